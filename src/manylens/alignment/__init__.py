@@ -1,0 +1,1 @@
+"""Comparing lenses: centred kernel alignment, kernel weights, transferability."""

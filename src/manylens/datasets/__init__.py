@@ -1,0 +1,5 @@
+"""Loaders and generators for the data that the examples and benchmarks use."""
+
+from manylens.datasets.loaders import data_available, load_dataset
+
+__all__ = ["data_available", "load_dataset"]

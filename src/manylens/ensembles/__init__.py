@@ -1,0 +1,1 @@
+"""Using modules: voting, retrieval, choosing the diversity."""

@@ -1,0 +1,1 @@
+"""What "similar" means: kernels, bandwidth rules and feature maps."""

@@ -1,0 +1,122 @@
+"""Rules that choose the scale of a kernel from the data, by name.
+
+Every rule answers with `gamma`, the factor of the distance (or product) inside a kernel:
+exp(-gamma |x - y|²) for "rbf", exp(-gamma |x - y|_1) for "laplacian", (gamma x.y + c)^p for "polynomial".
+"""
+
+import numbers
+
+import numpy as np
+from scipy import sparse
+from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
+from sklearn.utils import check_random_state
+from sklearn.utils.extmath import row_norms
+from sklearn.utils.sparsefuncs import mean_variance_axis
+
+RULES = ("mean", "median", "max-norm")
+SAMPLE_ROWS = 1000  # half a million pairs: the median of a sample is then within a percent or so
+
+
+def mean_squared_distance(X):
+    """Mean of |x_i - x_j|² over pairs i ≠ j, in closed form.
+
+    The mean is 2 n/(n-1) times the total variance of the rows, so no pair is ever formed.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix, shape (n, d)
+        Rows.
+
+    Returns
+    -------
+    float
+        The mean squared distance.
+    """
+    n = X.shape[0]
+    if n < 2:
+        return 0.0
+    if sparse.issparse(X):
+        variance = mean_variance_axis(X, axis=0)[1].sum(dtype=np.float64)
+    else:
+        variance = X.var(axis=0, dtype=np.float64).sum()
+    return float(2.0 * n / (n - 1) * variance)
+
+
+def sampled_distances(X, metric, random_state=None):
+    """Distances between the pairs of a sample of at most 1,000 rows.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix, shape (n, d)
+        Rows.
+    metric : {"squared", "manhattan"}
+        Squared Euclidean or L1 distance.
+    random_state : int, RandomState or None
+        Which rows.
+
+    Returns
+    -------
+    ndarray, shape (pairs,)
+        One distance for each pair i < j.
+    """
+    n = X.shape[0]
+    if n > SAMPLE_ROWS:
+        chosen = check_random_state(random_state).choice(n, SAMPLE_ROWS, replace=False)
+        X = X[np.sort(chosen)]
+    distances = euclidean_distances(X, squared=True) if metric == "squared" else manhattan_distances(X)
+    return distances[np.triu_indices(X.shape[0], k=1)]
+
+
+def bandwidth(X, rule="mean", kernel="rbf", random_state=None):
+    """The kernel's scale `gamma` by a named rule.
+
+    ========== ============================== ======================= ============================
+    rule       rbf                            laplacian               polynomial
+    ========== ============================== ======================= ============================
+    "mean"     1 / mean squared distance      1 / mean L1 distance    1 / mean squared norm
+    "median"   1 / median squared distance    1 / median L1 distance  1 / median squared norm
+    "max-norm" 1 / max |x|²                   1 / max |x|_1           1 / max |x|²
+    ========== ============================== ======================= ============================
+
+    "mean" for rbf is the rule of Kwok and Tsang (2004), in closed form; medians and L1 means are those of a
+    sample of at most 1,000 rows; "max-norm" is the rule sigma² = max |x|²/2 with exp(-|x-y|²/(2 sigma²)).
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix, shape (n, d)
+        Rows.
+    rule : {"mean", "median", "max-norm"} or float
+        The rule, or the value itself.
+    kernel : {"rbf", "laplacian", "polynomial"}
+        What gamma is the scale of.
+    random_state : int, RandomState or None
+        Which rows are sampled.
+
+    Returns
+    -------
+    float
+        A positive number; 1 where all rows are equal, so that no distance sets a scale.
+    """
+    if isinstance(rule, numbers.Real) and not isinstance(rule, bool):
+        gamma = float(rule)
+        if not (np.isfinite(gamma) and gamma > 0):
+            raise ValueError(f"gamma={rule} is not a positive number.")
+        return gamma
+    if rule not in RULES:
+        raise ValueError(f"gamma={rule!r} is unknown: give a positive number or one of {', '.join(RULES)}.")
+    scale = _scale(X, rule, kernel, random_state)
+    return 1.0 / scale if scale > 0 else 1.0
+
+
+def _scale(X, rule, kernel, random_state):
+    if kernel == "polynomial" or (kernel == "rbf" and rule == "max-norm"):
+        norms = row_norms(X, squared=True).astype(np.float64)
+        return float({"mean": norms.mean(), "median": np.median(norms), "max-norm": norms.max()}[rule])
+    if kernel == "rbf" and rule == "mean":
+        return mean_squared_distance(X)
+    if rule == "max-norm":
+        return float(np.max(abs(X).sum(axis=1)))
+    if X.shape[0] < 2:
+        return 0.0
+    distances = sampled_distances(X, "squared" if kernel == "rbf" else "manhattan", random_state)
+    return float(np.mean(distances) if rule == "mean" else np.median(distances))

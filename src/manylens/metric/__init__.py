@@ -1,0 +1,1 @@
+"""One supervised lens: neighbourhood components analysis."""

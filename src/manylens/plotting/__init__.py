@@ -1,0 +1,1 @@
+"""Display classes in scikit-learn's pattern; matplotlib is imported when a figure is drawn."""

@@ -1,0 +1,1 @@
+"""Keeping few predictors of an ensemble."""

@@ -1,0 +1,1 @@
+"""Using a network's layers."""

@@ -1,0 +1,22 @@
+import numpy as np
+import pytest
+
+from manylens.datasets import data_available, load_dataset
+
+
+def test_a_local_file_is_read_as_flat_rows(tmp_path, monkeypatch):
+    monkeypatch.setenv("MANYLENS_DATA", str(tmp_path))
+    images = np.arange(24, dtype=np.uint8).reshape(6, 2, 2)
+    np.savez(tmp_path / "tiny.npz", X=images, y=np.arange(6), n_train=4)
+    loaded = load_dataset("tiny")
+    assert loaded.X.shape == (6, 4)
+    assert loaded.image_shape == (2, 2)
+    assert loaded.n_train == 4
+    assert data_available("tiny")
+    assert not data_available("tiny", "absent")
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones(monkeypatch):
+    monkeypatch.delenv("MANYLENS_DATA", raising=False)
+    with pytest.raises(ValueError, match="has no public name known here"):
+        load_dataset("no such set")
