@@ -47,9 +47,9 @@ def write():
     lines = [
         "# Benchmarks",
         "",
-        "Written by `python -m benchmarks report` from `benchmarks/records`; rerun with `make bench`. Seconds",
-        "are the best of the repeats, contenders taken in turn in one process; peak MB is memory above the",
-        "data, each contender in a process of its own.",
+        "Written by `python -m benchmarks report` from `benchmarks/records`; rerun with `make bench`.",
+        "Seconds are the best of the repeats, contenders taken in turn in one process; peak MB is memory",
+        "above the data, each contender in a process of its own.",
         "",
     ]
     for machine in {json.dumps(record["machine"], sort_keys=True) for record in records}:
