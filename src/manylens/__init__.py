@@ -1,5 +1,23 @@
 """Many small, diverse views of the same data: learn them, compare them, keep the few that matter."""
 
+from manylens.modules.autoencoder import BaggingAutoencoder, ModularAutoencoder
+from manylens.modules.baselines import (
+    BootstrapKernelPCA,
+    MonolithicKernelPCA,
+    PartitionKernelPCA,
+    RandomKernelProjection,
+)
+from manylens.modules.kernel_pca import ModularKernelPCA
+
 __version__ = "0.1.0.dev0"
 
-__all__ = ["__version__"]
+__all__ = [
+    "BaggingAutoencoder",
+    "BootstrapKernelPCA",
+    "ModularAutoencoder",
+    "ModularKernelPCA",
+    "MonolithicKernelPCA",
+    "PartitionKernelPCA",
+    "RandomKernelProjection",
+    "__version__",
+]

@@ -1,1 +1,5 @@
 """Summaries of rows that `update(block)` and `merge(other)`: every pass over the data is one of these."""
+
+from manylens.streaming.moments import Moments, block_rows
+
+__all__ = ["Moments", "block_rows"]

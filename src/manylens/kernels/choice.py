@@ -1,0 +1,60 @@
+"""Which feature map represents a kernel: by name, or chosen."""
+
+from manylens.kernels.feature_maps import ExactMap, FeatureMap, LinearMap, NystroemMap
+from manylens.kernels.fourier import FourierMap
+from manylens.kernels.kernels import Linear, Precomputed
+
+
+def make_feature_map(feature_map, kernel, X, rank=1000, landmarks="uniform", random_state=None):
+    """A feature map from a name, or a copy of the one given.
+
+    "auto" takes the cheapest map that is exact, and landmarks where none is: the input itself for the linear
+    kernel (while d <= n), every row as a landmark while n <= rank, `rank` landmarks beyond.
+
+    Parameters
+    ----------
+    feature_map : {"auto", "exact", "nystroem", "fourier", "linear"} or FeatureMap
+        Which.
+    kernel : Kernel
+        The kernel that the map is to represent.
+    X : ndarray or CSR matrix, shape (n, d)
+        Rows, for "auto" to count.
+    rank : int
+        Number of landmarks or Fourier features.
+    landmarks : str or array
+        As in `NystroemMap`.
+    random_state : int, RandomState or None
+        Source of landmarks and frequencies.
+
+    Returns
+    -------
+    FeatureMap
+        Not fitted.
+    """
+    if isinstance(feature_map, FeatureMap):
+        return type(feature_map)(**feature_map.get_params(deep=False))
+    n, d = X.shape
+    if feature_map == "auto":
+        if isinstance(kernel, Linear) and d <= max(n, rank):
+            feature_map = "linear"
+        elif isinstance(kernel, Precomputed) or not getattr(kernel, "has_landmarks", True) or n <= rank:
+            feature_map = "exact"
+        else:
+            feature_map = "nystroem"
+    if feature_map == "linear":
+        if not isinstance(kernel, Linear):
+            raise ValueError(
+                f"feature_map='linear' is the linear kernel's; {type(kernel).__name__} needs 'exact', "
+                "'nystroem' or 'fourier'."
+            )
+        return LinearMap()
+    if feature_map == "exact":
+        return ExactMap(kernel, random_state)
+    if feature_map == "nystroem":
+        return NystroemMap(kernel, rank, landmarks, random_state)
+    if feature_map == "fourier":
+        return FourierMap(kernel, rank, random_state=random_state)
+    raise ValueError(
+        f"feature_map={feature_map!r} is unknown: give 'auto', 'exact', 'nystroem', 'fourier', 'linear' or a "
+        "map of manylens.kernels."
+    )

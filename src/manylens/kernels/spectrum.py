@@ -1,0 +1,130 @@
+"""Kernel principal components from one pass: the spectrum of the centred kernel and its coordinates."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from manylens.streaming import Moments
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Leading kernel principal components of a set of rows.
+
+    Parameters
+    ----------
+    values : ndarray, shape (k,)
+        Eigenvalues q of the covariance of psi (of the centred kernel matrix over n), largest first.
+    projection : ndarray, shape (R, k)
+        From centred features to coordinates, c(x) = (features(x) - mean) @ projection; over the training
+        rows the coordinates are uncorrelated with variances q.
+    mean : ndarray, shape (R,)
+        Mean of the features over the training rows.
+    energy : float
+        Sum of the squares of all eigenvalues, also of those not kept.
+    """
+
+    values: np.ndarray
+    projection: np.ndarray
+    mean: np.ndarray
+    energy: float
+
+    def coordinates(self, features):
+        """Coordinates of rows on the components.
+
+        Parameters
+        ----------
+        features : ndarray or CSR matrix, shape (n, R)
+            Features of the rows.
+
+        Returns
+        -------
+        ndarray, shape (n, k)
+            Centred with respect to the training rows.
+        """
+        dtype = features.dtype
+        shift = (self.mean @ self.projection).astype(dtype)
+        return np.asarray(features @ self.projection.astype(dtype)) - shift
+
+
+def feature_moments(feature_map, X, moments=None):
+    """Mean and scatter of a map's features, one pass over blocks of rows.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap
+        Fitted.
+    X : ndarray or CSR matrix, shape (n, d)
+        Rows.
+    moments : Moments, optional
+        What earlier rows left; added to.
+
+    Returns
+    -------
+    Moments
+        Of the features. Memory O(block x R + R²).
+    """
+    moments = Moments(feature_map.width) if moments is None else moments
+    for block in feature_map.feature_blocks(X):
+        moments.update(block)
+    return moments
+
+
+def principal_spectrum(moments, root=None, n_components=None):
+    """Kernel principal components from the moments of features.
+
+    With psi = features @ root the covariance of psi is rootᵀ C root, and its eigenvectors V give the
+    coordinates (features - mean) @ root @ V.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of the features, shape (R,) and (R, R).
+    root : ndarray, shape (R, r), optional
+        The map's root; the identity where None.
+    n_components : int, optional
+        How many components at most (all).
+
+    Returns
+    -------
+    Spectrum
+        The leading components; those of zero variance are left out.
+    """
+    covariance = moments.covariance()
+    if root is not None:
+        covariance = root.T @ covariance @ root
+    covariance = (covariance + covariance.T) / 2
+    values, vectors = leading_eigenpairs(covariance, n_components)
+    kept = values > len(covariance) * np.finfo(np.float64).eps * max(values[0], 0.0)
+    values, vectors = values[kept], vectors[:, kept]
+    projection = vectors if root is None else root @ vectors
+    return Spectrum(values, projection, moments.mean.copy(), float(np.sum(covariance**2)))
+
+
+def leading_eigenpairs(matrix, n_components=None):
+    """Largest eigenvalues of a symmetric matrix and their vectors, largest first.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (R, R)
+        Symmetric.
+    n_components : int, optional
+        How many (all).
+
+    Returns
+    -------
+    values : ndarray, shape (k,)
+        Eigenvalues.
+    vectors : ndarray, shape (R, k)
+        Eigenvectors, the largest entry of each positive so that signs repeat.
+    """
+    size = len(matrix)
+    if n_components is None or 3 * n_components > size:  # a part is cheaper only while it is small
+        values, vectors = linalg.eigh(matrix, driver="evd")
+    else:
+        values, vectors = linalg.eigh(matrix, driver="evr", subset_by_index=[size - n_components, size - 1])
+    values, vectors = values[::-1][:n_components], vectors[:, ::-1][:, :n_components]
+    largest = np.argmax(np.abs(vectors), axis=0)
+    signs = np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
+    return values, vectors * signs

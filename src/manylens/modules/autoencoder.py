@@ -1,0 +1,302 @@
+"""Linear modular autoencoders: many small encoders that reconstruct well alone and better together."""
+
+import copy
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from manylens.kernels.feature_maps import ExactMap, LinearMap
+from manylens.kernels.kernels import Linear
+from manylens.kernels.spectrum import feature_moments, leading_eigenpairs, principal_spectrum
+from manylens.modules.backfitting import backfit, gradient_descent
+from manylens.modules.base import ModuleTransformer, refuse_equal_rows
+from manylens.modules.descent import warn_if_unsettled
+from manylens.modules.loss import check_diversity
+from manylens.modules.solver import ModularSolution, solve_modules
+from manylens.modules.water_filling import lower_bound, pad_spectrum
+from manylens.streaming import Moments
+
+SOLVERS = ("auto", "backfit", "gradient")
+
+
+class LinearAutoencoders(ModuleTransformer):
+    """Base of the modular autoencoder and of its baseline: principal axes, encoders and decoders.
+
+    A subclass gives `_choose_modules(X, rng)`, encoders (M, H, k) and decoders (M, k, H) in the coordinates
+    of the principal axes.
+    """
+
+    def fit(self, X, y=None):
+        """Learn encoders and decoders.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix, shape (n, d)
+            Rows.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        self
+            Fitted.
+        """
+        self._check_parameters()
+        X = self._validated(X, reset=True)
+        self._set_axes(X)
+        self._set_modules(*self._choose_modules(X, self._generator()))
+        return self
+
+    def _check_parameters(self):
+        self._check_sizes()
+
+    def _set_axes(self, X):
+        """Principal axes of the rows; by the smaller of the two Gram matrices."""
+        n, d = X.shape
+        by_columns = d <= n
+        feature_map = (LinearMap() if by_columns else ExactMap(Linear())).fit(X)
+        spectrum = principal_spectrum(feature_moments(feature_map, X), feature_map.root_)
+        self.mean_ = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
+        # The rows' own axes: with landmarks, a combination of the landmarks that are the rows.
+        axes = spectrum.projection if by_columns else (X.T @ spectrum.projection)
+        self.axes_ = np.asarray(axes).T  # (k, d), orthonormal
+        self.spectrum_ = np.sqrt(spectrum.values)  # singular values over sqrt(n)
+        refuse_equal_rows(self.spectrum_)
+
+    def _set_modules(self, encoders, decoders):
+        M, H, _ = encoders.shape
+        self.module_shape_ = (M, H)
+        self.encoders_ = encoders @ self.axes_
+        self.decoders_ = (decoders.swapaxes(1, 2) @ self.axes_).swapaxes(1, 2)
+        self.components_ = self.encoders_.reshape(M * H, -1)
+        self.offset_ = self.components_ @ self.mean_
+
+    def inverse_transform(self, Z):
+        """Rows reconstructed by all modules together: the mean of what each decodes.
+
+        Parameters
+        ----------
+        Z : array-like, shape (n, n_modules * n_components)
+            Modules side by side.
+
+        Returns
+        -------
+        ndarray, shape (n, d)
+            Rows.
+        """
+        Z = self.split(Z)
+        M, H = self.module_shape_
+        dtype = np.float32 if Z.dtype == np.float32 else np.float64
+        decoder = (self.decoders_ / M).swapaxes(1, 2).reshape(M * H, -1).astype(dtype)
+        return Z.reshape(len(Z), M * H) @ decoder + self.mean_.astype(dtype)
+
+
+class ModularAutoencoder(LinearAutoencoders):
+    """Many small linear autoencoders, trained together, with a certificate of optimality.
+
+    M modules of H dimensions each minimise, over the rows x,
+
+        (1-λ) mean_m |A_m B_m x - x|² + λ |mean_m A_m B_m x - x|²,
+
+    where B_m encodes, A_m decodes and λ is the `diversity`: at 0 every module is PCA on H components, at 1
+    all together are one linear autoencoder with M H hidden units.
+
+    Parameters
+    ----------
+    n_modules, n_components : int
+        M and H.
+    diversity : float
+        λ in [0, 1].
+    solver : {"auto", "backfit", "gradient"}
+        "auto" constructs a minimiser directly. The others are iterative, kept to compare: backfitting sets
+        each module in turn to its best, gradient descends on all encoders and decoders.
+    max_iter : int
+        Iterations of the iterative solvers at most.
+    tol : float
+        They stop when the loss falls by less than this share of itself.
+    learning_rate : float, optional
+        Of "gradient", times M over the largest variance.
+    verbose : bool or int
+        Whether iterative solvers print their progress.
+    random_state : int, RandomState or None
+        Seed of the modules.
+
+    Attributes
+    ----------
+    loss_, lower_bound_, optimality_gap_ : float
+        Loss reached; a bound that no modules can go below; (loss - bound)/bound.
+    spectrum_ : ndarray, shape (k,)
+        Singular values of the centred rows over sqrt(n).
+    coverage_ : ndarray, shape (n_modules * n_components,)
+        How much of each singular value the modules keep together.
+    n_shared_ : int
+        Principal axes that every module keeps whole.
+    encoders_ : ndarray, shape (n_modules, n_components, d)
+        B.
+    decoders_ : ndarray, shape (n_modules, d, n_components)
+        A.
+    mean_ : ndarray, shape (d,)
+        Mean of the rows.
+    loss_path_, n_iter_ : ndarray, int
+        Loss after each iteration and their number; the direct solver needs one.
+
+    Notes
+    -----
+    Memory beyond the input is O(min(n, d)²) and a block of rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from manylens import ModularAutoencoder
+    >>> X = load_digits().data
+    >>> lenses = ModularAutoencoder(n_modules=5, n_components=4, diversity=0.9, random_state=0).fit(X)
+    >>> lenses.optimality_gap_ < 1e-9
+    True
+    >>> lenses.inverse_transform(lenses.transform(X)).shape
+    (1797, 64)
+    """
+
+    def __init__(
+        self,
+        n_modules=10,
+        n_components=10,
+        diversity=0.5,
+        *,
+        solver="auto",
+        max_iter=1000,
+        tol=1e-6,
+        learning_rate=None,
+        verbose=False,
+        random_state=None,
+    ):
+        self.n_modules = n_modules
+        self.n_components = n_components
+        self.diversity = diversity
+        self.solver = solver
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learning_rate = learning_rate
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _check_parameters(self):
+        super()._check_parameters()
+        check_diversity(self.diversity)
+        if self.solver not in SOLVERS:
+            raise ValueError(f"solver={self.solver!r} is unknown: give one of {', '.join(SOLVERS)}.")
+
+    def _choose_modules(self, X, rng):
+        s, diversity = self.spectrum_, check_diversity(self.diversity)
+        M, H, k = self.n_modules, self.n_components, len(self.spectrum_)
+        self.diversity_ = diversity
+        if self.solver != "auto":
+            return self._iterate(rng)
+        solution = solve_modules(s, M, H, diversity, rng)
+        self.loss_path_, self.n_iter_ = np.array([solution.loss]), 1
+        self._certify(solution)
+        modules = solution.modules[:, :, :k]
+        padded = np.zeros((M, H, k))
+        padded[:, :, : modules.shape[2]] = modules
+        # C_m = G_m S^(-1) with G_m = F_mᵀ F_m: encode by F_m S^(-1), decode by F_mᵀ.
+        return padded / s, padded.swapaxes(1, 2)
+
+    def _iterate(self, rng):
+        M, H, s, diversity = self.n_modules, self.n_components, self.spectrum_, self.diversity_
+        options = {"max_iter": self.max_iter, "tol": self.tol, "verbose": self.verbose, "rng": rng}
+        if self.solver == "backfit":
+            descent = backfit(s, M, H, diversity, **options)
+        else:
+            if self.learning_rate is not None:
+                options["learning_rate"] = self.learning_rate
+            descent = gradient_descent(s, M, H, diversity, **options)
+        self.loss_path_, self.n_iter_ = descent.path, len(descent.path) - 1
+        warn_if_unsettled(descent, self.solver)
+        encoders, decoders = descent.modules.encoders, descent.modules.decoders
+        kept = np.einsum("mih,mhi->i", decoders, encoders) / M * s
+        energy = float(s @ s)
+        self._certify(
+            ModularSolution(
+                encoders,
+                pad_spectrum(kept, M * H),
+                0,
+                float(np.min(descent.path)),
+                lower_bound(s, M, H, diversity),
+                energy,
+            )
+        )
+        return encoders, decoders
+
+    def _certify(self, solution):
+        self.loss_, self.lower_bound_ = solution.loss, solution.lower_bound
+        self.optimality_gap_ = solution.optimality_gap
+        self.coverage_, self.n_shared_ = solution.coverage, solution.n_shared
+
+    def with_diversity(self, diversity):
+        """The same model at another diversity, from the principal axes that this one holds.
+
+        Parameters
+        ----------
+        diversity : float
+            λ in [0, 1].
+
+        Returns
+        -------
+        ModularAutoencoder
+            A fitted copy; the axes are shared with this one.
+        """
+        check_is_fitted(self)
+        other = copy.copy(self)
+        other.set_params(diversity=diversity, solver="auto")
+        other._check_parameters()
+        other._set_modules(*other._choose_modules(None, other._generator()))
+        return other
+
+    def diversity_path(self, diversities):
+        """The model at many diversities; one decomposition serves all.
+
+        Parameters
+        ----------
+        diversities : iterable of float
+            Values in [0, 1].
+
+        Returns
+        -------
+        list of ModularAutoencoder
+            One fitted model for each.
+        """
+        return [self.with_diversity(diversity) for diversity in diversities]
+
+
+class BaggingAutoencoder(LinearAutoencoders):
+    """Linear autoencoders on bootstrap samples of the rows, each trained by itself.
+
+    Parameters
+    ----------
+    n_modules, n_components : int
+        M and H.
+    random_state : int, RandomState or None
+        Seed of the samples.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from manylens import BaggingAutoencoder
+    >>> BaggingAutoencoder(n_modules=3, n_components=5).fit_transform(load_digits().data).shape
+    (1797, 15)
+    """
+
+    def __init__(self, n_modules=10, n_components=10, *, random_state=None):
+        self.n_modules = n_modules
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def _choose_modules(self, X, rng):
+        M, H, k = self.n_modules, self.n_components, len(self.spectrum_)
+        n = X.shape[0]
+        encoders = np.zeros((M, H, k))
+        rows = np.asarray(X @ self.axes_.T.astype(X.dtype))
+        for encoder in encoders:
+            counts = rng.multinomial(n, np.full(n, 1 / n)).astype(float)
+            _, vectors = leading_eigenpairs(Moments(k).update(rows, counts).covariance(), H)
+            encoder[: vectors.shape[1]] = vectors.T
+        return encoders, encoders.swapaxes(1, 2)
