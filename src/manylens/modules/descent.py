@@ -1,7 +1,7 @@
 """Iterative solvers of modular kernel PCA on the whole loss: module by module, and Adam.
 
 They work in the coordinates of the spectrum q, scaled to a largest value of 1, and leave behind the loss
-after every iteration. They are there to be compared with the direct solver; none reaches its accuracy as fast.
+after every iteration. They are there to be compared with the direct solver, which is faster and exact.
 """
 
 import warnings
