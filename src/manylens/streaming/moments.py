@@ -121,7 +121,7 @@ def _dense_moments(rows, weights, weight):
 
 def _sparse_moments(rows, weights, weight):
     rows = rows.astype(np.float64, copy=False)
-    weighted = rows if weights is None else sparse.diags_array(weights) @ rows
+    weighted = rows if weights is None else sparse.diags_array(np.asarray(weights, dtype=np.float64)) @ rows
     mean = np.asarray(weighted.sum(axis=0)).ravel() / weight
     scatter = (rows.T @ weighted).toarray()
     return mean, scatter - weight * np.outer(mean, mean)

@@ -1,0 +1,284 @@
+"""One contract for all feature maps; a new map is tested by naming how to build it."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.kernel_approximation import Nystroem
+
+from manylens.kernels import (
+    RBF,
+    Cosine,
+    ExactMap,
+    FeatureMap,
+    FourierMap,
+    Laplacian,
+    Linear,
+    LinearMap,
+    NystroemMap,
+    Polynomial,
+    Precomputed,
+    make_feature_map,
+)
+from manylens.kernels.feature_maps import inverse_root
+from manylens.kernels.fourier import gaussian_frequencies, orthogonal_frequencies
+
+
+@pytest.fixture
+def X():
+    return np.random.default_rng(0).normal(size=(80, 6))
+
+
+class MapContract:
+    """What holds for every map: psi(x).psi(y) = k(x, y) to `tolerance` on the training rows."""
+
+    tolerance = 1e-8
+    sparse = True
+
+    def make(self):
+        raise NotImplementedError
+
+    def truth(self, X):
+        kernel = self.make().kernel
+        return type(kernel)(**kernel.get_params()).fit(X)(X, X)
+
+    def test_inner_products_are_the_kernel(self, X):
+        psi = self.make().fit_transform(X)
+        assert np.abs(psi @ psi.T - self.truth(X)).max() < self.tolerance
+
+    def test_coordinates_are_features_times_root(self, X):
+        fitted = self.make().fit(X)
+        features = fitted.features(X)
+        expected = features if fitted.root_ is None else features @ fitted.root_
+        np.testing.assert_allclose(fitted.transform(X), expected, atol=1e-12)
+        assert features.shape == (len(X), fitted.width)
+
+    def test_rows_in_blocks_are_rows_at_once(self, X, monkeypatch):
+        fitted = self.make().fit(X)
+        whole = fitted.transform(X)
+        monkeypatch.setattr("manylens.streaming.moments.BLOCK_BYTES", 64)
+        np.testing.assert_allclose(fitted.transform(X), whole, atol=1e-12)
+
+    def test_float32_stays_float32(self, X):
+        psi = self.make().fit(X.astype(np.float32)).transform(X.astype(np.float32))
+        assert psi.dtype == np.float32
+        assert np.abs(psi @ psi.T - self.truth(X)).max() < max(1e-3, self.tolerance)
+
+    def test_sparse_rows_give_what_dense_rows_give(self, X):
+        thin = np.where(np.abs(X) > 1, X, 0.0)
+        dense, csr = self.make().fit(thin), self.make().fit(sparse.csr_array(thin))
+        a, b = dense.transform(thin), csr.transform(sparse.csr_array(thin))
+        np.testing.assert_allclose(a @ a.T, b @ b.T, atol=1e-8)
+
+    def test_the_same_seed_gives_the_same_map(self, X):
+        np.testing.assert_array_equal(self.make().fit_transform(X), self.make().fit_transform(X))
+
+    def test_cloning_and_pickling_keep_the_map(self, X):
+        fitted = self.make().fit(X)
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).transform(X), fitted.transform(X))
+        again = clone(fitted).fit(X).transform(X)
+        np.testing.assert_allclose(again @ again.T, self.truth(X), atol=self.tolerance)
+
+
+class TestLinearMap(MapContract):
+    def make(self):
+        return LinearMap()
+
+    def truth(self, X):
+        return X @ X.T
+
+
+class TestExactRBF(MapContract):
+    def make(self):
+        return ExactMap(RBF(), random_state=0)
+
+
+class TestExactLaplacian(MapContract):
+    def make(self):
+        return ExactMap(Laplacian("median"), random_state=0)
+
+
+class TestExactPolynomial(MapContract):
+    tolerance = 1e-5
+
+    def make(self):
+        return ExactMap(Polynomial(degree=2))
+
+
+class TestExactCosine(MapContract):
+    def make(self):
+        return ExactMap(Cosine())
+
+
+class TestNystroemWithAllRows(MapContract):
+    def make(self):
+        return NystroemMap(RBF(), rank=80, random_state=0)
+
+
+class LowRankContract(MapContract):
+    """With fewer landmarks than rows the kernel is K_nm K_mm⁺ K_mn, written out."""
+
+    tolerance = 1e-6
+
+    def truth(self, X):
+        fitted = self.make().fit(X)
+        kernel, landmarks = fitted.kernel_, fitted.landmarks_
+        return kernel(X, landmarks) @ np.linalg.pinv(kernel(landmarks, landmarks)) @ kernel(landmarks, X)
+
+
+class TestNystroemLowRank(LowRankContract):
+    def make(self):
+        return NystroemMap(RBF(), rank=40, random_state=0)
+
+
+class TestNystroemKMeans(LowRankContract):
+    tolerance = 1e-2  # float32 rows move the centres a little
+
+    def make(self):
+        return NystroemMap(RBF(), rank=40, landmarks="k-means", random_state=0)
+
+
+class TestFourier(MapContract):
+    tolerance = 0.2
+
+    def make(self):
+        return FourierMap(RBF(), rank=4000, random_state=0)
+
+
+class TestPlainFourier(MapContract):
+    tolerance = 0.2
+
+    def make(self):
+        return FourierMap(RBF(), rank=4000, orthogonal=False, random_state=0)
+
+
+class TestLaplacianFourier(MapContract):
+    tolerance = 0.2
+
+    def make(self):
+        return FourierMap(Laplacian(), rank=4000, random_state=0)
+
+
+def test_nystroem_with_given_landmarks_is_scikit_learns(X):
+    mine = NystroemMap(RBF(0.1), landmarks=X[:20]).fit_transform(X)
+    peer = Nystroem(gamma=0.1, n_components=20).fit(X[:20]).transform(X)
+    np.testing.assert_allclose(mine @ mine.T, peer @ peer.T, atol=1e-8)
+
+
+def test_nystroem_is_exact_between_landmarks_and_never_too_large(X):
+    fitted = NystroemMap(RBF(0.1), landmarks=X[:20]).fit(X)
+    psi = fitted.transform(X)
+    np.testing.assert_allclose(psi[:20] @ psi[:20].T, RBF(0.1).fit(X)(X[:20], X[:20]), atol=1e-8)
+    assert np.all(np.sum(psi**2, axis=1) <= 1 + 1e-8)  # a projection in feature space: k(x, x) = 1
+
+
+def test_k_means_landmarks_are_better_than_uniform_on_clusters():
+    rng = np.random.default_rng(0)
+    centres = rng.normal(0, 10, (15, 4))
+    weights = np.r_[0.6, np.full(14, 0.4 / 14)]
+    X = centres[rng.choice(15, 600, p=weights)] + rng.normal(0, 0.1, (600, 4))
+    truth = RBF("median").fit(X, 0)(X, X)
+
+    def error(how):
+        psi = NystroemMap(RBF("median"), rank=15, landmarks=how, random_state=0).fit_transform(X)
+        return np.linalg.norm(psi @ psi.T - truth)
+
+    assert error("k-means") < 0.5 * error("uniform")
+
+
+def test_orthogonal_frequencies_are_orthogonal_in_blocks_and_of_gaussian_length():
+    random_state = np.random.RandomState(0)
+    W = orthogonal_frequencies(50, 120, random_state)
+    first = W[:, :50].T @ W[:, :50]
+    np.testing.assert_allclose(first, np.diag(np.diag(first)), atol=1e-10)
+    assert np.mean(np.sum(W**2, axis=0)) == pytest.approx(50, rel=0.1)
+
+
+def test_orthogonal_frequencies_err_less_than_plain_ones(X):
+    truth = RBF().fit(X)(X, X)
+
+    def error(orthogonal):
+        psis = [FourierMap(RBF(), 24, orthogonal, seed).fit_transform(X) for seed in range(40)]
+        return np.mean([np.mean((psi @ psi.T - truth) ** 2) for psi in psis])
+
+    assert error(True) < 0.9 * error(False)
+
+
+def test_gaussian_frequencies_have_the_kernel_as_their_mean():
+    X = np.array([[0.0, 0.0], [0.5, -0.2]])
+    W = gaussian_frequencies(2, 200_000, np.random.RandomState(0)) * np.sqrt(2 * 0.7)
+    mean = np.cos((X[0] - X[1]) @ W).mean()
+    assert mean == pytest.approx(np.exp(-0.7 * np.sum((X[0] - X[1]) ** 2)), abs=0.01)
+
+
+def test_a_precomputed_kernel_is_its_own_map(X):
+    gram = RBF(0.1).fit(X)(X, X)
+    psi = ExactMap(Precomputed()).fit(gram).transform(gram)
+    np.testing.assert_allclose(psi @ psi.T, gram, atol=1e-8)
+
+
+def test_duplicate_landmarks_lower_the_rank_and_harm_nothing(X):
+    doubled = np.vstack([X[:10], X[:10]])
+    fitted = NystroemMap(RBF(0.1), landmarks=doubled).fit(X)
+    assert fitted.root_.shape == (20, 10)
+    once = NystroemMap(RBF(0.1), landmarks=X[:10]).fit(X)
+    a, b = fitted.transform(X), once.transform(X)
+    np.testing.assert_allclose(a @ a.T, b @ b.T, atol=1e-8)
+
+
+def test_float32_keeps_the_rank_that_float32_can_carry():
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    wide = NystroemMap(RBF(0.05), rank=200, random_state=0)
+    assert wide.fit(X.astype(np.float32)).root_.shape[1] < wide.fit(X).root_.shape[1]
+
+
+def test_a_zero_kernel_has_one_coordinate_that_is_always_zero():
+    root = inverse_root(np.zeros((3, 3)), 1e-12)
+    assert root.shape == (3, 1)
+    assert not root.any()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shape", "kind"),
+    [
+        (Linear(), (50, 6), LinearMap),
+        (Linear(), (50, 2000), ExactMap),
+        (RBF(), (50, 6), ExactMap),
+        (RBF(), (200, 6), NystroemMap),
+        (Precomputed(), (200, 200), ExactMap),
+    ],
+)
+def test_auto_takes_the_cheapest_exact_map_and_landmarks_beyond(kernel, shape, kind):
+    assert isinstance(make_feature_map("auto", kernel, np.zeros(shape), rank=100), kind)
+
+
+def test_a_map_given_as_an_object_is_copied(X):
+    given = NystroemMap(RBF(), rank=7)
+    made = make_feature_map(given, RBF(), X)
+    assert made is not given
+    assert made.rank == 7
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda X: make_feature_map("nistrom", RBF(), X), "feature_map='nistrom' is unknown"),
+        (lambda X: make_feature_map("linear", RBF(), X), "RBF needs 'exact', 'nystroem' or 'fourier'"),
+        (lambda X: NystroemMap(Precomputed()).fit(X), "use feature_map='exact'"),
+        (lambda X: ExactMap(Precomputed()).fit(X), "is square; 80 x 6 was given"),
+        (lambda X: NystroemMap(landmarks="grid").fit(X), "landmarks='grid' is unknown"),
+        (lambda X: NystroemMap(landmarks=X[:, :3]).fit(X), "landmarks have 3 features, the rows 6"),
+        (lambda X: FourierMap(Cosine()).fit(X), "Cosine has none known here"),
+        (lambda X: FourierMap(Laplacian(), orthogonal=True).fit(X), "use orthogonal='auto'"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(build, message, X):
+    with pytest.raises(ValueError, match=message):
+        build(X)
+
+
+def test_an_unfinished_map_says_what_it_lacks(X):
+    with pytest.raises(TypeError, match="it needs features"):
+        FeatureMap().features(X)
