@@ -224,7 +224,7 @@ def inverse_root(gram, tolerance):
     kept = values > tolerance * max(values[-1], 0.0)
     if not kept.any():
         return np.zeros((len(gram), 1))  # a kernel that is zero everywhere: one coordinate, always zero
-    return (vectors[:, kept] / np.sqrt(values[kept]))[:, ::-1]
+    return np.ascontiguousarray((vectors[:, kept] / np.sqrt(values[kept]))[:, ::-1])
 
 
 def choose_landmarks(X, rank, how, random_state):
