@@ -8,12 +8,14 @@ from manylens.modules.baselines import (
     RandomKernelProjection,
 )
 from manylens.modules.kernel_pca import ModularKernelPCA
+from manylens.streaming.count_sketch import CountSketch
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "BaggingAutoencoder",
     "BootstrapKernelPCA",
+    "CountSketch",
     "ModularAutoencoder",
     "ModularKernelPCA",
     "MonolithicKernelPCA",

@@ -1,0 +1,187 @@
+import pickle
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+
+from manylens import CountSketch
+
+
+def literal_sketch(X, indices, sketch):
+    """S X from S written out, one row after another."""
+    S = sketch.matrix(indices).toarray()
+    summary = np.zeros((sketch.n_buckets, X.shape[1]))
+    for i, row in enumerate(np.asarray(X, dtype=np.float64)):
+        for bucket in range(sketch.n_buckets):
+            summary[bucket] += S[bucket, i] * row
+    return summary
+
+
+@pytest.fixture
+def X():
+    return np.random.default_rng(0).standard_normal((137, 7)) + 3.0
+
+
+@pytest.mark.parametrize("n_hashes", [1, 2, 4])
+def test_the_summary_is_the_literal_product(X, n_hashes):
+    sketch = CountSketch(16, n_hashes, random_state=5).update(X)
+    np.testing.assert_allclose(sketch.summary_, literal_sketch(X, np.arange(137), sketch), atol=1e-12)
+    np.testing.assert_allclose(sketch.ones_, sketch.matrix(137) @ np.ones(137), atol=1e-12)
+
+
+@pytest.mark.parametrize("n_hashes", [1, 3])
+def test_each_row_goes_to_one_bucket_of_each_hash_with_unit_weight(n_hashes):
+    S = CountSketch(12, n_hashes).matrix(500)
+    assert np.all(S.getnnz(axis=0) == n_hashes)
+    np.testing.assert_allclose(np.asarray(S.multiply(S).sum(axis=0)).ravel(), 1.0)
+    part = S[:: 12 // n_hashes]  # one row of each of the stacked sketches
+    assert part.shape[0] == n_hashes
+
+
+@given(cuts=st.lists(st.integers(0, 137), max_size=6), seed=st.integers(0, 2**32 - 1))
+def test_batches_of_any_size_in_any_order_give_the_same_sketch(cuts, seed):
+    X = np.random.default_rng(1).standard_normal((137, 3)).astype(np.float32)
+    whole = CountSketch(8, 2, random_state=seed).update(X)
+    order = np.random.default_rng(seed).permutation(137)
+    parts = [part for part in np.split(order, sorted(cuts)) if len(part)]
+    sketch = CountSketch(8, 2, random_state=seed)
+    for part in parts[: len(parts) // 2]:
+        sketch.update(X[part], part)
+    rest = CountSketch(8, 2, random_state=seed)
+    for part in parts[len(parts) // 2 :]:
+        rest.update(X[part], part)
+    sketch.merge(rest)
+    np.testing.assert_allclose(sketch.summary_, whole.summary_, atol=1e-12)
+    np.testing.assert_allclose(sketch.ones_, whole.ones_, atol=1e-12)
+    np.testing.assert_allclose(sketch.mean_, whole.mean_, atol=1e-12)
+    assert sketch.n_rows_ == 137
+
+
+def test_a_start_offset_and_the_default_continue_the_numbering(X):
+    whole = CountSketch(8).update(X)
+    continued = CountSketch(8).update(X[:50]).update(X[50:])
+    offset = CountSketch(8).update(X[50:], 50).update(X[:50], 0)
+    np.testing.assert_allclose(continued.summary_, whole.summary_, atol=1e-12)
+    np.testing.assert_allclose(offset.summary_, whole.summary_, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_hashes", [1, 2])
+def test_centring_afterwards_is_centring_before(X, n_hashes):
+    after = CountSketch(16, n_hashes).update(X[:90]).update(X[90:]).centred()
+    before = CountSketch(16, n_hashes).update(X - X.mean(axis=0)).summary_
+    np.testing.assert_allclose(after, before, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("container", [sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix])
+def test_sparse_rows_give_the_dense_sketch(container, dtype):
+    X = sparse.random(200, 30, 0.1, random_state=0, dtype=dtype)
+    dense = CountSketch(16, 2).update(X.toarray())
+    thin = CountSketch(16, 2).update(container(X))
+    np.testing.assert_allclose(thin.summary_, dense.summary_, atol=1e-12)
+    np.testing.assert_allclose(thin.centred(), dense.centred(), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.uint8, np.int64])
+def test_rows_of_other_types_are_summed_in_double(dtype):
+    X = np.random.default_rng(0).integers(0, 100, (300, 5)).astype(dtype)
+    np.testing.assert_array_equal(
+        CountSketch(4).update(X).summary_, CountSketch(4).update(X.astype(np.float64)).summary_
+    )
+
+
+def test_rows_in_fortran_order_or_strided_are_the_same_rows(X):
+    wanted = CountSketch(8).update(X).summary_
+    np.testing.assert_array_equal(CountSketch(8).update(np.asfortranarray(X)).summary_, wanted)
+    np.testing.assert_array_equal(CountSketch(8).update(np.repeat(X, 2, axis=1)[:, ::2]).summary_, wanted)
+
+
+def test_the_number_of_threads_changes_no_bit():
+    X = np.random.default_rng(0).standard_normal((5000, 17)).astype(np.float32)
+    before = numba.get_num_threads()
+    try:
+        numba.set_num_threads(1)
+        one = CountSketch(128, 2).update(X)
+    finally:
+        numba.set_num_threads(before)
+    many = CountSketch(128, 2).update(X)
+    np.testing.assert_array_equal(one.summary_, many.summary_)
+    np.testing.assert_array_equal(one.mean_, many.mean_)
+
+
+@pytest.mark.parametrize("n_hashes", [1, 4])
+def test_inner_products_are_unbiased(n_hashes):
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((2, 60, 2))
+    estimates = np.array(
+        [
+            CountSketch(16, n_hashes, seed).update(X).summary_.T
+            @ CountSketch(16, n_hashes, seed).update(Y).summary_
+            for seed in range(2000)
+        ]
+    )
+    error = estimates.mean(axis=0) - X.T @ Y
+    assert np.all(abs(error) < 4.5 * estimates.std(axis=0) / np.sqrt(2000))
+
+
+def test_buckets_and_signs_are_spread_evenly():
+    from scipy.stats import chi2
+
+    S = CountSketch(64).matrix(64_000)
+    counts = S.getnnz(axis=1)
+    assert ((counts - 1000) ** 2 / 1000).sum() < chi2.ppf(1 - 1e-6, 63)
+    assert abs(S.sum()) < 5 * np.sqrt(64_000)
+    other = CountSketch(64, random_state=1).matrix(64_000)
+    meetings = abs(S).multiply(abs(other)).sum()  # rows that two seeds send to the same bucket
+    assert abs(meetings - 1000) < 5 * np.sqrt(1000)
+
+
+def test_a_sketch_survives_pickling(X):
+    sketch = pickle.loads(pickle.dumps(CountSketch(8).update(X[:100])))
+    np.testing.assert_allclose(sketch.update(X[100:]).summary_, CountSketch(8).update(X).summary_)
+
+
+def test_an_empty_sketch_says_so_and_merges_as_nothing(X):
+    with pytest.raises(NotFittedError, match="has seen no rows"):
+        _ = CountSketch(8).summary_
+    sketch = CountSketch(8).update(X)
+    before = sketch.summary_
+    np.testing.assert_array_equal(sketch.merge(CountSketch(8)).summary_, before)
+    np.testing.assert_array_equal(CountSketch(8).merge(sketch).summary_, before)
+
+
+def test_what_cannot_be_meant_is_refused_in_a_sentence(X):
+    with pytest.raises(ValueError, match="n_buckets=0 is not a positive whole number"):
+        CountSketch(0)
+    with pytest.raises(ValueError, match="n_hashes=3 does not divide n_buckets=16"):
+        CountSketch(16, 3)
+    with pytest.raises(TypeError, match="hash with the same number"):
+        CountSketch(16, random_state=None)
+    with pytest.raises(ValueError, match="do not share their buckets"):
+        CountSketch(16).merge(CountSketch(16, random_state=1))
+    with pytest.raises(ValueError, match="A batch of width 3 does not fit a sketch of width 7"):
+        CountSketch(16).update(X).update(X[:, :3])
+    with pytest.raises(ValueError, match="of width 3 does not merge into one of width 7"):
+        CountSketch(16).update(X).merge(CountSketch(16).update(X[:, :3]))
+    with pytest.raises(ValueError, match="one whole number for each of the 137 rows"):
+        CountSketch(16).update(X, np.arange(5))
+    with pytest.raises(ValueError, match="contains NaN"):
+        CountSketch(16).update(np.full((2, 2), np.nan))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_rows_with_nan_leave_the_sketch_as_it_was(monkeypatch, kind, X):
+    bad = X.copy()
+    bad[3, 2] = np.nan
+    for small_bytes in (2**24, 0):  # found before adding, and found in the sums
+        monkeypatch.setattr("manylens.streaming.count_sketch.SMALL_BYTES", small_bytes)
+        sketch = CountSketch(8).update(X)
+        before = sketch.summary_
+        with pytest.raises(ValueError, match=r"contains? NaN"):
+            sketch.update(kind(bad))
+        np.testing.assert_array_equal(sketch.summary_, before)
+        assert sketch.n_rows_ == len(X)
