@@ -36,15 +36,21 @@ def test_the_summary_is_the_literal_product(X, n_hashes):
 @pytest.mark.parametrize("n_hashes", [1, 3])
 def test_each_row_goes_to_one_bucket_of_each_hash_with_unit_weight(n_hashes):
     S = CountSketch(12, n_hashes).matrix(500)
-    assert np.all(S.getnnz(axis=0) == n_hashes)
+    for part in np.split(S.toarray(), n_hashes):
+        assert np.all(np.count_nonzero(part, axis=0) == 1)
     np.testing.assert_allclose(np.asarray(S.multiply(S).sum(axis=0)).ravel(), 1.0)
-    part = S[:: 12 // n_hashes]  # one row of each of the stacked sketches
-    assert part.shape[0] == n_hashes
 
 
-@given(cuts=st.lists(st.integers(0, 137), max_size=6), seed=st.integers(0, 2**32 - 1))
-def test_batches_of_any_size_in_any_order_give_the_same_sketch(cuts, seed):
-    X = np.random.default_rng(1).standard_normal((137, 3)).astype(np.float32)
+ROUNDING = {np.float32: 3e-6, np.float64: 1e-12}
+
+
+@given(
+    cuts=st.lists(st.integers(0, 137), max_size=6),
+    seed=st.integers(0, 2**32 - 1),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_batches_of_any_size_in_any_order_give_the_same_sketch(cuts, seed, dtype):
+    X = np.random.default_rng(1).standard_normal((137, 3)).astype(dtype)
     whole = CountSketch(8, 2, random_state=seed).update(X)
     order = np.random.default_rng(seed).permutation(137)
     parts = [part for part in np.split(order, sorted(cuts)) if len(part)]
@@ -55,7 +61,7 @@ def test_batches_of_any_size_in_any_order_give_the_same_sketch(cuts, seed):
     for part in parts[len(parts) // 2 :]:
         rest.update(X[part], part)
     sketch.merge(rest)
-    np.testing.assert_allclose(sketch.summary_, whole.summary_, atol=1e-12)
+    np.testing.assert_allclose(sketch.summary_, whole.summary_, atol=ROUNDING[dtype])
     np.testing.assert_allclose(sketch.ones_, whole.ones_, atol=1e-12)
     np.testing.assert_allclose(sketch.mean_, whole.mean_, atol=1e-12)
     assert sketch.n_rows_ == 137
@@ -82,12 +88,12 @@ def test_sparse_rows_give_the_dense_sketch(container, dtype):
     X = sparse.random(200, 30, 0.1, random_state=0, dtype=dtype)
     dense = CountSketch(16, 2).update(X.toarray())
     thin = CountSketch(16, 2).update(container(X))
-    np.testing.assert_allclose(thin.summary_, dense.summary_, atol=1e-12)
-    np.testing.assert_allclose(thin.centred(), dense.centred(), atol=1e-12)
+    np.testing.assert_allclose(thin.summary_, dense.summary_, atol=ROUNDING[dtype])
+    np.testing.assert_allclose(thin.centred(), dense.centred(), atol=ROUNDING[dtype])
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.uint8, np.int64])
-def test_rows_of_other_types_are_summed_in_double(dtype):
+def test_whole_numbers_of_any_type_are_summed_exactly(dtype):
     X = np.random.default_rng(0).integers(0, 100, (300, 5)).astype(dtype)
     np.testing.assert_array_equal(
         CountSketch(4).update(X).summary_, CountSketch(4).update(X.astype(np.float64)).summary_
@@ -100,8 +106,9 @@ def test_rows_in_fortran_order_or_strided_are_the_same_rows(X):
     np.testing.assert_array_equal(CountSketch(8).update(np.repeat(X, 2, axis=1)[:, ::2]).summary_, wanted)
 
 
-def test_the_number_of_threads_changes_no_bit():
-    X = np.random.default_rng(0).standard_normal((5000, 17)).astype(np.float32)
+@pytest.mark.parametrize("n", [50, 5000, 40_000])  # added directly, in one table, in several
+def test_the_number_of_threads_changes_no_bit(n):
+    X = np.random.default_rng(0).standard_normal((n, 17)).astype(np.float32)
     before = numba.get_num_threads()
     try:
         numba.set_num_threads(1)

@@ -1,14 +1,13 @@
 """Hashing row numbers into signed buckets, and adding rows to the buckets at the speed of memory.
 
-Rows are first put in the order of their bucket (a counting sort), so that one bucket is filled at a time:
-the running sum stays in the first-level cache and each row is read from memory once. Threads own whole
-buckets and each bucket takes its rows in their given order, so the number of threads changes no sum.
+Rows are read in the order in which they lie, which is what memory is fast at; what jumps about is the bucket,
+so the buckets are kept small: a run of rows is summed in the rows' own precision, in a table that the cache
+holds, and the tables are then added to the sums in double, in the order of the runs. Threads take whole
+runs, so their number changes no bit of the result.
 """
 
 import numpy as np
 from numba import njit, prange
-
-CHUNKS = 64  # groups of buckets that threads share out; fixed, so that column totals add up in one order
 
 
 @njit(cache=True, inline="always")
@@ -49,100 +48,74 @@ def signed_buckets(indices, seed, which, n_buckets):
 
 
 @njit(cache=True)
-def by_slot(slots, n_slots):
-    """Stable counting sort: `order[start[k]:start[k + 1]]` are the rows of slot k, in their given order.
-
-    Parameters
-    ----------
-    slots : ndarray of int64, shape (n,)
-        Slot of every row.
-    n_slots : int
-        Number of slots.
-
-    Returns
-    -------
-    order : ndarray of int64, shape (n,)
-    start : ndarray of int64, shape (n_slots + 1,)
-    """
-    start = np.zeros(n_slots + 1, dtype=np.int64)
+def add_ones(slots, sums):
+    """Add the vector of ones (n,) to the bucket sums (n_buckets,)."""
     for i in range(slots.shape[0]):
-        start[slots[i] + 1] += 1
-    for k in range(n_slots):
-        start[k + 1] += start[k]
-    free = start[:-1].copy()
-    order = np.empty(slots.shape[0], dtype=np.int64)
-    for i in range(slots.shape[0]):
-        order[free[slots[i]]] = i
-        free[slots[i]] += 1
-    return order, start
+        sums[slots[i] >> 1] += 1.0 - 2.0 * (slots[i] & 1)
 
 
 @njit(cache=True, parallel=True)
-def add_dense(rows, order, start, sums, totals):
-    """Add dense rows to their buckets: sums[b] += rows of sign plus - rows of sign minus.
-
-    Rows of the two signs are summed apart, so that the plain column totals come from the same pass.
+def sum_runs(rows, slots, tables, totals):
+    """Cut the rows into as many runs as there are tables, and fill each table with its run's bucket sums.
 
     Parameters
     ----------
     rows : ndarray, shape (n, d)
         Float rows in C order.
-    order, start : ndarray of int64
-        From `by_slot`, with 2 slots a bucket.
-    sums : ndarray of float64, shape (n_buckets, d)
-        Added to.
-    totals : ndarray of float64, shape (CHUNKS, d)
-        Column sums of the rows are added here, spread over the chunks.
+    slots : ndarray of int64, shape (n,)
+        From `signed_buckets`.
+    tables : ndarray of the rows' dtype, shape (t, n_buckets, d)
+        Set to the signed sums; zero where no row of the run falls.
+    totals : ndarray of float64, shape (t, d)
+        Set to the plain column sums of each run.
     """
-    n_buckets, d = sums.shape
-    for chunk in prange(CHUNKS):
-        plus = np.empty(d, dtype=np.float64)
-        minus = np.empty(d, dtype=np.float64)
-        for bucket in range(chunk * n_buckets // CHUNKS, (chunk + 1) * n_buckets // CHUNKS):
-            if start[2 * bucket] == start[2 * bucket + 2]:
-                continue  # a small batch leaves most buckets alone
-            add_rows(rows, order[start[2 * bucket] : start[2 * bucket + 1]], plus)
-            add_rows(rows, order[start[2 * bucket + 1] : start[2 * bucket + 2]], minus)
-            for c in range(d):
-                sums[bucket, c] += plus[c] - minus[c]
-                totals[chunk, c] += plus[c] + minus[c]
+    n, n_runs = rows.shape[0], tables.shape[0]
+    for t in prange(n_runs):
+        tables[t] = 0
+        totals[t] = 0.0
+        for i in range(t * n // n_runs, (t + 1) * n // n_runs):
+            add_row(rows[i], rows.dtype.type(1 - 2 * (slots[i] & 1)), tables[t, slots[i] >> 1], totals[t])
 
 
 @njit(cache=True)
-def add_rows(rows, chosen, total):
-    """Set `total` to the sum of the chosen rows, four at a time so that it is loaded a quarter as often."""
-    d = total.shape[0]
-    for c in range(d):
-        total[c] = 0.0
-    n = chosen.shape[0]
-    for k in range(0, n - 3, 4):
-        p, q, r, s = rows[chosen[k]], rows[chosen[k + 1]], rows[chosen[k + 2]], rows[chosen[k + 3]]
-        for c in range(d):
-            total[c] += (np.float64(p[c]) + np.float64(q[c])) + (np.float64(r[c]) + np.float64(s[c]))
-    for k in range(n - n % 4, n):
-        p = rows[chosen[k]]
-        for c in range(d):
-            total[c] += np.float64(p[c])
+def add_row(row, sign, bucket, total):
+    """Add one row to its bucket with its sign, and to the column totals without."""
+    for c in range(row.shape[0]):
+        bucket[c] += sign * row[c]
+        total[c] += row[c]
 
 
 @njit(cache=True, parallel=True)
-def add_sparse(values, columns, row_start, order, start, sums):
+def add_tables(tables, sums):
+    """Add the tables (t, n_buckets, d) to the sums (n_buckets, d), in order."""
+    for bucket in prange(sums.shape[0]):
+        for t in range(tables.shape[0]):
+            for c in range(sums.shape[1]):
+                sums[bucket, c] += tables[t, bucket, c]
+
+
+@njit(cache=True)
+def add_few(rows, slots, sums, total):
+    """Add a short batch of rows (n, d) to the sums (n_buckets, d) and their column total (d,) directly."""
+    for i in range(rows.shape[0]):
+        add_row(rows[i], 1.0 - 2.0 * (slots[i] & 1), sums[slots[i] >> 1], total)
+
+
+@njit(cache=True)
+def add_sparse(values, columns, row_start, slots, sums):
     """Add the rows of a CSR matrix to their buckets.
 
     Parameters
     ----------
     values, columns, row_start : ndarray
         `data`, `indices` and `indptr` of the matrix.
-    order, start : ndarray of int64
-        From `by_slot`, with 2 slots a bucket.
+    slots : ndarray of int64, shape (n,)
+        From `signed_buckets`.
     sums : ndarray of float64, shape (n_buckets, d)
         Added to.
     """
-    n_buckets = sums.shape[0]
-    for chunk in prange(CHUNKS):
-        for slot in range(2 * (chunk * n_buckets // CHUNKS), 2 * ((chunk + 1) * n_buckets // CHUNKS)):
-            sign = 1.0 - 2.0 * (slot % 2)
-            target = sums[slot // 2]
-            for k in range(start[slot], start[slot + 1]):
-                for place in range(row_start[order[k]], row_start[order[k] + 1]):
-                    target[columns[place]] += sign * values[place]
+    for i in range(slots.shape[0]):
+        sign = 1.0 - 2.0 * (slots[i] & 1)
+        bucket = sums[slots[i] >> 1]
+        for place in range(row_start[i], row_start[i + 1]):
+            bucket[columns[place]] += sign * values[place]

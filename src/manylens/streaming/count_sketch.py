@@ -13,12 +13,14 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import assert_all_finite, check_array
 
-from manylens.native.count_sketch import CHUNKS, add_dense, add_sparse, by_slot, signed_buckets
+from manylens.native.count_sketch import add_few, add_ones, add_sparse, add_tables, signed_buckets, sum_runs
 
-BLOCK_BYTES = 2**28  # rows taken at a time: many for each bucket, and a mapped file is still read in order
+BLOCK_BYTES = 2**28  # rows taken at a time, where they must be converted
 SMALL_BYTES = (
     2**24
 )  # batches below this are checked before they are added; above it, a second read would tell
+MOST_TABLES = 4  # runs summed at once; more would add memory and no speed, as reading the rows takes the time
+LEAST_RUN, LONGEST_RUN = 16, 128  # rows a bucket takes in a run: they repay its table; float32 can hold them
 
 
 class CountSketch:
@@ -42,8 +44,8 @@ class CountSketch:
     Attributes
     ----------
     summary_ : ndarray of float64, shape (n_buckets, d)
-        S X. Sums are taken in double precision whatever the rows are, so that the order of the batches shows
-        only in the last digits.
+        S X. Sums are kept in double precision; those of float32 rows are taken in single precision over
+        at most some 128 rows a bucket, as exact as the rows themselves.
     ones_ : ndarray of float64, shape (n_buckets,)
         S 1, the sketch of the vector of ones.
     mean_ : ndarray of float64, shape (d,)
@@ -53,7 +55,8 @@ class CountSketch:
 
     Notes
     -----
-    Memory is n_buckets x d doubles beside the rows themselves; the width d is that of the first batch.
+    Memory is n_buckets x d doubles, and at most five times that while a large batch is added.
+    The width d is that of the first batch. Results do not depend on the number of threads.
 
     Examples
     --------
@@ -138,7 +141,8 @@ class CountSketch:
             before = None
         else:
             before = self._sums.copy(), self._total.copy(), self._ones.copy()
-        step = max(1, BLOCK_BYTES // (8 * d))
+        ready = rows.dtype in (np.float32, np.float64)
+        step = n if ready else max(1, BLOCK_BYTES // (8 * d))
         for first in range(0, n, step):
             self._add(as_floats(rows[first : first + step]), indices[first : first + step])
         if before is not None and not np.isfinite(self._total).all():
@@ -149,20 +153,21 @@ class CountSketch:
 
     def _add(self, block, indices):
         height = self.n_buckets // self.n_hashes
-        totals = np.zeros((CHUNKS, block.shape[1]))
+        total = np.zeros(block.shape[1])
         for which in range(self.n_hashes):
-            order, start = by_slot(self._slots(indices, which), 2 * height)
+            slots = self._slots(indices, which)
             part = slice(which * height, (which + 1) * height)
-            counts = np.diff(start)
-            self._ones[part] += counts[::2] - counts[1::2]
+            add_ones(slots, self._ones[part])
             if sparse.issparse(block):
-                add_sparse(block.data, block.indices, block.indptr, order, start, self._sums[part])
+                add_sparse(block.data, block.indices, block.indptr, slots, self._sums[part])
+            elif len(block) < LEAST_RUN * height:
+                add_few(block, slots, self._sums[part], total)
             else:
-                add_dense(block, order, start, self._sums[part], totals)
+                add_many(block, slots, self._sums[part], total)
         if sparse.issparse(block):
             self._total += np.bincount(block.indices, weights=block.data, minlength=block.shape[1])
         else:
-            self._total += totals.sum(axis=0) / self.n_hashes  # every hash function saw every row once
+            self._total += total / self.n_hashes  # every hash function saw every row once
 
     def _slots(self, indices, which):
         seed = np.uint64(self.random_state % 2**64)
@@ -271,6 +276,22 @@ def check_count(value, name):
     if not whole or not 0 < int(value) < 2**31:
         raise ValueError(f"{name}={value!r} is not a positive whole number.")
     return int(value)
+
+
+def add_many(rows, slots, sums, total):
+    """Add many dense rows to the sums (n_buckets, d) and the column total (d,), on all threads.
+
+    How the rows are cut into runs depends on their number alone, not on the number of threads.
+    """
+    n_buckets, d = sums.shape
+    n_tables = min(MOST_TABLES, len(rows) // (LEAST_RUN * n_buckets))
+    tables = np.empty((n_tables, n_buckets, d), dtype=rows.dtype)
+    totals = np.empty((n_tables, d))
+    step = MOST_TABLES * LONGEST_RUN * n_buckets
+    for first in range(0, len(rows), step):
+        sum_runs(rows[first : first + step], slots[first : first + step], tables, totals)
+        add_tables(tables, sums)
+        total += totals.sum(axis=0)
 
 
 def as_floats(block):
