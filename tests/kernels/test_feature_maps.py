@@ -11,6 +11,7 @@ from sklearn.kernel_approximation import Nystroem
 from manylens.kernels import (
     RBF,
     Cosine,
+    CountSketchMap,
     ExactMap,
     FeatureMap,
     FourierMap,
@@ -141,6 +142,28 @@ class TestNystroemKMeans(LowRankContract):
         return NystroemMap(RBF(), rank=40, landmarks="k-means", random_state=0)
 
 
+class SketchContract(MapContract):
+    """K Sᵀ (S K Sᵀ)⁺ S K, written out with the matrix S."""
+
+    tolerance = 1e-6
+
+    def truth(self, X):
+        fitted = self.make().fit(X)
+        S = fitted.hash_.matrix(len(X)).toarray()
+        K = fitted.kernel_(X, X)
+        return K @ S.T @ np.linalg.pinv(S @ K @ S.T, hermitian=True) @ S @ K
+
+
+class TestLinearCountSketch(SketchContract):
+    def make(self):
+        return CountSketchMap(Linear(), rank=20, random_state=0)
+
+
+class TestRBFCountSketch(SketchContract):
+    def make(self):
+        return CountSketchMap(RBF(0.1), rank=20, n_hashes=2, random_state=0)
+
+
 class TestFourier(MapContract):
     tolerance = 0.2
 
@@ -214,6 +237,14 @@ def test_gaussian_frequencies_have_the_kernel_as_their_mean():
     assert mean == pytest.approx(np.exp(-0.7 * np.sum((X[0] - X[1]) ** 2)), abs=0.01)
 
 
+def test_a_sketch_of_enough_buckets_keeps_the_linear_kernel_whole(X):
+    psi = CountSketchMap(Linear(), rank=40, random_state=0).fit_transform(X)
+    np.testing.assert_allclose(psi @ psi.T, X @ X.T, atol=1e-8)  # 40 sums of rows span the 6 columns
+    made = make_feature_map("nystroem", Linear(), X, rank=40, landmarks="count-sketch", random_state=0)
+    assert isinstance(made, CountSketchMap)
+    assert made.fit(X).rows_.shape == (40, 6)  # only the sketch is kept, not the rows
+
+
 def test_a_precomputed_kernel_is_its_own_map(X):
     gram = RBF(0.1).fit(X)(X, X)
     psi = ExactMap(Precomputed()).fit(gram).transform(gram)
@@ -269,6 +300,7 @@ def test_a_map_given_as_an_object_is_copied(X):
         (lambda X: make_feature_map("linear", RBF(), X), "RBF needs 'exact', 'nystroem' or 'fourier'"),
         (lambda X: NystroemMap(Precomputed()).fit(X), "use feature_map='exact'"),
         (lambda X: ExactMap(Precomputed()).fit(X), "is square; 80 x 6 was given"),
+        (lambda X: CountSketchMap(Precomputed()).fit(X), "holds no rows to sketch"),
         (lambda X: NystroemMap(landmarks="grid").fit(X), "landmarks='grid' is unknown"),
         (lambda X: NystroemMap(landmarks=X[:, :3]).fit(X), "landmarks have 3 features, the rows 6"),
         (lambda X: FourierMap(Cosine()).fit(X), "Cosine has none known here"),

@@ -15,11 +15,13 @@ from manylens.kernels.kernels import (
     Precomputed,
     make_kernel,
 )
+from manylens.kernels.sketched import CountSketchMap
 from manylens.kernels.spectrum import Spectrum, feature_moments, principal_spectrum
 
 __all__ = [
     "RBF",
     "Cosine",
+    "CountSketchMap",
     "ExactMap",
     "FeatureMap",
     "FourierMap",

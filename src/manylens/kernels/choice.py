@@ -3,6 +3,7 @@
 from manylens.kernels.feature_maps import ExactMap, FeatureMap, LinearMap, NystroemMap
 from manylens.kernels.fourier import FourierMap
 from manylens.kernels.kernels import Linear, Precomputed
+from manylens.kernels.sketched import CountSketchMap
 
 
 def make_feature_map(feature_map, kernel, X, rank=1000, landmarks="uniform", random_state=None):
@@ -22,7 +23,7 @@ def make_feature_map(feature_map, kernel, X, rank=1000, landmarks="uniform", ran
     rank : int
         Number of landmarks or Fourier features.
     landmarks : str or array
-        As in `NystroemMap`.
+        As in `NystroemMap`, or "count-sketch" for signed sums of rows (`CountSketchMap`).
     random_state : int, RandomState or None
         Source of landmarks and frequencies.
 
@@ -50,6 +51,8 @@ def make_feature_map(feature_map, kernel, X, rank=1000, landmarks="uniform", ran
         return LinearMap()
     if feature_map == "exact":
         return ExactMap(kernel, random_state)
+    if feature_map == "nystroem" and isinstance(landmarks, str) and landmarks == "count-sketch":
+        return CountSketchMap(kernel, rank, random_state=random_state)
     if feature_map == "nystroem":
         return NystroemMap(kernel, rank, landmarks, random_state)
     if feature_map == "fourier":

@@ -69,13 +69,18 @@ class FeatureMap(TransformerMixin, BaseEstimator):
         ndarray or CSR matrix
             Features of one block.
         """
-        for batch in gen_batches(X.shape[0], block_rows(self.width, X.dtype.itemsize)):
+        for batch in gen_batches(X.shape[0], block_rows(self.block_width, X.dtype.itemsize)):
             yield self.features(X[batch])
 
     @property
     def width(self):
         """Number of columns of `features`."""
         raise TypeError(f"{type(self).__name__} does not say how wide its features are.")
+
+    @property
+    def block_width(self):
+        """Numbers a row that mapping it takes; what blocks of rows are sized by."""
+        return self.width
 
 
 class LinearMap(FeatureMap):
@@ -262,7 +267,9 @@ def choose_landmarks(X, rank, how, random_state):
             rank, init="random", n_init=1, max_iter=20, batch_size=4 * rank, random_state=random_state
         )
         return clusters.fit(sample).cluster_centers_.astype(X.dtype)
-    raise ValueError(f"landmarks={how!r} is unknown: give 'uniform', 'k-means' or an array of rows.")
+    raise ValueError(
+        f"landmarks={how!r} is unknown: give 'uniform', 'k-means', 'count-sketch' or an array of rows."
+    )
 
 
 def dense(block):

@@ -58,10 +58,13 @@ class ModuleTransformer(TransformerMixin, BaseEstimator):
     def _transform_validated(self, X):
         weights, offset = self.components_.T.astype(X.dtype), self.offset_.astype(X.dtype)
         Z = np.empty((X.shape[0], weights.shape[1]), dtype=X.dtype)
-        for batch in gen_batches(X.shape[0], block_rows(max(weights.shape), X.dtype.itemsize)):
+        for batch in gen_batches(X.shape[0], block_rows(self._block_width(), X.dtype.itemsize)):
             Z[batch] = safe_sparse_dot(self._features(X[batch]), weights, dense_output=True)
             Z[batch] -= offset
         return Z
+
+    def _block_width(self):
+        return max(self.components_.shape)
 
     def split(self, Z):
         """Cut the columns of `transform` into modules.

@@ -115,6 +115,9 @@ class KernelModules(ModuleTransformer):
     def _features(self, X):
         return self.feature_map_.features(X)
 
+    def _block_width(self):
+        return max(super()._block_width(), self.feature_map_.block_width)
+
     def ambiguity(self):
         """The loss taken apart into what modules lose each, how much they differ, and what all lose together.
 
