@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 NEGLIGIBLE = 1e-13  # share of the level below which a coverage is rounding
+VANISHING = 1e-10  # diversity below which (q - (1-λ) g)/λ is rounding; λ moves the loss by less than λ |q|²
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,14 @@ def fill(spectrum, rank, level, diversity):
     level : float
         The level g.
     diversity : float
-        λ; at 0 the h largest are kept whole.
+        λ; towards 0 the h largest are kept whole.
 
     Returns
     -------
     ndarray, shape (k,)
         The coverage t.
     """
-    if diversity == 0:
+    if diversity < VANISHING:
         return np.where(np.arange(len(spectrum)) < rank, spectrum, 0.0)
     coverage = np.maximum(0.0, (spectrum - (1 - diversity) * level) / diversity)
     total = coverage.sum()
