@@ -34,7 +34,7 @@ class Descent:
     converged: bool
 
 
-def descend(name, state, step, modules_of, loss_of, *, max_iter, tol, verbose, window=1):
+def descend(name, state, step, modules_of, loss_of, *, max_iter, tol, verbose, window=1, small=True):
     """Repeat `state = step(state)` until the loss stops falling; Ctrl-C keeps the best so far.
 
     Parameters
@@ -55,6 +55,8 @@ def descend(name, state, step, modules_of, loss_of, *, max_iter, tol, verbose, w
         Whether to print the loss now and then.
     window : int
         Steps whose mean loss is compared; more than 1 for noisy steps.
+    small : bool
+        Whether the matrices are too small for BLAS threads to help.
 
     Returns
     -------
@@ -65,8 +67,8 @@ def descend(name, state, step, modules_of, loss_of, *, max_iter, tol, verbose, w
     path = [loss_of(best)]
     lowest, converged = path[0], False
     try:
-        # Small matrices: threads would spend their time waiting for each other.
-        with threadpool_limits(limits=1, user_api="blas"):
+        # On small matrices threads would spend their time waiting for each other.
+        with threadpool_limits(limits=1 if small else None, user_api="blas"):
             for iteration in range(1, max_iter + 1):
                 state = step(state)
                 modules = modules_of(state)
@@ -226,6 +228,7 @@ def module_by_module(
         max_iter=max_iter,
         tol=tol,
         verbose=verbose,
+        small=len(q) < 500,
     )
     return rescaled(found, scale)
 
@@ -309,6 +312,7 @@ def adam(
         tol=tol,
         verbose=verbose,
         window=10,
+        small=len(q) < 500,
     )
     return rescaled(found, scale)
 

@@ -1,0 +1,211 @@
+"""The papers' own algorithms: what the propositions and theorems say of them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manylens.modules.descent import adam, approximate_root, descend, has_settled, module_by_module
+from manylens.modules.loss import loss_and_gradient, modular_loss
+from manylens.modules.pairs import (
+    drop_gradient,
+    drop_module,
+    keep_probability_of,
+    pair_gradient,
+    stochastic_pairs,
+)
+from manylens.modules.water_filling import lower_bound
+from tests.modules.literal import (
+    drop_module_loss,
+    inner_product_loss,
+    modular_inner_product_loss,
+    numerical_gradient,
+)
+from tests.modules.strategies import make_spectrum
+
+
+def run(solver, *arguments, seed=0, **options):
+    settings = {"max_iter": 300, "tol": 1e-9, **options}
+    return solver(*arguments, rng=np.random.default_rng(seed), **settings)
+
+
+@given(st.integers(2, 8), st.integers(1, 4), st.integers(0, 1000))
+def test_the_rank_constrained_root_beats_any_other_factor(size, rank, seed):
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(size, size))
+    A = A + A.T  # of any sign
+    best = np.linalg.norm(approximate_root(A, rank).T @ approximate_root(A, rank) - A)
+    root = approximate_root(A, rank)
+    for _ in range(5):
+        other = root + 0.1 * rng.normal(size=root.shape)
+        assert np.linalg.norm(other.T @ other - A) >= best - 1e-12
+
+
+def test_proposition_1_kernel_pca_minimises_the_inner_product_loss():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 5))
+    gram = X @ X.T
+    values, vectors = np.linalg.eigh(gram)
+    top = vectors[:, -2:] * np.sqrt(values[-2:])
+    best = inner_product_loss(top, gram)
+    assert best == pytest.approx(np.sum(values[:-2] ** 2) / 20**2)
+    for scale in (0.01, 0.1, 1.0):
+        for _ in range(20):
+            assert inner_product_loss(top + scale * rng.normal(size=top.shape), gram) >= best
+
+
+def test_proposition_3_every_function_of_the_kernels_space_is_a_weight_on_its_map():
+    """Lemma 1: f = Σ b_i k(., z_i), z anywhere, agrees on the training rows with some a.psi."""
+    rng = np.random.default_rng(1)
+    X, anywhere = rng.normal(size=(15, 3)), rng.normal(size=(7, 3))
+
+    def k(A, B):
+        return np.exp(-0.3 * ((A[:, None] - B) ** 2).sum(axis=2))
+
+    values, vectors = np.linalg.eigh(k(X, X))
+    psi = k(X, X) @ vectors / np.sqrt(values)
+    f = k(X, anywhere) @ rng.normal(size=7)
+    weights, *_ = np.linalg.lstsq(psi, f, rcond=None)
+    np.testing.assert_allclose(psi @ weights, f, atol=1e-6)
+
+
+@pytest.mark.parametrize("diversity", [0.0, 0.5, 0.95])
+def test_proposition_4_a_module_set_by_the_rule_is_its_best(diversity):
+    rng = np.random.default_rng(2)
+    M, H, q = 4, 2, make_spectrum("power", 7, 0)
+    F = rng.normal(size=(M, H, 7)) * np.sqrt(q)
+    others = sum(F[m].T @ F[m] for m in range(1, M))
+    target = M / (M - diversity * (M - 1)) * (np.diag(q) - diversity / M * others)
+    F[0] = approximate_root(target, H)
+    best = modular_loss(F, q, diversity)
+    for _ in range(50):
+        moved = F.copy()
+        moved[0] += rng.choice([0.01, 0.3]) * rng.normal(size=(H, 7))
+        assert modular_loss(moved, q, diversity) >= best - 1e-12
+
+
+@pytest.mark.parametrize("diversity", [0.2, 0.9])
+def test_proposition_5_compressing_the_rows_keeps_the_cost(diversity):
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(30, 5))
+    W = rng.normal(size=(3, 2, 5))
+    literal = modular_inner_product_loss([rows @ w.T for w in W], rows @ rows.T, diversity)
+    values, vectors = np.linalg.eigh(rows.T @ rows / 30)
+    compressed = (W @ vectors) * np.sqrt(values)  # W times a 5 x 5 root instead of W times 30 rows
+    assert modular_loss(compressed, values, diversity) == pytest.approx(literal)
+
+
+@pytest.mark.parametrize("diversity", [0.0, 0.3, 0.9, 0.99])
+@pytest.mark.parametrize("epsilon", [0.0, 0.05])
+def test_theorem_1_every_sweep_lowers_the_loss_until_a_critical_point(diversity, epsilon):
+    q = make_spectrum("power", 15, 1)
+    found = run(module_by_module, q, 4, 3, diversity, epsilon=epsilon, max_iter=400, tol=0.0)
+    assert np.all(np.diff(found.path) <= 1e-12 * found.path[0])
+    early = np.diff(found.path[: min(6, len(found.path))])
+    assert np.all(early < 0) or found.converged
+    _, gradient = loss_and_gradient(found.modules, q, diversity)
+    start, _ = loss_and_gradient(np.zeros_like(found.modules), q, diversity)
+    assert np.abs(gradient).max() < 1e-2 * start / np.sqrt(q[0])
+
+
+@pytest.mark.parametrize("p", [0.2, 0.5, 0.9])
+def test_theorem_2_the_gradients_agree(p):
+    """d L_drop at Φ is sqrt(p λ) times d L^λ at sqrt(p/λ) Φ, for λ = M p/(1 + p(M-1))."""
+    rng = np.random.default_rng(4)
+    M, n, H = 3, 5, 2
+    phi = rng.normal(size=(M, n, H))
+    rows = rng.normal(size=(n, 3))
+    gram = rows @ rows.T
+    diversity = M * p / (1 + p * (M - 1))
+    assert keep_probability_of(diversity, M) == pytest.approx(p)
+    dropped = numerical_gradient(lambda x: drop_module_loss(x, gram, p), phi)
+    shrink = np.sqrt(p / diversity)
+    modular = numerical_gradient(lambda x: modular_inner_product_loss(x, gram, diversity), shrink * phi)
+    np.testing.assert_allclose(dropped, np.sqrt(p * diversity) * modular, rtol=1e-5, atol=1e-6)
+
+
+def test_pair_gradients_over_all_pairs_are_the_gradient_of_the_loss():
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(12, 4))
+    W = rng.normal(size=(3, 2, 4))
+    left, right = (part.ravel() for part in np.meshgrid(np.arange(12), np.arange(12)))
+    mine = pair_gradient(W, rows[left], rows[right], 0.6)
+
+    def loss(w):
+        return modular_inner_product_loss([rows @ one.T for one in w], rows @ rows.T, 0.6)
+
+    np.testing.assert_allclose(mine, numerical_gradient(loss, W), rtol=1e-5, atol=1e-5)
+
+
+def test_drop_gradients_over_all_pairs_and_choices_are_the_gradient_of_the_drop_loss():
+    rng = np.random.default_rng(6)
+    rows, W, p = rng.normal(size=(8, 4)), rng.normal(size=(2, 2, 4)), 0.3
+    left, right = (part.ravel() for part in np.meshgrid(np.arange(8), np.arange(8)))
+    mine = np.zeros_like(W)
+    for kept in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        probability = np.prod(np.where(kept, p, 1 - p))
+        choice = np.tile(np.array(kept, dtype=float), (64, 1))
+        mine += probability * drop_gradient(W, rows[left], rows[right], choice)
+    numerical = numerical_gradient(
+        lambda w: drop_module_loss([rows @ one.T for one in w], rows @ rows.T, p), W
+    )
+    np.testing.assert_allclose(mine, numerical, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("solver", "tolerance"), [(module_by_module, 1e-3), (adam, 1e-2)])
+@pytest.mark.parametrize("diversity", [0.2, 0.9])
+def test_iterative_solvers_reach_the_bound_within_their_tolerance(solver, tolerance, diversity):
+    q = make_spectrum("power", 20, 2)
+    found = run(solver, q, 4, 3, diversity, max_iter=2000, tol=1e-8)
+    bound = lower_bound(q, 4, 3, diversity)
+    assert bound * (1 - 1e-10) <= found.path.min() <= bound * (1 + tolerance)
+    assert modular_loss(found.modules, q, diversity) == pytest.approx(found.path.min())
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(7)
+    q = make_spectrum("power", 8, 3)
+    rows = rng.normal(size=(400, 8))
+    rows -= rows.mean(axis=0)
+    return rows @ np.linalg.inv(np.linalg.cholesky(rows.T @ rows / 400)).T * np.sqrt(q), q
+
+
+def test_stochastic_solvers_come_near_the_bound(rows):
+    coordinates, q = rows
+    bound = lower_bound(q, 3, 2, 0.8)
+    by_pairs = run(stochastic_pairs, coordinates, q, 3, 2, 0.8, max_iter=150)
+    by_drops = run(drop_module, coordinates, q, 3, 2, keep_probability_of(0.8, 3), max_iter=150)
+    for found in (by_pairs, by_drops):
+        assert bound * (1 - 1e-10) <= found.path.min() <= 1.15 * bound
+        assert found.path.min() - bound < 0.2 * (found.path[0] - bound)
+
+
+def test_the_best_modules_are_kept_when_the_user_interrupts():
+    def step(state):
+        if state == 3:
+            raise KeyboardInterrupt
+        return state + 1
+
+    with pytest.warns(UserWarning, match="slow was interrupted: the best modules so far are kept"):
+        found = descend(
+            "slow", 0, step, float, lambda x: 10 + (x - 2) ** 2, max_iter=9, tol=-5.0, verbose=False
+        )
+    assert found.modules == 2
+    assert not found.converged
+
+
+def test_progress_is_printed_when_asked_for(capsys):
+    run(module_by_module, make_spectrum("power", 8, 0), 2, 2, 0.5, max_iter=3, verbose=True, tol=-1.0)
+    assert "mbm: iteration 3, loss" in capsys.readouterr().out
+
+
+def test_a_path_settles_when_a_window_gains_too_little():
+    assert not has_settled([3.0, 2.0], 1e-3, 1)
+    assert has_settled([3.0, 2.0, 2.0], 1e-3, 1)
+    assert not has_settled([4.0, 3.0, 2.0, 1.0, 0.5], 1e-3, 2)
+
+
+def test_drop_module_without_diversity_is_refused():
+    with pytest.raises(ValueError, match="choose a diversity above 0"):
+        keep_probability_of(0.0, 5)
