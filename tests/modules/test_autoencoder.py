@@ -209,6 +209,14 @@ def test_a_solver_that_runs_out_of_iterations_warns(X):
     assert len(model.loss_path_) == 3
 
 
+def test_a_step_too_long_is_told_from_one_too_many(X):
+    model = ModularAutoencoder(3, 2, 0.9, solver="gradient", learning_rate=10.0, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="ran away after .* iterations: lower learning_rate"):
+        model.fit(X)
+    assert np.isfinite(model.loss_)
+    assert np.isfinite(model.transform(X)).all()
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [

@@ -219,7 +219,7 @@ class ModularAutoencoder(LinearAutoencoders):
                 encoders,
                 pad_spectrum(kept, M * H),
                 0,
-                float(np.min(descent.path)),
+                float(np.nanmin(descent.path)),
                 lower_bound(s, M, H, diversity),
                 energy,
             )

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
 from manylens.modules.loss import loss_and_gradient, modular_loss
+from manylens.modules.threads import one_blas_thread
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ def descend(name, state, step, modules_of, loss_of, *, max_iter, tol, verbose, w
     path = [loss_of(best)]
     lowest, converged = path[0], False
     try:
-        # On small matrices threads would spend their time waiting for each other.
-        with threadpool_limits(limits=1 if small else None, user_api="blas"):
+        # A step too long runs away to infinity: that is seen below, and said once, not by NumPy at every step.
+        with one_blas_thread(small), np.errstate(over="ignore", invalid="ignore"):
             for iteration in range(1, max_iter + 1):
                 state = step(state)
                 modules = modules_of(state)
@@ -109,7 +109,7 @@ def has_settled(path, tol, window):
 
 
 def warn_if_unsettled(descent, solver):
-    """Warn where a solver ran out of iterations.
+    """Warn where a solver ran out of iterations or ran away.
 
     Parameters
     ----------
@@ -118,13 +118,18 @@ def warn_if_unsettled(descent, solver):
     solver : str
         Its name.
     """
-    if not descent.converged:
-        warnings.warn(
-            f"solver={solver!r} did not converge in {len(descent.path) - 1} iterations: raise max_iter or "
-            "tol, or use solver='auto', which needs no iterations.",
-            ConvergenceWarning,
-            stacklevel=5,
-        )
+    if descent.converged:
+        return
+    steps = len(descent.path) - 1
+    if np.isfinite(descent.path[-1]):
+        advice = f"did not converge in {steps} iterations: raise max_iter or tol"
+    else:
+        advice = f"ran away after {steps} iterations: lower learning_rate"
+    warnings.warn(
+        f"solver={solver!r} {advice}, or use solver='auto', which needs neither.",
+        ConvergenceWarning,
+        stacklevel=5,
+    )
 
 
 def random_modules(spectrum, n_modules, n_components, rng):

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
-from threadpoolctl import threadpool_limits
 
 from manylens.modules.frames import fusion_frame
 from manylens.modules.loss import loss_and_gradient, modular_loss
+from manylens.modules.threads import one_blas_thread
 from manylens.modules.water_filling import (
     NEGLIGIBLE,
     attainable_blocks,
@@ -112,8 +112,7 @@ def solve_modules(spectrum, n_modules, n_components, diversity, rng, energy=None
     if M >= 3:
         blocks = attainable_blocks(blocks, q, M, diversity)
     modules, worst, row = np.zeros((M, H, K)), 0.0, 0
-    # These matrices are small: threads would spend their time waiting for each other.
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         for block in blocks:
             used = block.coverage > NEGLIGIBLE * block.level
             tau = block.coverage[used] / block.level
