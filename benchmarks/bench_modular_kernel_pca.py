@@ -95,10 +95,7 @@ class ModularSolver(Comparison):
         rank = 100 if self.quick else 1000
         if self.quick:
             self.shape = (4, 3)
-        model = ModularKernelPCA(
-            *self.shape, 0.0, rank=rank, solver="mbm", max_iter=1, tol=np.inf, random_state=0
-        )
-        q = model.fit(X).spectrum_
+        q = RandomKernelProjection(rank=rank, random_state=0).fit(X).spectrum_  # all of it, not the top only
         self.bound = solve_modules(q, *self.shape, self.diversity, np.random.default_rng(0)).lower_bound
         self.sweeps = self.steps_to_one_percent(module_by_module, q, max_iter=200)
         rates = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0)
@@ -164,7 +161,9 @@ def retrieval_precision(model, base, queries, truth):
     """Share of the true 10 neighbours found: the modules' own neighbours, re-ranked by mean distance."""
     rows, asked = model.split(model.transform(base)), model.split(model.transform(queries))
     found = [
-        NearestNeighbors(n_neighbors=10).fit(rows[:, m]).kneighbors(asked[:, m], return_distance=False)
+        NearestNeighbors(n_neighbors=10, algorithm="brute")
+        .fit(rows[:, m])
+        .kneighbors(asked[:, m], return_distance=False)
         for m in range(rows.shape[1])
     ]
     candidates = np.hstack(found)
@@ -180,7 +179,10 @@ def voting_accuracy(model, base, labels, queries, answers):
     """Accuracy (%) of the modal vote of 5-NN classifiers, one a module."""
     rows, asked = model.split(model.transform(base)), model.split(model.transform(queries))
     votes = np.stack(
-        [KNeighborsClassifier(5).fit(rows[:, m], labels).predict(asked[:, m]) for m in range(rows.shape[1])]
+        [
+            KNeighborsClassifier(5, algorithm="brute").fit(rows[:, m], labels).predict(asked[:, m])
+            for m in range(rows.shape[1])
+        ]
     )
     counts = np.stack([np.sum(votes == label, axis=0) for label in np.unique(labels)])
     return 100 * np.mean(np.unique(labels)[np.argmax(counts, axis=0)] == answers)
@@ -217,10 +219,12 @@ class ModularRetrieval(Comparison):
         data = load_dataset("mnist")
         self.validation = data.X[30_000 : 30_000 + n_validation] / 255.0
         self.validation_answers = data.y[30_000 : 30_000 + n_validation]
+        if self.quick:
+            self.diversities = (0.9,)
         self.settings = {
             "n_modules": 15,
             "n_components": 20,
-            "rank": 200 if self.quick else 1000,
+            "rank": 100 if self.quick else 1000,
             "random_state": 0,
         }
         return X, y, queries, answers
@@ -228,7 +232,11 @@ class ModularRetrieval(Comparison):
     def ours(self, data):
         X, y, _, _ = data
         path = ModularKernelPCA(**self.settings).fit(X).diversity_path(self.diversities)
-        truth = NearestNeighbors(n_neighbors=10).fit(X).kneighbors(self.validation, return_distance=False)
+        truth = (
+            NearestNeighbors(n_neighbors=10, algorithm="brute")
+            .fit(X)
+            .kneighbors(self.validation, return_distance=False)
+        )
         retrieval = [retrieval_precision(model, X, self.validation, truth) for model in path]
         voting = [voting_accuracy(model, X, y, self.validation, self.validation_answers) for model in path]
         return path[int(np.argmax(retrieval))], path[int(np.argmax(voting))]
@@ -252,7 +260,11 @@ class ModularRetrieval(Comparison):
 
     def score(self, data, models):
         X, y, queries, answers = data
-        truth = NearestNeighbors(n_neighbors=10).fit(X).kneighbors(queries, return_distance=False)
+        truth = (
+            NearestNeighbors(n_neighbors=10, algorithm="brute")
+            .fit(X)
+            .kneighbors(queries, return_distance=False)
+        )
         for_retrieval, for_voting = models
         return {
             "precision": retrieval_precision(for_retrieval, X, queries, truth),

@@ -67,7 +67,7 @@ def descend(name, state, step, modules_of, loss_of, *, max_iter, tol, verbose, w
     path = [loss_of(best)]
     lowest, converged = path[0], False
     try:
-        # A step too long runs away to infinity: that is seen below, and said once, not by NumPy at every step.
+        # A step too long runs away to infinity: that is seen below and said once, not at every step.
         with one_blas_thread(small), np.errstate(over="ignore", invalid="ignore"):
             for iteration in range(1, max_iter + 1):
                 state = step(state)
@@ -88,6 +88,8 @@ def descend(name, state, step, modules_of, loss_of, *, max_iter, tol, verbose, w
 def has_settled(path, tol, window):
     """Whether the mean of the last `window` losses gained less than a share `tol` on those before.
 
+    A rise is noise where losses are averaged, and a step too long where they are not.
+
     Parameters
     ----------
     path : list of float
@@ -105,7 +107,8 @@ def has_settled(path, tol, window):
     if len(path) <= 2 * window:
         return False
     now, before = np.mean(path[-window:]), np.mean(path[-2 * window : -window])
-    return bool(before - now <= tol * abs(now))
+    gain = before - now if window > 1 else abs(before - now)
+    return bool(gain <= tol * abs(now))
 
 
 def warn_if_unsettled(descent, solver):
