@@ -4,9 +4,10 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import mode
 from sklearn.decomposition import PCA
 from sklearn.kernel_approximation import Nystroem
-from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
+from sklearn.neighbors import NearestNeighbors
 
 from benchmarks.harness import Claim, Comparison, ratio, result
 from manylens import (
@@ -23,13 +24,19 @@ from manylens.modules.solver import solve_modules
 DIVERSITIES = (0.5, 0.9, 0.99, 0.999)
 
 
-def mnist(quick, n_train=12_000, n_test=5_000):
-    """The papers' 12,000 training rows, and as many test rows as asked for, pixels in [0, 1]."""
-    data = load_dataset("mnist")
+def mnist(quick, n_train=12_000, n_test=5_000, n_validation=2_000):
+    """The papers' 12,000 training rows, test rows, and others to choose by; pixels in [0, 1]."""
     if quick:
-        n_train, n_test = 1_000, 100
-    X = data.X / 255.0
-    return X[:n_train], data.y[:n_train], X[60_000 : 60_000 + n_test], data.y[60_000 : 60_000 + n_test]
+        n_train, n_test, n_validation = 1_000, 100, 50
+    data = load_dataset("mnist")
+    parts = slice(n_train), slice(60_000, 60_000 + n_test), slice(30_000, 30_000 + n_validation)
+    return [(data.X[part] / 255.0, data.y[part]) for part in parts]
+
+
+def neighbours(base, queries, n_neighbors=10):
+    """Rows of `base` nearest to each query, by looking at all of them."""
+    index = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute").fit(base)
+    return index.kneighbors(queries, return_distance=False)
 
 
 class ModularFit(Comparison):
@@ -49,7 +56,7 @@ class ModularFit(Comparison):
     )
 
     def make_data(self):
-        X = mnist(self.quick)[0]
+        X = mnist(self.quick)[0][0]
         self.size = (
             {"n_modules": 5, "n_components": 4} if self.quick else {"n_modules": 15, "n_components": 20}
         )
@@ -91,7 +98,7 @@ class ModularSolver(Comparison):
     diversity = 0.9
 
     def make_data(self):
-        X = mnist(self.quick)[0]
+        X = mnist(self.quick)[0][0]
         rank = 100 if self.quick else 1000
         if self.quick:
             self.shape = (4, 3)
@@ -160,12 +167,7 @@ class ModularMemory(Comparison):
 def retrieval_precision(model, base, queries, truth):
     """Share of the true 10 neighbours found: the modules' own neighbours, re-ranked by mean distance."""
     rows, asked = model.split(model.transform(base)), model.split(model.transform(queries))
-    found = [
-        NearestNeighbors(n_neighbors=10, algorithm="brute")
-        .fit(rows[:, m])
-        .kneighbors(asked[:, m], return_distance=False)
-        for m in range(rows.shape[1])
-    ]
+    found = [neighbours(rows[:, m], asked[:, m]) for m in range(rows.shape[1])]
     candidates = np.hstack(found)
     hits = 0
     for query, mine, right in zip(asked, candidates, truth, strict=True):
@@ -178,14 +180,9 @@ def retrieval_precision(model, base, queries, truth):
 def voting_accuracy(model, base, labels, queries, answers):
     """Accuracy (%) of the modal vote of 5-NN classifiers, one a module."""
     rows, asked = model.split(model.transform(base)), model.split(model.transform(queries))
-    votes = np.stack(
-        [
-            KNeighborsClassifier(5, algorithm="brute").fit(rows[:, m], labels).predict(asked[:, m])
-            for m in range(rows.shape[1])
-        ]
-    )
-    counts = np.stack([np.sum(votes == label, axis=0) for label in np.unique(labels)])
-    return 100 * np.mean(np.unique(labels)[np.argmax(counts, axis=0)] == answers)
+    nearest = [neighbours(rows[:, m], asked[:, m], 5) for m in range(rows.shape[1])]
+    votes = np.stack([mode(labels[mine], axis=1).mode for mine in nearest])
+    return 100 * np.mean(mode(votes, axis=0).mode == answers)
 
 
 class ModularRetrieval(Comparison):
@@ -214,11 +211,7 @@ class ModularRetrieval(Comparison):
     diversities = (0.2, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999)
 
     def make_data(self):
-        X, y, queries, answers = mnist(self.quick)
-        n_validation = 50 if self.quick else 2_000
-        data = load_dataset("mnist")
-        self.validation = data.X[30_000 : 30_000 + n_validation] / 255.0
-        self.validation_answers = data.y[30_000 : 30_000 + n_validation]
+        (X, y), (queries, answers), self.validation = mnist(self.quick)
         if self.quick:
             self.diversities = (0.9,)
         self.settings = {
@@ -232,13 +225,10 @@ class ModularRetrieval(Comparison):
     def ours(self, data):
         X, y, _, _ = data
         path = ModularKernelPCA(**self.settings).fit(X).diversity_path(self.diversities)
-        truth = (
-            NearestNeighbors(n_neighbors=10, algorithm="brute")
-            .fit(X)
-            .kneighbors(self.validation, return_distance=False)
-        )
-        retrieval = [retrieval_precision(model, X, self.validation, truth) for model in path]
-        voting = [voting_accuracy(model, X, y, self.validation, self.validation_answers) for model in path]
+        asked, answers = self.validation
+        truth = neighbours(X, asked)
+        retrieval = [retrieval_precision(model, X, asked, truth) for model in path]
+        voting = [voting_accuracy(model, X, y, asked, answers) for model in path]
         return path[int(np.argmax(retrieval))], path[int(np.argmax(voting))]
 
     def monolithic(self, data):
@@ -260,14 +250,9 @@ class ModularRetrieval(Comparison):
 
     def score(self, data, models):
         X, y, queries, answers = data
-        truth = (
-            NearestNeighbors(n_neighbors=10, algorithm="brute")
-            .fit(X)
-            .kneighbors(queries, return_distance=False)
-        )
         for_retrieval, for_voting = models
         return {
-            "precision": retrieval_precision(for_retrieval, X, queries, truth),
+            "precision": retrieval_precision(for_retrieval, X, queries, neighbours(X, queries)),
             "accuracy": voting_accuracy(for_voting, X, y, queries, answers),
             "diversity_retrieval": getattr(for_retrieval, "diversity_", ""),
             "diversity_voting": getattr(for_voting, "diversity_", ""),

@@ -108,7 +108,7 @@ def has_settled(path, tol, window):
         return False
     now, before = np.mean(path[-window:]), np.mean(path[-2 * window : -window])
     gain = before - now if window > 1 else abs(before - now)
-    return bool(gain <= tol * abs(now))
+    return bool(np.isfinite(now) and gain <= tol * abs(now))
 
 
 def warn_if_unsettled(descent, solver):
