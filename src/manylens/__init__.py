@@ -8,6 +8,7 @@ from manylens.modules.baselines import (
     RandomKernelProjection,
 )
 from manylens.modules.kernel_pca import ModularKernelPCA
+from manylens.persistence import load, save
 from manylens.streaming.count_sketch import CountSketch
 
 __version__ = "0.1.0.dev0"
@@ -22,4 +23,6 @@ __all__ = [
     "PartitionKernelPCA",
     "RandomKernelProjection",
     "__version__",
+    "load",
+    "save",
 ]
