@@ -57,7 +57,8 @@ bench-quick: $(VENV)/ready  ## Every benchmark at a size of seconds, so that non
 
 docs: $(VENV)/ready  ## Build the site in docs/_build
 	$(PIP) install --editable ".[docs]"
-	$(BIN)/python -m sphinx -b html docs docs/_build
+	$(BIN)/python docs/write_api.py
+	$(BIN)/python -m sphinx -q -b html docs docs/_build
 
 test-oldest:  ## Run the tests with the oldest releases that pyproject.toml claims
 	$(PYTHON) -m venv $(VENV)-oldest

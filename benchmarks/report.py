@@ -41,9 +41,35 @@ def table(record):
     return lines
 
 
+def claims_table(records):
+    """Every claim with its number, as a Markdown table."""
+    lines = ["| benchmark | claim | measured | wanted | |", "|---|---|---|---|---|"]
+    for record in records:
+        for claim in record["claims"]:
+            wanted = f"≥ {number(claim['at_least'])}" if claim["at_least"] is not None else ""
+            wanted += f"≤ {number(claim['at_most'])}" if claim["at_most"] is not None else ""
+            word = "held" if claim["held"] else "**fell short**"
+            lines.append(
+                f"| {record['name']} | {claim['text']} | {number(claim['value'])} | {wanted} | {word} |"
+            )
+    return lines
+
+
+def write_readme(records):
+    """Rewrite the table between the two marks in README.md."""
+    path = HERE.parent / "README.md"
+    text = path.read_text()
+    start, end = "<!-- benchmarks: written by `python -m benchmarks report` -->", "<!-- end of benchmarks -->"
+    before, _, rest = text.partition(start)
+    _, _, after = rest.partition(end)
+    if rest:
+        path.write_text("\n".join([before + start, *claims_table(records), end]) + after)
+
+
 def write():
-    """Rewrite RESULTS.md."""
+    """Rewrite RESULTS.md, and the table in README.md."""
     records = [json.loads(path.read_text()) for path in sorted(RECORDS.glob("*.json"))]
+    write_readme(records)
     lines = [
         "# Benchmarks",
         "",
