@@ -1,5 +1,10 @@
 """Many small, diverse views of the same data: learn them, compare them, keep the few that matter."""
 
+from manylens.alignment.cka import cka, cka_matrix
+from manylens.alignment.hsic import hsic, hsic_test
+from manylens.alignment.sketched import sketched_cka
+from manylens.alignment.stable_rank import stable_rank
+from manylens.alignment.streaming_cka import StreamingCKA
 from manylens.modules.autoencoder import BaggingAutoencoder, ModularAutoencoder
 from manylens.modules.baselines import (
     BootstrapKernelPCA,
@@ -22,7 +27,14 @@ __all__ = [
     "MonolithicKernelPCA",
     "PartitionKernelPCA",
     "RandomKernelProjection",
+    "StreamingCKA",
     "__version__",
+    "cka",
+    "cka_matrix",
+    "hsic",
+    "hsic_test",
     "load",
     "save",
+    "sketched_cka",
+    "stable_rank",
 ]

@@ -18,7 +18,7 @@ def mix(x):
     return x ^ (x >> np.uint64(31))
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True)
 def signed_buckets(indices, seed, which, n_buckets):
     """Slot 2 b + [sign is minus] of every row number, from the number, the seed and the hash function alone.
 
@@ -39,7 +39,7 @@ def signed_buckets(indices, seed, which, n_buckets):
     golden = np.uint64(0x9E3779B97F4A7C15)
     key = mix(mix(seed + golden) + (which + np.uint64(1)) * golden)
     slots = np.empty(indices.shape[0], dtype=np.int64)
-    for i in prange(indices.shape[0]):
+    for i in range(indices.shape[0]):
         bits = mix(key + mix(np.uint64(indices[i]) + golden))
         # The upper half chooses the bucket by multiplication instead of division, the lowest bit the sign.
         bucket = ((bits >> np.uint64(32)) * np.uint64(n_buckets)) >> np.uint64(32)

@@ -1,0 +1,195 @@
+"""The inner products that HSIC, CKA and kernel learning share: centred, biased or unbiased, for many kernels.
+
+For kernel matrices K, L of n rows (H = I - 1 1ᵀ/n; K° is K with a zero diagonal):
+
+=========  ==================================================================================  ==============
+estimator  centred                                                                             not centred
+=========  ==================================================================================  ==============
+biased     <H K H, H L H>                                                                      <K, L>
+unbiased   <K°, L°> + (1ᵀK°1)(1ᵀL°1)/((n-1)(n-2)) - 2/(n-2) 1ᵀK°L°1   (Song et al. 2012)       <K°, L°>
+=========  ==================================================================================  ==============
+"""
+
+import numpy as np
+from scipy import sparse
+
+from manylens.alignment.features import centred, column_means, undefined
+from manylens.alignment.gram import (
+    CallableKernel,
+    LinearKernel,
+    PrecomputedKernel,
+    RBFKernels,
+    gram_statistics,
+)
+from manylens.alignment.products import cross_product, kernel_products, row_norms_about, squared_norm
+from manylens.kernels.bandwidth import bandwidth
+
+ESTIMATORS = ("biased", "unbiased")
+KERNELS = ("linear", "rbf", "precomputed")
+ROUNDING = 64 * np.finfo(np.float64).eps  # what is smaller, relative to the terms of a sum, is not known
+LEAST_ROWS = {("biased", True): 2, ("biased", False): 1, ("unbiased", True): 4, ("unbiased", False): 2}
+
+
+def inner_products(arrays, names, kernel="linear", estimator="biased", centre=True, gamma="median"):
+    """All inner products of the kernels of several feature sets, none of them zero with itself.
+
+    Parameters
+    ----------
+    arrays : list of ndarray or CSR matrix, each of shape (n, d_k)
+        Feature sets (kernel matrices for "precomputed").
+    names : list
+        What to call them in a message.
+    kernel : {"linear", "rbf", "precomputed"} or callable
+        The kernel.
+    estimator : {"biased", "unbiased"}
+        See the table at the head of this file.
+    centre : bool
+        Whether kernels are centred.
+    gamma : str or float
+        Bandwidth rule or value of "rbf".
+
+    Returns
+    -------
+    ndarray of float64, shape (p, p)
+        The products.
+    """
+    check_convention(kernel, estimator, centre, arrays[0].shape[0])
+    if isinstance(kernel, str) and kernel == "linear" and feature_space_is_cheaper(arrays):
+        return linear_products(arrays, names, estimator, centre)
+    families = [kernel_family(X, kernel, gamma, centre, name) for X, name in zip(arrays, names, strict=True)]
+    return gram_products(families, names, estimator, centre)
+
+
+def check_convention(kernel, estimator, centre, n):
+    """Refuse what has no meaning, and too few rows for what has."""
+    if not callable(kernel) and kernel not in KERNELS:
+        raise ValueError(f"kernel={kernel!r} is unknown: give {', '.join(KERNELS)} or a function.")
+    if estimator not in ESTIMATORS:
+        raise ValueError(f"estimator={estimator!r} is unknown: choose biased or unbiased.")
+    least = LEAST_ROWS[estimator, bool(centre)]
+    if n < least:
+        raise ValueError(
+            f"The {estimator} estimator needs at least {least} rows{' to centre' if centre else ''}; "
+            f"{n} given."
+        )
+
+
+def feature_space_is_cheaper(arrays):
+    """Whether |XᵀY|² (n d_x d_y operations a pair) costs less than kernel matrices (n² d each, n² a pair)."""
+    n = arrays[0].shape[0]
+    widths = np.array([X.shape[1] for X in arrays], dtype=np.float64)
+    in_features = n * (widths.sum() ** 2 + (widths**2).sum())
+    in_samples = n**2 * (widths.sum() + len(arrays) ** 2)
+    return in_features <= in_samples
+
+
+def kernel_family(X, kernel, gamma, centre, name):
+    """The family of one feature set."""
+    if callable(kernel):
+        return CallableKernel(X, kernel)
+    if kernel == "rbf":
+        return RBFKernels(X, bandwidth(X, gamma, "rbf", random_state=0))
+    if kernel == "precomputed":
+        return PrecomputedKernel(X)
+    if centre and not sparse.issparse(X):
+        X, constant = centred(X)
+        if constant:
+            raise ValueError(undefined(name))
+    return LinearKernel(X)
+
+
+def gram_products(families, names, estimator, centre):
+    """Inner products from blocks of kernel matrices; see `inner_products`."""
+    statistics = gram_statistics(families, shift=centre)
+    n = families[0].n_rows
+    P, R, D = statistics.products, statistics.row_sums, statistics.diagonals
+    if estimator == "biased":
+        products = P + D @ D.T
+        if centre:
+            sums = R + D
+            total = sums.sum(axis=1)
+            products = products - (2 / n) * (sums @ sums.T) + np.outer(total, total) / n**2
+    else:
+        products = P
+        if centre:
+            total = R.sum(axis=1)
+            products = P + np.outer(total, total) / ((n - 1) * (n - 2)) - 2 / (n - 2) * (R @ R.T)
+    terms = np.diag(P) + (D**2).sum(axis=1) + (R**2).sum(axis=1) / n
+    # A constant kernel leaves only the rounding of its entries, n² (eps k)².
+    constant = (ROUNDING * n * statistics.shifts) ** 2
+    refuse_zero(np.diag(products), np.maximum(ROUNDING * terms, constant), names, estimator)
+    return products
+
+
+def linear_products(arrays, names, estimator, centre):
+    """Inner products of linear kernels in the space of the features; see `inner_products`.
+
+    For centred features K 1 = 0, so 1ᵀK°1 = -Σ k_i and K°1 = -k, with k_i = |x_i|² the diagonal: what the
+    unbiased estimator needs beyond |XᵀY|² are products of row norms.
+    """
+    if any(sparse.issparse(X) for X in arrays):
+        products, norms = sparse_linear_products(arrays, centre)
+    else:
+        if centre:
+            arrays, constant = zip(*(centred(X) for X in arrays), strict=True)
+            refuse_zero(1.0 - np.array(constant), 0.0, names, "biased")
+        products = kernel_products(list(arrays))
+        norms = np.array([row_norms_about(X, np.zeros(X.shape[1])) for X in arrays])
+    biased = np.diag(products)
+    if estimator == "unbiased":
+        products = without_diagonals(products, norms @ norms.T, norms.sum(axis=1), norms.shape[1], centre)
+    refuse_zero(np.diag(products), ROUNDING * biased, names, estimator)
+    return products
+
+
+def without_diagonals(products, diagonal_products, traces, n, centre):
+    """The unbiased inner products of linear kernels from the biased ones.
+
+    Parameters
+    ----------
+    products : ndarray, shape (p, p)
+        |X_kᵀ X_l|².
+    diagonal_products : ndarray, shape (p, p)
+        Σ_i |x_i|² |y_i|².
+    traces : ndarray, shape (p,)
+        Σ_i |x_i|².
+    n : int
+        Number of rows.
+    centre : bool
+        Whether the features were centred.
+
+    Returns
+    -------
+    ndarray, shape (p, p)
+        The unbiased inner products.
+    """
+    if not centre:
+        return products - diagonal_products
+    return products - n / (n - 2) * diagonal_products + np.outer(traces, traces) / ((n - 1) * (n - 2))
+
+
+def sparse_linear_products(arrays, centre):
+    """|XᵀY|² and row norms where some feature sets are sparse: centred by correction, in double."""
+    means = [column_means(X) if centre else np.zeros(X.shape[1]) for X in arrays]
+    products = np.empty((len(arrays), len(arrays)))
+    for k, X in enumerate(arrays):
+        for m in range(k, len(arrays)):
+            cross = cross_product(X, arrays[m], means[k], means[m])
+            products[k, m] = products[m, k] = squared_norm(cross)
+    norms = np.array([row_norms_about(X, mean) for X, mean in zip(arrays, means, strict=True)])
+    return products, norms
+
+
+def refuse_zero(own, least, names, estimator):
+    """Raise for the first kernel whose product with itself is nothing but rounding."""
+    for name, bad in zip(names, own <= least, strict=True):
+        if bad:
+            raise ValueError(undefined(name, estimator))
+
+
+def normalised(products):
+    """Products over the norms: M_kl / sqrt(M_kk M_ll), one on the diagonal."""
+    norms = np.sqrt(np.diag(products))
+    scores = products / np.outer(norms, norms)
+    np.fill_diagonal(scores, 1.0)
+    return np.clip(scores, -1.0, 1.0)  # rounding may leave 1 + 1e-16

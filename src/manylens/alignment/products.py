@@ -1,0 +1,111 @@
+"""Inner products of linear kernels from their features: |X_kᵀ X_l|² for all pairs, by large matrix products.
+
+The kernels X Xᵀ (n, n) are never formed: <X Xᵀ, Y Yᵀ> = |Xᵀ Y|², which costs n d_x d_y.
+"""
+
+import numpy as np
+from scipy import sparse
+
+PANEL = 512  # columns multiplied at a time: wide enough for the full speed of BLAS, and few wasted halves
+
+
+def kernel_products(arrays, others=None):
+    """M_kl = |X_kᵀ Y_l|² for feature sets of the same rows.
+
+    Narrow sets are put side by side in panels of some 512 columns, so that the matrix products are large
+    whatever the widths; the sums of squares over the tiles of a product are the entries of M.
+
+    Parameters
+    ----------
+    arrays : list of ndarray, each of shape (n, d_k)
+        Feature sets.
+    others : list of ndarray, each of shape (n, c_l), optional
+        Other feature sets; by default the same, and then each pair is computed once.
+
+    Returns
+    -------
+    ndarray of float64, shape (len(arrays), len(others))
+        The products.
+    """
+    left = panels(arrays)
+    right = left if others is None else panels(others)
+    M = np.empty((len(arrays), len(arrays) if others is None else len(others)))
+    for i, (rows, A, starts) in enumerate(left):
+        for columns, B, other_starts in right[i:] if others is None else right:
+            # A.T @ A is recognised as symmetric by NumPy, which then does half the work
+            M[rows, columns] = tile_sums(A.T @ B, starts, other_starts)
+            if others is None:
+                M[columns, rows] = M[rows, columns].T
+    return M
+
+
+def panels(arrays):
+    """Feature sets side by side, some PANEL columns at a time.
+
+    Parameters
+    ----------
+    arrays : list of ndarray, each of shape (n, d_k)
+        Feature sets.
+
+    Returns
+    -------
+    list of (slice, ndarray, ndarray)
+        Which sets, their columns side by side, and where each set begins.
+    """
+    groups, first, width = [], 0, 0
+    for k, array in enumerate(arrays):
+        if k > first and width + array.shape[1] > PANEL:
+            groups.append(slice(first, k))
+            first, width = k, 0
+        width += array.shape[1]
+    groups.append(slice(first, len(arrays)))
+    made = []
+    for group in groups:
+        chosen = arrays[group]
+        starts = np.cumsum([0] + [array.shape[1] for array in chosen[:-1]])
+        made.append((group, chosen[0] if len(chosen) == 1 else np.hstack(chosen), starts))
+    return made
+
+
+def tile_sums(G, row_starts, column_starts):
+    """Sums of squares over the tiles of G that begin at the given rows and columns, in double."""
+    if len(row_starts) == len(column_starts) == 1:
+        return np.array([[squared_norm(G)]])
+    return np.add.reduceat(
+        np.add.reduceat(np.square(G), column_starts, axis=1), row_starts, axis=0, dtype=np.float64
+    )
+
+
+def squared_norm(G):
+    """|G|², added up in double."""
+    return float(np.einsum("ij,ij->", G, G, dtype=np.float64)) if G.dtype != np.float64 else np.vdot(G, G)
+
+
+def cross_product(X, Y, mean_x, mean_y):
+    """Centred Xᵀ Y of matrices of which one may be sparse: Xᵀ Y - n μ_x μ_yᵀ, in double.
+
+    Parameters
+    ----------
+    X, Y : ndarray or CSR matrix, shapes (n, d_x) and (n, d_y)
+        Rows.
+    mean_x, mean_y : ndarray, shapes (d_x,) and (d_y,)
+        What is subtracted from the columns.
+
+    Returns
+    -------
+    ndarray of float64, shape (d_x, d_y)
+        The product.
+    """
+    product = X.astype(np.float64).T @ Y.astype(np.float64)
+    if sparse.issparse(product):
+        product = product.toarray()
+    return product - X.shape[0] * np.outer(mean_x, mean_y)
+
+
+def row_norms_about(X, mean):
+    """|x_i - μ|² for every row of a dense or CSR matrix, in double."""
+    if sparse.issparse(X):
+        squares = np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
+        return squares - 2 * (X @ mean) + mean @ mean
+    residual = X - mean.astype(X.dtype)
+    return np.einsum("ij,ij->i", residual, residual, dtype=np.float64)

@@ -1,0 +1,260 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import sparse
+from scipy.stats import ortho_group
+from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
+
+from manylens import StreamingCKA, cka, cka_matrix, hsic
+from manylens.alignment.gram import LinearKernel
+from manylens.alignment.inner_products import gram_products, linear_products
+from manylens.kernels.bandwidth import bandwidth
+
+
+def literal_hsic(K, L, estimator, centre=True):
+    """Written out from the definitions, with n x n matrices and sums over pairs and quadruples."""
+    n = len(K)
+    if estimator == "biased":
+        H = np.eye(n) - 1 / n if centre else np.eye(n)
+        return np.trace(H @ K @ H @ H @ L @ H)
+    K, L = K - np.diag(np.diag(K)), L - np.diag(np.diag(L))
+    if not centre:
+        return np.sum(K * L)
+    one = np.ones(n)
+    return (
+        np.trace(K @ L)
+        + (one @ K @ one) * (one @ L @ one) / ((n - 1) * (n - 2))
+        - 2 / (n - 2) * one @ K @ L @ one
+    )
+
+
+def literal_cka(K, L, estimator="biased", centre=True):
+    own = literal_hsic(K, K, estimator, centre) * literal_hsic(L, L, estimator, centre)
+    return literal_hsic(K, L, estimator, centre) / np.sqrt(own)
+
+
+def pair(n=40, d=6, seed=0, offset=3.0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) + offset
+    return X, np.tanh(X[:, :4] @ rng.standard_normal((4, 5))) + 0.3 * rng.standard_normal((n, 5))
+
+
+CONVENTIONS = [(estimator, centre) for estimator in ("biased", "unbiased") for centre in (True, False)]
+
+
+@pytest.mark.parametrize(("estimator", "centre"), CONVENTIONS)
+@pytest.mark.parametrize("n", [12, 200])  # sample space and feature space
+def test_linear_alignment_is_the_definition(n, estimator, centre):
+    X, Y = pair(n, d=20)
+    wanted = literal_cka(X @ X.T, Y @ Y.T, estimator, centre)
+    assert cka(X, Y, estimator=estimator, centre=centre) == pytest.approx(wanted, rel=1e-10)
+
+
+@pytest.mark.parametrize(("estimator", "centre"), CONVENTIONS)
+def test_both_spaces_give_the_same_products(estimator, centre):
+    X, Y = pair(60)
+    features = linear_products([X, Y], ["X", "Y"], estimator, centre)
+    samples = gram_products([LinearKernel(X), LinearKernel(Y)], ["X", "Y"], estimator, centre)
+    np.testing.assert_allclose(features, samples, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("estimator", "centre"), CONVENTIONS)
+def test_other_kernels_are_the_definition(estimator, centre, monkeypatch):
+    monkeypatch.setattr("manylens.alignment.gram.BLOCK_BYTES", 2 * 8 * 32**2)  # blocks of 32 rows
+    X, Y = pair(75)
+    K, L = rbf_kernel(X, gamma=bandwidth(X, "mean")), rbf_kernel(Y, gamma=bandwidth(Y, "mean"))
+    wanted = literal_cka(K, L, estimator, centre)
+    options = {"estimator": estimator, "centre": centre}
+    assert cka(X, Y, "rbf", gamma="mean", **options) == pytest.approx(wanted, rel=1e-9)
+    assert cka(K, L, "precomputed", **options) == pytest.approx(wanted, rel=1e-9)
+    K, L = polynomial_kernel(X), polynomial_kernel(Y)
+    assert cka(X, Y, polynomial_kernel, **options) == pytest.approx(
+        literal_cka(K, L, estimator, centre), rel=1e-9
+    )
+
+
+def test_a_nearly_constant_kernel_loses_no_digits():
+    X, Y = pair(50, offset=0.0)
+    # exp(-g d) = 1 - g d + ..., so in the limit of wide kernels the alignment is that of squared distances
+    wide = cka(X, Y, "rbf", gamma=1e-9)
+    squared = [-((Z[:, np.newaxis] - Z[np.newaxis]) ** 2).sum(axis=2) for Z in (X, Y)]
+    assert wide == pytest.approx(literal_cka(*squared), rel=1e-5)
+
+
+@given(st.integers(0, 10**6), st.floats(0.01, 100), st.floats(-50, 50))
+def test_rotation_scale_and_shift_change_nothing(seed, scale, shift):
+    X, Y = pair(30, seed=seed)
+    rotation = ortho_group.rvs(X.shape[1], random_state=seed)
+    assert cka(scale * X @ rotation + shift, Y) == pytest.approx(cka(X, Y), abs=1e-9)
+
+
+@given(arrays(np.float64, (9, 4), elements=st.floats(-1e3, 1e3)), st.sampled_from(["biased", "unbiased"]))
+def test_it_is_symmetric_bounded_and_one_with_itself(X, estimator):
+    Y = np.random.default_rng(0).standard_normal((9, 3))
+    try:
+        score = cka(X, Y, estimator=estimator)
+    except ValueError as error:
+        assert "is constant" in str(error)  # noqa: PT017
+        return
+    assert score == pytest.approx(cka(Y, X, estimator=estimator), abs=1e-12)
+    assert (0 if estimator == "biased" else -1) <= score <= 1
+    assert cka(X, X, estimator=estimator) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_for_single_columns_it_is_the_squared_correlation():
+    X, Y = pair(50)
+    wanted = np.corrcoef(X[:, 0], Y[:, 0])[0, 1] ** 2
+    assert cka(X[:, :1], Y[:, :1]) == pytest.approx(wanted)
+
+
+def test_unbiased_alignment_of_independent_wide_features_is_near_zero_and_biased_is_not():
+    rng = np.random.default_rng(0)
+    scores = [cka(*rng.standard_normal((2, 30, 300)), estimator="unbiased") for _ in range(30)]
+    assert abs(np.mean(scores)) < 4 * np.std(scores) / np.sqrt(30)
+    assert cka(*rng.standard_normal((2, 30, 300))) > 0.5
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_unbiased_hsic_is_unbiased(n):
+    if n < 4:
+        with pytest.raises(ValueError, match="unbiased estimator needs at least 4 rows"):
+            hsic(*np.random.default_rng(0).standard_normal((2, n, 2)), estimator="unbiased")
+        return
+    rng = np.random.default_rng(0)
+    # x = y standard normal: HSIC of linear kernels is the squared covariance, 1
+    values = [hsic(x, x, estimator="unbiased") for x in rng.standard_normal((5000, n, 1))]
+    assert abs(np.mean(values) - 1) < 4.5 * np.std(values) / np.sqrt(len(values))
+
+
+def test_biased_hsic_is_the_squared_norm_of_the_covariance():
+    X, Y = pair(50)
+    covariance = np.cov(X.T, Y.T)[:6, 6:]
+    assert hsic(X, Y) == pytest.approx(np.sum(covariance**2))
+
+
+@pytest.mark.parametrize("estimator", ["biased", "unbiased"])
+@pytest.mark.parametrize("shape", [(300, 30), (20, 500)])  # feature and sample space
+def test_sparse_features_give_the_dense_value(estimator, shape):
+    X = sparse.random(*shape, 0.2, random_state=0, format="csr")
+    Y = np.asarray(X[:, :8].sum(axis=1)) + np.random.default_rng(0).standard_normal((shape[0], 3))
+    for other in (Y, sparse.csr_matrix(Y)):
+        wanted = cka(X.toarray(), Y, estimator=estimator)
+        assert cka(X, other, estimator=estimator) == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("estimator", ["biased", "unbiased"])
+def test_single_precision_is_as_good_as_its_input(kernel, estimator):
+    X, Y = pair(200, offset=100.0)
+    wanted = cka(X, Y, kernel, estimator)
+    assert cka(X.astype(np.float32), Y.astype(np.float32), kernel, estimator) == pytest.approx(
+        wanted, rel=1e-3
+    )
+    X, Y = X - 100, Y
+    assert cka(X.astype(np.float32), Y.astype(np.float32), kernel, estimator) == pytest.approx(
+        wanted, rel=1e-5
+    )
+
+
+def test_the_angle_is_a_distance():
+    rng = np.random.default_rng(0)
+    features = [rng.standard_normal((20, d)) for d in (2, 3, 4, 2, 3)]
+    angles = cka_matrix(features, return_="angle")
+    np.testing.assert_allclose(np.diag(angles), 0, atol=1e-7)
+    through = angles[:, :, np.newaxis] + angles[np.newaxis]
+    assert np.all(angles[:, np.newaxis, :] <= through + 1e-12)
+    assert cka(features[0], features[1], return_="angle") == pytest.approx(np.arccos(cka(*features[:2])))
+
+
+@pytest.mark.parametrize("widths", [[3], [1] * 12, [600, 3, 5, 500, 40], [5, 900, 5]])
+@pytest.mark.parametrize("estimator", ["biased", "unbiased"])
+def test_the_matrix_holds_the_pairs(widths, estimator):
+    rng = np.random.default_rng(0)
+    shared = rng.standard_normal((1200, 3))
+    features = [
+        shared @ rng.standard_normal((3, width)) + rng.standard_normal((1200, width)) for width in widths
+    ]
+    matrix = cka_matrix(features, estimator=estimator)
+    wanted = [[cka(X, Y, estimator=estimator) for Y in features] for X in features]
+    np.testing.assert_allclose(matrix, wanted, rtol=1e-9)
+
+
+def test_a_dict_gives_a_data_frame():
+    pandas = pytest.importorskip("pandas")
+    X, Y = pair()
+    frame = cka_matrix({"a": X, "b": Y})
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame.loc["a", "b"] == pytest.approx(cka(X, Y))
+
+
+def test_without_pandas_a_dict_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas, or give a list"):
+        cka_matrix({"a": pair()[0]})
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", polynomial_kernel])
+@pytest.mark.parametrize("estimator", ["biased", "unbiased"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [5, 100])
+def test_constant_features_are_refused_by_name(kernel, estimator, dtype, n):
+    Y = np.random.default_rng(0).standard_normal((n, 4)).astype(dtype)
+    constant = np.full((n, 3), 0.1, dtype=dtype)
+    with pytest.raises(ValueError, match="Y is constant"):
+        cka(Y, constant, kernel, estimator)
+    with pytest.raises(ValueError, match="second is constant"):
+        cka_matrix({"first": Y, "second": constant}, kernel, estimator)
+
+
+def test_features_whose_unbiased_norm_is_zero_are_refused():
+    # Two rows differ from the rest, in orthogonal directions: all off-diagonal entries are sums a_i + a_j.
+    X = np.ones((9, 4))
+    X[0, 0] = X[1, 1] = 0
+    Y = pair(9)[1]
+    with pytest.raises(ValueError, match="unbiased estimate of its kernel's norm is zero"):
+        cka(X, Y, estimator="unbiased")
+    with pytest.raises(ValueError, match="unbiased estimate of its kernel's norm is zero"):
+        StreamingCKA(estimator="unbiased").update([X, Y]).result()
+    assert 0 < cka(X, Y) < 1
+
+
+def test_a_zero_kernel_is_refused_where_nothing_is_centred():
+    with pytest.raises(ValueError, match="X is constant"):
+        cka(np.zeros((8, 2)), pair(8)[1], centre=False)
+
+
+def test_what_cannot_be_meant_is_refused_in_a_sentence():
+    X, Y = pair()
+    with pytest.raises(ValueError, match="X has 40 rows and Y has 39: row i of each must describe the same"):
+        cka(X, Y[1:])
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        cka(np.full((4, 2), np.nan), Y[:4])
+    with pytest.raises(ValueError, match="biased estimator needs at least 2 rows"):
+        cka(X[:1], Y[:1])
+    with pytest.raises(ValueError, match="kernel='cosine' is unknown"):
+        cka(X, Y, "cosine")
+    with pytest.raises(ValueError, match="estimator='debiased' is unknown"):
+        cka(X, Y, estimator="debiased")
+    with pytest.raises(ValueError, match="return_='distance' is unknown"):
+        cka(X, Y, return_="distance")
+    with pytest.raises(ValueError, match="A precomputed kernel is square"):
+        cka(X, Y, "precomputed")
+    with pytest.raises(TypeError, match="takes dense features"):
+        cka(sparse.csr_matrix(X), Y, "rbf")
+    with pytest.raises(ValueError, match="must give one value for each pair"):
+        cka(X, Y, lambda A, B: np.ones(len(A) + len(B)))
+    with pytest.raises(ValueError, match="The kernel gave NaN"):
+        cka(X, Y, lambda A, B: np.full((len(A), len(B)), np.nan))
+    with pytest.raises(ValueError, match="0 feature sets were given"):
+        cka_matrix([])
+
+
+def test_the_input_is_left_alone():
+    X, Y = pair()
+    before = X.copy(), Y.copy()
+    for kernel in ("linear", "rbf", "precomputed"):
+        cka(X @ X.T, Y @ Y.T, kernel) if kernel == "precomputed" else cka(X, Y, kernel)
+    np.testing.assert_array_equal(X, before[0])
+    np.testing.assert_array_equal(Y, before[1])

@@ -1,0 +1,99 @@
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.exceptions import NotFittedError
+
+from manylens import StreamingCKA, cka, cka_matrix
+
+
+def features(n=101):
+    rng = np.random.default_rng(0)
+    shared = rng.standard_normal((n, 3))
+    return {
+        name: shared @ rng.standard_normal((3, d)) + rng.standard_normal((n, d)) + offset
+        for name, d, offset in [("a", 4, 0.0), ("b", 7, 1000.0), ("c", 2, -5.0)]
+    }
+
+
+CONVENTIONS = st.tuples(st.sampled_from(["biased", "unbiased"]), st.booleans())
+
+
+@given(cuts=st.lists(st.integers(1, 100), max_size=8), convention=CONVENTIONS, split=st.integers(0, 8))
+def test_any_batches_and_any_merge_give_the_value_of_all_rows(cuts, convention, split):
+    estimator, centre = convention
+    everything = features()
+    bounds = [0, *sorted(set(cuts)), 101]
+    one, other = (StreamingCKA(estimator=estimator, centre=centre) for _ in range(2))
+    for k, (first, last) in enumerate(itertools.pairwise(bounds)):
+        batch = {name: X[first:last] for name, X in everything.items()}
+        (one if k < split else other).update(batch)
+    wanted = cka_matrix(everything, estimator=estimator, centre=centre)
+    np.testing.assert_allclose(one.merge(other).result(), wanted, atol=1e-10)
+    assert one.n_rows_ == 101
+
+
+def test_a_last_batch_of_one_row_changes_nothing():
+    X, Y = features()["a"], features()["b"]
+    for estimator in ("biased", "unbiased"):
+        stream = StreamingCKA(estimator=estimator).update([X[:100], Y[:100]]).update([X[100:], Y[100:]])
+        assert abs(stream.result()[0, 1] - cka(X, Y, estimator=estimator)) < 1e-12
+
+
+def test_a_first_batch_far_from_the_rest_costs_no_digits():
+    X, Y = features()["a"], features()["b"]
+    X, Y = np.vstack([X[:1] + 1e4, X[1:]]), np.vstack([Y[:1] - 1e4, Y[1:]])
+    stream = StreamingCKA().update([X[:1], Y[:1]]).update([X[1:], Y[1:]])
+    assert abs(stream.result()[0, 1] - cka(X, Y)) < 1e-10
+
+
+def test_only_the_pairs_asked_for_are_kept():
+    everything = features()
+    stream = StreamingCKA(pairs=[("c", "a"), ("b", "a")]).update(everything)
+    result = stream.result()
+    assert set(result) == {("c", "a"), ("b", "a")}
+    assert result["c", "a"] == pytest.approx(cka(everything["c"], everything["a"]), abs=1e-12)
+    assert (1, 2) not in stream._moments.sums_
+    angle = stream.result("angle")["b", "a"]
+    assert angle == pytest.approx(np.arccos(cka(everything["b"], everything["a"])))
+
+
+def test_single_precision_batches_are_summed_in_double():
+    everything = {name: X.astype(np.float32) for name, X in features().items()}
+    stream = StreamingCKA()
+    for row in range(101):
+        stream.update({name: X[row : row + 1] for name, X in everything.items()})
+    wanted = cka_matrix({name: X.astype(np.float64) for name, X in everything.items()})
+    np.testing.assert_allclose(stream.result(), wanted, atol=1e-10)
+
+
+def test_a_stream_survives_pickling():
+    everything = list(features().values())
+    stream = pickle.loads(pickle.dumps(StreamingCKA().update([X[:50] for X in everything])))
+    result = stream.update([X[50:] for X in everything]).result()
+    np.testing.assert_allclose(result, cka_matrix(everything), atol=1e-10)
+
+
+def test_what_cannot_be_meant_is_refused_in_a_sentence():
+    everything = features()
+    with pytest.raises(NotFittedError, match="has seen no rows"):
+        StreamingCKA().result()
+    with pytest.raises(ValueError, match=r"pairs names \['z'\], not among"):
+        StreamingCKA(pairs=[("a", "z")]).update(everything)
+    with pytest.raises(ValueError, match="a has 101 rows and b has 100"):
+        StreamingCKA().update(everything | {"b": everything["b"][1:]})
+    with pytest.raises(ValueError, match="the first had"):
+        StreamingCKA().update(everything).update({"a": everything["a"]})
+    with pytest.raises(ValueError, match="This batch has widths"):
+        StreamingCKA().update(everything).update({name: X[:, :2] for name, X in everything.items()})
+    with pytest.raises(ValueError, match="do not merge"):
+        StreamingCKA().merge(StreamingCKA(centre=False))
+    with pytest.raises(ValueError, match="unbiased estimator needs at least 4 rows"):
+        StreamingCKA(estimator="unbiased").update({name: X[:3] for name, X in everything.items()}).result()
+    with pytest.raises(ValueError, match="b is constant"):
+        StreamingCKA().update(everything | {"b": np.full((101, 2), 0.1)}).result()
+    with pytest.raises(ValueError, match="estimator='other' is unknown"):
+        StreamingCKA(estimator="other")
