@@ -2,6 +2,8 @@
 
 from manylens.alignment.cka import cka, cka_matrix
 from manylens.alignment.hsic import hsic, hsic_test
+from manylens.alignment.kernel_alignment import KernelAlignment
+from manylens.alignment.kernel_weights import align_bandwidths, align_kernels
 from manylens.alignment.sketched import sketched_cka
 from manylens.alignment.stable_rank import stable_rank
 from manylens.alignment.streaming_cka import StreamingCKA
@@ -22,6 +24,7 @@ __all__ = [
     "BaggingAutoencoder",
     "BootstrapKernelPCA",
     "CountSketch",
+    "KernelAlignment",
     "ModularAutoencoder",
     "ModularKernelPCA",
     "MonolithicKernelPCA",
@@ -29,6 +32,8 @@ __all__ = [
     "RandomKernelProjection",
     "StreamingCKA",
     "__version__",
+    "align_bandwidths",
+    "align_kernels",
     "cka",
     "cka_matrix",
     "hsic",
