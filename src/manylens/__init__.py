@@ -7,6 +7,7 @@ from manylens.alignment.kernel_weights import align_bandwidths, align_kernels
 from manylens.alignment.sketched import sketched_cka
 from manylens.alignment.stable_rank import stable_rank
 from manylens.alignment.streaming_cka import StreamingCKA
+from manylens.alignment.transferability import rank_models
 from manylens.modules.autoencoder import BaggingAutoencoder, ModularAutoencoder
 from manylens.modules.baselines import (
     BootstrapKernelPCA,
@@ -39,6 +40,7 @@ __all__ = [
     "hsic",
     "hsic_test",
     "load",
+    "rank_models",
     "save",
     "sketched_cka",
     "stable_rank",

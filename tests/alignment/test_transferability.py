@@ -1,0 +1,195 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.stats import multivariate_normal
+from sklearn.covariance import ledoit_wolf
+from sklearn.cross_decomposition import CCA
+
+from manylens import cka, rank_models
+from manylens.alignment import transfer_scores as scores
+
+
+def task(n=90, d=5, seed=0, strength=1.0):
+    rng = np.random.default_rng(seed)
+    codes = np.concatenate([np.arange(3), rng.integers(0, 3, n - 3)])
+    return np.eye(3)[codes] @ rng.standard_normal((3, d)) * strength + rng.standard_normal((n, d)), codes
+
+
+def probabilities(n=60, sources=4, seed=0):
+    return np.random.default_rng(seed).dirichlet(np.ones(sources) / 2, n)
+
+
+@pytest.mark.parametrize("shape", [(25, 4), (30, 40)])
+def test_logme_is_the_largest_evidence(shape):
+    X, codes = task(*shape, seed=1)
+    Y = np.eye(3)[codes]
+
+    def minus_evidence(logs, y):
+        covariance = np.exp(-logs[1]) * np.eye(len(y)) + np.exp(-logs[0]) * X @ X.T
+        return -multivariate_normal(np.zeros(len(y)), covariance).logpdf(y) / len(y)
+
+    wanted = []
+    for y in Y.T:
+        starts = [
+            minimize(minus_evidence, start, args=(y,), bounds=[(-8, 12)] * 2)
+            for start in ([0, 0], [2, 2], [4, 1])
+        ]
+        wanted.append(-min(found.fun for found in starts))
+    assert scores.log_evidence(X, Y) == pytest.approx(np.mean(wanted), rel=1e-4)
+
+
+def test_logme_stays_finite_where_the_features_explain_everything():
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    assert np.isfinite(scores.log_evidence(X, X[:, :1] + X[:, 1:2]))
+    assert np.isfinite(scores.log_evidence(np.random.default_rng(0).standard_normal((10, 30)), X[:10]))
+
+
+def test_h_score_is_the_sum_of_squared_canonical_correlations():
+    X, codes = task()
+    one, other = CCA(2, scale=False, tol=1e-10, max_iter=5000).fit_transform(X, np.eye(3)[codes][:, :2])
+    correlations = [np.corrcoef(one[:, k], other[:, k])[0, 1] for k in range(2)]
+    assert scores.h_score(X, codes) == pytest.approx(np.sum(np.square(correlations)), rel=1e-5)
+
+
+@given(st.integers(0, 10**6))
+def test_h_score_is_bounded_and_does_not_see_invertible_maps(seed):
+    X, codes = task(seed=seed)
+    mixing = np.random.default_rng(seed).standard_normal((5, 5)) + 3 * np.eye(5)
+    value = scores.h_score(X, codes)
+    assert 0 <= value <= 2
+    assert scores.h_score(X @ mixing + 7, codes) == pytest.approx(value, rel=1e-5)
+
+
+def test_shrunk_h_score_is_its_definition_and_does_not_saturate():
+    X, codes = task()
+    covariance, shrinkage = ledoit_wolf(X)
+    between = np.cov(np.array([X[codes == c].mean(axis=0) for c in codes]).T, bias=True)
+    wanted = (1 - shrinkage) * np.trace(np.linalg.inv(covariance) @ between)
+    assert scores.shrunk_h_score(X, codes) == pytest.approx(wanted)
+    noise = np.random.default_rng(0).standard_normal((90, 89))  # any classes can be matched exactly
+    assert scores.h_score(noise, codes) > 1.9
+    assert scores.shrunk_h_score(noise, codes) < 0.3
+
+
+@pytest.mark.parametrize("shape", [(40, 4), (12, 20)])
+def test_transrate_is_its_definition(shape):
+    X, codes = task(*shape)
+    Z = X - X.mean(axis=0)
+
+    def rate(A):
+        return 0.5 * np.linalg.slogdet(np.eye(A.shape[1]) + A.T @ A / (len(A) * 1e-4))[1]
+
+    wanted = rate(Z) - np.mean([rate(Z[codes == c]) for c in range(3)])
+    assert scores.trans_rate(X, codes) == pytest.approx(wanted)
+
+
+def test_leep_is_its_definition():
+    P, (_, codes) = probabilities(), task(60)
+    total = 0.0
+    for i in range(60):
+        likelihood = 0.0
+        for z in range(4):
+            joint = sum(P[j, z] for j in range(60) if codes[j] == codes[i]) / 60
+            likelihood += joint / (sum(P[:, z]) / 60) * P[i, z]
+        total += np.log(likelihood)
+    assert scores.log_expected_prediction(P, codes) == pytest.approx(total / 60)
+
+
+def test_for_certain_source_classes_leep_is_nce():
+    codes = task(60)[1]
+    hard = np.eye(4)[probabilities().argmax(axis=1)]
+    nce = scores.negative_conditional_entropy(hard, codes)
+    assert scores.log_expected_prediction(hard, codes) == pytest.approx(nce)
+    assert scores.negative_conditional_entropy(np.eye(3)[codes], codes) == 0
+    shares = np.bincount(codes) / 60
+    constant = np.eye(4)[np.zeros(60, dtype=int)]
+    assert scores.negative_conditional_entropy(constant, codes) == pytest.approx(shares @ np.log(shares))
+
+
+FEATURE_METRICS = ["cka", "logme", "h-score", "shrunk-h-score", "transrate"]
+
+
+@pytest.mark.parametrize("metric", FEATURE_METRICS)
+def test_every_metric_puts_the_better_features_first(metric):
+    strengths = [2.0, 0.7, 0.0]
+    models = {f"strength {s}": task(300, strength=s)[0] for s in strengths}
+    # transrate sees scale: give all features the same
+    models = {name: X / X.std() for name, X in models.items()}
+    ranking = rank_models(models, task(300)[1], metric, n_groups=5)
+    assert [row.name for row in ranking] == list(models)
+    assert all(row.standard_error > 0 and row.seconds > 0 for row in ranking)
+
+
+@pytest.mark.parametrize("metric", ["leep", "nce"])
+def test_probabilities_that_know_the_classes_come_first(metric):
+    codes = task(300)[1]
+    rng = np.random.default_rng(0)
+    sharp, flat = (np.exp(s * np.eye(3)[codes] + rng.standard_normal((300, 3))) for s in (4, 1))
+    models = {
+        "flat": flat / flat.sum(axis=1, keepdims=True),
+        "sharp": sharp / sharp.sum(axis=1, keepdims=True),
+    }
+    assert rank_models(models, codes, metric)[0].name == "sharp"
+
+
+def test_the_standard_error_is_the_spread_over_new_rows():
+    values, errors = [], []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        y = rng.integers(0, 3, 200)
+        X = np.eye(3)[y] + rng.standard_normal((200, 3))
+        row = rank_models([X], y)[0]
+        values.append(row.score)
+        errors.append(row.standard_error)
+    assert 0.7 < np.sqrt(np.mean(np.square(errors))) / np.std(values) < 1.4
+
+
+def test_the_score_is_cka_and_regression_works():
+    X, codes = task()
+    assert rank_models([X], codes, n_groups=0)[0].score == pytest.approx(cka(X, np.eye(3)[codes]))
+    assert rank_models([X], codes, n_groups=0)[0].standard_error is None
+    noise = np.random.default_rng(5).standard_normal(X.shape)
+    for metric in ("cka", "logme"):
+        assert rank_models({"noise": noise, "signal": X}, X[:, 0] + 0.1, metric)[0].name == "signal"
+
+
+def test_a_function_of_your_own_is_a_metric():
+    X, codes = task()
+
+    def first_column(features, classes):
+        return features[classes == 0, 0].mean()
+
+    ranking = rank_models({"a": X, "b": X + 1}, codes, first_column)
+    assert ranking.metric == "first_column"
+    assert ranking[0].score == pytest.approx(X[codes == 0, 0].mean() + 1)
+
+
+def test_the_table_prints_and_becomes_a_frame():
+    pytest.importorskip("pandas")
+    X, codes = task()
+    ranking = rank_models({"resnet": X, "noise": np.random.default_rng(0).standard_normal(X.shape)}, codes)
+    lines = repr(ranking).splitlines()
+    assert lines[0].split() == ["model", "cka", "standard", "error", "seconds"]
+    assert lines[1].startswith("resnet")
+    assert len(ranking) == 2
+    frame = ranking.to_frame()
+    assert list(frame.index) == ["resnet", "noise"]
+    assert frame.loc["resnet", "score"] == ranking[0].score
+
+
+def test_what_cannot_be_meant_is_refused_in_a_sentence():
+    X, codes = task()
+    with pytest.raises(ValueError, match="metric='accuracy' is unknown"):
+        rank_models([X], codes, "accuracy")
+    with pytest.raises(ValueError, match="needs classes; for real targets"):
+        rank_models([X], X[:, 0], "h-score")
+    with pytest.raises(ValueError, match="takes probabilities of the model's own classes"):
+        rank_models([X], codes, "leep")
+    with pytest.raises(ValueError, match="flat is constant"):
+        rank_models({"flat": np.ones((90, 2))}, codes)
+    with pytest.raises(ValueError, match="n_groups=80 is not between 2 and half"):
+        rank_models([X], codes, n_groups=80)
+    with pytest.raises(ValueError, match="the metric is not defined for these features"):
+        rank_models([X], codes, lambda features, classes: np.nan * features[0, 0] * classes[0], n_groups=0)
