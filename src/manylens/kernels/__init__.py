@@ -4,6 +4,7 @@ from manylens.kernels.bandwidth import bandwidth
 from manylens.kernels.choice import make_feature_map
 from manylens.kernels.feature_maps import ExactMap, FeatureMap, LinearMap, NystroemMap
 from manylens.kernels.fourier import FourierMap
+from manylens.kernels.graph import GraphKernel, IsomapKernel, LaplacianEigenmapKernel, LocallyLinearKernel
 from manylens.kernels.kernels import (
     RBF,
     Cosine,
@@ -26,10 +27,14 @@ __all__ = [
     "FeatureMap",
     "FourierMap",
     "FromCallable",
+    "GraphKernel",
+    "IsomapKernel",
     "Kernel",
     "Laplacian",
+    "LaplacianEigenmapKernel",
     "Linear",
     "LinearMap",
+    "LocallyLinearKernel",
     "NystroemMap",
     "Polynomial",
     "Precomputed",

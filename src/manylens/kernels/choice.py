@@ -38,7 +38,7 @@ def make_feature_map(feature_map, kernel, X, rank=1000, landmarks="uniform", ran
     if feature_map == "auto":
         if isinstance(kernel, Linear) and d <= max(n, rank):
             feature_map = "linear"
-        elif isinstance(kernel, Precomputed) or not getattr(kernel, "has_landmarks", True) or n <= rank:
+        elif isinstance(kernel, Precomputed) or not kernel.has_landmarks or n <= rank:
             feature_map = "exact"
         else:
             feature_map = "nystroem"

@@ -125,7 +125,7 @@ class LandmarkMap(FeatureMap):
     def _set_landmarks(self, landmarks, dtype):
         self.landmarks_ = landmarks
         wide = landmarks.astype(np.float64)
-        gram = dense(self.kernel_(wide, wide)).astype(np.float64)
+        gram = dense(self.kernel_.gram(wide)).astype(np.float64)
         self.root_ = inverse_root(gram, rank_tolerance(len(gram), dtype))
         return self
 
@@ -180,12 +180,31 @@ class NystroemMap(LandmarkMap):
 
     def fit(self, X, y=None):
         random_state = check_random_state(self.random_state)
+        refuse_without_landmarks(self.kernel, "nystroem")
         self.kernel_ = fitted_kernel(self.kernel, X, random_state)
         if isinstance(self.kernel_, Precomputed):
             raise ValueError(
                 "kernel='precomputed' holds no rows to take landmarks from: use feature_map='exact'."
             )
         return self._set_landmarks(choose_landmarks(X, self.rank, self.landmarks, random_state), X.dtype)
+
+
+def refuse_without_landmarks(kernel, feature_map):
+    """Raise where a kernel is learnt from all rows together, so that no map but the exact one has it.
+
+    Parameters
+    ----------
+    kernel : Kernel or None
+        The kernel asked for.
+    feature_map : str
+        Name of the map asked for.
+    """
+    if not getattr(kernel, "has_landmarks", True):
+        raise ValueError(
+            f"feature_map={feature_map!r} stands on kernels that compare any two rows by themselves; "
+            f"{type(kernel).__name__} is learnt from the graph of all training rows. Use feature_map='exact' "
+            "(or 'auto')."
+        )
 
 
 def rank_tolerance(size, dtype):

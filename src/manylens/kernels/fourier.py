@@ -5,7 +5,7 @@ from scipy import linalg
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
-from manylens.kernels.feature_maps import FeatureMap
+from manylens.kernels.feature_maps import FeatureMap, refuse_without_landmarks
 from manylens.kernels.kernels import RBF, Laplacian, fitted_kernel
 
 
@@ -37,6 +37,7 @@ class FourierMap(FeatureMap):
 
     def fit(self, X, y=None):
         random_state = check_random_state(self.random_state)
+        refuse_without_landmarks(self.kernel, "fourier")
         self.kernel_ = fitted_kernel(self.kernel, X, random_state)
         if not isinstance(self.kernel_, self.kernels):
             raise ValueError(

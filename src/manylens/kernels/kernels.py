@@ -16,6 +16,8 @@ from manylens.kernels.bandwidth import bandwidth
 class Kernel(BaseEstimator):
     """Base of all kernels; the default has nothing to learn."""
 
+    has_landmarks = True  # whether a few rows can stand for all
+
     def fit(self, X, random_state=None):
         """Find the kernel's scale.
 
@@ -36,6 +38,10 @@ class Kernel(BaseEstimator):
     def __call__(self, X, Y):
         """Similarities of the rows of X to those of Y, shape (len(X), len(Y))."""
         raise TypeError(f"{type(self).__name__} does not say how to compare rows: it needs __call__.")
+
+    def gram(self, rows):
+        """Similarities within the rows that the kernel was fitted on, shape (len(rows), len(rows))."""
+        return self(rows, rows)
 
 
 class Linear(Kernel):
