@@ -17,6 +17,7 @@ from manylens.modules.baselines import (
 )
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.persistence import load, save
+from manylens.plotting import CoverageDisplay, DiversityPathDisplay, RetrievalGalleryDisplay
 from manylens.streaming.count_sketch import CountSketch
 
 __version__ = "0.1.0.dev0"
@@ -25,12 +26,15 @@ __all__ = [
     "BaggingAutoencoder",
     "BootstrapKernelPCA",
     "CountSketch",
+    "CoverageDisplay",
+    "DiversityPathDisplay",
     "KernelAlignment",
     "ModularAutoencoder",
     "ModularKernelPCA",
     "MonolithicKernelPCA",
     "PartitionKernelPCA",
     "RandomKernelProjection",
+    "RetrievalGalleryDisplay",
     "StreamingCKA",
     "__version__",
     "align_bandwidths",

@@ -1,0 +1,1 @@
+"""The experiment of `manylens demo`, and the page that shows it."""
