@@ -125,7 +125,7 @@ def test_the_certificate_is_that_of_the_models(page, experiment):
 def test_the_summary_is_two_sentences_with_the_measured_precision(page, experiment):
     lead = unescape(re.search(r'<p class="lead">(.*?)</p>', page, re.DOTALL).group(1))
     assert len(re.findall(r"\.(?:\s|$)", lead)) == 2
-    assert f"{100 * experiment.best.scores.precision:.1f} %" in lead
+    assert f"{100 * experiment.best.scores.precision:.1f}\N{NO-BREAK SPACE}%" in lead
 
 
 def test_the_gallery_shows_the_hardest_queries_first(experiment):

@@ -165,6 +165,14 @@ def test_more_rows_than_the_rank_are_still_mapped_exactly(kernel):
 
 
 @each_kernel
+def test_rows_added_later_are_compared_with_the_first_ones(kernel):
+    model = one_module(kernel).partial_fit(ROWS).partial_fit(NEW)
+    assert model.feature_map_.width == len(ROWS)
+    Z = model.transform(np.vstack([ROWS, NEW]))
+    np.testing.assert_allclose(Z.mean(axis=0), 0, atol=1e-9 * np.abs(Z).max())  # centred on all of them
+
+
+@each_kernel
 def test_too_few_rows_for_the_neighbours_are_refused(kernel):
     with pytest.raises(ValueError, match="n_neighbors=8 needs more than 8 rows, and 8 were given"):
         clone(kernel).fit(ROWS[:8])

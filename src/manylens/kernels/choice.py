@@ -44,9 +44,9 @@ def make_feature_map(feature_map, kernel, X, rank=1000, landmarks="uniform", ran
             feature_map = "nystroem"
     if feature_map == "linear":
         if not isinstance(kernel, Linear):
+            others = "'exact', 'nystroem' or 'fourier'" if kernel.has_landmarks else "'exact'"
             raise ValueError(
-                f"feature_map='linear' is the linear kernel's; {type(kernel).__name__} needs 'exact', "
-                "'nystroem' or 'fourier'."
+                f"feature_map='linear' is the linear kernel's; {type(kernel).__name__} needs {others}."
             )
         return LinearMap()
     if feature_map == "exact":

@@ -34,7 +34,7 @@ def report_page(experiment, command):
         title="Many small views of handwritten digits",
         summary=escape(summary(experiment)),
         table=comparison_table(experiment),
-        explanation=escape(explanation(settings)),
+        explanation=escape(explanation(experiment)),
         n_neighbors=settings.n_neighbors,
         n_voters=settings.n_voters,
         gallery_note=escape(gallery_note(experiment)),
@@ -62,39 +62,40 @@ def summary(experiment):
         Plain text.
     """
     settings, best = experiment.settings, experiment.best
-    precision = {measured.name: number(measured.scores.precision) for measured in experiment.baselines}
+    precision = {measured.name: in_percent(measured.scores.precision) for measured in experiment.baselines}
     return (
         f"From {settings.n_base:,} of scikit-learn's digits, {settings.n_modules} kernel-PCA modules of "
         f"{settings.n_components} dimensions each were learnt together, at {len(settings.diversities)} "
         f"diversities from one decomposition, and measured on {settings.n_queries:,} digits held out. "
-        f"At diversity {best.model.diversity_:g} they find {number(best.scores.precision)} % of a digit's "
+        f"At diversity {best.model.diversity_:g} they find {in_percent(best.scores.precision)} of a digit's "
         f"{settings.n_neighbors} nearest neighbours together, where one of them finds "
-        f"{number(best.scores.module_precision)} %, principal components dealt at random "
-        f"{precision['partition']} %, and one map of all {settings.n_modules * settings.n_components} "
-        f"dimensions {precision['monolithic']} %."
+        f"{in_percent(best.scores.module_precision)}, principal components dealt at random "
+        f"{precision['partition']}, and one map of all {settings.n_modules * settings.n_components} "
+        f"dimensions {precision['monolithic']}."
     )
 
 
-def explanation(settings):
+def explanation(experiment):
     """What the columns of the table mean.
 
     Parameters
     ----------
-    settings : Settings
-        What was done.
+    experiment : Experiment
+        What was measured.
 
     Returns
     -------
     str
         Plain text.
     """
+    settings = experiment.settings
     return (
         f"Precision: every module offers its own {settings.n_neighbors} nearest neighbours, those of the "
         "smallest mean squared distance over modules are returned, and the share of the true "
         f"{settings.n_neighbors} (by pixels) is counted. Vote: the {settings.n_voters} nearest digits vote "
         "in each module, then the modules among each other. “Of one”: the mean over modules by themselves. "
-        "Gap: how far, at most, the loss is above the best possible. ms: time of the fit; for modules, of "
-        "the step from the shared decomposition."
+        "Gap: how far, at most, the loss is above the best possible. ms: time of the fit; modules add theirs "
+        f"to {1000 * experiment.decomposition_seconds:.0f} ms for the decomposition that they share."
     )
 
 
@@ -221,8 +222,8 @@ def html_table(columns, lines):
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n" + "\n".join(lines) + "\n</tbody>\n</table>"
 
 
-def number(share):
-    """A share as a percentage without blanks.
+def in_percent(share):
+    """A share as a percentage that is not broken from its sign at the end of a line.
 
     Parameters
     ----------
@@ -232,6 +233,6 @@ def number(share):
     Returns
     -------
     str
-        Such as "97.6".
+        Such as "97.6 %".
     """
-    return percent(share).strip()
+    return f"{percent(share).strip()}\N{NO-BREAK SPACE}%"

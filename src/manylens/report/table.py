@@ -62,7 +62,7 @@ def table_rows(experiment):
             "" if single else percent(scores.module_precision),
             "" if single else percent(scores.module_accuracy),
             gap_text(model.optimality_gap_) if modular else "",
-            f"{1000 * measured.seconds:.0f}",
+            f"{'+' if modular else ''}{1000 * measured.seconds:.0f}",
         )
         best = frozenset(
             column for column, value in ((2, precision), (3, accuracy)) if cells[column] == value
