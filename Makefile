@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 # pip's own progress and notices would drown the output that matters.
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
+# Tests and examples are small, and run beside each other: BLAS threads would only wait for one another.
+test coverage examples: export OMP_NUM_THREADS = 1
+
 .PHONY: help demo test check lint types contracts docstrings coverage examples bench bench-quick docs test-oldest clean
 
 help:  ## Show what can be made
