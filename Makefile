@@ -66,7 +66,7 @@ docs: $(VENV)/ready  ## Build the site in docs/_build
 test-oldest:  ## Run the tests with the oldest releases that pyproject.toml claims
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip --quiet install --editable ".[cli,plot,save,test]" \
-		numpy==1.26.4 scipy==1.11.4 scikit-learn==1.6.0 numba==0.60.0 pandas==2.2.3
+		numpy==1.26.4 scipy==1.12.0 scikit-learn==1.6.0 numba==0.60.0 pandas==2.2.3
 	$(VENV)-oldest/bin/python -m pytest -n auto -q
 
 clean:  ## Remove everything that was made

@@ -6,7 +6,7 @@ makes one pass cheap: moments are taken of the features, and the root is applied
 """
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.utils import check_array, check_random_state, gen_batches
@@ -244,7 +244,7 @@ def inverse_root(gram, tolerance):
     ndarray, shape (R, r)
         Largest eigenvalue first.
     """
-    values, vectors = linalg.eigh((gram + gram.T) / 2, driver="evd")
+    values, vectors = np.linalg.eigh((gram + gram.T) / 2)
     kept = values > tolerance * max(values[-1], 0.0)
     if not kept.any():
         return np.zeros((len(gram), 1))  # a kernel that is zero everywhere: one coordinate, always zero

@@ -121,7 +121,7 @@ def leading_eigenpairs(matrix, n_components=None):
     """
     size = len(matrix)
     if n_components is None or 3 * n_components > size:  # a part is cheaper only while it is small
-        values, vectors = linalg.eigh(matrix, driver="evd")
+        values, vectors = np.linalg.eigh(matrix)
     else:
         values, vectors = linalg.eigh(matrix, driver="evr", subset_by_index=[size - n_components, size - 1])
     values, vectors = values[::-1][:n_components], vectors[:, ::-1][:, :n_components]
