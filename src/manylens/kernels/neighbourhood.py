@@ -63,9 +63,8 @@ def joined_graph(X, neighbours, distances):
     """
     n, k = neighbours.shape
     lengths = np.maximum(distances.ravel(), SHORTEST)
-    # SciPy's shortest paths took 32-bit indices only for a long time.
-    indices, ends = neighbours.ravel().astype(np.int32), np.arange(0, n * k + 1, k, dtype=np.int32)
-    graph = sparse.csr_array((lengths, indices, ends), shape=(n, n))
+    columns, ends = neighbours.ravel().astype(np.int32), np.arange(0, n * k + 1, k, dtype=np.int32)
+    graph = sparse.csr_array((lengths, columns, ends), shape=(n, n))  # SciPy's graphs count in int32
     n_parts, part = connected_components(graph, directed=False)
     if n_parts == 1:
         return graph
@@ -77,8 +76,9 @@ def joined_graph(X, neighbours, distances):
     members = [np.flatnonzero(part == number) for number in range(n_parts)]
     bridges = [nearest_pair(X, a, b) for number, a in enumerate(members) for b in members[:number]]
     first, second, length = (np.array(column) for column in zip(*bridges, strict=True))
-    where = np.r_[first, second].astype(np.int32), np.r_[second, first].astype(np.int32)
-    return sparse.csr_array(graph + sparse.coo_array((np.r_[length, length], where), shape=(n, n)).tocsr())
+    both_ways = np.r_[first, second].astype(np.int32), np.r_[second, first].astype(np.int32)
+    joints = sparse.coo_array((np.r_[length, length], both_ways), shape=(n, n))
+    return sparse.csr_array(graph + joints.tocsr())
 
 
 def nearest_pair(X, first, second):
