@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, make_swiss_roll
 from sklearn.manifold import Isomap, LocallyLinearEmbedding, SpectralEmbedding, spectral_embedding
 from sklearn.neighbors import kneighbors_graph
 
+import manylens
 from manylens import ModularKernelPCA
 from manylens.kernels import ExactMap, IsomapKernel, LaplacianEigenmapKernel, LocallyLinearKernel
 from manylens.kernels.neighbourhood import joined_graph, laplacian_pseudo_inverse, rebuilding_weights
@@ -128,6 +129,16 @@ def test_a_clone_and_a_pickle_give_the_same_numbers(kernel):
     expected = model.transform(NEW)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).transform(NEW), expected)
     np.testing.assert_allclose(clone(model).fit(ROWS).transform(NEW), expected)
+
+
+@each_kernel
+def test_a_model_in_few_dimensions_can_be_saved_without_code(kernel, tmp_path):
+    pytest.importorskip("skops")
+    X = make_swiss_roll(120, random_state=0)[0]
+    model = ModularKernelPCA(3, 2, kernel=kernel, random_state=0).fit(X)
+    manylens.save(model, tmp_path / "model.skops")
+    loaded = manylens.load(tmp_path / "model.skops")
+    np.testing.assert_array_equal(loaded.transform(X + 0.1), model.transform(X + 0.1))
 
 
 @each_kernel

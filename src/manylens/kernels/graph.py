@@ -57,7 +57,9 @@ class GraphKernel(Kernel):
                 "were given: choose fewer neighbours."
             )
         self.rows_ = X
-        self.index_ = NearestNeighbors(n_neighbors=self.n_neighbors).fit(X)
+        # A row of the kernel is as long as the training rows are many, so a tree would save nothing; and
+        # brute force leaves only arrays in the model, which can be saved.
+        self.index_ = NearestNeighbors(n_neighbors=self.n_neighbors, algorithm="brute").fit(X)
         neighbours = self.index_.kneighbors(return_distance=False)
         self._learn(X, joined_graph(X, neighbours, row_distances(X, X, neighbours)))
         return self
