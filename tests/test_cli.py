@@ -178,6 +178,17 @@ def test_a_folder_that_does_not_exist_is_refused_before_any_work(tmp_path, capsy
     assert "is a folder: give the name of a file in it" in capsys.readouterr().err
 
 
+def test_a_file_that_cannot_be_written_is_named_with_the_reason(tmp_path, capsys, monkeypatch):
+    def refuse(*arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.write_text", refuse)
+    path = tmp_path / "page.html"
+    assert main(["demo", "--quick", "--output", str(path)]) == 2
+    message = f"manylens: {path} could not be written (Permission denied): choose another --output.\n"
+    assert capsys.readouterr().err == message
+
+
 @pytest.mark.parametrize("text", ["-1", "many", "4294967296"])
 def test_a_seed_that_is_none_is_refused(text, capsys):
     with pytest.raises(SystemExit):

@@ -117,7 +117,11 @@ def demo(output, quick, seed):
         experiment = run_experiment(settings, lambda words: status.update(f"Learning: {words}"))
         status.update("Drawing")
         page = report_page(experiment, f"manylens demo --seed {seed}{' --quick' if quick else ''}")
-    path.write_text(page, encoding="utf-8")
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or error
+        raise CommandError(f"{path} could not be written ({reason}): choose another --output.") from error
     console.print(rich_table(experiment))
     best = experiment.best.model
     console.print(
