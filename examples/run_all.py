@@ -11,7 +11,8 @@ HERE = Path(__file__).parent
 
 def main():
     (HERE / "figures").mkdir(exist_ok=True)
-    environment = dict(os.environ, MPLBACKEND="Agg")
+    # Examples are small: on a busy machine the threads of a matrix product would wait for each other.
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, "MPLBACKEND": "Agg"}
     for path in sorted(HERE.glob("plot_*.py")):
         start = time.perf_counter()
         finished = subprocess.run([sys.executable, path], env=environment)
