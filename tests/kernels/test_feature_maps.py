@@ -266,6 +266,18 @@ def test_float32_keeps_the_rank_that_float32_can_carry():
     assert wide.fit(X.astype(np.float32)).root_.shape[1] < wide.fit(X).root_.shape[1]
 
 
+@pytest.mark.parametrize("smallest", [1e-2, 1e-9, 1e-15, 0.0, -0.1])
+def test_the_inverse_root_drops_what_is_below_the_tolerance_and_nothing_else(smallest):
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    values = np.array([2.0, 1.0, 0.5, 0.3, 0.1, smallest])
+    root = inverse_root(basis * values @ basis.T, tolerance=1e-12)
+    kept = values > 1e-12 * 2.0
+    assert root.shape == (6, kept.sum())
+    expected = basis[:, kept] / values[kept] @ basis[:, kept].T
+    np.testing.assert_allclose(root @ root.T, expected, rtol=1e-5, atol=1e-5 / max(abs(smallest), 1e-9))
+
+
 def test_a_zero_kernel_has_one_coordinate_that_is_always_zero():
     root = inverse_root(np.zeros((3, 3)), 1e-12)
     assert root.shape == (3, 1)

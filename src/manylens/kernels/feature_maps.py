@@ -6,7 +6,7 @@ makes one pass cheap: moments are taken of the features, and the root is applied
 """
 
 import numpy as np
-from scipy import sparse
+from scipy import linalg, sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.utils import check_array, check_random_state, gen_batches
@@ -230,7 +230,11 @@ def rank_tolerance(size, dtype):
 
 
 def inverse_root(gram, tolerance):
-    """W with W Wᵀ the pseudo-inverse of a Gram matrix: its eigenvectors over the roots of the eigenvalues.
+    """W with W Wᵀ the pseudo-inverse of a Gram matrix.
+
+    Where no eigenvalue needs dropping W = L^(-T), gram = L Lᵀ, at a fifth of the cost of a spectral
+    decomposition; |L^(-1)|² bounds 1/λ_min from above, so that is known, not guessed. Elsewhere W are the
+    eigenvectors over the roots of the eigenvalues.
 
     Parameters
     ----------
@@ -242,9 +246,16 @@ def inverse_root(gram, tolerance):
     Returns
     -------
     ndarray, shape (R, r)
-        Largest eigenvalue first.
+        r = R less the eigenvalues dropped.
     """
-    values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+    gram = (gram + gram.T) / 2
+    factor, failed = linalg.lapack.dpotrf(gram, lower=1)
+    if not failed:
+        inverse, failed = linalg.lapack.dtrtri(factor, lower=1)
+        largest = np.abs(gram).sum(axis=0).max()
+        if not failed and np.sum(inverse**2) * largest * tolerance < 1:
+            return np.ascontiguousarray(inverse.T)
+    values, vectors = np.linalg.eigh(gram)
     kept = values > tolerance * max(values[-1], 0.0)
     if not kept.any():
         return np.zeros((len(gram), 1))  # a kernel that is zero everywhere: one coordinate, always zero

@@ -120,7 +120,7 @@ def leading_eigenpairs(matrix, n_components=None):
         Eigenvectors, the largest entry of each positive so that signs repeat.
     """
     size = len(matrix)
-    if n_components is None or 3 * n_components > size:  # a part is cheaper only while it is small
+    if n_components is None or 8 * n_components > size:  # a part is cheaper only while it is small
         values, vectors = np.linalg.eigh(matrix)
     else:
         values, vectors = linalg.eigh(matrix, driver="evr", subset_by_index=[size - n_components, size - 1])

@@ -9,7 +9,8 @@ exchangeable.
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
-WARM_UP = 30  # alternating projections converge, but slowly; Newton takes over below a residual of 1e-2
+# Alternating projections converge, but slowly: Newton takes over as soon as it can be trusted.
+WARM_UP, CLOSE = 30, 0.1
 
 
 def polar(matrices):
@@ -151,10 +152,10 @@ def fusion_frame(tau, n_modules, rank, rng, tolerance=1e-12, max_iter=60):
         return float(np.linalg.norm(residual(frames, weights)) / size)
 
     frames = polar(rng.standard_normal((n_modules, rank, n)) * np.sqrt(tau))
-    for _ in range(WARM_UP // 5):
-        frames = alternate(frames, weights, 5)
+    for _ in range(WARM_UP // 2):
+        frames = alternate(frames, weights, 2)
         error = error_of(frames)
-        if error < 1e-2:
+        if error < CLOSE:
             break
     for _ in range(max_iter):
         if error <= tolerance:

@@ -196,6 +196,6 @@ def count_shared(modules, tolerance=1e-6):
     own = np.einsum("mhk,mhk->mk", modules, modules)
     small = tolerance * own.max(initial=0.0)
     same = np.ptp(own, axis=0) <= small
-    grams = np.einsum("mhi,mhj->mij", modules, modules)
+    grams = modules.swapaxes(1, 2) @ modules
     beside = np.sqrt(np.maximum((grams**2).sum(axis=2) - own**2, 0.0)).max(axis=0)
     return int(np.sum(same & (beside <= small) & (own.min(axis=0) > small)))
