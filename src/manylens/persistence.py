@@ -1,5 +1,7 @@
 """Models as files that can be loaded from a stranger: no code in the file is run (skops)."""
 
+import importlib
+
 # Types that skops does not trust by itself, but that hold numbers and nothing else.
 DATA_ONLY = ("scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array")
 
@@ -49,13 +51,33 @@ def load(path):
     """
     skops = _skops()
     asked = skops.get_untrusted_types(file=path)
-    foreign = [name for name in asked if not name.startswith("manylens.") and name not in DATA_ONLY]
+    foreign = [name for name in asked if name not in DATA_ONLY and not is_our_class(name)]
     if foreign:
         raise TypeError(
             f"The file asks for {', '.join(foreign)}, which could run code of its author's: if you trust the "
             "author, load it with skops.io.load and name these types."
         )
     return skops.load(path, trusted=asked)
+
+
+def is_our_class(name):
+    """Whether a dotted name is that of a class of manylens.
+
+    Parameters
+    ----------
+    name : str
+        Such as "manylens.kernels.kernels.RBF".
+
+    Returns
+    -------
+    bool
+        False for functions, and for whatever is not manylens's.
+    """
+    module, _, attribute = name.rpartition(".")
+    if not module.startswith("manylens."):
+        return False
+    value = getattr(importlib.import_module(module), attribute, None)
+    return isinstance(value, type) and value.__module__ == module
 
 
 def _skops():

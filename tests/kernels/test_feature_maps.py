@@ -271,15 +271,16 @@ def test_the_inverse_root_drops_what_is_below_the_tolerance_and_nothing_else(sma
     rng = np.random.default_rng(0)
     basis = np.linalg.qr(rng.normal(size=(6, 6)))[0]
     values = np.array([2.0, 1.0, 0.5, 0.3, 0.1, smallest])
-    root = inverse_root(basis * values @ basis.T, tolerance=1e-12)
+    root, amplification = inverse_root(basis * values @ basis.T, tolerance=1e-12)
     kept = values > 1e-12 * 2.0
     assert root.shape == (6, kept.sum())
+    assert amplification >= 0.99 * 2.0 / values[kept].min()
     expected = basis[:, kept] / values[kept] @ basis[:, kept].T
     np.testing.assert_allclose(root @ root.T, expected, rtol=1e-5, atol=1e-5 / max(abs(smallest), 1e-9))
 
 
 def test_a_zero_kernel_has_one_coordinate_that_is_always_zero():
-    root = inverse_root(np.zeros((3, 3)), 1e-12)
+    root, _ = inverse_root(np.zeros((3, 3)), 1e-12)
     assert root.shape == (3, 1)
     assert not root.any()
 

@@ -80,8 +80,10 @@ def test_a_function_of_two_sets_and_a_function_of_two_rows_are_both_kernels(rows
     X, Y = rows
     by_sets = make_kernel(lambda A, B, power=1: (A @ B.T) ** power, kernel_params={"power": 3})
     by_rows = make_kernel(lambda x, y: float(np.dot(x, y)) ** 3)
-    np.testing.assert_allclose(by_sets(X, Y), (X @ Y.T) ** 3)
-    np.testing.assert_allclose(by_rows(X, Y), (X @ Y.T) ** 3)
+    np.testing.assert_allclose(by_sets.fit(X)(X, Y), (X @ Y.T) ** 3)
+    np.testing.assert_allclose(by_rows.fit(X)(X, Y), (X @ Y.T) ** 3)
+    assert by_sets.takes_sets_
+    assert not by_rows.takes_sets_
     assert isinstance(by_rows, FromCallable)
 
 

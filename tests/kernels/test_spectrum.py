@@ -14,7 +14,7 @@ def X():
 
 def spectrum_of(feature_map, X, k=None):
     fitted = feature_map.fit(X)
-    return fitted, principal_spectrum(feature_moments(fitted, X), fitted.root_, k)
+    return fitted, principal_spectrum(feature_moments(fitted, X), fitted, k)
 
 
 def test_the_linear_kernels_spectrum_is_pca(X):

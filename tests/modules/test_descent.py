@@ -204,6 +204,9 @@ def test_a_path_settles_when_a_window_gains_too_little():
     assert not has_settled([3.0, 2.0], 1e-3, 1)
     assert has_settled([3.0, 2.0, 2.0], 1e-3, 1)
     assert not has_settled([4.0, 3.0, 2.0, 1.0, 0.5], 1e-3, 2)
+    assert has_settled([4.0, 3.0, 1.0, 1.1, 1.05], 1e-3, 2)
+    assert not has_settled([4.0, 3.0, 5.0, 6.0, 7.0], 1e-3, 2)  # running away is not a rest
+    assert not has_settled([4.0, 5.0, np.inf], 1e-3, 1)
 
 
 def test_drop_module_without_diversity_is_refused():

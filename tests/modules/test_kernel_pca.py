@@ -263,7 +263,7 @@ def test_no_baseline_beats_the_modules_at_their_own_loss(X, kind):
         ({"solver": "magic"}, "solver='magic' is unknown: give one of auto, mbm, adam, sgd, drop-module"),
         ({"n_components": 0}, "n_components == 0, must be >= 1"),
         ({"rank": 0}, "rank == 0, must be >= 1"),
-        ({"keep_probability": 1.5}, r"keep_probability=1.5 is outside \(0, 1\]"),
+        ({"solver": "drop-module", "keep_probability": 1.5}, r"keep_probability=1.5 is outside \(0, 1\]"),
         ({"kernel": "gauss"}, "kernel='gauss' is unknown"),
         ({"feature_map": "magic"}, "feature_map='magic' is unknown"),
         ({"gamma": -1}, "gamma=-1 is not a positive number"),

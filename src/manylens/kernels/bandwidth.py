@@ -9,9 +9,11 @@ import numbers
 import numpy as np
 from scipy import sparse
 from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.sparsefuncs import mean_variance_axis
+
+from manylens.streaming import block_rows, column_means
 
 RULES = ("mean", "median", "max-norm")
 SAMPLE_ROWS = 1000  # half a million pairs: the median of a sample is then within a percent or so
@@ -38,7 +40,9 @@ def mean_squared_distance(X):
     if sparse.issparse(X):
         variance = mean_variance_axis(X, axis=0)[1].sum(dtype=np.float64)
     else:
-        variance = X.var(axis=0, dtype=np.float64).sum()
+        mean = column_means(X)
+        batches = gen_batches(n, block_rows(X.shape[1]))
+        variance = sum(np.sum((X[batch] - mean) ** 2) for batch in batches) / n
     return float(2.0 * n / (n - 1) * variance)
 
 

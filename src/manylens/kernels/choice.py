@@ -10,12 +10,13 @@ def make_feature_map(feature_map, kernel, X, rank=1000, landmarks="uniform", ran
     """A feature map from a name, or a copy of the one given.
 
     "auto" takes the cheapest map that is exact, and landmarks where none is: the input itself for the linear
-    kernel (while d <= n), every row as a landmark while n <= rank, `rank` landmarks beyond.
+    kernel (while d <= n or d <= rank), every row as a landmark while n <= rank, `rank` landmarks beyond.
+    Landmarks that are asked for by name or given are always used.
 
     Parameters
     ----------
     feature_map : {"auto", "exact", "nystroem", "fourier", "linear"} or FeatureMap
-        Which.
+        Which; a map given without a kernel or seed of its own gets those given here.
     kernel : Kernel
         The kernel that the map is to represent.
     X : ndarray or CSR matrix, shape (n, d)
@@ -33,10 +34,15 @@ def make_feature_map(feature_map, kernel, X, rank=1000, landmarks="uniform", ran
         Not fitted.
     """
     if isinstance(feature_map, FeatureMap):
-        return type(feature_map)(**feature_map.get_params(deep=False))
+        own = feature_map.get_params(deep=False)
+        defaults = {"kernel": kernel, "random_state": random_state}
+        own.update({name: value for name, value in defaults.items() if name in own and own[name] is None})
+        return type(feature_map)(**own)
     n, d = X.shape
     if feature_map == "auto":
-        if isinstance(kernel, Linear) and d <= max(n, rank):
+        if not (isinstance(landmarks, str) and landmarks == "uniform"):
+            feature_map = "nystroem"
+        elif isinstance(kernel, Linear) and d <= max(n, rank):
             feature_map = "linear"
         elif isinstance(kernel, Precomputed) or not kernel.has_landmarks or n <= rank:
             feature_map = "exact"
@@ -50,7 +56,7 @@ def make_feature_map(feature_map, kernel, X, rank=1000, landmarks="uniform", ran
             )
         return LinearMap()
     if feature_map == "exact":
-        return ExactMap(kernel, random_state)
+        return ExactMap(Linear(centred=True) if isinstance(kernel, Linear) else kernel, random_state)
     if feature_map == "nystroem" and isinstance(landmarks, str) and landmarks == "count-sketch":
         return CountSketchMap(kernel, rank, random_state=random_state)
     if feature_map == "nystroem":

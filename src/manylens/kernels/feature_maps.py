@@ -5,21 +5,27 @@ cosines, the input itself) and `root_` a fixed matrix, or None for the identity.
 makes one pass cheap: moments are taken of the features, and the root is applied once, to their covariance.
 """
 
+import warnings
+
 import numpy as np
 from scipy import linalg, sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.utils import check_array, check_random_state, gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted
 
-from manylens.kernels.kernels import Precomputed, fitted_kernel
+from manylens.kernels.kernels import FromCallable, Precomputed, fitted_kernel
 from manylens.streaming import block_rows
+
+LARGEST_AMPLIFICATION = 1e7  # times the rounding of float64: the spectrum keeps nine digits of its largest
 
 
 class FeatureMap(TransformerMixin, BaseEstimator):
     """Base of all maps: a subclass gives `fit` and `features`."""
 
     root_: np.ndarray | None
+    late_root_ = True  # whether the root may be applied to the covariance of the features, not to each row
 
     def features(self, X):
         """The columns whose fixed combinations are psi.
@@ -49,12 +55,26 @@ class FeatureMap(TransformerMixin, BaseEstimator):
         ndarray, shape (n, rank)
             Dense coordinates, formed block by block.
         """
+        check_is_fitted(self, "root_")
+        X = as_rows(X)
         root = self.root_
         if root is None:
             return np.vstack([dense(block) for block in self.feature_blocks(X)])
         return np.vstack(
             [safe_sparse_dot(block, root.astype(block.dtype)) for block in self.feature_blocks(X)]
         )
+
+    def _set_root(self, gram, dtype):
+        """Set the root from the Gram matrix of the landmarks; `dtype` is the rows' precision."""
+        gram = np.asarray(gram, dtype=np.float64)
+        if not np.isfinite(gram).all():
+            raise ValueError("The kernel gave NaN or infinity: check the function, or the scale of the rows.")
+        self.root_, amplification = inverse_root(gram, rank_tolerance(len(gram), dtype))
+        self.late_root_ = amplification < LARGEST_AMPLIFICATION
+        kernel = getattr(self, "kernel_", None)
+        if isinstance(kernel, Precomputed | FromCallable):
+            warn_if_indefinite(gram, self.root_)
+        return self
 
     def feature_blocks(self, X):
         """The features of consecutive blocks of rows, some 32 MB at a time.
@@ -96,6 +116,7 @@ class LinearMap(FeatureMap):
     """
 
     def fit(self, X, y=None):
+        X = as_rows(X)
         self.n_features_in_ = X.shape[1]
         self.root_ = None
         return self
@@ -125,9 +146,7 @@ class LandmarkMap(FeatureMap):
     def _set_landmarks(self, landmarks, dtype):
         self.landmarks_ = landmarks
         wide = landmarks.astype(np.float64)
-        gram = dense(self.kernel_.gram(wide)).astype(np.float64)
-        self.root_ = inverse_root(gram, rank_tolerance(len(gram), dtype))
-        return self
+        return self._set_root(dense(self.kernel_.gram(wide)), dtype)
 
 
 class ExactMap(LandmarkMap):
@@ -146,14 +165,13 @@ class ExactMap(LandmarkMap):
         self.random_state = random_state
 
     def fit(self, X, y=None):
+        X = as_rows(X)
         self.kernel_ = fitted_kernel(self.kernel, X, self.random_state)
         if isinstance(self.kernel_, Precomputed):
             if X.shape[0] != X.shape[1]:
                 raise ValueError(f"A precomputed kernel is square; {X.shape[0]} x {X.shape[1]} was given.")
             self.landmarks_ = np.empty((X.shape[0], 0), dtype=X.dtype)
-            gram = dense(X).astype(np.float64)
-            self.root_ = inverse_root(gram, rank_tolerance(len(gram), X.dtype))
-            return self
+            return self._set_root(dense(X), X.dtype)
         return self._set_landmarks(X, X.dtype)
 
 
@@ -179,6 +197,7 @@ class NystroemMap(LandmarkMap):
         self.random_state = random_state
 
     def fit(self, X, y=None):
+        X = as_rows(X)
         random_state = check_random_state(self.random_state)
         refuse_without_landmarks(self.kernel, "nystroem")
         self.kernel_ = fitted_kernel(self.kernel, X, random_state)
@@ -241,25 +260,65 @@ def inverse_root(gram, tolerance):
     gram : ndarray, shape (R, R)
         Symmetric.
     tolerance : float
-        Eigenvalues below this share of the largest are dropped (negative ones too).
+        Eigenvalues below this share of the largest in size are dropped (negative ones too).
 
     Returns
     -------
-    ndarray, shape (R, r)
-        r = R less the eigenvalues dropped.
+    root : ndarray, shape (R, r)
+        W; r = R less the eigenvalues dropped.
+    amplification : float
+        A bound on λ_max/λ_min over the eigenvalues kept: what a rounding error of the kernel grows to.
     """
     gram = (gram + gram.T) / 2
     factor, failed = linalg.lapack.dpotrf(gram, lower=1)
     if not failed:
         inverse, failed = linalg.lapack.dtrtri(factor, lower=1)
         largest = np.abs(gram).sum(axis=0).max()
-        if not failed and np.sum(inverse**2) * largest * tolerance < 1:
-            return np.ascontiguousarray(inverse.T)
+        amplification = float(np.sum(inverse**2) * largest)
+        if not failed and amplification * tolerance < 1:
+            return np.ascontiguousarray(inverse.T), amplification
     values, vectors = np.linalg.eigh(gram)
-    kept = values > tolerance * max(values[-1], 0.0)
-    if not kept.any():
-        return np.zeros((len(gram), 1))  # a kernel that is zero everywhere: one coordinate, always zero
-    return np.ascontiguousarray((vectors[:, kept] / np.sqrt(values[kept]))[:, ::-1])
+    kept = values > tolerance * np.abs(values).max()
+    if not kept.any():  # a kernel that is zero (or negative) everywhere: one coordinate, always zero
+        return np.zeros((len(gram), 1)), 1.0
+    root = np.ascontiguousarray((vectors[:, kept] / np.sqrt(values[kept]))[:, ::-1])
+    return root, float(values[-1] / values[kept][0])
+
+
+def warn_if_indefinite(gram, root):
+    """Warn where a kernel of the user's has negative eigenvalues beyond rounding, which no map can have.
+
+    Parameters
+    ----------
+    gram : ndarray, shape (R, R)
+        The kernel between the landmarks.
+    root : ndarray, shape (R, r)
+        From `inverse_root`.
+    """
+    kept = gram @ root
+    lost = np.linalg.norm(gram - kept @ kept.T) / max(np.linalg.norm(gram), np.finfo(float).tiny)
+    if lost > 1e-6:
+        warnings.warn(
+            f"The kernel is not positive: {100 * lost:.2g} % of it (in norm) lies in negative or asymmetric "
+            "parts, which no representation has and which are left out.",
+            stacklevel=2,
+        )
+
+
+def as_rows(X):
+    """Rows as the maps take them: float32 or float64, dense or CSR; not checked for NaN.
+
+    Parameters
+    ----------
+    X : array-like or sparse matrix, shape (n, d)
+        Rows.
+
+    Returns
+    -------
+    ndarray or CSR matrix
+        The same rows.
+    """
+    return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
 
 
 def choose_landmarks(X, rank, how, random_state):

@@ -5,7 +5,7 @@ from scipy import linalg
 from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 
-from manylens.kernels.feature_maps import FeatureMap, refuse_without_landmarks
+from manylens.kernels.feature_maps import FeatureMap, as_rows, refuse_without_landmarks
 from manylens.kernels.kernels import RBF, Laplacian, fitted_kernel
 
 
@@ -36,6 +36,7 @@ class FourierMap(FeatureMap):
         self.random_state = random_state
 
     def fit(self, X, y=None):
+        X = as_rows(X)
         random_state = check_random_state(self.random_state)
         refuse_without_landmarks(self.kernel, "fourier")
         self.kernel_ = fitted_kernel(self.kernel, X, random_state)
@@ -101,8 +102,9 @@ def orthogonal_frequencies(n_features, n_frequencies, random_state):
         Frequencies; each column alone is standard normal.
     """
     blocks = []
-    for _ in range(-(-n_frequencies // n_features)):
-        directions = linalg.qr(gaussian_frequencies(n_features, n_features, random_state))[0]
-        norms = np.linalg.norm(gaussian_frequencies(n_features, n_features, random_state), axis=0)
-        blocks.append(directions * norms)
-    return np.hstack(blocks)[:, :n_frequencies]
+    for start in range(0, n_frequencies, n_features):
+        width = min(n_features, n_frequencies - start)
+        directions = linalg.qr(gaussian_frequencies(n_features, width, random_state), mode="economic")[0]
+        lengths = np.sqrt(random_state.chisquare(n_features, size=width))
+        blocks.append(directions * lengths)
+    return np.hstack(blocks)

@@ -8,9 +8,12 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import cosine_similarity, laplacian_kernel, pairwise_kernels
+from sklearn.utils import check_scalar
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.bandwidth import bandwidth
+from manylens.streaming import column_means
 
 
 class Kernel(BaseEstimator):
@@ -45,9 +48,26 @@ class Kernel(BaseEstimator):
 
 
 class Linear(Kernel):
-    """The inner product, k(x, y) = x.y."""
+    """The inner product, k(x, y) = x.y.
+
+    Parameters
+    ----------
+    centred : bool
+        Whether dense rows are taken from the mean of the training rows, k(x, y) = (x - mean).(y - mean):
+        the same once the kernel is centred, and without the rounding of a large offset.
+    """
+
+    def __init__(self, centred=False):
+        self.centred = centred
+
+    def fit(self, X, random_state=None):
+        self.origin_ = column_means(X) if self.centred and not sparse.issparse(X) else None
+        return self
 
     def __call__(self, X, Y):
+        origin = getattr(self, "origin_", None)
+        if origin is not None:
+            X, Y = X - origin.astype(X.dtype), Y - origin.astype(Y.dtype)
         return safe_sparse_dot(X, Y.T, dense_output=True)
 
 
@@ -67,10 +87,11 @@ class RBF(Kernel):
         self.gamma_ = bandwidth(X, self.gamma, "rbf", random_state)
         # Distances do not see a common shift, but their rounding does: with the rows moved to the origin
         # |x|² + |y|² - 2 x.y cancels no more digits than it must.
-        self.origin_ = None if sparse.issparse(X) else X.mean(axis=0, keepdims=True)
+        self.origin_ = None if sparse.issparse(X) else column_means(X)
         return self
 
     def __call__(self, X, Y):
+        check_is_fitted(self, "gamma_")
         if self.origin_ is not None and not sparse.issparse(X) and not sparse.issparse(Y):
             X, Y = X - self.origin_.astype(X.dtype), Y - self.origin_.astype(Y.dtype)
         exponent = safe_sparse_dot(X, Y.T, dense_output=True)
@@ -99,6 +120,7 @@ class Laplacian(Kernel):
         return self
 
     def __call__(self, X, Y):
+        check_is_fitted(self, "gamma_")
         return laplacian_kernel(X, Y, gamma=self.gamma_).astype(X.dtype, copy=False)
 
 
@@ -121,10 +143,13 @@ class Polynomial(Kernel):
         self.coef0 = coef0
 
     def fit(self, X, random_state=None):
+        check_scalar(self.degree, "degree", (int, np.integer), min_val=1)
+        check_scalar(self.coef0, "coef0", (int, float), min_val=0)
         self.gamma_ = bandwidth(X, self.gamma, "polynomial", random_state)
         return self
 
     def __call__(self, X, Y):
+        check_is_fitted(self, "gamma_")
         product = safe_sparse_dot(X, Y.T, dense_output=True)
         product *= self.gamma_
         product += self.coef0
@@ -165,16 +190,48 @@ class FromCallable(Kernel):
         self.function = function
         self.params = params
 
-    def __call__(self, X, Y):
-        params = self.params or {}
-        if not sparse.issparse(X):
+    def fit(self, X, random_state=None):
+        """Find out, on a few rows, whether the function takes sets of rows or single rows.
+
+        Parameters
+        ----------
+        X : ndarray or CSR matrix, shape (n, d)
+            Rows.
+        random_state : int, RandomState or None
+            Not used.
+
+        Returns
+        -------
+        FromCallable
+            Itself.
+        """
+        few = X[:2], X[:3]
+        try:
+            answer = self._of_sets(*few)
+            self.takes_sets_ = np.shape(answer) == (few[0].shape[0], few[1].shape[0])
+            objection: Exception = ValueError(
+                f"The kernel function answered {few[0].shape[0]} x {few[1].shape[0]} rows with an array of "
+                f"shape {np.shape(answer)}."
+            )
+        except Exception as error:
+            self.takes_sets_, objection = False, error
+        if not self.takes_sets_:
             try:
-                block = np.asarray(self.function(X, Y, **params))
-            except (ValueError, TypeError, IndexError):
-                block = np.empty(0)  # it wants single rows: scikit-learn's loop below calls it so
-            if block.shape == (X.shape[0], Y.shape[0]):
-                return block.astype(X.dtype, copy=False)
-        return pairwise_kernels(X, Y, metric=self.function, **params)
+                pairwise_kernels(*few, metric=self.function, **(self.params or {}))
+            except Exception:
+                raise objection from None  # it works neither way: the first complaint is the user's
+        return self
+
+    def _of_sets(self, X, Y):
+        answer = self.function(X, Y, **(self.params or {}))
+        return answer.toarray() if sparse.issparse(answer) else answer
+
+    def __call__(self, X, Y):
+        check_is_fitted(self, "takes_sets_")
+        if self.takes_sets_:
+            return np.asarray(self._of_sets(X, Y)).astype(X.dtype, copy=False)
+        block = pairwise_kernels(X, Y, metric=self.function, **(self.params or {}))
+        return block.astype(X.dtype, copy=False)
 
 
 NAMED = {
@@ -210,7 +267,7 @@ def make_kernel(kernel, gamma="mean", degree=3, coef0=1.0, kernel_params=None):
         return type(kernel)(**kernel.get_params(deep=False))
     if callable(kernel):
         return FromCallable(kernel, kernel_params)
-    if kernel not in NAMED:
+    if not isinstance(kernel, str) or kernel not in NAMED:
         raise ValueError(
             f"kernel={kernel!r} is unknown: give one of {', '.join(NAMED)}, a function of two sets of rows, "
             "or a kernel of manylens.kernels."

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 
-from manylens.kernels.feature_maps import FeatureMap, dense, inverse_root, rank_tolerance
+from manylens.kernels.feature_maps import FeatureMap, as_rows, dense
 from manylens.kernels.kernels import Linear, Precomputed, fitted_kernel
 from manylens.streaming import CountSketch, block_rows
 
@@ -36,6 +36,7 @@ class CountSketchMap(FeatureMap):
         self.random_state = random_state
 
     def fit(self, X, y=None):
+        X = as_rows(X)
         random_state = check_random_state(self.random_state)
         self.kernel_ = fitted_kernel(self.kernel, X, random_state)
         if isinstance(self.kernel_, Precomputed):
@@ -51,8 +52,7 @@ class CountSketchMap(FeatureMap):
             gram = np.zeros((n_buckets, n_buckets))
             for batch in gen_batches(X.shape[0], block_rows(X.shape[0])):
                 gram += self.sketch_[batch].T @ self.features(X[batch])
-        self.root_ = inverse_root(gram, rank_tolerance(len(gram), X.dtype))
-        return self
+        return self._set_root(gram, X.dtype)
 
     def features(self, X):
         if self.sketch_ is None:

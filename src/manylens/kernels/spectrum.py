@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg
+from sklearn.utils.extmath import safe_sparse_dot
 
 from manylens.streaming import Moments
 
@@ -17,17 +18,17 @@ class Spectrum:
     values : ndarray, shape (k,)
         Eigenvalues q of the covariance of psi (of the centred kernel matrix over n), largest first.
     projection : ndarray, shape (R, k)
-        From centred features to coordinates, c(x) = (features(x) - mean) @ projection; over the training
-        rows the coordinates are uncorrelated with variances q.
-    mean : ndarray, shape (R,)
-        Mean of the features over the training rows.
+        From features to coordinates, c(x) = features(x) @ projection - shift; over the training rows they
+        have mean zero and are uncorrelated with variances q.
+    shift : ndarray, shape (k,)
+        Coordinates, before centring, of the mean of the training rows.
     energy : float
         Sum of the squares of all eigenvalues, also of those not kept.
     """
 
     values: np.ndarray
     projection: np.ndarray
-    mean: np.ndarray
+    shift: np.ndarray
     energy: float
 
     def coordinates(self, features):
@@ -44,12 +45,14 @@ class Spectrum:
             Centred with respect to the training rows.
         """
         dtype = features.dtype
-        shift = (self.mean @ self.projection).astype(dtype)
-        return np.asarray(features @ self.projection.astype(dtype)) - shift
+        return np.asarray(features @ self.projection.astype(dtype)) - self.shift.astype(dtype)
 
 
 def feature_moments(feature_map, X, moments=None):
     """Mean and scatter of a map's features, one pass over blocks of rows.
+
+    The root that turns features into psi is left to `principal_spectrum`, which saves a product a row, where
+    the map says that rounding allows it (`late_root_`); elsewhere the moments are those of psi.
 
     Parameters
     ----------
@@ -63,26 +66,32 @@ def feature_moments(feature_map, X, moments=None):
     Returns
     -------
     Moments
-        Of the features. Memory O(block x R + R²).
+        Of the features or of psi. Memory O(block x R + R²).
     """
-    moments = Moments(feature_map.width) if moments is None else moments
+    root = feature_map.root_
+    if root is None or feature_map.late_root_:
+        moments = Moments(feature_map.width) if moments is None else moments
+        for block in feature_map.feature_blocks(X):
+            moments.update(block)
+        return moments
+    moments = Moments(root.shape[1]) if moments is None else moments
     for block in feature_map.feature_blocks(X):
-        moments.update(block)
+        moments.update(safe_sparse_dot(block, root.astype(block.dtype), dense_output=True))
     return moments
 
 
-def principal_spectrum(moments, root=None, n_components=None):
+def principal_spectrum(moments, feature_map, n_components=None):
     """Kernel principal components from the moments of features.
 
     With psi = features @ root the covariance of psi is rootᵀ C root, and its eigenvectors V give the
-    coordinates (features - mean) @ root @ V.
+    coordinates features @ root @ V, less those of the mean.
 
     Parameters
     ----------
     moments : Moments
-        Of the features, shape (R,) and (R, R).
-    root : ndarray, shape (R, r), optional
-        The map's root; the identity where None.
+        From `feature_moments`.
+    feature_map : FeatureMap
+        The map they are of.
     n_components : int, optional
         How many components at most (all).
 
@@ -91,15 +100,18 @@ def principal_spectrum(moments, root=None, n_components=None):
     Spectrum
         The leading components; those of zero variance are left out.
     """
-    covariance = moments.covariance()
-    if root is not None:
-        covariance = root.T @ covariance @ root
+    root = feature_map.root_
+    covariance, mean = moments.covariance(), moments.mean
+    if root is not None and feature_map.late_root_:
+        covariance, mean = root.T @ covariance @ root, mean @ root
     covariance = (covariance + covariance.T) / 2
     values, vectors = leading_eigenpairs(covariance, n_components)
-    kept = values > len(covariance) * np.finfo(np.float64).eps * max(values[0], 0.0)
+    # Below this a variance is rounding: of the products, and of the mean that was taken off the rows.
+    share = max(len(covariance) * np.finfo(np.float64).eps, moments.precision)
+    kept = values > max(share * max(values[0], 0.0), (8 * moments.precision) ** 2 * (mean @ mean))
     values, vectors = values[kept], vectors[:, kept]
     projection = vectors if root is None else root @ vectors
-    return Spectrum(values, projection, moments.mean.copy(), float(np.sum(covariance**2)))
+    return Spectrum(values, projection, mean @ vectors, float(np.sum(covariance**2)))
 
 
 def leading_eigenpairs(matrix, n_components=None):

@@ -3,18 +3,25 @@
 import copy
 
 import numpy as np
+from scipy import sparse
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.kernels.feature_maps import ExactMap, LinearMap
-from manylens.kernels.kernels import Linear
+from manylens.kernels.feature_maps import LinearMap
 from manylens.kernels.spectrum import feature_moments, leading_eigenpairs, principal_spectrum
 from manylens.modules.backfitting import backfit, gradient_descent
-from manylens.modules.base import ModuleTransformer, refuse_equal_rows
+from manylens.modules.base import (
+    ModuleTransformer,
+    check_iterations,
+    forget,
+    refuse_equal_rows,
+    refuse_other_shape,
+)
 from manylens.modules.descent import warn_if_unsettled
 from manylens.modules.loss import check_diversity
-from manylens.modules.solver import ModularSolution, solve_modules
+from manylens.modules.solver import ModularSolution, count_equal, solve_modules
 from manylens.modules.water_filling import lower_bound, pad_spectrum
-from manylens.streaming import Moments
+from manylens.streaming import block_rows, bootstrap_moments, column_means
 
 SOLVERS = ("auto", "backfit", "gradient")
 
@@ -43,6 +50,7 @@ class LinearAutoencoders(ModuleTransformer):
         """
         self._check_parameters()
         X = self._validated(X, reset=True)
+        forget(self, "components_")
         self._set_axes(X)
         self._set_modules(*self._choose_modules(X, self._generator()))
         return self
@@ -52,15 +60,9 @@ class LinearAutoencoders(ModuleTransformer):
 
     def _set_axes(self, X):
         """Principal axes of the rows; by the smaller of the two Gram matrices."""
-        n, d = X.shape
-        by_columns = d <= n
-        feature_map = (LinearMap() if by_columns else ExactMap(Linear())).fit(X)
-        spectrum = principal_spectrum(feature_moments(feature_map, X), feature_map.root_)
-        self.mean_ = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
-        # The rows' own axes: with landmarks, a combination of the landmarks that are the rows.
-        axes = spectrum.projection if by_columns else (X.T @ spectrum.projection)
-        self.axes_ = np.asarray(axes).T  # (k, d), orthonormal
-        self.spectrum_ = np.sqrt(spectrum.values)  # singular values over sqrt(n)
+        self.mean_ = column_means(X)
+        variances, self.axes_ = principal_axes(X) if X.shape[1] <= X.shape[0] else dual_axes(X, self.mean_)
+        self.spectrum_ = np.sqrt(variances)  # singular values over sqrt(n)
         refuse_equal_rows(self.spectrum_)
 
     def _set_modules(self, encoders, decoders):
@@ -184,6 +186,7 @@ class ModularAutoencoder(LinearAutoencoders):
         check_diversity(self.diversity)
         if self.solver not in SOLVERS:
             raise ValueError(f"solver={self.solver!r} is unknown: give one of {', '.join(SOLVERS)}.")
+        check_iterations(self)
 
     def _choose_modules(self, X, rng):
         s, diversity = self.spectrum_, check_diversity(self.diversity)
@@ -210,20 +213,14 @@ class ModularAutoencoder(LinearAutoencoders):
                 options["learning_rate"] = self.learning_rate
             descent = gradient_descent(s, M, H, diversity, **options)
         self.loss_path_, self.n_iter_ = descent.path, len(descent.path) - 1
-        warn_if_unsettled(descent, self.solver)
+        warn_if_unsettled(descent, self.solver, stacklevel=5)
         encoders, decoders = descent.modules.encoders, descent.modules.decoders
-        kept = np.einsum("mih,mhi->i", decoders, encoders) / M * s
-        energy = float(s @ s)
-        self._certify(
-            ModularSolution(
-                encoders,
-                pad_spectrum(kept, M * H),
-                0,
-                float(np.nanmin(descent.path)),
-                lower_bound(s, M, H, diversity),
-                energy,
-            )
-        )
+        maps = (decoders @ encoders) * s  # C_m S, which plays G_m
+        own = np.einsum("mii->mi", maps)
+        beside = np.sqrt(np.maximum(np.sum(maps**2, axis=1) - own**2, 0.0))
+        coverage, n_shared = pad_spectrum(own.mean(axis=0), M * H), count_equal(own, beside)
+        loss, bound = float(np.nanmin(descent.path)), lower_bound(s, M, H, diversity)
+        self._certify(ModularSolution(encoders, coverage, n_shared, loss, bound, float(s @ s)))
         return encoders, decoders
 
     def _certify(self, solution):
@@ -244,7 +241,8 @@ class ModularAutoencoder(LinearAutoencoders):
         ModularAutoencoder
             A fitted copy; the axes are shared with this one.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
+        refuse_other_shape(self)
         other = copy.copy(self)
         other.set_params(diversity=diversity, solver="auto")
         other._check_parameters()
@@ -292,11 +290,62 @@ class BaggingAutoencoder(LinearAutoencoders):
 
     def _choose_modules(self, X, rng):
         M, H, k = self.n_modules, self.n_components, len(self.spectrum_)
-        n = X.shape[0]
+        blocks = (X[batch] @ self.axes_.T for batch in gen_batches(X.shape[0], block_rows(k)))
         encoders = np.zeros((M, H, k))
-        rows = np.asarray(X @ self.axes_.T.astype(X.dtype))
-        for encoder in encoders:
-            counts = rng.multinomial(n, np.full(n, 1 / n)).astype(float)
-            _, vectors = leading_eigenpairs(Moments(k).update(rows, counts).covariance(), H)
+        for encoder, sample in zip(encoders, bootstrap_moments(blocks, X.shape[0], M, rng), strict=True):
+            _, vectors = leading_eigenpairs(sample.covariance(), H)
             encoder[: vectors.shape[1]] = vectors.T
         return encoders, encoders.swapaxes(1, 2)
+
+
+def principal_axes(X):
+    """Variances and principal axes of rows, from the covariance of the columns.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix, shape (n, d)
+        Rows, n >= d.
+
+    Returns
+    -------
+    variances : ndarray, shape (k,)
+        Largest first.
+    axes : ndarray, shape (k, d)
+        Orthonormal rows.
+    """
+    feature_map = LinearMap().fit(X)
+    spectrum = principal_spectrum(feature_moments(feature_map, X), feature_map)
+    return spectrum.values, spectrum.projection.T
+
+
+def dual_axes(X, mean):
+    """Variances and principal axes of few rows, from their centred inner products.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix, shape (n, d)
+        Rows, n < d.
+    mean : ndarray, shape (d,)
+        Their mean.
+
+    Returns
+    -------
+    variances : ndarray, shape (k,)
+        Largest first.
+    axes : ndarray, shape (k, d)
+        Orthonormal rows.
+    """
+    n = X.shape[0]
+    if sparse.issparse(X):
+        rows = X
+        gram = (X @ X.T).toarray().astype(np.float64)
+        gram = gram - gram.mean(axis=0) - gram.mean(axis=1)[:, None] + gram.mean()
+    else:
+        rows = X - mean
+        gram = rows @ rows.T
+    values, vectors = leading_eigenpairs(gram / n, n - 1)
+    precision = float(np.finfo(X.dtype).eps)
+    kept = values > max(n * precision * max(values[0], 0.0), (8 * precision) ** 2 * (mean @ mean))
+    # The eigenvectors are orthogonal to the ones vector, so sparse rows need no centring here.
+    axes = (rows.T @ vectors[:, kept]).T
+    return values[kept], np.asarray(axes) / np.sqrt(n * values[kept])[:, None]

@@ -51,7 +51,7 @@ class ModuleTransformer(TransformerMixin, BaseEstimator):
             The modules side by side; `split` gives one slice a module. Formed in blocks of rows: memory
             beyond the result is that of one block.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         X = self._validated(X, reset=False)
         return self._transform_validated(X)
 
@@ -129,6 +129,20 @@ class ModuleTransformer(TransformerMixin, BaseEstimator):
         return tags
 
 
+def forget(estimator, *attributes):
+    """Remove fitted attributes, so that a fit that fails leaves no half of an older one behind.
+
+    Parameters
+    ----------
+    estimator : object
+        The estimator.
+    *attributes : str
+        Names; those not set are passed over.
+    """
+    for name in attributes:
+        estimator.__dict__.pop(name, None)
+
+
 def refuse_equal_rows(spectrum):
     """Raise where a spectrum is empty: no direction has any variance.
 
@@ -141,4 +155,35 @@ def refuse_equal_rows(spectrum):
         raise ValueError(
             "All rows are the same to this kernel, so there is nothing to represent: check the input for "
             "columns read wrongly, or choose another kernel or gamma."
+        )
+
+
+def check_iterations(estimator):
+    """Raise where the options of the iterative solvers make no sense.
+
+    Parameters
+    ----------
+    estimator : object
+        With `max_iter`, `tol` and `learning_rate`.
+    """
+    check_scalar(estimator.max_iter, "max_iter", (int, np.integer), min_val=1)
+    check_scalar(estimator.tol, "tol", (int, float, np.number))
+    if estimator.learning_rate is not None:
+        positive = {"min_val": 0, "include_boundaries": "neither"}
+        check_scalar(estimator.learning_rate, "learning_rate", (int, float, np.number), **positive)
+
+
+def refuse_other_shape(estimator):
+    """Raise where the number or size of modules was changed since the fit.
+
+    Parameters
+    ----------
+    estimator : object
+        Fitted.
+    """
+    asked = (estimator.n_modules, estimator.n_components)
+    if asked != estimator.module_shape_:
+        raise ValueError(
+            f"This model was fitted for (n_modules, n_components) = {estimator.module_shape_}, and {asked} "
+            "is asked for now: fit it again."
         )

@@ -5,7 +5,7 @@ import numpy as np
 from manylens.kernels.spectrum import leading_eigenpairs
 from manylens.modules.kernel_modules import KernelModules
 from manylens.modules.water_filling import pad_spectrum
-from manylens.streaming import Moments
+from manylens.streaming import bootstrap_moments
 
 
 class MonolithicKernelPCA(KernelModules):
@@ -140,15 +140,8 @@ class BootstrapKernelPCA(KernelModules):
 
     def _choose_modules(self, spectrum, X, rng):
         M, H, k = self.n_modules, self.n_components, len(spectrum.values)
-        n = X.shape[0]
-        counts = rng.multinomial(n, np.full(n, 1 / n), size=M).astype(float)
-        samples = [Moments(k) for _ in range(M)]
-        start = 0
-        for block in self.feature_map_.feature_blocks(X):
-            rows = spectrum.coordinates(block)
-            for sample, count in zip(samples, counts[:, start : start + len(rows)], strict=True):
-                sample.update(rows, count)
-            start += len(rows)
+        blocks = (spectrum.coordinates(block) for block in self.feature_map_.feature_blocks(X))
+        samples = bootstrap_moments(blocks, X.shape[0], M, rng)
         modules = np.zeros((M, H, k))
         for module, sample in zip(modules, samples, strict=True):
             _, vectors = leading_eigenpairs(sample.covariance(), H)

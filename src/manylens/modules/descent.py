@@ -52,7 +52,7 @@ def descend(name, state, step, modules_of, loss_of, *, max_iter, tol, verbose, w
     tol : float
         Share of the loss that `window` steps must gain on the window before.
     verbose : bool or int
-        Whether to print the loss now and then.
+        Whether to print the loss: every ten steps, or with 2 every step.
     window : int
         Steps whose mean loss is compared; more than 1 for noisy steps.
     small : bool
@@ -75,10 +75,11 @@ def descend(name, state, step, modules_of, loss_of, *, max_iter, tol, verbose, w
                 path.append(loss_of(modules))
                 if path[-1] < lowest:
                     best, lowest = modules, path[-1]
-                if verbose and iteration % max(1, max_iter // 20) == 0:
-                    print(f"{name}: iteration {iteration}, loss {path[-1]:.6g}")
                 converged = has_settled(path, tol, window)
-                if converged or not np.isfinite(path[-1]):
+                done = converged or not np.isfinite(path[-1]) or iteration == max_iter
+                if verbose and (done or verbose > 1 or iteration % 10 == 0):
+                    print(f"{name}: iteration {iteration}, loss {path[-1]:.6g}")
+                if done:
                     break
     except KeyboardInterrupt:
         warnings.warn(f"{name} was interrupted: the best modules so far are kept.", stacklevel=3)
@@ -86,9 +87,9 @@ def descend(name, state, step, modules_of, loss_of, *, max_iter, tol, verbose, w
 
 
 def has_settled(path, tol, window):
-    """Whether the mean of the last `window` losses gained less than a share `tol` on those before.
+    """Whether the last `window` losses brought the lowest down by less than a share `tol`.
 
-    A rise is noise where losses are averaged, and a step too long where they are not.
+    A loss above that of the start is a step too long, not a rest.
 
     Parameters
     ----------
@@ -97,21 +98,20 @@ def has_settled(path, tol, window):
     tol : float
         The share.
     window : int
-        How many losses are averaged.
+        How many losses are given the time; more than one where they are noisy.
 
     Returns
     -------
     bool
         False while there are too few to tell.
     """
-    if len(path) <= 2 * window:
+    if len(path) <= 2 * window or not path[-1] <= path[0]:
         return False
-    now, before = np.mean(path[-window:]), np.mean(path[-2 * window : -window])
-    gain = before - now if window > 1 else abs(before - now)
-    return bool(np.isfinite(now) and gain <= tol * abs(now))
+    now, before = min(path[-window:]), min(path[:-window])
+    return bool(before - now <= tol * abs(now))
 
 
-def warn_if_unsettled(descent, solver):
+def warn_if_unsettled(descent, solver, stacklevel):
     """Warn where a solver ran out of iterations or ran away.
 
     Parameters
@@ -120,18 +120,20 @@ def warn_if_unsettled(descent, solver):
         Where it ended.
     solver : str
         Its name.
+    stacklevel : int
+        How far up the user's own line is.
     """
     if descent.converged:
         return
     steps = len(descent.path) - 1
-    if np.isfinite(descent.path[-1]):
+    if descent.path[-1] <= descent.path[0]:
         advice = f"did not converge in {steps} iterations: raise max_iter or tol"
     else:
         advice = f"ran away after {steps} iterations: lower learning_rate"
     warnings.warn(
         f"solver={solver!r} {advice}, or use solver='auto', which needs neither.",
         ConvergenceWarning,
-        stacklevel=5,
+        stacklevel=stacklevel,
     )
 
 

@@ -6,9 +6,9 @@ from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.choice import make_feature_map
-from manylens.kernels.kernels import make_kernel
+from manylens.kernels.kernels import Precomputed, make_kernel
 from manylens.kernels.spectrum import feature_moments, principal_spectrum
-from manylens.modules.base import ModuleTransformer, refuse_equal_rows
+from manylens.modules.base import ModuleTransformer, forget, refuse_equal_rows
 from manylens.modules.loss import ambiguity
 from manylens.modules.preimage import RidgePreimage
 from manylens.modules.water_filling import pad_spectrum
@@ -69,6 +69,7 @@ class KernelModules(ModuleTransformer):
         """
         self._check_parameters()
         X = self._validated(X, reset=True)
+        forget(self, "components_", "moments_", "preimage_")
         self.feature_map_ = self._make_feature_map(X).fit(X)
         self._learn(X, feature_moments(self.feature_map_, X))
         if self.fit_inverse_transform:
@@ -80,6 +81,7 @@ class KernelModules(ModuleTransformer):
     def _check_parameters(self):
         self._check_sizes()
         check_scalar(self.rank, "rank", (int, np.integer), min_val=1)
+        check_scalar(self.alpha, "alpha", (int, float, np.number), min_val=0, include_boundaries="neither")
 
     def _make_feature_map(self, X):
         kernel = make_kernel(self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params)
@@ -88,7 +90,7 @@ class KernelModules(ModuleTransformer):
 
     def _learn(self, X, moments):
         """From moments of the features to modules; X only where the modules need the rows once more."""
-        self.decomposition_ = principal_spectrum(moments, self.feature_map_.root_, self._n_wanted())
+        self.decomposition_ = principal_spectrum(moments, self.feature_map_, self._n_wanted())
         self.spectrum_ = self.decomposition_.values
         refuse_equal_rows(self.spectrum_)
         self._set_modules(self._choose_modules(self.decomposition_, X, self._generator()))
@@ -110,7 +112,7 @@ class KernelModules(ModuleTransformer):
         flat = modules[:, :, :k].reshape(M * H, -1)
         scaled = np.divide(flat, np.sqrt(spectrum.values[: flat.shape[1]]))
         self.components_ = scaled @ spectrum.projection[:, : flat.shape[1]].T
-        self.offset_ = self.components_ @ spectrum.mean
+        self.offset_ = scaled @ spectrum.shift[: flat.shape[1]]
 
     def _features(self, X):
         return self.feature_map_.features(X)
@@ -149,9 +151,11 @@ class KernelModules(ModuleTransformer):
                 "inverse_transform needs pre-images, which this model did not learn: fit it with "
                 "fit_inverse_transform=True."
             )
-        return self.preimage_.predict(np.asarray(Z))
+        Z = self.split(Z)  # which refuses other widths
+        return self.preimage_.predict(Z.reshape(len(Z), -1))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        by_name = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        tags.input_tags.pairwise = by_name or isinstance(self.kernel, Precomputed)
         return tags

@@ -3,9 +3,11 @@
 import copy
 
 import numpy as np
+from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.spectrum import feature_moments
+from manylens.modules.base import check_iterations, forget, refuse_other_shape
 from manylens.modules.descent import adam, module_by_module, warn_if_unsettled
 from manylens.modules.kernel_modules import KernelModules
 from manylens.modules.loss import check_diversity
@@ -25,7 +27,8 @@ class ModularKernelPCA(KernelModules):
 
     where K is the centred kernel matrix, K_m the inner products within module m and λ the `diversity`: at 0
     every module is kernel PCA on H components, at 1 all of them together are kernel PCA on M H components,
-    evenly dealt.
+    evenly dealt. Where the feature map approximates the kernel (more rows than `rank`), K is the kernel of
+    the map, and so is what the certificate is about.
 
     Parameters
     ----------
@@ -164,8 +167,10 @@ class ModularKernelPCA(KernelModules):
     def partial_fit(self, X, y=None):
         """Add rows to what the modules are learnt from.
 
-        The first call fixes the feature map (its landmarks and its scale); every call adds to the moments of
-        the features and finds the modules anew. Memory O(R²), whatever the number of rows seen.
+        The first call fixes the feature map, its landmarks and its scale, so its batch should hold at least
+        `rank` rows, or `landmarks` be given; every call adds to the moments of the features and finds the
+        modules anew. Memory O(R²), whatever the number of rows seen. A `fit` keeps no moments: after one,
+        `partial_fit` starts anew.
 
         Parameters
         ----------
@@ -190,9 +195,14 @@ class ModularKernelPCA(KernelModules):
         X = self._validated(X, reset=first)
         if first:
             self.feature_map_ = self._make_feature_map(X).fit(X)
-            self.moments_ = None
-        self.moments_ = feature_moments(self.feature_map_, X, self.moments_)
-        self._learn(X, self.moments_)
+            moments = None
+        else:
+            moments = copy.deepcopy(
+                getattr(self, "moments_", None)
+            )  # so that a batch that is refused leaves no trace
+        moments = feature_moments(self.feature_map_, X, moments)
+        self._learn(X, moments)
+        self.moments_ = moments
         return self
 
     def _check_parameters(self):
@@ -200,10 +210,16 @@ class ModularKernelPCA(KernelModules):
         self._diversity()
         if self.solver not in SOLVERS:
             raise ValueError(f"solver={self.solver!r} is unknown: give one of {', '.join(SOLVERS)}.")
+        check_iterations(self)
+        check_scalar(self.batch_size, "batch_size", (int, np.integer), min_val=1)
 
     def _diversity(self):
         if self.keep_probability is None:
             return check_diversity(self.diversity)
+        if self.solver != "drop-module":
+            raise ValueError(
+                f"keep_probability is of solver='drop-module'; solver={self.solver!r} takes diversity."
+            )
         p, M = float(self.keep_probability), self.n_modules
         if not 0 < p <= 1:
             raise ValueError(f"keep_probability={self.keep_probability} is outside (0, 1].")
@@ -222,7 +238,7 @@ class ModularKernelPCA(KernelModules):
         self.diversity_ = diversity
         self.loss_, self.lower_bound_ = solution.loss, solution.lower_bound
         self.optimality_gap_ = solution.optimality_gap
-        self.coverage_, self.n_shared_ = solution.coverage, solution.n_shared
+        self.coverage_, self.n_shared_ = pad_spectrum(solution.coverage, M * H), solution.n_shared
         return solution.modules
 
     def _iterate(self, spectrum, X, diversity, rng):
@@ -246,7 +262,7 @@ class ModularKernelPCA(KernelModules):
             else:
                 descent = drop_module(rows, q, M, H, keep_probability_of(diversity, M), **options)
         self.loss_path_, self.n_iter_ = descent.path, len(descent.path) - 1
-        warn_if_unsettled(descent, self.solver)
+        warn_if_unsettled(descent, self.solver, stacklevel=6)
         return certify(descent.modules, q, diversity, spectrum.energy)
 
     def with_diversity(self, diversity):
@@ -262,12 +278,12 @@ class ModularKernelPCA(KernelModules):
         ModularKernelPCA
             A fitted copy; the feature map and the decomposition are shared with this one.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
+        refuse_other_shape(self)
         other = copy.copy(self)
         other.set_params(diversity=diversity, keep_probability=None, solver="auto")
         other._check_parameters()
-        for name in ("preimage_", "moments_"):
-            other.__dict__.pop(name, None)
+        forget(other, "preimage_", "moments_")
         other._set_modules(other._choose_modules(self.decomposition_, None, other._generator()))
         return other
 

@@ -31,10 +31,11 @@ def check_diversity(diversity):
     """
     is_number = isinstance(diversity, numbers.Real) and not isinstance(diversity, bool)
     if not is_number or not 0 <= float(diversity) <= 1:
+        fault = "is outside [0, 1]" if is_number else "is not a number in [0, 1]"
         raise ValueError(
-            f"diversity={diversity!r} is outside [0, 1]: above 1 the loss has no minimum (the modules run "
-            "away from each other), below 0 it rewards modules for being alike. Choose a value just below 1 "
-            "for retrieval, 0.2-0.9 for voting."
+            f"diversity={diversity!r} {fault}: above 1 the loss has no minimum (the modules run away from "
+            "each other: Theorem 1 of the modular autoencoder paper), below 0 it rewards modules for being "
+            "alike. Choose a value just below 1 for retrieval, 0.2-0.9 for voting."
         )
     return float(diversity)
 

@@ -82,7 +82,7 @@ def stochastic_pairs(
     max_iter,
     tol,
     verbose=False,
-    learning_rate=5.0,
+    learning_rate=0.5,
     batch_size=64,
 ):
     """Stochastic gradient descent on random pairs of rows.
@@ -106,7 +106,8 @@ def stochastic_pairs(
     verbose : bool or int
         Whether to print progress.
     learning_rate : float
-        First step, for rows scaled to a largest variance of 1; it falls as 1/(1 + pass/30).
+        First step, over the rows' mean squared norm; it falls as 1/(1 + pass/30), and is halved whenever a
+        pass more than doubles the loss.
     batch_size : int
         Pairs a step.
 
@@ -170,7 +171,7 @@ def drop_module(
     max_iter,
     tol,
     verbose=False,
-    learning_rate=5.0,
+    learning_rate=0.5,
     batch_size=64,
 ):
     """Stochastic gradient descent on random pairs of rows with modules dropped at random.
@@ -251,22 +252,32 @@ def _descend_on_pairs(
     n, M = len(rows), shape[0]
     start = rng.standard_normal((*shape, len(q))) / np.sqrt(2 * shape[1] * max(1, np.sum(q > 0.01)))
     steps = max(1, n // batch_size)
-    # The gradient of a pair grows with the rows' fourth power: their mean squared norm sets the step.
-    rate = learning_rate * M / max(1.0, q.sum()) ** 2
+    # A pair's curvature is at most the product of its squared norms: their mean, q.sum(), sets the step.
+    first_rate = learning_rate * M / max(1.0, q.sum())
+
+    def modules_of(state):
+        return shrink * state[0] * np.sqrt(q)
+
+    def loss_of(modules):
+        return modular_loss(modules, q, diversity)
 
     def one_pass(state):
-        weights, passes = state
+        weights, passes, rate = state
+        before = loss_of(modules_of(state))
         for _ in range(steps):
             left, right = rows[rng.integers(n, size=batch_size)], rows[rng.integers(n, size=batch_size)]
             weights = weights - rate / (1 + passes / 30) * gradient(weights, left, right)
-        return weights, passes + 1
+        after = loss_of(modules_of((weights,)))
+        if not after < 2 * before:  # the step was too long for these rows: take the pass back and halve it
+            return state[0], passes, rate / 2
+        return weights, passes + 1, rate
 
     found = descend(
         name,
-        (start, 0),
+        (start, 0, first_rate),
         one_pass,
-        lambda state: shrink * state[0] * np.sqrt(q),
-        lambda modules: modular_loss(modules, q, diversity),
+        modules_of,
+        loss_of,
         max_iter=max_iter,
         tol=tol,
         verbose=verbose,

@@ -7,7 +7,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 
 from manylens.kernels.feature_maps import NystroemMap
-from manylens.streaming import block_rows
+from manylens.streaming import block_rows, column_means
 
 
 class RidgePreimage(RegressorMixin, BaseEstimator):
@@ -47,7 +47,7 @@ class RidgePreimage(RegressorMixin, BaseEstimator):
             Itself.
         """
         self.map_ = NystroemMap(rank=self.rank, random_state=self.random_state).fit(Z)
-        self.mean_ = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
+        self.mean_ = column_means(X)
         width = Z.shape[1] + self.map_.width
         gram, cross = np.zeros((width, width)), np.zeros((width, X.shape[1]))
         for batch in gen_batches(len(Z), block_rows(width)):
@@ -74,12 +74,14 @@ class RidgePreimage(RegressorMixin, BaseEstimator):
         Returns
         -------
         ndarray, shape (n, d)
-            Rows, in the precision of Z.
+            Rows, in float32 where Z is, else in float64.
         """
+        if len(Z) == 0:
+            return np.empty((0, len(self.mean_)))
         rows = np.vstack(
             [
                 self._features(Z[batch]) @ self.coef_ + self.mean_
                 for batch in gen_batches(len(Z), block_rows(len(self.coef_)))
             ]
         )
-        return rows.astype(np.asarray(Z).dtype, copy=False)
+        return rows.astype(np.float32 if Z.dtype == np.float32 else np.float64, copy=False)

@@ -48,7 +48,10 @@ class ModularSolution:
 
     @property
     def optimality_gap(self):
-        """(loss - bound)/bound; against the energy where the bound is zero but for rounding."""
+        """(loss - bound)/bound; against the energy where the bound is zero but for rounding.
+
+        Both are differences from the energy: a gap below 1e-16 energy/bound is rounding, and shown as 0.
+        """
         scale = self.lower_bound if self.lower_bound > 1e-9 * self.energy else self.energy
         return max(0.0, self.loss - self.lower_bound) / scale if scale > 0 else 0.0
 
@@ -194,8 +197,29 @@ def count_shared(modules, tolerance=1e-6):
         How many.
     """
     own = np.einsum("mhk,mhk->mk", modules, modules)
-    small = tolerance * own.max(initial=0.0)
-    same = np.ptp(own, axis=0) <= small
-    grams = modules.swapaxes(1, 2) @ modules
-    beside = np.sqrt(np.maximum((grams**2).sum(axis=2) - own**2, 0.0)).max(axis=0)
-    return int(np.sum(same & (beside <= small) & (own.min(axis=0) > small)))
+    rows = modules @ modules.swapaxes(1, 2)  # column norms of F'F are the diagonal of F'(FF')F: no K x K
+    columns = np.einsum("mhk,mhk->mk", modules, rows @ modules)
+    return count_equal(own, np.sqrt(np.maximum(columns - own**2, 0.0)), tolerance)
+
+
+def count_equal(own, beside, tolerance=1e-6):
+    """Number of coordinates with the same positive diagonal entry in all matrices and nothing beside it.
+
+    Parameters
+    ----------
+    own : ndarray, shape (M, K)
+        Diagonals.
+    beside : ndarray, shape (M, K)
+        Norms of the columns without their diagonal entry.
+    tolerance : float
+        Relative to the largest diagonal entry.
+
+    Returns
+    -------
+    int
+        How many.
+    """
+    largest = own.max(initial=0.0)
+    same = np.ptp(own, axis=0) <= tolerance * largest
+    alone = beside.max(axis=0) <= np.sqrt(tolerance) * largest
+    return int(np.sum(same & alone & (own.min(axis=0) > tolerance * largest)))

@@ -24,12 +24,28 @@ def block_rows(n_columns, itemsize=8):
     return max(64, BLOCK_BYTES // (itemsize * max(1, n_columns)))
 
 
+def column_means(X):
+    """Means of the columns, summed in float64 whatever the precision of the rows.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix, shape (n, d)
+        Rows.
+
+    Returns
+    -------
+    ndarray of float64, shape (d,)
+        The means.
+    """
+    return np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
+
+
 class Moments:
     """Weighted number, mean and centred scatter Σ_i w_i (x_i - mean)(x_i - mean)ᵀ of rows.
 
-    Blocks are centred before they are multiplied and joined by the pairwise formula of Chan, Golub and
-    LeVeque, so a large common offset costs no digits. Products are taken in the rows' own precision and
-    summed in float64. Memory: O(d²) beyond one block.
+    Blocks are joined by the pairwise formula of Chan, Golub and LeVeque. Dense blocks are centred before they
+    are multiplied, so that a large common offset costs no digits; sparse ones are not, to stay sparse.
+    Products are taken in the rows' own precision and summed in float64. Memory: O(d²) beyond one block.
 
     Parameters
     ----------
@@ -42,6 +58,7 @@ class Moments:
         self.weight = 0.0
         self.mean = np.zeros(n_features)
         self.scatter = np.zeros((n_features, n_features))
+        self.precision = float(np.finfo(np.float64).eps)  # of the least precise rows seen
 
     def update(self, rows, weights=None):
         """Add a block of rows.
@@ -63,6 +80,8 @@ class Moments:
         weight = float(rows.shape[0]) if weights is None else float(np.sum(weights))
         if weight == 0:
             return self
+        if rows.dtype == np.float32:
+            self.precision = float(np.finfo(np.float32).eps)
         if sparse.issparse(rows):
             return self._join(weight, *_sparse_moments(rows, weights, weight))
         return self._join(weight, *_dense_moments(rows, weights, weight))
@@ -84,6 +103,7 @@ class Moments:
             raise ValueError(
                 f"Moments of {other.n_features} features cannot be merged into those of {self.n_features}."
             )
+        self.precision = max(self.precision, other.precision)
         return self._join(other.weight, other.mean, other.scatter)
 
     def _join(self, weight, mean, scatter):
@@ -106,6 +126,36 @@ class Moments:
             Divided by n, not n - 1.
         """
         return self.scatter / max(self.weight, 1.0)
+
+
+def bootstrap_moments(blocks, n_rows, n_samples, rng):
+    """Moments of bootstrap samples of rows, all in one pass: a sample is how often each row counts.
+
+    Parameters
+    ----------
+    blocks : iterable of ndarray
+        Consecutive blocks of the rows.
+    n_rows : int
+        Number of rows, and of draws in a sample.
+    n_samples : int
+        Number of samples.
+    rng : numpy.random.Generator
+        Source of the draws.
+
+    Returns
+    -------
+    list of Moments
+        One for each sample.
+    """
+    counts = rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows), size=n_samples).astype(float)
+    samples: list[Moments] = []
+    start = 0
+    for block in blocks:
+        samples = samples or [Moments(block.shape[1]) for _ in range(n_samples)]
+        for sample, count in zip(samples, counts[:, start : start + len(block)], strict=True):
+            sample.update(block, count)
+        start += len(block)
+    return samples
 
 
 def _dense_moments(rows, weights, weight):

@@ -1,0 +1,7 @@
+"""`python -m manylens`: the command line."""
+
+import sys
+
+from manylens.cli import main
+
+sys.exit(main())

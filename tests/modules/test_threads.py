@@ -1,0 +1,39 @@
+import threading
+
+import numpy as np
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from manylens.modules.threads import one_blas_thread
+
+
+def blas_threads():
+    np.ones((2, 2)) @ np.ones((2, 2))
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_overlapping_threads_leave_the_limit_as_they_found_it():
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        entered, leave, seen = threading.Event(), threading.Event(), []
+
+        def work():
+            with one_blas_thread():
+                seen.append(blas_threads())
+                entered.set()
+                leave.wait(10)
+
+        other = threading.Thread(target=work)
+        with one_blas_thread():
+            other.start()
+            entered.wait(10)
+            assert blas_threads() == {1}
+        leave.set()
+        other.join()
+        assert seen == [{1}]
+        assert blas_threads() == before
+
+
+def test_large_matrices_keep_their_threads():
+    before = blas_threads()
+    with one_blas_thread(small=False):
+        assert blas_threads() == before
