@@ -8,6 +8,7 @@ pages of a memory-mapped file do not count.
 
 import gc
 import importlib
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -66,6 +67,7 @@ class Comparison:
     warm_up = True  # once before timing; False where one run is long and nothing compiles
     memory = True  # whether peak memory is taken (each contender runs once more, in its own process)
     needs: tuple[str, ...] = ()  # data sets without which the benchmark is left out
+    needs_packages: dict[str, str] = {}  # contender -> package without which that contender is left out
 
     def __init__(self, quick=False):
         self.quick = quick
@@ -102,10 +104,33 @@ def defined_in(module, value):
     return isinstance(value, type) and issubclass(value, Comparison) and value.__module__ == module.__name__
 
 
+def present(comparison):
+    """Contenders whose packages are installed; says which are left out."""
+    names = []
+    for name in comparison.contenders:
+        package = comparison.needs_packages.get(name)
+        if package is None or importlib.util.find_spec(package) is not None:
+            names.append(name)
+        else:
+            print(f"{type(comparison).__name__}: {name} left out, {package} is not installed", flush=True)
+    return names
+
+
+def judged(comparison, results):
+    """Verdicts on the claims that do not speak of a contender that was left out."""
+    verdicts = []
+    for claim in comparison.claims:
+        try:
+            verdicts.append(claim.judge(results))
+        except KeyError as missing:
+            print(f"{type(comparison).__name__}: not judged without {missing}: {claim.text}", flush=True)
+    return verdicts
+
+
 def run(comparison):
     """Time, score and weigh every contender; returns the record."""
     data = comparison.make_data()
-    names = comparison.contenders
+    names = present(comparison)
     results = {name: {"all_seconds": []} for name in names}
     repeats = 1 if comparison.quick else comparison.repeats
     if comparison.warm_up:
@@ -131,7 +156,7 @@ def run(comparison):
         "quick": comparison.quick,
         "machine": machine(),
         "results": results,
-        "claims": [] if comparison.quick else [claim.judge(results) for claim in comparison.claims],
+        "claims": [] if comparison.quick else judged(comparison, results),
     }
 
 

@@ -1,17 +1,20 @@
 """Non-negative least squares from its normal equations: the exact minimiser of vᵀMv - 2 vᵀa over v ≥ 0.
 
 Two stages. Block pivoting (Portugal, Júdice and Vicente 1994; Kim and Park 2011) exchanges many variables at
-a time and guesses the set of positive ones in a handful of factorisations, whatever their number. The active-
-set method of Lawson and Hanson then starts from that guess: it terminates at the exact solution, and accepts
-a variable only if its column is not a combination of those it has, so M may be singular.
+a time and guesses the set of positive ones in a handful of factorisations, whatever their number. The
+active-set method of Lawson and Hanson then starts from that guess: it terminates at the exact solution, and
+accepts a variable only if its column is not a combination of those it has, so M may be singular.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from threadpoolctl import ThreadpoolController
 
 DEPENDENT = 1e-12  # relative pivot below which a column counts as a combination of others
+FEWEST = 32  # variables that may enter at once, however few are positive so far
 PATIENCE = 5  # block exchanges without progress before exchanging one variable at a time
 
 
@@ -63,11 +66,18 @@ def nonnegative_minimum(M, a, tolerance=1e-10):
     if top <= 0:
         return Solution(np.zeros(len(a)), 0.0, 0.0, 0)
     C, c = M * np.outer(scale, scale), a * scale / top
-    guess, n_block = block_pivoting(C, c)
-    x, n_single = lawson_hanson(C, c, guess, tolerance)
+    with blas().limit(limits=1, user_api="blas"):  # for factors this small, more threads only wait
+        guess, n_block = block_pivoting(C, c)
+        x, n_single = lawson_hanson(C, c, guess, tolerance)
     violation = float(np.max(c - C @ x, initial=0.0))
     v = x * scale * top
     return Solution(v, float(v @ M @ v - 2 * (v @ a)), max(violation, 0.0), n_block + n_single)
+
+
+@cache
+def blas():
+    """The linear algebra libraries of this process, looked up once."""
+    return ThreadpoolController()
 
 
 def block_pivoting(C, c, ridge=1e-10, most=100):
@@ -111,6 +121,11 @@ def block_pivoting(C, c, ridge=1e-10, most=100):
             patience -= 1
         else:  # Murty's rule cannot cycle: exchange the last only
             wrong = np.arange(p) == np.flatnonzero(wrong)[-1]
+        # The set at most doubles: few variables end up positive, and large factorisations cost the most.
+        entering = np.flatnonzero(wrong & ~passive)
+        room = max(FEWEST, len(chosen))
+        if len(entering) > room:
+            wrong[entering[np.argsort(gradient[entering])[room:]]] = False
         passive = passive ^ wrong
     return passive, most
 
