@@ -18,24 +18,36 @@ from manylens.modules.baselines import (
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.persistence import load, save
 from manylens.plotting import CoverageDisplay, DiversityPathDisplay, RetrievalGalleryDisplay
+from manylens.plotting.alignment import (
+    AlignmentDisplay,
+    LayerWeightsDisplay,
+    SketchedAlignmentDisplay,
+    StableRankDisplay,
+    TransferabilityDisplay,
+)
 from manylens.streaming.count_sketch import CountSketch
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "AlignmentDisplay",
     "BaggingAutoencoder",
     "BootstrapKernelPCA",
     "CountSketch",
     "CoverageDisplay",
     "DiversityPathDisplay",
     "KernelAlignment",
+    "LayerWeightsDisplay",
     "ModularAutoencoder",
     "ModularKernelPCA",
     "MonolithicKernelPCA",
     "PartitionKernelPCA",
     "RandomKernelProjection",
     "RetrievalGalleryDisplay",
+    "SketchedAlignmentDisplay",
+    "StableRankDisplay",
     "StreamingCKA",
+    "TransferabilityDisplay",
     "__version__",
     "align_bandwidths",
     "align_kernels",

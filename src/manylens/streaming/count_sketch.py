@@ -160,7 +160,7 @@ class CountSketch:
             add_ones(slots, self._ones[part])
             if sparse.issparse(block):
                 add_sparse(block.data, block.indices, block.indptr, slots, self._sums[part])
-            elif len(block) < LEAST_RUN * height:
+            elif len(block) < 2 * LEAST_RUN * height:  # one table would keep one thread busy: go without
                 add_few(block, slots, self._sums[part], total)
             else:
                 add_many(block, slots, self._sums[part], total)

@@ -1,0 +1,343 @@
+"""Pictures of alignment: between layers, with sketches, over rows, and against accuracy."""
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from manylens.alignment.cka import cka, cka_matrix
+from manylens.alignment.features import check_feature_sets
+from manylens.alignment.kernel_weights import align_kernels
+from manylens.alignment.stable_rank import stable_rank
+
+
+def axes_or_new(ax, **size):
+    """The given axes, or those of a new figure."""
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("Plots need matplotlib: pip install manylens[plot].") from None
+    return plt.subplots(layout="constrained", **size)[1]
+
+
+def annotate_cells(ax, values, dark_above):
+    """Write each value into its cell, light on dark cells; nothing where cells are too many to read."""
+    if values.size > 400:
+        return
+    for (row, column), value in np.ndenumerate(values):
+        colour = "white" if value > dark_above else "black"
+        ax.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, fontsize="x-small")
+
+
+class AlignmentDisplay:
+    """Heat map of the alignment of several representations.
+
+    Parameters
+    ----------
+    scores : ndarray, shape (p, p)
+        Alignments.
+    names : list
+        Names of the representations.
+    """
+
+    def __init__(self, scores, names):
+        self.scores, self.names = scores, names
+
+    @classmethod
+    def from_representations(cls, representations, *, ax=None, **conventions):
+        """Compute the alignments and draw them.
+
+        Parameters
+        ----------
+        representations : dict or sequence of array-like, each of shape (n, d_k)
+            Feature sets of the same rows.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+        **conventions
+            Passed to `cka_matrix`: kernel, estimator, centre, gamma.
+
+        Returns
+        -------
+        AlignmentDisplay
+            With `ax_`, `figure_` and `image_`.
+        """
+        names, arrays = check_feature_sets(representations)
+        return cls(cka_matrix(arrays, **conventions), names).plot(ax=ax)
+
+    def plot(self, *, ax=None):
+        """Draw the heat map, annotated, on one colour scale from 0 to 1.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+
+        Returns
+        -------
+        AlignmentDisplay
+            Itself.
+        """
+        ax = axes_or_new(ax)
+        scores = np.asarray(self.scores)
+        # Light to dark, so that the eye takes dark for alike; the scale does not move from figure to figure.
+        self.image_ = ax.imshow(scores, vmin=0, vmax=1, cmap="magma_r")
+        annotate_cells(ax, scores, dark_above=0.45)
+        ax.set_xticks(range(len(self.names)), self.names, rotation=45, ha="right", rotation_mode="anchor")
+        ax.set_yticks(range(len(self.names)), self.names)
+        ax.figure.colorbar(self.image_, ax=ax, label="CKA", fraction=0.046)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+class LayerWeightsDisplay:
+    """Heat map of kernel weights against the share of the training rows they were learnt from.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (p, len(shares))
+        Weights.
+    names : list
+        Names of the feature sets.
+    shares : sequence of float
+        Shares of the rows.
+    """
+
+    def __init__(self, weights, names, shares):
+        self.weights, self.names, self.shares = weights, names, shares
+
+    @classmethod
+    def from_features(
+        cls, features, y, *, shares=(0.05, 0.1, 0.2, 0.5, 1.0), random_state=0, ax=None, **options
+    ):
+        """Learn the weights from nested parts of the rows and draw them.
+
+        Parameters
+        ----------
+        features : dict or sequence of array-like, each of shape (n, d_k)
+            Feature sets, such as the layers of a network.
+        y : array-like, shape (n,)
+            Target.
+        shares : sequence of float
+            Shares of the rows, in (0, 1].
+        random_state : int
+            Which rows come first.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+        **options
+            Passed to `align_kernels`.
+
+        Returns
+        -------
+        LayerWeightsDisplay
+            With `ax_`, `figure_` and `image_`.
+        """
+        names, arrays = check_feature_sets(features)
+        order = np.random.default_rng(random_state).permutation(arrays[0].shape[0])
+        y = np.asarray(y)
+        columns = []
+        for share in shares:
+            rows = order[: max(4, round(share * len(order)))]
+            columns.append(align_kernels([X[rows] for X in arrays], y[rows], **options))
+        return cls(np.array(columns).T, names, list(shares)).plot(ax=ax)
+
+    def plot(self, *, ax=None):
+        """Draw the heat map.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+
+        Returns
+        -------
+        LayerWeightsDisplay
+            Itself.
+        """
+        ax = axes_or_new(ax)
+        self.image_ = ax.imshow(self.weights, vmin=0, vmax=1, cmap="magma_r", aspect="auto", origin="lower")
+        annotate_cells(ax, self.weights, dark_above=0.45)
+        ax.set_xticks(range(len(self.shares)), [f"{100 * share:g} %" for share in self.shares])
+        ax.set_yticks(range(len(self.names)), self.names)
+        ax.set(xlabel="share of the training rows", ylabel="layer")
+        ax.figure.colorbar(self.image_, ax=ax, label="weight μ")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+class SketchedAlignmentDisplay:
+    """Sketched against exact alignments, with their standard errors.
+
+    Parameters
+    ----------
+    exact : ndarray, shape (p,)
+        Exact alignments.
+    estimates : list of Estimate
+        Sketched ones.
+    """
+
+    def __init__(self, exact, estimates):
+        self.exact, self.estimates = exact, estimates
+
+    @classmethod
+    def from_pairs(cls, pairs, sketch, *, n_replicates=8, ax=None):
+        """Compute both and draw them.
+
+        Parameters
+        ----------
+        pairs : iterable of (array-like, array-like)
+            Pairs of representations.
+        sketch : CountSketch
+            Kind of sketch.
+        n_replicates : int, default=8
+            Replicates of each.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+
+        Returns
+        -------
+        SketchedAlignmentDisplay
+            With `ax_`, `figure_` and `errorbar_`.
+        """
+        exact, estimates = [], []
+        for X, Y in pairs:
+            exact.append(cka(X, Y))
+            estimates.append(cka(X, Y, sketch=sketch, n_replicates=n_replicates))
+        return cls(np.array(exact), estimates).plot(ax=ax)
+
+    def plot(self, *, ax=None):
+        """Draw the points with 95 % intervals, and the line on which both are equal.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+
+        Returns
+        -------
+        SketchedAlignmentDisplay
+            Itself.
+        """
+        ax = axes_or_new(ax)
+        values = np.array([estimate.value for estimate in self.estimates])
+        reach = np.array([estimate.interval()[1] for estimate in self.estimates]) - values
+        ax.axline((0, 0), slope=1, color="grey", linestyle="--", linewidth=1, zorder=0)
+        self.errorbar_ = ax.errorbar(
+            self.exact, values, yerr=reach, fmt="o", markersize=3, elinewidth=0.8, alpha=0.7
+        )
+        ax.set(xlabel="exact CKA", ylabel="sketched CKA, 95 % interval", aspect="equal")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+class StableRankDisplay:
+    """Stable rank of each layer beside its width.
+
+    Parameters
+    ----------
+    ranks : dict of str to float
+        Stable rank of each layer, in order.
+    widths : dict of str to int
+        Number of features of each layer.
+    """
+
+    def __init__(self, ranks, widths):
+        self.ranks, self.widths = ranks, widths
+
+    @classmethod
+    def from_representations(cls, representations, *, centre=True, ax=None):
+        """Compute the stable ranks and draw them.
+
+        Parameters
+        ----------
+        representations : dict or sequence of array-like, each of shape (n, d_k)
+            Layers in order.
+        centre : bool, default=True
+            As for `stable_rank`.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+
+        Returns
+        -------
+        StableRankDisplay
+            With `ax_`, `figure_` and `line_`.
+        """
+        names, arrays = check_feature_sets(representations)
+        ranks = {name: stable_rank(X, centre) for name, X in zip(names, arrays, strict=True)}
+        return cls(ranks, {name: X.shape[1] for name, X in zip(names, arrays, strict=True)}).plot(ax=ax)
+
+    def plot(self, *, ax=None):
+        """Draw the ranks on a logarithmic scale, the widths above them.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+
+        Returns
+        -------
+        StableRankDisplay
+            Itself.
+        """
+        ax = axes_or_new(ax)
+        places = range(len(self.ranks))
+        ax.plot(places, list(self.widths.values()), color="grey", linestyle="--", label="width")
+        (self.line_,) = ax.plot(places, list(self.ranks.values()), marker="o", label="stable rank")
+        ax.set_yscale("log")
+        ax.set_xticks(places, list(self.ranks), rotation=45, ha="right", rotation_mode="anchor")
+        ax.set(ylabel="number of directions")
+        ax.legend(loc="center right")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+class TransferabilityDisplay:
+    """Transferability scores against the accuracy that was reached.
+
+    Parameters
+    ----------
+    ranking : ModelRanking
+        From `rank_models`.
+    accuracy : dict of str to float
+        Accuracy of each model.
+    """
+
+    def __init__(self, ranking, accuracy):
+        self.ranking, self.accuracy = ranking, accuracy
+
+    def plot(self, *, ax=None):
+        """Draw a point for each model, named, with its standard error; the title gives the rank correlation.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+
+        Returns
+        -------
+        TransferabilityDisplay
+            Itself.
+        """
+        ax = axes_or_new(ax)
+        scores = np.array([row.score for row in self.ranking])
+        reached = np.array([self.accuracy[row.name] for row in self.ranking])
+        errors = [row.standard_error or 0.0 for row in self.ranking]
+        ax.errorbar(scores, reached, xerr=errors, fmt="o", elinewidth=1)
+        ax.margins(x=0.15, y=0.1)
+        for k, row in enumerate(
+            self.ranking
+        ):  # in the order of the scores: neighbours are named on two sides
+            side = 1 - 2 * (k % 2)
+            ax.annotate(
+                str(row.name),
+                (scores[k], reached[k]),
+                (5 * side, 4 * side),
+                textcoords="offset points",
+                ha="left" if side > 0 else "right",
+                va="bottom" if side > 0 else "top",
+                fontsize="small",
+            )
+        self.correlation_ = float(spearmanr(scores, reached).statistic) if len(scores) > 1 else 1.0
+        ax.set(xlabel=self.ranking.metric, ylabel="accuracy")
+        ax.set_title(f"rank correlation {self.correlation_:.2f}", fontsize="medium")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
