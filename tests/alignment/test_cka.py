@@ -55,8 +55,8 @@ def test_linear_alignment_is_the_definition(n, estimator, centre):
 @pytest.mark.parametrize(("estimator", "centre"), CONVENTIONS)
 def test_both_spaces_give_the_same_products(estimator, centre):
     X, Y = pair(60)
-    features = linear_products([X, Y], ["X", "Y"], estimator, centre)
-    samples = gram_products([LinearKernel(X), LinearKernel(Y)], ["X", "Y"], estimator, centre)
+    features, _ = linear_products([X, Y], estimator, centre)
+    samples, _ = gram_products([LinearKernel(X), LinearKernel(Y)], estimator, centre)
     np.testing.assert_allclose(features, samples, rtol=1e-9)
 
 
@@ -126,6 +126,13 @@ def test_unbiased_hsic_is_unbiased(n):
     # x = y standard normal: HSIC of linear kernels is the squared covariance, 1
     values = [hsic(x, x, estimator="unbiased") for x in rng.standard_normal((5000, n, 1))]
     assert abs(np.mean(values) - 1) < 4.5 * np.std(values) / np.sqrt(len(values))
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("estimator", ["biased", "unbiased"])
+def test_hsic_with_a_constant_is_zero(kernel, estimator):
+    Y = pair(20)[1]
+    assert hsic(np.full((20, 3), 0.1), Y, kernel, estimator) == pytest.approx(0, abs=1e-15)
 
 
 def test_biased_hsic_is_the_squared_norm_of_the_covariance():

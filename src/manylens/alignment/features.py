@@ -61,7 +61,7 @@ def check_same_rows(X, Y, name_x="X", name_y="Y"):
 
 
 def centred(X):
-    """X minus its column means, and whether anything is left.
+    """X minus its column means; exactly zero where all rows are equal up to rounding.
 
     Parameters
     ----------
@@ -70,16 +70,14 @@ def centred(X):
 
     Returns
     -------
-    residual : ndarray, shape (n, d)
+    ndarray, shape (n, d)
         X - 1 μᵀ in the dtype of X.
-    constant : bool
-        Whether all rows are equal up to rounding.
     """
     residual = X - X[0]  # first, so that equal rows leave exactly nothing and large offsets no rounding
     residual -= residual.mean(axis=0, dtype=np.float64).astype(X.dtype)
     left = float(np.vdot(residual, residual))
     rounding = (8 * np.finfo(X.dtype).eps) ** 2 * X.shape[0] * float(np.vdot(X[0], X[0]))
-    return residual, left <= rounding
+    return residual if left > rounding else np.zeros_like(residual)
 
 
 def is_constant(X):

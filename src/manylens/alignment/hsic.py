@@ -48,12 +48,12 @@ def hsic(X, Y, kernel="linear", estimator="biased", *, gamma="median"):
     Returns
     -------
     float
-        The criterion.
+        The criterion; zero where X or Y is constant.
     """
     X, Y = check_features(X, "X"), check_features(Y, "Y")
     check_same_rows(X, Y)
     n = X.shape[0]
-    product = inner_products([X, Y], ["X", "Y"], kernel, estimator, True, gamma)[0, 1]
+    product = inner_products([X, Y], ["X", "Y"], kernel, estimator, True, gamma, zero_ok=True)[0, 1]
     return float(product / ((n - 1) ** 2 if estimator == "biased" else n * (n - 3)))
 
 
@@ -89,7 +89,7 @@ def hsic_test(X, Y, kernel="rbf", *, gamma="median", n_permutations=999, random_
     check_convention(kernel, "biased", True, n)
     if n_permutations < 1:
         raise ValueError(f"n_permutations={n_permutations} must be at least 1.")
-    K, L = (centred_kernel(kernel_family(Z, kernel, gamma, True, name)) for Z, name in ((X, "X"), (Y, "Y")))
+    K, L = (centred_kernel(kernel_family(Z, kernel, gamma, True)) for Z in (X, Y))
     rng = check_random_state(random_state)
     orders = np.array([np.arange(n)] + [rng.permutation(n) for _ in range(n_permutations)], dtype=np.int64)
     products = permuted_products(K, L, orders)

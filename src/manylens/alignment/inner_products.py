@@ -30,8 +30,10 @@ ROUNDING = 64 * np.finfo(np.float64).eps  # what is smaller, relative to the ter
 LEAST_ROWS = {("biased", True): 2, ("biased", False): 1, ("unbiased", True): 4, ("unbiased", False): 2}
 
 
-def inner_products(arrays, names, kernel="linear", estimator="biased", centre=True, gamma="median"):
-    """All inner products of the kernels of several feature sets, none of them zero with itself.
+def inner_products(
+    arrays, names, kernel="linear", estimator="biased", centre=True, gamma="median", zero_ok=False
+):
+    """All inner products of the kernels of several feature sets.
 
     Parameters
     ----------
@@ -47,6 +49,8 @@ def inner_products(arrays, names, kernel="linear", estimator="biased", centre=Tr
         Whether kernels are centred.
     gamma : str or float
         Bandwidth rule or value of "rbf".
+    zero_ok : bool
+        Whether a kernel may be zero; otherwise it is refused by name, as nothing aligns with it.
 
     Returns
     -------
@@ -55,9 +59,13 @@ def inner_products(arrays, names, kernel="linear", estimator="biased", centre=Tr
     """
     check_convention(kernel, estimator, centre, arrays[0].shape[0])
     if isinstance(kernel, str) and kernel == "linear" and feature_space_is_cheaper(arrays):
-        return linear_products(arrays, names, estimator, centre)
-    families = [kernel_family(X, kernel, gamma, centre, name) for X, name in zip(arrays, names, strict=True)]
-    return gram_products(families, names, estimator, centre)
+        products, least = linear_products(arrays, estimator, centre)
+    else:
+        families = [kernel_family(X, kernel, gamma, centre) for X in arrays]
+        products, least = gram_products(families, estimator, centre)
+    if not zero_ok:
+        refuse_zero(products, least, names, estimator)
+    return products
 
 
 def check_convention(kernel, estimator, centre, n):
@@ -83,7 +91,7 @@ def feature_space_is_cheaper(arrays):
     return in_features <= in_samples
 
 
-def kernel_family(X, kernel, gamma, centre, name):
+def kernel_family(X, kernel, gamma, centre):
     """The family of one feature set."""
     if callable(kernel):
         return CallableKernel(X, kernel)
@@ -91,15 +99,25 @@ def kernel_family(X, kernel, gamma, centre, name):
         return RBFKernels(X, bandwidth(X, gamma, "rbf", random_state=0))
     if kernel == "precomputed":
         return PrecomputedKernel(X)
-    if centre and not sparse.issparse(X):
-        X, constant = centred(X)
-        if constant:
-            raise ValueError(undefined(name))
-    return LinearKernel(X)
+    return LinearKernel(centred(X) if centre and not sparse.issparse(X) else X)
 
 
-def gram_products(families, names, estimator, centre):
-    """Inner products from blocks of kernel matrices; see `inner_products`."""
+def gram_products(families, estimator, centre):
+    """Inner products from blocks of kernel matrices, and what is rounding in those of a kernel with itself.
+
+    Parameters
+    ----------
+    families : list
+        Families of kernels of the same rows.
+    estimator : {"biased", "unbiased"}
+    centre : bool
+
+    Returns
+    -------
+    products : ndarray, shape (p, p)
+    least : ndarray, shape (p,)
+        A product of a kernel with itself that is not larger cannot be told from zero.
+    """
     statistics = gram_statistics(families, shift=centre)
     n = families[0].n_rows
     P, R, D = statistics.products, statistics.row_sums, statistics.diagonals
@@ -117,29 +135,38 @@ def gram_products(families, names, estimator, centre):
     terms = np.diag(P) + (D**2).sum(axis=1) + (R**2).sum(axis=1) / n
     # A constant kernel leaves only the rounding of its entries, n² (eps k)².
     constant = (ROUNDING * n * statistics.shifts) ** 2
-    refuse_zero(np.diag(products), np.maximum(ROUNDING * terms, constant), names, estimator)
-    return products
+    return products, np.maximum(ROUNDING * terms, constant)
 
 
-def linear_products(arrays, names, estimator, centre):
-    """Inner products of linear kernels in the space of the features; see `inner_products`.
+def linear_products(arrays, estimator, centre):
+    """Inner products of linear kernels in the space of the features; as `gram_products`.
 
     For centred features K 1 = 0, so 1ᵀK°1 = -Σ k_i and K°1 = -k, with k_i = |x_i|² the diagonal: what the
     unbiased estimator needs beyond |XᵀY|² are products of row norms.
+
+    Parameters
+    ----------
+    arrays : list of ndarray or CSR matrix, each of shape (n, d_k)
+        Feature sets.
+    estimator : {"biased", "unbiased"}
+    centre : bool
+
+    Returns
+    -------
+    products : ndarray, shape (p, p)
+    least : ndarray, shape (p,)
     """
     if any(sparse.issparse(X) for X in arrays):
         products, norms = sparse_linear_products(arrays, centre)
     else:
         if centre:
-            arrays, constant = zip(*(centred(X) for X in arrays), strict=True)
-            refuse_zero(1.0 - np.array(constant), 0.0, names, "biased")
-        products = kernel_products(list(arrays))
+            arrays = [centred(X) for X in arrays]
+        products = kernel_products(arrays)
         norms = np.array([row_norms_about(X, np.zeros(X.shape[1])) for X in arrays])
-    biased = np.diag(products)
+    least = ROUNDING * np.diag(products)
     if estimator == "unbiased":
         products = without_diagonals(products, norms @ norms.T, norms.sum(axis=1), norms.shape[1], centre)
-    refuse_zero(np.diag(products), ROUNDING * biased, names, estimator)
-    return products
+    return products, least
 
 
 def without_diagonals(products, diagonal_products, traces, n, centre):
@@ -180,9 +207,9 @@ def sparse_linear_products(arrays, centre):
     return products, norms
 
 
-def refuse_zero(own, least, names, estimator):
+def refuse_zero(products, least, names, estimator):
     """Raise for the first kernel whose product with itself is nothing but rounding."""
-    for name, bad in zip(names, own <= least, strict=True):
+    for name, bad in zip(names, np.diag(products) <= least, strict=True):
         if bad:
             raise ValueError(undefined(name, estimator))
 

@@ -19,6 +19,7 @@ from manylens.alignment.inner_products import (
     gram_products,
     inner_products,
     kernel_family,
+    refuse_zero,
 )
 from manylens.alignment.products import kernel_products
 from manylens.kernels.bandwidth import bandwidth
@@ -137,7 +138,8 @@ def align_bandwidths(X, y, powers=(-2, 10), *, target="auto", gamma="median"):
     gammas = base * 2.0 ** -np.arange(lowest, highest + 1)
     family = RBFKernels(X, gammas[0], len(gammas))
     names = [f"the kernel with gamma={value:.3g}" for value in gammas]
-    products = gram_products([family, LinearKernel(centred(Y)[0])], [*names, "y"], "biased", True)
+    products, least = gram_products([family, LinearKernel(centred(Y))], "biased", True)
+    refuse_zero(products, least, [*names, "y"], "biased")
     return BandwidthWeights(gammas, solve_weights(products[:-1, :-1], products[:-1, -1], "alignf"))
 
 
@@ -168,10 +170,9 @@ def alignment_system(arrays, names, Y, kernel="linear", gamma="median", sketch=N
         products = inner_products([*arrays, Y], [*names, "y"])
     else:
         check_convention(kernel, "biased", True, len(Y))
-        families = [
-            kernel_family(X, kernel, gamma, True, name) for X, name in zip(arrays, names, strict=True)
-        ]
-        products = gram_products([*families, LinearKernel(centred(Y)[0])], [*names, "y"], "biased", True)
+        families = [kernel_family(X, kernel, gamma, True) for X in arrays]
+        products, least = gram_products([*families, LinearKernel(centred(Y))], "biased", True)
+        refuse_zero(products, least, [*names, "y"], "biased")
     return products[:-1, :-1], products[:-1, -1]
 
 

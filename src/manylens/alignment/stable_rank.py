@@ -49,10 +49,10 @@ def stable_rank(X, centre=True):
         total = float(row_norms_about(X, mean).sum())
         constant = total <= (8 * np.finfo(X.dtype).eps) ** 2 * X.shape[0] * float(mean @ mean)
     else:
-        X, constant = centred(X) if centre else (X, not X.any())
-        mean = np.zeros(X.shape[1])
+        X, mean = centred(X) if centre else X, np.zeros(X.shape[1])
         total = float(np.einsum("ij,ij->", X, X, dtype=np.float64))
-    if constant or total == 0.0:
+        constant = total == 0
+    if constant:
         raise ValueError(undefined("X"))
     return total / largest_squared_singular_value(X, mean)
 
