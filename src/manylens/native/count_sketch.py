@@ -9,6 +9,11 @@ runs, so their number changes no bit of the result.
 import numpy as np
 from numba import njit, prange
 
+from manylens.native.prefetch import prefetch_for_update
+
+FEW_ROWS = 32  # rows whose column totals are taken in their own precision
+CACHE_LINE = 64  # bytes
+
 
 @njit(cache=True, inline="always")
 def mix(x):
@@ -69,12 +74,22 @@ def sum_runs(rows, slots, tables, totals):
     totals : ndarray of float64, shape (t, d)
         Set to the plain column sums of each run.
     """
-    n, n_runs = rows.shape[0], tables.shape[0]
+    (n, d), n_runs = rows.shape, tables.shape[0]
     for t in prange(n_runs):
         tables[t] = 0
         totals[t] = 0.0
-        for i in range(t * n // n_runs, (t + 1) * n // n_runs):
-            add_row(rows[i], rows.dtype.type(1 - 2 * (slots[i] & 1)), tables[t, slots[i] >> 1], totals[t])
+        table = tables[t].reshape(-1)
+        partial = np.zeros(d, dtype=rows.dtype)  # of a few rows: converting each one to double takes longer
+        last = (t + 1) * n // n_runs - 1
+        for i in range(t * n // n_runs, last + 1):
+            following = (slots[min(i + 1, last)] >> 1) * d
+            for c in range(0, d, CACHE_LINE // rows.itemsize):
+                prefetch_for_update(table, following + c)  # type: ignore[call-arg]
+            add_row(rows[i], rows.dtype.type(1 - 2 * (slots[i] & 1)), tables[t, slots[i] >> 1], partial)
+            if i % FEW_ROWS == 0 or i == last:
+                for c in range(d):
+                    totals[t, c] += partial[c]
+                    partial[c] = 0
 
 
 @njit(cache=True)

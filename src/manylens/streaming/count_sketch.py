@@ -49,7 +49,7 @@ class CountSketch:
     ones_ : ndarray of float64, shape (n_buckets,)
         S 1, the sketch of the vector of ones.
     mean_ : ndarray of float64, shape (d,)
-        Mean of the rows, exact.
+        Mean of the rows.
     n_rows_ : int
         Number of rows seen.
 
