@@ -8,6 +8,7 @@ from scipy.stats import ortho_group
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
 from manylens import StreamingCKA, cka, cka_matrix, hsic
+from manylens.alignment.cka import labelled
 from manylens.alignment.gram import LinearKernel
 from manylens.alignment.inner_products import gram_products, linear_products
 from manylens.kernels.bandwidth import bandwidth
@@ -199,7 +200,7 @@ def test_a_dict_gives_a_data_frame():
 def test_without_pandas_a_dict_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
     with pytest.raises(ImportError, match="pip install pandas, or give a list"):
-        cka_matrix({"a": pair()[0]})
+        labelled(np.eye(1), ["a"], {"a": None})
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf", polynomial_kernel])

@@ -2,7 +2,6 @@
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 
@@ -16,7 +15,7 @@ def prefetch_for_update(typingctx, array, place):  # noqa: ARG001 (Numba's form 
         word = ir.IntType(32)
         pointer = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
         builder.call(function, [pointer, word(1), word(3), word(1)])  # to write, into every level, data
         return context.get_dummy_value()
 
