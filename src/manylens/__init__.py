@@ -25,6 +25,7 @@ from manylens.plotting.alignment import (
     StableRankDisplay,
     TransferabilityDisplay,
 )
+from manylens.plotting.alignment_estimates import SketchedAlignmentDisplay, TransferabilityDisplay
 from manylens.streaming.count_sketch import CountSketch
 
 __version__ = "0.1.0.dev0"

@@ -148,6 +148,14 @@ def test_a_sketch_with_room_for_all_rows_is_close_to_exact():
     assert errors[1] < errors[0]
 
 
+def test_single_precision_is_as_good_as_its_input():
+    features, y = views()
+    single = [X.astype(np.float32) for X in features]
+    np.testing.assert_allclose(align_kernels(single, y), align_kernels(features, y), atol=1e-5)
+    mixed = [single[0], *features[1:]]
+    np.testing.assert_allclose(align_kernels(mixed, y), align_kernels(features, y), atol=1e-5)
+
+
 def test_sparse_features_give_the_dense_weights():
     features, y = views()
     np.testing.assert_allclose(

@@ -159,6 +159,8 @@ def linear_products(arrays, estimator, centre):
     if any(sparse.issparse(X) for X in arrays):
         products, norms = sparse_linear_products(arrays, centre)
     else:
+        dtype = np.result_type(*arrays)  # one for all: a product of two would be converted at every pair
+        arrays = [X.astype(dtype, copy=False) for X in arrays]
         if centre:
             arrays = [centred(X) for X in arrays]
         products = kernel_products(arrays)

@@ -42,7 +42,8 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
     mean_ : ndarray, shape (d,)
         Column means, which are subtracted.
     alignment_ : float
-        Alignment of the weighted kernel with the target kernel on the training rows.
+        Alignment of the weighted kernel with the target kernel on the training rows (an estimate where a
+        sketch was used).
     n_features_in_ : int
         Number of columns seen in fit.
     feature_names_in_ : ndarray of str

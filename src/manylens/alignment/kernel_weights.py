@@ -167,6 +167,7 @@ def alignment_system(arrays, names, Y, kernel="linear", gamma="median", sketch=N
             raise ValueError(f"sketch needs kernel='linear'; kernel={kernel!r} was asked for.")
         return sketched_system(arrays, names, Y, sketch)
     if kernel == "linear":
+        Y = Y.astype(np.result_type(*(X.dtype for X in arrays)))  # single precision stays single
         products = inner_products([*arrays, Y], [*names, "y"])
     else:
         check_convention(kernel, "biased", True, len(Y))

@@ -9,8 +9,8 @@ from scipy import sparse
 PANEL = 512  # columns multiplied at a time: wide enough for the full speed of BLAS, and few wasted halves
 
 
-def kernel_products(arrays, others=None):
-    """M_kl = |X_kᵀ Y_l|² for feature sets of the same rows.
+def kernel_products(arrays):
+    """M_kl = |X_kᵀ X_l|² for feature sets of the same rows, each pair computed once.
 
     Narrow sets are put side by side in panels of some 512 columns, so that the matrix products are large
     whatever the widths; the sums of squares over the tiles of a product are the entries of M.
@@ -19,23 +19,19 @@ def kernel_products(arrays, others=None):
     ----------
     arrays : list of ndarray, each of shape (n, d_k)
         Feature sets.
-    others : list of ndarray, each of shape (n, c_l), optional
-        Other feature sets; by default the same, and then each pair is computed once.
 
     Returns
     -------
-    ndarray of float64, shape (len(arrays), len(others))
+    ndarray of float64, shape (p, p)
         The products.
     """
-    left = panels(arrays)
-    right = left if others is None else panels(others)
-    M = np.empty((len(arrays), len(arrays) if others is None else len(others)))
-    for i, (rows, A, starts) in enumerate(left):
-        for columns, B, other_starts in right[i:] if others is None else right:
+    made = panels(arrays)
+    M = np.empty((len(arrays), len(arrays)))
+    for i, (rows, A, starts) in enumerate(made):
+        for columns, B, other_starts in made[i:]:
             # A.T @ A is recognised as symmetric by NumPy, which then does half the work
             M[rows, columns] = tile_sums(A.T @ B, starts, other_starts)
-            if others is None:
-                M[columns, rows] = M[rows, columns].T
+            M[columns, rows] = M[rows, columns].T
     return M
 
 

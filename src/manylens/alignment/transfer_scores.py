@@ -13,7 +13,7 @@ from manylens.alignment.inner_products import inner_products, normalised
 
 def alignment_score(X, Y):
     """Linear CKA of the features (n, d) with the target columns (n, C)."""
-    return float(normalised(inner_products([X, Y], ["the features", "y"]))[0, 1])
+    return float(normalised(inner_products([X, Y.astype(X.dtype)], ["the features", "y"]))[0, 1])
 
 
 def log_evidence(X, Y, tolerance=1e-8, most=1000):
