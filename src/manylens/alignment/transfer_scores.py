@@ -16,7 +16,7 @@ def alignment_score(X, Y):
     return float(normalised(inner_products([X, Y.astype(X.dtype)], ["the features", "y"]))[0, 1])
 
 
-def log_evidence(X, Y, tolerance=1e-8, most=1000):
+def log_evidence(X, Y, tolerance=1e-6, most=300):
     """LogME (You et al. 2021): largest log evidence of Bayesian linear regression, per row.
 
     y ~ N(0, I/β + X Xᵀ/α), with α and β at the fixed point of MacKay's equations: with σ_i the singular
