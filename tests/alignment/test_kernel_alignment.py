@@ -76,6 +76,16 @@ def test_single_precision_stays(digits):
     assert KernelAlignment().fit(X, X[:, 0] > 0).transform(X).dtype == np.float32
 
 
+def test_constant_columns_get_no_weight():
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    y = X[:, 0] > 0
+    wider = np.column_stack([X, np.full(60, 0.1)])
+    fitted = KernelAlignment().fit(wider, y)
+    np.testing.assert_allclose(fitted.weights_, [*KernelAlignment().fit(X, y).weights_, 0])
+    with pytest.raises(ValueError, match="Every column of X is constant"):
+        KernelAlignment().fit(np.ones((60, 2)), y)
+
+
 def test_what_cannot_be_meant_is_refused_in_a_sentence(digits):
     X, y = digits
     with pytest.raises(ValueError, match="do not add up to the 63 columns"):

@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from manylens.alignment.features import check_feature_sets, target_features
+from manylens.alignment.features import check_feature_sets, is_constant, target_features
 from manylens.alignment.kernel_weights import METHODS, alignment_system, solve_weights
 
 
@@ -34,7 +34,7 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     weights_ : ndarray, shape (p,)
-        Weights of the sets, non-negative, of unit norm.
+        Weights of the sets, non-negative, of unit norm; zero for a set that is constant.
     group_names_ : list
         Names of the sets, or their positions.
     columns_ : list of ndarray of int
@@ -58,8 +58,8 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
     >>> from sklearn.datasets import load_digits
     >>> from manylens import KernelAlignment
     >>> X, y = load_digits(return_X_y=True)
-    >>> rows_of_pixels = KernelAlignment(groups=[8] * 8).fit(X, y)
-    >>> rows_of_pixels.transform(X).shape[1] < X.shape[1]
+    >>> pixels = KernelAlignment().fit(X, y)
+    >>> pixels.transform(X).shape[1] < X.shape[1]
     True
     """
 
@@ -95,11 +95,17 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
             groups, X.shape[1], getattr(self, "feature_names_in_", None)
         )
         arrays = [X[:, columns] for columns in self.columns_]
-        M, a = alignment_system(arrays, self.group_names_, Y, sketch=self.sketch)
-        self.weights_ = solve_weights(M, a, self.method)
+        varying = [k for k, array in enumerate(arrays) if not is_constant(array)]
+        if not varying:
+            raise ValueError("Every column of X is constant: nothing can be aligned with y.")
+        names = [self.group_names_[k] for k in varying]
+        M, a = alignment_system([arrays[k] for k in varying], names, Y, sketch=self.sketch)
+        weights = solve_weights(M, a, self.method)
+        self.weights_ = np.zeros(len(arrays))
+        self.weights_[varying] = weights
         centred_target = Y - Y.mean(axis=0)
         size = np.linalg.norm(centred_target.T @ centred_target)
-        self.alignment_ = float(self.weights_ @ a / np.sqrt(self.weights_ @ M @ self.weights_) / size)
+        self.alignment_ = float(weights @ a / np.sqrt(weights @ M @ weights) / size)
         self.mean_ = X.mean(axis=0, dtype=np.float64)
         return self
 
