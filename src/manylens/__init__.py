@@ -18,13 +18,7 @@ from manylens.modules.baselines import (
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.persistence import load, save
 from manylens.plotting import CoverageDisplay, DiversityPathDisplay, RetrievalGalleryDisplay
-from manylens.plotting.alignment import (
-    AlignmentDisplay,
-    LayerWeightsDisplay,
-    SketchedAlignmentDisplay,
-    StableRankDisplay,
-    TransferabilityDisplay,
-)
+from manylens.plotting.alignment import AlignmentDisplay, LayerWeightsDisplay, StableRankDisplay
 from manylens.plotting.alignment_estimates import SketchedAlignmentDisplay, TransferabilityDisplay
 from manylens.streaming.count_sketch import CountSketch
 
