@@ -17,7 +17,6 @@ from manylens.modules.baselines import (
 )
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.persistence import load, save
-from manylens.plotting import CoverageDisplay, DiversityPathDisplay, RetrievalGalleryDisplay
 from manylens.plotting.alignment import AlignmentDisplay, LayerWeightsDisplay, StableRankDisplay
 from manylens.plotting.alignment_estimates import SketchedAlignmentDisplay, TransferabilityDisplay
 from manylens.streaming.count_sketch import CountSketch
@@ -29,8 +28,6 @@ __all__ = [
     "BaggingAutoencoder",
     "BootstrapKernelPCA",
     "CountSketch",
-    "CoverageDisplay",
-    "DiversityPathDisplay",
     "KernelAlignment",
     "LayerWeightsDisplay",
     "ModularAutoencoder",
@@ -38,7 +35,6 @@ __all__ = [
     "MonolithicKernelPCA",
     "PartitionKernelPCA",
     "RandomKernelProjection",
-    "RetrievalGalleryDisplay",
     "SketchedAlignmentDisplay",
     "StableRankDisplay",
     "StreamingCKA",

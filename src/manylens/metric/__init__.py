@@ -1,1 +1,5 @@
-"""One supervised lens: neighbourhood components analysis."""
+"""One supervised lens: a learnt metric. NCA = objective x evaluation or batcher x optimiser."""
+
+from manylens.metric.nca import NCA
+
+__all__ = ["NCA"]

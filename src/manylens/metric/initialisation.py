@@ -1,0 +1,173 @@
+"""Where the search for A starts: a linear map, and the scale at which to use it.
+
+NCA's objective knows a length: the kernel's. At a scale too small every p_ij is the same, at one too large
+each row sees its nearest neighbour only, and either way the gradient says little. The scale is therefore
+looked for, by the objective itself, before anything else is learnt.
+"""
+
+import numpy as np
+from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from manylens.metric.batching import subsample
+from manylens.metric.layout import class_layout
+from manylens.metric.objectives import Compact, Gaussian
+
+SAMPLE = 2000  # rows on which a scale is looked for
+ANCHORS = 500  # of them, where each is scored against all rows
+PCA_SAMPLE = 20_000  # rows from which the first directions are taken
+INITS = ("auto", "pca", "lda", "identity", "random")
+
+
+def choose_init(n_rows, n_features, n_components, n_classes, batches):
+    """The start that "auto" stands for, as in scikit-learn; never "lda" where A is learnt from batches.
+
+    From LDA's few directions, whose spread between classes is already as large as it gets, noisy steps lead
+    down to a collapsed map.
+
+    Parameters
+    ----------
+    n_rows, n_features, n_components, n_classes : int
+        Sizes of the problem.
+    batches : bool
+        Whether the optimiser sees batches.
+
+    Returns
+    -------
+    {"lda", "pca", "identity"}
+    """
+    if not batches and n_components <= min(n_features, n_classes - 1) and n_rows > n_classes:
+        return "lda"
+    if n_components < min(n_features, n_rows):
+        return "pca"
+    return "identity"
+
+
+def initial_map(init, X, y, n_components, rng):
+    """The map that `init` names, its rows of length one in the mean.
+
+    Parameters
+    ----------
+    init : {"pca", "lda", "identity", "random"}
+        Which.
+    X : ndarray, shape (n, n_features)
+        Rows; a sample of them does.
+    y : ndarray, shape (n,)
+        Their classes.
+    n_components : int
+        Number of rows of the map.
+    rng : numpy.random.RandomState
+        For "random", and for the solver of PCA.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_components, n_features)
+    """
+    n_features = X.shape[1]
+    if init == "identity":
+        A = np.eye(n_components, n_features)
+    elif init == "random":
+        A = rng.standard_normal((n_components, n_features))
+    elif init == "pca":
+        solver = "covariance_eigh" if n_features <= 2000 and len(X) > n_features else "auto"
+        A = PCA(n_components, svd_solver=solver, random_state=rng).fit(X).components_
+    else:
+        fitted = LinearDiscriminantAnalysis(n_components=n_components).fit(X, y)
+        A = fitted.scalings_.T[:n_components]
+    A = np.asarray(A, np.float64)
+    return A * (np.sqrt(n_components) / np.linalg.norm(A))
+
+
+def median_neighbour_distance(Z):
+    """Median over the rows of `Z`, shape (n, d), of the distance to the nearest other row."""
+    squared = np.einsum("ij,ij->i", Z, Z)
+    distances = squared[:, None] + squared - 2 * Z @ Z.T
+    np.fill_diagonal(distances, np.inf)
+    return float(np.sqrt(max(0.0, np.median(distances.min(axis=1)))))
+
+
+def find_scale(value, start, most=12):
+    """Scale s at which value(s) is largest, by doubling and halving, then two finer steps.
+
+    Parameters
+    ----------
+    value : callable
+        Objective as a function of the scale.
+    start : float
+        Where to begin; positive.
+    most : int, default=12
+        Doublings or halvings at most.
+
+    Returns
+    -------
+    float
+    """
+    best, best_value = start, value(start)
+    for factor in (2.0, 0.5):
+        for _ in range(most):
+            trial = value(best * factor)
+            if not trial > best_value:
+                break
+            best, best_value = best * factor, trial
+        if best != start:
+            break
+    for factor in (2.0**0.5, 2.0**0.25):
+        for scale in (best * factor, best / factor):
+            trial = value(scale)
+            if trial > best_value:
+                best, best_value = scale, trial
+    return best
+
+
+def first_guess(Z):
+    """A scale that gives the rows of `Z` a length near the kernel's: one over a typical distance."""
+    typical = median_neighbour_distance(Z)
+    if not typical > 0:  # most rows have a twin
+        typical = float(np.sqrt(np.mean(np.var(Z, axis=0))))
+    return 1.0 / typical if typical > 0 else 1.0
+
+
+def scale_for(Z, labels, objective, alone, dtype, rng):
+    """The scale at which projected rows serve `objective` best.
+
+    The Gaussian is judged by its likelihood: the expected accuracy of a good map goes on rising to a scale
+    where each row sees one neighbour and no gradient is left. Compact support punishes that itself, since
+    rows out of reach score nothing; with a background it is judged without, or the background would do
+    everything at a scale where no row reaches another.
+
+    Parameters
+    ----------
+    Z : ndarray, shape (n, d)
+        Rows under the unscaled map.
+    labels : ndarray of int, shape (n,)
+        Classes.
+    objective : Objective
+        What will be maximised.
+    alone : int or None
+        Number of rows that will be scored among themselves; None where it is all of them.
+    dtype : dtype
+        Arithmetic of the pairs.
+    rng : numpy.random.RandomState
+        Chooses the rows to look at.
+
+    Returns
+    -------
+    float
+    """
+    rows = subsample(labels, SAMPLE if alone is None else min(SAMPLE, alone), rng)
+    start = first_guess(Z[rows])
+    if objective.anchors and alone is None and len(rows) < len(Z):
+        layout = class_layout(labels)
+        anchors = rng.permutation(rows)[:ANCHORS]
+        likelihood = Gaussian("likelihood")
+
+        def value(scale):
+            return likelihood.evaluate_anchors(Z * scale, layout, anchors, dtype).scores.mean()
+    else:
+        layout = class_layout(np.unique(labels[rows], return_inverse=True)[1])
+        judge = Gaussian("likelihood") if objective.anchors else Compact()
+
+        def value(scale):
+            return judge.evaluate(Z[rows] * scale, layout, dtype=dtype).scores.mean()
+
+    return find_scale(value, start)

@@ -1,0 +1,80 @@
+"""Which tiles of points can matter to which, from the boxes around them."""
+
+import numpy as np
+from numba import njit, prange
+
+
+@njit(cache=True, forceinline=True)
+def box_gap(low, high, one, two):
+    """Squared distance between two boxes; a lower bound on that between their points."""
+    gap = 0.0
+    for k in range(low.shape[1]):
+        apart = max(low[one, k] - high[two, k], low[two, k] - high[one, k])
+        if apart > 0.0:
+            gap += apart * apart
+    return gap
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def near_pairs(low, high, reach):
+    """Pairs of tiles I < J whose boxes are nearer than the reach of either.
+
+    Parameters
+    ----------
+    low, high : ndarray of float64, shape (n_tiles, d)
+        Corners of the box around each tile.
+    reach : ndarray of float64, shape (n_tiles,)
+        Squared distance beyond which nothing matters to any point of the tile.
+
+    Returns
+    -------
+    starts, partners : ndarray of int64, shapes (n_tiles + 1,) and (n_pairs,)
+        The J of tile I, ascending, are partners[starts[I]:starts[I + 1]].
+    """
+    n_tiles = low.shape[0]
+    counts = np.zeros(n_tiles + 1, np.int64)
+    for one in prange(n_tiles):
+        count = 0
+        for two in range(one + 1, n_tiles):
+            if box_gap(low, high, one, two) < max(reach[one], reach[two]):
+                count += 1
+        counts[one + 1] = count
+    starts = np.cumsum(counts)
+    partners = np.empty(starts[-1], np.int64)
+    for one in prange(n_tiles):
+        at = starts[one]
+        for two in range(one + 1, n_tiles):
+            if box_gap(low, high, one, two) < max(reach[one], reach[two]):
+                partners[at] = two
+                at += 1
+    return starts, partners
+
+
+@njit(cache=True, nogil=True)
+def heavy_pairs(starts, partners, masses, floor):
+    """The pairs of a list whose mass exceeds the floor of either tile.
+
+    Parameters
+    ----------
+    starts, partners : ndarray of int64
+        A list as `near_pairs` gives it.
+    masses : ndarray, shape (n_pairs,)
+        Sum of the kernel over each pair of tiles.
+    floor : ndarray of float64, shape (n_tiles,)
+        Mass that no point of the tile would miss.
+
+    Returns
+    -------
+    starts, partners : ndarray of int64
+    """
+    n_tiles = starts.shape[0] - 1
+    kept_starts = np.zeros(n_tiles + 1, np.int64)
+    kept = np.empty(partners.shape[0], np.int64)
+    count = 0
+    for one in range(n_tiles):
+        for at in range(starts[one], starts[one + 1]):
+            if masses[at] > min(floor[one], floor[partners[at]]):
+                kept[count] = partners[at]
+                count += 1
+        kept_starts[one + 1] = count
+    return kept_starts, kept[:count].copy()

@@ -1,0 +1,284 @@
+"""The estimator: manners, agreement with scikit-learn, refusals, reproducibility."""
+
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris, make_classification
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from manylens import NCA
+from manylens.metric.methods import METHODS
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@parametrize_with_checks([NCA(), NCA(method="minibatch", max_iter=3), NCA(method="compact", max_iter=5)])
+def test_scikit_learns_own_checks_pass(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:600], y[:600]
+
+
+def test_the_map_is_scikit_learns_from_the_same_start(digits):
+    X, y = digits
+    start = np.random.default_rng(0).normal(size=(3, X.shape[1])) * 0.05
+    theirs = NeighborhoodComponentsAnalysis(3, init=start, max_iter=15).fit(X, y)
+    ours = NCA(3, init=start, max_iter=15, method="exact").fit(X, y)
+    np.testing.assert_allclose(ours.components_, theirs.components_, atol=1e-6)
+
+
+def test_every_argument_of_scikit_learns_is_taken_with_its_default():
+    theirs = NeighborhoodComponentsAnalysis().get_params()
+    ours = NCA().get_params()
+    assert theirs.items() <= ours.items()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_beats_the_principal_components(method, digits):
+    X, y = digits
+    X_train, y_train, X_test, y_test = X[:400], y[:400], X[400:], y[400:]
+    nca = NCA(4, method=method, batch_size=200, random_state=0).fit(X_train, y_train)
+    assert nca.method_ == method
+    assert len(nca.score_path_) == nca.n_iter_
+    assert nca.score_path_[-1] > nca.score_path_[0]
+    principal = PCA(4, random_state=0).fit(X_train)
+    vote = KNeighborsClassifier(5).fit(principal.transform(X_train), y_train)
+    learnt = nca.neighbour_classifier(X_train, y_train)
+    assert learnt.score(X_test, y_test) > vote.score(principal.transform(X_test), y_test)
+
+
+@pytest.mark.parametrize("batching", ["random", "rpc", "fpc"])
+@pytest.mark.parametrize("optimiser", ["adam", "adagrad"])
+def test_every_batcher_climbs_with_every_step_optimiser(batching, optimiser, digits):
+    nca = NCA(4, method="minibatch", batching=batching, optimiser=optimiser, batch_size=150, random_state=0)
+    path = nca.fit(*digits).score_path_
+    assert path[-5:].mean() > path[0] + 0.1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_float32_stays_float32_and_the_input_is_left_alone(method, digits):
+    X = digits[0].astype(np.float32)
+    before = X.copy()
+    nca = NCA(3, method=method, max_iter=3, random_state=0).fit(X, digits[1])
+    assert nca.components_.dtype == np.float32
+    assert nca.transform(X).dtype == np.float32
+    np.testing.assert_array_equal(X, before)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_seed_gives_the_same_map_twice_and_after_pickling(method, digits):
+    nca = NCA(3, method=method, max_iter=4, batch_size=200, random_state=3)
+    first = nca.fit(*digits)
+    second = clone(nca).fit(*digits)
+    np.testing.assert_array_equal(first.components_, second.components_)
+    loaded = pickle.loads(pickle.dumps(first))
+    np.testing.assert_array_equal(loaded.transform(digits[0]), first.transform(digits[0]))
+
+
+def test_the_number_of_threads_changes_no_bit():
+    program = """
+import warnings; warnings.simplefilter("ignore")
+import hashlib, numpy as np, sys, numba
+from sklearn.datasets import load_digits
+from manylens import NCA
+numba.set_num_threads(int(sys.argv[1]))
+X, y = load_digits(return_X_y=True)
+for method in ("exact", "minibatch", "stochastic", "tree", "compact"):
+    nca = NCA(3, method=method, max_iter=2, batch_size=500, precision="single", random_state=0)
+    print(hashlib.sha256(nca.fit(X, y).components_.tobytes()).hexdigest())
+"""
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", program, str(threads)],
+            env=dict(os.environ, NUMBA_NUM_THREADS="2"),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for threads in (1, 2)
+    ]
+    assert runs[0] == runs[1]
+    assert len(runs[0].split()) == 5
+
+
+def test_auto_picks_by_size_and_says_so(digits):
+    assert NCA(2, max_iter=1).fit(*digits).method_ == "exact"
+    X, y = make_classification(9000, 6, n_informative=4, random_state=0)
+    assert NCA(2, max_iter=1).fit(X.astype(np.float32), y).method_ == "tree"
+    assert NCA(5, max_iter=1).fit(X.astype(np.float32), y).method_ == "minibatch"
+
+
+def test_the_found_scale_frees_the_result_from_the_units_of_x(digits):
+    X, y = digits
+    plain = NCA(4, random_state=0).fit(X, y)
+    large = NCA(4, random_state=0).fit(X * 1024.0, y)
+    np.testing.assert_allclose(large.transform(X * 1024.0), plain.transform(X), rtol=1e-3, atol=1e-3)
+    small = NCA(4, random_state=0, method="minibatch", batch_size=200).fit(X / 1024.0, y)
+    assert small.score_path_[-1] > 0.8
+
+
+def test_partial_fit_learns_from_blocks_and_goes_on_after_pickling():
+    X, y = load_digits(return_X_y=True)
+    nca = NCA(5, batch_size=300, random_state=0)
+    for sweep in range(6):
+        for begin in range(0, 1500, 300):
+            nca.partial_fit(X[begin : begin + 300], y[begin : begin + 300])
+        if sweep == 2:
+            nca = pickle.loads(pickle.dumps(nca))
+    assert nca.n_iter_ == 30
+    assert len(nca.score_path_) == 30
+    assert nca.score_path_[-5:].mean() > nca.score_path_[:5].mean() + 0.05
+    assert nca.neighbour_classifier(X[:1500], y[:1500]).score(X[1500:], y[1500:]) > 0.85
+
+
+def test_partial_fit_goes_on_from_fit(digits):
+    nca = NCA(3, random_state=0).fit(*digits)
+    before = nca.components_.copy()
+    nca.partial_fit(*digits)
+    change = np.linalg.norm(nca.components_ - before) / np.linalg.norm(before)
+    assert 0 < change < 0.5
+
+
+def test_a_warm_start_goes_on_where_the_last_fit_ended(digits):
+    nca = NCA(3, random_state=0, max_iter=10, warm_start=True).fit(*digits)
+    reached = nca.score_path_[-1]
+    assert nca.fit(*digits).score_path_[0] >= reached
+    with pytest.raises(ValueError, match="warm_start=True would go on from a map of shape"):
+        nca.set_params(n_components=2).fit(*digits)
+
+
+def test_a_search_cut_short_warns_and_a_finished_one_does_not(recwarn):
+    X, y = load_iris(return_X_y=True)
+    with pytest.warns(ConvergenceWarning, match="Raise max_iter"):
+        NCA(2, max_iter=1).fit(X, y)
+    recwarn.clear()
+    NCA(2, max_iter=500, tol=1e-3).fit(X, y)
+    assert not [w for w in recwarn if issubclass(w.category, ConvergenceWarning)]
+
+
+def test_callback_sees_every_iteration_and_may_interrupt(digits, capsys):
+    seen = []
+    nca = NCA(2, max_iter=6, verbose=1, random_state=0, callback=lambda *facts: seen.append(facts))
+    nca.fit(*digits)
+    assert [iteration for iteration, _, _ in seen] == list(range(1, nca.n_iter_ + 1))
+    np.testing.assert_array_equal([value for _, _, value in seen], nca.score_path_)
+    np.testing.assert_array_equal(seen[-1][1], nca.components_)
+    assert capsys.readouterr().out.count("mean score") == nca.n_iter_
+
+    def interrupt(iteration, A, value):
+        if iteration == 3:
+            raise KeyboardInterrupt
+
+    for method in ("exact", "minibatch"):
+        stopped = NCA(2, method=method, callback=interrupt, random_state=0, batch_size=100)
+        with pytest.warns(ConvergenceWarning):
+            stopped.fit(*digits)
+        assert len(stopped.score_path_) == 3
+        assert np.all(np.isfinite(stopped.components_))
+
+
+def test_the_penalty_shrinks_the_map(digits):
+    norms = [
+        np.linalg.norm(NCA(3, alpha=alpha, method=method, random_state=0).fit(*digits).components_)
+        for method in ("exact", "minibatch")
+        for alpha in (0.0, 1.0)
+    ]
+    assert norms[1] < norms[0]
+    assert norms[3] < norms[2]
+
+
+def test_the_metric_gives_the_distances_between_projected_rows(digits):
+    X, y = digits
+    nca = NCA(3, max_iter=3, random_state=0).fit(X, y)
+    difference = X[0] - X[1]
+    projected = nca.transform(X[:2])
+    expected = np.square(projected[0] - projected[1]).sum()
+    np.testing.assert_allclose(difference @ nca.mahalanobis() @ difference, expected, rtol=1e-8)
+
+
+def test_a_learnt_mixing_coefficient_is_reported(digits):
+    nca = NCA(2, method="compact-background", mixing="learnt", max_iter=20, random_state=0).fit(*digits)
+    assert 0 < nca.mixing_ < 1
+
+
+REFUSALS = {
+    "one class": ({}, {"y": np.zeros(600)}, "y has one class only"),
+    "too many components": ({"n_components": 65}, {}, "more than the 64 features"),
+    "tree in many dimensions": ({"method": "tree", "n_components": 30}, {}, 'Use method="minibatch"'),
+    "compact likelihood": (
+        {"method": "compact", "objective": "likelihood"},
+        {},
+        'Use method="compact-background", or objective="accuracy"',
+    ),
+    "lbfgs on batches": (
+        {"method": "minibatch", "optimiser": "lbfgs"},
+        {},
+        "optimiser='lbfgs' does not serve method='minibatch'",
+    ),
+    "adam on all": (
+        {"method": "exact", "optimiser": "adam"},
+        {},
+        "optimiser='adam' does not serve method='exact'",
+    ),
+    "unknown method": ({"method": "fast"}, {}, "Choose one of auto, exact"),
+    "unknown batching": ({"batching": "kmeans"}, {}, "Choose one of random, fpc, rpc"),
+    "unknown objective": ({"objective": "loss"}, {}, "Choose one of accuracy, likelihood"),
+    "unknown start": ({"init": "best"}, {}, "Choose one of auto, pca"),
+    "unknown precision": ({"precision": "half"}, {}, "Choose one of auto, single, double"),
+    "unknown mixing": ({"method": "compact-background", "mixing": "free"}, {}, "Choose fixed or learnt"),
+    "start of wrong shape": ({"n_components": 2, "init": np.eye(3)}, {}, "init has shape"),
+    "tolerance": ({"tolerance": 2.0}, {}, "is outside \\(0, 1\\)"),
+    "max_iter": ({"max_iter": 0}, {}, "max_iter=0 is not an integer of at least 1"),
+    "batch_size": ({"batch_size": 1}, {}, "batch_size=1 is not an integer of at least 2"),
+    "continuous target": ({}, {"y": np.linspace(0, 1, 600)}, "Unknown label type"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_what_cannot_work_is_refused_in_a_sentence(name, digits):
+    parameters, data, message = REFUSALS[name]
+    X, y = digits
+    with pytest.raises(ValueError, match=message):
+        NCA(**parameters).fit(X, data.get("y", y))
+
+
+def test_sparse_rows_are_refused(digits):
+    with pytest.raises(TypeError, match="dense data is required"):
+        NCA().fit(scipy.sparse.csr_array(digits[0]), digits[1])
+
+
+def test_numerically_hard_data_give_finite_maps():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    y = np.r_[np.zeros(40, int), np.ones(18, int), 2, 3]  # two classes of one row
+    hard = {
+        "duplicates": np.repeat(X[:6], 10, axis=0),
+        "constant column": np.c_[X[:, :3], np.ones(60)],
+        "huge": X * 1e8,
+        "tiny": X * 1e-8,
+        "one far row": np.r_[X[:59], [[1e6] * 4]],
+        "far from the origin": X + 1e5,
+    }
+    for method in METHODS:
+        for name, rows in hard.items():
+            nca = NCA(2, method=method, init="pca", max_iter=5, batch_size=30, random_state=0).fit(rows, y)
+            assert np.all(np.isfinite(nca.components_)), (method, name)
+            assert np.all(np.isfinite(nca.score_path_)), (method, name)
+
+
+def test_names_of_the_projected_features_reach_pandas(digits):
+    nca = NCA(2, max_iter=2).set_output(transform="pandas").fit(*digits)
+    assert list(nca.transform(digits[0]).columns) == ["nca0", "nca1"]

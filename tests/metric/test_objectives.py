@@ -1,0 +1,212 @@
+"""Scores and forces of every objective against the literal equations and finite differences."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manylens.metric.background import RIDGE, CompactBackground, kernel_constant
+from manylens.metric.evaluation import Exact, RangeSearch
+from manylens.metric.layout import class_layout
+from manylens.metric.objectives import Compact, Gaussian, arithmetic
+
+from .literal import background_scores, compact_scores, finite_differences, gaussian_scores
+
+CASES = {
+    "gaussian accuracy": (Gaussian("accuracy"), lambda Z, y: gaussian_scores(Z, y)),
+    "gaussian likelihood": (Gaussian("likelihood"), lambda Z, y: gaussian_scores(Z, y, "likelihood")),
+    "compact": (Compact(), compact_scores),
+    "background": (CompactBackground(), lambda Z, y: background_scores(Z, y, ridge=RIDGE)),
+    "background likelihood": (
+        CompactBackground("likelihood"),
+        lambda Z, y: np.log(background_scores(Z, y, ridge=RIDGE)),
+    ),
+}
+
+
+def points(n=90, d=3, n_classes=4, seed=0, scale=0.7):
+    rng = np.random.default_rng(seed)
+    y = np.r_[np.arange(n_classes), rng.integers(n_classes, size=n - n_classes)]
+    return (rng.normal(size=(n, d)) + rng.normal(size=(n_classes, d))[y]) * scale, y
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return CASES[request.param]
+
+
+def test_scores_are_those_of_the_equations(case):
+    objective, literal = case
+    Z, y = points()
+    np.testing.assert_allclose(objective.evaluate(Z, class_layout(y)).scores, literal(Z, y), rtol=1e-10)
+
+
+def test_forces_are_the_slope_of_the_scores(case):
+    objective, literal = case
+    Z, y = points()
+    rows = [0, 1, 7, 40, 89]
+    forces = objective.evaluate(Z, class_layout(y)).forces
+    expected = finite_differences(lambda Z: literal(Z, y).sum(), Z, rows)
+    np.testing.assert_allclose(forces[rows], expected, rtol=1e-5, atol=1e-7)
+
+
+def test_forces_sum_to_zero_because_a_common_shift_changes_nothing(case):
+    objective, _ = case
+    Z, y = points()
+    outcome = objective.evaluate(Z, class_layout(y))
+    np.testing.assert_allclose(outcome.forces.sum(axis=0), 0, atol=1e-10)
+    shifted = objective.evaluate(Z + 100.0, class_layout(y))
+    np.testing.assert_allclose(shifted.scores, outcome.scores, rtol=1e-8)
+
+
+def test_single_precision_agrees_to_five_digits(case):
+    objective, _ = case
+    Z, y = points(n=300)
+    layout = class_layout(y)
+    double, single = (objective.evaluate(Z, layout, dtype=dtype) for dtype in (np.float64, np.float32))
+    np.testing.assert_allclose(single.scores.sum(), double.scores.sum(), rtol=1e-5)
+    error = np.linalg.norm(single.forces - double.forces) / np.linalg.norm(double.forces)
+    assert error < 1e-5
+
+
+def test_the_order_of_the_rows_does_not_matter(case):
+    objective, _ = case
+    Z, y = points()
+    order = np.random.default_rng(1).permutation(len(y))
+    outcome = objective.evaluate(Z, class_layout(y))
+    shuffled = objective.evaluate(Z[order], class_layout(y[order]))
+    np.testing.assert_allclose(shuffled.scores, outcome.scores[order], rtol=1e-10)
+    np.testing.assert_allclose(shuffled.forces, outcome.forces[order], rtol=1e-9, atol=1e-12)
+
+
+@given(
+    n=st.integers(5, 80),
+    d=st.integers(1, 6),
+    n_classes=st.integers(2, 5),
+    scale=st.sampled_from([1e-3, 0.3, 3.0, 50.0]),
+    seed=st.integers(0, 1000),
+)
+def test_scores_are_probabilities_and_forces_finite_for_any_points(n, d, n_classes, scale, seed):
+    Z, y = points(n, d, n_classes, seed, scale)
+    for objective in (Gaussian(), Compact(), CompactBackground()):
+        outcome = objective.evaluate(Z, class_layout(y))
+        assert np.all((outcome.scores >= 0) & (outcome.scores <= 1 + 1e-9))
+        assert np.all(np.isfinite(outcome.forces))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", ["accuracy", "likelihood"])
+def test_isolated_rows_keep_their_probabilities(form, dtype):
+    # two far islands and rows so far out that exp(-D) is zero in any float type
+    Z, y = points(n=60, d=2, n_classes=2)
+    Z[:5] += 50.0 * np.arange(1, 6)[:, None]
+    Z[5:8] -= 1000.0
+    layout = class_layout(y)
+    outcome = Gaussian(form).evaluate(Z, layout, dtype=dtype)
+    np.testing.assert_allclose(outcome.scores, gaussian_scores(Z, y, form), rtol=1e-4, atol=1e-6)
+    assert np.all(np.isfinite(outcome.forces))
+    expected = finite_differences(lambda Z: gaussian_scores(Z, y, form).sum(), Z, [0, 5], step=1e-6)
+    np.testing.assert_allclose(outcome.forces[[0, 5]], expected, rtol=2e-3, atol=1e-4)
+
+
+def test_points_too_far_out_for_single_precision_are_done_in_double():
+    Z, y = points()
+    far = Z.copy()
+    far[:40] += 200.0
+    assert arithmetic(Z - Z.mean(axis=0), np.float32) == np.float32
+    assert arithmetic(far - far.mean(axis=0), np.float32) == np.float64
+    single = Gaussian().evaluate(far, class_layout(y), dtype=np.float32)
+    double = Gaussian().evaluate(far, class_layout(y), dtype=np.float64)
+    np.testing.assert_array_equal(single.scores, double.scores)
+
+
+@pytest.mark.parametrize("name", ["gaussian accuracy", "gaussian likelihood", "compact", "background"])
+def test_a_class_of_one_row_scores_by_rule_and_leaves_the_others_right(name):
+    objective, literal = CASES[name]
+    Z, y = points()
+    y[3] = 4
+    outcome = objective.evaluate(Z, class_layout(y))
+    np.testing.assert_allclose(outcome.scores, literal(Z, y), rtol=1e-10)
+    if name != "background":
+        assert outcome.scores[3] == 0
+    expected = finite_differences(lambda Z: literal(Z, y).sum(), Z, [3, 10])
+    np.testing.assert_allclose(outcome.forces[[3, 10]], expected, rtol=1e-5, atol=1e-7)
+
+
+def test_duplicates_are_neighbours_at_distance_zero():
+    Z, y = points(n=40)
+    Z, y = np.r_[Z, Z], np.r_[y, y]
+    for objective, literal in CASES.values():
+        np.testing.assert_allclose(
+            objective.evaluate(Z, class_layout(y)).scores, literal(Z, y), rtol=1e-9, atol=1e-12
+        )
+
+
+def test_a_row_out_of_every_support_scores_nothing_and_feels_nothing():
+    Z, y = points()
+    Z[0] += 30.0
+    outcome = Compact().evaluate(Z, class_layout(y))
+    assert outcome.scores[0] == 0
+    np.testing.assert_array_equal(outcome.forces[0], 0)
+    # behind a background the same row is placed by the class it lies nearest to, and is pulled
+    behind = CompactBackground("likelihood").evaluate(Z, class_layout(y))
+    assert np.isfinite(behind.scores[0])
+    assert np.linalg.norm(behind.forces[0]) > 0
+
+
+def test_very_unequal_classes_give_the_equations_values():
+    Z, y = points(n=200, n_classes=2)
+    y[:] = 0
+    y[[3, 50]] = 1
+    for objective, literal in CASES.values():
+        np.testing.assert_allclose(
+            objective.evaluate(Z, class_layout(y)).scores, literal(Z, y), rtol=1e-9, atol=1e-12
+        )
+
+
+def test_anchors_are_the_rows_of_the_full_objective():
+    Z, y = points(n=150)
+    layout = class_layout(y)
+    for form in ("accuracy", "likelihood"):
+        full = Gaussian(form).evaluate(Z, layout)
+        parts = np.array_split(np.random.default_rng(0).permutation(150), 7)
+        outcomes = [Gaussian(form).evaluate_anchors(Z, layout, part) for part in parts]
+        for part, outcome in zip(parts, outcomes, strict=True):
+            np.testing.assert_allclose(outcome.scores, full.scores[part], rtol=1e-10)
+        np.testing.assert_allclose(sum(o.forces for o in outcomes), full.forces, rtol=1e-8, atol=1e-11)
+
+
+def test_a_learnt_mixing_coefficient_has_the_slope_of_the_scores():
+    Z, y = points(d=2)
+    for form in ("accuracy", "likelihood"):
+        objective = CompactBackground(form, "learnt")
+        layout = class_layout(y)
+
+        def value(t, objective=objective, layout=layout):
+            return objective.evaluate(Z, layout, extra=np.array([t])).scores.sum()
+
+        slope = objective.evaluate(Z, layout, extra=np.array([-1.0])).extra
+        np.testing.assert_allclose(slope, (value(-1 + 1e-6) - value(-1 - 1e-6)) / 2e-6, rtol=1e-6)
+    scores = CompactBackground("accuracy", "learnt").evaluate(Z, class_layout(y), extra=np.zeros(1)).scores
+    np.testing.assert_allclose(scores, background_scores(Z, y, mixing=0.5, ridge=RIDGE), rtol=1e-10)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_the_compact_kernel_integrates_to_one(d):
+    grid = np.linspace(-1, 1, 201)
+    square = sum(np.meshgrid(*[grid**2] * d))
+    volume = (grid[1] - grid[0]) ** d
+    integral = (np.maximum(1 - square, 0) ** 2).sum() * volume * kernel_constant(d)
+    assert integral == pytest.approx(1, abs=1e-3)
+    assert kernel_constant(1) == pytest.approx(15 / 16)
+
+
+@pytest.mark.parametrize("objective", [Compact(), CompactBackground("likelihood")])
+def test_range_search_leaves_out_no_pair_that_counts(objective):
+    Z, y = points(n=600, d=2, scale=4.0)
+    exact = Exact(y).outcome(objective, Z)
+    search = RangeSearch(y)
+    found = search.outcome(objective, Z)
+    assert search.share < 0.8
+    np.testing.assert_allclose(found.scores, exact.scores, rtol=1e-10)
+    np.testing.assert_allclose(found.forces, exact.forces, rtol=1e-8, atol=1e-10)
