@@ -6,10 +6,12 @@ class takes a few milliseconds per 10,000 rows, beside which a tree of our own w
 follows (boxes against boxes, both ends of a pair served at once) no tree library offers.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.spatial import cKDTree
 
-from manylens.metric.layout import class_layout
+from manylens.metric.layout import Layout, class_layout
 from manylens.metric.objectives import (
     ALL_PAIRS,
     LOG2_E,
@@ -21,6 +23,10 @@ from manylens.metric.objectives import (
 )
 from manylens.native.nca_boxes import heavy_pairs, near_pairs
 from manylens.native.nca_lanes import LANES
+
+# How far 99 of 100 rows may move, in units of the kernel, and how often, before a list is made anew.
+SKIN = 0.1
+REUSES = 10
 
 
 class Evaluation:
@@ -76,10 +82,15 @@ class RangeSearch(Evaluation):
 
 
 class Tree(Evaluation):
-    """Pairs of tiles that the k-d trees' boxes show to be negligible are left out.
+    """Pairs of tiles that cannot matter are left out: first by the boxes around them, then by their mass.
 
-    Every p_i is within tolerance / (1 - tolerance) of the exact one (`negligible_distance`). The forces then
-    use only the pairs whose recorded mass counts.
+    A first pass over the pairs that the boxes leave gives every p_i to within tolerance / (1 - tolerance)
+    (`negligible_distance`), and records the mass of each pair of tiles; the forces come from the pairs that
+    carry mass. In many dimensions boxes leave most pairs, and recorded mass is what helps.
+
+    The list of pairs with mass is kept, and with it what each row's sums hold beyond the list. While the
+    rows stay within `SKIN` of where they were, at most `REUSES` times, both passes use the list and add what
+    is beyond: so the objective stays the same function to second order, and a line search can trust it.
 
     Parameters
     ----------
@@ -98,28 +109,99 @@ class Tree(Evaluation):
     def __init__(self, labels, dtype=np.float64, tolerance=1e-3):
         super().__init__(labels, dtype)
         self.tolerance = tolerance
+        self.known = None
 
     def outcome(self, objective, Z, extra=None):
-        Z = Z - Z.mean(axis=0)
-        layout = tree_layout(Z, self.labels)
-        scaled = Z * np.sqrt(LOG2_E)
-        placed, minus_norms = layout.place(scaled, arithmetic(Z, self.dtype))
-        low, high = tile_boxes(scaled, layout)
-        n_tiles = len(low)
-        # Each row's sum over its own leaf is a lower bound on its sum over all.
-        nothing = TilePairs(np.zeros(n_tiles + 1, np.int64), np.empty(0, np.int64))
-        inner, _ = pair_sums(placed, minus_norms, layout, nothing, compact=False)
-        least = by_tile(inner, layout, np.inf).min(axis=1)
-        reach = negligible_distance(least, len(Z), self.tolerance)
-        pairs = TilePairs(*near_pairs(low, high, reach))
-        masses = np.zeros(len(pairs.partners), placed.dtype)
-        same, other = pair_sums(placed, minus_norms, layout, pairs, compact=False, masses=masses)
-        smallest = by_tile(same + other, layout, np.inf).min(axis=1)
-        heavy = TilePairs(
-            *heavy_pairs(pairs.starts, pairs.partners, masses, smallest * self.tolerance / n_tiles)
+        Z = (Z - Z.mean(axis=0)) * np.sqrt(LOG2_E)
+        dtype = arithmetic(Z, self.dtype)
+        if self.known is None or not self.known.serves(Z, dtype):
+            self.known = mass_list(Z, self.labels, dtype, self.tolerance)
+        known = self.known
+        placed, minus_norms = known.layout.place(Z, dtype)
+        same, other = pair_sums(placed, minus_norms, known.layout, known.pairs, compact=False)
+        known.uses += 1
+        return gaussian_outcome(
+            placed,
+            minus_norms,
+            known.layout,
+            known.pairs,
+            same + known.beyond[0],
+            other + known.beyond[1],
+            objective.form,
         )
-        self.share, self.heavy_share = pairs.share(), heavy.share()
-        return gaussian_outcome(placed, minus_norms, layout, heavy, same, other, objective.form)
+
+
+@dataclass
+class MassList:
+    """Pairs of tiles that carry the mass of the kernel sums at one place.
+
+    Parameters
+    ----------
+    Z : ndarray, shape (n, d)
+        The place, in units where the kernel is 2**-D.
+    dtype : dtype
+        Arithmetic of the pairs.
+    layout : Layout
+        Tiles made there.
+    pairs : TilePairs
+        Those that carry mass.
+    beyond : ndarray, shape (2, n_slots)
+        What the rows' sums, within the class and outside, hold beyond those pairs.
+    share : float
+        Part of all pairs that the boxes left.
+    uses : int
+        How often it served.
+    """
+
+    Z: np.ndarray
+    dtype: np.dtype
+    layout: Layout
+    pairs: TilePairs
+    beyond: np.ndarray
+    share: float
+    uses: int = 0
+
+    def serves(self, Z, dtype):
+        """Whether the list may be used at `Z`."""
+        if self.uses > REUSES or dtype != self.dtype:
+            return False
+        moved = np.square(Z - self.Z).sum(axis=1)
+        return bool(np.quantile(moved, 0.99) <= SKIN**2)
+
+
+def mass_list(Z, labels, dtype, tolerance):
+    """The pairs of tiles that carry all but `tolerance` of each row's kernel sum.
+
+    Parameters
+    ----------
+    Z : ndarray, shape (n, d)
+        Points around zero, in units where the kernel is 2**-D.
+    labels : ndarray of int, shape (n,)
+        Classes.
+    dtype : dtype
+        Arithmetic of the pairs.
+    tolerance : float
+        Part of a row's sum that may be lost.
+
+    Returns
+    -------
+    MassList
+    """
+    layout = tree_layout(Z, labels)
+    placed, minus_norms = layout.place(Z, dtype)
+    low, high = tile_boxes(Z, layout)
+    # Each row's sum over its own leaf is a lower bound on its sum over all.
+    nothing = TilePairs(np.zeros(len(low) + 1, np.int64), np.empty(0, np.int64))
+    inner, _ = pair_sums(placed, minus_norms, layout, nothing, compact=False)
+    reach = negligible_distance(by_tile(inner, layout, np.inf).min(axis=1), len(Z), tolerance)
+    near = TilePairs(*near_pairs(low, high, reach))
+    masses = np.zeros(len(near.partners), dtype)
+    sums = np.stack(pair_sums(placed, minus_norms, layout, near, compact=False, masses=masses))
+    # A pair's mass could all fall on the row that has least.
+    budgets = tolerance * by_tile(sums.sum(axis=0), layout, np.inf).min(axis=1)
+    heavy = TilePairs(*heavy_pairs(near.starts, near.partners, masses, budgets))
+    listed = np.stack(pair_sums(placed, minus_norms, layout, heavy, compact=False))
+    return MassList(Z, dtype, layout, heavy, np.maximum(sums - listed, 0.0), near.share())
 
 
 def negligible_distance(least, n, tolerance):

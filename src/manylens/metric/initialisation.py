@@ -72,8 +72,10 @@ def initial_map(init, X, y, n_components, rng):
         solver = "covariance_eigh" if n_features <= 2000 and len(X) > n_features else "auto"
         A = PCA(n_components, svd_solver=solver, random_state=rng).fit(X).components_
     else:
-        fitted = LinearDiscriminantAnalysis(n_components=n_components).fit(X, y)
-        A = fitted.scalings_.T[:n_components]
+        A = LinearDiscriminantAnalysis().fit(X, y).scalings_.T[:n_components]
+        if len(A) < n_components:  # the classes differ in fewer directions
+            rest = PCA(n_components - len(A), random_state=rng).fit(X).components_
+            A = np.concatenate([A, rest * np.sqrt(np.square(A).sum(axis=1).mean())])
     A = np.asarray(A, np.float64)
     return A * (np.sqrt(n_components) / np.linalg.norm(A))
 

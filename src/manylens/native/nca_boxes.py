@@ -33,26 +33,34 @@ def near_pairs(low, high, reach):
     """
     n_tiles = low.shape[0]
     counts = np.zeros(n_tiles + 1, np.int64)
-    for one in prange(n_tiles):
-        count = 0
-        for two in range(one + 1, n_tiles):
-            if box_gap(low, high, one, two) < max(reach[one], reach[two]):
-                count += 1
-        counts[one + 1] = count
+    # A tile near the start has many tiles above it, one near the end few: taken together they are even work.
+    for index in prange((n_tiles + 1) // 2):
+        for late in range(2):
+            one = np.int64(n_tiles - 1 - index) if late else np.int64(index)
+            count = 0
+            for two in range(one + 1, n_tiles):
+                if box_gap(low, high, one, two) < max(reach[one], reach[two]):
+                    count += 1
+            counts[one + 1] = count
     starts = np.cumsum(counts)
     partners = np.empty(starts[-1], np.int64)
-    for one in prange(n_tiles):
-        at = starts[one]
-        for two in range(one + 1, n_tiles):
-            if box_gap(low, high, one, two) < max(reach[one], reach[two]):
-                partners[at] = two
-                at += 1
+    for index in prange((n_tiles + 1) // 2):
+        for late in range(2):
+            one = np.int64(n_tiles - 1 - index) if late else np.int64(index)
+            at = starts[one]
+            for two in range(one + 1, n_tiles):
+                if box_gap(low, high, one, two) < max(reach[one], reach[two]):
+                    partners[at] = two
+                    at += 1
     return starts, partners
 
 
 @njit(cache=True, nogil=True)
-def heavy_pairs(starts, partners, masses, floor):
-    """The pairs of a list whose mass exceeds the floor of either tile.
+def heavy_pairs(starts, partners, masses, budgets):
+    """The pairs of a list that are left when each tile drops its lightest ones.
+
+    A tile may drop pairs, lightest first, as long as their masses add up to no more than its budget; a pair
+    goes only if both its tiles drop it.
 
     Parameters
     ----------
@@ -60,20 +68,36 @@ def heavy_pairs(starts, partners, masses, floor):
         A list as `near_pairs` gives it.
     masses : ndarray, shape (n_pairs,)
         Sum of the kernel over each pair of tiles.
-    floor : ndarray of float64, shape (n_tiles,)
-        Mass that no point of the tile would miss.
+    budgets : ndarray of float64, shape (n_tiles,)
+        Mass that each tile may lose.
 
     Returns
     -------
     starts, partners : ndarray of int64
     """
     n_tiles = starts.shape[0] - 1
+    # How much of a tile's mass lies in pairs of each power of two, both ends counted.
+    n_bins = 160
+    by_size = np.zeros((n_tiles, n_bins))
+    size = np.empty(partners.shape[0], np.int16)
+    for one in range(n_tiles):
+        for at in range(starts[one], starts[one + 1]):
+            exponent = np.int64(np.log2(masses[at])) if masses[at] > 0 else -n_bins
+            size[at] = min(max(exponent + n_bins - 24, 0), n_bins - 1)
+            by_size[one, size[at]] += masses[at]
+            by_size[partners[at], size[at]] += masses[at]
+    keep_from = np.zeros(n_tiles, np.int16)
+    for one in range(n_tiles):
+        lost = by_size[one, 0]
+        while lost <= budgets[one] and keep_from[one] < n_bins - 1:
+            keep_from[one] += 1
+            lost += by_size[one, keep_from[one]]
     kept_starts = np.zeros(n_tiles + 1, np.int64)
     kept = np.empty(partners.shape[0], np.int64)
     count = 0
     for one in range(n_tiles):
         for at in range(starts[one], starts[one + 1]):
-            if masses[at] > min(floor[one], floor[partners[at]]):
+            if size[at] >= min(keep_from[one], keep_from[partners[at]]):
                 kept[count] = partners[at]
                 count += 1
         kept_starts[one + 1] = count

@@ -149,7 +149,7 @@ def kernel_sums(Z, d, minus_norms, tile_class, weights, compact, starts, partner
         Tiles above tile I that it is to meet, ascending: partners[starts[I]:starts[I + 1]]; an empty
         `starts` means all of them. A tile always meets itself.
     masses : ndarray, shape (n_pairs,) or (0,)
-        Where not empty, the sum of k over each pair of tiles is added to it.
+        Filled, where not empty, with the sum of k over each pair of tiles.
 
     Returns
     -------
@@ -173,6 +173,7 @@ def kernel_sums(Z, d, minus_norms, tile_class, weights, compact, starts, partner
             part = parts[worker]
             part[: 2 * width] = zero
             rows = np.empty(ROWS * (d + 1), Z.dtype)
+            tallies = np.zeros(block * LANES if masses.shape[0] else 0, Z.dtype)
             for begin in range(strip_begin, strip_end, block):
                 end = min(strip_end, begin + block)
                 for tile in range(worker, end, n_workers):
@@ -201,7 +202,8 @@ def kernel_sums(Z, d, minus_norms, tile_class, weights, compact, starts, partner
                                 continue
                             down = add(add(e0, e1), add(e2, e3))
                             if masses.shape[0]:
-                                masses[at] += total(down)
+                                here = (at - first) * LANES
+                                store(tallies, here, add(load(tallies, here), down))
                             place = column - strip_begin * LANES
                             if tile_class[partner] == own_class:
                                 s0 = add(s0, e0)
@@ -225,6 +227,11 @@ def kernel_sums(Z, d, minus_norms, tile_class, weights, compact, starts, partner
                         other[row + 1] += total(o1)
                         other[row + 2] += total(o2)
                         other[row + 3] += total(o3)
+                    if masses.shape[0]:
+                        for at in range(first, last):
+                            here = (at - first) * LANES
+                            masses[at] = total(load(tallies, here))
+                            store(tallies, here, splat(zero))
         for worker in range(n_workers):
             for column in range(width):
                 same[strip_begin * LANES + column] += parts[worker, column]

@@ -1,0 +1,128 @@
+"""Trees: the error they promise, and what they leave out."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manylens.metric.evaluation import (
+    SKIN,
+    Exact,
+    Tree,
+    mass_list,
+    negligible_distance,
+    tile_boxes,
+    tree_layout,
+)
+from manylens.metric.layout import class_layout
+from manylens.metric.objectives import Gaussian
+from manylens.native.nca_boxes import heavy_pairs, near_pairs
+from manylens.native.nca_lanes import LANES
+
+
+def islands(n=1500, d=2, n_classes=3, spread=6.0, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(n_classes, size=n)
+    centres = rng.normal(size=(12, d)) * spread
+    return centres[rng.integers(12, size=n)] + rng.normal(size=(n, d)), y
+
+
+@given(
+    d=st.integers(1, 4),
+    spread=st.floats(0.1, 20),
+    tolerance=st.sampled_from([1e-1, 1e-2, 1e-4]),
+    seed=st.integers(0, 100),
+)
+def test_scores_are_within_the_tolerance_of_the_exact_ones(d, spread, tolerance, seed):
+    Z, y = islands(400, d, 3, spread, seed)
+    exact = Exact(y).outcome(Gaussian(), Z).scores
+    approximate = Tree(y, tolerance=tolerance).outcome(Gaussian(), Z).scores
+    assert np.abs(approximate - exact).max() <= tolerance / (1 - tolerance)
+
+
+@pytest.mark.parametrize("form", ["accuracy", "likelihood"])
+def test_forces_are_within_the_tolerance_while_most_pairs_are_left_out(form):
+    Z, y = islands(spread=20.0)
+    tree = Tree(y, tolerance=1e-3)
+    exact, approximate = (how.outcome(Gaussian(form), Z).forces for how in (Exact(y), tree))
+    assert tree.known.pairs.share() < 0.4
+    assert np.linalg.norm(approximate - exact) < 1e-3 * np.linalg.norm(exact)
+
+
+def test_no_tolerance_to_speak_of_gives_the_exact_result():
+    Z, y = islands(spread=0.5)
+    exact, approximate = (how.outcome(Gaussian(), Z) for how in (Exact(y), Tree(y, tolerance=1e-14)))
+    np.testing.assert_allclose(approximate.scores, exact.scores, rtol=1e-10)
+    np.testing.assert_allclose(approximate.forces, exact.forces, rtol=1e-7, atol=1e-10)
+
+
+def test_a_list_serves_while_rows_move_little_and_is_made_anew_when_they_move_far():
+    Z, y = islands()
+    tree = Tree(y, tolerance=1e-3)
+    tree.outcome(Gaussian(), Z)
+    first = tree.known
+    near = Z + np.random.default_rng(1).normal(size=Z.shape) * SKIN / 10
+    moved = tree.outcome(Gaussian(), near)
+    assert tree.known is first
+    exact = Exact(y).outcome(Gaussian(), near)
+    # the list is that of another place: the promise holds up to the growth of what lies beyond it
+    assert np.abs(moved.scores - exact.scores).max() < 3e-3
+    tree.outcome(Gaussian(), Z * 1.5)
+    assert tree.known is not first
+
+
+def test_at_its_own_place_a_list_and_what_is_beyond_it_give_the_sums_of_all_near_pairs():
+    Z, y = islands()
+    known = mass_list(Z, y, np.dtype(np.float64), 1e-2)
+    assert np.all(known.beyond >= 0)
+    assert known.pairs.share() < known.share
+
+
+def test_a_box_holds_its_tile_and_boxes_bound_distances_from_below():
+    Z, y = islands(300)
+    layout = tree_layout(Z, y)
+    low, high = tile_boxes(Z, layout)
+    tiles = layout.slots // LANES
+    assert np.all((low[tiles] <= Z) & (high[tiles] >= Z))
+    assert np.all(layout.tile_class[tiles] == y)
+    starts, partners = near_pairs(low, high, np.full(len(low), 4.0))
+    listed = {(one, two) for one in range(len(low)) for two in partners[starts[one] : starts[one + 1]]}
+    for i in range(0, 300, 7):
+        for j in range(300):
+            pair = tuple(sorted((tiles[i], tiles[j])))
+            if pair[0] != pair[1] and np.square(Z[i] - Z[j]).sum() < 4.0:
+                assert pair in listed
+
+
+def test_tree_tiles_are_tighter_than_tiles_of_rows_as_they_come():
+    Z, y = islands()
+    volumes = []
+    for layout in (tree_layout(Z, y), class_layout(y)):
+        low, high = tile_boxes(Z, layout)
+        volumes.append(np.prod(high - low, axis=1).mean())
+    assert volumes[0] < 0.2 * volumes[1]
+
+
+def test_points_beyond_the_negligible_distance_cannot_add_up_to_the_tolerance():
+    least = np.array([0.5, 3.0])
+    reach = negligible_distance(least, 1000, 1e-2)
+    np.testing.assert_allclose(1000 * 2.0**-reach, 1e-2 * least)
+    assert np.isinf(negligible_distance(np.zeros(1), 1000, 1e-2))[0]
+
+
+def test_dropped_pairs_stay_within_the_budget_of_every_tile():
+    rng = np.random.default_rng(0)
+    n_tiles = 40
+    low = rng.normal(size=(n_tiles, 2))
+    starts, partners = near_pairs(low, low + 0.1, np.full(n_tiles, np.inf))
+    masses = 2.0 ** rng.uniform(-30, 3, size=len(partners))
+    budgets = 2.0 ** rng.uniform(-10, 0, size=n_tiles)
+    kept_starts, kept = heavy_pairs(starts, partners, masses, budgets)
+    lost = np.zeros(n_tiles)
+    for one in range(n_tiles):
+        survivors = set(kept[kept_starts[one] : kept_starts[one + 1]])
+        for at in range(starts[one], starts[one + 1]):
+            if partners[at] not in survivors:
+                lost[[one, partners[at]]] += masses[at]
+    assert len(kept) < len(partners) / 2
+    assert np.all(lost <= budgets)
