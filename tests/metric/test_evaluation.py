@@ -73,7 +73,7 @@ def test_a_list_serves_while_rows_move_little_and_is_made_anew_when_they_move_fa
 
 def test_at_its_own_place_a_list_and_what_is_beyond_it_give_the_sums_of_all_near_pairs():
     Z, y = islands()
-    known = mass_list(Z, y, np.dtype(np.float64), 1e-2)
+    known = mass_list(Z, y, np.dtype(np.float64), 1e-2, "accuracy")
     assert np.all(known.beyond >= 0)
     assert known.pairs.share() < known.share
 

@@ -115,7 +115,7 @@ class Tree(Evaluation):
         Z = (Z - Z.mean(axis=0)) * np.sqrt(LOG2_E)
         dtype = arithmetic(Z, self.dtype)
         if self.known is None or not self.known.serves(Z, dtype):
-            self.known = mass_list(Z, self.labels, dtype, self.tolerance)
+            self.known = mass_list(Z, self.labels, dtype, self.tolerance, objective.form)
         known = self.known
         placed, minus_norms = known.layout.place(Z, dtype)
         same, other = pair_sums(placed, minus_norms, known.layout, known.pairs, compact=False)
@@ -169,7 +169,7 @@ class MassList:
         return bool(np.quantile(moved, 0.99) <= SKIN**2)
 
 
-def mass_list(Z, labels, dtype, tolerance):
+def mass_list(Z, labels, dtype, tolerance, form):
     """The pairs of tiles that carry all but `tolerance` of each row's kernel sum.
 
     Parameters
@@ -182,6 +182,8 @@ def mass_list(Z, labels, dtype, tolerance):
         Arithmetic of the pairs.
     tolerance : float
         Part of a row's sum that may be lost.
+    form : {"accuracy", "likelihood"}
+        Whether that is its sum over all, or over its class, which the likelihood divides by.
 
     Returns
     -------
@@ -198,7 +200,9 @@ def mass_list(Z, labels, dtype, tolerance):
     masses = np.zeros(len(near.partners), dtype)
     sums = np.stack(pair_sums(placed, minus_norms, layout, near, compact=False, masses=masses))
     # A pair's mass could all fall on the row that has least.
-    budgets = tolerance * by_tile(sums.sum(axis=0), layout, np.inf).min(axis=1)
+    divisors = sums[0].copy() if form == "likelihood" else sums.sum(axis=0)
+    divisors[layout.slots[layout.lonely]] = np.inf
+    budgets = tolerance * by_tile(divisors, layout, np.inf).min(axis=1)
     heavy = TilePairs(*heavy_pairs(near.starts, near.partners, masses, budgets))
     listed = np.stack(pair_sums(placed, minus_norms, layout, heavy, compact=False))
     return MassList(Z, dtype, layout, heavy, np.maximum(sums - listed, 0.0), near.share())

@@ -1,0 +1,86 @@
+"""Trees and lists of tile pairs against every pair, at a map that is already trained."""
+
+import warnings
+
+import numpy as np
+
+from benchmarks.bench_nca_fits import split
+from benchmarks.harness import Claim, Comparison, ratio, result
+from manylens import NCA
+from manylens.metric.evaluation import Exact, Tree
+from manylens.metric.objectives import Gaussian
+from manylens.metric.training import one_blas_thread
+
+warnings.filterwarnings("ignore", message="NCA stopped after")
+
+
+class Evaluations:
+    """MNIST, 60,000 rows, a trained A: eleven values and gradients along a search, lists made and kept."""
+
+    contenders = ("exact", "tree")
+    repeats = 3
+    memory = False
+    needs = ("mnist",)
+    n_components = 10
+    n_training = 10
+
+    def make_data(self):
+        X, y = split("mnist", self.quick)[:2]
+        trained = NCA(self.n_components, method="minibatch", random_state=0).fit(X, y)
+        if not self.quick:
+            trained = NCA(
+                self.n_components,
+                method="tree",
+                init=trained.components_,
+                max_iter=self.n_training,
+                random_state=0,
+            ).fit(X, y)
+        A = trained.components_
+        # steps as L-BFGS makes them near the end: a fraction of a thousandth of A
+        rng = np.random.default_rng(0)
+        steps = rng.normal(size=(11, *A.shape)) * np.sqrt(np.mean(A**2)) * 1e-4
+        path = A + np.cumsum(steps, axis=0)
+        return [(X @ B.T.astype(np.float32)).astype(np.float32) for B in path], X, y
+
+    def evaluate(self, data, evaluation):
+        with one_blas_thread():
+            outcomes = [evaluation.outcome(Gaussian(), Z) for Z in data[0]]
+        return outcomes[-1].forces.T @ data[1]
+
+    def exact(self, data):
+        return self.evaluate(data, Exact(data[2], np.float32))
+
+    def tree(self, data):
+        return self.evaluate(data, Tree(data[2], np.float32))
+
+    def score(self, data, outcome):
+        if not hasattr(self, "truth"):
+            self.truth = outcome
+        return {"gradient_error": np.linalg.norm(outcome - self.truth) / np.linalg.norm(self.truth)}
+
+
+def tree_claims(d, times):
+    """What trees and lists are to reach in d dimensions."""
+    return (
+        Claim(
+            f"trees and lists at a trained A, n = 60,000, d = {d}: {times} times the exact speed",
+            ratio("exact", "tree"),
+            at_least=times,
+        ),
+        Claim("at a relative gradient error of 1e-3 or less", result("tree", "gradient_error"), at_most=1e-3),
+    )
+
+
+class NCATreeIn10(Evaluations, Comparison):
+    """MNIST, 60,000 rows, a trained A with d = 10: eleven values and gradients along a search."""
+
+    n_components = 10
+    claims = tree_claims(10, 3)
+
+
+class NCATreeIn2(Evaluations, Comparison):
+    """MNIST, 60,000 rows, a trained A with d = 2: eleven values and gradients along a search."""
+
+    n_components = 2
+    n_training = 40
+    claims = tree_claims(2, 8)
