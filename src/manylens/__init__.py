@@ -19,6 +19,7 @@ from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.persistence import load, save
 from manylens.plotting.alignment import AlignmentDisplay, LayerWeightsDisplay, StableRankDisplay
 from manylens.plotting.alignment_estimates import SketchedAlignmentDisplay, TransferabilityDisplay
+from manylens.plotting.metric import NeighbourProbabilitiesDisplay, ProjectionDisplay, TreeBoxesDisplay
 from manylens.streaming.count_sketch import CountSketch
 
 __version__ = "0.1.0.dev0"
@@ -33,12 +34,15 @@ __all__ = [
     "ModularAutoencoder",
     "ModularKernelPCA",
     "MonolithicKernelPCA",
+    "NeighbourProbabilitiesDisplay",
     "PartitionKernelPCA",
+    "ProjectionDisplay",
     "RandomKernelProjection",
     "SketchedAlignmentDisplay",
     "StableRankDisplay",
     "StreamingCKA",
     "TransferabilityDisplay",
+    "TreeBoxesDisplay",
     "__version__",
     "align_bandwidths",
     "align_kernels",
