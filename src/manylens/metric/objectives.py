@@ -8,9 +8,11 @@ probability of being taken for its own class is p_i = Σ_{j in class(i), j≠i} 
 "accuracy": the expected number of rows put right) or log p_i (form "likelihood").
 """
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
+from numba import get_num_threads, set_num_threads
 
 from manylens.metric.layout import Layout
 from manylens.native.nca_pairs import ROWS, force_moments, kernel_sums
@@ -23,6 +25,8 @@ LOG2_E = np.log2(np.e)
 SMALLEST_SUM = {np.dtype(np.float32): 2.0**-60, np.dtype(np.float64): 2.0**-500}
 # |z|² above which the cancellation in |z_i|² + |z_j|² - 2 z_i·z_j costs float32 more than 1e-3 of a distance.
 LARGEST_SINGLE_NORM = 4096.0
+# Slots up to which one thread is as fast as many, and does not wait for them on a busy machine.
+ONE_THREAD_SLOTS = 1024
 
 
 @dataclass(frozen=True)
@@ -275,37 +279,51 @@ class Gaussian(Objective):
         return Outcome(scores, forces_from_moments(placed, moments, layout, 1 / unit), np.empty(0))
 
 
+@contextmanager
+def threads_for(n_slots):
+    """One thread for a small problem, all of them for a large one; the result is the same."""
+    before = get_num_threads()
+    if n_slots <= ONE_THREAD_SLOTS:
+        set_num_threads(1)
+    try:
+        yield
+    finally:
+        set_num_threads(before)
+
+
 def pair_sums(placed, minus_norms, layout, pairs, compact, weights=None, masses=None):
     """`same` and `other` of `native.nca_pairs.kernel_sums` for a layout."""
     weights = np.ones(len(layout.counts)) if weights is None else weights
-    return kernel_sums(
-        placed.ravel(),
-        len(placed),
-        minus_norms,
-        layout.tile_class,
-        weights.astype(placed.dtype),
-        compact,
-        pairs.starts,
-        pairs.partners,
-        np.empty(0, placed.dtype) if masses is None else masses,
-    )
+    with threads_for(layout.n_slots):
+        return kernel_sums(
+            placed.ravel(),
+            len(placed),
+            minus_norms,
+            layout.tile_class,
+            weights.astype(placed.dtype),
+            compact,
+            pairs.starts,
+            pairs.partners,
+            np.empty(0, placed.dtype) if masses is None else masses,
+        )
 
 
 def pair_moments(placed, minus_norms, layout, pairs, compact, own, cross, weights=None):
     """`native.nca_pairs.force_moments` for a layout."""
     weights = np.ones(len(layout.counts)) if weights is None else weights
-    return force_moments(
-        placed.ravel(),
-        len(placed),
-        minus_norms,
-        layout.tile_class,
-        weights.astype(placed.dtype),
-        compact,
-        pairs.starts,
-        pairs.partners,
-        own.astype(placed.dtype),
-        cross.astype(placed.dtype),
-    )
+    with threads_for(layout.n_slots):
+        return force_moments(
+            placed.ravel(),
+            len(placed),
+            minus_norms,
+            layout.tile_class,
+            weights.astype(placed.dtype),
+            compact,
+            pairs.starts,
+            pairs.partners,
+            own.astype(placed.dtype),
+            cross.astype(placed.dtype),
+        )
 
 
 def gaussian_outcome(placed, minus_norms, layout, pairs, same, other, form):
