@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from numba import get_num_threads, set_num_threads
 
-from manylens.metric.layout import Layout
 from manylens.native.nca_pairs import ROWS, force_moments, kernel_sums
 from manylens.native.nca_rows import anchor_log_sums, anchor_moments
 
@@ -293,37 +292,33 @@ def threads_for(n_slots):
 
 def pair_sums(placed, minus_norms, layout, pairs, compact, weights=None, masses=None):
     """`same` and `other` of `native.nca_pairs.kernel_sums` for a layout."""
-    weights = np.ones(len(layout.counts)) if weights is None else weights
+    masses = np.empty(0, placed.dtype) if masses is None else masses
     with threads_for(layout.n_slots):
-        return kernel_sums(
-            placed.ravel(),
-            len(placed),
-            minus_norms,
-            layout.tile_class,
-            weights.astype(placed.dtype),
-            compact,
-            pairs.starts,
-            pairs.partners,
-            np.empty(0, placed.dtype) if masses is None else masses,
-        )
+        arguments = [*pair_arguments(placed, minus_norms, layout, pairs, compact, weights), masses]
+        return kernel_sums(*arguments)
 
 
 def pair_moments(placed, minus_norms, layout, pairs, compact, own, cross, weights=None):
     """`native.nca_pairs.force_moments` for a layout."""
-    weights = np.ones(len(layout.counts)) if weights is None else weights
+    own, cross = own.astype(placed.dtype), cross.astype(placed.dtype)
     with threads_for(layout.n_slots):
-        return force_moments(
-            placed.ravel(),
-            len(placed),
-            minus_norms,
-            layout.tile_class,
-            weights.astype(placed.dtype),
-            compact,
-            pairs.starts,
-            pairs.partners,
-            own.astype(placed.dtype),
-            cross.astype(placed.dtype),
-        )
+        arguments = [*pair_arguments(placed, minus_norms, layout, pairs, compact, weights), own, cross]
+        return force_moments(*arguments)
+
+
+def pair_arguments(placed, minus_norms, layout, pairs, compact, weights):
+    """What both passes of `native.nca_pairs` are called with first."""
+    weights = np.ones(len(layout.counts)) if weights is None else weights
+    return (
+        placed.ravel(),
+        len(placed),
+        minus_norms,
+        layout.tile_class,
+        weights.astype(placed.dtype),
+        compact,
+        pairs.starts,
+        pairs.partners,
+    )
 
 
 def gaussian_outcome(placed, minus_norms, layout, pairs, same, other, form):
@@ -380,8 +375,3 @@ class Compact(Objective):
         moments = pair_moments(placed, minus_norms, layout, pairs, True, own, cross)
         scores = np.divide(same, total, out=np.zeros_like(total), where=total > 0)[layout.slots]
         return Outcome(scores, forces_from_moments(placed, moments, layout, 1.0), np.empty(0))
-
-
-def rows_of_classes(layout: Layout):
-    """Indicator of class membership, shape (n, n_classes)."""
-    return (layout.labels[:, None] == np.arange(len(layout.counts))).astype(np.float64)

@@ -79,10 +79,16 @@ def minus_distances(Z, n_slots, d, minus_norms, rows, column):
 
 
 @njit(forceinline=True)
+def within_reach(e, zero, one):
+    """max(1 - D, 0) at e = -D."""
+    return maximum(add(e, splat(one)), splat(zero))
+
+
+@njit(forceinline=True)
 def kernel(e, zero, one, compact):
     """k(D) at e = -D: 2**-D, or (1 - D)**2 within reach."""
     if compact:
-        inside = maximum(add(e, splat(one)), splat(zero))
+        inside = within_reach(e, zero, one)
         return mul(inside, inside)
     return exp2(e)
 
@@ -91,7 +97,7 @@ def kernel(e, zero, one, compact):
 def slope(e, zero, one, compact):
     """-k'(D) at e = -D, up to the ln 2 that the caller's units absorb: 2**-D, or 2 (1 - D) within reach."""
     if compact:
-        inside = maximum(add(e, splat(one)), splat(zero))
+        inside = within_reach(e, zero, one)
         return add(inside, inside)
     return exp2(e)
 
