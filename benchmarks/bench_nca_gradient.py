@@ -20,6 +20,8 @@ class Iteration:
 
     def make_data(self):
         rng = np.random.default_rng(0)
+        # Loading the compiled code is no working memory of a fit.
+        NCA(2, precision="single", max_iter=1).fit(rng.normal(size=(100, 3)), rng.integers(2, size=100))
         n = 1000 if self.quick else 10_000
         y = rng.integers(10, size=n)
         X = rng.normal(size=(n, 50)) + 1.5 * rng.normal(size=(10, 50))[y]

@@ -42,7 +42,7 @@ ROWS = 4  # rows held in registers against one tile of columns
 GROUPS = LANES // ROWS
 HALF = LANES // 2
 MOST_WORKERS = 32
-STRIP_BYTES = 2**24  # all workers' sums over one strip of columns
+STRIP_BYTES = 2**23  # all workers' sums over one strip of columns
 BLOCK_BYTES = 2**17  # one worker's share that should stay in cache: a block's coordinates and sums
 FAR = -1e30  # minus the squared norm of an empty slot: no kernel reaches it
 
