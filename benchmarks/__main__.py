@@ -1,8 +1,11 @@
 """`python -m benchmarks run [NAME ...] [--quick]` and `python -m benchmarks report`."""
 
 import argparse
+import multiprocessing
+import os
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 from benchmarks import harness, report
 from manylens.datasets import data_available
@@ -27,12 +30,26 @@ def main():
     unknown = set(arguments.names) - set(found)
     if unknown:
         parser.error(f"no benchmark named {', '.join(sorted(unknown))}; known: {', '.join(found)}")
-    for name in arguments.names or found:
-        run_one(found[name], arguments.quick)
+    names = arguments.names or list(found)
+    if arguments.quick:
+        run_side_by_side(names)
+        return 0
+    for name in names:
+        run_one(name, quick=False)
     return 0
 
 
-def run_one(kind, quick):
+def run_side_by_side(names):
+    """Quick runs show that nothing is broken, not how fast it is: one a core, on one thread each."""
+    os.environ.update(OMP_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+        for finished in [pool.submit(run_one, name, quick=True) for name in names]:
+            finished.result()
+
+
+def run_one(name, quick):
+    kind = harness.discover()[name]
     missing = [name for name in kind.needs if not data_available(name)]
     if missing:
         print(f"{kind.__name__}: left out, $MANYLENS_DATA has no {', '.join(missing)}", flush=True)

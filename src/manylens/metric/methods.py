@@ -18,7 +18,7 @@ FEW_ROWS = 4000
 # Batches must hold several rows of each class, or no row has a neighbour to find.
 BATCH_ROWS, ROWS_PER_CLASS, MOST_BATCH_ROWS = 2000, 20, 20_000
 ANCHORS = 256
-# Steps after which batches have taught what they can (letter, MNIST, isolet: no gain beyond).
+# Steps after which batches have taught most of what they can (letter, MNIST, isolet: little gain beyond).
 STEPS = 400
 # float32 pairs from so many rows on, whatever the type of X: their rounding is below the tolerance there.
 SINGLE_ROWS = 5000
