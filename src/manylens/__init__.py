@@ -8,6 +8,7 @@ from manylens.alignment.sketched import sketched_cka
 from manylens.alignment.stable_rank import stable_rank
 from manylens.alignment.streaming_cka import StreamingCKA
 from manylens.alignment.transferability import rank_models
+from manylens.metric.nca import NCA
 from manylens.modules.autoencoder import BaggingAutoencoder, ModularAutoencoder
 from manylens.modules.baselines import (
     BootstrapKernelPCA,
@@ -25,6 +26,7 @@ from manylens.streaming.count_sketch import CountSketch
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "NCA",
     "AlignmentDisplay",
     "BaggingAutoencoder",
     "BootstrapKernelPCA",
