@@ -20,7 +20,9 @@ from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.persistence import load, save
 from manylens.plotting.alignment import AlignmentDisplay, LayerWeightsDisplay, StableRankDisplay
 from manylens.plotting.alignment_estimates import SketchedAlignmentDisplay, TransferabilityDisplay
+from manylens.plotting.gallery import RetrievalGalleryDisplay
 from manylens.plotting.metric import NeighbourProbabilitiesDisplay, ProjectionDisplay, TreeBoxesDisplay
+from manylens.plotting.modules import CoverageDisplay, DiversityPathDisplay
 from manylens.streaming.count_sketch import CountSketch
 
 __version__ = "0.1.0.dev0"
@@ -31,6 +33,8 @@ __all__ = [
     "BaggingAutoencoder",
     "BootstrapKernelPCA",
     "CountSketch",
+    "CoverageDisplay",
+    "DiversityPathDisplay",
     "KernelAlignment",
     "LayerWeightsDisplay",
     "ModularAutoencoder",
@@ -40,6 +44,7 @@ __all__ = [
     "PartitionKernelPCA",
     "ProjectionDisplay",
     "RandomKernelProjection",
+    "RetrievalGalleryDisplay",
     "SketchedAlignmentDisplay",
     "StableRankDisplay",
     "StreamingCKA",
