@@ -221,6 +221,21 @@ def test_attainable_blocks_use_no_coordinate_twice_and_no_more_rank_than_there_i
     assert block_loss(blocks, q, diversity, q @ q) >= bound - 1e-10 * (q @ q)
 
 
+@pytest.mark.parametrize("values", [(1, 0.9, 0.8, 0.7), (1, 0.98, 0.96, 0.94), (1, 1, 1, 1)])
+def test_where_no_frame_exists_the_leading_coordinates_are_shared_and_nothing_beats_it(values):
+    """Four coordinates for three modules of three: h < n < h M/(M-1), the one case that leaves a gap."""
+    q = pad_spectrum(np.array(values, dtype=float), 9)
+    solution = solve(q, 3, 3, 0.7)
+    pooled = pooled_blocks(q, 3, 3, 0.7)
+    repaired = attainable_blocks(pooled, q, 3, 0.7)
+    assert len(repaired) > len(pooled)
+    assert solution.loss == pytest.approx(block_loss(repaired, q, 0.7, q @ q))
+    assert 1e-4 < solution.optimality_gap < 0.2
+    rng = np.random.default_rng(0)
+    rivals = [polish(rng.normal(size=(3, 3, 9)) * np.sqrt(q), q, 0.7) for _ in range(10)]
+    assert min(modular_loss(rival, q, 0.7) for rival in rivals) >= solution.loss * (1 - 1e-8)
+
+
 # Frames
 
 
