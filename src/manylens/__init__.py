@@ -8,6 +8,7 @@ from manylens.alignment.sketched import sketched_cka
 from manylens.alignment.stable_rank import stable_rank
 from manylens.alignment.streaming_cka import StreamingCKA
 from manylens.alignment.transferability import rank_models
+from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
 from manylens.metric.nca import NCA
 from manylens.modules.autoencoder import BaggingAutoencoder, ModularAutoencoder
 from manylens.modules.baselines import (
@@ -39,6 +40,8 @@ __all__ = [
     "LayerWeightsDisplay",
     "ModularAutoencoder",
     "ModularKernelPCA",
+    "ModuleVotingClassifier",
+    "ModuleVotingRegressor",
     "MonolithicKernelPCA",
     "NeighbourProbabilitiesDisplay",
     "PartitionKernelPCA",

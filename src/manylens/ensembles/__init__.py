@@ -1,1 +1,1 @@
-"""Using modules: voting, retrieval, choosing the diversity."""
+"""Using modules: voting, retrieval, choosing the diversity, and what to look at while doing so."""

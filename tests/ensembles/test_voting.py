@@ -1,0 +1,207 @@
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.datasets import load_diabetes, load_digits
+from sklearn.ensemble import VotingClassifier, VotingRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import accuracy_score, mean_squared_error
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from manylens import (
+    ModularAutoencoder,
+    ModularKernelPCA,
+    ModuleVotingClassifier,
+    ModuleVotingRegressor,
+    PartitionKernelPCA,
+)
+from manylens.ensembles.voting import modal_class
+
+DIGITS, LABELS = load_digits(return_X_y=True)
+TRAIN, TEST = slice(0, 600), slice(600, 900)
+X_TRAIN, Y_TRAIN, X_TEST, Y_TEST = DIGITS[TRAIN], LABELS[TRAIN], DIGITS[TEST], LABELS[TEST]
+
+
+def small_lenses(**options):
+    return ModularKernelPCA(**{"n_modules": 4, "n_components": 5, "random_state": 0, **options})
+
+
+@parametrize_with_checks(
+    [
+        ModuleVotingClassifier(ModularKernelPCA(3, 2, random_state=0), LogisticRegression()),
+        ModuleVotingClassifier(ModularAutoencoder(3, 2, random_state=0), voting="soft"),
+        ModuleVotingRegressor(ModularKernelPCA(3, 6, random_state=0), Ridge(1e-3)),
+    ]
+)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def scikit_learns_vote(modules, estimator, voting):
+    """The same ensemble from scikit-learn's parts: a pipeline a module that picks its columns."""
+    columns = np.arange(20).reshape(4, 5)
+    members = [
+        (str(m), make_pipeline(FunctionTransformer(np.take, kw_args={"indices": c, "axis": 1}), estimator))
+        for m, c in enumerate(columns)
+    ]
+    return VotingClassifier(members, voting=voting).fit(modules.transform(X_TRAIN), Y_TRAIN)
+
+
+@pytest.mark.parametrize("voting", ["hard", "soft"])
+def test_the_vote_is_that_of_scikit_learns_voting_classifier(voting):
+    lenses = small_lenses().fit(X_TRAIN)
+    ours = ModuleVotingClassifier(lenses, KNeighborsClassifier(3), voting).fit(X_TRAIN, Y_TRAIN)
+    theirs = scikit_learns_vote(lenses, KNeighborsClassifier(3), voting)
+    np.testing.assert_array_equal(ours.predict(X_TEST), theirs.predict(lenses.transform(X_TEST)))
+
+
+def test_the_mean_is_that_of_scikit_learns_voting_regressor():
+    X, y = load_diabetes(return_X_y=True)
+    lenses = small_lenses().fit(X)
+    ours = ModuleVotingRegressor(lenses, Ridge(0.1)).fit(X, y)
+    members = [
+        (
+            str(m),
+            make_pipeline(
+                FunctionTransformer(np.take, kw_args={"indices": 5 * m + np.arange(5), "axis": 1}), Ridge(0.1)
+            ),
+        )
+        for m in range(4)
+    ]
+    theirs = VotingRegressor(members).fit(lenses.transform(X), y)
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(lenses.transform(X)), rtol=1e-10)
+
+
+def test_the_mean_of_regressors_obeys_the_ambiguity_identity():
+    X, y = load_diabetes(return_X_y=True)
+    model = ModuleVotingRegressor(small_lenses(diversity=0.9), Ridge(0.1)).fit(X, y)
+    each = model._each(X, "predict")
+    individual = np.mean((each - y) ** 2)
+    ensemble = mean_squared_error(y, model.predict(X))
+    assert individual == pytest.approx(ensemble + each.var(axis=0).mean(), rel=1e-12)
+    assert ensemble < individual
+
+
+def test_the_modal_class_is_the_first_of_the_most_named():
+    votes = np.array([[2, 0, 1], [2, 1, 1], [0, 1, 0], [0, 0, 1]])
+    np.testing.assert_array_equal(modal_class(votes, 3), [0, 0, 1])
+
+
+def test_individual_scores_are_those_of_the_members():
+    clf = ModuleVotingClassifier(small_lenses(), KNeighborsClassifier(3)).fit(X_TRAIN, Y_TRAIN)
+    views = clf.modules_.split(clf.modules_.transform(X_TEST))
+    expected = [
+        accuracy_score(Y_TEST, clf.classes_[member.predict(views[:, m])])
+        for m, member in enumerate(clf.estimators_)
+    ]
+    np.testing.assert_allclose(clf.individual_scores(X_TEST, Y_TEST), expected)
+    assert clf.score(X_TEST, Y_TEST) > np.max(expected)
+
+
+def test_a_class_never_seen_counts_as_wrong_in_individual_scores():
+    clf = ModuleVotingClassifier(small_lenses(), KNeighborsClassifier(3)).fit(X_TRAIN, Y_TRAIN)
+    assert np.all(clf.individual_scores(X_TEST, np.full(len(X_TEST), 77)) == 0)
+
+
+def test_fitted_modules_are_used_and_unfitted_ones_are_left_alone():
+    fitted = small_lenses().fit(X_TEST)
+    assert ModuleVotingClassifier(fitted).fit(X_TRAIN, Y_TRAIN).modules_ is fitted
+    bare = small_lenses()
+    clf = ModuleVotingClassifier(bare).fit(X_TRAIN, Y_TRAIN)
+    assert clf.modules_ is not bare
+    assert not hasattr(bare, "components_")
+
+
+class Halves(TransformerMixin, BaseEstimator):
+    """A transformer with `split` into two unequal views, none of ours."""
+
+    def fit(self, X, y=None):
+        self.cut_ = X.shape[1] // 3
+        return self
+
+    def transform(self, X):
+        return X
+
+    def split(self, Z):
+        return [Z[:, : self.cut_], Z[:, self.cut_ :]]
+
+
+def test_any_transformer_with_split_serves():
+    clf = ModuleVotingClassifier(Halves(), voting="soft").fit(X_TRAIN, Y_TRAIN)
+    assert len(clf.estimators_) == 2
+    assert clf.score(X_TEST, Y_TEST) > 0.8
+
+
+@pytest.mark.parametrize("lenses", [PartitionKernelPCA(4, 5, random_state=0), ModularAutoencoder(4, 5)])
+def test_other_modules_vote_too(lenses):
+    assert ModuleVotingClassifier(lenses).fit(X_TRAIN, Y_TRAIN).score(X_TEST, Y_TEST) > 0.6
+
+
+def test_sparse_rows_vote_as_dense_ones():
+    dense = ModuleVotingClassifier(small_lenses()).fit(X_TRAIN, Y_TRAIN).predict(X_TEST)
+    rows = sparse.csr_matrix(X_TRAIN)
+    again = ModuleVotingClassifier(small_lenses()).fit(rows, Y_TRAIN).predict(sparse.csr_matrix(X_TEST))
+    np.testing.assert_array_equal(dense, again)
+
+
+def test_float32_rows_give_float32_probabilities_close_to_those_of_float64():
+    wide = ModuleVotingClassifier(small_lenses(), LogisticRegression(max_iter=500), "soft")
+    narrow = clone(wide).fit(X_TRAIN.astype(np.float32), Y_TRAIN)
+    wide.fit(X_TRAIN, Y_TRAIN)
+    assert narrow.estimators_[0].coef_.dtype == np.float32
+    np.testing.assert_allclose(
+        narrow.predict_proba(X_TEST.astype(np.float32)), wide.predict_proba(X_TEST), atol=1e-2
+    )
+
+
+def test_names_of_classes_may_be_words():
+    words = np.array([f"digit {label}" for label in range(10)])
+    clf = ModuleVotingClassifier(small_lenses()).fit(X_TRAIN, words[Y_TRAIN])
+    assert set(clf.predict(X_TEST)) <= set(words)
+    assert clf.score(X_TEST, words[Y_TEST]) == ModuleVotingClassifier(small_lenses()).fit(
+        X_TRAIN, Y_TRAIN
+    ).score(X_TEST, Y_TEST)
+
+
+def test_parallel_workers_change_nothing():
+    clf = ModuleVotingClassifier(small_lenses(), voting="soft").fit(X_TRAIN, Y_TRAIN)
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        again = ModuleVotingClassifier(small_lenses(), voting="soft").fit(X_TRAIN, Y_TRAIN)
+        np.testing.assert_array_equal(clf.predict_proba(X_TEST), again.predict_proba(X_TEST))
+
+
+def test_it_pickles_and_works_in_a_pipeline_and_a_grid_search():
+    pipeline = make_pipeline(StandardScaler(), ModuleVotingClassifier(small_lenses()))
+    search = GridSearchCV(pipeline, {"modulevotingclassifier__modules__diversity": [0.2, 0.9]}, cv=2)
+    search.fit(X_TRAIN, Y_TRAIN)
+    again = pickle.loads(pickle.dumps(search.best_estimator_))
+    np.testing.assert_array_equal(again.predict(X_TEST), search.predict(X_TEST))
+
+
+def test_labels_of_one_class_are_refused():
+    with pytest.raises(ValueError, match="All 600 labels are of one class, .*a vote needs at least two"):
+        ModuleVotingClassifier(small_lenses()).fit(X_TRAIN, np.zeros(600, dtype=int))
+
+
+def test_an_unknown_vote_is_refused():
+    with pytest.raises(ValueError, match="voting='loud' is unknown: give 'hard' or 'soft'"):
+        ModuleVotingClassifier(small_lenses(), voting="loud").fit(X_TRAIN, Y_TRAIN)
+
+
+def test_what_is_no_set_of_modules_is_refused():
+    with pytest.raises(TypeError, match="is no set of modules: give a transformer with transform and split"):
+        ModuleVotingClassifier(StandardScaler()).fit(X_TRAIN, Y_TRAIN)
+
+
+def test_a_hard_vote_offers_no_probabilities():
+    clf = ModuleVotingClassifier(small_lenses()).fit(X_TRAIN, Y_TRAIN)
+    assert not hasattr(clf, "predict_proba")
+    with pytest.raises(AttributeError, match="predict_proba"):
+        clf.predict_proba(X_TEST)
