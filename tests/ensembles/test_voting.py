@@ -186,7 +186,7 @@ def test_it_pickles_and_works_in_a_pipeline_and_a_grid_search():
 
 
 def test_labels_of_one_class_are_refused():
-    with pytest.raises(ValueError, match="All 600 labels are of one class, .*a vote needs at least two"):
+    with pytest.raises(ValueError, match=r"All 600 labels are of one class, .*a vote needs at least two"):
         ModuleVotingClassifier(small_lenses()).fit(X_TRAIN, np.zeros(600, dtype=int))
 
 
