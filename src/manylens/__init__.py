@@ -8,6 +8,7 @@ from manylens.alignment.sketched import sketched_cka
 from manylens.alignment.stable_rank import stable_rank
 from manylens.alignment.streaming_cka import StreamingCKA
 from manylens.alignment.transferability import rank_models
+from manylens.ensembles.neighbors import ModuleNeighbors
 from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
 from manylens.metric.nca import NCA
 from manylens.modules.autoencoder import BaggingAutoencoder, ModularAutoencoder
@@ -40,6 +41,7 @@ __all__ = [
     "LayerWeightsDisplay",
     "ModularAutoencoder",
     "ModularKernelPCA",
+    "ModuleNeighbors",
     "ModuleVotingClassifier",
     "ModuleVotingRegressor",
     "MonolithicKernelPCA",

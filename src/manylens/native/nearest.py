@@ -1,0 +1,279 @@
+"""Hot loops of neighbour search: scan rows by a few coordinates, and finish the distances that matter.
+
+A scan forms the scores |b|² - 2 q.b of a block of queries against a tile of rows by one matrix product (BLAS,
+called from compiled code), and reads them once while they are still in cache; a heap is touched only for the
+few that are small enough.
+"""
+
+import numpy as np
+from numba import njit
+
+TILE = 256  # rows whose scores against a block of 256 queries, 256 KB, stay in the second-level cache
+HEAD = 64  # coordinates summed before asking whether a row is already too far
+
+
+@njit(cache=True, nogil=True)
+def scan(queries, base, keys, rows):  # pragma: no cover
+    """The m rows of smallest score for each query of a block.
+
+    Parameters
+    ----------
+    queries : ndarray, shape (n_queries, d + 1)
+        [q, 1].
+    base : ndarray, shape (n, d + 1)
+        [-2 b, |b|²], so that a product is a score.
+    keys : ndarray, shape (n_queries, m)
+        Max-heaps of scores, changed in place; infinity where nothing is held.
+    rows : ndarray of int64, shape (n_queries, m)
+        Rows that the keys belong to, changed in place.
+    """
+    n_queries = len(queries)
+    buffer = np.empty(n_queries * TILE, dtype=queries.dtype)
+    for first in range(0, len(base), TILE):
+        tile = base[first : first + TILE]
+        scores = buffer[: n_queries * len(tile)].reshape(n_queries, len(tile))
+        np.dot(queries, tile.T, scores)
+        keep_smallest(scores, first, keys, rows)
+
+
+@njit(cache=True, nogil=True)
+def keep_smallest(scores, first_row, keys, rows):  # pragma: no cover
+    """Offer a tile to each query's heap of the m smallest scores so far.
+
+    Rows are offered in ascending order and replace only strictly larger keys, so that of equal scores the
+    lowest rows stay.
+
+    Parameters
+    ----------
+    scores : ndarray, shape (n_queries, tile)
+        Score of each row of the tile.
+    first_row : int
+        Row that the tile begins with.
+    keys : ndarray, shape (n_queries, m)
+        Max-heaps of scores, changed in place; infinity where nothing is held.
+    rows : ndarray of int64, shape (n_queries, m)
+        Rows that the keys belong to, changed in place.
+    """
+    n_queries, width = scores.shape
+    for i in range(n_queries):
+        score, key, row = scores[i], keys[i], rows[i]
+        largest = key[0]
+        j = 0
+        # Eight at a time by a tree of minima: one branch for eight comparisons, and it is rarely taken.
+        while j + 8 <= width:
+            left = min(min(score[j], score[j + 1]), min(score[j + 2], score[j + 3]))
+            right = min(min(score[j + 4], score[j + 5]), min(score[j + 6], score[j + 7]))
+            if left < largest or right < largest:
+                for l in range(j, j + 8):
+                    if score[l] < largest:
+                        replace_largest(key, row, score[l], first_row + l)
+                        largest = key[0]
+            j += 8
+        for l in range(j, width):
+            if score[l] < largest:
+                replace_largest(key, row, score[l], first_row + l)
+                largest = key[0]
+
+
+@njit(cache=True, nogil=True)
+def replace_largest(key, row, new_key, new_row):  # pragma: no cover
+    """Put a smaller key in the place of a heap's root and let it sink.
+
+    Parameters
+    ----------
+    key, row : ndarray, shape (m,)
+        The heap.
+    new_key, new_row : float, int
+        What comes in.
+    """
+    size, place = len(key), 0
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        if child + 1 < size and key[child + 1] > key[child]:
+            child += 1
+        if key[child] <= new_key:
+            break
+        key[place], row[place] = key[child], row[child]
+        place = child
+    key[place], row[place] = new_key, new_row
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def squared_distance(query, point, limit):  # pragma: no cover
+    """|query - point|², or some number above `limit` as soon as it is known to be above.
+
+    Parameters
+    ----------
+    query, point : ndarray, shape (D,)
+        Coordinates, the most telling first.
+    limit : float
+        Beyond this the exact value is not wanted.
+
+    Returns
+    -------
+    float
+        A partial sum where it exceeds `limit`.
+    """
+    head = min(HEAD, len(query))
+    total = sum_of_squares(query[:head], point[:head])
+    if total > limit:
+        return total
+    return total + sum_of_squares(query[head:], point[head:])
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def sum_of_squares(query, point):  # pragma: no cover
+    """Σ_i (query_i - point_i)²; a loop from 0, so that no index can be negative and it compiles to vectors.
+
+    Parameters
+    ----------
+    query, point : ndarray, shape (D,)
+        Coordinates.
+
+    Returns
+    -------
+    float
+        The sum, in the coordinates' precision.
+    """
+    total = query.dtype.type(0)
+    for i in range(len(query)):
+        gap = query[i] - point[i]
+        total += gap * gap
+    return total
+
+
+@njit(cache=True, nogil=True)
+def insert(distance, row, distances, rows):  # pragma: no cover
+    """Insert into a list sorted by distance, then row; a row that is there already is left alone.
+
+    Parameters
+    ----------
+    distance, row : float, int
+        What comes in.
+    distances, rows : ndarray, shape (k,)
+        The list, changed in place; infinity and -1 where nothing is held yet.
+    """
+    last = len(distances) - 1
+    if distance > distances[last] or (distance == distances[last] and row > rows[last] >= 0):
+        return
+    for i in range(last + 1):
+        if rows[i] == row:
+            return
+    place = last
+    while place > 0 and (
+        distances[place - 1] > distance or (distances[place - 1] == distance and rows[place - 1] > row)
+    ):
+        distances[place], rows[place] = distances[place - 1], rows[place - 1]
+        place -= 1
+    distances[place], rows[place] = distance, row
+
+
+@njit(cache=True, nogil=True)
+def rerank(queries, points, keys, candidates, shift, distances, rows, proven):  # pragma: no cover
+    """The k nearest of each query among its candidates, by all coordinates, and whether they are proven.
+
+    Candidates are taken in the order of their partial distances key + shift, which are lower bounds on the
+    whole ones: once such a bound exceeds the k-th distance, no later candidate and no row that never became
+    one can be nearer, and the answer is proven.
+
+    Parameters
+    ----------
+    queries : ndarray, shape (n_queries, D)
+        Coordinates of the queries.
+    points : ndarray, shape (n, D)
+        Coordinates of the base.
+    keys : ndarray, shape (n_queries, m)
+        Scores of the candidates on the leading coordinates; minus infinity where there is no bound.
+    candidates : ndarray of int64, shape (n_queries, m)
+        Their rows; negative where there are fewer.
+    shift : ndarray, shape (n_queries,)
+        What turns a score into a lower bound: |q|² on the leading coordinates less the rounding error.
+    distances : ndarray, shape (n_queries, k)
+        Squared distances, filled in place, ascending.
+    rows : ndarray of int64, shape (n_queries, k)
+        The neighbours, filled in place.
+    proven : ndarray of bool, shape (n_queries,)
+        Filled in place.
+    """
+    k = distances.shape[1]
+    for i in range(len(queries)):
+        near, which = distances[i], rows[i]
+        near[:] = np.inf
+        which[:] = -1
+        proven[i] = False
+        order = np.argsort(keys[i])
+        for j in order:
+            row = candidates[i, j]
+            if row < 0:
+                continue
+            if keys[i, j] + shift[i] > near[k - 1]:
+                proven[i] = True
+                break
+            insert(squared_distance(queries[i], points[row], near[k - 1]), row, near, which)
+        # Rows that were never candidates score at least as much as the last candidate.
+        if not proven[i]:
+            proven[i] = len(points) <= len(order) or keys[i, order[-1]] + shift[i] > near[k - 1]
+
+
+@njit(cache=True, nogil=True)
+def rerank_union(queries, points, candidates, distances, rows):  # pragma: no cover
+    """The k nearest of each query among candidates that may repeat.
+
+    Parameters
+    ----------
+    queries : ndarray, shape (n_queries, D)
+        Coordinates of the queries.
+    points : ndarray, shape (n, D)
+        Coordinates of the base.
+    candidates : ndarray of int64, shape (n_queries, m)
+        Rows.
+    distances : ndarray, shape (n_queries, k)
+        Squared distances, filled in place, ascending.
+    rows : ndarray of int64, shape (n_queries, k)
+        The neighbours, filled in place.
+    """
+    k = distances.shape[1]
+    for i in range(len(queries)):
+        near, which = distances[i], rows[i]
+        near[:] = np.inf
+        which[:] = -1
+        previous = -1
+        for row in np.sort(candidates[i]):
+            if row == previous:
+                continue
+            previous = row
+            insert(squared_distance(queries[i], points[row], near[k - 1]), row, near, which)
+
+
+@njit(cache=True, nogil=True)
+def scan_on(scored, base, shift, queries, points, distances, rows):  # pragma: no cover
+    """Scan until lists of neighbours are exact: every row whose lower bound is small enough is measured.
+
+    Parameters
+    ----------
+    scored : ndarray, shape (n_queries, d + 1)
+        [q, 1].
+    base : ndarray, shape (n, d + 1)
+        [-2 b, |b|²] of the leading coordinates.
+    shift : ndarray, shape (n_queries,)
+        What turns a score into a lower bound.
+    queries : ndarray, shape (n_queries, D)
+        All coordinates of the queries.
+    points : ndarray, shape (n, D)
+        All coordinates of the base.
+    distances, rows : ndarray, shape (n_queries, k)
+        Sorted lists, changed in place.
+    """
+    n_queries, last = len(queries), distances.shape[1] - 1
+    buffer = np.empty(n_queries * TILE, dtype=scored.dtype)
+    for first in range(0, len(base), TILE):
+        tile = base[first : first + TILE]
+        scores = buffer[: n_queries * len(tile)].reshape(n_queries, len(tile))
+        np.dot(scored, tile.T, scores)
+        for i in range(n_queries):
+            for j in range(len(tile)):
+                if scores[i, j] + shift[i] <= distances[i, last]:
+                    row, limit = first + j, distances[i, last]
+                    insert(squared_distance(queries[i], points[row], limit), row, distances[i], rows[i])

@@ -1,0 +1,316 @@
+import json
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.datasets import load_digits, make_low_rank_matrix
+from sklearn.exceptions import NotFittedError
+from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from manylens import ModularAutoencoder, ModularKernelPCA, ModuleNeighbors, PartitionKernelPCA
+from manylens.ensembles.composite import composite_axes
+
+DIGITS = load_digits().data
+BASE, QUERIES = DIGITS[:1500], DIGITS[1500:]
+METHODS = ["nested", "exact", "paper"]
+
+
+@pytest.fixture(scope="module")
+def lenses():
+    return ModularKernelPCA(n_modules=15, n_components=8, diversity=0.99, random_state=0).fit(BASE)
+
+
+def side_by_side(modules, X):
+    """Coordinates whose plain distance is the composite one, without any rotation."""
+    return modules.transform(X) / np.sqrt(modules.module_shape_[0])
+
+
+def scikit_learns(modules, base, queries, k):
+    search = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(side_by_side(modules, base))
+    return search.kneighbors(side_by_side(modules, queries))
+
+
+@parametrize_with_checks(
+    [
+        ModuleNeighbors(ModularKernelPCA(3, 2, random_state=0), n_neighbors=1),
+        ModuleNeighbors(ModularAutoencoder(3, 2, random_state=0), n_neighbors=1, method="paper"),
+    ]
+)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("n_leading", [1, 3, 10, 40, 500])
+def test_exact_search_is_scikit_learns_brute_force_however_few_coordinates_lead(lenses, n_leading):
+    index = ModuleNeighbors(lenses, method="exact", n_leading=n_leading).fit(BASE)
+    distances, rows = index.kneighbors(QUERIES, 7)
+    expected_distances, expected = scikit_learns(lenses, BASE, QUERIES, 7)
+    np.testing.assert_array_equal(rows, expected)
+    np.testing.assert_allclose(distances, expected_distances, atol=1e-7)
+    assert (index.proven_share_ < 1) == (n_leading <= 10)
+
+
+def test_exact_search_holds_for_modules_of_any_spectrum():
+    X = make_low_rank_matrix(800, 60, effective_rank=50, random_state=0)
+    lenses = PartitionKernelPCA(6, 9, random_state=0).fit(X[:600])
+    index = ModuleNeighbors(lenses, method="exact", n_leading=5, n_candidates=6).fit(X[:600])
+    _, rows = index.kneighbors(X[600:], 5)
+    np.testing.assert_array_equal(rows, scikit_learns(lenses, X[:600], X[600:], 5)[1])
+
+
+def test_the_default_finds_nearly_all_of_them(lenses):
+    _, rows = ModuleNeighbors(lenses).fit(BASE).kneighbors(QUERIES, 10)
+    _, expected = scikit_learns(lenses, BASE, QUERIES, 10)
+    shared = [len(np.intersect1d(a, b)) for a, b in zip(rows, expected, strict=True)]
+    assert np.mean(shared) / 10 > 0.995
+
+
+def test_the_papers_method_is_its_definition_taken_literally(lenses):
+    k = 6
+    _, rows = ModuleNeighbors(lenses, method="paper").fit(BASE).kneighbors(QUERIES[:40], k)
+    base, queries = lenses.split(lenses.transform(BASE)), lenses.split(lenses.transform(QUERIES[:40]))
+    for i, query in enumerate(queries):
+        gaps = np.sum((base - query) ** 2, axis=2)  # (n, M)
+        union = np.unique(np.argsort(gaps, axis=0)[:k])
+        np.testing.assert_array_equal(rows[i], union[np.argsort(gaps[union].mean(axis=1))[:k]])
+
+
+def test_the_coordinates_keep_the_composite_distance_and_have_the_coverage_as_variance(lenses):
+    index = ModuleNeighbors(lenses).fit(BASE)
+    C = index.coordinates(QUERIES)
+    Z = lenses.split(lenses.transform(QUERIES))
+    composite = np.mean(np.sum((Z[:50, None] - Z[None, :50]) ** 2, axis=3), axis=2)
+    plain = np.sum((C[:50, None] - C[None, :50]) ** 2, axis=2)
+    np.testing.assert_allclose(plain, composite, atol=1e-10)
+    variances = index.coordinates_.var(axis=0)
+    np.testing.assert_allclose(variances, np.sort(lenses.coverage_)[::-1], atol=1e-9)
+
+
+def test_the_weighted_coordinates_of_the_spectrum_give_the_same_distances(lenses):
+    k = len(lenses.spectrum_)
+    weights = np.sqrt(lenses.coverage_[:k] / lenses.spectrum_)
+    c = lenses.decomposition_.coordinates(lenses.feature_map_.features(QUERIES[:30])) * weights
+    C = ModuleNeighbors(lenses).fit(BASE).coordinates(QUERIES[:30])
+    np.testing.assert_allclose(
+        np.sum((c[:, None] - c) ** 2, axis=2), np.sum((C[:, None] - C) ** 2, axis=2), atol=1e-9
+    )
+
+
+def test_axes_that_the_base_does_not_use_are_kept_for_queries():
+    Z = np.zeros((5, 4))
+    Z[:, 0] = np.arange(5)
+    far = np.array([[0.0, 0, 3, 0]])
+    axes = composite_axes(Z, 2)
+    gap = axes.coordinates(far) - axes.coordinates(Z[:1])
+    assert np.sum(gap**2) == pytest.approx(9 / 2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_added_later_are_found_as_if_there_from_the_start(lenses, method):
+    whole = ModuleNeighbors(lenses, method=method).fit(BASE)
+    grown = ModuleNeighbors(lenses, method=method)
+    for start in range(0, 1500, 400):
+        grown.partial_fit(BASE[start : start + 400])
+    assert grown.n_samples_fit_ == 1500
+    distances, rows = whole.kneighbors(QUERIES)
+    grown_distances, grown_rows = grown.kneighbors(QUERIES)
+    if method == "exact":
+        np.testing.assert_array_equal(rows, grown_rows)
+    # The axes come from the first rows, so the leading coordinates, and candidates, may differ a little.
+    assert np.mean(rows == grown_rows) > 0.97
+    np.testing.assert_allclose(grown_distances, distances, atol=0.05)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_number_of_threads_changes_nothing(lenses, method):
+    one = ModuleNeighbors(lenses, method=method, n_jobs=1).fit(BASE).kneighbors(DIGITS)
+    four = ModuleNeighbors(lenses, method=method, n_jobs=4).fit(BASE).kneighbors(DIGITS)
+    np.testing.assert_array_equal(one[0], four[0])
+    np.testing.assert_array_equal(one[1], four[1])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_without_queries_no_row_is_its_own_neighbour(lenses, method):
+    twice = np.vstack([BASE[:100], BASE[:100]])  # with duplicates, a row need not be first on its own list
+    distances, rows = ModuleNeighbors(lenses, method=method).fit(twice).kneighbors(n_neighbors=3)
+    assert not np.any(rows == np.arange(200)[:, None])
+    np.testing.assert_allclose(distances[:, 0], 0, atol=1e-6)
+
+
+def test_the_graph_holds_the_neighbours(lenses):
+    index = ModuleNeighbors(lenses, n_neighbors=4).fit(BASE)
+    distances, rows = index.kneighbors(QUERIES)
+    graph = index.kneighbors_graph(QUERIES, mode="distance")
+    assert graph.shape == (len(QUERIES), 1500)
+    np.testing.assert_array_equal(graph.indices.reshape(-1, 4), rows)
+    np.testing.assert_array_equal(graph.data.reshape(-1, 4), distances)
+    assert index.kneighbors_graph(QUERIES).sum() == 4 * len(QUERIES)
+    with pytest.raises(ValueError, match="mode='near' is unknown: give 'connectivity' or 'distance'"):
+        index.kneighbors_graph(QUERIES, mode="near")
+
+
+def test_float32_rows_stay_float32_and_find_the_same(lenses):
+    narrow = ModularKernelPCA(15, 8, diversity=0.99, random_state=0).fit(BASE.astype(np.float32))
+    index = ModuleNeighbors(narrow, method="exact").fit(BASE.astype(np.float32))
+    distances, rows = index.kneighbors(QUERIES.astype(np.float32), 5)
+    assert distances.dtype == index.coordinates_.dtype == np.float32
+    assert np.mean(rows == scikit_learns(lenses, BASE, QUERIES, 5)[1]) > 0.98
+
+
+def test_sparse_rows_find_what_dense_rows_find(lenses):
+    dense = ModuleNeighbors(lenses).fit(BASE).kneighbors(QUERIES, return_distance=False)
+    index = ModuleNeighbors(lenses).fit(sparse.csr_matrix(BASE))
+    np.testing.assert_array_equal(dense, index.kneighbors(sparse.csr_matrix(QUERIES))[1])
+
+
+def test_unfitted_modules_are_fitted_to_the_base():
+    index = ModuleNeighbors(ModularAutoencoder(5, 4, random_state=0)).fit(BASE)
+    lenses = ModularAutoencoder(5, 4, random_state=0).fit(BASE)
+    np.testing.assert_array_equal(
+        index.kneighbors(QUERIES, 5)[1], ModuleNeighbors(lenses).fit(BASE).kneighbors(QUERIES, 5)[1]
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("mmap", [True, False])
+def test_a_saved_index_finds_the_same_and_can_grow(lenses, tmp_path, method, mmap):
+    index = ModuleNeighbors(lenses, method=method, n_neighbors=4).fit(BASE[:1000])
+    index.save(tmp_path)
+    again = ModuleNeighbors.load(tmp_path, mmap=mmap)
+    np.testing.assert_array_equal(again.kneighbors(QUERIES)[1], index.kneighbors(QUERIES)[1])
+    again.partial_fit(BASE[1000:]).save(tmp_path)  # over the files that it is mapped to
+    index.partial_fit(BASE[1000:])
+    last = ModuleNeighbors.load(tmp_path, lenses, mmap=mmap)
+    np.testing.assert_array_equal(last.kneighbors(QUERIES)[1], index.kneighbors(QUERIES)[1])
+    assert {path.suffix for path in tmp_path.iterdir()} == {".npy", ".json", ".skops"}
+
+
+def test_a_mapped_index_leaves_its_rows_on_disk(lenses, tmp_path):
+    ModuleNeighbors(lenses).fit(BASE).save(tmp_path)
+    index = ModuleNeighbors.load(tmp_path)
+    base = index.coordinates_
+    while base.base is not None and not isinstance(base, np.memmap):
+        base = base.base
+    assert isinstance(base, np.memmap)
+
+
+def test_other_modules_than_the_saved_ones_are_refused(lenses, tmp_path):
+    ModuleNeighbors(lenses).fit(BASE).save(tmp_path)
+    other = ModularKernelPCA(15, 8, diversity=0.5, random_state=1).fit(BASE)
+    with pytest.raises(ValueError, match="These modules are not the ones that the index was built with"):
+        ModuleNeighbors.load(tmp_path, other)
+    with pytest.raises(NotFittedError, match="are not fitted and there are no rows here to fit them to"):
+        ModuleNeighbors.load(tmp_path, clone(lenses))
+
+
+class Stranger(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        self.fitted_ = True
+        return self
+
+    def transform(self, X):
+        return X
+
+    def split(self, Z):
+        return [Z[:, :4], Z[:, 4:]]
+
+
+def test_types_that_manylens_does_not_know_are_not_loaded(tmp_path):
+    index = ModuleNeighbors(Stranger()).fit(BASE)
+    index.save(tmp_path)
+    with pytest.raises(ValueError, match=r"hold types that manylens does not know \(.*Stranger"):
+        ModuleNeighbors.load(tmp_path)
+    again = ModuleNeighbors.load(tmp_path, index.modules_)
+    np.testing.assert_array_equal(again.kneighbors(QUERIES)[1], index.kneighbors(QUERIES)[1])
+
+
+def test_a_folder_that_is_no_index_and_one_of_a_later_format_are_refused(lenses, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"holds no index: index\.json"):
+        ModuleNeighbors.load(tmp_path)
+    ModuleNeighbors(lenses).fit(BASE).save(tmp_path)
+    path = tmp_path / "index.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
+    with pytest.raises(ValueError, match="is of format 99; this version of manylens reads 1"):
+        ModuleNeighbors.load(tmp_path)
+
+
+def test_it_pickles_and_clones(lenses):
+    index = ModuleNeighbors(lenses).fit(BASE)
+    again = pickle.loads(pickle.dumps(index))
+    np.testing.assert_array_equal(again.kneighbors(QUERIES)[1], index.kneighbors(QUERIES)[1])
+    assert not hasattr(clone(index), "composite_")
+
+
+def test_faiss_lists_are_searched_and_pickled(lenses, tmp_path, monkeypatch):
+    pytest.importorskip("faiss", reason="the faiss back end needs faiss")
+    from manylens.ensembles.backends import FaissLists
+
+    monkeypatch.setattr(FaissLists, "smallest", 1000)
+    index = ModuleNeighbors(lenses, backend="faiss").fit(BASE)
+    _, rows = index.kneighbors(QUERIES)
+    _, expected = scikit_learns(lenses, BASE, QUERIES, 10)
+    shared = [len(np.intersect1d(a, b)) for a, b in zip(rows, expected, strict=True)]
+    assert np.mean(shared) / 10 > 0.9
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(index)).kneighbors(QUERIES)[1], rows)
+    index.save(tmp_path)
+    np.testing.assert_array_equal(ModuleNeighbors.load(tmp_path).kneighbors(QUERIES)[1], rows)
+
+
+def test_lists_that_come_back_too_short_are_filled_by_a_whole_scan(lenses, monkeypatch):
+    pytest.importorskip("faiss", reason="the faiss back end needs faiss")
+    from manylens.ensembles.backends import FaissLists
+
+    monkeypatch.setattr(FaissLists, "smallest", 1000)
+    index = ModuleNeighbors(lenses, backend="faiss").fit(BASE)
+    index._finders[0].index.nprobe = 1
+    _, rows = index.kneighbors(QUERIES, 200)
+    assert rows.min() >= 0
+    whole = scikit_learns(lenses, BASE, QUERIES, 200)[1]
+    short = index._finders[0].candidates(index.coordinates(QUERIES), 1200)[1].min(axis=1) < 0
+    few = np.sum(index._finders[0].candidates(index.coordinates(QUERIES), 1200)[1] >= 0, axis=1) < 200
+    assert few.any()
+    assert short.any()
+    np.testing.assert_array_equal(rows[few], whole[few])
+
+
+def test_more_neighbours_than_rows_are_refused(lenses):
+    index = ModuleNeighbors(lenses).fit(BASE[:10])
+    with pytest.raises(ValueError, match="n_neighbors=11 is more than the 10 rows to choose from"):
+        index.kneighbors(QUERIES, 11)
+    with pytest.raises(ValueError, match="n_neighbors=10 is more than the 9 rows to choose from"):
+        index.kneighbors(n_neighbors=10)
+    assert index.kneighbors(QUERIES, 10)[1].shape == (len(QUERIES), 10)
+
+
+def test_a_query_of_the_wrong_width_is_refused(lenses):
+    index = ModuleNeighbors(lenses).fit(BASE)
+    with pytest.raises(ValueError, match="X has 63 features, but ModuleNeighbors is expecting 64"):
+        index.kneighbors(QUERIES[:, :63])
+
+
+def test_an_index_without_rows_is_refused(lenses):
+    with pytest.raises(NotFittedError):
+        ModuleNeighbors(lenses).kneighbors(QUERIES)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "magic"}, "method='magic' is unknown: give one of nested, exact, paper"),
+        ({"backend": "annoy"}, "backend='annoy' is unknown: give one of numpy, faiss"),
+        ({"method": "exact", "backend": "faiss"}, "method='exact' needs bounds on the rows not seen"),
+        ({"n_leading": 0}, "n_leading == 0, must be >= 1"),
+    ],
+)
+def test_wrong_parameters_are_refused(lenses, options, message):
+    with pytest.raises(ValueError, match=message):
+        ModuleNeighbors(lenses, **options).fit(BASE)
+
+
+def test_what_is_no_set_of_modules_is_refused():
+    with pytest.raises(TypeError, match="is no set of modules"):
+        ModuleNeighbors(StandardScaler()).fit(BASE)
