@@ -8,7 +8,9 @@ from manylens.alignment.sketched import sketched_cka
 from manylens.alignment.stable_rank import stable_rank
 from manylens.alignment.streaming_cka import StreamingCKA
 from manylens.alignment.transferability import rank_models
+from manylens.ensembles.diversity_search import DiversitySearchCV
 from manylens.ensembles.neighbors import ModuleNeighbors
+from manylens.ensembles.retrieval import RetrievalPrecision, retrieval_precision
 from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
 from manylens.metric.nca import NCA
 from manylens.modules.autoencoder import BaggingAutoencoder, ModularAutoencoder
@@ -37,6 +39,7 @@ __all__ = [
     "CountSketch",
     "CoverageDisplay",
     "DiversityPathDisplay",
+    "DiversitySearchCV",
     "KernelAlignment",
     "LayerWeightsDisplay",
     "ModularAutoencoder",
@@ -50,6 +53,7 @@ __all__ = [
     "ProjectionDisplay",
     "RandomKernelProjection",
     "RetrievalGalleryDisplay",
+    "RetrievalPrecision",
     "SketchedAlignmentDisplay",
     "StableRankDisplay",
     "StreamingCKA",
@@ -64,6 +68,7 @@ __all__ = [
     "hsic_test",
     "load",
     "rank_models",
+    "retrieval_precision",
     "save",
     "sketched_cka",
     "stable_rank",

@@ -5,6 +5,7 @@ that `proves` gives, with every candidate, a score that bounds the distance of t
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -315,4 +316,4 @@ def padded(leading, multiple=8):
     return rows
 
 
-BACKENDS = {"numpy": LeadingScan, "faiss": FaissLists}
+BACKENDS: dict[str, Any] = {"numpy": LeadingScan, "faiss": FaissLists}

@@ -1,4 +1,4 @@
-"""A search index on disk: arrays as .npy, what is small as JSON, the modules by skops. Nothing is executed."""
+"""A search index on disk: arrays as .npy, the rest as JSON, the modules by skops. Nothing is executed."""
 
 import json
 from importlib.util import find_spec

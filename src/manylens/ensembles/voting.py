@@ -242,7 +242,7 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         encoder = LabelEncoder().fit(y)
         if len(encoder.classes_) < 2:
             raise ValueError(
-                f"All {len(y)} labels are of one class, {encoder.classes_[0]!r}: a vote needs at least two."
+                f"All {len(y)} labels are of one class, {encoder.classes_[0]}: a vote needs at least two."
             )
         self.classes_ = encoder.classes_
         return self._fit_modules(X, encoder.transform(y))

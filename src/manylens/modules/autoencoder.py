@@ -73,6 +73,42 @@ class LinearAutoencoders(ModuleTransformer):
         self.components_ = self.encoders_.reshape(M * H, -1)
         self.offset_ = self.components_ @ self.mean_
 
+    def principal_coordinates(self, X):
+        """Coordinates of rows on the principal axes that the modules are made of.
+
+        They do not depend on the diversity: `transform_coordinates` of the model at any diversity takes them.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix, shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n, k)
+            Centred.
+        """
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        axes = self.axes_.T.astype(X.dtype)
+        return np.asarray(X @ axes) - self.mean_.astype(X.dtype) @ axes
+
+    def transform_coordinates(self, C):
+        """Modules of rows that are given by their principal coordinates.
+
+        Parameters
+        ----------
+        C : ndarray, shape (n, k)
+            From `principal_coordinates`.
+
+        Returns
+        -------
+        ndarray, shape (n, n_modules * n_components)
+            What `transform` gives.
+        """
+        check_is_fitted(self)
+        return C @ (self.components_ @ self.axes_.T).T.astype(C.dtype)
+
     def inverse_transform(self, Z):
         """Rows reconstructed by all modules together: the mean of what each decodes.
 

@@ -120,6 +120,46 @@ class KernelModules(ModuleTransformer):
     def _block_width(self):
         return max(super()._block_width(), self.feature_map_.block_width)
 
+    def principal_coordinates(self, X):
+        """Coordinates of rows on the kernel principal components that the modules are made of.
+
+        They do not depend on the diversity: `transform_coordinates` of the model at any diversity takes them.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix, shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n, k)
+            Formed in blocks of rows.
+        """
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        return np.vstack(
+            [self.decomposition_.coordinates(block) for block in self.feature_map_.feature_blocks(X)]
+        )
+
+    def transform_coordinates(self, C):
+        """Modules of rows that are given by their principal coordinates.
+
+        Parameters
+        ----------
+        C : ndarray, shape (n, k)
+            From `principal_coordinates`.
+
+        Returns
+        -------
+        ndarray, shape (n, n_modules * n_components)
+            What `transform` gives.
+        """
+        check_is_fitted(self)
+        M, H = self.module_shape_
+        weights = self.modules_[:, :, : C.shape[1]].reshape(M * H, -1)
+        k = weights.shape[1]
+        return C[:, :k] @ (weights / np.sqrt(self.spectrum_[:k])).T.astype(C.dtype)
+
     def ambiguity(self):
         """The loss taken apart into what modules lose each, how much they differ, and what all lose together.
 

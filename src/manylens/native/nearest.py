@@ -64,14 +64,14 @@ def keep_smallest(scores, first_row, keys, rows):  # pragma: no cover
             left = min(min(score[j], score[j + 1]), min(score[j + 2], score[j + 3]))
             right = min(min(score[j + 4], score[j + 5]), min(score[j + 6], score[j + 7]))
             if left < largest or right < largest:
-                for l in range(j, j + 8):
-                    if score[l] < largest:
-                        replace_largest(key, row, score[l], first_row + l)
+                for column in range(j, j + 8):
+                    if score[column] < largest:
+                        replace_largest(key, row, score[column], first_row + column)
                         largest = key[0]
             j += 8
-        for l in range(j, width):
-            if score[l] < largest:
-                replace_largest(key, row, score[l], first_row + l)
+        for column in range(j, width):
+            if score[column] < largest:
+                replace_largest(key, row, score[column], first_row + column)
                 largest = key[0]
 
 

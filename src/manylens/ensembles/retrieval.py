@@ -1,0 +1,76 @@
+"""How well neighbours in a representation are neighbours in the input space."""
+
+import numpy as np
+from sklearn.neighbors import NearestNeighbors
+
+
+def retrieval_precision(found, relevant):
+    """Mean share of the relevant rows among those found: mean_i #(found_i ∩ relevant_i) / κ.
+
+    Parameters
+    ----------
+    found : array-like of int, shape (n_queries, k)
+        Rows returned for each query, each at most once.
+    relevant : array-like of int, shape (n_queries, κ)
+        Rows that should have been; the nearest in the input space, say.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Examples
+    --------
+    >>> from manylens import retrieval_precision
+    >>> retrieval_precision([[1, 2], [3, 4]], [[2, 1], [4, 5]])
+    0.75
+    """
+    found, relevant = np.asarray(found), np.asarray(relevant)
+    if found.ndim != 2 or relevant.ndim != 2 or len(found) != len(relevant) or found.size == 0:
+        raise ValueError(
+            "found and relevant are lists of rows for the same queries, at least one; arrays of shapes "
+            f"{found.shape} and {relevant.shape} were given."
+        )
+    # Rows of different queries are kept apart by their query's number, so that one sorted search serves all.
+    span = max(int(found.max()), int(relevant.max())) + 1
+    queries = np.arange(len(found))[:, None] * span
+    hits = np.isin((found + queries).ravel(), (relevant + queries).ravel())
+    return float(np.sum(hits) / relevant.size)
+
+
+class RetrievalPrecision:
+    """Scorer of a search index: precision against the nearest rows in the input space.
+
+    What is relevant depends on the base, so a scorer is prepared for each base, once for all indices on it.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        Neighbours asked for.
+    """
+
+    def __init__(self, n_neighbors=10):
+        self.n_neighbors = n_neighbors
+
+    def prepared(self, base, queries):
+        """A scorer for indices built on `base`, asked about `queries`.
+
+        Parameters
+        ----------
+        base : array-like or CSR matrix, shape (n, d)
+            Rows of the index.
+        queries : array-like or CSR matrix, shape (m, d)
+            Queries.
+
+        Returns
+        -------
+        callable
+            Scorer (index, queries, y=None) -> precision.
+        """
+        search = NearestNeighbors(n_neighbors=self.n_neighbors, algorithm="brute").fit(base)
+        relevant = search.kneighbors(queries, return_distance=False)
+
+        def score(index, X, y=None):  # noqa: ARG001
+            return retrieval_precision(index.kneighbors(X, self.n_neighbors)[1], relevant)
+
+        return score
