@@ -8,6 +8,7 @@ from manylens.alignment.sketched import sketched_cka
 from manylens.alignment.stable_rank import stable_rank
 from manylens.alignment.streaming_cka import StreamingCKA
 from manylens.alignment.transferability import rank_models
+from manylens.ensembles.distance_correlation import distance_correlation, distance_correlation_matrix
 from manylens.ensembles.diversity_search import DiversitySearchCV
 from manylens.ensembles.neighbors import ModuleNeighbors
 from manylens.ensembles.retrieval import RetrievalPrecision, retrieval_precision
@@ -64,6 +65,8 @@ __all__ = [
     "align_kernels",
     "cka",
     "cka_matrix",
+    "distance_correlation",
+    "distance_correlation_matrix",
     "hsic",
     "hsic_test",
     "load",

@@ -1,5 +1,6 @@
 import pickle
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -160,7 +161,8 @@ def test_a_precomputed_kernel_is_cut_in_rows_and_columns():
 
 def test_workers_change_nothing_and_it_pickles():
     one = DiversitySearchCV(vote(), DIVERSITIES, cv=3).fit(X, Y)
-    two = DiversitySearchCV(vote(), DIVERSITIES, cv=3, n_jobs=2).fit(X, Y)
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        two = DiversitySearchCV(vote(), DIVERSITIES, cv=3).fit(X, Y)
     np.testing.assert_array_equal(one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"])
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(one)).predict(X), one.predict(X))
 

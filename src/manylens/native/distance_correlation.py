@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit
 
 TILE = 128  # rows of a tile: distances of two tiles, 128 KB in float64, stay in the second-level cache
+NEAR = 1e-3  # share of |x|² + |y|² below which a squared distance is formed from differences
 
 
 @njit(cache=True, nogil=True)
@@ -23,13 +24,17 @@ def pair_distances(left, right, out):  # pragma: no cover
     left_squares = (left * left).sum(axis=1)
     right_squares = (right * right).sum(axis=1)
     for i in range(len(left)):
-        x, squares = left[i], left_squares[i]
+        squares, row, n_near = left_squares[i], out[i], 0
         for j in range(len(right)):
             scale = squares + right_squares[j]
-            gap = scale - 2 * out[i, j]
-            if gap < 1e-3 * scale:
-                gap = squared_gap(x, right[j])
-            out[i, j] = np.sqrt(gap)
+            gap = scale - 2 * row[j]
+            n_near += gap < NEAR * scale
+            row[j] = np.sqrt(max(gap, 0.0))
+        if n_near:
+            for j in range(len(right)):
+                # With a margin, as the root was rounded.
+                if row[j] * row[j] <= 1.01 * NEAR * (squares + right_squares[j]):
+                    row[j] = np.sqrt(squared_gap(left[i], right[j]))
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -74,9 +79,7 @@ def pair_products(distances, products, left_sums, right_sums, twice):  # pragma:
     for m in range(L):
         for i in range(a):
             row = distances[m, i]
-            total = 0.0
-            for j in range(b):
-                total += row[j]
-                if twice:
+            left_sums[m, i] += row.sum()
+            if twice:
+                for j in range(b):
                     right_sums[m, j] += row[j]
-            left_sums[m, i] += total
