@@ -25,6 +25,7 @@ from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.persistence import load, save
 from manylens.plotting.alignment import AlignmentDisplay, LayerWeightsDisplay, StableRankDisplay
 from manylens.plotting.alignment_estimates import SketchedAlignmentDisplay, TransferabilityDisplay
+from manylens.plotting.ensembles import DistanceCorrelationDisplay, VotingBoundaryDisplay
 from manylens.plotting.gallery import RetrievalGalleryDisplay
 from manylens.plotting.metric import NeighbourProbabilitiesDisplay, ProjectionDisplay, TreeBoxesDisplay
 from manylens.plotting.modules import CoverageDisplay, DiversityPathDisplay
@@ -39,6 +40,7 @@ __all__ = [
     "BootstrapKernelPCA",
     "CountSketch",
     "CoverageDisplay",
+    "DistanceCorrelationDisplay",
     "DiversityPathDisplay",
     "DiversitySearchCV",
     "KernelAlignment",
@@ -60,6 +62,7 @@ __all__ = [
     "StreamingCKA",
     "TransferabilityDisplay",
     "TreeBoxesDisplay",
+    "VotingBoundaryDisplay",
     "__version__",
     "align_bandwidths",
     "align_kernels",

@@ -1,0 +1,187 @@
+"""Retrieval: ten neighbours by modules against a flat scan of the monolithic representation of equal size.
+
+Searches are timed on representations that are there: mapping the queries costs all contenders the same.
+Precision is measured against the nearest rows in the input space. $MANYLENS_DATA has no Fashion-MNIST; the
+second set is USPS, whose base is all it has (7,291 rows).
+"""
+
+from importlib.util import find_spec
+
+import numpy as np
+from sklearn.neighbors import NearestNeighbors
+
+from benchmarks.harness import Claim, Comparison, ratio, result
+from manylens import ModularKernelPCA, ModuleNeighbors, MonolithicKernelPCA, retrieval_precision
+from manylens.datasets import load_dataset
+
+HAS_FAISS = find_spec("faiss") is not None
+if not HAS_FAISS:
+    print("bench_retrieval: faiss is not installed: flat and faiss's lists are left out, and so the claims")
+K = 10
+WIDTHS = (5, 10, 15, 20, 30, 50, 100)
+
+
+def base_and_queries(name, quick):
+    """Float32 rows in [0, 1]: the training part as the base, the rest as queries."""
+    data = load_dataset(name)
+    X = data.X.astype(np.float32)
+    X /= X.max()
+    base, queries = X[: data.n_train], X[data.n_train :]
+    return (base[:1000], queries[:200]) if quick else (base, queries)
+
+
+def lost_points(contender):
+    """Percentage points of precision that a contender loses against the flat scan."""
+    return lambda results: 100 * (results["flat"]["precision"] - results[contender]["precision"])
+
+
+def critical_path(results):
+    """Flat scan's time over that of one module and the re-ranking, each module on a worker of its own."""
+    apart = results["paper_one_module"]["seconds"] + results["paper_rerank"]["seconds"]
+    return results["flat"]["seconds"] / apart
+
+
+class RetrievalMNIST(Comparison):
+    """MNIST, 60,000 base rows, 10,000 queries, 15 modules of 20 (diversity 1) against 300 components."""
+
+    needs = ("mnist",)
+    data_set = "mnist"
+    memory = False  # indices are the data here
+    contenders = (
+        "ours",
+        "exact",
+        "paper",
+        "paper_one_module",
+        "paper_rerank",
+        "sklearn_brute",
+        *(("faiss_lists", "flat") if HAS_FAISS else ()),
+    )
+    claims = (
+        (
+            Claim("the default, times as fast as a flat scan", ratio("flat", "ours"), at_least=4),
+            Claim("the default, points of precision lost", lost_points("ours"), at_most=0.5),
+            Claim("exact mode, times as fast as a flat scan", ratio("flat", "exact"), at_least=2),
+            Claim(
+                "exact mode, share of the flat scan's neighbours", result("exact", "same"), at_least=0.9999
+            ),
+            Claim("faiss's lists, times as fast as a flat scan", ratio("flat", "faiss_lists"), at_least=10),
+            Claim("faiss's lists, points of precision lost", lost_points("faiss_lists"), at_most=1),
+            Claim("the paper's method, points of precision lost", lost_points("paper"), at_most=0.5),
+            Claim("the paper's method, critical path, times as fast", critical_path, at_least=5),
+            Claim("the paper's method, total, times the flat scan", ratio("paper", "flat"), at_most=1.5),
+        )
+        if HAS_FAISS
+        else ()
+    )
+
+    def make_data(self):
+        base, queries = base_and_queries(self.data_set, self.quick)
+        size, rank = ((5, 4), 100) if self.quick else ((15, 20), 1000)
+        lenses = ModularKernelPCA(*size, diversity=1.0, rank=rank, random_state=0).fit(base)
+        whole = MonolithicKernelPCA(size[0] * size[1], rank=rank, random_state=0).fit(base)
+        search = NearestNeighbors(n_neighbors=K, algorithm="brute")
+        data = {"relevant": search.fit(base).kneighbors(queries, return_distance=False)}
+        data["base"], data["queries"] = whole.transform(base), whole.transform(queries)
+        options = {"ours": {}, "exact": {"method": "exact"}, "paper": {"method": "paper"}}
+        if HAS_FAISS:
+            options["faiss_lists"] = {"backend": "faiss"}
+        for name, option in options.items():
+            index = ModuleNeighbors(lenses, K, **option).fit(base)
+            data[name] = index, index.coordinates(queries)
+        index, coordinates = data["paper"]
+        found = [index.module_candidates(coordinates, m, K) for m in range(size[0])]
+        data["candidates"] = np.concatenate(found, axis=1)
+        data["monolithic"] = search.fit(data["base"]).kneighbors(data["queries"], return_distance=False)
+        data["sklearn"] = search
+        if HAS_FAISS:
+            import faiss
+
+            data["flat"] = faiss.IndexFlatL2(data["base"].shape[1])
+            data["flat"].add(data["base"])
+        return data
+
+    def ours(self, data):
+        index, coordinates = data["ours"]
+        return index.search(coordinates)[1]
+
+    def exact(self, data):
+        index, coordinates = data["exact"]
+        return index.search(coordinates)[1]
+
+    def paper(self, data):
+        index, coordinates = data["paper"]
+        return index.search(coordinates)[1]
+
+    def faiss_lists(self, data):
+        index, coordinates = data["faiss_lists"]
+        return index.search(coordinates)[1]
+
+    def paper_one_module(self, data):
+        index, coordinates = data["paper"]
+        return index.module_candidates(coordinates, 0, K)
+
+    def paper_rerank(self, data):
+        index, coordinates = data["paper"]
+        rows = np.empty((len(coordinates), K), dtype=np.int64)
+        index.rank_candidates(coordinates, data["candidates"], np.empty(rows.shape, coordinates.dtype), rows)
+        return rows
+
+    def sklearn_brute(self, data):
+        return data["sklearn"].kneighbors(data["queries"], return_distance=False)
+
+    def flat(self, data):
+        return data["flat"].search(data["queries"], K)[1]
+
+    def score(self, data, rows):
+        return {
+            "precision": retrieval_precision(rows, data["relevant"]),
+            "same": retrieval_precision(rows, data["monolithic"]),
+        }
+
+
+class RetrievalUSPS(RetrievalMNIST):
+    """USPS, 7,291 base rows, 2,007 queries, 15 modules of 20 (diversity 1) against 300 components."""
+
+    needs = ("usps",)
+    data_set = "usps"
+
+
+class RetrievalAndWidth(Comparison):
+    """The paper's method on MNIST for modules of 5 to 100 dimensions, 300 in all: precision and time."""
+
+    needs = ("mnist",)
+    contenders = tuple(f"width_{width}" for width in WIDTHS)
+    memory = False
+    repeats = 1
+    warm_up = False  # the loops are compiled while the data are made
+
+    def make_data(self):
+        base, queries = base_and_queries("mnist", self.quick)
+        search = NearestNeighbors(n_neighbors=K, algorithm="brute").fit(base)
+        data = {"relevant": search.kneighbors(queries, return_distance=False)}
+        rank = 300 if self.quick else 1000
+        model = ModularKernelPCA(1, 300, diversity=1.0, rank=rank, random_state=0).fit(base)
+        for width in WIDTHS:
+            # One decomposition serves every width, as it does every diversity.
+            lenses = model.set_params(n_modules=300 // width, n_components=width).with_diversity(1.0)
+            index = ModuleNeighbors(lenses, K, method="paper").fit(base)
+            data[f"width_{width}"] = index, index.coordinates(queries)
+            index.search(data[f"width_{width}"][1][:10])
+        return data
+
+    def score(self, data, rows):
+        return {"precision": retrieval_precision(rows, data["relevant"])}
+
+
+def of_width(name):
+    """Contender that searches the index of one width."""
+
+    def search(_, data):
+        index, coordinates = data[name]
+        return index.search(coordinates)[1]
+
+    return search
+
+
+for _name in RetrievalAndWidth.contenders:
+    setattr(RetrievalAndWidth, _name, of_width(_name))

@@ -1,0 +1,77 @@
+"""Voting: five nearest neighbours in each module against five nearest in the monolithic representation.
+
+Predictions are timed on representations that are there. $MANYLENS_DATA has no Fashion-MNIST; the second set
+is USPS.
+"""
+
+import numpy as np
+from sklearn.neighbors import KNeighborsClassifier
+
+from benchmarks.harness import Claim, Comparison, ratio
+from manylens import ModularKernelPCA, MonolithicKernelPCA
+from manylens.datasets import load_dataset
+from manylens.ensembles.voting import modal_class
+
+
+def lost_points(results):
+    """Percentage points of accuracy that the vote loses against the monolithic classifier."""
+    return 100 * (results["monolithic"]["accuracy"] - results["ours"]["accuracy"])
+
+
+class VotingMNIST(Comparison):
+    """MNIST, 60,000 training, 10,000 test rows, 15 modules of 20 (diversity 0.9) against 300 components."""
+
+    needs = ("mnist",)
+    data_set = "mnist"
+    memory = False
+    contenders = ("ours", "ours_one_module", "monolithic")
+    claims = (
+        Claim("points of accuracy lost by the vote", lost_points, at_most=1),
+        Claim("critical path, times as fast", ratio("monolithic", "ours_one_module"), at_least=5),
+        Claim("total, times the monolithic", ratio("ours", "monolithic"), at_most=2),
+    )
+
+    def make_data(self):
+        loaded = load_dataset(self.data_set)
+        n = loaded.n_train
+        X = loaded.X.astype(np.float32)
+        X /= X.max()
+        y = np.unique(loaded.y, return_inverse=True)[1]
+        train, test = (slice(0, 1000), slice(n, n + 300)) if self.quick else (slice(0, n), slice(n, None))
+        size, rank = ((5, 4), 100) if self.quick else ((15, 20), 1000)
+        lenses = ModularKernelPCA(*size, diversity=0.9, rank=rank, random_state=0).fit(X[train])
+        whole = MonolithicKernelPCA(size[0] * size[1], rank=rank, random_state=0).fit(X[train])
+        views = [lenses.split(lenses.transform(X[part])).swapaxes(0, 1) for part in (train, test)]
+        members = [neighbors().fit(np.ascontiguousarray(view), y[train]) for view in views[0]]
+        return {
+            "members": members,
+            "views": [np.ascontiguousarray(view) for view in views[1]],
+            "whole": neighbors().fit(whole.transform(X[train]), y[train]),
+            "rows": whole.transform(X[test]),
+            "y": y[test],
+        }
+
+    def ours(self, data):
+        votes = [member.predict(view) for member, view in zip(data["members"], data["views"], strict=True)]
+        return modal_class(np.array(votes), 10)
+
+    def ours_one_module(self, data):
+        return data["members"][0].predict(data["views"][0])
+
+    def monolithic(self, data):
+        return data["whole"].predict(data["rows"])
+
+    def score(self, data, predicted):
+        return {"accuracy": np.mean(predicted == data["y"])}
+
+
+class VotingUSPS(VotingMNIST):
+    """USPS, 7,291 training and 2,007 test rows, 15 modules of 20 (diversity 0.9) against 300 components."""
+
+    needs = ("usps",)
+    data_set = "usps"
+
+
+def neighbors():
+    """Five nearest neighbours by brute force, the quickest of scikit-learn's ways at these widths."""
+    return KNeighborsClassifier(5, algorithm="brute")

@@ -1,0 +1,51 @@
+"""
+How many coordinates a search needs
+===================================
+
+The distance over all modules is a plain one between coordinates of falling variance. The leading few find
+candidates, all of them rank these. Precision is the share of the ten nearest rows in the input space among
+the ten found; the dashed line is the whole scan, which exact mode equals for any number of coordinates.
+"""
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from sklearn.datasets import load_digits
+from sklearn.neighbors import NearestNeighbors
+
+from manylens import ModularKernelPCA, ModuleNeighbors, retrieval_precision
+
+X = load_digits().data
+base, queries = X[:1400], X[1400:]
+relevant = NearestNeighbors(n_neighbors=10).fit(base).kneighbors(queries, return_distance=False)
+model = ModularKernelPCA(n_modules=8, n_components=8, diversity=1.0, random_state=0).fit(base)
+
+figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
+leading = [2, 4, 6, 8, 12, 16, 24, 32]
+for n_candidates, marker in ((10, "v"), (20, "^"), (40, "o")):
+    found = [
+        ModuleNeighbors(model, n_leading=d, n_candidates=n_candidates).fit(base).kneighbors(queries)[1]
+        for d in leading
+    ]
+    precision = [retrieval_precision(rows, relevant) for rows in found]
+    axes[0].plot(leading, precision, f"{marker}-", label=f"{n_candidates} candidates")
+exact = ModuleNeighbors(model, method="exact", n_leading=6).fit(base)
+axes[0].axhline(
+    retrieval_precision(exact.kneighbors(queries)[1], relevant), ls="--", color="0.4", label="exact"
+)
+axes[0].set(xlabel="leading coordinates", ylabel="precision")
+axes[0].legend(frameon=False)
+
+# %%
+# The same modules at other diversities: near 1 all components keep some weight.
+diversities = [0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0]
+for method, marker in (("nested", "o"), ("paper", "s")):
+    precision = [
+        retrieval_precision(ModuleNeighbors(lenses, method=method).fit(base).kneighbors(queries)[1], relevant)
+        for lenses in model.diversity_path(diversities)
+    ]
+    axes[1].plot(range(len(diversities)), precision, f"{marker}-", label=f'method="{method}"')
+axes[1].set_xticks(range(len(diversities)), [str(diversity) for diversity in diversities])
+axes[1].set(xlabel="diversity")
+axes[1].legend(frameon=False)
+figure.savefig(Path(__file__).parent / "figures" / "retrieval_precision.png", dpi=120)
