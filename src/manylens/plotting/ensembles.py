@@ -204,11 +204,14 @@ class VotingBoundaryDisplay:
             )
         self.axes_ = np.atleast_1d(axes)
         self.figure_ = self.axes_[0].figure
-        last = max(1, int(self.regions.max()))
+        colours = {"cmap": "tab10", "vmin": 0, "vmax": 9}
         for ax, region, name in zip(self.axes_, self.regions, self.names, strict=True):
-            ax.pcolormesh(*self.grid, region, cmap="coolwarm", vmin=0, vmax=last, alpha=0.35, rasterized=True)
-            ax.contour(*self.grid, region, levels=np.arange(last) + 0.5, colors="0.25", linewidths=0.8)
-            if X is not None:
-                ax.scatter(*X.T, c=classes, s=6, cmap="coolwarm", vmin=0, vmax=last, linewidths=0)
+            ax.pcolormesh(*self.grid, region % 10, alpha=0.3, rasterized=True, **colours)
+            for c in np.unique(region)[:-1]:  # class by class: between 0 and 2 no class 1 need be passed
+                ax.contour(*self.grid, region == c, levels=[0.5], colors="0.3", linewidths=0.5)
+            if X is not None and classes is not None:
+                ax.scatter(*X.T, c=classes % 10, s=7, linewidths=0, **colours)
+            elif X is not None:
+                ax.scatter(*X.T, c="0.3", s=7, linewidths=0)
             ax.set(title=name, xticks=[], yticks=[])
         return self
