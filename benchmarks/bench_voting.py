@@ -1,14 +1,15 @@
 """Voting: five nearest neighbours in each module against five nearest in the monolithic representation.
 
-Predictions are timed on representations that are there. $MANYLENS_DATA has no Fashion-MNIST; the second set
-is USPS.
+Both ask the same classifier, `ScanNeighborsClassifier`; scikit-learn's on the monolithic representation
+stands beside. Predictions are timed on representations that are there. $MANYLENS_DATA has no Fashion-MNIST;
+the second set is USPS.
 """
 
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
 from benchmarks.harness import Claim, Comparison, ratio
-from manylens import ModularKernelPCA, MonolithicKernelPCA
+from manylens import ModularKernelPCA, MonolithicKernelPCA, ScanNeighborsClassifier
 from manylens.datasets import load_dataset
 from manylens.ensembles.voting import modal_class
 
@@ -24,7 +25,7 @@ class VotingMNIST(Comparison):
     needs = ("mnist",)
     data_set = "mnist"
     memory = False
-    contenders = ("ours", "ours_one_module", "monolithic")
+    contenders = ("ours", "ours_one_module", "monolithic", "sklearn_monolithic")
     claims = (
         Claim("points of accuracy lost by the vote", lost_points, at_most=1),
         Claim("critical path, times as fast", ratio("monolithic", "ours_one_module"), at_least=5),
@@ -42,11 +43,12 @@ class VotingMNIST(Comparison):
         lenses = ModularKernelPCA(*size, diversity=0.9, rank=rank, random_state=0).fit(X[train])
         whole = MonolithicKernelPCA(size[0] * size[1], rank=rank, random_state=0).fit(X[train])
         views = [lenses.split(lenses.transform(X[part])).swapaxes(0, 1) for part in (train, test)]
-        members = [neighbors().fit(np.ascontiguousarray(view), y[train]) for view in views[0]]
+        members = [ScanNeighborsClassifier(5).fit(np.ascontiguousarray(view), y[train]) for view in views[0]]
         return {
             "members": members,
             "views": [np.ascontiguousarray(view) for view in views[1]],
-            "whole": neighbors().fit(whole.transform(X[train]), y[train]),
+            "whole": ScanNeighborsClassifier(5).fit(whole.transform(X[train]), y[train]),
+            "sklearn": KNeighborsClassifier(5).fit(whole.transform(X[train]), y[train]),
             "rows": whole.transform(X[test]),
             "y": y[test],
         }
@@ -61,6 +63,9 @@ class VotingMNIST(Comparison):
     def monolithic(self, data):
         return data["whole"].predict(data["rows"])
 
+    def sklearn_monolithic(self, data):
+        return data["sklearn"].predict(data["rows"])
+
     def score(self, data, predicted):
         return {"accuracy": np.mean(predicted == data["y"])}
 
@@ -70,8 +75,3 @@ class VotingUSPS(VotingMNIST):
 
     needs = ("usps",)
     data_set = "usps"
-
-
-def neighbors():
-    """Five nearest neighbours by brute force, the quickest of scikit-learn's ways at these widths."""
-    return KNeighborsClassifier(5, algorithm="brute")

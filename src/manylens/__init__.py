@@ -12,6 +12,7 @@ from manylens.ensembles.distance_correlation import distance_correlation, distan
 from manylens.ensembles.diversity_search import DiversitySearchCV
 from manylens.ensembles.neighbors import ModuleNeighbors
 from manylens.ensembles.retrieval import RetrievalPrecision, retrieval_precision
+from manylens.ensembles.scan_classifier import ScanNeighborsClassifier
 from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
 from manylens.metric.nca import NCA
 from manylens.modules.autoencoder import BaggingAutoencoder, ModularAutoencoder
@@ -57,6 +58,7 @@ __all__ = [
     "RandomKernelProjection",
     "RetrievalGalleryDisplay",
     "RetrievalPrecision",
+    "ScanNeighborsClassifier",
     "SketchedAlignmentDisplay",
     "StableRankDisplay",
     "StreamingCKA",
