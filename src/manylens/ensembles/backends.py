@@ -5,12 +5,13 @@ that `proves` gives, with every candidate, a score that bounds the distance of t
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.utils import gen_batches
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from manylens.ensembles.growing import GrowingRows
 from manylens.native.nearest import scan, scan_on
@@ -179,6 +180,18 @@ def score_queries(leading):
     return np.concatenate([leading, np.ones((len(leading), 1))], axis=1, dtype=np.float32)
 
 
+@cache
+def blas_libraries():
+    """What sets the threads of NumPy's and SciPy's BLAS; finding them costs more than a small search.
+
+    Returns
+    -------
+    ThreadpoolController
+        Made once.
+    """
+    return ThreadpoolController()
+
+
 def over_blocks(work, n_queries, n_jobs):
     """Call `work(slice)` for blocks of queries on threads, each with one BLAS thread.
 
@@ -195,7 +208,7 @@ def over_blocks(work, n_queries, n_jobs):
     """
     blocks = list(gen_batches(n_queries, QUERIES))
     n_threads = min(effective_n_jobs(n_jobs), len(blocks))
-    with threadpool_limits(limits=1, user_api="blas"):
+    with blas_libraries().limit(limits=1, user_api="blas"):
         if n_threads < 2:
             for block in blocks:
                 work(block)

@@ -61,7 +61,7 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         if self.n_neighbors > len(X):
             raise ValueError(
-                f"n_neighbors={self.n_neighbors} is more than the {len(X)} rows given (n_samples)."
+                f"n_neighbors={self.n_neighbors} is more than the rows given, n_samples={len(X)}: ask fewer."
             )
         encoder = LabelEncoder()
         self.labels_ = encoder.fit_transform(y)
