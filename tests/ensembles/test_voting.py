@@ -82,7 +82,8 @@ def test_the_mean_is_that_of_scikit_learns_voting_regressor():
 def test_the_mean_of_regressors_obeys_the_ambiguity_identity():
     X, y = load_diabetes(return_X_y=True)
     model = ModuleVotingRegressor(small_lenses(diversity=0.9), Ridge(0.1)).fit(X, y)
-    each = model._each(X, "predict")
+    views = model.modules_.split(model.modules_.transform(X)).swapaxes(0, 1)
+    each = np.array([m.predict(v) for m, v in zip(model.estimators_, views, strict=True)])
     individual = np.mean((each - y) ** 2)
     ensemble = mean_squared_error(y, model.predict(X))
     assert individual == pytest.approx(ensemble + each.var(axis=0).mean(), rel=1e-12)

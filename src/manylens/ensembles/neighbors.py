@@ -2,26 +2,21 @@
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_scalar, gen_batches, get_tags
+from sklearn.utils import check_scalar, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from manylens.ensembles.backends import BACKENDS, over_blocks
+from manylens.ensembles.backends import BACKENDS
 from manylens.ensembles.composite import composite_axes
+from manylens.ensembles.composite_search import CompositeSearch
 from manylens.ensembles.growing import GrowingRows
 from manylens.ensembles.index_files import load_index, save_index
 from manylens.ensembles.representation import fitted_modules, module_views
 from manylens.modules.kernel_pca import ModularKernelPCA
-from manylens.native.nearest import rerank, rerank_union
 
 METHODS = ("nested", "exact", "paper")
-AT_ONCE = 16384  # queries whose candidates are held at a time
-# Leading coordinates, and candidates for each neighbour asked for, where the user sets none.
-LEADING = {("nested", "numpy"): 48, ("exact", "numpy"): 96, ("nested", "faiss"): 128}
-CANDIDATES = {("nested", "numpy"): 4, ("exact", "numpy"): 10, ("nested", "faiss"): 6}
 
 
-class ModuleNeighbors(BaseEstimator):
+class ModuleNeighbors(CompositeSearch):
     """Search index over modules: the rows of least mean squared distance over all modules.
 
     That distance is a plain one between coordinates on the principal axes of the modules side by side, whose
@@ -169,107 +164,6 @@ class ModuleNeighbors(BaseEstimator):
         check_is_fitted(self)
         return self.composite_.coordinates(np.asarray(self.modules_.transform(self._rows(X))))
 
-    def search(self, coordinates, n_neighbors=None):
-        """Neighbours of rows that are given by their coordinates.
-
-        Parameters
-        ----------
-        coordinates : ndarray, shape (n_queries, D)
-            From `coordinates`.
-        n_neighbors : int, optional
-            How many.
-
-        Returns
-        -------
-        distances : ndarray, shape (n_queries, n_neighbors)
-            Root of the mean squared distance over modules, ascending.
-        rows : ndarray of int64, shape (n_queries, n_neighbors)
-            Rows of the base; of equally near ones the first.
-        """
-        check_is_fitted(self)
-        k = self._check_neighbors(self.n_neighbors if n_neighbors is None else n_neighbors)
-        distances = np.empty((len(coordinates), k), dtype=self.coordinates_.dtype)
-        rows = np.empty(distances.shape, dtype=np.int64)
-        find = self._search_modules if self.method == "paper" else self._search_leading
-        proven = 0
-        for batch in gen_batches(len(coordinates), AT_ONCE):
-            queries = np.ascontiguousarray(coordinates[batch], dtype=self.coordinates_.dtype)
-            proven += find(queries, distances[batch], rows[batch])
-        if self.method == "exact":
-            self.proven_share_ = proven / max(1, len(coordinates))
-        return np.sqrt(distances, out=distances), rows
-
-    def _search_leading(self, queries, distances, rows):
-        (finder,) = self._finders
-        leading, points, k = self._seen_by(0, queries), self.coordinates_, distances.shape[1]
-        keys, candidates = finder.candidates(leading, self._how_many(k))
-        bounded = finder.proves and self.method == "exact"
-        shift = (
-            finder.lower_bound_shift(leading, queries.shape[1]) if finder.proves else np.zeros(len(queries))
-        )
-        proven = np.empty(len(queries), dtype=bool)
-
-        def rank(block):
-            lists = (distances[block], rows[block], proven[block])
-            rerank(queries[block], points, keys[block], candidates[block], shift[block], *lists)
-
-        over_blocks(rank, len(queries), self.n_jobs)
-        # Fewer candidates than neighbours can come from approximate lists: those queries are scanned whole.
-        left = np.flatnonzero(~proven) if bounded else np.flatnonzero(rows[:, -1] < 0)
-        if len(left) and bounded:
-            near, which = distances[left], rows[left]
-            finder.search_on(leading[left], shift[left], queries[left], points, near, which)
-            distances[left], rows[left] = near, which
-        elif len(left):
-            distances[left], rows[left] = scan_whole(queries[left], points, k, self.n_jobs)
-        return len(queries) - len(left)
-
-    def _search_modules(self, queries, distances, rows):
-        k = distances.shape[1]
-        found = [self.module_candidates(queries, m, k) for m in range(len(self._finders))]
-        self.rank_candidates(queries, np.concatenate(found, axis=1), distances, rows)
-        return len(queries)
-
-    def module_candidates(self, queries, module, n_neighbors):
-        """With method="paper", the nearest rows according to one module: the part of one worker.
-
-        Parameters
-        ----------
-        queries : ndarray, shape (n_queries, D)
-            From `coordinates`.
-        module : int
-            Which module.
-        n_neighbors : int
-            How many.
-
-        Returns
-        -------
-        ndarray of int64, shape (n_queries, n_neighbors)
-            Rows, in no order.
-        """
-        return self._finders[module].candidates(self._seen_by(module, queries), n_neighbors)[1]
-
-    def rank_candidates(self, queries, candidates, distances, rows):
-        """The nearest of given candidates by all modules: what is left to do where workers found them.
-
-        Parameters
-        ----------
-        queries : ndarray, shape (n_queries, D)
-            From `coordinates`.
-        candidates : ndarray of int64, shape (n_queries, m)
-            Rows, which may repeat.
-        distances : ndarray, shape (n_queries, k)
-            Squared distances, filled in place.
-        rows : ndarray of int64, shape (n_queries, k)
-            Neighbours, filled in place.
-        """
-        points = self.coordinates_
-
-        def rank(block):
-            rerank_union(queries[block], points, candidates[block], distances[block], rows[block])
-
-        over_blocks(rank, len(queries), self.n_jobs)
-
     def kneighbors(self, X=None, n_neighbors=None, return_distance=True):
         """Nearest rows of the base.
 
@@ -356,31 +250,6 @@ class ModuleNeighbors(BaseEstimator):
         """
         return load_index(cls, folder, modules, mmap)
 
-    @property
-    def coordinates_(self):
-        """Coordinates of the base, a view."""
-        return self._rows_held.array
-
-    @property
-    def n_samples_fit_(self):
-        """Rows of the base."""
-        return len(self._rows_held)
-
-    def _n_finders(self):
-        return len(self.widths_) if self.method == "paper" else 1
-
-    def _seen_by(self, finder, coordinates):
-        """The columns that a finder looks at: the leading coordinates, or one module's own."""
-        if self.method != "paper":
-            return coordinates[:, : self.n_leading or LEADING[self.method, self.backend]]
-        end = int(self.widths_[: finder + 1].sum())
-        return self.composite_.columns(coordinates, slice(end - self.widths_[finder], end))
-
-    def _how_many(self, k):
-        share = CANDIDATES[self.method, self.backend]
-        wanted = self.n_candidates or share * max(k, 5)
-        return min(max(wanted, k), self.n_samples_fit_)
-
     def _rows(self, X, reset=False):
         return validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
 
@@ -398,49 +267,12 @@ class ModuleNeighbors(BaseEstimator):
             if getattr(self, name) is not None:
                 check_scalar(getattr(self, name), name, (int, np.integer), min_val=1)
 
-    def _check_neighbors(self, k, others_only=False):
-        check_scalar(k, "n_neighbors", (int, np.integer), min_val=1)
-        most = self.n_samples_fit_ - others_only
-        if k > most:
-            raise ValueError(
-                f"n_neighbors={k} is more than the {most} rows to choose from: ask for at most {most}, or "
-                "add rows with partial_fit."
-            )
-        return int(k)
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         inputs = None if self.modules is None else get_tags(self.modules).input_tags
         tags.input_tags.sparse = inputs is None or inputs.sparse
         tags.input_tags.pairwise = inputs is not None and inputs.pairwise
         return tags
-
-
-def scan_whole(queries, points, n_neighbors, n_jobs):
-    """Nearest neighbours by all coordinates, without candidates.
-
-    Parameters
-    ----------
-    queries, points : ndarray, shape (n_queries, D) and (n, D)
-        Coordinates.
-    n_neighbors : int
-        How many.
-    n_jobs : int
-        Threads.
-
-    Returns
-    -------
-    distances : ndarray, shape (n_queries, n_neighbors)
-        Squared, ascending.
-    rows : ndarray of int64, shape (n_queries, n_neighbors)
-        The neighbours.
-    """
-    scan = BACKENDS["numpy"](points, n_jobs)
-    distances = np.full((len(queries), n_neighbors), np.inf, dtype=queries.dtype)
-    rows = np.full(distances.shape, -1, dtype=np.int64)
-    shift = scan.lower_bound_shift(queries, queries.shape[1])
-    scan.search_on(queries, shift, queries, points, distances, rows)
-    return distances, rows
 
 
 def without_self(distances, rows):

@@ -56,14 +56,14 @@ class ModuleVoting(BaseEstimator):
         )
         return self
 
-    def _each(self, X, method):
-        """What every module's predictor answers, shape (M, n, ...)."""
+    def _each(self, X, ask, argument):
+        """What `ask(estimator, view, argument)` gives for every module, shape (M, ...)."""
         check_is_fitted(self)
         X = self._rows(X)
         views = module_views(self.modules_, self.modules_.transform(X))
         return np.asarray(
             Parallel(n_jobs=self.n_jobs)(
-                delayed(ask_one)(estimator, view, method)
+                delayed(ask)(estimator, view, argument)
                 for estimator, view in zip(self.estimators_, views, strict=True)
             )
         )
@@ -84,15 +84,7 @@ class ModuleVoting(BaseEstimator):
             Accuracy (classifier) or R² (regressor) of each.
         """
         check_is_fitted(self)
-        X = self._rows(X)
-        views = module_views(self.modules_, self.modules_.transform(X))
-        targets = self._targets(y)
-        return np.array(
-            Parallel(n_jobs=self.n_jobs)(
-                delayed(score_one)(estimator, view, targets)
-                for estimator, view in zip(self.estimators_, views, strict=True)
-            )
-        )
+        return self._each(X, score_one, self._targets(y))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -269,7 +261,7 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         check_is_fitted(self)
         if self.voting == "soft":
             return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
-        return self.classes_[modal_class(self._each(X, "predict"), len(self.classes_))]
+        return self.classes_[modal_class(self._each(X, ask_one, "predict"), len(self.classes_))]
 
     @available_if(votes_softly)
     def predict_proba(self, X):
@@ -285,7 +277,7 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         ndarray, shape (n, n_classes)
             Probabilities.
         """
-        return self._each(X, "predict_proba").mean(axis=0)
+        return self._each(X, ask_one, "predict_proba").mean(axis=0)
 
 
 class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
@@ -361,4 +353,4 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
         ndarray, shape (n,)
             Values.
         """
-        return self._each(X, "predict").mean(axis=0)
+        return self._each(X, ask_one, "predict").mean(axis=0)
