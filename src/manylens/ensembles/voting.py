@@ -198,7 +198,7 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
     >>> X, y = load_digits(return_X_y=True)
     >>> lenses = ModularKernelPCA(n_modules=10, n_components=5, diversity=0.9, random_state=0)
     >>> clf = ModuleVotingClassifier(lenses, KNeighborsClassifier(5)).fit(X[:1000], y[:1000])
-    >>> clf.score(X[1000:], y[1000:]) > clf.individual_scores(X[1000:], y[1000:]).mean()
+    >>> bool(clf.score(X[1000:], y[1000:]) > clf.individual_scores(X[1000:], y[1000:]).mean())
     True
     """
 
@@ -306,7 +306,7 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
     >>> X, y = load_diabetes(return_X_y=True)
     >>> lenses = ModularKernelPCA(n_modules=5, n_components=4, diversity=0.9, random_state=0)
     >>> model = ModuleVotingRegressor(lenses).fit(X, y)
-    >>> model.score(X, y) > model.individual_scores(X, y).mean()
+    >>> bool(model.score(X, y) > model.individual_scores(X, y).mean())
     True
     """
 
