@@ -40,7 +40,7 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
     Parameters
     ----------
     estimator : estimator
-        One that holds modular transformer, at any depth: a vote, a search index, a pipeline of them; or the
+        One that holds a modular transformer, at any depth: a vote, a search index, a pipeline of them; or the
         transformer itself, with a scorer of your own.
     diversities : array-like of float
         Values in [0, 1] to choose from.
