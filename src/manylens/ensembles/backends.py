@@ -274,12 +274,12 @@ class FaissLists:
         Returns
         -------
         keys : ndarray, shape (n_queries, n_candidates)
-            Minus infinity: no bound is known.
+            Their order, the nearest first as far as the lists know; no bounds.
         rows : ndarray of int64, shape (n_queries, n_candidates)
             The rows; -1 where fewer were found.
         """
         _, rows = self.index.search(padded(leading), n_candidates)
-        return np.full(rows.shape, -np.inf, dtype=np.float32), rows
+        return np.broadcast_to(np.arange(n_candidates, dtype=np.float32), rows.shape).copy(), rows
 
     def __getstate__(self):
         state = self.__dict__.copy()

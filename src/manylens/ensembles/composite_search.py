@@ -10,7 +10,7 @@ from manylens.native.nearest import rerank, rerank_union
 
 AT_ONCE = 16384  # queries whose candidates are held at a time
 # Leading coordinates, and candidates for each neighbour asked for, where the user sets none.
-LEADING = {("nested", "numpy"): 48, ("exact", "numpy"): 96, ("nested", "faiss"): 128}
+LEADING = {("nested", "numpy"): 40, ("exact", "numpy"): 96, ("nested", "faiss"): 128}
 CANDIDATES = {("nested", "numpy"): 4, ("exact", "numpy"): 10, ("nested", "faiss"): 6}
 
 
@@ -57,7 +57,9 @@ class CompositeSearch(BaseEstimator):
         keys, candidates = finder.candidates(leading, self._how_many(k))
         bounded = finder.proves and self.method == "exact"
         shift = (
-            finder.lower_bound_shift(leading, queries.shape[1]) if finder.proves else np.zeros(len(queries))
+            finder.lower_bound_shift(leading, queries.shape[1])
+            if finder.proves
+            else np.full(len(queries), -np.inf)
         )
         proven = np.empty(len(queries), dtype=bool)
 
