@@ -111,7 +111,9 @@ def principal_spectrum(moments, feature_map, n_components=None):
     kept = values > max(share * max(values[0], 0.0), (8 * moments.precision) ** 2 * (mean @ mean))
     values, vectors = values[kept], vectors[:, kept]
     projection = vectors if root is None else root @ vectors
-    return Spectrum(values, projection, mean @ vectors, float(np.sum(covariance**2)))
+    # Signs by what the features see, whatever the root: float32 and float64 rows then get the same ones.
+    signs = np.where(np.sum((projection / np.abs(projection).max(axis=0)) ** 3, axis=0) < 0, -1.0, 1.0)
+    return Spectrum(values, projection * signs, mean @ vectors * signs, float(np.sum(covariance**2)))
 
 
 def leading_eigenpairs(matrix, n_components=None):
