@@ -30,6 +30,8 @@ from manylens.plotting.ensembles import DistanceCorrelationDisplay, VotingBounda
 from manylens.plotting.gallery import RetrievalGalleryDisplay
 from manylens.plotting.metric import NeighbourProbabilitiesDisplay, ProjectionDisplay, TreeBoxesDisplay
 from manylens.plotting.modules import CoverageDisplay, DiversityPathDisplay
+from manylens.pruning.choice import prune_predictions
+from manylens.pruning.pruner import AlignmentPruner
 from manylens.streaming.count_sketch import CountSketch
 
 __version__ = "0.1.0.dev0"
@@ -37,6 +39,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "NCA",
     "AlignmentDisplay",
+    "AlignmentPruner",
     "BaggingAutoencoder",
     "BootstrapKernelPCA",
     "CountSketch",
@@ -75,6 +78,7 @@ __all__ = [
     "hsic",
     "hsic_test",
     "load",
+    "prune_predictions",
     "rank_models",
     "retrieval_precision",
     "save",

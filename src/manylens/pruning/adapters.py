@@ -1,0 +1,373 @@
+"""How to ask the members of an ensemble one by one: an adapter a kind.
+
+An adapter says what its members predict, how the ensemble weighs them, which rows each was trained on, and
+what it cannot do. A new kind of ensemble is a subclass of `Members` that names the classes it reads.
+"""
+
+import copy
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.exceptions import NotFittedError
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
+
+
+class Members:
+    """Members of a fitted ensemble, as predictors of C columns each.
+
+    Parameters
+    ----------
+    ensemble : estimator
+        Fitted.
+
+    Attributes
+    ----------
+    members : list
+        Fitted predictors.
+    columns : list of ndarray, or None
+        The features that each member sees; None for all.
+    classes : ndarray or None
+        Classes of the ensemble; None for regression.
+    baseline : ndarray, shape (p,)
+        Weights that the ensemble gives its members.
+    """
+
+    reads: tuple[str, ...] = ()  # names of the classes that this adapter reads
+    summed = False  # members are terms of a sum, in order, and not voices in a mean
+    lasting = False  # member k of a refitted ensemble stands for member k of this one
+    folds: int | None = None  # folds of cross-fitting by default
+    votes = False  # members vote for a class even where they know probabilities
+    encoded = True  # members know the classes by number
+    as_given = False  # members take rows in any form (data frames); others take arrays
+    tree_scale = 1.0  # factor between the leaves of a tree and the member's prediction
+    allow_nan = False  # members take missing values
+    link = "identity"  # how a score becomes a prediction: "identity", "logistic"
+
+    def __init__(self, ensemble):
+        check_is_fitted(ensemble)
+        self.ensemble = ensemble
+        self.classes = ensemble.classes_ if is_classifier(ensemble) else None
+        if isinstance(self.classes, list) or getattr(ensemble, "n_outputs_", 1) > 1:
+            raise ValueError(
+                f"{type(ensemble).__name__} predicts several targets at once: prune one a target."
+            )
+        self.columns = None
+        self.allow_nan = get_tags(ensemble).input_tags.allow_nan
+        self.read()
+        if not hasattr(self, "baseline"):
+            self.baseline = np.full(len(self.members), 1 / len(self.members))
+
+    def read(self):
+        """Take the members out of the ensemble."""
+        self.members = list(self.ensemble.estimators_)
+
+    @property
+    def n_outputs(self):
+        """Columns C of a member's prediction."""
+        return 1 if self.classes is None else len(self.classes)
+
+    def in_bag(self, n_rows):
+        """Which of the rows each member was trained on, (n, p); None where that is not known."""
+        return None
+
+    def refitted(self, X, y):
+        """Members of a copy of the ensemble that is fitted to other rows."""
+        return type(self)(clone(self.ensemble).fit(X, y))
+
+    def keep(self, which):
+        """Some members only, without the ensemble."""
+        kept = copy.copy(self)
+        kept.ensemble = None
+        kept.members = [self.members[k] for k in which]
+        kept.columns = None if self.columns is None else [self.columns[k] for k in which]
+        kept.baseline = self.baseline[which]
+        return kept
+
+    def predict(self, X, n_jobs=None):
+        """Predictions of every member.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            Rows.
+        n_jobs : int, optional
+            Threads.
+
+        Returns
+        -------
+        ndarray, shape (n, p, C)
+            The predictions.
+        """
+        return np.stack(
+            Parallel(n_jobs=n_jobs, prefer="threads")(
+                delayed(self.predict_one)(k, X) for k in range(len(self.members))
+            ),
+            axis=1,
+        )
+
+    def predict_one(self, k, X):
+        """Prediction (n, C) of member k."""
+        member = self.members[k]
+        X = X if self.columns is None else X[:, self.columns[k]]
+        if self.classes is None:
+            return np.asarray(member.predict(X), dtype=np.float64).reshape(-1, 1)
+        known = np.arange(len(self.classes)) if self.encoded else self.classes
+        if self.votes or not hasattr(member, "predict_proba"):
+            return (np.asarray(member.predict(X))[:, np.newaxis] == known).astype(np.float64)
+        proba = np.zeros((X.shape[0], len(known)))
+        # a member that never saw a class gives it nothing
+        proba[:, np.searchsorted(known, member.classes_)] = member.predict_proba(X)
+        return proba
+
+    def trees(self):
+        """The members as trees of scikit-learn with a column of leaf values an output, where they are."""
+        trees = (DecisionTreeClassifier, DecisionTreeRegressor)
+        whole = self.classes is None or all(
+            len(getattr(m, "classes_", ())) == self.n_outputs for m in self.members
+        )
+        if (
+            not whole
+            or self.votes
+            or self.columns is not None
+            or not all(isinstance(m, trees) for m in self.members)
+        ):
+            return None
+        return [member.tree_ for member in self.members]
+
+    def rebuilt(self, ensemble, weights, intercept):
+        """An ensemble of the original class with these members and weights.
+
+        Parameters
+        ----------
+        ensemble : estimator
+            The original.
+        weights : ndarray, shape (p,)
+            Weights of these members.
+        intercept : ndarray, shape (C,)
+            Constant.
+
+        Returns
+        -------
+        estimator
+            Predicts as the weights say.
+        """
+        equal = np.allclose(weights, 1 / len(weights)) and np.allclose(intercept, 0)
+        if not equal:
+            raise ValueError(
+                f"{type(ensemble).__name__} gives all members the same weight, and these differ: use the pruned "
+                "model itself (estimator_), or method='rank' with refit='none'."
+            )
+        return self._with_members(copy.copy(ensemble))
+
+    def _with_members(self, ensemble):
+        ensemble.estimators_ = list(self.members)
+        ensemble.n_estimators = len(self.members)
+        return ensemble
+
+
+class BaggingMembers(Members):
+    """Bagging: members see samples of the rows and of the features."""
+
+    reads = ("BaggingClassifier", "BaggingRegressor")
+
+    def read(self):
+        self.members = list(self.ensemble.estimators_)
+        d = self.ensemble.n_features_in_
+        whole = all(np.array_equal(f, np.arange(d)) for f in self.ensemble.estimators_features_)
+        self.columns = None if whole else list(self.ensemble.estimators_features_)
+
+    def in_bag(self, n_rows):
+        return bag_mask(self.ensemble.estimators_samples_, n_rows)
+
+    def _with_members(self, ensemble):
+        everything = np.arange(ensemble.n_features_in_)
+        ensemble.estimators_features_ = self.columns or [everything] * len(self.members)
+        return super()._with_members(ensemble)
+
+
+class ForestMembers(Members):
+    """Random forests and extremely randomised trees; leaves can hold any weight, so all can be rebuilt."""
+
+    reads = ("RandomForestClassifier", "RandomForestRegressor", "ExtraTreesClassifier", "ExtraTreesRegressor")
+
+    def in_bag(self, n_rows):
+        return bag_mask(self.ensemble.estimators_samples_, n_rows) if self.ensemble.bootstrap else None
+
+    def rebuilt(self, ensemble, weights, intercept):
+        forest = copy.copy(ensemble)
+        forest.estimators_ = [
+            scaled_tree(tree, len(weights) * weight, intercept)
+            for tree, weight in zip(self.members, weights, strict=True)
+        ]
+        forest.n_estimators = len(weights)
+        return forest
+
+
+class AdaBoostMembers(Members):
+    """AdaBoost: weighted votes (classes), a weighted median (regression), of which the mean stands here."""
+
+    reads = ("AdaBoostClassifier", "AdaBoostRegressor")
+    votes = True
+    encoded = False
+
+    def read(self):
+        super().read()
+        weights = self.ensemble.estimator_weights_[: len(self.members)]
+        self.baseline = weights / weights.sum()
+
+    def rebuilt(self, ensemble, weights, intercept):
+        raise ValueError(
+            f"{type(ensemble).__name__} has no place for an intercept or a weighted mean: use the pruned model "
+            "itself (estimator_)."
+        )
+
+
+class VotingMembers(Members):
+    """Voting: members of any kind, each with its name and weight."""
+
+    reads = ("VotingClassifier", "VotingRegressor")
+    lasting = True
+    folds = 5
+    as_given = True
+
+    def read(self):
+        super().read()
+        named = zip(self.ensemble.estimators, self.ensemble.weights or (), strict=False)
+        weights = [weight for (_, member), weight in named if not isinstance(member, str)]
+        if weights:
+            self.baseline = np.array(weights) / np.sum(weights)
+
+    def rebuilt(self, ensemble, weights, intercept):
+        if not (np.isclose(weights.sum(), 1) and np.allclose(intercept, 0)):
+            raise ValueError(
+                f"{type(ensemble).__name__} takes a weighted mean, and these weights sum to "
+                f"{weights.sum():.3g} beside an intercept: use the pruned model itself (estimator_)."
+            )
+        voting = copy.copy(ensemble)
+        places = [
+            next(k for k, fitted in enumerate(ensemble.estimators_) if fitted is member)
+            for member in self.members
+        ]
+        named = [pair for pair in ensemble.estimators if not isinstance(pair[1], str)]
+        voting.estimators, voting.estimators_ = [named[k] for k in places], list(self.members)
+        voting.weights = weights.tolist()
+        return voting
+
+
+class StackingMembers(Members):
+    """Stacking: the members of the first level; the weights take the place of the final estimator."""
+
+    reads = ("StackingClassifier", "StackingRegressor")
+    as_given = True
+
+    def read(self):
+        super().read()
+        fitted_here = not (isinstance(self.ensemble.cv, str) and self.ensemble.cv == "prefit")
+        self.encoded = self.lasting = fitted_here
+        self.folds = 5 if fitted_here else None
+
+    def rebuilt(self, ensemble, weights, intercept):
+        raise ValueError(
+            f"{type(ensemble).__name__} needs a final estimator fitted to all its members: use the pruned model "
+            "itself (estimator_)."
+        )
+
+
+class ListMembers(Members):
+    """A plain list of fitted predictors, all classifiers or all regressors."""
+
+    lasting = True
+    as_given = True
+    encoded = False
+
+    def __init__(self, ensemble):
+        self.ensemble = self.members = list(ensemble)
+        if not self.members:
+            raise ValueError("The list of predictors is empty.")
+        for member in self.members:
+            check_is_fitted(member)
+        if all(is_classifier(member) for member in self.members):
+            self.classes = np.unique(np.concatenate([member.classes_ for member in self.members]))
+        elif all(is_regressor(member) for member in self.members):
+            self.classes = None
+        else:
+            raise ValueError("The list mixes classifiers with other predictors: give one kind.")
+        self.columns = None
+        self.baseline = np.full(len(self.members), 1 / len(self.members))
+
+    def refitted(self, X, y):
+        return ListMembers([clone(member).fit(X, y) for member in self.members])
+
+    def rebuilt(self, ensemble, weights, intercept):
+        raise ValueError("A list of predictors has no class to give back: use the pruned model (estimator_).")
+
+
+def bag_mask(samples, n_rows):
+    """Rows that each member was trained on, as a mask; None where every member saw every row.
+
+    Parameters
+    ----------
+    samples : list of ndarray of int
+        Rows of each member.
+    n_rows : int
+        Number of rows.
+
+    Returns
+    -------
+    ndarray of bool, shape (n, p), or None
+        The mask.
+    """
+    mask = np.zeros((n_rows, len(samples)), dtype=bool)
+    for k, rows in enumerate(samples):
+        if len(rows) and rows.max() >= n_rows:
+            return None
+        mask[rows, k] = True
+    return None if mask.all() else mask
+
+
+def scaled_tree(tree, factor, shift):
+    """A copy of a fitted tree whose leaves predict factor · value + shift."""
+    scaled = copy.deepcopy(tree)
+    scaled.tree_.value[:, 0, :] = factor * scaled.tree_.value[:, 0, :] + shift
+    return scaled
+
+
+def read_members(ensemble, kinds):
+    """The adapter of an ensemble.
+
+    Parameters
+    ----------
+    ensemble : estimator or list
+        Fitted.
+    kinds : iterable of type
+        Adapters to choose from.
+
+    Returns
+    -------
+    Members
+        Its members.
+    """
+    if isinstance(ensemble, list | tuple):
+        return ListMembers(ensemble)
+    if not isinstance(ensemble, BaseEstimator):
+        raise TypeError(f"{type(ensemble).__name__} is neither an ensemble nor a list of fitted predictors.")
+    if type(ensemble).__name__ == "FrozenEstimator":
+        return read_members(ensemble.estimator, kinds)
+    names = [base.__name__ for base in type(ensemble).__mro__]
+    for kind in kinds:
+        if any(name in kind.reads for name in names):
+            try:
+                return kind(ensemble)
+            except NotFittedError:
+                raise NotFittedError(
+                    f"This {type(ensemble).__name__} is not fitted yet: call its fit first, or let the pruner do it "
+                    "with fit_ensemble=True."
+                ) from None
+    known = sorted(name for kind in kinds for name in kind.reads)
+    raise TypeError(
+        f"{type(ensemble).__name__} is not an ensemble that can be pruned: give a list of fitted predictors, or "
+        f"one of {', '.join(known)}."
+    )

@@ -1,0 +1,139 @@
+"""Second moments of predictions and target: all that the choice of predictors needs, in one pass over rows."""
+
+import numpy as np
+
+
+class PredictionMoments:
+    """Sums over rows from which inner products of centred predictions follow.
+
+    A predictor is a matrix P_k of n rows and C columns (one for regression, one a class otherwise). With the
+    target Y as the last of p + 1 such matrices, and entry weights ω (n x C), the centred inner products are
+    <A, B> = Σ_ic ω_ic (A_ic - Ā_c)(B_ic - B̄_c), Ā_c the weighted mean of column c. Memory is (p + 1)², however
+    many rows pass.
+
+    Attributes
+    ----------
+    n_rows_ : int
+        Number of rows seen.
+    origin_ : ndarray, shape (p + 1, C)
+        What is subtracted before summing: the mean of the first block.
+    sizes_ : ndarray, shape (C,)
+        Sums of the entry weights.
+    sums_ : ndarray, shape (p + 1, C)
+        Weighted sums about the origin.
+    products_ : ndarray, shape (p + 1, p + 1)
+        Weighted products about the origin.
+    """
+
+    def __init__(self):
+        self.n_rows_ = 0
+
+    def update(self, P, Y, weight=None):
+        """Add a block of rows.
+
+        Parameters
+        ----------
+        P : ndarray, shape (n, p, C)
+            Predictions.
+        Y : ndarray, shape (n, C)
+            Target.
+        weight : ndarray, shape (n, C), optional
+            Weight of every entry; ones by default.
+
+        Returns
+        -------
+        PredictionMoments
+            Itself.
+        """
+        Q = np.concatenate([P, Y[:, np.newaxis, :]], axis=1, dtype=np.float64)
+        if not self.n_rows_:
+            # about the first row, so that a constant predictor leaves exactly nothing
+            self.origin_ = Q[0] + (Q - Q[0]).mean(axis=0)
+            self.sizes_ = np.zeros(Q.shape[2])
+            self.sums_ = np.zeros(Q.shape[1:])
+            self.products_ = np.zeros((Q.shape[1], Q.shape[1]))
+        Q -= self.origin_
+        weight = np.ones(Y.shape) if weight is None else weight
+        self.sizes_ += weight.sum(axis=0)
+        self.sums_ += np.einsum("ikc,ic->kc", Q, weight)
+        Q *= np.sqrt(weight)[:, np.newaxis, :]
+        flat = Q.transpose(0, 2, 1).reshape(-1, Q.shape[1])
+        self.products_ += flat.T @ flat
+        self.n_rows_ += len(Y)
+        return self
+
+    def merge(self, other):
+        """Add what another has seen of the same predictors on other rows.
+
+        Parameters
+        ----------
+        other : PredictionMoments
+            Moments of other rows.
+
+        Returns
+        -------
+        PredictionMoments
+            Itself.
+        """
+        if not other.n_rows_:
+            return self
+        if not self.n_rows_:
+            self.origin_ = other.origin_.copy()
+            self.sizes_ = np.zeros_like(other.sizes_)
+            self.sums_ = np.zeros_like(other.sums_)
+            self.products_ = np.zeros_like(other.products_)
+        step = other.origin_ - self.origin_
+        crossed = step @ other.sums_.T
+        self.products_ += other.products_ + crossed + crossed.T + (step * other.sizes_) @ step.T
+        self.sums_ += other.sums_ + step * other.sizes_
+        self.sizes_ = self.sizes_ + other.sizes_
+        self.n_rows_ += other.n_rows_
+        return self
+
+    def centred(self):
+        """Inner products of the centred predictions with one another and with the target.
+
+        Returns
+        -------
+        G : ndarray, shape (p, p)
+            <P_k, P_l>.
+        b : ndarray, shape (p,)
+            <P_k, Y>.
+        total : float
+            <Y, Y>.
+        """
+        M = self.products_ - (self.sums_ / self.sizes_) @ self.sums_.T
+        return M[:-1, :-1], M[:-1, -1], float(M[-1, -1])
+
+    def means(self):
+        """Weighted means of the predictions, (p, C), and of the target, (C,)."""
+        means = self.origin_ + self.sums_ / self.sizes_
+        return means[:-1], means[-1]
+
+
+def out_of_bag(P, in_bag):
+    """Predictions with those of rows that a predictor was trained on replaced by what the others say.
+
+    P_ik stays where row i was out of predictor k's bag; elsewhere it becomes the mean of P_il over the
+    predictors l that had not seen row i either. Unlike products over the rows that two predictors have both
+    not seen, this leaves the inner products positive semi-definite and uses every row.
+
+    Parameters
+    ----------
+    P : ndarray, shape (n, p, C)
+        Predictions.
+    in_bag : ndarray of bool, shape (n, p)
+        Whether predictor k was trained on row i.
+
+    Returns
+    -------
+    filled : ndarray, shape (m, p, C)
+        Predictions of the m rows that at least one predictor had not seen.
+    rows : ndarray of bool, shape (n,)
+        Which rows these are.
+    """
+    out = ~in_bag
+    rows = out.any(axis=1)
+    P, out = P[rows], out[rows]
+    others = np.einsum("ikc,ik->ic", P, out.astype(np.float64)) / out.sum(axis=1)[:, np.newaxis]
+    return np.where(out[:, :, np.newaxis], P, others[:, np.newaxis, :]), rows

@@ -1,0 +1,258 @@
+"""The pruned model: the members that are kept, their weights, an intercept, and nothing of the rest."""
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import ClassifierTags, RegressorTags
+from sklearn.utils.validation import validate_data
+
+from manylens.native.trees import flatten_trees, sum_of_trees
+
+BLOCK_BYTES = 2**26  # most that the predictions of one block of rows take
+# Up to here the flat trees win (forty times for one row, twice for a hundred): asking tree by tree has a cost a
+# call. Beyond, scikit-learn's walk of many rows down one tree is as fast or faster.
+FLAT_ROWS = 256
+
+
+class PrunedEnsemble(BaseEstimator):
+    """A weighted sum of fitted predictors.
+
+    The score of a row is intercept + Σ_k w_k f_k(x). It is made by `AlignmentPruner`; only the members that are
+    kept are in it, so it is as small as they are.
+
+    Parameters
+    ----------
+    members : Members
+        The members that are kept.
+    weights : ndarray, shape (n_kept,)
+        Their weights.
+    intercept : ndarray, shape (C,)
+        Constant, one a column.
+    n_features_in : int, optional
+        Number of features.
+    feature_names_in : ndarray of str, optional
+        Names of the features.
+    n_jobs : int, optional
+        Threads, where members are asked one by one.
+    """
+
+    def __init__(self, members, weights, intercept, n_features_in=None, feature_names_in=None, n_jobs=None):
+        self.members = members
+        self.weights = weights
+        self.intercept = intercept
+        self.n_features_in = n_features_in
+        self.feature_names_in = feature_names_in
+        self.n_jobs = n_jobs
+
+    def __sklearn_clone__(self):
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def __getstate__(self):
+        state = dict(super().__getstate__())
+        state.pop("_flat", None)  # a second copy of the trees, made again when first needed
+        return state
+
+    def __getattr__(self, name):
+        fitted = {"n_features_in_": "n_features_in", "feature_names_in_": "feature_names_in"}
+        value = self.__dict__.get(fitted.get(name, ""))
+        if value is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return value
+
+    @property
+    def classes_(self):
+        """Classes; regression has none."""
+        if self.members.classes is None:
+            raise AttributeError("A regression has no classes_.")
+        return self.members.classes
+
+    def fit(self, X, y=None):
+        """Change nothing: the members are fitted.
+
+        Parameters
+        ----------
+        X, y : object
+            Ignored.
+
+        Returns
+        -------
+        PrunedEnsemble
+            Itself.
+        """
+        return self
+
+    def score_rows(self, X):
+        """Intercept + Σ_k w_k f_k(x).
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n, C)
+            The scores: predictions, least-squares estimates of class probabilities, or log-odds (boosting).
+        """
+        X = check_rows(self, X, self.members, reset=False)
+        flat = self._flattened() if X.shape[0] <= FLAT_ROWS and not sparse.issparse(X) else None
+        if flat is not None:
+            narrow = np.ascontiguousarray(X, dtype=np.float32)  # trees compare in single precision
+            if np.isfinite(narrow).all():
+                return sum_of_trees(narrow, *flat) + self.intercept
+        return np.concatenate(
+            [
+                np.einsum("ikc,k->ic", P, self.weights) + self.intercept
+                for _, P in blocks_of_predictions(self.members, X, self.n_jobs)
+            ]
+        )
+
+    def _flattened(self):
+        if "_flat" not in self.__dict__:
+            trees = self.members.trees()
+            self._flat = (
+                None if trees is None else flatten_trees(trees, self.members.tree_scale * self.weights)
+            )
+        return self._flat
+
+    def predict(self, X):
+        """Predict.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            Classes or values.
+        """
+        scores = self.score_rows(X)
+        if self.members.classes is None:
+            return scores[:, 0]
+        if scores.shape[1] == 1:
+            return self.classes_[(scores[:, 0] > 0).astype(int)]
+        return self.classes_[np.argmax(scores, axis=1)]
+
+    def predict_proba(self, X):
+        """Class probabilities.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n, C)
+            For boosting, the inverse link of the scores; otherwise the scores, clipped to [0, 1] and made to
+            sum to one.
+        """
+        if self.members.classes is None:
+            raise AttributeError("A regression has no class probabilities.")
+        return probabilities(self.score_rows(X), self.members.link)
+
+    def score(self, X, y, sample_weight=None):
+        """Accuracy of classes, R² of values.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            Rows.
+        y : array-like, shape (n,)
+            Truth.
+        sample_weight : array-like, shape (n,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            The score.
+        """
+        measure = r2_score if self.members.classes is None else accuracy_score
+        return float(measure(y, self.predict(X), sample_weight=sample_weight))
+
+    def __sklearn_tags__(self):
+        return typed_tags(super().__sklearn_tags__(), self.members.classes)
+
+
+def typed_tags(tags, classes):
+    """Tags of a classifier (`classes` given) or of a regressor."""
+    if classes is None:
+        tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
+    else:
+        tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
+    tags.target_tags.required = True
+    return tags
+
+
+def check_rows(estimator, X, members, reset):
+    """Rows as the members take them: arrays, or as they are given."""
+    if members.as_given:
+        validate_data(estimator, X, skip_check_array=True, reset=reset)
+        return X
+    return validate_data(
+        estimator,
+        X,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        ensure_all_finite="allow-nan" if members.allow_nan else True,
+        reset=reset,
+    )
+
+
+def blocks_of_predictions(members, X, n_jobs=None):
+    """Rows and the predictions of all members for them, a block at a time.
+
+    Parameters
+    ----------
+    members : Members
+        The predictors.
+    X : array-like, shape (n, d)
+        Rows.
+    n_jobs : int, optional
+        Threads.
+
+    Yields
+    ------
+    rows : slice
+        Which rows.
+    P : ndarray, shape (m, p, C)
+        Predictions.
+    """
+    n = X.shape[0]
+    size = max(1, BLOCK_BYTES // (8 * len(members.members) * members.n_outputs))
+    take = X.iloc.__getitem__ if hasattr(X, "iloc") else X.__getitem__
+    for start in range(0, n, size):
+        rows = slice(start, min(n, start + size))
+        yield rows, members.predict(take(rows), n_jobs)
+
+
+def probabilities(scores, link):
+    """Class probabilities (n, C) from scores.
+
+    Parameters
+    ----------
+    scores : ndarray, shape (n, C), or (n, 1) for the log-odds of two classes
+        Scores.
+    link : {"identity", "logistic"}
+        Whether they estimate probabilities, or log-odds.
+
+    Returns
+    -------
+    ndarray, shape (n, C)
+        Non-negative rows that sum to one.
+    """
+    if link == "identity":
+        clipped = np.clip(scores, 0.0, 1.0)
+        total = clipped.sum(axis=1, keepdims=True)
+        return np.where(total > 0, clipped / np.where(total > 0, total, 1.0), 1 / scores.shape[1])
+    if scores.shape[1] == 1:
+        scores = np.column_stack([np.zeros(len(scores)), scores])
+    scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return scores / scores.sum(axis=1, keepdims=True)

@@ -1,0 +1,430 @@
+"""AlignmentPruner: a fitted ensemble in, a small one out."""
+
+import numbers
+import warnings
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.model_selection import check_cv
+from sklearn.utils import get_tags, indexable
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from manylens.pruning.adapters import (
+    AdaBoostMembers,
+    BaggingMembers,
+    ForestMembers,
+    StackingMembers,
+    VotingMembers,
+    read_members,
+)
+from manylens.pruning.boosting import (
+    GradientBoostingStages,
+    HistGradientBoostingStages,
+    LightGBMStages,
+    XGBoostStages,
+)
+from manylens.pruning.choice import check_choice, prune_moments
+from manylens.pruning.moments import PredictionMoments, out_of_bag
+from manylens.pruning.pruned import (
+    PrunedEnsemble,
+    blocks_of_predictions,
+    check_rows,
+    probabilities,
+    typed_tags,
+)
+
+KINDS = (
+    *(BaggingMembers, ForestMembers, AdaBoostMembers, VotingMembers, StackingMembers),
+    *(GradientBoostingStages, HistGradientBoostingStages, LightGBMStages, XGBoostStages),
+)
+LEAST_CURVATURE = (
+    0.01  # of the logistic loss: rows that are settled would have a working response without bound
+)
+
+
+def _classifies(pruner):
+    if hasattr(pruner, "estimator_"):
+        return pruner.estimator_.members.classes is not None
+    return _predicts_classes(pruner.ensemble)
+
+
+def _predicts_classes(ensemble):
+    return (
+        all(map(is_classifier, ensemble)) if isinstance(ensemble, list | tuple) else is_classifier(ensemble)
+    )
+
+
+class AlignmentPruner(MetaEstimatorMixin, BaseEstimator):
+    """Keep the few predictors of an ensemble that matter, and weigh them.
+
+    Step one chooses the predictors whose rank-one kernels, in a non-negative sum, are best aligned with the
+    target; step two refits their weights by non-negative least squares. What is left predicts faster, and
+    where out-of-bag predictions are known usually better.
+
+    Parameters
+    ----------
+    ensemble : estimator or list of estimators
+        A fitted Bagging, RandomForest, ExtraTrees, AdaBoost, GradientBoosting, HistGradientBoosting, Voting or
+        Stacking model of scikit-learn, an LGBM or XGB model, or a list of fitted predictors.
+    method : {"alignment", "stacking", "r2", "rank", "uniform"}, default="alignment"
+        Step one; as for `prune_predictions`. "rank" takes stages of boosting in their own order.
+    refit : {"nonnegative", "ridge", "none"}, default="nonnegative"
+        Step two; as for `prune_predictions`.
+    cv : {"auto", "oob"}, int or None, default="auto"
+        Which predictions to learn from. None: those for the rows given, as they are. "oob": a member's
+        prediction for a row that it was trained on is replaced by what the members say that were not; the
+        rows must be those that the ensemble was fitted to. An int: from members refitted on the other folds
+        (voting, stacking and lists, whose members keep their meaning when refitted). "auto": "oob" where the
+        members were bagged from as many rows as are given, 5 for voting and stacking, else None.
+    tolerance : float or None, default=0.0
+        As for `prune_predictions`.
+    anchor : "auto" or float in [0, 1], default="auto"
+        For boosting, whose stages were fitted to these very rows: how far the target is drawn from y towards
+        the ensemble's own score, so that weights do not fit the noise a second time. "auto" is 0.5; give 0
+        for rows that the ensemble has not seen.
+    fit_ensemble : bool, default=False
+        Fit a copy of the ensemble to the rows first: for cross-validation and searches. Otherwise the
+        ensemble must be fitted, and copies made by `clone` share it.
+    n_jobs : int, optional
+        Threads that ask the members.
+
+    Attributes
+    ----------
+    weights_ : ndarray, shape (p,)
+        Weight of every member, zero where it is left out.
+    kept_ : ndarray of int
+        Members that are kept.
+    n_kept_ : int
+        Their number.
+    intercept_ : ndarray, shape (C,)
+        Constant of the weighted sum.
+    alignments_ : ndarray, shape (p,)
+        Alignment of each member's own kernel with the target's.
+    error_, whole_error_ : float
+        Mean squared error of the scores, on the predictions that were learnt from, of what is kept and of the
+        whole ensemble.
+    estimator_ : PrunedEnsemble
+        The pruned model alone: it holds none of the other members.
+    ensemble_ : estimator or list
+        The ensemble that was pruned.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of str
+        Names of the features, where X had any.
+
+    Notes
+    -----
+    Predictions are taken a block of rows at a time and only their inner products are kept: memory is p² and
+    one block (64 MB), however many rows there are.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from manylens import AlignmentPruner
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> forest = RandomForestRegressor(50, random_state=0).fit(X, y)
+    >>> small = AlignmentPruner(forest).fit(X, y)
+    >>> small.n_kept_ < 40
+    True
+    """
+
+    def __init__(
+        self,
+        ensemble,
+        method="alignment",
+        refit="nonnegative",
+        cv="auto",
+        *,
+        tolerance=0.0,
+        anchor="auto",
+        fit_ensemble=False,
+        n_jobs=None,
+    ):
+        self.ensemble = ensemble
+        self.method = method
+        self.refit = refit
+        self.cv = cv
+        self.tolerance = tolerance
+        self.anchor = anchor
+        self.fit_ensemble = fit_ensemble
+        self.n_jobs = n_jobs
+
+    def fit(self, X, y):
+        """Choose and weigh the predictors.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix, shape (n, d)
+            Rows: those that the ensemble was fitted to, or others.
+        y : array-like, shape (n,)
+            Their classes or values.
+
+        Returns
+        -------
+        AlignmentPruner
+            The fitted pruner.
+        """
+        check_choice(self.method, self.refit, self.tolerance)
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None.")
+        self.ensemble_ = self._fitted_ensemble(X, y)
+        members = read_members(self.ensemble_, KINDS)
+        X = check_rows(self, X, members, reset=True)
+        X, y = indexable(X, column_or_1d(y, warn=True))
+        Y = target_columns(y, members)
+        moments = self._moments(members, X, y, Y)
+        choice = prune_moments(
+            moments,
+            self.method,
+            self.refit,
+            tolerance=self.tolerance,
+            baseline=members.baseline,
+            summed=members.summed,
+        )
+        self.weights_, self.intercept_, self.kept_ = choice.weights, choice.intercept, choice.kept
+        self.alignments_ = choice.alignments
+        self.error_, self.whole_error_ = choice.error, choice.whole_error
+        self.n_kept_ = len(self.kept_)
+        self.estimator_ = PrunedEnsemble(
+            members.keep(self.kept_),
+            self.weights_[self.kept_],
+            self.intercept_,
+            getattr(self, "n_features_in_", None),
+            getattr(self, "feature_names_in_", None),
+            self.n_jobs,
+        )
+        return self
+
+    def _fitted_ensemble(self, X, y):
+        if not self.fit_ensemble:
+            return self.ensemble
+        if isinstance(self.ensemble, list | tuple):
+            return [clone(member).fit(X, y) for member in self.ensemble]
+        return clone(self.ensemble).fit(X, y)
+
+    def _moments(self, members, X, y, Y):
+        """Moments of the predictions that `cv` asks for."""
+        moments = PredictionMoments()
+        cv = members.folds if self.cv == "auto" else self.cv
+        if isinstance(cv, numbers.Integral) and not isinstance(cv, bool):
+            if not members.lasting:
+                raise ValueError(
+                    f"cv={cv} refits the ensemble, and member k of another {type(self.ensemble_).__name__} has "
+                    "nothing to do with member k of this one: use cv='oob' for bagging and forests, None for "
+                    "boosting."
+                )
+            for train, test in check_cv(cv, y, classifier=members.classes is not None).split(X, y):
+                fold = members.refitted(take_rows(X, train), y[train])
+                fold.classes = members.classes
+                for rows, P in blocks_of_predictions(fold, take_rows(X, test), self.n_jobs):
+                    moments.update(P, Y[test[rows]])
+            return moments
+        in_bag = self._in_bag(members, X)
+        anchor = check_anchor(self.anchor)
+        for rows, P in blocks_of_predictions(members, X, self.n_jobs):
+            target, weight = Y[rows], None
+            if in_bag is not None:
+                P, seen = out_of_bag(P, in_bag[rows])
+                target = target[seen]
+            elif members.summed:
+                target, weight = working_target(
+                    target, members.score(take_rows(X, rows)), members.link, anchor
+                )
+            if len(target):
+                moments.update(P, target, weight)
+        if in_bag is None and not members.summed:
+            warn_of_interpolation(moments)
+        return moments
+
+    def _in_bag(self, members, X):
+        if self.cv is None:
+            return None
+        if self.cv not in ("auto", "oob"):
+            raise ValueError(f"cv={self.cv!r} is unknown: choose 'auto', 'oob', a number of folds or None.")
+        in_bag = members.in_bag(X.shape[0])
+        if in_bag is None and self.cv == "oob":
+            raise ValueError(
+                f"cv='oob' needs members that were each trained on a known sample of these {X.shape[0]} rows; this "
+                f"{type(self.ensemble_).__name__} has none, or was fitted to other rows. Use cv=None."
+            )
+        return in_bag
+
+    def predict(self, X):
+        """Predict with the members that are kept.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix, shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            Classes or values.
+        """
+        check_is_fitted(self)
+        return self.estimator_.predict(X)
+
+    @available_if(_classifies)
+    def predict_proba(self, X):
+        """Class probabilities by the members that are kept.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix, shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n, C)
+            Probabilities, in the order of `classes_`.
+        """
+        check_is_fitted(self)
+        return self.estimator_.predict_proba(X)
+
+    def score(self, X, y, sample_weight=None):
+        """Accuracy of classes, R² of values.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            Rows.
+        y : array-like, shape (n,)
+            Truth.
+        sample_weight : array-like, shape (n,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            The score.
+        """
+        check_is_fitted(self)
+        return self.estimator_.score(X, y, sample_weight)
+
+    def to_ensemble(self):
+        """The kept members as an ensemble of the original class.
+
+        Forests and GradientBoosting carry the weights in their leaves; bagging where all weights are equal;
+        voting where they are those of a mean. Others cannot represent the weights.
+
+        Returns
+        -------
+        estimator
+            Fitted, predicts as `predict` does.
+        """
+        check_is_fitted(self)
+        kept = self.estimator_
+        return kept.members.rebuilt(self.ensemble_, kept.weights, kept.intercept)
+
+    @property
+    def classes_(self):
+        """Classes, where the ensemble predicts classes."""
+        check_is_fitted(self)
+        return self.estimator_.classes_
+
+    def __sklearn_clone__(self):
+        params = self.get_params(deep=False)
+        if self.fit_ensemble:
+            ensemble = params["ensemble"]
+            copied = [clone(m) for m in ensemble] if isinstance(ensemble, list | tuple) else clone(ensemble)
+            params["ensemble"] = copied
+        return type(self)(**params)
+
+    def __sklearn_tags__(self):
+        tags = typed_tags(super().__sklearn_tags__(), () if _predicts_classes(self.ensemble) else None)
+        single = not isinstance(self.ensemble, list | tuple)
+        tags.input_tags.sparse = single and get_tags(self.ensemble).input_tags.sparse
+        tags.input_tags.allow_nan = single and get_tags(self.ensemble).input_tags.allow_nan
+        return tags
+
+
+def take_rows(X, rows):
+    """Rows of an array, a sparse matrix or a data frame."""
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+def target_columns(y, members):
+    """Target (n, C) as the members predict it: values, one column a class, or one of 0 and 1.
+
+    Parameters
+    ----------
+    y : ndarray, shape (n,)
+        Classes or values.
+    members : Members
+        Those who predict them.
+
+    Returns
+    -------
+    ndarray of float64, shape (n, C)
+        The columns.
+    """
+    if members.classes is None:
+        y = y.astype(np.float64)
+        if not np.isfinite(y).all():
+            raise ValueError("Input y contains NaN or infinity.")
+        return y[:, np.newaxis]
+    check_classification_targets(y)
+    if len(members.classes) < 2:
+        raise ValueError("The ensemble knows one class only: there is nothing to predict.")
+    unknown = np.setdiff1d(y, members.classes)
+    if len(unknown):
+        raise ValueError(
+            f"y has classes that the ensemble was not fitted to: {', '.join(map(str, unknown[:5]))}."
+        )
+    columns = (y[:, np.newaxis] == members.classes).astype(np.float64)
+    return columns[:, 1:] if members.n_outputs == 1 else columns
+
+
+def warn_of_interpolation(moments):
+    """Say that most predictions are y itself: rows learnt by heart do not tell which member to keep."""
+    G, b, total = moments.centred()
+    exact = np.diag(G) - 2 * b + total <= 1e-9 * total
+    if total > 0 and len(b) > 1 and exact.sum() > len(b) / 2:
+        warnings.warn(
+            f"{exact.sum()} of {len(b)} members reproduce y exactly on these rows. If they were trained on them, "
+            "nothing tells which to keep: give rows that the ensemble has not seen, or fit it with bootstrap=True.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def check_anchor(anchor):
+    """The share of the ensemble's own score in the target."""
+    if isinstance(anchor, str) and anchor == "auto":
+        return 0.5
+    if not 0 <= anchor <= 1:
+        raise ValueError(f"anchor={anchor!r} must be 'auto' or lie in [0, 1].")
+    return float(anchor)
+
+
+def working_target(Y, score, link, anchor):
+    """Target and entry weights whose least squares stand for the loss of a boosting near its own score F.
+
+    For values, F + (1 - anchor)(Y - F) with weights one. For classes, with p the probabilities of F and
+    ω = p (1 - p), the second-order expansion of the logistic loss: F + (1 - anchor)(Y - p)/ω with weights ω.
+
+    Parameters
+    ----------
+    Y : ndarray, shape (n, C)
+        Values, or classes as columns of 0 and 1.
+    score : ndarray, shape (n, C)
+        F.
+    link : {"identity", "logistic"}
+        How F becomes a prediction.
+    anchor : float
+        0 for the full step towards Y, 1 for F itself.
+
+    Returns
+    -------
+    target : ndarray, shape (n, C)
+    weight : ndarray, shape (n, C), or None
+    """
+    if link == "identity":
+        return score + (1 - anchor) * (Y - score), None
+    p = probabilities(score, link)[:, -score.shape[1] :]
+    weight = np.maximum(p * (1 - p), LEAST_CURVATURE)
+    return score + (1 - anchor) * (Y - p) / weight, weight

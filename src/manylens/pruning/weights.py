@@ -1,0 +1,244 @@
+"""Which predictors to keep and how to weigh them: pure functions of inner products.
+
+G (p x p) holds the inner products of the centred predictions, b (p) those with the centred target, `total` that
+of the target with itself; so |y - Σ w_k f_k|² = total - 2 wᵀb + wᵀGw. Equations are those of Tang (2022),
+chapter 4, with the repairs of docs/pruning.md.
+"""
+
+import numpy as np
+
+from manylens.alignment.active_set import nonnegative_minimum
+
+PATIENCE = 10  # predictors that may bring nothing before an accumulation is stopped
+BATCH = 0.1  # share of the kept predictors that is let back in at a time
+
+
+def squared_error(weights, G, b, total):
+    """|y - Σ_k w_k f_k|², all centred.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (p,)
+        Weights w.
+    G, b, total : ndarray (p, p), ndarray (p,), float
+        Inner products.
+
+    Returns
+    -------
+    float
+        The squared error, summed over rows.
+    """
+    return float(total - 2 * (weights @ b) + weights @ G @ weights)
+
+
+def alignment_weights(G, b):
+    """Weights μ of the rank-one kernels f_k f_kᵀ whose sum is best aligned with y yᵀ (equation 4.3).
+
+    μ = argmin over μ ≥ 0 of μᵀ(G∘G)μ - 2 μᵀ(b∘b), up to a factor: inner products of rank-one kernels are
+    squares. A predictor that opposes the target (b_k ≤ 0) has the kernel of its negative, which no
+    non-negative weight can turn round: it gets none.
+
+    Parameters
+    ----------
+    G, b : ndarray, shapes (p, p) and (p,)
+        Inner products.
+
+    Returns
+    -------
+    ndarray, shape (p,)
+        μ, of unit norm, or zero where no predictor points towards the target.
+    """
+    return _on(b > 0, len(b), lambda k: _unit(nonnegative_minimum(G[np.ix_(k, k)] ** 2, b[k] ** 2).v))
+
+
+def stacking_weights(G, b, among=None):
+    """Non-negative least squares: argmin over w ≥ 0 of |y - Σ_k w_k f_k|² (equation 4.8 with its norm repaired).
+
+    Parameters
+    ----------
+    G, b : ndarray, shapes (p, p) and (p,)
+        Inner products.
+    among : ndarray of bool, shape (p,), optional
+        Predictors that may have a weight; all by default.
+
+    Returns
+    -------
+    ndarray, shape (p,)
+        w.
+    """
+    among = np.ones(len(b), dtype=bool) if among is None else among
+    return _on(among, len(b), lambda k: nonnegative_minimum(G[np.ix_(k, k)], b[k]).v)
+
+
+def ridge_weights(G, b, total, n_rows, among):
+    """Signed weights by ridge regression (equation 4.5), the penalty chosen by generalised cross-validation.
+
+    w = (G + λI)⁻¹ b in units in which G_kk = 1; λ minimises |y - ŷ|² / (1 - (1 + tr H) / n)².
+
+    Parameters
+    ----------
+    G, b, total : ndarray (p, p), ndarray (p,), float
+        Inner products.
+    n_rows : int
+        Rows that they were summed over.
+    among : ndarray of bool, shape (p,)
+        Predictors that may have a weight.
+
+    Returns
+    -------
+    ndarray, shape (p,)
+        w, of either sign.
+    """
+
+    def solve(k):
+        scale = 1 / np.sqrt(np.diag(G)[k])
+        values, vectors = np.linalg.eigh(G[np.ix_(k, k)] * np.outer(scale, scale))
+        values = np.maximum(values, 0.0)
+        c = vectors.T @ (b[k] * scale)
+        grid = values[-1] * np.logspace(-10, 1, 45)[:, np.newaxis]
+        shrunk = c / (values + grid)  # (45, p): coefficients on the eigenvectors
+        errors = total - 2 * shrunk @ c + (shrunk**2) @ values
+        freedom = 1 - (1 + (values / (values + grid)).sum(axis=1)) / n_rows
+        score = np.where(freedom > 0, errors / np.maximum(freedom, 1e-12) ** 2, np.inf)
+        return scale * (vectors @ shrunk[np.argmin(score)])
+
+    return _on(among, len(b), solve)
+
+
+def best_single(G, b):
+    """The vertex that maximises Σ μ_k b_k² / Σ μ_k G_kk (equation 4.9): one predictor, the best correlated.
+
+    Parameters
+    ----------
+    G, b : ndarray, shapes (p, p) and (p,)
+        Inner products.
+
+    Returns
+    -------
+    ndarray, shape (p,)
+        One at that predictor, zero elsewhere (zero everywhere where none points towards the target).
+    """
+    weights = np.zeros(len(b))
+    towards = np.flatnonzero(b > 0)
+    if len(towards):
+        weights[towards[np.argmax(b[towards] ** 2 / np.diag(G)[towards])]] = 1.0
+    return weights
+
+
+def ranking(G, b):
+    """Predictors from the smallest squared error, G_kk - 2 b_k + total, to the largest.
+
+    Parameters
+    ----------
+    G, b : ndarray, shapes (p, p) and (p,)
+        Inner products.
+
+    Returns
+    -------
+    ndarray of int, shape (p,)
+        The order.
+    """
+    return np.argsort(np.diag(G) - 2 * b, kind="stable")
+
+
+def accumulated_errors(G, b, total, order, weights=None):
+    """Squared error after 1, 2, ... predictors, in the order given.
+
+    Parameters
+    ----------
+    G, b, total : ndarray (p, p), ndarray (p,), float
+        Inner products.
+    order : ndarray of int, shape (q,)
+        In which order they come; q = p, or fewer.
+    weights : ndarray, shape (p,), optional
+        Weights of a sum (boosting); by default the mean of those that have come (bagging).
+
+    Returns
+    -------
+    ndarray, shape (q,)
+        |y - ŷ_m|² for m = 1 ... q.
+    """
+    w = np.ones(len(b)) if weights is None else weights
+    ordered = (w[:, np.newaxis] * G * w)[np.ix_(order, order)]
+    quadratic = np.diag(np.cumsum(np.cumsum(ordered, axis=0), axis=1))
+    linear = np.cumsum((w * b)[order])
+    m = np.arange(1, len(order) + 1) if weights is None else 1.0
+    return total - 2 * linear / m + quadratic / m**2
+
+
+def early_stop(errors, patience=PATIENCE):
+    """How many predictors to accumulate: the smallest error before `patience` of them brought nothing.
+
+    Parameters
+    ----------
+    errors : ndarray, shape (p,)
+        Error after 1 ... p predictors.
+    patience : int
+        How many may bring nothing.
+
+    Returns
+    -------
+    int
+        Number of predictors, at least one.
+    """
+    best = 0
+    for m in range(1, len(errors)):
+        if errors[m] < errors[best]:
+            best = m
+        elif m - best >= patience:
+            break
+    return best + 1
+
+
+def readmit(weights, G, b, total, target):
+    """Let predictors back in until the squared error is at most `target`.
+
+    Alignment compares every predictor with y itself; one that was fitted to what others leave over (a stage
+    of boosting, a feature that acts from both sides) is far from y and yet needed. Those left out are aligned
+    with the residual r = y - Σ w_k f_k instead, <f_k, r> = b_k - (Gw)_k; the best of them enter, all weights
+    are refitted, and so on. The fixed point is the minimum of `stacking_weights`, so any target that this
+    reaches is reached.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (p,)
+        Non-negative weights to start from.
+    G, b, total : ndarray (p, p), ndarray (p,), float
+        Inner products.
+    target : float
+        Squared error to reach.
+
+    Returns
+    -------
+    ndarray, shape (p,)
+        Non-negative least-squares weights of the predictors then kept.
+    """
+    floor = 1e-10 * np.abs(b).max()
+    among = weights > 0
+    while squared_error(weights, G, b, total) > target:
+        slope = np.where(among, 0.0, b - G @ weights)
+        slope[slope <= floor] = 0.0
+        share = alignment_weights(G, slope) * np.diag(G)
+        batch = max(1, int(np.ceil(BATCH * among.sum())))
+        best = np.argsort(-share, kind="stable")[:batch]
+        entering = best[share[best] > 0]
+        if not len(entering):
+            break
+        among[entering] = True
+        # those that the refit puts at zero stay in `among`: they may have a weight again later
+        weights = stacking_weights(G, b, among)
+    return weights
+
+
+def _unit(v):
+    norm = np.linalg.norm(v)
+    return v / norm if norm > 0 else v
+
+
+def _on(among, p, solve):
+    """`solve(positions)` placed in a vector of p zeros."""
+    weights = np.zeros(p)
+    positions = np.flatnonzero(among)
+    if len(positions):
+        weights[positions] = solve(positions)
+    return weights

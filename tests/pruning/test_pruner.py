@@ -1,0 +1,355 @@
+"""Manners and theorems of AlignmentPruner, for every kind of ensemble it reads."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    AdaBoostRegressor,
+    BaggingClassifier,
+    BaggingRegressor,
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    StackingClassifier,
+    StackingRegressor,
+    VotingClassifier,
+    VotingRegressor,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import manylens
+from manylens import AlignmentPruner, prune_predictions
+from manylens.datasets import make_friedman, make_shells
+from manylens.native.trees import rounded_down
+
+X, y = make_friedman(400, random_state=0)
+S, number = make_shells(400, random_state=0)
+c = np.array(["inner", "middle", "outer"])[number]
+regressors = [
+    ("line", LinearRegression()),
+    ("near", KNeighborsRegressor()),
+    ("tree", DecisionTreeRegressor(random_state=0)),
+]
+classifiers = [
+    ("near", KNeighborsClassifier()),
+    ("ridge", RidgeClassifier()),
+    ("logit", LogisticRegression()),
+]
+
+
+def kinds():
+    shallow, deep = {"max_depth": 2, "random_state": 0}, {"random_state": 0}
+    yield RandomForestRegressor(20, **deep), X, y
+    yield ExtraTreesRegressor(20, bootstrap=True, **deep), X, y
+    yield BaggingRegressor(KNeighborsRegressor(3), 20, max_samples=0.2, max_features=0.6, **deep), X, y
+    yield AdaBoostRegressor(DecisionTreeRegressor(max_depth=3), n_estimators=20, random_state=0), X, y
+    yield GradientBoostingRegressor(n_estimators=30, subsample=0.5, **shallow), X, y
+    yield HistGradientBoostingRegressor(max_iter=20, **shallow), X, y
+    yield VotingRegressor(regressors, weights=[1, 2, 1]), X, y
+    yield StackingRegressor(regressors), X, y
+    yield RandomForestClassifier(20, **deep), S, c
+    yield BaggingClassifier(DecisionTreeClassifier(max_depth=4), 20, max_features=0.6, **deep), S, c
+    yield AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=20, random_state=0), S, c
+    yield GradientBoostingClassifier(n_estimators=15, **shallow), S, c
+    yield GradientBoostingClassifier(n_estimators=15, **shallow), S, c == "outer"
+    yield HistGradientBoostingClassifier(max_iter=10, **shallow), S, c
+    yield VotingClassifier(classifiers), S, c
+    yield StackingClassifier(classifiers), S, c
+
+
+every = pytest.mark.parametrize(
+    ("ensemble", "rows", "target"), list(kinds()), ids=lambda v: type(v).__name__ if hasattr(v, "fit") else ""
+)
+
+
+@pytest.fixture(scope="module")
+def forest():
+    return RandomForestRegressor(40, random_state=0).fit(X, y)
+
+
+@every
+def test_a_pruned_model_is_smaller_predicts_as_its_weights_say_and_survives_all_copies(
+    ensemble, rows, target
+):
+    fitted = clone(ensemble).fit(rows, target)
+    pruner = AlignmentPruner(fitted).fit(rows, target)
+    members = manylens.pruning.pruner.read_members(fitted, manylens.pruning.pruner.KINDS)
+    P = members.predict(rows)
+    scores = np.einsum("ikc,k->ic", P, pruner.weights_) + pruner.intercept_
+    np.testing.assert_allclose(pruner.estimator_.score_rows(rows), scores, atol=1e-9)
+    np.testing.assert_allclose(pruner.estimator_.score_rows(rows[:9]), scores[:9], atol=1e-9)
+    assert (
+        0 < pruner.n_kept_ == len(pruner.kept_) == np.count_nonzero(pruner.weights_) <= len(pruner.weights_)
+    )
+    assert np.all(pruner.weights_ >= 0)
+    # rounding in the sums is all that the pruned may be worse by
+    assert pruner.error_ <= pruner.whole_error_ * (1 + 1e-6)
+    for copy in (pickle.loads(pickle.dumps(pruner)), clone(pruner).fit(rows, target), pruner.estimator_):
+        np.testing.assert_array_equal(copy.predict(rows), pruner.predict(rows))
+    assert is_classifier(pruner) == is_classifier(ensemble)
+    assert is_classifier(pruner.estimator_) == is_classifier(ensemble)
+    if is_classifier(ensemble):
+        proba = pruner.predict_proba(rows)
+        np.testing.assert_allclose(proba.sum(axis=1), 1)
+        assert np.all(proba >= 0)
+        np.testing.assert_array_equal(pruner.classes_, fitted.classes_)
+    else:
+        assert not hasattr(pruner, "predict_proba")
+
+
+@every
+def test_stages_and_members_with_their_own_weights_are_the_ensemble(ensemble, rows, target):
+    fitted = clone(ensemble).fit(rows, target)
+    if isinstance(ensemble, StackingRegressor | StackingClassifier | AdaBoostRegressor):
+        return  # their own combination is not a sum with fixed weights
+    if isinstance(ensemble, VotingClassifier):
+        fitted.set_params(voting="hard")
+    whole = AlignmentPruner(fitted, "uniform", cv=None, anchor=1).fit(rows, target)
+    if is_regressor(ensemble):
+        ours, theirs = whole.predict(rows), fitted.predict(rows)
+        np.testing.assert_allclose(ours - ours.mean(), theirs - theirs.mean(), atol=1e-8)
+    elif hasattr(fitted, "decision_function") and hasattr(fitted, "init_"):
+        np.testing.assert_allclose(whole.predict_proba(rows), fitted.predict_proba(rows), atol=1e-8)
+
+
+@pytest.mark.parametrize("module", ["lightgbm", "xgboost"])
+@pytest.mark.parametrize("classes", [0, 2, 3])
+def test_iterations_of_other_boosters_sum_to_their_margin(module, classes):
+    library = pytest.importorskip(module)
+    options = {"n_estimators": 12, "max_depth": 3, "n_jobs": 1}
+    options |= {"verbose": -1} if module == "lightgbm" else {}
+    prefix = "LGBM" if module == "lightgbm" else "XGB"
+    kind = getattr(library, prefix + ("Classifier" if classes else "Regressor"))
+    rows, target = (X, y) if not classes else (S, number if classes == 3 else (number > 1).astype(int))
+    fitted = kind(**options).fit(rows, target)
+    whole = AlignmentPruner(fitted, "uniform", anchor=1).fit(rows, target)
+    pruned = AlignmentPruner(fitted).fit(rows, target)
+    assert 0 < pruned.n_kept_ <= 12
+    assert pruned.error_ <= pruned.whole_error_ * (1 + 1e-6)
+    if classes:
+        np.testing.assert_allclose(whole.predict_proba(rows), fitted.predict_proba(rows), atol=1e-4)
+    else:
+        np.testing.assert_allclose(whole.predict(rows), fitted.predict(rows), rtol=1e-4)
+    copy = pickle.loads(pickle.dumps(pruned.estimator_))
+    np.testing.assert_array_equal(copy.predict(rows), pruned.predict(rows))
+
+
+@pytest.mark.parametrize(
+    "ensemble",
+    [
+        RandomForestRegressor(15, random_state=0),
+        GradientBoostingRegressor(n_estimators=15, random_state=0),
+        RandomForestClassifier(15, random_state=0),
+        GradientBoostingClassifier(n_estimators=8, random_state=0),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_forests_and_gradient_boosting_given_back_predict_the_same_and_leave_the_original_alone(ensemble):
+    rows, target = (S, c) if is_classifier(ensemble) else (X, y)
+    ensemble = clone(ensemble).fit(rows, target)
+    before = ensemble.predict(rows)
+    pruner = AlignmentPruner(ensemble).fit(rows, target)
+    small = pruner.to_ensemble()
+    assert type(small) is type(ensemble)
+    assert len(small.estimators_) == pruner.n_kept_
+    if is_classifier(ensemble):
+        np.testing.assert_array_equal(small.predict(rows), pruner.predict(rows))
+    else:
+        np.testing.assert_allclose(small.predict(rows), pruner.predict(rows))
+    np.testing.assert_array_equal(ensemble.predict(rows), before)
+
+
+def test_bagging_is_given_back_where_weights_are_equal_and_refused_where_not():
+    bagging = BaggingRegressor(DecisionTreeRegressor(), 12, max_features=0.7, random_state=0).fit(X, y)
+    ranked = AlignmentPruner(bagging, "rank", "none", cv=None).fit(X, y)
+    ranked.estimator_.intercept[:] = 0
+    np.testing.assert_allclose(ranked.to_ensemble().predict(X), ranked.predict(X))
+    with pytest.raises(ValueError, match="BaggingRegressor gives all members the same weight"):
+        AlignmentPruner(bagging).fit(X, y).to_ensemble()
+    with pytest.raises(ValueError, match="AdaBoostRegressor has no place for an intercept"):
+        AlignmentPruner(AdaBoostRegressor(n_estimators=5).fit(X, y)).fit(X, y).to_ensemble()
+
+
+def test_only_the_kept_members_are_asked_and_stored(forest, monkeypatch):
+    pruner = AlignmentPruner(forest).fit(X, y)
+    assert len(pruner.estimator_.members.members) == pruner.n_kept_ < 40
+    asked = []
+    original = DecisionTreeRegressor.predict
+    monkeypatch.setattr(
+        DecisionTreeRegressor,
+        "predict",
+        lambda self, rows, **k: asked.append(self) or original(self, rows, **k),
+    )
+    pruner.predict(X)
+    assert {id(tree) for tree in asked} == {id(forest.estimators_[k]) for k in pruner.kept_}
+    assert len(pickle.dumps(pruner.estimator_)) < len(pickle.dumps(forest)) * (pruner.n_kept_ + 4) / 40
+
+
+def test_learning_from_predictions_is_prune_predictions():
+    line = [LinearRegression().fit(X[:, :], y * s) for s in (1, 2)] + [
+        KNeighborsRegressor(k).fit(X, y) for k in (3, 9)
+    ]
+    pruner = AlignmentPruner(line, cv=None).fit(X, y)
+    result = prune_predictions(np.column_stack([m.predict(X) for m in line]), y)
+    np.testing.assert_allclose(pruner.weights_, result.weights, atol=1e-12)
+    np.testing.assert_allclose(pruner.alignments_, result.alignments)
+
+
+def test_cross_fitting_learns_from_the_predictions_of_cross_val_predict():
+    members = [
+        KNeighborsRegressor(1).fit(X, y),
+        KNeighborsRegressor(8).fit(X, y),
+        LinearRegression().fit(X, y),
+    ]
+    pruner = AlignmentPruner(members, cv=4).fit(X, y)
+    P = np.column_stack([cross_val_predict(m, X, y, cv=4) for m in members])
+    np.testing.assert_allclose(pruner.weights_, prune_predictions(P, y).weights, atol=1e-9)
+    assert AlignmentPruner(members, cv=None).fit(X, y).n_kept_ == 1  # 1-NN knows its own rows by heart
+
+
+def test_out_of_bag_predictions_keep_fewer_and_err_less_than_those_of_the_training_rows():
+    rows, target = make_friedman(1500, random_state=1)
+    new, truth = make_friedman(1000, random_state=2)
+    forest = RandomForestRegressor(128, max_features=0.33, random_state=0).fit(rows, target)
+    honest = AlignmentPruner(forest).fit(rows, target)
+    naive = AlignmentPruner(forest, cv=None).fit(rows, target)
+    assert honest.n_kept_ < naive.n_kept_
+    whole = np.mean((forest.predict(new) - truth) ** 2)
+    assert np.mean((honest.predict(new) - truth) ** 2) < np.mean((naive.predict(new) - truth) ** 2) < whole
+
+
+def test_blocks_and_threads_change_nothing(forest, monkeypatch):
+    one = AlignmentPruner(forest).fit(X, y)
+    monkeypatch.setattr(manylens.pruning.pruned, "BLOCK_BYTES", 8 * 40 * 37)
+    many = AlignmentPruner(forest, n_jobs=2).fit(X, y)
+    np.testing.assert_array_equal(one.kept_, many.kept_)
+    np.testing.assert_allclose(many.predict(X), one.predict(X), rtol=1e-9)
+
+
+def test_flat_trees_decide_as_scikit_learns_at_the_thresholds_themselves(forest):
+    pruner = AlignmentPruner(forest).fit(X, y)
+    tree = forest.estimators_[pruner.kept_[0]].tree_
+    inner = tree.children_left >= 0
+    edge = np.repeat(X[:1], inner.sum(), axis=0)[:200]
+    edge[np.arange(len(edge)), tree.feature[inner][:200]] = tree.threshold[inner][:200]
+    P = np.column_stack([forest.estimators_[k].predict(edge) for k in pruner.kept_])
+    np.testing.assert_allclose(pruner.predict(edge), P @ pruner.weights_[pruner.kept_] + pruner.intercept_)
+    thresholds = np.random.default_rng(0).standard_normal(1000)
+    narrow = rounded_down(thresholds)
+    assert np.all(narrow <= thresholds)
+    assert np.all(np.nextafter(narrow, np.float32(np.inf)) > thresholds)
+
+
+def test_sparse_rows_data_frames_and_single_precision_give_the_same(forest):
+    dense = AlignmentPruner(forest).fit(X, y)
+    np.testing.assert_allclose(
+        AlignmentPruner(forest).fit(sparse.csr_matrix(X), y).predict(X), dense.predict(X)
+    )
+    np.testing.assert_allclose(dense.predict(sparse.csr_matrix(X)), dense.predict(X))
+    narrow = AlignmentPruner(forest).fit(X.astype(np.float32), y)
+    np.testing.assert_allclose(narrow.predict(X.astype(np.float32)), dense.predict(X), rtol=1e-6)
+    frame = pd.DataFrame(X, columns=list("abcdefghij"))
+    voting = VotingRegressor(regressors[:2]).fit(frame, y)
+    pruner = AlignmentPruner(voting).fit(frame, y)
+    assert list(pruner.feature_names_in_) == list("abcdefghij")
+    assert np.isfinite(pruner.predict(frame)).all()
+    with pytest.raises(ValueError, match="X has 3 features, but PrunedEnsemble is expecting 10"):
+        dense.predict(X[:, :3])
+
+
+def test_missing_values_pass_where_the_ensemble_takes_them():
+    holes = X.copy()
+    holes[::7, 3] = np.nan
+    fitted = HistGradientBoostingRegressor(max_iter=10).fit(holes, y)
+    assert np.isfinite(AlignmentPruner(fitted).fit(holes, y).predict(holes)).all()
+    forest = RandomForestRegressor(10, random_state=0).fit(holes, y)
+    pruner = AlignmentPruner(forest).fit(holes, y)
+    np.testing.assert_allclose(pruner.predict(holes[:20]), pruner.predict(holes)[:20])
+
+
+def test_a_pruned_model_is_saved_to_a_file_that_runs_no_code(tmp_path):
+    bagging = BaggingClassifier(LogisticRegression(), 10, max_samples=0.1, random_state=0).fit(S[:, :3], c)
+    pruner = AlignmentPruner(bagging, cv=None).fit(S[:, :3], c)
+    manylens.save(pruner.estimator_, tmp_path / "small.skops")
+    loaded = manylens.load(tmp_path / "small.skops")
+    np.testing.assert_array_equal(loaded.predict_proba(S[:, :3]), pruner.predict_proba(S[:, :3]))
+
+
+def test_a_clone_shares_the_fitted_ensemble_unless_it_is_to_be_fitted(forest):
+    assert clone(AlignmentPruner(forest)).ensemble is forest
+    assert clone(AlignmentPruner(forest, fit_ensemble=True)).ensemble is not forest
+    frozen = AlignmentPruner(FrozenEstimator(forest)).fit(X, y)
+    np.testing.assert_array_equal(frozen.kept_, AlignmentPruner(forest).fit(X, y).kept_)
+    search = GridSearchCV(
+        AlignmentPruner(BaggingRegressor(n_estimators=5, random_state=0), fit_ensemble=True),
+        {"method": ["alignment", "rank"], "ensemble__max_samples": [0.2, 0.5]},
+        cv=2,
+    ).fit(X, y)
+    assert search.best_score_ > 0.5
+
+
+def test_bad_input_is_refused_in_a_sentence(forest):
+    with pytest.raises(
+        NotFittedError, match="This RandomForestRegressor is not fitted yet: call its fit first"
+    ):
+        AlignmentPruner(RandomForestRegressor()).fit(X, y)
+    with pytest.raises(ValueError, match="y has one value only"):
+        AlignmentPruner(forest).fit(X, np.ones(400))
+    with pytest.raises(ValueError, match="All weights are zero"):
+        AlignmentPruner(forest, cv=None).fit(X, -y)
+    with pytest.raises(ValueError, match="has nothing to do with member k of this one: use cv='oob'"):
+        AlignmentPruner(forest, cv=5).fit(X, y)
+    with pytest.raises(ValueError, match="cv='oob' needs members that were each trained on a known sample"):
+        AlignmentPruner(forest, cv="oob").fit(X[:100], y[:100])
+    with pytest.raises(ValueError, match="cv='loo' is unknown"):
+        AlignmentPruner(forest, cv="loo").fit(X, y)
+    with pytest.warns(UserWarning, match="20 of 20 members reproduce y exactly on these rows"):
+        AlignmentPruner(ExtraTreesRegressor(20).fit(X, y)).fit(X, y)
+    with pytest.raises(TypeError, match="LinearRegression is not an ensemble that can be pruned"):
+        AlignmentPruner(LinearRegression().fit(X, y)).fit(X, y)
+    with pytest.raises(ValueError, match="The list mixes classifiers with other predictors"):
+        AlignmentPruner([LinearRegression().fit(X, y), KNeighborsClassifier().fit(S, c)]).fit(X, y)
+    with pytest.raises(ValueError, match="The list of predictors is empty"):
+        AlignmentPruner([]).fit(X, y)
+    with pytest.raises(ValueError, match="classes that the ensemble was not fitted to: other"):
+        AlignmentPruner(RandomForestClassifier(5).fit(S, c)).fit(S, np.where(c == "inner", "other", c))
+    with pytest.raises(ValueError, match="with the loss 'poisson' predicts a function of its sum"):
+        AlignmentPruner(HistGradientBoostingRegressor(loss="poisson", max_iter=2).fit(X, y + 9)).fit(X, y)
+    with pytest.raises(ValueError, match="starts from LinearRegression"):
+        AlignmentPruner(GradientBoostingRegressor(init=LinearRegression()).fit(X, y)).fit(X, y)
+    with pytest.raises(ValueError, match="predicts several targets at once"):
+        AlignmentPruner(RandomForestRegressor(3).fit(X, np.c_[y, y])).fit(X, y)
+    with pytest.raises(ValueError, match="anchor=2 must be 'auto' or lie in"):
+        AlignmentPruner(GradientBoostingRegressor(n_estimators=3).fit(X, y), anchor=2).fit(X, y)
+
+
+# Out-of-bag predictions of the checks' random targets point nowhere, which is refused: hence cv=None.
+CHECKED = [
+    AlignmentPruner(BaggingRegressor(Ridge(), 5, random_state=0), cv=None, fit_ensemble=True),
+    AlignmentPruner(
+        BaggingClassifier(DecisionTreeClassifier(max_depth=3), 5, random_state=0), cv=None, fit_ensemble=True
+    ),
+]
+
+
+@parametrize_with_checks(CHECKED)
+def test_scikit_learns_checks_pass(estimator, check):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*(reproduce y exactly|are constant on these rows)")
+        check(estimator)
