@@ -37,6 +37,7 @@ import manylens
 from manylens import AlignmentPruner, prune_predictions
 from manylens.datasets import make_friedman, make_shells
 from manylens.native.trees import rounded_down
+from manylens.pruning.registry import read_members
 
 X, y = make_friedman(400, random_state=0)
 S, number = make_shells(400, random_state=0)
@@ -89,7 +90,7 @@ def test_a_pruned_model_is_smaller_predicts_as_its_weights_say_and_survives_all_
 ):
     fitted = clone(ensemble).fit(rows, target)
     pruner = AlignmentPruner(fitted).fit(rows, target)
-    members = manylens.pruning.pruner.read_members(fitted, manylens.pruning.pruner.KINDS)
+    members = read_members(fitted)
     P = members.predict(rows)
     scores = np.einsum("ikc,k->ic", P, pruner.weights_) + pruner.intercept_
     np.testing.assert_allclose(pruner.estimator_.score_rows(rows), scores, atol=1e-9)

@@ -33,8 +33,8 @@ def flatten_trees(trees, weights):
     Parameters
     ----------
     trees : list
-        Trees with `children_left`, `children_right`, `feature`, `threshold` and `value` (m, 1, C), as those of
-        scikit-learn.
+        Trees with `children_left`, `children_right`, `feature`, `threshold` and `value` (m, 1, C), as
+        those of scikit-learn.
     weights : ndarray, shape (t,)
         Weight of each.
 

@@ -8,8 +8,7 @@ import copy
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
-from sklearn.exceptions import NotFittedError
+from sklearn.base import clone, is_classifier
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
@@ -71,7 +70,7 @@ class Members:
 
     def in_bag(self, n_rows):
         """Which of the rows each member was trained on, (n, p); None where that is not known."""
-        return None
+        return
 
     def refitted(self, X, y):
         """Members of a copy of the ensemble that is fitted to other rows."""
@@ -157,8 +156,8 @@ class Members:
         equal = np.allclose(weights, 1 / len(weights)) and np.allclose(intercept, 0)
         if not equal:
             raise ValueError(
-                f"{type(ensemble).__name__} gives all members the same weight, and these differ: use the pruned "
-                "model itself (estimator_), or method='rank' with refit='none'."
+                f"{type(ensemble).__name__} gives all members the same weight, and these differ: use the "
+                "pruned model itself (estimator_), or method='rank' with refit='none'."
             )
         return self._with_members(copy.copy(ensemble))
 
@@ -220,89 +219,9 @@ class AdaBoostMembers(Members):
 
     def rebuilt(self, ensemble, weights, intercept):
         raise ValueError(
-            f"{type(ensemble).__name__} has no place for an intercept or a weighted mean: use the pruned model "
-            "itself (estimator_)."
+            f"{type(ensemble).__name__} has no place for an intercept or a weighted mean: use the pruned "
+            "model itself (estimator_)."
         )
-
-
-class VotingMembers(Members):
-    """Voting: members of any kind, each with its name and weight."""
-
-    reads = ("VotingClassifier", "VotingRegressor")
-    lasting = True
-    folds = 5
-    as_given = True
-
-    def read(self):
-        super().read()
-        named = zip(self.ensemble.estimators, self.ensemble.weights or (), strict=False)
-        weights = [weight for (_, member), weight in named if not isinstance(member, str)]
-        if weights:
-            self.baseline = np.array(weights) / np.sum(weights)
-
-    def rebuilt(self, ensemble, weights, intercept):
-        if not (np.isclose(weights.sum(), 1) and np.allclose(intercept, 0)):
-            raise ValueError(
-                f"{type(ensemble).__name__} takes a weighted mean, and these weights sum to "
-                f"{weights.sum():.3g} beside an intercept: use the pruned model itself (estimator_)."
-            )
-        voting = copy.copy(ensemble)
-        places = [
-            next(k for k, fitted in enumerate(ensemble.estimators_) if fitted is member)
-            for member in self.members
-        ]
-        named = [pair for pair in ensemble.estimators if not isinstance(pair[1], str)]
-        voting.estimators, voting.estimators_ = [named[k] for k in places], list(self.members)
-        voting.weights = weights.tolist()
-        return voting
-
-
-class StackingMembers(Members):
-    """Stacking: the members of the first level; the weights take the place of the final estimator."""
-
-    reads = ("StackingClassifier", "StackingRegressor")
-    as_given = True
-
-    def read(self):
-        super().read()
-        fitted_here = not (isinstance(self.ensemble.cv, str) and self.ensemble.cv == "prefit")
-        self.encoded = self.lasting = fitted_here
-        self.folds = 5 if fitted_here else None
-
-    def rebuilt(self, ensemble, weights, intercept):
-        raise ValueError(
-            f"{type(ensemble).__name__} needs a final estimator fitted to all its members: use the pruned model "
-            "itself (estimator_)."
-        )
-
-
-class ListMembers(Members):
-    """A plain list of fitted predictors, all classifiers or all regressors."""
-
-    lasting = True
-    as_given = True
-    encoded = False
-
-    def __init__(self, ensemble):
-        self.ensemble = self.members = list(ensemble)
-        if not self.members:
-            raise ValueError("The list of predictors is empty.")
-        for member in self.members:
-            check_is_fitted(member)
-        if all(is_classifier(member) for member in self.members):
-            self.classes = np.unique(np.concatenate([member.classes_ for member in self.members]))
-        elif all(is_regressor(member) for member in self.members):
-            self.classes = None
-        else:
-            raise ValueError("The list mixes classifiers with other predictors: give one kind.")
-        self.columns = None
-        self.baseline = np.full(len(self.members), 1 / len(self.members))
-
-    def refitted(self, X, y):
-        return ListMembers([clone(member).fit(X, y) for member in self.members])
-
-    def rebuilt(self, ensemble, weights, intercept):
-        raise ValueError("A list of predictors has no class to give back: use the pruned model (estimator_).")
 
 
 def bag_mask(samples, n_rows):
@@ -333,41 +252,3 @@ def scaled_tree(tree, factor, shift):
     scaled = copy.deepcopy(tree)
     scaled.tree_.value[:, 0, :] = factor * scaled.tree_.value[:, 0, :] + shift
     return scaled
-
-
-def read_members(ensemble, kinds):
-    """The adapter of an ensemble.
-
-    Parameters
-    ----------
-    ensemble : estimator or list
-        Fitted.
-    kinds : iterable of type
-        Adapters to choose from.
-
-    Returns
-    -------
-    Members
-        Its members.
-    """
-    if isinstance(ensemble, list | tuple):
-        return ListMembers(ensemble)
-    if not isinstance(ensemble, BaseEstimator):
-        raise TypeError(f"{type(ensemble).__name__} is neither an ensemble nor a list of fitted predictors.")
-    if type(ensemble).__name__ == "FrozenEstimator":
-        return read_members(ensemble.estimator, kinds)
-    names = [base.__name__ for base in type(ensemble).__mro__]
-    for kind in kinds:
-        if any(name in kind.reads for name in names):
-            try:
-                return kind(ensemble)
-            except NotFittedError:
-                raise NotFittedError(
-                    f"This {type(ensemble).__name__} is not fitted yet: call its fit first, or let the pruner do it "
-                    "with fit_ensemble=True."
-                ) from None
-    known = sorted(name for kind in kinds for name in kind.reads)
-    raise TypeError(
-        f"{type(ensemble).__name__} is not an ensemble that can be pruned: give a list of fitted predictors, or "
-        f"one of {', '.join(known)}."
-    )

@@ -25,8 +25,8 @@ class Stages(Members):
         loss = self.loss()
         if self.classes is None and loss not in IDENTITY:
             raise ValueError(
-                f"{type(self.ensemble).__name__} with the loss {loss!r} predicts a function of its sum of stages; "
-                "only losses whose prediction is the sum can be pruned, such as squared error."
+                f"{type(self.ensemble).__name__} with the loss {loss!r} predicts a function of its sum of "
+                "stages; only losses whose prediction is the sum can be pruned, such as squared error."
             )
         self.read_stages()
         self.baseline = np.ones(len(self.members))
@@ -50,7 +50,8 @@ class Stages(Members):
 
     def rebuilt(self, ensemble, weights, intercept):
         raise ValueError(
-            f"{type(ensemble).__name__} cannot be given its stages one by one: use the pruned model (estimator_)."
+            f"{type(ensemble).__name__} cannot be given its stages one by one: use the pruned model "
+            "(estimator_)."
         )
 
 
@@ -67,8 +68,8 @@ class GradientBoostingStages(Stages):
         init = self.ensemble.init_
         if not (isinstance(init, str) or type(init).__name__.startswith("Dummy")):
             raise ValueError(
-                f"The boosting starts from {type(init).__name__}, whose prediction varies from row to row and no "
-                "weights of stages can replace: fit it with init=None or 'zero'."
+                f"The boosting starts from {type(init).__name__}, whose prediction varies from row to row "
+                "and no weights of stages can replace: fit it with init=None or 'zero'."
             )
         self.members = list(self.ensemble.estimators_)
         self.tree_scale = self.ensemble.learning_rate
@@ -130,7 +131,8 @@ class HistGradientBoostingStages(Iterations):
         staged = (
             self.ensemble.staged_predict if self.classes is None else self.ensemble.staged_decision_function
         )
-        wanted, found, before = set(self.members), [], 0.0
+        wanted, found = set(self.members), []
+        before: np.ndarray | float = 0.0
         for k, score in enumerate(staged(X)):
             now = np.array(score, dtype=np.float64).reshape(X.shape[0], -1)
             if k in wanted:

@@ -1,4 +1,4 @@
-"""The two steps together: choose predictors, refit their weights; and the same for a matrix of predictions."""
+"""The two steps together: choose predictors, refit their weights; also for a matrix of predictions."""
 
 import warnings
 from typing import NamedTuple
@@ -139,8 +139,8 @@ def prune_moments(moments, method, refit, *, tolerance=0.0, baseline=None, summe
     G, b, total = moments.centred()
     if total <= 0:
         raise ValueError(
-            "y has one value only (one class, or one sample): no predictor can be told from another. Give rows "
-            "that differ."
+            "y has one value only (one class, or one sample): no predictor can be told from another. Give "
+            "rows that differ."
         )
     live = drop_constant(G)
     G, b = np.where(np.outer(live, live), G, 0.0), np.where(live, b, 0.0)
@@ -152,8 +152,8 @@ def prune_moments(moments, method, refit, *, tolerance=0.0, baseline=None, summe
         weights = readmit(weights, G, b, total, (1 + tolerance) * whole_error)
     if not np.any(weights):
         raise ValueError(
-            "All weights are zero: no predictor is positively correlated with y on these rows. Check that the "
-            "rows of X and y belong together, and that the ensemble predicts this target."
+            "All weights are zero: no predictor is positively correlated with y on these rows. Check that "
+            "the rows of X and y belong together, and that the ensemble predicts this target."
         )
     means, target_mean = moments.means()
     size = float(np.mean(moments.sizes_))
@@ -176,8 +176,8 @@ def drop_constant(G):
     if not live.all():
         names = ", ".join(map(str, np.flatnonzero(~live)[:10]))
         warnings.warn(
-            f"{np.sum(~live)} predictors are constant on these rows and are left out (the intercept does their "
-            f"work): {names}.",
+            f"{np.sum(~live)} predictors are constant on these rows and are left out (the intercept does "
+            f"their work): {names}.",
             UserWarning,
             stacklevel=2,
         )

@@ -1,4 +1,4 @@
-"""Second moments of predictions and target: all that the choice of predictors needs, in one pass over rows."""
+"""Second moments of predictions and target, in one pass over rows: all that a choice of predictors needs."""
 
 import numpy as np
 
@@ -8,8 +8,8 @@ class PredictionMoments:
 
     A predictor is a matrix P_k of n rows and C columns (one for regression, one a class otherwise). With the
     target Y as the last of p + 1 such matrices, and entry weights ω (n x C), the centred inner products are
-    <A, B> = Σ_ic ω_ic (A_ic - Ā_c)(B_ic - B̄_c), Ā_c the weighted mean of column c. Memory is (p + 1)², however
-    many rows pass.
+    <A, B> = Σ_ic ω_ic (A_ic - Ā_c)(B_ic - B̄_c), Ā_c the weighted mean of column c. Memory is (p + 1)²,
+    however many rows pass.
 
     Attributes
     ----------

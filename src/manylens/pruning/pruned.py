@@ -10,16 +10,16 @@ from sklearn.utils.validation import validate_data
 from manylens.native.trees import flatten_trees, sum_of_trees
 
 BLOCK_BYTES = 2**26  # most that the predictions of one block of rows take
-# Up to here the flat trees win (forty times for one row, twice for a hundred): asking tree by tree has a cost a
-# call. Beyond, scikit-learn's walk of many rows down one tree is as fast or faster.
+# Up to here the flat trees win (forty times for one row, twice for a hundred): asking tree by tree has a
+# cost a call. Beyond, scikit-learn's walk of many rows down one tree is as fast or faster.
 FLAT_ROWS = 256
 
 
 class PrunedEnsemble(BaseEstimator):
     """A weighted sum of fitted predictors.
 
-    The score of a row is intercept + Σ_k w_k f_k(x). It is made by `AlignmentPruner`; only the members that are
-    kept are in it, so it is as small as they are.
+    The score of a row is intercept + Σ_k w_k f_k(x). It is made by `AlignmentPruner`; only the members that
+    are kept are in it, so it is as small as they are.
 
     Parameters
     ----------

@@ -1,47 +1,23 @@
 """AlignmentPruner: a fitted ensemble in, a small one out."""
 
 import numbers
-import warnings
 
-import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from manylens.pruning.adapters import (
-    AdaBoostMembers,
-    BaggingMembers,
-    ForestMembers,
-    StackingMembers,
-    VotingMembers,
-    read_members,
-)
-from manylens.pruning.boosting import (
-    GradientBoostingStages,
-    HistGradientBoostingStages,
-    LightGBMStages,
-    XGBoostStages,
-)
 from manylens.pruning.choice import check_choice, prune_moments
 from manylens.pruning.moments import PredictionMoments, out_of_bag
 from manylens.pruning.pruned import (
     PrunedEnsemble,
     blocks_of_predictions,
     check_rows,
-    probabilities,
     typed_tags,
 )
-
-KINDS = (
-    *(BaggingMembers, ForestMembers, AdaBoostMembers, VotingMembers, StackingMembers),
-    *(GradientBoostingStages, HistGradientBoostingStages, LightGBMStages, XGBoostStages),
-)
-LEAST_CURVATURE = (
-    0.01  # of the logistic loss: rows that are settled would have a working response without bound
-)
+from manylens.pruning.registry import read_members
+from manylens.pruning.targets import check_anchor, target_columns, warn_of_interpolation, working_target
 
 
 def _classifies(pruner):
@@ -66,8 +42,8 @@ class AlignmentPruner(MetaEstimatorMixin, BaseEstimator):
     Parameters
     ----------
     ensemble : estimator or list of estimators
-        A fitted Bagging, RandomForest, ExtraTrees, AdaBoost, GradientBoosting, HistGradientBoosting, Voting or
-        Stacking model of scikit-learn, an LGBM or XGB model, or a list of fitted predictors.
+        A fitted Bagging, RandomForest, ExtraTrees, AdaBoost, GradientBoosting, HistGradientBoosting, Voting
+        or Stacking model of scikit-learn, an LGBM or XGB model, or a list of fitted predictors.
     method : {"alignment", "stacking", "r2", "rank", "uniform"}, default="alignment"
         Step one; as for `prune_predictions`. "rank" takes stages of boosting in their own order.
     refit : {"nonnegative", "ridge", "none"}, default="nonnegative"
@@ -171,7 +147,7 @@ class AlignmentPruner(MetaEstimatorMixin, BaseEstimator):
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None.")
         self.ensemble_ = self._fitted_ensemble(X, y)
-        members = read_members(self.ensemble_, KINDS)
+        members = read_members(self.ensemble_)
         X = check_rows(self, X, members, reset=True)
         X, y = indexable(X, column_or_1d(y, warn=True))
         Y = target_columns(y, members)
@@ -212,9 +188,9 @@ class AlignmentPruner(MetaEstimatorMixin, BaseEstimator):
         if isinstance(cv, numbers.Integral) and not isinstance(cv, bool):
             if not members.lasting:
                 raise ValueError(
-                    f"cv={cv} refits the ensemble, and member k of another {type(self.ensemble_).__name__} has "
-                    "nothing to do with member k of this one: use cv='oob' for bagging and forests, None for "
-                    "boosting."
+                    f"cv={cv} refits the ensemble, and member k of another {type(self.ensemble_).__name__} "
+                    "has nothing to do with member k of this one: use cv='oob' for bagging and forests, None "
+                    "for boosting."
                 )
             for train, test in check_cv(cv, y, classifier=members.classes is not None).split(X, y):
                 fold = members.refitted(take_rows(X, train), y[train])
@@ -247,8 +223,9 @@ class AlignmentPruner(MetaEstimatorMixin, BaseEstimator):
         in_bag = members.in_bag(X.shape[0])
         if in_bag is None and self.cv == "oob":
             raise ValueError(
-                f"cv='oob' needs members that were each trained on a known sample of these {X.shape[0]} rows; this "
-                f"{type(self.ensemble_).__name__} has none, or was fitted to other rows. Use cv=None."
+                f"cv='oob' needs members that were each trained on a known sample of these {X.shape[0]} "
+                f"rows; this {type(self.ensemble_).__name__} has none, or was fitted to other rows. Use "
+                "cv=None."
             )
         return in_bag
 
@@ -345,86 +322,3 @@ class AlignmentPruner(MetaEstimatorMixin, BaseEstimator):
 def take_rows(X, rows):
     """Rows of an array, a sparse matrix or a data frame."""
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
-
-
-def target_columns(y, members):
-    """Target (n, C) as the members predict it: values, one column a class, or one of 0 and 1.
-
-    Parameters
-    ----------
-    y : ndarray, shape (n,)
-        Classes or values.
-    members : Members
-        Those who predict them.
-
-    Returns
-    -------
-    ndarray of float64, shape (n, C)
-        The columns.
-    """
-    if members.classes is None:
-        y = y.astype(np.float64)
-        if not np.isfinite(y).all():
-            raise ValueError("Input y contains NaN or infinity.")
-        return y[:, np.newaxis]
-    check_classification_targets(y)
-    if len(members.classes) < 2:
-        raise ValueError("The ensemble knows one class only: there is nothing to predict.")
-    unknown = np.setdiff1d(y, members.classes)
-    if len(unknown):
-        raise ValueError(
-            f"y has classes that the ensemble was not fitted to: {', '.join(map(str, unknown[:5]))}."
-        )
-    columns = (y[:, np.newaxis] == members.classes).astype(np.float64)
-    return columns[:, 1:] if members.n_outputs == 1 else columns
-
-
-def warn_of_interpolation(moments):
-    """Say that most predictions are y itself: rows learnt by heart do not tell which member to keep."""
-    G, b, total = moments.centred()
-    exact = np.diag(G) - 2 * b + total <= 1e-9 * total
-    if total > 0 and len(b) > 1 and exact.sum() > len(b) / 2:
-        warnings.warn(
-            f"{exact.sum()} of {len(b)} members reproduce y exactly on these rows. If they were trained on them, "
-            "nothing tells which to keep: give rows that the ensemble has not seen, or fit it with bootstrap=True.",
-            UserWarning,
-            stacklevel=4,
-        )
-
-
-def check_anchor(anchor):
-    """The share of the ensemble's own score in the target."""
-    if isinstance(anchor, str) and anchor == "auto":
-        return 0.5
-    if not 0 <= anchor <= 1:
-        raise ValueError(f"anchor={anchor!r} must be 'auto' or lie in [0, 1].")
-    return float(anchor)
-
-
-def working_target(Y, score, link, anchor):
-    """Target and entry weights whose least squares stand for the loss of a boosting near its own score F.
-
-    For values, F + (1 - anchor)(Y - F) with weights one. For classes, with p the probabilities of F and
-    ω = p (1 - p), the second-order expansion of the logistic loss: F + (1 - anchor)(Y - p)/ω with weights ω.
-
-    Parameters
-    ----------
-    Y : ndarray, shape (n, C)
-        Values, or classes as columns of 0 and 1.
-    score : ndarray, shape (n, C)
-        F.
-    link : {"identity", "logistic"}
-        How F becomes a prediction.
-    anchor : float
-        0 for the full step towards Y, 1 for F itself.
-
-    Returns
-    -------
-    target : ndarray, shape (n, C)
-    weight : ndarray, shape (n, C), or None
-    """
-    if link == "identity":
-        return score + (1 - anchor) * (Y - score), None
-    p = probabilities(score, link)[:, -score.shape[1] :]
-    weight = np.maximum(p * (1 - p), LEAST_CURVATURE)
-    return score + (1 - anchor) * (Y - p) / weight, weight

@@ -1,8 +1,8 @@
 """Which predictors to keep and how to weigh them: pure functions of inner products.
 
-G (p x p) holds the inner products of the centred predictions, b (p) those with the centred target, `total` that
-of the target with itself; so |y - Σ w_k f_k|² = total - 2 wᵀb + wᵀGw. Equations are those of Tang (2022),
-chapter 4, with the repairs of docs/pruning.md.
+G (p x p) holds the inner products of the centred predictions, b (p) those with the centred target, `total`
+that of the target with itself; so |y - Σ w_k f_k|² = total - 2 wᵀb + wᵀGw. Equations are numbered as in the
+fourth chapter of Tang's thesis, with the repairs of docs/pruning.md.
 """
 
 import numpy as np
@@ -52,7 +52,7 @@ def alignment_weights(G, b):
 
 
 def stacking_weights(G, b, among=None):
-    """Non-negative least squares: argmin over w ≥ 0 of |y - Σ_k w_k f_k|² (equation 4.8 with its norm repaired).
+    """Non-negative least squares: argmin over w ≥ 0 of |y - Σ_k w_k f_k|² (equation 4.8, its norm repaired).
 
     Parameters
     ----------
