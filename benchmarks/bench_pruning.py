@@ -1,0 +1,292 @@
+"""Pruning against the whole ensemble and against stacking: error, members kept, speed and cost."""
+
+import numpy as np
+from sklearn.ensemble import (
+    AdaBoostRegressor,
+    BaggingClassifier,
+    BaggingRegressor,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.model_selection import train_test_split
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from benchmarks.harness import Claim, Comparison, ratio, result
+from manylens import AlignmentPruner
+from manylens.datasets import load_dataset, make_friedman, make_shells
+from manylens.pruning.choice import prune_moments
+from manylens.pruning.moments import PredictionMoments, out_of_bag
+from manylens.pruning.registry import read_members
+from manylens.pruning.targets import target_columns, working_target
+
+QUALITY = (
+    Claim("settings with a test error at most 1 % above the whole ensemble's", result("ours", "good"), 0.8),
+    Claim("settings with fewer members kept than by stacking", result("ours", "fewer"), 0.8),
+)
+
+
+class Setting:
+    """Predictions of one fitted ensemble for training and test rows, from which every prefix is pruned."""
+
+    def __init__(self, ensemble, train, test, sizes):
+        X, y = train
+        ensemble.fit(X, y)
+        self.members = read_members(ensemble)
+        self.sizes = [p for p in sizes if p <= len(self.members.members)]
+        self.P, self.Y = self.members.predict(X), target_columns(y, self.members)
+        self.T, self.truth = self.members.predict(test[0]), target_columns(test[1], self.members)
+        self.in_bag = self.members.in_bag(len(X))
+
+    def moments(self, p, honest):
+        P, Y = self.P[:, :p], self.Y
+        if self.members.summed:
+            # the score of the first p stages, whatever constant they started from
+            score = P.sum(axis=1) - P.sum(axis=1).mean(axis=0) + Y.mean(axis=0)
+            Y, _ = working_target(Y, score, self.members.link, 0.5 if honest else 0.0)
+        elif honest and self.in_bag is not None:
+            P, rows = out_of_bag(P, self.in_bag[:, :p])
+            Y = Y[rows]
+        return PredictionMoments().update(P, Y)
+
+    def prune(self, method, honest, tolerance):
+        """Of every size: members kept, and test error over that of the whole ensemble."""
+        outcome = []
+        for p in self.sizes:
+            baseline = self.members.baseline[:p]
+            baseline = baseline if self.members.summed else baseline / baseline.sum()
+            choice = prune_moments(
+                self.moments(p, honest),
+                *(method, "nonnegative"),
+                tolerance=tolerance,
+                baseline=baseline,
+                summed=self.members.summed,
+            )
+            scores = np.einsum("ikc,k->ic", self.T[:, :p], choice.weights) + choice.intercept
+            whole = np.einsum("ikc,k->ic", self.T[:, :p], baseline)
+            if self.members.summed:
+                whole += self.Y.mean(axis=0) - (self.P[:, :p].sum(axis=1)).mean(axis=0)
+            outcome.append((len(choice.kept), self.error(scores) / self.error(whole)))
+        return np.array(outcome)
+
+    def error(self, scores):
+        if self.members.classes is None:
+            return np.mean((scores - self.truth) ** 2)
+        return np.mean(scores.argmax(axis=1) != self.truth.argmax(axis=1)) + 0.5 / len(scores)
+
+
+class Pruning(Comparison):
+    """Base: "ours" learns from out-of-bag predictions (anchored targets for boosting), the thesis's method
+    and stacking from those of the training rows; "stacking_oob" from what ours learns from."""
+
+    contenders = ("ours", "thesis", "stacking", "stacking_oob")
+    claims = QUALITY
+    memory = False
+    warm_up = False
+    repeats = 1
+
+    def settings(self):
+        raise NotImplementedError
+
+    def make_data(self):
+        data = list(self.settings())
+        self.theirs = np.concatenate([setting.prune("stacking", False, None) for setting in data])
+        return data
+
+    def ours(self, data):
+        return np.concatenate([setting.prune("alignment", True, 0.0) for setting in data])
+
+    def thesis(self, data):
+        return np.concatenate([setting.prune("alignment", False, None) for setting in data])
+
+    def stacking(self, data):
+        return np.concatenate([setting.prune("stacking", False, None) for setting in data])
+
+    def stacking_oob(self, data):
+        return np.concatenate([setting.prune("stacking", True, None) for setting in data])
+
+    def score(self, data, outcome):
+        kept, relative = outcome.T
+        sizes = np.concatenate([setting.sizes for setting in data])
+        return {
+            "settings": len(kept),
+            "good": np.mean(relative <= 1.01),
+            "fewer": np.mean(kept < self.theirs[:, 0]),
+            "not_more": np.mean(kept <= self.theirs[:, 0]),
+            "kept_share": np.exp(np.mean(np.log(kept / sizes))),
+            "relative_error": np.exp(np.mean(np.log(relative))),
+        }
+
+
+class BaggedTrees(Pruning):
+    """Figures 4.1, 4.2, 4.7, 4.8: bagged trees (unpruned, 3 levels, stumps), bootstrap ratios 0.1, 0.2, 0.5
+    of 3,000 rows, 8 to 1,024 members; Friedman's function and the ten-dimensional shells, 1,000 test rows."""
+
+    learners = (
+        *((DecisionTreeRegressor(max_depth=d), DecisionTreeClassifier(max_depth=d)) for d in (None, 3, 1)),
+    )
+    largest = 1024
+
+    def settings(self):
+        n, largest = (300, 16) if self.quick else (3000, self.largest)
+        sizes = [2**k for k in range(3, 11)]
+        learners = self.learners[:1] if self.quick else self.learners
+        for seed in range(1 if self.quick else 3):
+            tasks = [[make(m, random_state=2 * seed + k) for k, m in enumerate((n, 1000))] for make in
+                     (make_friedman, make_shells)]  # fmt: skip
+            for regressor, classifier in learners:
+                for share in (0.1,) if self.quick else (0.1, 0.2, 0.5):
+                    common = {
+                        "n_estimators": largest,
+                        "max_samples": share,
+                        "random_state": seed,
+                        "n_jobs": -1,
+                    }
+                    yield Setting(BaggingRegressor(regressor, **common), *tasks[0], sizes)
+                    yield Setting(BaggingClassifier(classifier, **common), *tasks[1], sizes)
+
+
+class BaggedNeighbours(BaggedTrees):
+    """Figures 4.3, 4.4, 4.9, 4.10: as BaggedTrees, with 1, 5, 10 and 25 nearest neighbours; to 256."""
+
+    learners = tuple((KNeighborsRegressor(k), KNeighborsClassifier(k)) for k in (1, 5, 10, 25))
+    largest = 256
+
+
+class BaggedNetworks(BaggedTrees):
+    """Figures 4.5, 4.6, 4.11, 4.12: as BaggedTrees, with networks of 5 and 2 hidden units and of three
+    layers of 100; to 32 members."""
+
+    learners = tuple(
+        (
+            MLPRegressor(hidden_layer_sizes=units, activation="tanh", max_iter=100),
+            MLPClassifier(hidden_layer_sizes=units, activation="relu", max_iter=100),
+        )
+        for units in ((5, 2), (100, 100, 100))
+    )
+    largest = 32
+
+
+class Boosting(Pruning):
+    """Figures 4.16 to 4.19: gradient boosting (row shares 0.1, 0.2, 0.5 a stage) and AdaBoost with trees of
+    1, 3 and 10 levels on Friedman's function, 3,000 rows, 8 to 1,024 stages."""
+
+    def settings(self):
+        n, stages = (300, 16) if self.quick else (3000, 1024)
+        sizes = [2**k for k in range(3, 11)]
+        for seed in range(1 if self.quick else 3):
+            task = [make_friedman(m, random_state=2 * seed + k) for k, m in enumerate((n, 1000))]
+            for depth in (1,) if self.quick else (1, 3, 10):
+                for share in (0.1,) if self.quick else (0.1, 0.2, 0.5):
+                    yield Setting(
+                        GradientBoostingRegressor(
+                            n_estimators=stages, max_depth=depth, subsample=share, random_state=seed
+                        ),
+                        *(*task, sizes),
+                    )
+                tree = DecisionTreeRegressor(max_depth=depth)
+                few = AdaBoostRegressor(tree, n_estimators=min(stages, 256), random_state=seed)
+                yield Setting(few, *task, sizes)
+
+
+class RealTables(Pruning):
+    """cal_housing, kin8nm, abalone (8,000 rows at most to train) and letter: random forests and bagged trees
+    on samples of a tenth, 16 to 256 members; the other rows (4,000 at most) test."""
+
+    needs = ("reg_cal_housing", "reg_kin8nm", "reg_abalone", "letter")
+
+    def settings(self):
+        sizes = [16, 64, 256]
+        members = 16 if self.quick else 256
+        for name in self.needs[2:3] if self.quick else self.needs:
+            data = load_dataset(name)
+            rows = 300 if self.quick else min(8000, int(0.7 * len(data.X)))
+            X, T, y, t = train_test_split(data.X, data.y, train_size=rows, test_size=None, random_state=0)
+            scaler = StandardScaler().fit(X)
+            train, test = (scaler.transform(X), y), (scaler.transform(T[:4000]), t[:4000])
+            classes = name == "letter"
+            common = {"n_estimators": members, "random_state": 0, "n_jobs": -1}
+            forest = RandomForestClassifier if classes else RandomForestRegressor
+            bagging, tree = (
+                (BaggingClassifier, DecisionTreeClassifier())
+                if classes
+                else (BaggingRegressor, DecisionTreeRegressor())
+            )
+            yield Setting(forest(**common), train, test, sizes)
+            yield Setting(bagging(tree, max_samples=0.1, **common), train, test, sizes)
+
+
+class PrunedForest(Comparison):
+    """Prediction of 10,000 rows of Friedman's function by a forest of 1,024 trees, fitted to 3,000; one
+    thread."""
+
+    contenders = ("ours", "whole")
+    claims = (
+        Claim("predictions a second over the whole forest's", ratio("whole", "ours"), at_least=3),
+        Claim("test error over the whole forest's", result("ours", "relative_error"), at_most=1.01),
+    )
+    repeats = 5
+    memory = False
+    rows = 10_000
+
+    def make_data(self):
+        X, y = make_friedman(300 if self.quick else 3000, random_state=0)
+        forest = RandomForestRegressor(32 if self.quick else 1024, random_state=0, n_jobs=-1).fit(X, y)
+        small = AlignmentPruner(forest).fit(X, y)
+        forest.n_jobs = None
+        new, self.truth = make_friedman(self.rows, random_state=1)
+        self.whole_error = np.mean((forest.predict(new) - self.truth) ** 2)
+        self.kept = small.n_kept_
+        return small.estimator_, forest, new
+
+    def ours(self, data):
+        return data[0].predict(data[2])
+
+    def whole(self, data):
+        return data[1].predict(data[2])
+
+    def score(self, data, predicted):
+        error = np.mean((predicted - self.truth) ** 2)
+        return {"relative_error": error / self.whole_error, "kept_by_ours": self.kept}
+
+
+class PrunedForestRowByRow(PrunedForest):
+    """The same forest asked for 20 rows, one at a time."""
+
+    claims = (Claim("predictions a second over the whole forest's", ratio("whole", "ours"), at_least=3),)
+    rows = 20
+
+    def ours(self, data):
+        return np.concatenate([data[0].predict(row[np.newaxis]) for row in data[2]])
+
+    def whole(self, data):
+        return np.concatenate([data[1].predict(row[np.newaxis]) for row in data[2]])
+
+
+class PruningCost(Comparison):
+    """The choice of members, given the predictions of a forest of 1,024 for its 3,000 rows, against the
+    training of the forest, one thread."""
+
+    contenders = ("ours", "training")
+    claims = (Claim("pruning's share of the training time", ratio("ours", "training"), at_most=0.1),)
+    memory = False
+
+    def make_data(self):
+        X, y = make_friedman(300 if self.quick else 3000, random_state=0)
+        forest = RandomForestRegressor(32 if self.quick else 1024, random_state=0)
+        members = read_members(forest.fit(X, y))
+        return X, y, forest, members.predict(X), members.in_bag(len(X))
+
+    def ours(self, data):
+        _, y, _, P, in_bag = data
+        filled, rows = out_of_bag(P, in_bag)
+        return prune_moments(
+            PredictionMoments().update(filled, y[rows, np.newaxis]), "alignment", "nonnegative"
+        )
+
+    def training(self, data):
+        X, y, forest, *_ = data
+        return forest.fit(X, y)
