@@ -62,6 +62,7 @@ class Setting:
                 self.moments(p, honest),
                 *(method, "nonnegative"),
                 tolerance=tolerance,
+                slack=0.005 if honest else 0.0,
                 baseline=baseline,
                 summed=self.members.summed,
             )

@@ -30,6 +30,7 @@ from manylens.plotting.ensembles import DistanceCorrelationDisplay, VotingBounda
 from manylens.plotting.gallery import RetrievalGalleryDisplay
 from manylens.plotting.metric import NeighbourProbabilitiesDisplay, ProjectionDisplay, TreeBoxesDisplay
 from manylens.plotting.modules import CoverageDisplay, DiversityPathDisplay
+from manylens.plotting.pruning import KeptPredictorsDisplay, PruningCurveDisplay
 from manylens.pruning.choice import prune_predictions
 from manylens.pruning.pruner import AlignmentPruner
 from manylens.streaming.count_sketch import CountSketch
@@ -47,6 +48,7 @@ __all__ = [
     "DistanceCorrelationDisplay",
     "DiversityPathDisplay",
     "DiversitySearchCV",
+    "KeptPredictorsDisplay",
     "KernelAlignment",
     "LayerWeightsDisplay",
     "ModularAutoencoder",
@@ -58,6 +60,7 @@ __all__ = [
     "NeighbourProbabilitiesDisplay",
     "PartitionKernelPCA",
     "ProjectionDisplay",
+    "PruningCurveDisplay",
     "RandomKernelProjection",
     "RetrievalGalleryDisplay",
     "RetrievalPrecision",

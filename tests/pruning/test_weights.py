@@ -19,6 +19,7 @@ from manylens.pruning.weights import (
     ridge_weights,
     squared_error,
     stacking_weights,
+    trim,
 )
 
 
@@ -175,7 +176,37 @@ def test_out_of_bag_predictions_never_come_from_a_member_that_saw_the_row():
     assert not rows[3]
     poisoned, _ = out_of_bag(np.where(in_bag[:, :, None], 1e9, P), in_bag)
     np.testing.assert_array_equal(filled, poisoned)
-    np.testing.assert_array_equal(filled[~in_bag[rows]], P[rows][~in_bag[rows]])
+
+
+def test_out_of_bag_deviations_count_once_for_the_rows_that_a_predictor_has_not_seen():
+    rng = np.random.default_rng(1)
+    P, in_bag = rng.standard_normal((30, 4, 2)), rng.uniform(size=(30, 4)) < 0.4
+    in_bag[:, 3] = False  # so that every row has a predictor that did not see it
+    filled, rows = out_of_bag(P, in_bag)
+    assert rows.all()
+    for i in range(30):
+        mean = P[i, ~in_bag[i]].mean(axis=0)
+        for k in range(4):
+            share = np.mean(~in_bag[:, k])
+            wanted = mean if in_bag[i, k] else mean + (P[i, k] - mean) / share
+            np.testing.assert_allclose(filled[i, k], wanted)
+    np.testing.assert_array_equal(out_of_bag(P, np.zeros_like(in_bag))[0].round(12), P.round(12))
+
+
+@given(seeds, st.floats(0, 0.5))
+def test_trimming_stays_within_its_limit_and_only_leaves_out(seed, slack):
+    P, Y = problem(seed)
+    G, b, total = PredictionMoments().update(P, Y).centred()
+    start = stacking_weights(G, b)
+    limit = (1 + slack) * squared_error(start, G, b, total)
+    short = trim(start, G, b, total, limit)
+    assert squared_error(short, G, b, total) <= limit * (1 + 1e-12)
+    assert set(np.flatnonzero(short)) <= set(np.flatnonzero(start))
+    kept = np.flatnonzero(start)
+    if len(kept) > 1 and len(np.flatnonzero(short)) == len(kept):
+        for k in kept:  # the cheapest to leave out, refitted by brute force, would have broken the limit
+            among = np.isin(np.arange(8), kept[kept != k])
+            assert squared_error(stacking_weights(G, b, among), G, b, total) > limit * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("method", ["alignment", "stacking", "r2", "rank", "uniform"])
@@ -238,5 +269,7 @@ def test_bad_input_is_refused_in_a_sentence():
         prune_predictions(P, y, "best")
     with pytest.raises(ValueError, match="refit='lasso' is unknown"):
         prune_predictions(P, y, refit="lasso")
+    with pytest.raises(ValueError, match="slack=-1 must be at least 0"):
+        prune_predictions(P, y, slack=-1)
     with pytest.raises(ValueError, match="tolerance=-1 must be None or at least 0"):
         prune_predictions(P, y, tolerance=-1)

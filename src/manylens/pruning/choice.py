@@ -18,6 +18,7 @@ from manylens.pruning.weights import (
     ridge_weights,
     squared_error,
     stacking_weights,
+    trim,
 )
 
 METHODS = ("alignment", "stacking", "r2", "rank", "uniform")
@@ -50,7 +51,9 @@ class Pruned(NamedTuple):
     whole_error: float
 
 
-def prune_predictions(P, y, method="alignment", refit="nonnegative", *, tolerance=0.0, target="auto"):
+def prune_predictions(
+    P, y, method="alignment", refit="nonnegative", *, tolerance=0.0, slack=0.005, target="auto"
+):
     """Keep few of many predictors, from their predictions alone.
 
     Step one finds the rank-one kernels f_k f_kᵀ whose non-negative sum is best aligned with the kernel of the
@@ -73,6 +76,9 @@ def prune_predictions(P, y, method="alignment", refit="nonnegative", *, toleranc
     tolerance : float or None, default=0.0
         Predictors are let back in while the error on these rows is above 1 + tolerance times that of the mean
         of all; None never lets any back.
+    slack : float, default=0.005
+        Share by which the error on these rows may grow (not above the bound of `tolerance`) for predictors
+        that matter least to be left out. Both are for method="alignment" with refit="nonnegative".
     target : {"auto", "classes", "values"}, default="auto"
         How to read y.
 
@@ -103,10 +109,10 @@ def prune_predictions(P, y, method="alignment", refit="nonnegative", *, toleranc
     P = P.reshape(len(P), P.shape[1], -1)
     if P.shape[2] != Y.shape[1]:
         raise ValueError(f"P has {P.shape[2]} columns a predictor and y has {Y.shape[1]} classes or targets.")
-    return prune_moments(PredictionMoments().update(P, Y), method, refit, tolerance=tolerance)
+    return prune_moments(PredictionMoments().update(P, Y), method, refit, tolerance=tolerance, slack=slack)
 
 
-def check_choice(method, refit, tolerance):
+def check_choice(method, refit, tolerance, slack):
     """Refuse what cannot be asked for."""
     if method not in METHODS:
         raise ValueError(f"method={method!r} is unknown: choose one of {', '.join(METHODS)}.")
@@ -114,16 +120,18 @@ def check_choice(method, refit, tolerance):
         raise ValueError(f"refit={refit!r} is unknown: choose one of {', '.join(REFITS)}.")
     if tolerance is not None and not tolerance >= 0:
         raise ValueError(f"tolerance={tolerance} must be None or at least 0.")
+    if not slack >= 0:
+        raise ValueError(f"slack={slack} must be at least 0.")
 
 
-def prune_moments(moments, method, refit, *, tolerance=0.0, baseline=None, summed=False):
+def prune_moments(moments, method, refit, *, tolerance=0.0, slack=0.005, baseline=None, summed=False):
     """Choose predictors and weigh them, from the moments of their predictions.
 
     Parameters
     ----------
     moments : PredictionMoments
         Of the predictions and the target.
-    method, refit, tolerance
+    method, refit, tolerance, slack
         As for `prune_predictions`.
     baseline : ndarray, shape (p,), optional
         The weights that the whole ensemble gives its members; 1/p by default.
@@ -135,7 +143,7 @@ def prune_moments(moments, method, refit, *, tolerance=0.0, baseline=None, summe
     Pruned
         The choice.
     """
-    check_choice(method, refit, tolerance)
+    check_choice(method, refit, tolerance, slack)
     G, b, total = moments.centred()
     if total <= 0:
         raise ValueError(
@@ -148,8 +156,11 @@ def prune_moments(moments, method, refit, *, tolerance=0.0, baseline=None, summe
     whole_error = squared_error(baseline, G, b, total)
     first = first_step(method, G, b, total, baseline, summed)
     weights = second_step(method, refit, first, G, b, total, moments.n_rows_)
-    if method == "alignment" and refit == "nonnegative" and tolerance is not None:
-        weights = readmit(weights, G, b, total, (1 + tolerance) * whole_error)
+    if method == "alignment" and refit == "nonnegative":
+        bound = np.inf if tolerance is None else (1 + tolerance) * whole_error
+        weights = readmit(weights, G, b, total, bound)
+        error = squared_error(weights, G, b, total)
+        weights = trim(weights, G, b, total, max(error, min((1 + slack) * error, bound)))
     if not np.any(weights):
         raise ValueError(
             "All weights are zero: no predictor is positively correlated with y on these rows. Check that "

@@ -111,12 +111,15 @@ class PredictionMoments:
         return means[:-1], means[-1]
 
 
-def out_of_bag(P, in_bag):
-    """Predictions with those of rows that a predictor was trained on replaced by what the others say.
+def out_of_bag(P, in_bag, share=None):
+    """Predictions from which what a predictor says of its own training rows is taken out.
 
-    P_ik stays where row i was out of predictor k's bag; elsewhere it becomes the mean of P_il over the
-    predictors l that had not seen row i either. Unlike products over the rows that two predictors have both
-    not seen, this leaves the inner products positive semi-definite and uses every row.
+    With m_i the mean of P_il over the predictors l that had not seen row i, and q_k the share of rows that
+    predictor k had not seen, P_ik becomes m_i + (P_ik - m_i)/q_k where it had not seen row i, and m_i
+    elsewhere. A deviation from m then counts in sums with the target as if the predictor had not seen any of
+    the rows; its square counts 1/q_k times too much, which acts as a ridge towards the mean of all. Unlike
+    products over the rows that two predictors have both not seen, the inner products stay positive
+    semi-definite.
 
     Parameters
     ----------
@@ -124,6 +127,8 @@ def out_of_bag(P, in_bag):
         Predictions.
     in_bag : ndarray of bool, shape (n, p)
         Whether predictor k was trained on row i.
+    share : ndarray, shape (p,), optional
+        q, where the rows are a block of more; by default that of the rows given.
 
     Returns
     -------
@@ -133,7 +138,9 @@ def out_of_bag(P, in_bag):
         Which rows these are.
     """
     out = ~in_bag
+    share = out.mean(axis=0) if share is None else share
     rows = out.any(axis=1)
-    P, out = P[rows], out[rows]
-    others = np.einsum("ikc,ik->ic", P, out.astype(np.float64)) / out.sum(axis=1)[:, np.newaxis]
-    return np.where(out[:, :, np.newaxis], P, others[:, np.newaxis, :]), rows
+    P, out = P[rows], out[rows].astype(np.float64)
+    others = np.einsum("ikc,ik->ic", P, out) / out.sum(axis=1)[:, np.newaxis]
+    own = out / np.where(share > 0, share, 1.0)
+    return others[:, np.newaxis] + (P - others[:, np.newaxis]) * own[:, :, np.newaxis], rows

@@ -49,12 +49,14 @@ class AlignmentPruner(MetaEstimatorMixin, BaseEstimator):
     refit : {"nonnegative", "ridge", "none"}, default="nonnegative"
         Step two; as for `prune_predictions`.
     cv : {"auto", "oob"}, int or None, default="auto"
-        Which predictions to learn from. None: those for the rows given, as they are. "oob": a member's
-        prediction for a row that it was trained on is replaced by what the members say that were not; the
-        rows must be those that the ensemble was fitted to. An int: from members refitted on the other folds
+        Which predictions to learn from. None: those for the rows given, as they are. "oob": what a member
+        says of a row that it was trained on is replaced by what the members say that were not; the rows must
+        be those that the ensemble was fitted to. An int: from members refitted on the other folds
         (voting, stacking and lists, whose members keep their meaning when refitted). "auto": "oob" where the
         members were bagged from as many rows as are given, 5 for voting and stacking, else None.
     tolerance : float or None, default=0.0
+        As for `prune_predictions`.
+    slack : float, default=0.005
         As for `prune_predictions`.
     anchor : "auto" or float in [0, 1], default="auto"
         For boosting, whose stages were fitted to these very rows: how far the target is drawn from y towards
@@ -115,6 +117,7 @@ class AlignmentPruner(MetaEstimatorMixin, BaseEstimator):
         cv="auto",
         *,
         tolerance=0.0,
+        slack=0.005,
         anchor="auto",
         fit_ensemble=False,
         n_jobs=None,
@@ -124,6 +127,7 @@ class AlignmentPruner(MetaEstimatorMixin, BaseEstimator):
         self.refit = refit
         self.cv = cv
         self.tolerance = tolerance
+        self.slack = slack
         self.anchor = anchor
         self.fit_ensemble = fit_ensemble
         self.n_jobs = n_jobs
@@ -143,7 +147,7 @@ class AlignmentPruner(MetaEstimatorMixin, BaseEstimator):
         AlignmentPruner
             The fitted pruner.
         """
-        check_choice(self.method, self.refit, self.tolerance)
+        check_choice(self.method, self.refit, self.tolerance, self.slack)
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None.")
         self.ensemble_ = self._fitted_ensemble(X, y)
@@ -157,6 +161,7 @@ class AlignmentPruner(MetaEstimatorMixin, BaseEstimator):
             self.method,
             self.refit,
             tolerance=self.tolerance,
+            slack=self.slack,
             baseline=members.baseline,
             summed=members.summed,
         )
@@ -199,11 +204,12 @@ class AlignmentPruner(MetaEstimatorMixin, BaseEstimator):
                     moments.update(P, Y[test[rows]])
             return moments
         in_bag = self._in_bag(members, X)
+        share = None if in_bag is None else 1 - in_bag.mean(axis=0)
         anchor = check_anchor(self.anchor)
         for rows, P in blocks_of_predictions(members, X, self.n_jobs):
             target, weight = Y[rows], None
             if in_bag is not None:
-                P, seen = out_of_bag(P, in_bag[rows])
+                P, seen = out_of_bag(P, in_bag[rows], share)
                 target = target[seen]
             elif members.summed:
                 target, weight = working_target(

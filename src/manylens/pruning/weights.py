@@ -10,7 +10,7 @@ import numpy as np
 from manylens.alignment.active_set import nonnegative_minimum
 
 PATIENCE = 10  # predictors that may bring nothing before an accumulation is stopped
-BATCH = 0.1  # share of the kept predictors that is let back in at a time
+BATCH = 0.1  # share of the kept predictors that enters or leaves at a time
 
 
 def squared_error(weights, G, b, total):
@@ -227,6 +227,40 @@ def readmit(weights, G, b, total, target):
         among[entering] = True
         # those that the refit puts at zero stay in `among`: they may have a weight again later
         weights = stacking_weights(G, b, among)
+    return weights
+
+
+def trim(weights, G, b, total, limit):
+    """Leave out what matters least while the squared error stays within `limit`.
+
+    Leaving out predictor k of those kept, and refitting the others freely, adds w_k² / (G⁻¹)_kk to the
+    squared error. The smallest such losses that fit into what is left go first, a tenth at a time.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (p,)
+        Non-negative least-squares weights.
+    G, b, total : ndarray (p, p), ndarray (p,), float
+        Inner products.
+    limit : float
+        Largest squared error allowed.
+
+    Returns
+    -------
+    ndarray, shape (p,)
+        Non-negative least-squares weights of the predictors that stay.
+    """
+    while np.count_nonzero(weights) > 1:
+        kept = np.flatnonzero(weights)
+        loss = weights[kept] ** 2 / np.diag(np.linalg.pinv(G[np.ix_(kept, kept)], hermitian=True))
+        order = np.argsort(loss, kind="stable")
+        room = limit - squared_error(weights, G, b, total)
+        n_out = min(np.searchsorted(np.cumsum(loss[order]), room), max(1, int(BATCH * len(kept))))
+        among = np.isin(np.arange(len(b)), kept[order[n_out:]])
+        shorter = stacking_weights(G, b, among)
+        if n_out == 0 or squared_error(shorter, G, b, total) > limit:
+            break
+        weights = shorter
     return weights
 
 

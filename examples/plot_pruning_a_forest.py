@@ -1,0 +1,53 @@
+"""
+A forest of 256 trees, pruned
+=============================
+
+Most trees of a forest repeat each other. `AlignmentPruner` keeps those whose predictions, taken together, are
+best aligned with the target, and weighs them by non-negative least squares. It learns from out-of-bag
+predictions; the same method on the predictions for the training rows, which every tree knows by heart, keeps
+more and errs more.
+"""
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from sklearn.ensemble import BaggingRegressor, RandomForestRegressor
+from sklearn.tree import DecisionTreeRegressor
+
+from manylens import AlignmentPruner, KeptPredictorsDisplay, PruningCurveDisplay
+from manylens.datasets import make_friedman
+
+X, y = make_friedman(1500, random_state=0)
+new, truth = make_friedman(2000, random_state=1)
+
+# %%
+# Left: the error of the trees accumulated from the best on, and where four ways to prune end up.
+forest = RandomForestRegressor(256, max_features=0.33, random_state=0).fit(X, y)
+pruners = {
+    "alignment, out of bag": AlignmentPruner(forest).fit(X, y),
+    "alignment, training rows": AlignmentPruner(forest, cv=None).fit(X, y),
+    "stacking, training rows": AlignmentPruner(forest, "stacking", cv=None).fit(X, y),
+    "early stopping by rank": AlignmentPruner(forest, "rank", "none").fit(X, y),
+}
+figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4), layout="constrained")
+PruningCurveDisplay.from_estimator(pruners, new, truth, ax=left)
+
+# %%
+# Right: how many of 8 to 256 bagged trees each method keeps.
+tree = DecisionTreeRegressor()
+sizes = (8, 16, 32, 64, 128, 256)
+bags = [BaggingRegressor(tree, size, max_samples=0.5, random_state=0).fit(X, y) for size in sizes]
+KeptPredictorsDisplay.from_estimators(
+    {
+        "stacking, training rows": [AlignmentPruner(bag, "stacking", cv=None).fit(X, y) for bag in bags],
+        "alignment, out of bag": [AlignmentPruner(bag).fit(X, y) for bag in bags],
+    },
+    ax=right,
+)
+left.set_title("random forest: error on new rows")
+right.set_title("bagged trees, samples of a half")
+
+if "__file__" in globals():
+    figures = Path(__file__).parent / "figures"
+    figures.mkdir(exist_ok=True)
+    figure.savefig(figures / "pruning_a_forest.png", dpi=120)
