@@ -4,8 +4,8 @@ A forest of 256 trees, pruned
 
 Most trees of a forest repeat each other. `AlignmentPruner` keeps those whose predictions, taken together, are
 best aligned with the target, and weighs them by non-negative least squares. It learns from out-of-bag
-predictions; the same method on the predictions for the training rows, which every tree knows by heart, keeps
-more and errs more.
+predictions; the same method on the predictions for the training rows, which every tree knows by heart, errs
+more.
 """
 
 from pathlib import Path

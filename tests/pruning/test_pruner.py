@@ -224,15 +224,29 @@ def test_cross_fitting_learns_from_the_predictions_of_cross_val_predict():
     assert AlignmentPruner(members, cv=None).fit(X, y).n_kept_ == 1  # 1-NN knows its own rows by heart
 
 
-def test_out_of_bag_predictions_keep_fewer_and_err_less_than_those_of_the_training_rows():
+def test_out_of_bag_predictions_err_less_than_those_of_the_training_rows_and_keep_less_than_stacking():
     rows, target = make_friedman(1500, random_state=1)
     new, truth = make_friedman(1000, random_state=2)
     forest = RandomForestRegressor(128, max_features=0.33, random_state=0).fit(rows, target)
     honest = AlignmentPruner(forest).fit(rows, target)
     naive = AlignmentPruner(forest, cv=None).fit(rows, target)
-    assert honest.n_kept_ < naive.n_kept_
+    assert honest.n_kept_ < AlignmentPruner(forest, "stacking", cv=None).fit(rows, target).n_kept_
     whole = np.mean((forest.predict(new) - truth) ** 2)
     assert np.mean((honest.predict(new) - truth) ** 2) < np.mean((naive.predict(new) - truth) ** 2) < whole
+
+
+def test_boosted_stumps_lose_nothing_once_stages_are_let_back_in():
+    rows, target = make_friedman(3000, random_state=0)
+    new, truth = make_friedman(1000, random_state=1)
+    stumps = {"n_estimators": 256, "max_depth": 1, "subsample": 0.5, "random_state": 0}
+    boosting = GradientBoostingRegressor(**stumps).fit(rows, target)
+    plain = AlignmentPruner(boosting, tolerance=None, slack=0).fit(rows, target)
+    mended = AlignmentPruner(boosting).fit(rows, target)
+    assert plain.error_ > plain.whole_error_  # what alignment with y alone leaves out is missed
+    assert mended.error_ <= mended.whole_error_ * (1 + 1e-9)
+    assert mended.n_kept_ < 150
+    whole = np.mean((boosting.predict(new) - truth) ** 2)
+    assert np.mean((mended.predict(new) - truth) ** 2) < 1.01 * whole
 
 
 def test_blocks_and_threads_change_nothing(forest, monkeypatch):

@@ -1,8 +1,10 @@
 """The pruned model: the members that are kept, their weights, an intercept, and nothing of the rest."""
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.validation import validate_data
@@ -15,7 +17,33 @@ BLOCK_BYTES = 2**26  # most that the predictions of one block of rows take
 FLAT_ROWS = 256
 
 
-class PrunedEnsemble(BaseEstimator):
+class Scored:
+    """Something that predicts classes or values, scored as scikit-learn scores either."""
+
+    predict: Any
+
+    def score(self, X, y, sample_weight=None):
+        """Accuracy of classes, R² of values.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            Rows.
+        y : array-like, shape (n,)
+            Truth.
+        sample_weight : array-like, shape (n,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            The score.
+        """
+        measure = accuracy_score if is_classifier(self) else r2_score
+        return float(measure(y, self.predict(X), sample_weight=sample_weight))
+
+
+class PrunedEnsemble(Scored, BaseEstimator):
     """A weighted sum of fitted predictors.
 
     The score of a row is intercept + Σ_k w_k f_k(x). It is made by `AlignmentPruner`; only the members that
@@ -156,26 +184,6 @@ class PrunedEnsemble(BaseEstimator):
         if self.members.classes is None:
             raise AttributeError("A regression has no class probabilities.")
         return probabilities(self.score_rows(X), self.members.link)
-
-    def score(self, X, y, sample_weight=None):
-        """Accuracy of classes, R² of values.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            Rows.
-        y : array-like, shape (n,)
-            Truth.
-        sample_weight : array-like, shape (n,), optional
-            Weights of the rows.
-
-        Returns
-        -------
-        float
-            The score.
-        """
-        measure = r2_score if self.members.classes is None else accuracy_score
-        return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
     def __sklearn_tags__(self):
         return typed_tags(super().__sklearn_tags__(), self.members.classes)

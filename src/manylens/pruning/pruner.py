@@ -12,6 +12,7 @@ from manylens.pruning.choice import check_choice, prune_moments
 from manylens.pruning.moments import PredictionMoments, out_of_bag
 from manylens.pruning.pruned import (
     PrunedEnsemble,
+    Scored,
     blocks_of_predictions,
     check_rows,
     typed_tags,
@@ -32,7 +33,7 @@ def _predicts_classes(ensemble):
     )
 
 
-class AlignmentPruner(MetaEstimatorMixin, BaseEstimator):
+class AlignmentPruner(Scored, MetaEstimatorMixin, BaseEstimator):
     """Keep the few predictors of an ensemble that matter, and weigh them.
 
     Step one chooses the predictors whose rank-one kernels, in a non-negative sum, are best aligned with the
@@ -267,26 +268,6 @@ class AlignmentPruner(MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
-
-    def score(self, X, y, sample_weight=None):
-        """Accuracy of classes, R² of values.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            Rows.
-        y : array-like, shape (n,)
-            Truth.
-        sample_weight : array-like, shape (n,), optional
-            Weights of the rows.
-
-        Returns
-        -------
-        float
-            The score.
-        """
-        check_is_fitted(self)
-        return self.estimator_.score(X, y, sample_weight)
 
     def to_ensemble(self):
         """The kept members as an ensemble of the original class.
