@@ -93,6 +93,8 @@ def test_a_pruned_model_is_smaller_predicts_as_its_weights_say_and_survives_all_
     members = read_members(fitted)
     P = members.predict(rows)
     scores = np.einsum("ikc,k->ic", P, pruner.weights_) + pruner.intercept_
+    twice = pruner.estimator_.score_rows(np.vstack([rows, rows]))  # more rows than flat trees are used for
+    np.testing.assert_allclose(twice, np.vstack([scores, scores]), atol=1e-9)
     np.testing.assert_allclose(pruner.estimator_.score_rows(rows), scores, atol=1e-9)
     np.testing.assert_allclose(pruner.estimator_.score_rows(rows[:9]), scores[:9], atol=1e-9)
     assert (
@@ -197,7 +199,7 @@ def test_only_the_kept_members_are_asked_and_stored(forest, monkeypatch):
         "predict",
         lambda self, rows, **k: asked.append(self) or original(self, rows, **k),
     )
-    pruner.predict(X)
+    pruner.predict(np.vstack([X, X]))  # more rows than flat trees are used for
     assert {id(tree) for tree in asked} == {id(forest.estimators_[k]) for k in pruner.kept_}
     assert len(pickle.dumps(pruner.estimator_)) < len(pickle.dumps(forest)) * (pruner.n_kept_ + 4) / 40
 
