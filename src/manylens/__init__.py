@@ -34,6 +34,10 @@ from manylens.plotting.pruning import KeptPredictorsDisplay, PruningCurveDisplay
 from manylens.pruning.choice import prune_predictions
 from manylens.pruning.pruner import AlignmentPruner
 from manylens.streaming.count_sketch import CountSketch
+from manylens.transfer.calibration import expected_calibration_error
+from manylens.transfer.layer_ridge import LayerRidgeClassifier, LayerRidgeRegressor
+from manylens.transfer.layers import collect_layers
+from manylens.transfer.temperature import TemperatureScaler
 
 __version__ = "0.1.0.dev0"
 
@@ -51,6 +55,8 @@ __all__ = [
     "KeptPredictorsDisplay",
     "KernelAlignment",
     "LayerWeightsDisplay",
+    "LayerRidgeClassifier",
+    "LayerRidgeRegressor",
     "ModularAutoencoder",
     "ModularKernelPCA",
     "ModuleNeighbors",
@@ -71,6 +77,7 @@ __all__ = [
     "TransferabilityDisplay",
     "TreeBoxesDisplay",
     "VotingBoundaryDisplay",
+    "TemperatureScaler",
     "__version__",
     "align_bandwidths",
     "align_kernels",
@@ -78,6 +85,8 @@ __all__ = [
     "cka_matrix",
     "distance_correlation",
     "distance_correlation_matrix",
+    "collect_layers",
+    "expected_calibration_error",
     "hsic",
     "hsic_test",
     "load",

@@ -1,0 +1,484 @@
+"""Ridge regression on the layers of a network: a classifier and a regressor."""
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import r2_score
+from sklearn.utils import assert_all_finite, check_array, check_consistent_length, column_or_1d
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from manylens.transfer.layered import ALPHAS, LayerEstimator
+from manylens.transfer.ridge import choose_alpha, linear_ridge
+from manylens.transfer.temperature import best_temperature
+
+UNLABELLED = -1
+STACK_C = 10.0  # scores left out spread over some tenths: at C = 1 the penalty outweighs them
+
+
+def takes_batches(estimator):
+    """Whether moments are enough; with layers stacked, the scores of the rows left out are needed."""
+    if isinstance(estimator.weights, str) and estimator.weights == "stacked" and estimator.preset is None:
+        raise AttributeError("weights='stacked' needs the rows that partial_fit lets go: use fit.")
+    return True
+
+
+class LayerRidge(LayerEstimator):
+    """Parameters and input of the two estimators below."""
+
+    def __init__(
+        self,
+        layer_slices=None,
+        *,
+        weights="uniform",
+        head="rbf",
+        layer_map="nystroem",
+        layer_rank=1024,
+        gamma="max-norm",
+        max_exact_rows=6000,
+        rank=2048,
+        landmarks="uniform",
+        alphas=ALPHAS,
+        preset=None,
+        random_state=None,
+    ):
+        self.layer_slices = layer_slices
+        self.weights = weights
+        self.head = head
+        self.layer_map = layer_map
+        self.layer_rank = layer_rank
+        self.gamma = gamma
+        self.max_exact_rows = max_exact_rows
+        self.rank = rank
+        self.landmarks = landmarks
+        self.alphas = alphas
+        self.preset = preset
+        self.random_state = random_state
+
+
+class LayerRidgeClassifier(ClassifierMixin, LayerRidge):
+    """Classify rows from several layers of features, in closed form.
+
+    Each layer is made low-rank, centred and scaled to the same trace; the layers' kernels are summed with
+    weights; a Gaussian kernel stands on the sum; and a ridge on one-hot classes, its penalty chosen by exact
+    leave-one-out, gives the scores. Probabilities are softmax(scores / T), with the temperature T fitted to
+    the scores of the rows left out.
+
+    Parameters
+    ----------
+    layer_slices : None, list of int, list of columns or dict, default=None
+        Where X is one array, how its columns form layers: widths of consecutive layers, or the columns of
+        each (slices, positions or column names), by name in a dict. None takes X for one layer. Not used
+        where X is itself a dict or list of layers.
+    weights : {"uniform", "alignment", "stacked"}, dict or array-like of shape (L,), default="uniform"
+        How layers are combined: all alike; by the alignment of their joint kernel with the classes (alignf),
+        which is sparse; or each with a ridge of its own, whose leave-one-out scores a logistic regression
+        stacks. Or one's own weights, such as {"block5": 1} for a single layer.
+    head : {"rbf", "linear"}, default="rbf"
+        Kernel of the ridge.
+    layer_map : {"nystroem", "projection"}, default="nystroem"
+        How a wide layer is made low-rank: the Nystroem features of CountSketched rows, or its columns hashed
+        into buckets, which is faster and less exact.
+    layer_rank : int or None, default=1024
+        Width above which a layer is made low-rank (where there are more rows than that, too).
+    gamma : {"max-norm", "mean", "median"} or float, default="max-norm"
+        Scale of the Gaussian kernel, exp(-gamma |x - y|²); "max-norm" is 1 / max |x|².
+    max_exact_rows : int, default=6000
+        Up to so many rows the kernel ridge is exact, in O(n³) time and O(n²) memory; beyond it stands on
+        `rank` landmarks, in time and memory linear in n.
+    rank : int, default=2048
+        Number of landmarks.
+    landmarks : {"uniform", "k-means", "count-sketch"}, default="uniform"
+        Rows drawn at random, centres of clusters, or signed sums of rows in the kernel's own space, which
+        take O(n²) time.
+    alphas : array-like of float, default=1e-6 ... 1e2
+        Penalties to choose from; rows have a mean squared norm of one.
+    preset : {"thesis"} or None, default=None
+        "thesis" is the recipe of the literature and overrides the parameters above: alignment weights, 512
+        buckets a layer, 1,024 CountSketched landmarks of the Gaussian kernel, alpha in 1e-4 ... 1e-1.
+    random_state : int, RandomState or None, default=None
+        Seed of hashes and landmarks.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (C,)
+        Labels.
+    layer_names_ : list
+        Names of the layers, or their positions.
+    layer_weights_ : ndarray, shape (L,)
+        Weights of the layers' kernels, summing to one; with "stacked", the layers' shares in the norm of the
+        logistic regression's coefficients.
+    selected_layers_ : list
+        Names of the layers with a weight.
+    alpha_ : float or ndarray, shape (L,)
+        Chosen penalty; one for each layer where they are stacked.
+    loo_errors_ : ndarray, shape (A,)
+        Squared error of the rows left out, for each of `alphas`; after `partial_fit`, its estimate by
+        generalised cross-validation. Not there where layers are stacked.
+    loo_score_ : float
+        Accuracy on the rows left out one by one; with "stacked" it is a little too good, as the logistic
+        regression has seen them. After `partial_fit`, that of the last batch before it was added.
+    temperature_ : float
+        T.
+    n_features_in_ : int
+        Number of columns of all layers.
+    feature_names_in_ : ndarray of str
+        Names of the columns seen in fit, where X was one array that had any.
+
+    See Also
+    --------
+    collect_layers : Layers of a PyTorch network.
+    TransductiveRidgeClassifier : Where most rows have no label.
+
+    References
+    ----------
+    Tang and de Sa (2020), "Deep transfer learning with ridge regression".
+    Cortes, Mohri and Rostamizadeh (2012), "Algorithms for learning kernels based on centered alignment".
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from manylens import LayerRidgeClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> layers = {"pixels": X, "rows": X.reshape(-1, 8, 8).sum(2), "columns": X.reshape(-1, 8, 8).sum(1)}
+    >>> train, test = slice(0, 500), slice(500, 1000)
+    >>> model = LayerRidgeClassifier().fit({name: part[train] for name, part in layers.items()}, y[train])
+    >>> model.score({name: part[test] for name, part in layers.items()}, y[test]) > 0.9
+    True
+    """
+
+    def fit(self, X, y):
+        """Fit the weights, the ridge and the temperature.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, each of shape (n, d_l), or array-like of shape (n, d)
+            Layers of the same rows.
+        y : array-like, shape (n,)
+            Labels.
+
+        Returns
+        -------
+        LayerRidgeClassifier
+            The fitted classifier.
+        """
+        X = self._read(X, reset=True)
+        y = check_labels(y, X)
+        refuse_unlabelled(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        refuse_one_class(self.classes_)
+        self.__dict__.pop("loo_errors_", None)
+        targets = np.eye(len(self.classes_))[codes]
+        left_out = self._fit_ridge(X, targets)
+        self.stack_ = None
+        self.temperature_ = 1.0
+        if self._stacked:
+            self.stack_ = LogisticRegression(C=STACK_C, max_iter=1000).fit(left_out, codes)
+            self._set_weights(shares(self.stack_.coef_, len(self.heads_)))
+            self.loo_score_ = float(self.stack_.score(left_out, codes))
+        else:
+            self._set_temperature(left_out, codes)
+        return self
+
+    @available_if(takes_batches)
+    def partial_fit(self, X, y, classes=None):
+        """Add a batch of rows; only moments are kept of them.
+
+        The first batch fixes the layers' maps, scales and weights and the landmarks; alpha is chosen anew
+        after each batch, by generalised cross-validation, and the temperature on a batch before it is added.
+        Stacked layers have no such method. After `fit`, which keeps no moments, it starts anew.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers, as in `fit`.
+        y : array-like, shape (n,)
+            Labels.
+        classes : array-like, shape (C,), optional
+            All labels that may come; needed in the first call.
+
+        Returns
+        -------
+        LayerRidgeClassifier
+            The classifier.
+        """
+        first = getattr(self, "moments_", None) is None
+        X = self._read(X, reset=first)
+        y = check_labels(y, X)
+        if first:
+            classes = getattr(self, "classes_", None) if classes is None else classes
+            if classes is None:
+                raise ValueError(
+                    "classes must be given in the first call of partial_fit: all labels that may come."
+                )
+            self.classes_, self.stack_ = np.unique(classes), None
+            refuse_one_class(self.classes_)
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(f"classes={classes!r} is not the same as in the first call of partial_fit.")
+        if UNLABELLED not in self.classes_:
+            refuse_unlabelled(y)
+        codes = np.searchsorted(self.classes_, y)
+        if np.any(self.classes_[np.minimum(codes, len(self.classes_) - 1)] != y):
+            raise ValueError("y holds labels that are not in classes.")
+        before = None if first else self._ridge_scores(X)
+        self._update(X, np.eye(len(self.classes_))[codes], first)
+        self._set_temperature(self._ridge_scores(X) if before is None else before, codes)
+        return self
+
+    def _set_temperature(self, scores, codes):
+        self.temperature_ = best_temperature(scores.astype(np.float64), codes)
+        self.loo_score_ = float(np.mean(np.argmax(scores, axis=1) == codes))
+
+    def _class_scores(self, X):
+        """Scores (n, C), of the stack where there is one."""
+        scores = self._scores(X)
+        if self.stack_ is None:
+            return scores
+        logits = self.stack_.decision_function(scores).astype(scores.dtype)
+        return logits if logits.ndim == 2 else np.column_stack([-logits / 2, logits / 2])
+
+    def decision_function(self, X):
+        """Scores of the classes.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers, as in `fit`.
+
+        Returns
+        -------
+        ndarray, shape (n, C), or (n,) for two classes
+            The greatest belongs to the predicted class; for two, a positive number to the second.
+        """
+        scores = self._class_scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X):
+        """Calibrated probabilities of the classes.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers, as in `fit`.
+
+        Returns
+        -------
+        ndarray, shape (n, C)
+            Rows sum to one.
+        """
+        scores = self._class_scores(X)
+        return softmax(scores / scores.dtype.type(self.temperature_), axis=1)
+
+    def predict(self, X):
+        """The class with the greatest score.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers, as in `fit`.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            Labels.
+        """
+        scores = self._class_scores(X)
+        return self.classes_[np.argmax(scores, axis=1)]
+
+
+class LayerRidgeRegressor(RegressorMixin, LayerRidge):
+    """Predict values from several layers of features, in closed form.
+
+    As `LayerRidgeClassifier`, with the values themselves for targets: low-rank layers of equal trace, summed
+    with weights, a Gaussian kernel on the sum, and a ridge whose penalty exact leave-one-out chooses.
+
+    Parameters
+    ----------
+    layer_slices : None, list of int, list of columns or dict, default=None
+        Where X is one array, how its columns form layers; see `LayerRidgeClassifier`.
+    weights : {"uniform", "alignment", "stacked"}, dict or array-like of shape (L,), default="uniform"
+        How layers are combined. "stacked" gives each a ridge of its own, and joins their leave-one-out
+        predictions by another ridge.
+    head : {"rbf", "linear"}, default="rbf"
+        Kernel of the ridge.
+    layer_map : {"nystroem", "projection"}, default="nystroem"
+        How a wide layer is made low-rank.
+    layer_rank : int or None, default=1024
+        Width above which a layer is made low-rank.
+    gamma : {"max-norm", "mean", "median"} or float, default="max-norm"
+        Scale of the Gaussian kernel.
+    max_exact_rows : int, default=6000
+        Rows up to which the kernel ridge is exact, in O(n³) time; beyond it is linear in n.
+    rank : int, default=2048
+        Number of landmarks.
+    landmarks : {"uniform", "k-means", "count-sketch"}, default="uniform"
+        How they are chosen.
+    alphas : array-like of float, default=1e-6 ... 1e2
+        Penalties to choose from.
+    preset : {"thesis"} or None, default=None
+        The recipe of the literature; overrides the parameters above.
+    random_state : int, RandomState or None, default=None
+        Seed of hashes and landmarks.
+
+    Attributes
+    ----------
+    layer_names_ : list
+        Names of the layers, or their positions.
+    layer_weights_ : ndarray, shape (L,)
+        Weights of the layers' kernels, summing to one; with "stacked", their shares in the norm of the second
+        ridge's coefficients.
+    selected_layers_ : list
+        Names of the layers with a weight.
+    alpha_ : float or ndarray, shape (L,)
+        Chosen penalty; one for each layer where they are stacked.
+    loo_errors_ : ndarray, shape (A,)
+        Squared error of the rows left out, for each of `alphas`.
+    loo_score_ : float
+        R² of the predictions of the rows left out; not there after `partial_fit`.
+    n_features_in_ : int
+        Number of columns of all layers.
+    feature_names_in_ : ndarray of str
+        Names of the columns seen in fit, where X was one array that had any.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from manylens import LayerRidgeRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = LayerRidgeRegressor(layer_slices=[4, 6]).fit(X, y)
+    >>> bool(model.loo_score_ > 0.4)
+    True
+    """
+
+    def fit(self, X, y):
+        """Fit the weights and the ridge.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, each of shape (n, d_l), or array-like of shape (n, d)
+            Layers of the same rows.
+        y : array-like, shape (n,) or (n, C)
+            Values.
+
+        Returns
+        -------
+        LayerRidgeRegressor
+            The fitted regressor.
+        """
+        X = self._read(X, reset=True)
+        targets = self._check_values(y, X)
+        self.__dict__.pop("loo_errors_", None)
+        left_out = self._fit_ridge(X, targets)
+        self.stack_ = None
+        if self._stacked:
+            ridge = linear_ridge(left_out, targets)
+            alpha, _ = choose_alpha(ridge, self._head_settings.alphas)
+            self.stack_ = ridge.solve(alpha)
+            self._set_weights(shares(self.stack_[0].T, len(self.heads_)))
+            left_out = ridge.left_out(alpha)
+        self.loo_score_ = float(r2_score(targets, left_out))
+        return self
+
+    @available_if(takes_batches)
+    def partial_fit(self, X, y):
+        """Add a batch of rows; only moments are kept of them.
+
+        The first batch fixes the layers' maps, scales and weights and the landmarks; alpha is chosen anew
+        after each batch, by generalised cross-validation. Stacked layers have no such method. After `fit`,
+        which keeps no moments, it starts anew.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers, as in `fit`.
+        y : array-like, shape (n,) or (n, C)
+            Values.
+
+        Returns
+        -------
+        LayerRidgeRegressor
+            The regressor.
+        """
+        first = getattr(self, "moments_", None) is None
+        X = self._read(X, reset=first)
+        targets = self._check_values(y, X)
+        if first:
+            self.stack_ = None
+            self.__dict__.pop("loo_score_", None)
+        return self._update(X, targets, first)
+
+    def _check_values(self, y, X):
+        refuse_no_target(y)
+        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
+        check_consistent_length(X, y)
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        self._flat = y.ndim == 1
+        return y.reshape(len(y), -1)
+
+    def predict(self, X):
+        """Predicted values.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers, as in `fit`.
+
+        Returns
+        -------
+        ndarray, shape (n,) or (n, C)
+            Values, in the dtype of X.
+        """
+        check_is_fitted(self)
+        scores = self._scores(X)
+        if self.stack_ is not None:
+            coef, intercept = self.stack_
+            scores = (scores @ coef + intercept).astype(scores.dtype)
+        return scores[:, 0] if self._flat else scores
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def check_labels(y, X):
+    """Labels as a 1-d array of the length of X, or a sentence."""
+    refuse_no_target(y)
+    y = column_or_1d(y, warn=True)
+    assert_all_finite(y, input_name="y")
+    check_classification_targets(y)
+    check_consistent_length(X, y)
+    return y
+
+
+def refuse_no_target(y):
+    """The words that scikit-learn uses where y is missing."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None.")
+
+
+def refuse_one_class(classes):
+    """Refuse labels that leave nothing to tell apart."""
+    if len(classes) < 2:
+        raise ValueError(
+            "y holds one class: there is nothing to tell apart. Give rows of at least two classes."
+        )
+
+
+def refuse_unlabelled(y):
+    """Refuse -1 beside two or more other whole numbers, where it marks rows without a label."""
+    if y.dtype.kind in "iuf" and np.any(y == UNLABELLED) and len(np.unique(y)) > 2:
+        count = int(np.sum(y == UNLABELLED))
+        raise ValueError(
+            f"y is -1 for {count} rows, which marks rows without a label: leave them out, or give them to "
+            "TransductiveRidgeClassifier."
+        )
+
+
+def shares(coef, n_layers):
+    """Each layer's share in the norm of coefficients (K, n_layers x C), columns grouped by layer."""
+    sizes = np.linalg.norm(coef.reshape(len(coef), n_layers, -1), axis=(0, 2))
+    return sizes / sizes.sum() if sizes.sum() > 0 else np.full(n_layers, 1.0 / n_layers)

@@ -1,0 +1,293 @@
+"""Features of a network's layers from one forward pass, sketched as they come.
+
+A hook stands at every chosen layer. What it sees of a batch is pooled or flattened to rows, added to the
+layer's sketch and forgotten, so memory is layers x buckets x width whatever the number of rows. A second pass
+maps any rows to the low-rank features that the sketches define.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from manylens.kernels.feature_maps import inverse_root, rank_tolerance
+from manylens.streaming import CountSketch
+from manylens.transfer.blocks import choose_layers, first_tensor
+
+POOLINGS = ("auto", "flatten", "mean", "first")
+HASHED = ("rows", "columns")
+
+
+def collect_layers(
+    model, batches, layers="auto", *, sketch=None, hashed="rows", pooling="auto", forward=None
+):
+    """Features of the layers of a network, in one forward pass and without its gradients.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The network; it runs in evaluation mode, and is left as it was.
+    batches : iterable
+        Inputs: a tensor or array is given to the model as it is, a dict by keyword, a tuple by position.
+    layers : "auto", sequence of str, or callable, default="auto"
+        Names of modules, as `model.named_modules()` spells them; or a predicate of name and module; or
+        "auto", the repeated blocks, and the layers with a weight matrix that stand beside them. Of a module
+        that runs several times, the last output counts.
+    sketch : CountSketch, optional
+        How features are made small: rows are hashed into its buckets. None keeps every row.
+    hashed : {"rows", "columns"}, default="rows"
+        With "rows", S X is collected, from which a second pass gives the Nystroem features
+        X (S X)ᵀ (S X Xᵀ Sᵀ)^(-1/2); with "columns", features are hashed into buckets, X Sᵀ, and no second
+        pass is needed.
+    pooling : {"auto", "flatten", "mean", "first"} or callable, default="auto"
+        What becomes of the axes after the first: all flattened; averaged over places, which are the axes
+        after the channels in maps (n, channels, height, width) and the middle axis in tokens (n, tokens,
+        width); the first place alone. "auto" flattens maps and averages tokens. A callable takes the tensor
+        and returns one of shape (n, d).
+    forward : callable, optional
+        `forward(model, batch)` runs the model, where batches are not simply its inputs.
+
+    Returns
+    -------
+    LayerSketches or dict of ndarray
+        With hashed rows, the sketches by name, a mapping to arrays (n_buckets, d_l) whose `transform` does
+        the second pass; otherwise arrays of one row for each sample, (n, d_l) or (n, n_buckets). In the
+        order in which the layers run; float32.
+
+    Notes
+    -----
+    Memory with a sketch of rows is that of the model, of one batch through it, and of n_buckets x width
+    doubles for each layer. The hash is that of the row's number, the same in all layers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manylens import CountSketch, collect_layers
+    >>> torch = __import__("pytest").importorskip("torch")
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+    >>> batches = np.random.default_rng(0).standard_normal((10, 32, 8)).astype(np.float32)
+    >>> sketches = collect_layers(model, batches, sketch=CountSketch(8, 4))
+    >>> {name: features.shape for name, features in sketches.transform(batches).items()}
+    {'0': (320, 8), '2': (320, 4)}
+    """
+    if hashed not in HASHED:
+        raise ValueError(f"hashed={hashed!r} is unknown: choose 'rows' or 'columns'.")
+    if not callable(pooling) and pooling not in POOLINGS:
+        raise ValueError(
+            f"pooling={pooling!r} is unknown: choose one of {', '.join(POOLINGS)}, or a callable."
+        )
+    if sketch is not None and not isinstance(sketch, CountSketch):
+        raise TypeError(f"sketch={sketch!r} is not a CountSketch: give CountSketch(n_buckets, n_hashes).")
+    passes = LayerPass(model, choose_layers(model, layers), pooling, forward)
+    if sketch is None:
+        return gathered(passes.run(batches))
+    if hashed == "columns":
+        return gathered(passes.run(batches), ColumnHashes(sketch))
+    sketches: dict[str, CountSketch] = {}
+    widths: dict[str, int] = {}
+    for features in passes.run(batches):
+        for name, rows in features.items():
+            own = sketches.setdefault(name, sketch.fresh())
+            check_width(name, rows, widths.setdefault(name, rows.shape[1]))
+            own.update(rows)
+    refuse_nothing(sketches)
+    return LayerSketches(passes, sketches)
+
+
+class LayerSketches(Mapping):
+    """Sketches S X_l of a network's layers, and the low-rank features that they define.
+
+    A mapping from the layer's name to its sketch, an array of shape (n_buckets, d_l).
+
+    Parameters
+    ----------
+    passes : LayerPass
+        How rows go through the network.
+    sketches : dict of CountSketch
+        One for each layer.
+    """
+
+    def __init__(self, passes, sketches):
+        self._passes = passes
+        self._rows = {name: own.summary_.astype(np.float32) for name, own in sketches.items()}
+        self._roots = {name: sketch_root(rows) for name, rows in self._rows.items()}
+        self.n_rows_ = next(iter(sketches.values())).n_rows_
+
+    def __getitem__(self, name):
+        return self._rows[name]
+
+    def __iter__(self):
+        return iter(self._rows)
+
+    def __len__(self):
+        return len(self._rows)
+
+    def transform(self, batches):
+        """Low-rank features X_l (S X_l)ᵀ Q Λ^(-1/2), where S X_l X_lᵀ Sᵀ = Q Λ Qᵀ, of any rows.
+
+        Parameters
+        ----------
+        batches : iterable
+            Inputs, as for `collect_layers`; those it was given, or new ones.
+
+        Returns
+        -------
+        dict of ndarray, each of shape (n, rank_l)
+            Features by layer; rank_l is at most the number of buckets. Their inner products are the Nystroem
+            approximation of those of the layer's own features.
+        """
+        return gathered(self._passes.run(batches), self._low_rank)
+
+    def _low_rank(self, rows, name):
+        check_width(name, rows, self._rows[name].shape[1])
+        return rows @ self._rows[name].T @ self._roots[name]
+
+
+class LayerPass:
+    """Batches through a network, with hooks: each gives a dict of rows by layer.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The network.
+    names : list of str
+        Layers to look at.
+    pooling : str or callable
+        See `collect_layers`.
+    forward : callable, optional
+        See `collect_layers`.
+    """
+
+    def __init__(self, model, names, pooling="auto", forward=None):
+        self.model = model
+        self.names = names
+        self.pooling = pooling
+        self.forward = forward or call
+
+    def run(self, batches):
+        """Rows of every layer, batch by batch.
+
+        Parameters
+        ----------
+        batches : iterable
+            Inputs.
+
+        Yields
+        ------
+        dict of ndarray of float32, each of shape (n, d_l)
+            In the order in which the layers ran.
+        """
+        import torch
+
+        seen: dict[str, np.ndarray] = {}
+        modules = dict(self.model.named_modules())
+        handles = [modules[name].register_forward_hook(self._hook(seen, name)) for name in self.names]
+        training = [module for module in modules.values() if module.training]
+        self.model.eval()
+        try:
+            for batch in batches:
+                seen.clear()
+                with torch.inference_mode():
+                    self.forward(self.model, batch)
+                silent = [name for name in self.names if name not in seen]
+                if silent:
+                    raise ValueError(f"Layer {silent[0]!r} did not run in the forward pass: leave it out.")
+                yield dict(seen)
+        finally:
+            for handle in handles:
+                handle.remove()
+            for module in training:
+                module.training = True
+
+    def _hook(self, seen, name):
+        def look(_module, _inputs, output):
+            seen.pop(name, None)  # a module that runs again is seen, and stands, where it ran last
+            seen[name] = pooled(first_tensor(output, name), self.pooling, name)
+
+        return look
+
+
+def call(model, batch):
+    """Give a batch to the model: a dict by keyword, a tuple by position, anything else as it is."""
+    if isinstance(batch, Mapping):
+        return model(**{key: as_tensor(value) for key, value in batch.items()})
+    if isinstance(batch, list | tuple):
+        return model(*map(as_tensor, batch))
+    return model(as_tensor(batch))
+
+
+def as_tensor(value):
+    """An array as a tensor; a tensor as it is."""
+    import torch
+
+    return torch.as_tensor(value) if isinstance(value, np.ndarray) else value
+
+
+def pooled(tensor, pooling, name):
+    """Rows (n, d) of float32 from what a layer gave for a batch of n, as `collect_layers` says."""
+    if callable(pooling):
+        tensor = pooling(tensor)
+        if tensor.ndim != 2:
+            raise ValueError(
+                f"pooling gave a tensor of shape {tuple(tensor.shape)} for layer {name!r}: it must be "
+                "(samples, features)."
+            )
+    elif tensor.ndim < 2:
+        raise ValueError(
+            f"Layer {name!r} gave a tensor of shape {tuple(tensor.shape)}: it holds no row for each sample. "
+            "Leave it out of layers."
+        )
+    elif tensor.ndim == 2:
+        pass
+    elif pooling == "flatten" or (pooling == "auto" and tensor.ndim > 3):
+        tensor = tensor.flatten(1)
+    else:
+        places = tensor if tensor.ndim == 3 else tensor.flatten(2).transpose(1, 2)  # (n, places, width)
+        tensor = places[:, 0] if pooling == "first" else places.mean(dim=1)
+    # A copy: the next module may work in place on the memory that a flattened tensor still shares.
+    return np.array(tensor.detach().float().cpu().numpy(), order="C", copy=True)
+
+
+class ColumnHashes:
+    """Features hashed into buckets, X Sᵀ: one S for each width, made when it is first met."""
+
+    def __init__(self, sketch):
+        self.sketch = sketch
+        self.matrices = {}
+
+    def __call__(self, rows, _name):
+        width = rows.shape[1]
+        if width not in self.matrices:
+            self.matrices[width] = self.sketch.matrix(width).T.tocsr().astype(np.float32)
+        return np.asarray(rows @ self.matrices[width])
+
+
+def sketch_root(rows):
+    """Q Λ^(-1/2) (n_buckets, rank) of the sketch's own Gram matrix, tiny eigenvalues dropped."""
+    wide = rows.astype(np.float64)
+    return inverse_root(wide @ wide.T, rank_tolerance(len(rows), np.float32)).astype(np.float32)
+
+
+def gathered(passes, mapped=None):
+    """All rows of every layer, one array each, from batches, mapped one by one where a map is given."""
+    parts: dict[str, list[np.ndarray]] = {}
+    for features in passes:
+        for name, rows in features.items():
+            parts.setdefault(name, []).append(rows if mapped is None else mapped(rows, name))
+            check_width(name, parts[name][-1], parts[name][0].shape[1])
+    refuse_nothing(parts)
+    return {name: np.concatenate(rows) for name, rows in parts.items()}
+
+
+def check_width(name, rows, width):
+    """Refuse a batch whose features are not as many as the first batch's."""
+    if rows.shape[1] != width:
+        raise ValueError(
+            f"Layer {name!r} gave {rows.shape[1]} features for one batch and {width} for another: pad the "
+            "inputs to one size, or choose pooling='mean'."
+        )
+
+
+def refuse_nothing(found):
+    """Refuse an iterable that held no batches."""
+    if not found:
+        raise ValueError("batches holds no batch: a generator that was read once is empty the second time.")

@@ -1,0 +1,142 @@
+"""Calibration: the error against a literal sum, the temperature against what makes it the best."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss
+
+from manylens import TemperatureScaler, expected_calibration_error
+
+
+def predictions(n=400, n_classes=4, noise=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.concatenate([np.arange(n_classes), rng.integers(n_classes, size=n - n_classes)])
+    return y, np.eye(n_classes)[y] + noise * rng.standard_normal((n, n_classes))
+
+
+def literal_error(confidence, right, n_bins):
+    total = 0.0
+    for b in range(n_bins):
+        low, high = b / n_bins, (b + 1) / n_bins
+        inside = (confidence > low) & (confidence <= high) | ((b == 0) & (confidence == 0))
+        if inside.any():
+            total += inside.mean() * abs(right[inside].mean() - confidence[inside].mean())
+    return total
+
+
+@given(n_bins=st.integers(1, 30), seed=st.integers(0, 1000))
+def test_the_error_is_the_literal_sum_over_bins(n_bins, seed):
+    y, scores = predictions(seed=seed)
+    proba = softmax(3 * scores, axis=1)
+    top = proba.max(axis=1)
+    wanted = literal_error(top, proba.argmax(axis=1) == y, n_bins)
+    assert expected_calibration_error(y, proba, n_bins) == pytest.approx(wanted, abs=1e-12)
+    each = [literal_error(proba[:, c], y == c, n_bins) for c in range(4)]
+    assert expected_calibration_error(y, proba, n_bins, kind="classwise") == pytest.approx(
+        np.mean(each), abs=1e-12
+    )
+
+
+def test_one_bin_of_either_kind_is_the_gap_of_the_means():
+    y, scores = predictions()
+    proba = softmax(scores, axis=1)
+    wanted = abs(np.mean(proba.argmax(axis=1) == y) - proba.max(axis=1).mean())
+    for binning in ("width", "mass"):
+        assert expected_calibration_error(y, proba, 1, binning=binning) == pytest.approx(wanted)
+
+
+def test_bins_of_equal_mass_hold_equal_numbers_of_rows():
+    y = np.tile([0, 1], 50)
+    confidence = np.linspace(0.51, 0.9, 100)
+    found = expected_calibration_error(y, confidence, 10, binning="mass")
+    bins = np.arange(100) // 10
+    wanted = np.mean([abs(y[bins == b].mean() - confidence[bins == b].mean()) for b in range(10)])
+    assert found == pytest.approx(wanted)
+
+
+def test_confident_and_always_right_is_no_error_and_always_wrong_is_all():
+    y = np.array([0, 1, 2, 0])
+    assert expected_calibration_error(y, np.eye(3)[y]) == 0
+    assert expected_calibration_error(y, np.eye(3)[(y + 1) % 3]) == 1
+
+
+def test_labels_drawn_from_the_probabilities_leave_only_the_noise_of_counting():
+    rng = np.random.default_rng(0)
+    proba = rng.dirichlet(np.ones(3), size=20_000)
+    y = (rng.random((20_000, 1)) > proba.cumsum(axis=1)).sum(axis=1)
+    for kind in ("top", "classwise"):
+        for binning in ("width", "mass"):
+            assert expected_calibration_error(y, proba, 15, kind, binning) < 2 * np.sqrt(15 / 20_000)
+
+
+@given(scale=st.floats(0.01, 100), noise=st.floats(0.3, 3), seed=st.integers(0, 1000))
+def test_no_label_changes_and_no_other_temperature_is_likelier(scale, noise, seed):
+    y, scores = predictions(noise=noise, seed=seed)
+    scores = scale * scores
+    scaler = TemperatureScaler().fit(scores, y)
+    np.testing.assert_array_equal(scaler.predict(scores), scores.argmax(axis=1))
+    best = log_loss(y, scaler.predict_proba(scores))
+    for factor in (0.5, 0.9, 1.1, 2.0):
+        assert best <= log_loss(y, softmax(scores / (factor * scaler.temperature_), axis=1)) + 1e-12
+
+
+def test_the_temperature_has_the_units_of_the_scores_and_ignores_shifts_of_a_row():
+    y, scores = predictions()
+    one = TemperatureScaler().fit(scores, y).temperature_
+    other = TemperatureScaler().fit(7 * scores + np.arange(len(y))[:, None], y).temperature_
+    assert other == pytest.approx(7 * one)
+
+
+def test_scaling_mends_scores_that_are_too_sure_and_too_shy():
+    y, scores = predictions(n=4000)
+    for factor in (0.05, 20.0):
+        proba = TemperatureScaler().fit(factor * scores, y).predict_proba(factor * scores)
+        raw = softmax(factor * scores, axis=1)
+        assert expected_calibration_error(y, proba) < 0.04 < expected_calibration_error(y, raw) / 3
+
+
+def test_scores_that_are_always_right_or_say_nothing_have_a_finite_temperature():
+    y = np.array([0, 1, 2, 1])
+    sure = TemperatureScaler().fit(np.eye(3)[y], y)
+    np.testing.assert_allclose(sure.predict_proba(np.eye(3)[y]), np.eye(3)[y], atol=1e-12)
+    even = TemperatureScaler().fit(np.ones((4, 3)), y)
+    np.testing.assert_allclose(even.predict_proba(np.ones((1, 3))), 1 / 3)
+
+
+def test_single_precision_and_strings_pass():
+    y, scores = predictions(n_classes=3)
+    names = np.array(["ape", "bee", "cat"])[y]
+    scaler = clone(TemperatureScaler()).fit(scores.astype(np.float32), names)
+    assert scaler.predict_proba(scores.astype(np.float32)).dtype == np.float32
+    assert set(scaler.predict(scores)) <= {"ape", "bee", "cat"}
+    assert expected_calibration_error(names, scaler.predict_proba(scores)) < 0.1
+
+
+def test_what_is_no_probability_or_has_no_label_is_refused_in_a_sentence():
+    y, scores = predictions()
+    proba = softmax(scores, axis=1)
+    for bad, message in [
+        ({"proba": scores}, "not probabilities"),
+        (
+            {"proba": proba[:, :3] / proba[:, :3].sum(axis=1, keepdims=True)},
+            "3 columns and there are 4 classes",
+        ),
+        ({"kind": "all"}, "kind='all' is unknown"),
+        ({"binning": "log"}, "binning='log' is unknown"),
+        ({"n_bins": 0}, "n_bins=0 is not a positive whole number"),
+        ({"classes": [0, 1, 2, 5]}, "which is not among classes"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            expected_calibration_error(**({"y": y, "proba": proba} | bad))
+    with pytest.raises(ValueError, match="4 columns and y holds 2 classes"):
+        TemperatureScaler().fit(scores, y % 2)
+    with pytest.raises(ValueError, match="one class"):
+        TemperatureScaler().fit(scores[:, :1], np.zeros(len(y), dtype=int))
+    with pytest.raises(ValueError, match="3 columns; in fit it had 4"):
+        TemperatureScaler().fit(scores, y).predict_proba(scores[:, :3])
+    with pytest.raises(NotFittedError):
+        TemperatureScaler().predict_proba(scores)

@@ -1,0 +1,351 @@
+"""Layered ridge: what it computes, and its manners."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_digits
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_limits
+
+import manylens
+from manylens import LayerRidgeClassifier, LayerRidgeRegressor, align_kernels
+
+ESTIMATORS = [
+    LayerRidgeClassifier(random_state=0),
+    LayerRidgeClassifier(head="linear"),
+    LayerRidgeClassifier(preset="thesis", random_state=0),
+    LayerRidgeClassifier(weights="stacked", head="linear"),
+    LayerRidgeRegressor(random_state=0),
+    LayerRidgeRegressor(max_exact_rows=1, rank=30, random_state=0),
+    LayerRidgeRegressor(weights="stacked", head="linear"),
+]
+every = pytest.mark.parametrize("model", ESTIMATORS, ids=str)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    images = X.reshape(-1, 8, 8)
+    layers = {"pixels": X, "rows": images.sum(axis=2), "edges": np.diff(images, axis=1).reshape(len(X), -1)}
+    return layers, y
+
+
+def cut(layers, rows):
+    return {name: part[rows] for name, part in layers.items()}
+
+
+TRAIN, TEST = slice(0, 300), slice(300, 800)
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learns_checks_pass(estimator, check):
+    check(estimator)
+
+
+def test_one_linear_layer_is_ridge_cv(digits):
+    X = digits[0]["pixels"][TRAIN].astype(np.float64)
+    target = X[:, 20] + np.sin(np.arange(300))
+    scale = np.sqrt(np.mean(np.square(X - X.mean(axis=0)).sum(axis=1)))
+    alphas = np.logspace(-5, 0, 6)
+    ours = LayerRidgeRegressor(head="linear", alphas=alphas).fit(X, target)
+    theirs = RidgeCV(alphas).fit((X - X.mean(axis=0)) / scale, target)
+    assert ours.alpha_ == theirs.alpha_
+    np.testing.assert_allclose(ours.predict(X), theirs.predict((X - X.mean(axis=0)) / scale), rtol=1e-7)
+
+
+def test_the_exact_head_is_kernel_ridge_with_the_max_norm_rule(digits):
+    layers, y = digits
+    model = LayerRidgeClassifier(alphas=[0.01]).fit(cut(layers, TRAIN), y[TRAIN])
+    blocks = []
+    for part in layers.values():
+        centred = part[:800] - part[TRAIN].mean(axis=0)
+        blocks.append(centred / np.sqrt(np.mean(np.square(centred[TRAIN]).sum(axis=1))) / np.sqrt(3))
+    F = np.hstack(blocks)
+    squared = np.square(F).sum(axis=1)
+    K = np.exp(-(squared[:, None] + squared - 2 * F @ F.T) / squared[TRAIN].max())
+    n = 300
+    system = np.block([[K[:n, :n] + 0.01 * np.eye(n), np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
+    solution = np.linalg.solve(system, np.vstack([np.eye(10)[y[:n]], np.zeros((1, 10))]))
+    wanted = K[n:, :n] @ solution[:n] + solution[n]
+    np.testing.assert_allclose(model.decision_function(cut(layers, TEST)), wanted, atol=1e-7)
+
+
+def test_the_score_left_out_is_that_of_literal_fits(digits):
+    layers, y = digits
+    y = y[:40]
+    model = LayerRidgeClassifier(head="linear", alphas=[0.1]).fit(cut(layers, slice(0, 40)), y)
+    F = np.hstack(
+        [rows / np.sqrt(3) for rows in model.maps_.transform(np.hstack([p[:40] for p in layers.values()]))]
+    )
+    right = 0
+    for i in range(40):
+        kept = np.arange(40) != i
+        mean, target = F[kept].mean(axis=0), np.eye(10)[y[kept]]
+        A = F[kept] - mean
+        dual = np.linalg.solve(A @ A.T + 0.1 * np.eye(39), target - target.mean(axis=0))
+        right += np.argmax((F[i] - mean) @ A.T @ dual + target.mean(axis=0)) == y[i]
+    assert model.loo_score_ == pytest.approx(right / 40)
+
+
+def test_alignment_weights_are_those_of_align_kernels(digits):
+    layers, y = digits
+    model = LayerRidgeClassifier(weights="alignment").fit(cut(layers, TRAIN), y[TRAIN])
+    scaled = {
+        name: part[TRAIN] / np.sqrt(np.mean(np.square(part[TRAIN] - part[TRAIN].mean(axis=0)).sum(axis=1)))
+        for name, part in layers.items()
+    }
+    wanted = np.array(list(align_kernels(scaled, y[TRAIN]).values()))
+    np.testing.assert_allclose(model.layer_weights_, wanted / wanted.sum(), atol=1e-9)
+    assert model.selected_layers_ == [name for name, weight in zip(layers, wanted, strict=True) if weight > 0]
+
+
+@pytest.mark.parametrize("weights", ["uniform", "alignment"])
+def test_the_units_of_a_layer_do_not_matter(digits, weights):
+    layers, y = digits
+    other = dict(layers, rows=1000 * layers["rows"] + 7)
+    models = [
+        LayerRidgeClassifier(weights=weights).fit(cut(each, TRAIN), y[TRAIN]) for each in (layers, other)
+    ]
+    scores = [
+        model.decision_function(cut(each, TEST)) for model, each in zip(models, (layers, other), strict=True)
+    ]
+    np.testing.assert_allclose(scores[0], scores[1], atol=1e-6)
+
+
+def test_every_way_to_give_layers_is_the_same(digits):
+    layers, y = digits
+    joined = np.hstack(list(layers.values()))
+    widths = [part.shape[1] for part in layers.values()]
+    wanted = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN]).predict_proba(cut(layers, TEST))
+    as_list = LayerRidgeClassifier().fit([part[TRAIN] for part in layers.values()], y[TRAIN])
+    np.testing.assert_allclose(as_list.predict_proba([part[TEST] for part in layers.values()]), wanted)
+    sliced = LayerRidgeClassifier(widths).fit(joined[TRAIN], y[TRAIN])
+    np.testing.assert_allclose(sliced.predict_proba(joined[TEST]), wanted)
+    model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
+    turned = dict(reversed(cut(layers, TEST).items()))
+    np.testing.assert_allclose(model.predict_proba(turned), wanted)
+    frame = pd.DataFrame(joined, columns=[f"c{k}" for k in range(joined.shape[1])])
+    np.testing.assert_allclose(
+        LayerRidgeClassifier(widths).fit(frame[TRAIN], y[TRAIN]).predict_proba(frame[TEST]), wanted
+    )
+
+
+def test_a_single_layer_by_weight_is_that_layer_alone(digits):
+    layers, y = digits
+    by_weight = LayerRidgeClassifier(weights={"edges": 2.0}).fit(cut(layers, TRAIN), y[TRAIN])
+    alone = LayerRidgeClassifier().fit(layers["edges"][TRAIN], y[TRAIN])
+    assert by_weight.selected_layers_ == ["edges"]
+    np.testing.assert_allclose(
+        by_weight.decision_function(cut(layers, TEST)),
+        alone.decision_function(layers["edges"][TEST]),
+        atol=1e-9,
+    )
+
+
+def test_several_layers_beat_the_worst_and_landmarks_come_near_the_exact_head(digits):
+    layers, y = digits
+    exact = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN]).score(cut(layers, TEST), y[TEST])
+    worst = LayerRidgeClassifier().fit(layers["rows"][TRAIN], y[TRAIN]).score(layers["rows"][TEST], y[TEST])
+    near = LayerRidgeClassifier(max_exact_rows=1, rank=150, random_state=0)
+    assert exact > worst + 0.1
+    assert near.fit(cut(layers, TRAIN), y[TRAIN]).score(cut(layers, TEST), y[TEST]) > exact - 0.04
+
+
+@pytest.mark.parametrize("layer_map", ["nystroem", "projection"])
+def test_low_rank_layers_have_the_rank_asked_for_and_lose_little(layer_map):
+    rng = np.random.default_rng(0)
+    hidden = rng.standard_normal((400, 10))
+    X = hidden @ rng.standard_normal((10, 300))
+    target = hidden[:, 0] * hidden[:, 1] + hidden[:, 2]
+    full = LayerRidgeRegressor(layer_rank=None).fit(X[:300], target[:300])
+    small = LayerRidgeRegressor(layer_rank=40, layer_map=layer_map, random_state=0).fit(X[:300], target[:300])
+    assert small.maps_.transform(X)[0].shape[1] <= 40
+    assert small.score(X[300:], target[300:]) > full.score(X[300:], target[300:]) - 0.15
+
+
+def test_nystroem_of_a_layer_of_smaller_rank_is_exact():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 10)) @ rng.standard_normal((10, 80)) + 1
+    full = LayerRidgeRegressor(layer_rank=None, head="linear").fit(X, X[:, 0])
+    small = LayerRidgeRegressor(layer_rank=40, head="linear", random_state=0).fit(X, X[:, 0])
+    np.testing.assert_allclose(small.predict(X), full.predict(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("head", ["linear", "rbf"])
+def test_how_the_rows_after_the_first_batch_are_split_does_not_matter(digits, head):
+    layers, y = digits
+    base = LayerRidgeClassifier(head=head, rank=60, random_state=0)
+    joined = np.hstack(list(layers.values()))
+
+    def trained(*ends):
+        model = clone(base).set_params(layer_slices=[64, 8, 56])
+        for first, last in zip((0, *ends[:-1]), ends, strict=True):
+            model.partial_fit(joined[first:last], y[first:last], classes=np.arange(10))
+        return model
+
+    few, many = trained(200, 800), trained(200, 300, 450, 800)
+    assert few.alpha_ == many.alpha_
+    np.testing.assert_allclose(
+        few.decision_function(joined[800:]), many.decision_function(joined[800:]), atol=1e-6
+    )
+    assert many.score(joined[800:], y[800:]) > 0.85
+
+
+def test_partial_fit_on_one_batch_is_the_ridge_of_fit_at_the_same_alpha():
+    X, y = load_diabetes(return_X_y=True)
+    settings = {"head": "linear", "alphas": [0.1], "layer_slices": [4, 6]}
+    by_rows = LayerRidgeRegressor(**settings).fit(X, y)
+    by_moments = LayerRidgeRegressor(**settings).partial_fit(X, y)
+    np.testing.assert_allclose(by_moments.predict(X), by_rows.predict(X), rtol=1e-8)
+
+
+def test_probabilities_are_better_calibrated_than_the_raw_scores(digits):
+    layers, y = digits
+    model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
+    proba, scores = model.predict_proba(cut(layers, TEST)), model.decision_function(cut(layers, TEST))
+    raw = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    ece = manylens.expected_calibration_error
+    assert ece(y[TEST], proba) < 0.1 < 0.5 < ece(y[TEST], raw)
+    np.testing.assert_array_equal(np.argmax(proba, axis=1), np.argmax(scores, axis=1))
+
+
+def test_stacked_layers_are_a_logistic_regression_on_scores_left_out(digits):
+    layers, y = digits
+    model = LayerRidgeClassifier(weights="stacked", head="linear").fit(cut(layers, TRAIN), y[TRAIN])
+    assert isinstance(model.stack_, LogisticRegression)
+    assert model.stack_.n_features_in_ == 3 * 10
+    assert len(model.alpha_) == 3
+    alone = LayerRidgeClassifier(head="linear").fit(layers["rows"][TRAIN], y[TRAIN])
+    assert model.score(cut(layers, TEST), y[TEST]) > alone.score(layers["rows"][TEST], y[TEST]) + 0.1
+    np.testing.assert_allclose(model.predict_proba(cut(layers, TEST)).sum(axis=1), 1)
+
+
+def test_two_classes_have_one_decision_of_the_right_sign(digits):
+    layers, y = digits
+    y = np.where(y < 5, -1, 1)
+    model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
+    decision = model.decision_function(cut(layers, TEST))
+    assert decision.shape == (500,)
+    np.testing.assert_array_equal(np.where(decision > 0, 1, -1), model.predict(cut(layers, TEST)))
+
+
+@every
+def test_a_pickled_and_a_saved_model_predict_as_before(model, tmp_path):
+    X, y = load_digits(return_X_y=True)
+    model = clone(model).set_params(layer_slices=[32, 32]).fit(X[:150], y[:150])
+    wanted = model.predict(X[150:250])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X[150:250]), wanted)
+    manylens.save(model, tmp_path / "model.skops")
+    np.testing.assert_array_equal(manylens.load(tmp_path / "model.skops").predict(X[150:250]), wanted)
+
+
+@every
+def test_threads_change_nothing(model):
+    X, y = load_digits(return_X_y=True)
+    results = []
+    for limit in (1, 2):
+        with threadpool_limits(limit):
+            results.append(clone(model).fit(X[:150, 1:33], y[:150]).predict(X[150:300, 1:33]))
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-6)
+
+
+@every
+def test_single_precision_stays_and_agrees(model):
+    X, y = load_digits(return_X_y=True)
+    X, fresh = X[:300, 10:60], X[300:600, 10:60]
+    wide = clone(model).fit(X, y[:300])
+    narrow = clone(model).fit(X.astype(np.float32), y[:300])
+    if hasattr(model, "predict_proba"):
+        assert narrow.predict_proba(fresh.astype(np.float32)).dtype == np.float32
+        assert np.mean(narrow.predict(fresh.astype(np.float32)) == wide.predict(fresh)) > 0.97
+    else:
+        predicted = narrow.predict(fresh.astype(np.float32))
+        assert predicted.dtype == np.float32
+        np.testing.assert_allclose(predicted, wide.predict(fresh), atol=0.3)
+
+
+def test_a_grid_search_chooses_among_weights(digits):
+    X = np.hstack(list(digits[0].values()))[:200]
+    search = GridSearchCV(
+        LayerRidgeClassifier([64, 8, 56]), {"weights": ["uniform", "alignment"], "head": ["linear"]}, cv=2
+    )
+    assert search.fit(X, digits[1][:200]).best_score_ > 0.7
+
+
+def test_several_targets_are_predicted_at_once():
+    X, y = load_diabetes(return_X_y=True)
+    both = LayerRidgeRegressor(alphas=[0.1]).fit(X, np.column_stack([y, -y])).predict(X)
+    np.testing.assert_allclose(both[:, 0], -both[:, 1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"edges": np.ones((10, 3))}, "pixels has 300 rows and edges has 10"),
+        ({"edges": np.zeros((300, 3))}, "Layer 'edges' is constant: all its rows are equal"),
+        ({"edges": np.full((300, 3), np.nan)}, "contains NaN"),
+    ],
+)
+def test_layers_that_cannot_be_used_are_refused_in_a_sentence(digits, change, message):
+    layers, y = digits
+    with pytest.raises(ValueError, match=message):
+        LayerRidgeClassifier().fit(cut(layers, TRAIN) | change, y[TRAIN])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"weights": "best"}, "weights='best' is unknown: choose one of 'alignment', 'uniform', 'stacked'"),
+        ({"weights": {"pool": 1}}, "weights names the layer 'pool', which X has not"),
+        ({"weights": [1, -1, 1]}, "not below zero"),
+        ({"weights": [1, 1]}, "one number for each of the 3 layers"),
+        ({"head": "poly"}, "head='poly' is unknown"),
+        ({"layer_map": "pca"}, "layer_map='pca' is unknown"),
+        ({"landmarks": "best"}, "landmarks='best' is unknown"),
+        ({"preset": "paper"}, "preset='paper' is unknown"),
+        ({"alphas": [0.0]}, "give positive numbers"),
+        ({"rank": 0}, "rank=0 is not a positive whole number"),
+        ({"layer_rank": 1.5}, "layer_rank=1.5 is not a positive whole number"),
+        ({"gamma": -1.0}, "gamma=-1.0 is not a positive number"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused_in_a_sentence(digits, settings, message):
+    layers, y = digits
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        LayerRidgeClassifier(**settings).fit(cut(layers, TRAIN), y[TRAIN])
+
+
+def test_labels_that_cannot_be_learned_are_refused_in_a_sentence(digits):
+    layers, y = digits
+    few = cut(layers, TRAIN)
+    with pytest.raises(ValueError, match="y holds one class"):
+        LayerRidgeClassifier().fit(few, np.zeros(300))
+    missing = y[TRAIN].copy()
+    missing[:7] = -1
+    with pytest.raises(ValueError, match=r"y is -1 for 7 rows.*TransductiveRidgeClassifier"):
+        LayerRidgeClassifier().fit(few, missing)
+    with pytest.raises(ValueError, match="y is -1 for 7 rows"):
+        LayerRidgeClassifier().partial_fit(few, missing, classes=np.arange(10))
+    with pytest.raises(ValueError, match="classes must be given in the first call"):
+        LayerRidgeClassifier().partial_fit(few, y[TRAIN])
+    with pytest.raises(ValueError, match="labels that are not in classes"):
+        LayerRidgeClassifier().partial_fit(few, y[TRAIN], classes=[0, 1])
+    with pytest.raises(AttributeError, match="partial_fit"):
+        LayerRidgeClassifier(weights="stacked").partial_fit(few, y[TRAIN], classes=np.arange(10))
+
+
+def test_other_layers_than_in_fit_are_refused_in_a_sentence(digits):
+    layers, y = digits
+    model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
+    with pytest.raises(ValueError, match="not those seen in fit: rows stands on one side only"):
+        model.predict({name: part[TEST] for name, part in layers.items() if name != "rows"})
+    with pytest.raises(ValueError, match="Layer 'rows' has 3 features; in fit it had 8"):
+        model.predict(cut(layers, TEST) | {"rows": layers["rows"][TEST, :3]})
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        LayerRidgeClassifier().fit(sparse.csr_matrix(layers["pixels"]), y)

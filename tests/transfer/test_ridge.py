@@ -1,0 +1,125 @@
+"""Ridge: the identities, against fits that really leave a row out."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge, RidgeCV
+
+from manylens.transfer.ridge import (
+    DualLinearRidge,
+    DualRidge,
+    PrimalRidge,
+    choose_alpha,
+    linear_ridge,
+    ridge_of_moments,
+)
+
+ALPHAS = np.logspace(-3, 2, 6)
+
+
+def problem(n, p, seed=0, offset=3.0):
+    rng = np.random.default_rng(seed)
+    F = rng.standard_normal((n, p)) + offset
+    Y = F @ rng.standard_normal((p, 2)) / np.sqrt(p) + rng.standard_normal((n, 2)) + 5
+    return F, Y
+
+
+def literally_left_out(F, Y, alpha):
+    """Predict each row with a ridge, intercept included, that was fitted to the others."""
+    kept = ~np.eye(len(F), dtype=bool)
+    fits = [Ridge(alpha, solver="svd").fit(F[rows], Y[rows]) for rows in kept]
+    return np.array([fit.predict(F[i : i + 1])[0] for i, fit in enumerate(fits)])
+
+
+@settings(max_examples=25)
+@given(
+    n=st.integers(3, 20),
+    p=st.integers(1, 30),
+    log_alpha=st.floats(-3, 3),
+    seed=st.integers(0, 2**31),
+    offset=st.sampled_from([0.0, 10.0]),
+)
+def test_leave_one_out_with_an_intercept_is_that_of_literal_fits(n, p, log_alpha, seed, offset):
+    F, Y = problem(n, p, seed, offset)
+    alpha = 10.0**log_alpha
+    wanted = literally_left_out(F, Y, alpha)
+    scale = np.abs(wanted).max()
+    for kind in (PrimalRidge, DualLinearRidge):
+        np.testing.assert_allclose(kind(F, Y).left_out(alpha), wanted, rtol=1e-5, atol=1e-6 * scale)
+
+
+@pytest.mark.parametrize(("n", "p"), [(40, 7), (12, 30)])
+def test_without_the_share_of_the_intercept_leave_one_out_is_wrong(n, p):
+    F, Y = problem(n, p)
+    ridge = PrimalRidge(F, Y)
+    fitted = F @ ridge.solve(1.0)[0] + ridge.solve(1.0)[1]
+    leverage = np.square(ridge.scores) @ (1 / (ridge.values + 1.0))
+    naive = Y - (Y - fitted) / (1 - leverage)[:, None]
+    assert np.abs(naive - literally_left_out(F, Y, 1.0)).max() > 1e-3
+
+
+@pytest.mark.parametrize(("n", "p"), [(50, 8), (20, 60)])
+def test_alpha_and_errors_are_those_of_ridge_cv(n, p):
+    F, Y = problem(n, p)
+    alpha, errors = choose_alpha(linear_ridge(F, Y), ALPHAS)
+    theirs = RidgeCV(ALPHAS, store_cv_results=True).fit(F, Y)
+    assert alpha == theirs.alpha_
+    np.testing.assert_allclose(errors, theirs.cv_results_.mean(axis=(0, 1)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [PrimalRidge, DualLinearRidge])
+@pytest.mark.parametrize(("n", "p"), [(50, 8), (20, 60)])
+def test_coefficients_are_those_of_ridge(kind, n, p):
+    F, Y = problem(n, p)
+    coef, intercept = kind(F, Y).solve(0.7)
+    theirs = Ridge(0.7, solver="svd").fit(F, Y)
+    np.testing.assert_allclose(coef.T, theirs.coef_, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(intercept, theirs.intercept_, rtol=1e-7)
+
+
+def test_the_dual_is_kernel_ridge_on_the_centred_kernel():
+    F, Y = problem(30, 4)
+    K = np.exp(-0.1 * np.square(F[:, None] - F[None]).sum(axis=2))
+    coef, intercept = DualRidge(K, Y).solve(0.3)
+    centring = np.eye(30) - 1 / 30
+    centred = centring @ K @ centring
+    theirs = KernelRidge(alpha=0.3, kernel="precomputed").fit(centred, Y - Y.mean(axis=0))
+    np.testing.assert_allclose(K @ coef + intercept, theirs.predict(centred) + Y.mean(axis=0), rtol=1e-8)
+    np.testing.assert_allclose(coef.sum(axis=0), 0, atol=1e-8)
+
+
+def test_the_dual_keeps_its_digits_where_alpha_vanishes():
+    F, Y = problem(15, 40)
+    at_zero = DualLinearRidge(F, Y).left_out(1e-9)
+    np.testing.assert_allclose(at_zero, literally_left_out(F, Y, 1e-9), rtol=1e-4)
+
+
+def test_repeated_rows_do_not_let_the_ones_vector_mix_with_the_null_space():
+    F, Y = problem(6, 2)
+    F, Y = np.repeat(F, 3, axis=0), np.repeat(Y, 3, axis=0) + np.arange(18)[:, None]
+    np.testing.assert_allclose(DualRidge(F @ F.T, Y).left_out(0.5), literally_left_out(F, Y, 0.5), rtol=1e-7)
+
+
+def test_single_precision_features_give_the_same_alpha_and_near_scores():
+    F, Y = problem(200, 10)
+    wide, narrow = PrimalRidge(F, Y), PrimalRidge(F.astype(np.float32), Y)
+    assert choose_alpha(narrow, ALPHAS)[0] == choose_alpha(wide, ALPHAS)[0]
+    np.testing.assert_allclose(narrow.left_out(1.0), wide.left_out(1.0), rtol=1e-3, atol=1e-3)
+
+
+def test_moments_give_the_ridge_and_generalised_cross_validation_of_the_rows():
+    F, Y = problem(60, 5)
+    joint = np.hstack([F, Y])
+    centred = joint - joint.mean(axis=0)
+    coef, intercept, alpha, errors = ridge_of_moments(centred.T @ centred, joint.mean(axis=0), 60, 5, ALPHAS)
+    theirs = Ridge(alpha, solver="svd").fit(F, Y)
+    np.testing.assert_allclose(coef.T, theirs.coef_, rtol=1e-8)
+    np.testing.assert_allclose(intercept, theirs.intercept_, rtol=1e-8)
+    for value, error in zip(ALPHAS, errors, strict=True):
+        Fc = F - F.mean(axis=0)
+        hat = Fc @ np.linalg.solve(Fc.T @ Fc + value * np.eye(5), Fc.T) + 1 / 60
+        gcv = 60 * np.square(Y - hat @ Y).sum() / (60 - np.trace(hat)) ** 2 / 2
+        assert error == pytest.approx(gcv, rel=1e-8)
+    assert alpha == ALPHAS[np.argmin(errors)]
