@@ -38,6 +38,7 @@ from manylens.transfer.calibration import expected_calibration_error
 from manylens.transfer.layer_ridge import LayerRidgeClassifier, LayerRidgeRegressor
 from manylens.transfer.layers import collect_layers
 from manylens.transfer.temperature import TemperatureScaler
+from manylens.transfer.transduction import TransductiveRidgeClassifier
 
 __version__ = "0.1.0.dev0"
 
@@ -78,6 +79,7 @@ __all__ = [
     "TreeBoxesDisplay",
     "VotingBoundaryDisplay",
     "TemperatureScaler",
+    "TransductiveRidgeClassifier",
     "__version__",
     "align_bandwidths",
     "align_kernels",

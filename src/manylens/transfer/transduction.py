@@ -1,0 +1,404 @@
+"""Rows without labels put to use: transductive ridge, with hard, soft or balanced guesses of their labels."""
+
+import numpy as np
+from scipy import linalg
+from scipy.special import softmax
+from sklearn.base import ClassifierMixin
+from sklearn.model_selection import StratifiedKFold
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from manylens.transfer.layer_columns import check_choice, check_whole, combine, layer_weights
+from manylens.transfer.layer_ridge import UNLABELLED, check_labels, refuse_one_class
+from manylens.transfer.layered import ALPHAS, LayerEstimator
+from manylens.transfer.ridge import choose_alpha, linear_ridge
+from manylens.transfer.temperature import best_temperature
+
+GUESSES = ("balanced", "soft", "hard")
+RATIOS = (0.03, 0.1, 0.3, 1.0)
+STRENGTHS = (0.3, 1.0, 3.0)
+
+
+class TransductiveRidgeClassifier(ClassifierMixin, LayerEstimator):
+    """Classify rows of which only a few have labels; -1 in y marks the others.
+
+    A ridge on the labelled rows guesses the labels Y' of the others; then, `n_steps` times,
+    W = (β' Ψ'ᵀΨ' + β ΨᵀΨ + I)^(-1) (β' Ψ'ᵀY' + β ΨᵀY) is solved and Y' guessed anew. Ψ and Ψ' are the
+    features of labelled and unlabelled rows (layers of equal trace, weighted, under a Gaussian kernel on
+    landmarks, an unpenalised intercept); the matrix is the same in all steps and decomposed once.
+
+    Parameters
+    ----------
+    layer_slices : None, list of int, list of columns or dict, default=None
+        Where X is one array, how its columns form layers; see `LayerRidgeClassifier`.
+    guesses : {"balanced", "soft", "hard"}, default="balanced"
+        What Y' is: the class of the greatest score and nothing else ("hard"); probabilities ("soft"); or
+        probabilities scaled so that, over the unlabelled rows, every class has the share that `class_prior`
+        gives it ("balanced", by Sinkhorn's algorithm).
+    n_steps : int, default=10
+        How often labels are guessed; 1 with "hard" is the rule of the literature.
+    class_prior : {"labelled", "uniform"} or array-like of shape (C,), default="labelled"
+        Shares of the classes among unlabelled rows: those among the labelled, equal, or given.
+    ratios : array-like of float, default=(0.03, 0.1, 0.3, 1)
+        Candidates for β'/β, the weight of an unlabelled row.
+    strengths : array-like of float, default=(0.3, 1, 3)
+        Candidates for β, as multiples of the one that leave-one-out on the labelled rows finds best.
+    cv : int, default=5
+        Folds of the labelled rows over which ratio and strength are chosen: labels of a fold are hidden, and
+        its rows become unlabelled.
+    weights : {"uniform", "alignment"}, dict or array-like of shape (L,), default="uniform"
+        How layers are combined; "alignment" looks at the labelled rows.
+    head : {"rbf", "linear"}, default="rbf"
+        Kernel of the ridge.
+    layer_map : {"nystroem", "projection"}, default="nystroem"
+        How a wide layer is made low-rank.
+    layer_rank : int or None, default=1024
+        Width above which a layer is made low-rank.
+    gamma : {"max-norm", "mean", "median"} or float, default="max-norm"
+        Scale of the Gaussian kernel.
+    rank : int, default=1024
+        Number of landmarks, drawn from all rows.
+    landmarks : {"uniform", "k-means", "count-sketch"}, default="uniform"
+        How they are chosen.
+    alphas : array-like of float, default=1e-6 ... 1e2
+        Penalties that leave-one-out on the labelled rows chooses from.
+    random_state : int, RandomState or None, default=None
+        Seed of hashes, landmarks and folds.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (C,)
+        Labels, without -1.
+    transduction_ : ndarray, shape (n,)
+        Label of every row given to `fit`; given labels stay.
+    guesses_ : ndarray, shape (n_unlabelled, C)
+        Last Y'.
+    beta_, ratio_ : float
+        Chosen β and β'/β.
+    alpha_ : float
+        Penalty of the first ridge, on labelled rows alone.
+    cv_scores_ : ndarray, shape (strengths, ratios)
+        Accuracy on hidden labels.
+    layer_names_, layer_weights_, selected_layers_
+        As for `LayerRidgeClassifier`.
+    temperature_ : float
+        T of softmax(scores / T), fitted to leave-one-out scores of the labelled rows.
+    n_features_in_ : int
+        Number of columns of all layers.
+    feature_names_in_ : ndarray of str
+        Names of the columns seen in fit, where X was one array that had any.
+
+    References
+    ----------
+    Cortes and Mohri (2006), "On transductive regression".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_digits
+    >>> from manylens import TransductiveRidgeClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> known = np.where(np.arange(len(y)) < 60, y, -1)
+    >>> model = TransductiveRidgeClassifier(rank=300, random_state=0).fit(X, known)
+    >>> bool(np.mean(model.transduction_[60:] == y[60:]) > 0.8)
+    True
+    """
+
+    preset = None  # the parameters of the supervised recipe stand for themselves here
+    max_exact_rows = 0  # moments of the features are what is decomposed
+
+    def __init__(
+        self,
+        layer_slices=None,
+        *,
+        guesses="balanced",
+        n_steps=10,
+        class_prior="labelled",
+        ratios=RATIOS,
+        strengths=STRENGTHS,
+        cv=5,
+        weights="uniform",
+        head="rbf",
+        layer_map="nystroem",
+        layer_rank=1024,
+        gamma="max-norm",
+        rank=1024,
+        landmarks="uniform",
+        alphas=ALPHAS,
+        random_state=None,
+    ):
+        self.layer_slices = layer_slices
+        self.guesses = guesses
+        self.n_steps = n_steps
+        self.class_prior = class_prior
+        self.ratios = ratios
+        self.strengths = strengths
+        self.cv = cv
+        self.weights = weights
+        self.head = head
+        self.layer_map = layer_map
+        self.layer_rank = layer_rank
+        self.gamma = gamma
+        self.rank = rank
+        self.landmarks = landmarks
+        self.alphas = alphas
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        """Guess the labels of all rows, and learn to classify others.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, each of shape (n, d_l), or array-like of shape (n, d)
+            Layers of all rows.
+        y : array-like, shape (n,)
+            Labels; -1 marks rows without one.
+
+        Returns
+        -------
+        TransductiveRidgeClassifier
+            The fitted classifier.
+        """
+        given = self._settings()
+        check_choice(self.guesses, "guesses", GUESSES)
+        check_whole(self.n_steps, "n_steps")
+        if isinstance(given["weights"], str) and given["weights"] == "stacked":
+            raise ValueError("weights='stacked' needs labels of all rows: choose 'uniform' or 'alignment'.")
+        X = self._read(X, reset=True)
+        y = check_labels(y, X)
+        labelled = y != UNLABELLED if y.dtype.kind in "iuf" else np.ones(len(y), dtype=bool)
+        if not labelled.any():
+            raise ValueError("y is -1 in every row: no row has a label to learn from.")
+        self.classes_, codes = np.unique(y[labelled], return_inverse=True)
+        refuse_one_class(self.classes_)
+        random_state = check_random_state(self.random_state)
+        psi = self._fit_features(X, labelled, np.eye(len(self.classes_))[codes], given, random_state)
+        self._fit_transduction(psi, np.flatnonzero(labelled), codes, random_state)
+        self.transduction_ = np.empty(len(y), dtype=self.classes_.dtype)
+        self.transduction_[labelled] = y[labelled]
+        self.transduction_[~labelled] = self.classes_[np.argmax(self._linear(psi[~labelled]), axis=1)]
+        return self
+
+    def _fit_features(self, X, labelled, targets, given, random_state):
+        """Features psi (n, p) of all rows; weights look at the labelled ones alone."""
+        layers = self._fit_layers(X, given, random_state)
+        known = [rows[labelled] for rows in layers]
+        self._set_weights(layer_weights(known, self.layer_names_, targets, given["weights"]))
+        features = combine(layers, self.layer_weights_)
+        self.map_ = (
+            None
+            if self._head_settings.kind == "linear"
+            else self._head_settings.feature_map(features, random_state)
+        )
+        return features if self.map_ is None else self.map_.transform(features)
+
+    def _fit_transduction(self, psi, known, codes, random_state):
+        """Choose β and β'/β on hidden labels, then guess."""
+        targets = np.eye(len(self.classes_))[codes]
+        first = linear_ridge(psi[known], targets)
+        self.alpha_, _ = choose_alpha(first, self._head_settings.alphas)
+        self.temperature_ = best_temperature(first.left_out(self.alpha_), codes)
+        prior = class_shares(self.class_prior, targets)
+        problem = Transduction(psi)
+
+        def run(rows, labels, start, strength, ratio):
+            guessed = lambda scores: guess(scores, self.guesses, self.temperature_, prior)  # noqa: E731
+            return problem.solve(rows, labels, start, strength / self.alpha_, ratio, guessed, self.n_steps)
+
+        strengths, ratios = np.atleast_1d(self.strengths), np.atleast_1d(self.ratios)
+        self.cv_scores_ = np.zeros((len(strengths), len(ratios)))
+        n_folds = min(self.cv, int(np.bincount(codes).min()))
+        if len(known) < len(psi) and n_folds > 1 and self.cv_scores_.size > 1:
+            folds = StratifiedKFold(n_folds, shuffle=True, random_state=random_state)
+            for kept, hidden in folds.split(known, codes):
+                start = linear_ridge(psi[known[kept]], targets[kept]).solve(self.alpha_)
+                for i, j in np.ndindex(self.cv_scores_.shape):
+                    coef, intercept, _ = run(known[kept], targets[kept], start, strengths[i], ratios[j])
+                    right = np.argmax(psi[known[hidden]] @ coef + intercept, axis=1) == codes[hidden]
+                    self.cv_scores_[i, j] += right.sum() / len(codes)
+        i, j = np.unravel_index(np.argmax(self.cv_scores_), self.cv_scores_.shape)
+        self.beta_, self.ratio_ = float(strengths[i] / self.alpha_), float(ratios[j])
+        start = first.solve(self.alpha_)
+        self.coef_, self.intercept_, self.guesses_ = run(known, targets, start, strengths[i], ratios[j])
+
+    def _linear(self, psi):
+        return psi @ self.coef_.astype(psi.dtype) + self.intercept_.astype(psi.dtype)
+
+    def _class_scores(self, X):
+        check_is_fitted(self)
+        features = combine(self.maps_.transform(self._read(X, reset=False)), self.layer_weights_)
+        return self._linear(features if self.map_ is None else self.map_.transform(features))
+
+    def decision_function(self, X):
+        """Scores of the classes.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers, as in `fit`.
+
+        Returns
+        -------
+        ndarray, shape (n, C), or (n,) for two classes
+            The greatest belongs to the predicted class; for two, a positive number to the second.
+        """
+        scores = self._class_scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X):
+        """Probabilities of the classes.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers, as in `fit`.
+
+        Returns
+        -------
+        ndarray, shape (n, C)
+            Rows sum to one.
+        """
+        scores = self._class_scores(X)
+        return softmax(scores / scores.dtype.type(self.temperature_), axis=1)
+
+    def predict(self, X):
+        """The class with the greatest score.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers, as in `fit`.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            Labels.
+        """
+        scores = self._class_scores(X)
+        return self.classes_[np.argmax(scores, axis=1)]
+
+
+class Transduction:
+    """Ridge on rows of which some have labels, for any choice of these and of the weights.
+
+    Rows are moved to their mean, and their scatter is taken once; what a choice changes is of the rank of the
+    labelled rows.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (n, p)
+        Features psi of all rows.
+    """
+
+    def __init__(self, rows):
+        self.origin = rows.mean(axis=0, dtype=np.float64)
+        self.rows = rows - self.origin.astype(rows.dtype)
+        self.scatter = (self.rows.T @ self.rows).astype(np.float64)
+
+    def solve(self, known, targets, start, beta, ratio, guessed, n_steps):
+        """W = (β' Ψ'ᵀΨ' + β ΨᵀΨ + I)^(-1) (β' Ψ'ᵀY' + β ΨᵀY), repeated with Y' = g(Ψ' W + b).
+
+        The intercept is not penalised: features and targets are centred at their means, in which a labelled
+        row counts β and an unlabelled one β'.
+
+        Parameters
+        ----------
+        known : ndarray of int, shape (m,)
+            Which rows have labels; Ψ are their features, Ψ' those of the others.
+        targets : ndarray, shape (m, C)
+            Y, their labels, one-hot.
+        start : (ndarray of shape (p, C), ndarray of shape (C,))
+            Coefficients and intercept that make the first guess.
+        beta : float
+            β.
+        ratio : float
+            β'/β.
+        guessed : callable
+            g, from scores (n - m, C) to labels (n - m, C).
+        n_steps : int
+            How often.
+
+        Returns
+        -------
+        coef : ndarray, shape (p, C)
+        intercept : ndarray, shape (C,)
+        guesses : ndarray, shape (n - m, C)
+            The Y' from which the coefficients were solved.
+        """
+        coef, intercept = start
+        others = np.ones(len(self.rows), dtype=bool)
+        others[known] = False
+        if not others.any():
+            return coef, intercept, np.empty((0, targets.shape[1]))
+        heft = np.where(others, beta * ratio, beta)
+        total = heft.sum()
+        labelled = self.rows[known]
+        mean = (heft.astype(self.rows.dtype) @ self.rows).astype(np.float64) / total
+        scatter = beta * ratio * self.scatter + beta * (1 - ratio) * (labelled.T @ labelled)
+        scatter -= total * np.outer(mean, mean)
+        factor = linalg.cho_factor(scatter + np.eye(len(scatter)))
+        labels = np.zeros((len(self.rows), targets.shape[1]))
+        labels[known] = targets
+        intercept = intercept + self.origin @ coef
+        for _ in range(n_steps):
+            scores = self.rows @ coef.astype(self.rows.dtype) + intercept
+            labels[others] = guessed(scores[others])
+            label_mean = heft @ labels / total
+            moved = heft[:, np.newaxis] * (labels - label_mean)  # sums to zero: the mean of rows drops out
+            coef = linalg.cho_solve(factor, (self.rows.T @ moved.astype(self.rows.dtype)).astype(np.float64))
+            intercept = label_mean - mean @ coef
+        return coef, intercept - self.origin @ coef, labels[others]
+
+
+def guess(scores, kind, temperature, prior):
+    """Labels (u, C) of unlabelled rows from their scores (u, C), as `TransductiveRidgeClassifier` says."""
+    if kind == "hard":
+        return np.eye(scores.shape[1])[np.argmax(scores, axis=1)]
+    proba = softmax(scores / temperature, axis=1)
+    return proba if kind == "soft" else balance(proba, prior)
+
+
+def balance(proba, prior, max_iter=100, tol=1e-6):
+    """Scale rows and columns in turn until rows sum to one and columns to their share: Sinkhorn's algorithm.
+
+    Of all matrices with these sums it is the one nearest to `proba` in relative entropy.
+
+    Parameters
+    ----------
+    proba : ndarray, shape (u, C)
+        Positive.
+    prior : ndarray, shape (C,)
+        Shares of the classes, summing to one.
+    max_iter : int
+        Most sweeps.
+    tol : float
+        Largest difference of a class's share from the one asked for at which sweeps end.
+
+    Returns
+    -------
+    ndarray, shape (u, C)
+        Rows sum to one; the means of columns are the prior, to within `tol` or as near as the sweeps came.
+    """
+    positive = np.maximum(proba, np.finfo(np.float64).tiny ** 0.5)  # a column of zeros could not be scaled
+    scale = np.ones(len(prior))
+    for _ in range(max_iter):
+        rows = 1.0 / (positive @ scale)
+        reached = scale * (positive.T @ rows) / len(positive)
+        if np.abs(reached - prior).max() < tol:
+            break
+        scale = scale * (prior / reached)
+    return positive * scale / (positive @ scale)[:, np.newaxis]
+
+
+def class_shares(class_prior, targets):
+    """Shares of the classes among unlabelled rows, by rule or as given."""
+    n_classes = targets.shape[1]
+    if isinstance(class_prior, str):
+        check_choice(class_prior, "class_prior", ("labelled", "uniform"))
+        return targets.mean(axis=0) if class_prior == "labelled" else np.full(n_classes, 1 / n_classes)
+    prior = np.asarray(class_prior, dtype=np.float64)
+    if prior.shape != (n_classes,) or not np.all(prior > 0):
+        raise ValueError(
+            f"class_prior={class_prior!r}: give a positive share for each of the {n_classes} classes."
+        )
+    return prior / prior.sum()
