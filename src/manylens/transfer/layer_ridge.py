@@ -5,6 +5,7 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV
 from sklearn.utils import assert_all_finite, check_array, check_consistent_length, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -15,7 +16,7 @@ from manylens.transfer.ridge import choose_alpha, linear_ridge
 from manylens.transfer.temperature import best_temperature
 
 UNLABELLED = -1
-STACK_C = 10.0  # scores left out spread over some tenths: at C = 1 the penalty outweighs them
+STACK_CS = (0.01, 0.1, 1.0, 10.0)  # penalties of the logistic regression on stacked scores; 1 without folds
 
 
 def takes_batches(estimator):
@@ -96,8 +97,8 @@ class LayerRidgeClassifier(ClassifierMixin, LayerRidge):
     alphas : array-like of float, default=1e-6 ... 1e2
         Penalties to choose from; rows have a mean squared norm of one.
     preset : {"thesis"} or None, default=None
-        "thesis" is the recipe of the literature and overrides the parameters above: alignment weights, 512
-        buckets a layer, 1,024 CountSketched landmarks of the Gaussian kernel, alpha in 1e-4 ... 1e-1.
+        "thesis" is the recipe of the literature and overrides the parameters above: alignment weights, 1,024
+        buckets a layer, 2,048 CountSketched landmarks of the Gaussian kernel, alpha in 1e-4 ... 1e-1.
     random_state : int, RandomState or None, default=None
         Seed of hashes and landmarks.
 
@@ -118,8 +119,8 @@ class LayerRidgeClassifier(ClassifierMixin, LayerRidge):
         Squared error of the rows left out, for each of `alphas`; after `partial_fit`, its estimate by
         generalised cross-validation. Not there where layers are stacked.
     loo_score_ : float
-        Accuracy on the rows left out one by one; with "stacked" it is a little too good, as the logistic
-        regression has seen them. After `partial_fit`, that of the last batch before it was added.
+        Accuracy on the rows left out one by one; with "stacked", of the logistic regression on folds of
+        their scores. After `partial_fit`, on the last batch before it was added.
     temperature_ : float
         T.
     n_features_in_ : int
@@ -175,9 +176,8 @@ class LayerRidgeClassifier(ClassifierMixin, LayerRidge):
         self.stack_ = None
         self.temperature_ = 1.0
         if self._stacked:
-            self.stack_ = LogisticRegression(C=STACK_C, max_iter=1000).fit(left_out, codes)
+            self.stack_, self.loo_score_ = fit_stack(left_out, codes)
             self._set_weights(shares(self.stack_.coef_, len(self.heads_)))
-            self.loo_score_ = float(self.stack_.score(left_out, codes))
         else:
             self._set_temperature(left_out, codes)
         return self
@@ -476,6 +476,33 @@ def refuse_unlabelled(y):
             f"y is -1 for {count} rows, which marks rows without a label: leave them out, or give them to "
             "TransductiveRidgeClassifier."
         )
+
+
+def fit_stack(left_out, codes):
+    """Logistic regression on the scores of rows left out, its penalty by cross-validation.
+
+    Parameters
+    ----------
+    left_out : ndarray, shape (n, L C)
+        Scores of all layers, side by side.
+    codes : ndarray of int, shape (n,)
+        Classes.
+
+    Returns
+    -------
+    stack : LogisticRegression
+        Fitted to all rows.
+    score : float
+        Its accuracy over the folds; over the rows themselves where a class is too small to be folded.
+    """
+    plain = LogisticRegression(max_iter=1000)
+    if np.bincount(codes).min() < 3:
+        stack = plain.fit(left_out, codes)
+        return stack, float(stack.score(left_out, codes))
+    scoring = ["neg_log_loss", "accuracy"]
+    search = GridSearchCV(plain, {"C": STACK_CS}, cv=3, scoring=scoring, refit="neg_log_loss")
+    search.fit(left_out, codes)
+    return search.best_estimator_, float(search.cv_results_["mean_test_accuracy"][search.best_index_])
 
 
 def shares(coef, n_layers):

@@ -25,16 +25,16 @@ from manylens.transfer.ridge import ridge_of_moments
 
 ALPHAS = tuple(np.logspace(-6, 2, 17).tolist())
 LANDMARKS = ("uniform", "k-means", "count-sketch")
-# The recipe of the thesis with M = 512 buckets a layer and M_s = 2 M for the Gaussian kernel.
+# The recipe of the thesis with M = 1,024 buckets a layer and M_s = 2 M for the Gaussian kernel.
 PRESETS = {
     "thesis": {
         "weights": "alignment",
         "head": "rbf",
         "layer_map": "nystroem",
-        "layer_rank": 512,
+        "layer_rank": 1024,
         "gamma": "max-norm",
         "max_exact_rows": 0,
-        "rank": 1024,
+        "rank": 2048,
         "landmarks": "count-sketch",
         "alphas": (1e-4, 1e-3, 1e-2, 1e-1),
     }
