@@ -72,6 +72,11 @@ class Comparison:
     def __init__(self, quick=False):
         self.quick = quick
 
+    @classmethod
+    def left_out(cls):
+        """Why it cannot run here, in a sentence; nothing where it can."""
+        return ""
+
     def make_data(self):
         raise NotImplementedError
 

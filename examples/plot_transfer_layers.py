@@ -26,7 +26,7 @@ from manylens.plotting.transfer import LayerWeightsDisplay, ReliabilityDisplay
 if data_available("mfeat_multiview"):
     data = load_dataset("mfeat_multiview")
     y, ends = np.asarray(data.y).astype(int), np.cumsum(data.view_dims)
-    names = ["Fourier", "profiles", "Karhunen-Loève", "pixels", "Zernike", "shape"][: len(ends)]
+    names = ["pixels", "Fourier", "profiles", "Zernike", "Karhunen-Loève", "shape"]
     layers = dict(zip(names, np.split(data.X.astype(float), ends[:-1], axis=1), strict=True))
 else:
     X, y = load_digits(return_X_y=True)

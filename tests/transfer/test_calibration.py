@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn.base import clone
@@ -28,6 +28,7 @@ def literal_error(confidence, right, n_bins):
     return total
 
 
+@settings(max_examples=15)
 @given(n_bins=st.integers(1, 30), seed=st.integers(0, 1000))
 def test_the_error_is_the_literal_sum_over_bins(n_bins, seed):
     y, scores = predictions(seed=seed)
@@ -73,6 +74,7 @@ def test_labels_drawn_from_the_probabilities_leave_only_the_noise_of_counting():
             assert expected_calibration_error(y, proba, 15, kind, binning) < 2 * np.sqrt(15 / 20_000)
 
 
+@settings(max_examples=15)
 @given(scale=st.floats(0.01, 100), noise=st.floats(0.3, 3), seed=st.integers(0, 1000))
 def test_no_label_changes_and_no_other_temperature_is_likelier(scale, noise, seed):
     y, scores = predictions(noise=noise, seed=seed)

@@ -18,10 +18,8 @@ from manylens import LayerRidgeClassifier, LayerRidgeRegressor, align_kernels
 
 ESTIMATORS = [
     LayerRidgeClassifier(random_state=0),
-    LayerRidgeClassifier(head="linear"),
     LayerRidgeClassifier(preset="thesis", random_state=0),
     LayerRidgeClassifier(weights="stacked", head="linear"),
-    LayerRidgeRegressor(random_state=0),
     LayerRidgeRegressor(max_exact_rows=1, rank=30, random_state=0),
     LayerRidgeRegressor(weights="stacked", head="linear"),
 ]

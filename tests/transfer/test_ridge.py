@@ -33,7 +33,7 @@ def literally_left_out(F, Y, alpha):
     return np.array([fit.predict(F[i : i + 1])[0] for i, fit in enumerate(fits)])
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     n=st.integers(3, 20),
     p=st.integers(1, 30),

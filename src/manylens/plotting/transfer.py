@@ -3,6 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.plotting.style import new_axes
 from manylens.transfer.calibration import check_binning, check_probabilities, top_bins
 
 
@@ -123,7 +124,7 @@ class ReliabilityDisplay:
         ReliabilityDisplay
             Itself.
         """
-        ax = axes(ax)
+        ax = new_axes("ReliabilityDisplay") if ax is None else ax
         if not ax.lines:
             ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle="--", label="perfect")
             ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
@@ -216,7 +217,7 @@ class LayerWeightsDisplay:
         LayerWeightsDisplay
             Itself.
         """
-        ax = axes(ax)
+        ax = new_axes("LayerWeightsDisplay") if ax is None else ax
         self.image_ = ax.imshow(self.weights, cmap=cmap, vmin=0, aspect="auto", origin="lower")
         ax.set_yticks(range(len(self.layer_names)), [str(name) for name in self.layer_names])
         ax.set_xticks(range(len(self.model_names)), [str(name) for name in self.model_names])
@@ -224,14 +225,3 @@ class LayerWeightsDisplay:
         ax.figure.colorbar(self.image_, ax=ax, label="weight of the layer")
         self.ax_, self.figure_ = ax, ax.figure
         return self
-
-
-def axes(ax):
-    """The axes given, or new ones; a sentence where matplotlib is missing."""
-    if ax is not None:
-        return ax
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("Pictures are drawn with matplotlib: pip install 'manylens[plot]'.") from error
-    return plt.subplots(layout="constrained")[1]

@@ -13,7 +13,7 @@ from scipy import linalg
 
 from manylens.modules.threads import one_blas_thread
 
-SMALL = 512  # side of a matrix below which a second BLAS thread waits more than it works
+SMALL = 2**21  # numbers in a matrix below which a second BLAS thread waits more than it works
 
 
 class PrimalRidge:
@@ -31,10 +31,12 @@ class PrimalRidge:
         self.mean = features.mean(axis=0, dtype=np.float64)
         self.target_mean = targets.mean(axis=0)
         self.targets = targets
+        self.is_small = features.size <= SMALL
         centred = features - self.mean.astype(features.dtype)
-        self.values, self.directions = symmetric_spectrum(centred.T @ centred)
-        self.scores = centred @ self.directions.astype(features.dtype)  # Z = F V
-        self.products = self.scores.T @ (targets - self.target_mean).astype(features.dtype)  # Zᵀ Y
+        with one_blas_thread(self.is_small):
+            self.values, self.directions = symmetric_spectrum(centred.T @ centred)
+            self.scores = centred @ self.directions.astype(features.dtype)  # Z = F V
+            self.products = self.scores.T @ (targets - self.target_mean).astype(features.dtype)  # Zᵀ Y
 
     def left_out(self, alpha):
         """Predictions Y - (Y - Ŷ)/(1 - H_ii) of each row from all the others, shape (n, C).
@@ -91,14 +93,16 @@ class DualRidge:
         self.targets = targets
         self.target_mean = targets.mean(axis=0)
         self.kernel_mean = kernel.mean(axis=0, dtype=np.float64)
+        self.is_small = kernel.size <= SMALL
         centred = kernel - self.kernel_mean - self.kernel_mean[:, np.newaxis] + self.kernel_mean.mean()
         # 1 is an eigenvector with eigenvalue 0, and could mix with others of that eigenvalue: lifted to twice
         # the trace, above all others also where there is only one, it stands last and alone, and is cut off.
         trace = float(np.trace(centred))
         centred += (2.0 * trace if trace > 0 else 1.0) / n
-        values, vectors = symmetric_spectrum(centred)
-        self.values, self.vectors = values[:-1], vectors[:, :-1]
-        self.products = self.vectors.T @ (targets - self.target_mean)
+        with one_blas_thread(self.is_small):
+            values, vectors = symmetric_spectrum(centred)
+            self.values, self.vectors = values[:-1], vectors[:, :-1]
+            self.products = self.vectors.T @ (targets - self.target_mean)
 
     def left_out(self, alpha):
         """Predictions of each row from all the others, shape (n, C).
@@ -204,7 +208,8 @@ def choose_alpha(ridge, alphas):
     errors : ndarray, shape (A,)
         Mean squared error of the rows left out.
     """
-    errors = np.array([np.mean(np.square(ridge.targets - ridge.left_out(alpha))) for alpha in alphas])
+    with one_blas_thread(ridge.is_small):
+        errors = np.array([np.mean(np.square(ridge.targets - ridge.left_out(alpha))) for alpha in alphas])
     best = np.flatnonzero(errors <= errors.min() * (1 + 1e-12))
     return float(np.max(np.asarray(alphas)[best])), errors
 
@@ -265,8 +270,7 @@ def symmetric_spectrum(matrix):
     values : ndarray, shape (m,)
     vectors : ndarray, shape (m, m)
     """
-    with one_blas_thread(small=len(matrix) <= SMALL):
-        values, vectors = linalg.eigh(matrix.astype(np.float64, copy=False), driver="evd", check_finite=False)
+    values, vectors = linalg.eigh(matrix.astype(np.float64, copy=False), driver="evd", check_finite=False)
     return np.maximum(values, 0.0), vectors
 
 

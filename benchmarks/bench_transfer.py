@@ -1,0 +1,269 @@
+"""A pretrained network's layers on tasks it was not trained for, against what one does with its top layer."""
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression, RidgeClassifierCV
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
+
+from benchmarks.harness import Claim, Comparison, ratio, result
+from benchmarks.network_features import (
+    Task,
+    as_images,
+    batches,
+    is_block,
+    network,
+    network_features,
+    reason_to_leave_out,
+)
+from manylens import (
+    CountSketch,
+    LayerRidgeClassifier,
+    TransductiveRidgeClassifier,
+    collect_layers,
+    expected_calibration_error,
+)
+from manylens.datasets import load_dataset
+from manylens.transfer.ridge import PrimalRidge, choose_alpha
+
+
+def gain(of, over, what="accuracy"):
+    """By how much `what` of one contender exceeds that of another."""
+    return lambda results: results[of][what] - results[over][what]
+
+
+def logistic():
+    """Logistic regression on standardised features, C by cross-validation."""
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
+    return GridSearchCV(model, {"logisticregression__C": [1e-4, 1e-3, 1e-2, 1e-1, 1.0]}, cv=5)
+
+
+class NetworkComparison(Comparison):
+    """Base of the comparisons on features of EfficientNet-Lite0, which are collected beforehand."""
+
+    task: Task
+    quick_task: Task
+    repeats = 1
+    warm_up = False
+    memory = False
+
+    @classmethod
+    def left_out(cls):
+        return reason_to_leave_out()
+
+    def make_data(self):
+        return network_features(self.quick_task if self.quick else self.task)
+
+    def ours(self, data):
+        train, test = data.all_layers
+        return LayerRidgeClassifier(random_state=0).fit(train, data.y[0]).predict_proba(test)
+
+    def thesis(self, data):
+        train, test = data.flat
+        return LayerRidgeClassifier(preset="thesis", random_state=0).fit(train, data.y[0]).predict_proba(test)
+
+    def stacked(self, data):
+        train, test = data.flat
+        model = LayerRidgeClassifier(weights="stacked", head="linear", random_state=0)
+        return model.fit(train, data.y[0]).predict_proba(test)
+
+    def logistic_top(self, data):
+        train, test = data.top
+        return logistic().fit(train, data.y[0]).predict_proba(test)
+
+    def ridge_top(self, data):
+        model = make_pipeline(StandardScaler(), RidgeClassifierCV(np.logspace(0, 6, 13)))
+        train, test = data.top
+        return model.fit(train, data.y[0]).decision_function(test)
+
+    def rbf_pixels(self, data):
+        train, test = (images.reshape(len(images), -1) / np.float32(255) for images in data.images)
+        model = LayerRidgeClassifier(gamma="median", layer_rank=None, random_state=0)
+        return model.fit(train, data.y[0]).predict_proba(test)
+
+    def score(self, data, scores):
+        truth = data.y[1]
+        accuracy = float(np.mean(np.argmax(scores, axis=1) == truth))
+        measured = {"accuracy": accuracy, "error": 1 - accuracy}
+        if np.allclose(scores.sum(axis=1), 1, atol=1e-4) and scores.min() >= 0:
+            classes = np.arange(scores.shape[1])
+            measured["ece"] = expected_calibration_error(truth, scores, classes=classes)
+        return measured
+
+
+class TransferObjects(NetworkComparison):
+    """CIFAR-10 re-encoded as JPEG, 6,000 rows to learn from and 2,000 to test, enlarged to 128 pixels; 17
+    layers of EfficientNet-Lite0, flattened to 512 sketched dimensions and (ours) averaged over places as
+    well. Against logistic regression (cross-validated C) and ridge on the top layer, and a Gaussian kernel
+    ridge on pixels. Seconds are those of fit and prediction after the features."""
+
+    contenders = ("ours", "thesis", "stacked", "logistic_top", "ridge_top", "rbf_pixels")
+    needs = ("cifar10_jpg_12k",)
+    task = Task("cifar10_jpg_12k", 6_000, 2_000, 128)
+    quick_task = Task("cifar10_jpg_12k", 100, 50, 32, 32)
+    claims = (
+        Claim("default: accuracy above logistic regression's", gain("ours", "logistic_top"), at_least=0.07),
+        Claim("thesis: accuracy above logistic regression's", gain("thesis", "logistic_top"), at_least=0.045),
+        Claim("default: accuracy above ridge on the top layer", gain("ours", "ridge_top"), at_least=0.07),
+        Claim("default: accuracy above pixels'", gain("ours", "rbf_pixels"), at_least=0.2),
+        Claim("default: calibration error", result("ours", "ece"), at_most=0.05),
+        Claim("thesis: calibration error", result("thesis", "ece"), at_most=0.05),
+        Claim("default: time over logistic regression's", ratio("ours", "logistic_top"), at_most=10),
+    )
+
+
+class TransferDigits(NetworkComparison):
+    """MNIST as RGB at 64 pixels, 3,000 rows to learn from and 1,500 to test: far from what the network was
+    trained on. Contenders as for TransferObjects."""
+
+    contenders = ("ours", "thesis", "stacked", "logistic_top", "ridge_top", "rbf_pixels")
+    needs = ("mnist",)
+    task = Task("mnist", 3_000, 1_500, 64)
+    quick_task = Task("mnist", 100, 50, 32, 32)
+    claims = (
+        Claim("default: error over logistic's", ratio("ours", "logistic_top", "error"), at_most=0.25),
+        Claim("thesis: error over logistic's", ratio("thesis", "logistic_top", "error"), at_most=0.25),
+        Claim("default: calibration error", result("ours", "ece"), at_most=0.05),
+    )
+
+
+class TransferFewLabels(NetworkComparison):
+    """CIFAR-10 (JPEG) with 10 labels a class and the rest of 6,000 rows unlabelled, the mean of three draws of
+    the labels: the labelled rows alone, one transductive step with hard guesses (the literature), ten steps
+    with class-balanced guesses (ours)."""
+
+    contenders = ("ours", "one_step", "labelled_alone")
+    needs = ("cifar10_jpg_12k",)
+    task = TransferObjects.task
+    quick_task = TransferObjects.quick_task
+    claims = (
+        Claim("one step: accuracy gained", gain("one_step", "labelled_alone"), at_least=0.015),
+        Claim("balanced: accuracy gained", gain("ours", "labelled_alone"), at_least=0.05),
+    )
+
+    def over_draws(self, data, fit):
+        per_class, draws = (2, 1) if self.quick else (10, 3)
+        (train, test), (y, truth) = data.all_layers, data.y
+        found = []
+        for draw in range(draws):
+            rng = np.random.default_rng(draw)
+            known = np.concatenate(
+                [rng.permutation(np.flatnonzero(y == c))[:per_class] for c in np.unique(y)]
+            )
+            found.append(np.mean(fit(train, y, known).predict(test) == truth))
+        return float(np.mean(found))
+
+    def transductive(self, data, **settings):
+        def fit(train, y, known):
+            given = np.full(len(y), -1)
+            given[known] = y[known]
+            return TransductiveRidgeClassifier(random_state=0, **settings).fit(train, given)
+
+        return self.over_draws(data, fit)
+
+    def ours(self, data):
+        return self.transductive(data)
+
+    def one_step(self, data):
+        return self.transductive(data, guesses="hard", n_steps=1)
+
+    def labelled_alone(self, data):
+        def fit(train, y, known):
+            few = {name: rows[known] for name, rows in train.items()}
+            return LayerRidgeClassifier(random_state=0).fit(few, y[known])
+
+        return self.over_draws(data, fit)
+
+    def score(self, data, accuracy):
+        return {"accuracy": accuracy}
+
+
+class CollectingMemory(Comparison):
+    """The collecting pass over 2,000 and over 10,000 images (CIFAR-10 as JPEG, 32 pixels) through
+    EfficientNet-Lite0, 17 flattened layers, CountSketch of 256 buckets: what is held grows with the layers'
+    widths, not with the rows."""
+
+    contenders = ("many_rows", "few_rows")
+    needs = ("cifar10_jpg_12k",)
+    repeats = 1
+    warm_up = False
+    claims = (
+        Claim("peak memory, 10,000 rows over 2,000", ratio("many_rows", "few_rows", "peak_mb"), at_most=1.2),
+    )
+
+    @classmethod
+    def left_out(cls):
+        return reason_to_leave_out()
+
+    def make_data(self):
+        data = load_dataset("cifar10_jpg_12k")
+        return network(), as_images(data.X, data.image_shape)
+
+    def collect(self, data, n_rows):
+        model, images = data
+        n_rows = n_rows // 100 if self.quick else n_rows
+        sketch = CountSketch(256, 4)
+        return collect_layers(model, batches(images[:n_rows], 32), is_block, sketch=sketch, pooling="flatten")
+
+    def many_rows(self, data):
+        return self.collect(data, 10_000)
+
+    def few_rows(self, data):
+        return self.collect(data, 2_000)
+
+    def score(self, data, sketches):
+        return {"rows": sketches.n_rows_}
+
+
+class LayerRidgeRows(Comparison):
+    """LayerRidgeClassifier on 512 landmarks, three layers of 100 random features, 10 classes: 16,000 rows
+    against 8,000."""
+
+    contenders = ("double", "single")
+    memory = False
+    claims = (Claim("time, 16,000 rows over 8,000", ratio("double", "single"), at_most=2.5),)
+
+    def make_data(self):
+        n = 400 if self.quick else 16_000
+        rng = np.random.default_rng(0)
+        y = rng.integers(10, size=n)
+        means = rng.standard_normal((10, 300)).astype(np.float32) / 4
+        return means[y] + rng.standard_normal((n, 300), dtype=np.float32), y
+
+    def fitted(self, X, y):
+        return LayerRidgeClassifier([100] * 3, max_exact_rows=0, rank=512, random_state=0).fit(X, y)
+
+    def double(self, data):
+        return self.fitted(*data)
+
+    def single(self, data):
+        X, y = data
+        return self.fitted(X[: len(X) // 2], y[: len(y) // 2])
+
+
+class RidgeThreads(Comparison):
+    """Ridge with leave-one-out over 17 alphas, 1,000 rows of 200 features, where BLAS may use two threads and
+    where it may use one: small decompositions keep to one by themselves."""
+
+    contenders = ("two_threads", "one_thread")
+    memory = False
+    claims = (Claim("time, two threads over one", ratio("two_threads", "one_thread"), at_most=1.5),)
+
+    def make_data(self):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((1_000, 200))
+        return X, X[:, :10] + rng.standard_normal((1_000, 10))
+
+    def chosen(self, data, threads):
+        with threadpool_limits(threads, user_api="blas"):
+            return choose_alpha(PrimalRidge(*data), np.logspace(-6, 2, 17))[0]
+
+    def two_threads(self, data):
+        return self.chosen(data, 2)
+
+    def one_thread(self, data):
+        return self.chosen(data, 1)
+
+    def score(self, data, alpha):
+        return {"alpha": alpha}
