@@ -129,9 +129,9 @@ class TransferDigits(NetworkComparison):
 
 
 class TransferFewLabels(NetworkComparison):
-    """CIFAR-10 (JPEG) with 10 labels a class and the rest of 6,000 rows unlabelled, the mean of three draws of
-    the labels: the labelled rows alone, one transductive step with hard guesses (the literature), ten steps
-    with class-balanced guesses (ours)."""
+    """CIFAR-10 (JPEG) with 10 labels a class and the rest of 6,000 rows unlabelled, the mean of three draws
+    of the labels: the labelled rows alone, one transductive step with hard guesses (the literature), ten
+    steps with class-balanced guesses (ours)."""
 
     contenders = ("ours", "one_step", "labelled_alone")
     needs = ("cifar10_jpg_12k",)

@@ -35,7 +35,8 @@ from manylens.pruning.choice import prune_predictions
 from manylens.pruning.pruner import AlignmentPruner
 from manylens.streaming.count_sketch import CountSketch
 from manylens.transfer.calibration import expected_calibration_error
-from manylens.transfer.layer_ridge import LayerRidgeClassifier, LayerRidgeRegressor
+from manylens.transfer.layer_regressor import LayerRidgeRegressor
+from manylens.transfer.layer_ridge import LayerRidgeClassifier
 from manylens.transfer.layers import collect_layers
 from manylens.transfer.temperature import TemperatureScaler
 from manylens.transfer.transduction import TransductiveRidgeClassifier

@@ -1,21 +1,20 @@
-"""Ridge regression on the layers of a network: a classifier and a regressor."""
+"""Ridge regression on the layers of a network: the classifier, and what the regressor shares with it."""
 
 import numpy as np
-from scipy.special import softmax
-from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils import assert_all_finite, check_array, check_consistent_length, column_or_1d
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
 
+from manylens.transfer.labels import (
+    UNLABELLED,
+    ScoredClassifier,
+    check_labels,
+    refuse_one_class,
+    refuse_unlabelled,
+)
 from manylens.transfer.layered import ALPHAS, LayerEstimator
-from manylens.transfer.ridge import choose_alpha, linear_ridge
 from manylens.transfer.temperature import best_temperature
 
-UNLABELLED = -1
 STACK_CS = (0.01, 0.1, 1.0, 10.0)  # penalties of the logistic regression on stacked scores; 1 without folds
 
 
@@ -59,7 +58,7 @@ class LayerRidge(LayerEstimator):
         self.random_state = random_state
 
 
-class LayerRidgeClassifier(ClassifierMixin, LayerRidge):
+class LayerRidgeClassifier(ScoredClassifier, LayerRidge):
     """Classify rows from several layers of features, in closed form.
 
     Each layer is made low-rank, centred and scaled to the same trace; the layers' kernels are summed with
@@ -238,244 +237,6 @@ class LayerRidgeClassifier(ClassifierMixin, LayerRidge):
             return scores
         logits = self.stack_.decision_function(scores).astype(scores.dtype)
         return logits if logits.ndim == 2 else np.column_stack([-logits / 2, logits / 2])
-
-    def decision_function(self, X):
-        """Scores of the classes.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, or array-like of shape (n, d)
-            Layers, as in `fit`.
-
-        Returns
-        -------
-        ndarray, shape (n, C), or (n,) for two classes
-            The greatest belongs to the predicted class; for two, a positive number to the second.
-        """
-        scores = self._class_scores(X)
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def predict_proba(self, X):
-        """Calibrated probabilities of the classes.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, or array-like of shape (n, d)
-            Layers, as in `fit`.
-
-        Returns
-        -------
-        ndarray, shape (n, C)
-            Rows sum to one.
-        """
-        scores = self._class_scores(X)
-        return softmax(scores / scores.dtype.type(self.temperature_), axis=1)
-
-    def predict(self, X):
-        """The class with the greatest score.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, or array-like of shape (n, d)
-            Layers, as in `fit`.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            Labels.
-        """
-        scores = self._class_scores(X)
-        return self.classes_[np.argmax(scores, axis=1)]
-
-
-class LayerRidgeRegressor(RegressorMixin, LayerRidge):
-    """Predict values from several layers of features, in closed form.
-
-    As `LayerRidgeClassifier`, with the values themselves for targets: low-rank layers of equal trace, summed
-    with weights, a Gaussian kernel on the sum, and a ridge whose penalty exact leave-one-out chooses.
-
-    Parameters
-    ----------
-    layer_slices : None, list of int, list of columns or dict, default=None
-        Where X is one array, how its columns form layers; see `LayerRidgeClassifier`.
-    weights : {"uniform", "alignment", "stacked"}, dict or array-like of shape (L,), default="uniform"
-        How layers are combined. "stacked" gives each a ridge of its own, and joins their leave-one-out
-        predictions by another ridge.
-    head : {"rbf", "linear"}, default="rbf"
-        Kernel of the ridge.
-    layer_map : {"nystroem", "projection"}, default="nystroem"
-        How a wide layer is made low-rank.
-    layer_rank : int or None, default=1024
-        Width above which a layer is made low-rank.
-    gamma : {"max-norm", "mean", "median"} or float, default="max-norm"
-        Scale of the Gaussian kernel.
-    max_exact_rows : int, default=6000
-        Rows up to which the kernel ridge is exact, in O(n³) time; beyond it is linear in n.
-    rank : int, default=2048
-        Number of landmarks.
-    landmarks : {"uniform", "k-means", "count-sketch"}, default="uniform"
-        How they are chosen.
-    alphas : array-like of float, default=1e-6 ... 1e2
-        Penalties to choose from.
-    preset : {"thesis"} or None, default=None
-        The recipe of the literature; overrides the parameters above.
-    random_state : int, RandomState or None, default=None
-        Seed of hashes and landmarks.
-
-    Attributes
-    ----------
-    layer_names_ : list
-        Names of the layers, or their positions.
-    layer_weights_ : ndarray, shape (L,)
-        Weights of the layers' kernels, summing to one; with "stacked", their shares in the norm of the second
-        ridge's coefficients.
-    selected_layers_ : list
-        Names of the layers with a weight.
-    alpha_ : float or ndarray, shape (L,)
-        Chosen penalty; one for each layer where they are stacked.
-    loo_errors_ : ndarray, shape (A,)
-        Squared error of the rows left out, for each of `alphas`.
-    loo_score_ : float
-        R² of the predictions of the rows left out; not there after `partial_fit`.
-    n_features_in_ : int
-        Number of columns of all layers.
-    feature_names_in_ : ndarray of str
-        Names of the columns seen in fit, where X was one array that had any.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_diabetes
-    >>> from manylens import LayerRidgeRegressor
-    >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = LayerRidgeRegressor(layer_slices=[4, 6]).fit(X, y)
-    >>> bool(model.loo_score_ > 0.4)
-    True
-    """
-
-    def fit(self, X, y):
-        """Fit the weights and the ridge.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, each of shape (n, d_l), or array-like of shape (n, d)
-            Layers of the same rows.
-        y : array-like, shape (n,) or (n, C)
-            Values.
-
-        Returns
-        -------
-        LayerRidgeRegressor
-            The fitted regressor.
-        """
-        X = self._read(X, reset=True)
-        targets = self._check_values(y, X)
-        self.__dict__.pop("loo_errors_", None)
-        left_out = self._fit_ridge(X, targets)
-        self.stack_ = None
-        if self._stacked:
-            ridge = linear_ridge(left_out, targets)
-            alpha, _ = choose_alpha(ridge, self._head_settings.alphas)
-            self.stack_ = ridge.solve(alpha)
-            self._set_weights(shares(self.stack_[0].T, len(self.heads_)))
-            left_out = ridge.left_out(alpha)
-        self.loo_score_ = float(r2_score(targets, left_out))
-        return self
-
-    @available_if(takes_batches)
-    def partial_fit(self, X, y):
-        """Add a batch of rows; only moments are kept of them.
-
-        The first batch fixes the layers' maps, scales and weights and the landmarks; alpha is chosen anew
-        after each batch, by generalised cross-validation. Stacked layers have no such method. After `fit`,
-        which keeps no moments, it starts anew.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, or array-like of shape (n, d)
-            Layers, as in `fit`.
-        y : array-like, shape (n,) or (n, C)
-            Values.
-
-        Returns
-        -------
-        LayerRidgeRegressor
-            The regressor.
-        """
-        first = getattr(self, "moments_", None) is None
-        X = self._read(X, reset=first)
-        targets = self._check_values(y, X)
-        if first:
-            self.stack_ = None
-            self.__dict__.pop("loo_score_", None)
-        return self._update(X, targets, first)
-
-    def _check_values(self, y, X):
-        refuse_no_target(y)
-        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
-        check_consistent_length(X, y)
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = column_or_1d(y, warn=True)
-        self._flat = y.ndim == 1
-        return y.reshape(len(y), -1)
-
-    def predict(self, X):
-        """Predicted values.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, or array-like of shape (n, d)
-            Layers, as in `fit`.
-
-        Returns
-        -------
-        ndarray, shape (n,) or (n, C)
-            Values, in the dtype of X.
-        """
-        check_is_fitted(self)
-        scores = self._scores(X)
-        if self.stack_ is not None:
-            coef, intercept = self.stack_
-            scores = (scores @ coef + intercept).astype(scores.dtype)
-        return scores[:, 0] if self._flat else scores
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
-
-def check_labels(y, X):
-    """Labels as a 1-d array of the length of X, or a sentence."""
-    refuse_no_target(y)
-    y = column_or_1d(y, warn=True)
-    assert_all_finite(y, input_name="y")
-    check_classification_targets(y)
-    check_consistent_length(X, y)
-    return y
-
-
-def refuse_no_target(y):
-    """The words that scikit-learn uses where y is missing."""
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None.")
-
-
-def refuse_one_class(classes):
-    """Refuse labels that leave nothing to tell apart."""
-    if len(classes) < 2:
-        raise ValueError(
-            "y holds one class: there is nothing to tell apart. Give rows of at least two classes."
-        )
-
-
-def refuse_unlabelled(y):
-    """Refuse -1 beside two or more other whole numbers, where it marks rows without a label."""
-    if y.dtype.kind in "iuf" and np.any(y == UNLABELLED) and len(np.unique(y)) > 2:
-        count = int(np.sum(y == UNLABELLED))
-        raise ValueError(
-            f"y is -1 for {count} rows, which marks rows without a label: leave them out, or give them to "
-            "TransductiveRidgeClassifier."
-        )
 
 
 def fit_stack(left_out, codes):

@@ -3,13 +3,12 @@
 import numpy as np
 from scipy import linalg
 from scipy.special import softmax
-from sklearn.base import ClassifierMixin
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.transfer.labels import UNLABELLED, ScoredClassifier, check_labels, refuse_one_class
 from manylens.transfer.layer_columns import check_choice, check_whole, combine, layer_weights
-from manylens.transfer.layer_ridge import UNLABELLED, check_labels, refuse_one_class
 from manylens.transfer.layered import ALPHAS, LayerEstimator
 from manylens.transfer.ridge import choose_alpha, linear_ridge
 from manylens.transfer.temperature import best_temperature
@@ -19,7 +18,7 @@ RATIOS = (0.03, 0.1, 0.3, 1.0)
 STRENGTHS = (0.3, 1.0, 3.0)
 
 
-class TransductiveRidgeClassifier(ClassifierMixin, LayerEstimator):
+class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
     """Classify rows of which only a few have labels; -1 in y marks the others.
 
     A ridge on the labelled rows guesses the labels Y' of the others; then, `n_steps` times,
@@ -228,54 +227,6 @@ class TransductiveRidgeClassifier(ClassifierMixin, LayerEstimator):
         check_is_fitted(self)
         features = combine(self.maps_.transform(self._read(X, reset=False)), self.layer_weights_)
         return self._linear(features if self.map_ is None else self.map_.transform(features))
-
-    def decision_function(self, X):
-        """Scores of the classes.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, or array-like of shape (n, d)
-            Layers, as in `fit`.
-
-        Returns
-        -------
-        ndarray, shape (n, C), or (n,) for two classes
-            The greatest belongs to the predicted class; for two, a positive number to the second.
-        """
-        scores = self._class_scores(X)
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def predict_proba(self, X):
-        """Probabilities of the classes.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, or array-like of shape (n, d)
-            Layers, as in `fit`.
-
-        Returns
-        -------
-        ndarray, shape (n, C)
-            Rows sum to one.
-        """
-        scores = self._class_scores(X)
-        return softmax(scores / scores.dtype.type(self.temperature_), axis=1)
-
-    def predict(self, X):
-        """The class with the greatest score.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, or array-like of shape (n, d)
-            Layers, as in `fit`.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            Labels.
-        """
-        scores = self._class_scores(X)
-        return self.classes_[np.argmax(scores, axis=1)]
 
 
 class Transduction:
