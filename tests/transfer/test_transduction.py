@@ -12,7 +12,8 @@ from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from manylens import LayerRidgeClassifier, TransductiveRidgeClassifier
-from manylens.transfer.transduction import Transduction, balance, guess
+from manylens.transfer.guesses import balance, guess
+from manylens.transfer.transduction import Transduction
 
 
 @parametrize_with_checks(
