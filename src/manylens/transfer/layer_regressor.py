@@ -58,7 +58,7 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
     alpha_ : float or ndarray, shape (L,)
         Chosen penalty; one for each layer where they are stacked.
     loo_errors_ : ndarray, shape (A,)
-        Squared error of the rows left out, for each of `alphas`.
+        Squared error of the rows left out, for each of `alphas`; None where layers are stacked.
     loo_score_ : float
         R² of the predictions of the rows left out; not there after `partial_fit`.
     n_features_in_ : int
@@ -93,7 +93,6 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         """
         X = self._read(X, reset=True)
         targets = self._check_values(y, X)
-        self.__dict__.pop("loo_errors_", None)
         left_out = self._fit_ridge(X, targets)
         self.stack_ = None
         if self._stacked:

@@ -116,7 +116,7 @@ class LayerRidgeClassifier(ScoredClassifier, LayerRidge):
         Chosen penalty; one for each layer where they are stacked.
     loo_errors_ : ndarray, shape (A,)
         Squared error of the rows left out, for each of `alphas`; after `partial_fit`, its estimate by
-        generalised cross-validation. Not there where layers are stacked.
+        generalised cross-validation. None where layers are stacked.
     loo_score_ : float
         Accuracy on the rows left out one by one; with "stacked", of the logistic regression on folds of
         their scores. After `partial_fit`, on the last batch before it was added.
@@ -169,7 +169,6 @@ class LayerRidgeClassifier(ScoredClassifier, LayerRidge):
         refuse_unlabelled(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         refuse_one_class(self.classes_)
-        self.__dict__.pop("loo_errors_", None)
         targets = np.eye(len(self.classes_))[codes]
         left_out = self._fit_ridge(X, targets)
         self.stack_ = None

@@ -45,6 +45,7 @@ class LayerEstimator(BaseEstimator):
     """Base of the estimators that take layers: parameters, input, and the weighted features."""
 
     moments_: Moments | None
+    loo_errors_: np.ndarray | None
     _given_slices: dict | None
 
     def _settings(self):
@@ -107,7 +108,7 @@ class LayerEstimator(BaseEstimator):
         if isinstance(given["weights"], str) and given["weights"] == "stacked":
             fitted = [fit_head(rows, targets, self._head_settings, random_state) for rows in layers]
             self.heads_ = [each.head for each in fitted]
-            self.alpha_ = np.array([each.alpha for each in fitted])
+            self.alpha_, self.loo_errors_ = np.array([each.alpha for each in fitted]), None
             return np.hstack([each.left_out for each in fitted])
         self._set_weights(layer_weights(layers, self.layer_names_, targets, given["weights"]))
         fitted = fit_head(combine(layers, self.layer_weights_), targets, self._head_settings, random_state)
@@ -116,7 +117,7 @@ class LayerEstimator(BaseEstimator):
 
     @property
     def _stacked(self):
-        return len(self.heads_) > 1 or not hasattr(self, "loo_errors_")
+        return self.loo_errors_ is None
 
     def _ridge_scores(self, X):
         """Scores (n, C) of validated rows; side by side for each layer where they are stacked."""
