@@ -1,6 +1,7 @@
 """Features of a pretrained network for the benchmarks: collected once, kept in the temporary folder."""
 
 import hashlib
+import os
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -166,7 +167,7 @@ def write_features(task, path):
             flat, mean = np.split(rows, [-channels[name]], axis=1)
             parts.setdefault(f"flat/{name}", []).append(flat @ sketches[name].T @ roots[name])
             parts.setdefault(f"pooled/{name}", []).append(mean.copy())
-    partial = path.with_suffix(".part.npz")
+    partial = path.with_suffix(f".{os.getpid()}.part.npz")  # several benchmarks may ask for it at once
     np.savez(partial, images=images, y=y, **{name: np.concatenate(rows) for name, rows in parts.items()})
     partial.rename(path)
 

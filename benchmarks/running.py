@@ -24,6 +24,10 @@ def run_one(name, quick):
     if missing:
         print(f"{kind.__name__}: left out, $MANYLENS_DATA has no {', '.join(missing)}", flush=True)
         return
+    reason = kind.left_out()
+    if reason:
+        print(f"{kind.__name__}: left out, {reason}", flush=True)
+        return
     start = time.perf_counter()
     record = harness.run(kind(quick))
     if not quick:

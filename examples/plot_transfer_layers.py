@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from manylens import LayerRidgeClassifier, TransductiveRidgeClassifier
 from manylens.datasets import data_available, load_dataset
-from manylens.plotting.transfer import LayerWeightsDisplay, ReliabilityDisplay
+from manylens.plotting.transfer import FittedLayerWeightsDisplay, ReliabilityDisplay
 
 # %%
 # The layers
@@ -66,7 +66,7 @@ for size in sizes:
 print("with", n, "labels:", {name: round(values[-1], 3) for name, values in accuracy.items()})
 
 figure, axes = plt.subplots(2, 2, figsize=(10, 8), layout="constrained")
-LayerWeightsDisplay.from_estimators(models, ax=axes[0, 0])
+FittedLayerWeightsDisplay.from_estimators(models, ax=axes[0, 0])
 axes[0, 0].set(title="Weights that alignment gives", xlabel="labelled rows")
 for name, values in accuracy.items():
     axes[0, 1].plot(sizes, values, marker="o", label=name)

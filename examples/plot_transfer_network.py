@@ -27,7 +27,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from manylens import CountSketch, LayerRidgeClassifier, collect_layers
-from manylens.plotting.transfer import LayerWeightsDisplay
+from manylens.plotting.transfer import FittedLayerWeightsDisplay
 
 torch.set_num_threads(1)
 
@@ -70,7 +70,7 @@ for name, values in accuracy.items():
     print(name, np.round(values, 3))
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
-LayerWeightsDisplay.from_estimators(models, ax=left)
+FittedLayerWeightsDisplay.from_estimators(models, ax=left)
 left.set(title="Weights that alignment gives", xlabel="labelled rows")
 for name, values in accuracy.items():
     right.plot(sizes, values, marker="o", label=name)

@@ -9,7 +9,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 from manylens import LayerRidgeClassifier, expected_calibration_error
-from manylens.plotting.transfer import LayerWeightsDisplay, ReliabilityDisplay
+from manylens.plotting.transfer import FittedLayerWeightsDisplay, ReliabilityDisplay
 
 
 @pytest.fixture(autouse=True)
@@ -49,17 +49,17 @@ def test_curves_share_axes_and_one_diagonal(digits):
 def test_the_heatmap_has_a_row_a_layer_and_a_column_a_model(digits):
     X, y = digits
     models = {f"{n} rows": fitted(X, y, n) for n in (100, 200)}
-    display = LayerWeightsDisplay.from_estimators(models)
+    display = FittedLayerWeightsDisplay.from_estimators(models)
     np.testing.assert_array_equal(
         display.image_.get_array(), np.column_stack([model.layer_weights_ for model in models.values()])
     )
     assert [tick.get_text() for tick in display.ax_.get_xticklabels()] == list(models)
-    assert LayerWeightsDisplay.from_estimators(models["100 rows"]).weights.shape == (2, 1)
-    assert LayerWeightsDisplay.from_estimators(list(models.values())).model_names == [0, 1]
+    assert FittedLayerWeightsDisplay.from_estimators(models["100 rows"]).weights.shape == (2, 1)
+    assert FittedLayerWeightsDisplay.from_estimators(list(models.values())).model_names == [0, 1]
 
 
 def test_models_of_different_layers_do_not_share_a_heatmap(digits):
     X, y = digits
     other = LayerRidgeClassifier([10, 20, 33]).fit(X[:100], y[:100])
     with pytest.raises(ValueError, match="fitted to different layers"):
-        LayerWeightsDisplay.from_estimators([fitted(X, y, 100), other])
+        FittedLayerWeightsDisplay.from_estimators([fitted(X, y, 100), other])

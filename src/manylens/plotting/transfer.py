@@ -143,7 +143,7 @@ class ReliabilityDisplay:
         return self
 
 
-class LayerWeightsDisplay:
+class FittedLayerWeightsDisplay:
     """Weights of layers in one or several fitted models, as a heatmap: a row a layer, a column a model.
 
     Use `from_estimators` to make one.
@@ -187,7 +187,7 @@ class LayerWeightsDisplay:
 
         Returns
         -------
-        LayerWeightsDisplay
+        FittedLayerWeightsDisplay
             The display.
         """
         if hasattr(estimators, "layer_weights_"):
@@ -214,10 +214,10 @@ class LayerWeightsDisplay:
 
         Returns
         -------
-        LayerWeightsDisplay
+        FittedLayerWeightsDisplay
             Itself.
         """
-        ax = new_axes("LayerWeightsDisplay") if ax is None else ax
+        ax = new_axes("FittedLayerWeightsDisplay") if ax is None else ax
         self.image_ = ax.imshow(self.weights, cmap=cmap, vmin=0, aspect="auto", origin="lower")
         ax.set_yticks(range(len(self.layer_names)), [str(name) for name in self.layer_names])
         ax.set_xticks(range(len(self.model_names)), [str(name) for name in self.model_names])
