@@ -119,8 +119,8 @@ class LayerMaps:
         self.columns, self.maps, self.means, self.scales = columns, [], [], []
         for name, own in zip(names, columns, strict=True):
             rows = X[:, own]
-            residual, constant = centred(rows)
-            if constant:
+            residual = centred(rows)
+            if not residual.any():
                 raise ValueError(
                     f"Layer {name!r} is constant: all its rows are equal (zeros, perhaps), so it says "
                     "nothing about them. Leave it out."

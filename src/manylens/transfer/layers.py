@@ -261,9 +261,10 @@ class ColumnHashes:
 
 
 def sketch_root(rows):
-    """Q Λ^(-1/2) (n_buckets, rank) of the sketch's own Gram matrix, tiny eigenvalues dropped."""
+    """A root W (n_buckets, rank), W Wᵀ = (S X Xᵀ Sᵀ)⁺, as Q Λ^(-1/2) is; tiny eigenvalues dropped."""
     wide = rows.astype(np.float64)
-    return inverse_root(wide @ wide.T, rank_tolerance(len(rows), np.float32)).astype(np.float32)
+    root, _ = inverse_root(wide @ wide.T, rank_tolerance(len(rows), np.float32))
+    return root.astype(np.float32)
 
 
 def gathered(passes, mapped=None):
