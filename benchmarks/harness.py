@@ -105,8 +105,9 @@ def discover():
 
 
 def defined_in(module, value):
-    """Whether `value` is a benchmark that this module defines rather than imports."""
-    return isinstance(value, type) and issubclass(value, Comparison) and value.__module__ == module.__name__
+    """Whether `value` is a benchmark that this module defines, and not one that others are derived from."""
+    is_benchmark = isinstance(value, type) and issubclass(value, Comparison)
+    return is_benchmark and value.__module__ == module.__name__ and not value.__subclasses__()
 
 
 def present(comparison):

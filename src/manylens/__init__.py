@@ -31,6 +31,7 @@ from manylens.plotting.gallery import RetrievalGalleryDisplay
 from manylens.plotting.metric import NeighbourProbabilitiesDisplay, ProjectionDisplay, TreeBoxesDisplay
 from manylens.plotting.modules import CoverageDisplay, DiversityPathDisplay
 from manylens.plotting.pruning import KeptPredictorsDisplay, PruningCurveDisplay
+from manylens.plotting.transfer import FittedLayerWeightsDisplay, ReliabilityDisplay
 from manylens.pruning.choice import prune_predictions
 from manylens.pruning.pruner import AlignmentPruner
 from manylens.streaming.count_sketch import CountSketch
@@ -54,6 +55,7 @@ __all__ = [
     "DistanceCorrelationDisplay",
     "DiversityPathDisplay",
     "DiversitySearchCV",
+    "FittedLayerWeightsDisplay",
     "KeptPredictorsDisplay",
     "KernelAlignment",
     "LayerRidgeClassifier",
@@ -70,6 +72,7 @@ __all__ = [
     "ProjectionDisplay",
     "PruningCurveDisplay",
     "RandomKernelProjection",
+    "ReliabilityDisplay",
     "RetrievalGalleryDisplay",
     "RetrievalPrecision",
     "ScanNeighborsClassifier",
