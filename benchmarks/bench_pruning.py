@@ -83,6 +83,7 @@ class Pruning(Comparison):
     """Base: "ours" learns from out-of-bag predictions (anchored targets for boosting), the thesis's method
     and stacking from those of the training rows; "stacking_oob" from what ours learns from."""
 
+    abstract = True  # only what the others share
     contenders = ("ours", "thesis", "stacking", "stacking_oob")
     claims = QUALITY
     memory = False
