@@ -15,6 +15,7 @@ class AutoencoderMixture(Comparison):
 
     contenders = ("ours", "backfitting", "gradient_descent")
     memory = False
+    warm_up = False
     repeats = 1
     claims = (
         Claim("batch gradient descent's time over ours", ratio("gradient_descent", "ours"), at_least=1000),

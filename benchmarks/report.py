@@ -2,7 +2,7 @@
 
 import json
 
-from benchmarks.harness import HERE, RECORDS
+from benchmarks.harness import HERE, RECORDS, discover
 
 
 def number(value):
@@ -86,6 +86,9 @@ def write():
             f"Python {fields['python']}; {versions}.",
             "",
         ]
+    missing = sorted(set(discover()) - {record["name"] for record in records})
+    if missing:
+        lines += [f"No record of a full run yet, so no claim is made: {', '.join(missing)}.", ""]
     for record in records:
         lines += [f"## {record['name']}", "", record["about"], "", *table(record), ""]
         lines += [f"- {verdict(claim)}" for claim in record["claims"]]
