@@ -106,11 +106,9 @@ class ModularSolver(Comparison):
             self.shape = (4, 3)
         q = RandomKernelProjection(rank=rank, random_state=0).fit(X).spectrum_  # all of it, not the top only
         self.bound = solve_modules(q, *self.shape, self.diversity, np.random.default_rng(0)).lower_bound
-        self.sweeps = self.steps_to_one_percent(module_by_module, q, max_iter=200)
+        self.sweeps = self.steps_to_one_percent(module_by_module, q, max_iter=40)
         rates = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0)
-        steps = {
-            rate: self.steps_to_one_percent(adam, q, max_iter=1500, learning_rate=rate) for rate in rates
-        }
+        steps = {rate: self.steps_to_one_percent(adam, q, max_iter=500, learning_rate=rate) for rate in rates}
         self.learning_rate = min(steps, key=steps.get)
         self.steps = steps[self.learning_rate]
         return q
