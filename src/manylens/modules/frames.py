@@ -122,6 +122,9 @@ def newton_direction(frames, tau, missing, forcing):
 def fusion_frame(tau, n_modules, rank, rng, tolerance=1e-12, max_iter=60):
     """Random W_m with W_m W_mᵀ = I and Σ_m W_mᵀ W_m = M diag(τ).
 
+    Where n = M h and τ is nearly flat, the projections are nearly orthogonal and Newton's operator nearly
+    singular: a residual of 1e-3 can then be left, which the solver's polish takes care of.
+
     Parameters
     ----------
     tau : ndarray, shape (n,)
