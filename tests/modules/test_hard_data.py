@@ -142,8 +142,12 @@ def test_pre_images_of_an_older_fit_are_forgotten(scaled):
 
 
 @pytest.mark.parametrize("model", [ModularKernelPCA(3, 2), ModularAutoencoder(3, 2)])
-def test_another_diversity_of_another_shape_is_refused(model, scaled):
-    model.fit(scaled).set_params(n_modules=4)
+def test_another_diversity_of_more_dimensions_is_refused_and_of_as_many_is_not(model, scaled):
+    model.fit(scaled).set_params(n_modules=2, n_components=3)
+    again = model.with_diversity(0.5)
+    assert again.module_shape_ == (2, 3)
+    assert again.transform(scaled).shape == (178, 6)
+    model.set_params(n_modules=4)
     with pytest.raises(ValueError, match=r"was fitted for \(n_modules, n_components\) = \(3, 2\)"):
         model.with_diversity(0.5)
 

@@ -15,7 +15,7 @@ from manylens.modules.base import (
     check_iterations,
     forget,
     refuse_equal_rows,
-    refuse_other_shape,
+    refuse_larger_shape,
 )
 from manylens.modules.descent import warn_if_unsettled
 from manylens.modules.loss import check_diversity
@@ -278,7 +278,7 @@ class ModularAutoencoder(LinearAutoencoders):
             A fitted copy; the axes are shared with this one.
         """
         check_is_fitted(self, "components_")
-        refuse_other_shape(self)
+        refuse_larger_shape(self)
         other = copy.copy(self)
         other.set_params(diversity=diversity, solver="auto")
         other._check_parameters()

@@ -173,8 +173,8 @@ def check_iterations(estimator):
         check_scalar(estimator.learning_rate, "learning_rate", (int, float, np.number), **positive)
 
 
-def refuse_other_shape(estimator):
-    """Raise where the number or size of modules was changed since the fit.
+def refuse_larger_shape(estimator):
+    """Raise where more dimensions are asked for than components were kept at the fit.
 
     Parameters
     ----------
@@ -182,8 +182,8 @@ def refuse_other_shape(estimator):
         Fitted.
     """
     asked = (estimator.n_modules, estimator.n_components)
-    if asked != estimator.module_shape_:
+    if np.prod(asked) > np.prod(estimator.module_shape_):
         raise ValueError(
-            f"This model was fitted for (n_modules, n_components) = {estimator.module_shape_}, and {asked} "
-            "is asked for now: fit it again."
+            f"This model was fitted for (n_modules, n_components) = {estimator.module_shape_} and kept as "
+            f"many components; {asked} asks for more: fit it again."
         )

@@ -7,7 +7,7 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.spectrum import feature_moments
-from manylens.modules.base import check_iterations, forget, refuse_other_shape
+from manylens.modules.base import check_iterations, forget, refuse_larger_shape
 from manylens.modules.descent import adam, module_by_module, warn_if_unsettled
 from manylens.modules.kernel_modules import KernelModules
 from manylens.modules.loss import check_diversity
@@ -279,7 +279,7 @@ class ModularKernelPCA(KernelModules):
             A fitted copy; the feature map and the decomposition are shared with this one.
         """
         check_is_fitted(self, "components_")
-        refuse_other_shape(self)
+        refuse_larger_shape(self)
         other = copy.copy(self)
         other.set_params(diversity=diversity, keep_probability=None, solver="auto")
         other._check_parameters()
