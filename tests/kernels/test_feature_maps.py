@@ -23,8 +23,8 @@ from manylens.kernels import (
     Precomputed,
     make_feature_map,
 )
-from manylens.kernels.feature_maps import inverse_root
 from manylens.kernels.fourier import gaussian_frequencies, orthogonal_frequencies
+from manylens.kernels.roots import inverse_root
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from manylens.kernels.feature_maps import inverse_root, rank_tolerance
+from manylens.kernels.roots import inverse_root, rank_tolerance
 from manylens.streaming import CountSketch
 from manylens.transfer.blocks import choose_layers, first_tensor
 
