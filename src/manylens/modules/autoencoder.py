@@ -11,6 +11,7 @@ from manylens.kernels.feature_maps import LinearMap
 from manylens.kernels.spectrum import feature_moments, leading_eigenpairs, principal_spectrum
 from manylens.modules.backfitting import backfit, gradient_descent
 from manylens.modules.base import (
+    DiversityPathMixin,
     ModuleTransformer,
     check_iterations,
     forget,
@@ -129,7 +130,7 @@ class LinearAutoencoders(ModuleTransformer):
         return Z.reshape(len(Z), M * H) @ decoder + self.mean_.astype(dtype)
 
 
-class ModularAutoencoder(LinearAutoencoders):
+class ModularAutoencoder(DiversityPathMixin, LinearAutoencoders):
     """Many small linear autoencoders, trained together, with a certificate of optimality.
 
     M modules of H dimensions each minimise, over the rows x,
@@ -284,21 +285,6 @@ class ModularAutoencoder(LinearAutoencoders):
         other._check_parameters()
         other._set_modules(*other._choose_modules(None, other._generator()))
         return other
-
-    def diversity_path(self, diversities):
-        """The model at many diversities; one decomposition serves all.
-
-        Parameters
-        ----------
-        diversities : iterable of float
-            Values in [0, 1].
-
-        Returns
-        -------
-        list of ModularAutoencoder
-            One fitted model for each.
-        """
-        return [self.with_diversity(diversity) for diversity in diversities]
 
 
 class BaggingAutoencoder(LinearAutoencoders):

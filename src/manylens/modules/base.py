@@ -129,6 +129,35 @@ class ModuleTransformer(TransformerMixin, BaseEstimator):
         return tags
 
 
+class DiversityPathMixin:
+    """For models that give themselves at another diversity by `with_diversity`."""
+
+    def with_diversity(self, diversity):
+        """The same model at another diversity; each kind of model says how.
+
+        Parameters
+        ----------
+        diversity : float
+            λ in [0, 1].
+        """
+        raise TypeError(f"{type(self).__name__} does not say what it is at another diversity.")
+
+    def diversity_path(self, diversities):
+        """The model at many diversities; one decomposition serves all.
+
+        Parameters
+        ----------
+        diversities : iterable of float
+            Values in [0, 1].
+
+        Returns
+        -------
+        list of estimators
+            One fitted model for each.
+        """
+        return [self.with_diversity(diversity) for diversity in diversities]
+
+
 def forget(estimator, *attributes):
     """Remove fitted attributes, so that a fit that fails leaves no half of an older one behind.
 
@@ -174,7 +203,7 @@ def check_iterations(estimator):
 
 
 def refuse_larger_shape(estimator):
-    """Raise where more dimensions are asked for than components were kept at the fit.
+    """Raise where more dimensions are asked for than the model was fitted for.
 
     Parameters
     ----------
@@ -184,6 +213,6 @@ def refuse_larger_shape(estimator):
     asked = (estimator.n_modules, estimator.n_components)
     if np.prod(asked) > np.prod(estimator.module_shape_):
         raise ValueError(
-            f"This model was fitted for (n_modules, n_components) = {estimator.module_shape_} and kept as "
-            f"many components; {asked} asks for more: fit it again."
+            f"This model was fitted for (n_modules, n_components) = {estimator.module_shape_}; {asked} asks "
+            "for more dimensions: fit it again."
         )

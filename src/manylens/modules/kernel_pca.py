@@ -7,7 +7,7 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.spectrum import feature_moments
-from manylens.modules.base import check_iterations, forget, refuse_larger_shape
+from manylens.modules.base import DiversityPathMixin, check_iterations, forget, refuse_larger_shape
 from manylens.modules.descent import adam, module_by_module, warn_if_unsettled
 from manylens.modules.kernel_modules import KernelModules
 from manylens.modules.loss import check_diversity
@@ -18,7 +18,7 @@ from manylens.modules.water_filling import pad_spectrum
 SOLVERS = ("auto", "mbm", "adam", "sgd", "drop-module")
 
 
-class ModularKernelPCA(KernelModules):
+class ModularKernelPCA(DiversityPathMixin, KernelModules):
     """Many small, diverse kernel representations of the same rows, with a certificate of optimality.
 
     M modules of H dimensions each are trained together to minimise
@@ -286,18 +286,3 @@ class ModularKernelPCA(KernelModules):
         forget(other, "preimage_", "moments_")
         other._set_modules(other._choose_modules(self.decomposition_, None, other._generator()))
         return other
-
-    def diversity_path(self, diversities):
-        """The model at many diversities; one decomposition serves all.
-
-        Parameters
-        ----------
-        diversities : iterable of float
-            Values in [0, 1].
-
-        Returns
-        -------
-        list of ModularKernelPCA
-            One fitted model for each.
-        """
-        return [self.with_diversity(diversity) for diversity in diversities]
