@@ -42,7 +42,7 @@ def mean_squared_distance(X):
     else:
         mean = column_means(X)
         batches = gen_batches(n, block_rows(X.shape[1]))
-        variance = sum(np.sum((X[batch] - mean) ** 2) for batch in batches) / n
+        variance = sum(row_norms(X[batch] - mean, squared=True).sum() for batch in batches) / n
     return float(2.0 * n / (n - 1) * variance)
 
 

@@ -94,11 +94,11 @@ class RBF(Kernel):
         check_is_fitted(self, "gamma_")
         if self.origin_ is not None and not sparse.issparse(X) and not sparse.issparse(Y):
             X, Y = X - self.origin_.astype(X.dtype), Y - self.origin_.astype(Y.dtype)
-        exponent = safe_sparse_dot(X, Y.T, dense_output=True)
-        exponent *= 2.0
-        exponent -= row_norms(X, squared=True)[:, None]
-        exponent -= row_norms(Y, squared=True)[None, :]
-        exponent *= self.gamma_
+        # The scale goes into the few rows of Y and into the norms, not over the large block.
+        gamma = X.dtype.type(self.gamma_)
+        exponent = safe_sparse_dot(X, (2 * gamma * Y).T, dense_output=True)
+        exponent -= gamma * row_norms(X, squared=True)[:, None]
+        exponent -= gamma * row_norms(Y, squared=True)[None, :]
         np.minimum(exponent, 0.0, out=exponent)
         return np.exp(exponent, out=exponent)
 
