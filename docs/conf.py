@@ -17,7 +17,11 @@ html_theme = "pydata_sphinx_theme"
 html_theme_options = {"show_toc_level": 2}
 autosummary_generate = True
 numpydoc_show_class_members = False
-suppress_warnings = ["config.cache"]
+suppress_warnings = [
+    "config.cache",  # the gallery's settings hold a class
+    "myst.xref_missing",  # README links to files that the site shows elsewhere
+    "ref.ref",  # methods inherited from scikit-learn refer to its own pages
+]
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
@@ -26,3 +30,15 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_memory": False,
 }
+
+
+def escape_bars(app, what, name, obj, options, lines):
+    """Norms are written |x| in docstrings, which reStructuredText would take for substitutions."""
+    lines[:] = [
+        line if line.lstrip().startswith((">>>", "...")) else line.replace("|", r"\|") for line in lines
+    ]
+
+
+def setup(app):
+    """Register the hook, after numpydoc's own."""
+    app.connect("autodoc-process-docstring", escape_bars, priority=900)
