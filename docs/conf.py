@@ -14,7 +14,8 @@ extensions = [
 ]
 exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py"]
 html_theme = "pydata_sphinx_theme"
-html_theme_options = {"show_toc_level": 2}
+html_title = "manylens"
+html_theme_options = {"show_toc_level": 2, "header_links_before_dropdown": 8}
 autosummary_generate = True
 numpydoc_show_class_members = False
 suppress_warnings = [
