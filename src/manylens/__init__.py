@@ -23,6 +23,7 @@ from manylens.modules.baselines import (
     RandomKernelProjection,
 )
 from manylens.modules.kernel_pca import ModularKernelPCA
+from manylens.modules.negative_correlation import NegativeCorrelationClassifier, NegativeCorrelationRegressor
 from manylens.persistence import load, save
 from manylens.plotting.alignment import AlignmentDisplay, LayerWeightsDisplay, StableRankDisplay
 from manylens.plotting.alignment_estimates import SketchedAlignmentDisplay, TransferabilityDisplay
@@ -67,6 +68,8 @@ __all__ = [
     "ModuleVotingClassifier",
     "ModuleVotingRegressor",
     "MonolithicKernelPCA",
+    "NegativeCorrelationClassifier",
+    "NegativeCorrelationRegressor",
     "NeighbourProbabilitiesDisplay",
     "PartitionKernelPCA",
     "ProjectionDisplay",

@@ -1,10 +1,11 @@
-"""Linear modular autoencoders: many small encoders that reconstruct well alone and better together."""
+"""Modular autoencoders: many small encoders that reconstruct well alone and better together."""
 
 import copy
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils import gen_batches
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.feature_maps import LinearMap
@@ -20,11 +21,33 @@ from manylens.modules.base import (
 )
 from manylens.modules.descent import warn_if_unsettled
 from manylens.modules.loss import check_diversity
+from manylens.modules.network_autoencoder import train_autoencoders
+from manylens.modules.network_training import check_activation, options_of, warn_unless_rested
 from manylens.modules.solver import ModularSolution, count_equal, solve_modules
 from manylens.modules.water_filling import lower_bound, pad_spectrum
 from manylens.streaming import block_rows, bootstrap_moments, column_means
 
 SOLVERS = ("auto", "backfit", "gradient")
+# What only linear autoencoders have: an earlier fit's must not stand beside networks.
+CERTIFICATE = (
+    "lower_bound_",
+    "optimality_gap_",
+    "spectrum_",
+    "coverage_",
+    "n_shared_",
+    "encoders_",
+    "decoders_",
+)
+
+
+def is_linear(estimator):
+    """Condition on which principal coordinates and other diversities are offered: no hidden layers."""
+    if getattr(estimator, "hidden", None) is not None:
+        raise AttributeError(
+            f"hidden={estimator.hidden!r} makes networks, which are trained for one diversity and have no "
+            "principal coordinates: use hidden=None, or fit again."
+        )
+    return True
 
 
 class LinearAutoencoders(ModuleTransformer):
@@ -74,6 +97,7 @@ class LinearAutoencoders(ModuleTransformer):
         self.components_ = self.encoders_.reshape(M * H, -1)
         self.offset_ = self.components_ @ self.mean_
 
+    @available_if(is_linear)
     def principal_coordinates(self, X):
         """Coordinates of rows on the principal axes that the modules are made of.
 
@@ -94,6 +118,7 @@ class LinearAutoencoders(ModuleTransformer):
         axes = self.axes_.T.astype(X.dtype)
         return np.asarray(X @ axes) - self.mean_.astype(X.dtype) @ axes
 
+    @available_if(is_linear)
     def transform_coordinates(self, C):
         """Modules of rows that are given by their principal coordinates.
 
@@ -131,14 +156,15 @@ class LinearAutoencoders(ModuleTransformer):
 
 
 class ModularAutoencoder(DiversityPathMixin, LinearAutoencoders):
-    """Many small linear autoencoders, trained together, with a certificate of optimality.
+    """Many small autoencoders, trained together; linear ones with a certificate of optimality.
 
     M modules of H dimensions each minimise, over the rows x,
 
         (1-λ) mean_m |A_m B_m x - x|² + λ |mean_m A_m B_m x - x|²,
 
     where B_m encodes, A_m decodes and λ is the `diversity`: at 0 every module is PCA on H components, at 1
-    all together are one linear autoencoder with M H hidden units.
+    all together are one linear autoencoder with M H hidden units. With `hidden` layers A_m and B_m are
+    networks, trained by torch on the same loss.
 
     Parameters
     ----------
@@ -149,12 +175,25 @@ class ModularAutoencoder(DiversityPathMixin, LinearAutoencoders):
     solver : {"auto", "backfit", "gradient"}
         "auto" constructs a minimiser directly. The others are iterative, kept to compare: backfitting sets
         each module in turn to its best, gradient descends on all encoders and decoders.
+    hidden : int or sequence of int, optional
+        Units of the hidden layers between rows and modules, and in reverse between modules and
+        reconstructions. None is the linear autoencoder, solved without torch.
+    activation : {"relu", "tanh", "logistic", "identity"}
+        What follows every hidden layer.
     max_iter : int
-        Iterations of the iterative solvers at most.
+        Iterations of the iterative solvers, or passes over the rows by networks, at most.
     tol : float
         They stop when the loss falls by less than this share of itself.
     learning_rate : float, optional
-        Of "gradient", times M over the largest variance.
+        Of "gradient", times M over the largest variance; of networks, the step of Adam (0.001).
+    batch_size : int
+        Rows a step; of networks only, as are the next three.
+    patience : int
+        Passes without a gain after which training ends.
+    validation_fraction : float
+        Share of the rows held back to watch the loss on; with 0 the training loss is watched.
+    device : str
+        Where torch computes.
     verbose : bool or int
         Whether iterative solvers print their progress.
     random_state : int, RandomState or None
@@ -178,10 +217,16 @@ class ModularAutoencoder(DiversityPathMixin, LinearAutoencoders):
         Mean of the rows.
     loss_path_, n_iter_ : ndarray, int
         Loss after each iteration and their number; the direct solver needs one.
+    networks_ : NetworkAutoencoders
+        With `hidden` layers, in place of all but `mean_`, `loss_`, `loss_path_` and `n_iter_`; weights are
+        NumPy arrays, and no torch is needed once fitted.
+    validation_path_ : ndarray, shape (n_iter_ + 1,)
+        With `hidden` layers, the loss that was watched, before the first pass and after each.
 
     Notes
     -----
-    Memory beyond the input is O(min(n, d)²) and a block of rows.
+    Memory beyond the input is O(min(n, d)²) and a block of rows; with `hidden` layers the rows once more
+    (sparse rows: one batch) and M networks. Networks carry no certificate.
 
     Examples
     --------
@@ -202,9 +247,15 @@ class ModularAutoencoder(DiversityPathMixin, LinearAutoencoders):
         diversity=0.5,
         *,
         solver="auto",
+        hidden=None,
+        activation="relu",
         max_iter=1000,
         tol=1e-6,
         learning_rate=None,
+        batch_size=200,
+        patience=10,
+        validation_fraction=0.1,
+        device="cpu",
         verbose=False,
         random_state=None,
     ):
@@ -212,9 +263,15 @@ class ModularAutoencoder(DiversityPathMixin, LinearAutoencoders):
         self.n_components = n_components
         self.diversity = diversity
         self.solver = solver
+        self.hidden = hidden
+        self.activation = activation
         self.max_iter = max_iter
         self.tol = tol
         self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.device = device
         self.verbose = verbose
         self.random_state = random_state
 
@@ -224,6 +281,87 @@ class ModularAutoencoder(DiversityPathMixin, LinearAutoencoders):
         if self.solver not in SOLVERS:
             raise ValueError(f"solver={self.solver!r} is unknown: give one of {', '.join(SOLVERS)}.")
         check_iterations(self)
+
+    def fit(self, X, y=None):
+        """Learn encoders and decoders.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix, shape (n, d)
+            Rows.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        self
+            Fitted.
+        """
+        forget(self, "networks_")
+        if self.hidden is None:
+            return super().fit(X, y)
+        self._check_parameters()
+        check_activation(self.activation)
+        if self.solver != "auto":
+            raise ValueError(
+                f"solver={self.solver!r} is for linear autoencoders: leave it with hidden layers."
+            )
+        X = self._validated(X, reset=True)
+        forget(self, "components_", *CERTIFICATE)
+        options, shape = (
+            options_of(self, check_diversity(self.diversity)),
+            (self.n_modules, self.n_components),
+        )
+        networks, trained = train_autoencoders(
+            X, shape, self.hidden, self.activation, options, self._generator()
+        )
+        self.module_shape_, self.diversity_, self.mean_ = shape, options.diversity, networks.mean
+        self.loss_path_ = trained.path * networks.scale**2
+        self.validation_path_ = trained.watched_path * networks.scale**2
+        self.n_iter_, self.loss_ = len(trained.path), networks.loss(X, options.diversity)
+        self.networks_ = networks
+        warn_unless_rested(trained, options, stacklevel=3)
+        return self
+
+    def transform(self, X):
+        """Map rows to all modules.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix, shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray, shape (n, n_modules * n_components)
+            The modules side by side; `split` gives one slice a module.
+        """
+        if not hasattr(self, "networks_"):
+            return super().transform(X)
+        return self.networks_.encode(self._validated(X, reset=False))
+
+    def inverse_transform(self, Z):
+        """Rows reconstructed by all modules together: the mean of what each decodes.
+
+        Parameters
+        ----------
+        Z : array-like, shape (n, n_modules * n_components)
+            Modules side by side.
+
+        Returns
+        -------
+        ndarray, shape (n, d)
+            Rows.
+        """
+        return (
+            self.networks_.decode(self.split(Z))
+            if hasattr(self, "networks_")
+            else super().inverse_transform(Z)
+        )
+
+    @property
+    def _n_features_out(self):
+        return int(np.prod(self.module_shape_))
 
     def _choose_modules(self, X, rng):
         s, diversity = self.spectrum_, check_diversity(self.diversity)
@@ -265,6 +403,7 @@ class ModularAutoencoder(DiversityPathMixin, LinearAutoencoders):
         self.optimality_gap_ = solution.optimality_gap
         self.coverage_, self.n_shared_ = solution.coverage, solution.n_shared
 
+    @available_if(is_linear)
     def with_diversity(self, diversity):
         """The same model at another diversity, from the principal axes that this one holds.
 
