@@ -1,10 +1,10 @@
-"""`python -m benchmarks run [NAME ...] [--quick]` and `python -m benchmarks report`."""
+"""`python -m benchmarks run [NAME ...] [--quick]`, `python -m benchmarks list` and `... report`."""
 
 import argparse
 import sys
 
-from benchmarks import harness, report
-from benchmarks.running import run_one, run_side_by_side
+from benchmarks import figures, harness, report
+from benchmarks.running import listing, run_in_turn, run_side_by_side
 
 
 def main():
@@ -13,26 +13,38 @@ def main():
     run = commands.add_parser("run", help="run benchmarks and write their records")
     run.add_argument("names", nargs="*", help="which (all)")
     run.add_argument("--quick", action="store_true", help="small sizes, one repeat, no record")
-    commands.add_parser("report", help="write RESULTS.md from the records")
-    commands.add_parser("list", help="name the benchmarks")
+    run.add_argument("--kind", choices=sorted(report.ORDER), help="only those of one kind")
+    write = commands.add_parser("report", help="write RESULTS.md and README's table from the records")
+    write.add_argument(
+        "--figures", action="store_true", help="draw every figure into benchmarks/figures instead"
+    )
+    write.add_argument("--site", action="store_true", help="write docs/benchmarks.md and its figures instead")
+    commands.add_parser("list", help="name the benchmarks, with the seconds that their records took")
     arguments = parser.parse_args()
     if arguments.command == "report":
-        report.write()
+        write_report(arguments)
+        return 0
+    if arguments.command == "list":
+        print("\n".join(listing()))
         return 0
     found = harness.discover()
-    if arguments.command == "list":
-        print("\n".join(f"{name}: {kind.__doc__.splitlines()[0]}" for name, kind in found.items()))
-        return 0
     unknown = set(arguments.names) - set(found)
     if unknown:
         parser.error(f"no benchmark named {', '.join(sorted(unknown))}; known: {', '.join(found)}")
-    names = arguments.names or list(found)
-    if arguments.quick:
-        run_side_by_side(names)
-        return 0
-    for name in names:
-        run_one(name, quick=False)
+    names = arguments.names or [name for name, kind in found.items() if arguments.kind in (None, kind.kind)]
+    (run_side_by_side if arguments.quick else run_in_turn)(names)
     return 0
+
+
+def write_report(arguments):
+    """One of the three reports."""
+    if arguments.figures:
+        drawn = [figures.draw(record) for record in harness.read_records().values()]
+        print("\n".join(str(path) for path in drawn if path))
+    elif arguments.site:
+        report.write_site_page()
+    else:
+        report.write()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """The machinery behind every benchmark: a file gives the data, ours and the others; this gives the rest.
 
-A benchmark is a subclass of `Comparison` in a file `benchmarks/bench_*.py`. Times are taken in one process,
-contenders in turn (interleaved) after a warm-up, and the best of the repeats counts. Peak memory is taken in
-a process of its own for each contender: anonymous pages above those held once the data are made, so that
-pages of a memory-mapped file do not count.
+A benchmark is a subclass of `Comparison` (here), `Reproduction` (a table or figure of a paper) or `Growth`
+(how cost grows), in a file `benchmarks/bench_*.py` or `benchmarks/papers/*/*.py`. Times of a comparison are
+taken in one process, contenders in turn (interleaved) after a warm-up, and the best of the repeats counts;
+the ratios within each round give the spread. Peak memory is taken in a process of its own for each contender:
+anonymous pages above those held once the data are made, so that pages of a memory-mapped file do not count.
 """
 
 import gc
@@ -11,18 +12,16 @@ import importlib
 import importlib.util
 import json
 import multiprocessing
-import os
-import platform
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.measuring import PeakMemory, machine
+
 HERE = Path(__file__).parent
 RECORDS = HERE / "records"
-PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "torch", "faiss-cpu", "dcor", "cvxpy", "metric-learn")
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,8 @@ class Claim:
     text : str
         The sentence.
     measure : callable
-        From the results, a dict contender -> {"seconds", "peak_mb", scores...}, to the number.
+        From the results, a dict contender -> {"seconds", "peak_mb", scores...}, to the number. Where it has a
+        method `spread`, that gives the least and the largest value over the repeats.
     at_least, at_most : float, optional
         The bound on it.
     """
@@ -49,25 +49,58 @@ class Claim:
         held = (self.at_least is None or value >= self.at_least) and (
             self.at_most is None or value <= self.at_most
         )
+        spread = self.measure.spread(results) if hasattr(self.measure, "spread") else None
         return {
             "text": self.text,
             "value": value,
+            "spread": spread,
             "at_least": self.at_least,
             "at_most": self.at_most,
             "held": held,
         }
 
 
-class Comparison:
-    """Base of every benchmark; the docstring of the subclass says on what data and what is compared."""
+@dataclass(frozen=True)
+class Ratio:
+    """How many times the `what` of contender `to` goes into that of contender `of`."""
 
-    contenders: tuple[str, ...] = ("ours",)  # names of methods that take the data; ours first
-    claims: tuple[Claim, ...] = ()
-    repeats = 3
-    warm_up = True  # once before timing; False where one run is long and nothing compiles
-    memory = True  # whether peak memory is taken (each contender runs once more, in its own process)
+    of: str
+    to: str
+    what: str = "seconds"
+
+    def __call__(self, results):
+        return results[self.of][self.what] / results[self.to][self.what]
+
+    def spread(self, results):
+        """Least and largest ratio within one round of the interleaved repeats; None for other numbers."""
+        if self.what != "seconds":
+            return None
+        ratios = rounds(results, self.of, self.to)
+        return [min(ratios), max(ratios)] if len(ratios) > 1 else None
+
+
+def rounds(results, of, to):
+    """Ratio of two contenders' seconds in every round."""
+    return [a / b for a, b in zip(results[of]["all_seconds"], results[to]["all_seconds"], strict=True)]
+
+
+def ratio(of, to, what="seconds"):
+    """How many times the `what` of contender `to` goes into that of contender `of`."""
+    return Ratio(of, to, what)
+
+
+def result(contender, what):
+    """The number `what` of one contender."""
+    return lambda results: results[contender][what]
+
+
+class Benchmark:
+    """What every kind shares; the docstring of the subclass says on what data and what is measured."""
+
+    abstract = True  # only what the others share
+    kind = ""
+    seed = 0  # of everything drawn; each file hands it, or numbers that follow it, to its generators
     needs: tuple[str, ...] = ()  # data sets without which the benchmark is left out
-    needs_packages: dict[str, str] = {}  # contender -> package without which that contender is left out
 
     def __init__(self, quick=False):
         self.quick = quick
@@ -77,6 +110,23 @@ class Comparison:
         """Why it cannot run here, in a sentence; nothing where it can."""
         return ""
 
+    def measure(self):
+        """The parts of the record that are this kind's own; a dict."""
+        raise NotImplementedError
+
+
+class Comparison(Benchmark):
+    """Base of every benchmark of ours against others."""
+
+    abstract = True
+    kind = "comparison"
+    contenders: tuple[str, ...] = ("ours",)  # names of methods that take the data; ours first
+    claims: tuple[Claim, ...] = ()
+    repeats = 3
+    warm_up = True  # once before timing; False where one run is long and nothing compiles
+    memory = True  # whether peak memory is taken (each contender runs once more, in its own process)
+    needs_packages: dict[str, str] = {}  # contender -> package without which that contender is left out
+
     def make_data(self):
         raise NotImplementedError
 
@@ -84,29 +134,45 @@ class Comparison:
         """Numbers that tell how good `result` is; a dict."""
         return {}
 
-
-def ratio(of, to, what="seconds"):
-    """How many times the `what` of contender `to` goes into that of contender `of`."""
-    return lambda results: results[of][what] / results[to][what]
-
-
-def result(contender, what):
-    """The number `what` of one contender."""
-    return lambda results: results[contender][what]
+    def measure(self):
+        """Time, score and weigh every contender."""
+        data = self.make_data()
+        names = present(self)
+        results = {name: {"all_seconds": []} for name in names}
+        if self.warm_up:
+            for name in names:
+                getattr(self, name)(data)
+        for repeat in range(1 if self.quick else self.repeats):
+            for name in names:
+                gc.collect()
+                start = time.perf_counter()
+                outcome = getattr(self, name)(data)
+                results[name]["all_seconds"].append(time.perf_counter() - start)
+                if repeat == 0:
+                    results[name].update(self.score(data, outcome))
+                del outcome
+        for values in results.values():
+            values["seconds"] = min(values["all_seconds"])
+        if self.memory and not self.quick:
+            for name in names:
+                results[name]["peak_mb"] = measured_apart(type(self), self.quick, name)
+        return {"results": results, "claims": [] if self.quick else judged(self, results)}
 
 
 def discover():
     """All benchmarks, by name."""
     found = {}
-    for path in sorted(HERE.glob("bench_*.py")):
-        module = importlib.import_module(f"benchmarks.{path.stem}")
+    for path in sorted([*HERE.glob("bench_*.py"), *HERE.glob("papers/*/*.py")]):
+        module = importlib.import_module(
+            ".".join(["benchmarks", *path.relative_to(HERE).with_suffix("").parts])
+        )
         found.update({name: value for name, value in vars(module).items() if defined_in(module, value)})
     return found
 
 
 def defined_in(module, value):
     """Whether `value` is a benchmark that this module defines, and not only a base of others."""
-    is_benchmark = isinstance(value, type) and issubclass(value, Comparison)
+    is_benchmark = isinstance(value, type) and issubclass(value, Benchmark)
     return is_benchmark and value.__module__ == module.__name__ and "abstract" not in vars(value)
 
 
@@ -133,36 +199,19 @@ def judged(comparison, results):
     return verdicts
 
 
-def run(comparison):
-    """Time, score and weigh every contender; returns the record."""
-    data = comparison.make_data()
-    names = present(comparison)
-    results = {name: {"all_seconds": []} for name in names}
-    repeats = 1 if comparison.quick else comparison.repeats
-    if comparison.warm_up:
-        for name in names:
-            getattr(comparison, name)(data)
-    for repeat in range(repeats):
-        for name in names:
-            gc.collect()
-            start = time.perf_counter()
-            outcome = getattr(comparison, name)(data)
-            results[name]["all_seconds"].append(time.perf_counter() - start)
-            if repeat == 0:
-                results[name].update(comparison.score(data, outcome))
-            del outcome
-    for values in results.values():
-        values["seconds"] = min(values["all_seconds"])
-    if comparison.memory and not comparison.quick:
-        for name in names:
-            results[name]["peak_mb"] = measured_apart(type(comparison), comparison.quick, name)
+def run(benchmark):
+    """Run one benchmark; returns the record."""
+    start = time.perf_counter()
+    measured = benchmark.measure()
     return {
-        "name": type(comparison).__name__,
-        "about": " ".join((comparison.__doc__ or "").split()),
-        "quick": comparison.quick,
+        "name": type(benchmark).__name__,
+        "kind": benchmark.kind,
+        "about": " ".join((benchmark.__doc__ or "").split()),
+        "quick": benchmark.quick,
+        "seed": benchmark.seed,
+        "duration": time.perf_counter() - start,
         "machine": machine(),
-        "results": results,
-        "claims": [] if comparison.quick else judged(comparison, results),
+        **measured,
     }
 
 
@@ -192,64 +241,10 @@ def _peak_of(pipe, module, name, quick, contender):
     pipe.send(peak.megabytes)
 
 
-class PeakMemory:
-    """Samples this process's anonymous pages; `megabytes` is the peak above the start."""
-
-    def __enter__(self):
-        self._start = self._peak = anonymous_bytes()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def _watch(self):
-        while not self._stop.wait(0.002):
-            self._peak = max(self._peak, anonymous_bytes())
-
-    def __exit__(self, *exception):
-        self._stop.set()
-        self._thread.join()
-        self._peak = max(self._peak, anonymous_bytes())
-        self.megabytes = (self._peak - self._start) / 2**20
-
-
-def anonymous_bytes():
-    """Resident memory of this process that no file stands behind."""
-    with open("/proc/self/status") as status:
-        for line in status:
-            if line.startswith("RssAnon"):
-                return int(line.split()[1]) * 1024
-    raise RuntimeError("peak memory is read from /proc: run the benchmarks on Linux")
-
-
-def machine():
-    """What the numbers were taken on."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    def version_of(package):
-        try:
-            return version(package)
-        except PackageNotFoundError:
-            return None
-
-    versions = {name: found for name in PACKAGES if (found := version_of(name))}
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return {
-        "cpu": cpu_name(),
-        "cores": os.cpu_count(),
-        "memory_gb": round(memory),
-        "python": platform.python_version(),
-        "versions": versions,
-    }
-
-
-def cpu_name():
-    """Name of the processor as the kernel gives it."""
-    with open("/proc/cpuinfo") as info:
-        for line in info:
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor()
+def read_records(folder=RECORDS):
+    """All records, by name; those written before there were kinds are comparisons."""
+    records = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    return {record["name"]: {"kind": "comparison", **record} for record in records}
 
 
 def save(record, folder=RECORDS):

@@ -1,84 +1,62 @@
-"""RESULTS.md from the records: tables and verdicts; nothing in it is typed by hand."""
+"""RESULTS.md, README's table and the site's page from the records; nothing in them is typed by hand."""
 
 import json
+import os
 
-from benchmarks.harness import HERE, RECORDS, discover
+from benchmarks import tables
+from benchmarks.figures import draw
+from benchmarks.harness import HERE, discover, read_records
 
-
-def number(value):
-    """A number in four digits or fewer."""
-    if isinstance(value, int | float):
-        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return str(value)
-
-
-def inline(values):
-    return ", ".join(f"{key} {number(value)}" for key, value in values.items())
-
-
-def verdict(claim):
-    """One line that says whether a claim held."""
-    bounds = []
-    if claim["at_least"] is not None:
-        bounds.append(f"at least {number(claim['at_least'])}")
-    if claim["at_most"] is not None:
-        bounds.append(f"at most {number(claim['at_most'])}")
-    word = "held" if claim["held"] else "FELL SHORT"
-    return f"{word}: {claim['text']}: {number(claim['value'])} (wanted {' and '.join(bounds)})"
-
-
-def table(record):
-    """The contenders of one record as a Markdown table."""
-    results = record["results"]
-    columns = list(
-        dict.fromkeys(key for values in results.values() for key in values if key != "all_seconds")
-    )
-    columns.sort(key=lambda key: {"seconds": 0, "peak_mb": 1}.get(key, 2))
-    lines = ["| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    for contender, values in results.items():
-        cells = [number(values[key]) if key in values else "" for key in columns]
-        lines.append(f"| {contender.replace('_', ' ')} | " + " | ".join(cells) + " |")
-    return lines
-
-
-def claims_table(records):
-    """Every claim with its number, as a Markdown table."""
-    lines = ["| benchmark | claim | measured | wanted | |", "|---|---|---|---|---|"]
-    for record in records:
-        for claim in record["claims"]:
-            wanted = f"≥ {number(claim['at_least'])}" if claim["at_least"] is not None else ""
-            wanted += f"≤ {number(claim['at_most'])}" if claim["at_most"] is not None else ""
-            word = "held" if claim["held"] else "**fell short**"
-            lines.append(
-                f"| {record['name']} | {claim['text']} | {number(claim['value'])} | {wanted} | {word} |"
-            )
-    return lines
-
-
-def write_readme(records):
-    """Rewrite the table between the two marks in README.md."""
-    path = HERE.parent / "README.md"
-    text = path.read_text()
-    start, end = "<!-- benchmarks: written by `python -m benchmarks report` -->", "<!-- end of benchmarks -->"
-    before, _, rest = text.partition(start)
-    _, _, after = rest.partition(end)
-    if rest:
-        path.write_text("\n".join([before + start, *claims_table(records), end]) + after)
+README = HERE.parent / "README.md"
+PAGE = HERE.parent / "docs" / "benchmarks.md"  # untracked, like the pictures it shows
+PICTURES = HERE.parent / "docs" / "benchmark_figures"
+ORDER = {"reproduction": 0, "growth": 1, "comparison": 2}
 
 
 def write():
     """Rewrite RESULTS.md, and the table in README.md."""
-    records = [json.loads(path.read_text()) for path in sorted(RECORDS.glob("*.json"))]
+    records = ordered(read_records())
     write_readme(records)
+    (HERE / "RESULTS.md").write_text(page(records))
+
+
+def write_site_page(path=PAGE, pictures=PICTURES):
+    """Write the site's page, with every figure drawn from its record."""
+    records = ordered(read_records())
+    drawn = {record["name"]: draw(record, pictures) for record in records}
+    links = {name: os.path.relpath(file, path.parent) for name, file in drawn.items() if file}
+    path.write_text(page(records, links))
+
+
+def ordered(records):
+    """Papers first, then growth, then comparisons; each by name."""
+    return sorted(records.values(), key=lambda record: (ORDER[record["kind"]], record["name"]))
+
+
+def of_kind(records, kind):
+    return [record for record in records if record["kind"] == kind]
+
+
+def page(records, pictures=None):
+    """The whole page as Markdown."""
     lines = [
         "# Benchmarks",
         "",
         "Written by `python -m benchmarks report` from `benchmarks/records`; rerun with `make bench`.",
-        "Seconds are the best of the repeats, contenders taken in turn in one process; peak MB is memory",
-        "above the data, each contender in a process of its own.",
         "",
+        *machine_lines(records),
+        *missing_lines(records),
+        *paper_lines(of_kind(records, "reproduction"), pictures or {}),
+        *growth_lines(of_kind(records, "growth")),
+        *comparison_lines(of_kind(records, "comparison")),
     ]
-    for machine in {json.dumps(record["machine"], sort_keys=True) for record in records}:
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def machine_lines(records):
+    """What the records were taken on, and how long they took."""
+    lines = []
+    for machine in sorted({json.dumps(record["machine"], sort_keys=True) for record in records}):
         fields = json.loads(machine)
         versions = ", ".join(f"{name} {version}" for name, version in fields["versions"].items())
         lines += [
@@ -86,11 +64,84 @@ def write():
             f"Python {fields['python']}; {versions}.",
             "",
         ]
+    timed = [record["duration"] for record in records if "duration" in record]
+    if timed:
+        lines += [
+            f"{len(timed)} of the {len(records)} records say how long they took: {sum(timed):,.0f} s in all.",
+            "",
+        ]
+    return lines
+
+
+def missing_lines(records):
+    """Which benchmarks have no record."""
     missing = sorted(set(discover()) - {record["name"] for record in records})
-    if missing:
-        lines += [f"No record of a full run yet, so no claim is made: {', '.join(missing)}.", ""]
+    if not missing:
+        return []
+    return [f"No record of a full run yet, so no claim is made: {', '.join(missing)}.", ""]
+
+
+def paper_lines(records, pictures):
+    """What the papers report, done again."""
+    if not records:
+        return []
+    lines = [
+        "## The papers' tables and figures",
+        "",
+        "A number in brackets is the paper's own. The last column is computed: *yes* where a statement held",
+        "in every case, *partly* in half of them or more, else *no*.",
+        "",
+        *tables.statements_table(records),
+        "",
+    ]
     for record in records:
-        lines += [f"## {record['name']}", "", record["about"], "", *table(record), ""]
-        lines += [f"- {verdict(claim)}" for claim in record["claims"]]
+        lines += [f"### {record['paper']}: {record['where']}", "", record["about"], ""]
+        lines += [f"What differs: {record['differs']} Seed {record['seed']}; {record['duration']:.0f} s.", ""]
+        lines += tables.reproduction_tables(record)
+        if record["name"] in pictures:
+            lines += [f"![{record['where']}]({pictures[record['name']]})", ""]
+        lines += [f"- {tables.statement_line(statement)}" for statement in record["statements"]]
+        lines += ["", f"Did the paper's claims hold here? **{record['verdict']}**.", ""]
+    return lines
+
+
+def growth_lines(records):
+    """How cost grows."""
+    if not records:
+        return []
+    return [
+        "## How cost grows",
+        "",
+        "One size varies while the others stay; the exponent is the slope of a log-log line through the",
+        "larger half of the points. Every point has a process of its own; memory under 2 MB is not fitted.",
+        "",
+        *tables.growth_table(records),
+        "",
+    ]
+
+
+def comparison_lines(records):
+    """Ours against others."""
+    lines = [
+        "## Against others",
+        "",
+        "Seconds are the best of the repeats, contenders taken in turn in one process; times the first one's",
+        "are the median over the rounds, with the least and the largest; peak MB is memory above the data,",
+        "each contender in a process of its own.",
+        "",
+    ]
+    for record in records:
+        lines += [f"### {record['name']}", "", record["about"], "", *tables.comparison_table(record), ""]
+        lines += [f"- {tables.verdict(claim)}" for claim in record["claims"]]
         lines.append("")
-    (HERE / "RESULTS.md").write_text("\n".join(lines).rstrip() + "\n")
+    return lines
+
+
+def write_readme(records):
+    """Rewrite the table between the two marks in README.md."""
+    text = README.read_text()
+    start, end = "<!-- benchmarks: written by `python -m benchmarks report` -->", "<!-- end of benchmarks -->"
+    before, _, rest = text.partition(start)
+    _, _, after = rest.partition(end)
+    if rest:
+        README.write_text("\n".join([before + start, *tables.claims_table(records), end]) + after)

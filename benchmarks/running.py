@@ -7,8 +7,10 @@ from concurrent.futures import ProcessPoolExecutor
 
 import joblib
 
-from benchmarks import harness, report
+from benchmarks import harness, tables
 from manylens.datasets import data_available
+
+BUDGET = 3600  # seconds that a full run may take on two cores
 
 
 def run_side_by_side(names):
@@ -26,7 +28,17 @@ def run_quickly(name):
         run_one(name, quick=True)
 
 
+def run_in_turn(names):
+    """Full runs, one after the other; says how long all of them took."""
+    start = time.perf_counter()
+    for name in names:
+        run_one(name, quick=False)
+    minutes = (time.perf_counter() - start) / 60
+    print(f"{len(names)} benchmarks in {minutes:.1f} minutes; all of them may take {BUDGET / 60:.0f}")
+
+
 def run_one(name, quick):
+    """Run one benchmark, keep its record if it was a full run, and print what was found."""
     kind = harness.discover()[name]
     missing = [name for name in kind.needs if not data_available(name)]
     if missing:
@@ -39,10 +51,19 @@ def run_one(name, quick):
     start = time.perf_counter()
     record = harness.run(kind(quick))
     if not quick:
+        record["duration"] = time.perf_counter() - start
         harness.save(record)
     print(f"{kind.__name__}: {time.perf_counter() - start:.1f} s", flush=True)
-    for contender, values in record["results"].items():
-        shown = {key: value for key, value in values.items() if key != "all_seconds"}
-        print("   ", contender, report.inline(shown), flush=True)
-    for claim in record["claims"]:
-        print("   ", report.verdict(claim), flush=True)
+    print("\n".join("    " + line for line in tables.summary(record)), flush=True)
+
+
+def listing():
+    """Every benchmark with the seconds its recorded full run took, and their sum."""
+    records = harness.read_records()
+    lines, total = [], 0.0
+    for name, kind in harness.discover().items():
+        seconds = records.get(name, {}).get("duration")
+        total += seconds or 0.0
+        known = "no record" if seconds is None else f"{seconds:.0f} s"
+        lines.append(f"{known:>10}  {name}: {kind.__doc__.splitlines()[0]}")
+    return [*lines, f"{total:8.0f} s  in all, of {BUDGET} allowed"]

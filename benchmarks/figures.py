@@ -1,0 +1,94 @@
+"""Figures as data in a record, and as pictures drawn from it: pictures themselves are not kept."""
+
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+FOLDER = HERE / "figures"  # untracked: `python -m benchmarks report --figures` draws them anew
+
+
+def short(values, digits=4):
+    """Numbers with few digits, so that records stay small."""
+    return [float(f"{value:.{digits}g}") for value in np.asarray(values, dtype=float).ravel()]
+
+
+def curve(x, y, low=None, high=None, style="-"):
+    """One curve: `style` as matplotlib's format; `low` and `high` shade what is between them."""
+    made = {"x": short(x), "y": short(y), "style": style}
+    if low is not None:
+        made |= {"low": short(low), "high": short(high)}
+    return made
+
+
+def panel(x_label, y_label, curves, *, log="", image=None, extent=()):
+    """One panel.
+
+    Parameters
+    ----------
+    x_label, y_label : str
+        What the axes show.
+    curves : dict of dict
+        Name -> `curve`; names that begin with "_" are not put into the legend.
+    log : str
+        Which axes are logarithmic: "", "x", "y" or "xy".
+    image : ndarray, optional
+        Shown instead of curves, or behind them.
+    extent : sequence of float
+        Of the image: left, right, bottom, top.
+    """
+    made = {"x_label": x_label, "y_label": y_label, "curves": curves, "log": log}
+    if image is not None:
+        made |= {"image": [short(row, 3) for row in image], "extent": [float(v) for v in extent]}
+    return made
+
+
+def draw(record, folder=FOLDER):
+    """Draw all panels of one record side by side; returns the path, or None where there are none."""
+    panels = record.get("figures", {})
+    if not panels:
+        return None
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    n_columns = min(3, len(panels))
+    n_rows = -(-len(panels) // n_columns)
+    figure, axes = pyplot.subplots(
+        n_rows, n_columns, figsize=(4.2 * n_columns, 3.2 * n_rows), squeeze=False, layout="constrained"
+    )
+    for axis, (title, content) in zip(axes.flat, panels.items(), strict=False):
+        draw_panel(axis, title, content)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    folder.mkdir(exist_ok=True, parents=True)
+    path = folder / f"{record['name']}.png"
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+    return path
+
+
+def draw_panel(axis, title, content):
+    """Draw one panel on a matplotlib axis."""
+    if "image" in content:
+        extent = content["extent"] or None
+        axis.imshow(
+            content["image"], origin="lower", aspect="auto", extent=extent, cmap="viridis", alpha=0.75
+        )
+    for name, points in content["curves"].items():
+        label = None if name.startswith("_") else name
+        color = {"color": "0.4", "linewidth": 0.7} if name.startswith("_") else {}
+        line = axis.plot(points["x"], points["y"], points["style"], label=label, markersize=3.5, **color)[0]
+        if "low" in points:
+            axis.fill_between(points["x"], points["low"], points["high"], color=line.get_color(), alpha=0.2)
+    if "x" in content["log"]:
+        axis.set_xscale("log")
+    if "y" in content["log"]:
+        axis.set_yscale("log")
+    axis.set_title(title, fontsize=9)
+    axis.set_xlabel(content["x_label"], fontsize=8)
+    axis.set_ylabel(content["y_label"], fontsize=8)
+    axis.tick_params(labelsize=7)
+    if any(not name.startswith("_") for name in content["curves"]):
+        axis.legend(fontsize=6, frameon=False)

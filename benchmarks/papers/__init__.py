@@ -1,0 +1,1 @@
+"""Tables and figures of the papers, done again: a folder a paper."""

@@ -1,0 +1,122 @@
+"""Comparisons: rounds, spreads, claims, what is found; growth: exponents."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import harness, report, tables
+from benchmarks.growth import Growth, exponent
+from benchmarks.harness import Claim, Comparison, ratio, result
+from benchmarks.measuring import PeakMemory
+
+ROUNDS = {
+    "ours": {"all_seconds": [1.0, 2.0], "seconds": 1.0, "error": 0.5},
+    "other": {"all_seconds": [4.0, 6.0], "seconds": 4.0, "error": 1.0},
+}
+
+
+class Sums(Comparison):
+    """Sums of squares."""
+
+    contenders = ("ours", "loop", "absent")
+    needs_packages = {"absent": "no_such_package"}
+    memory = False
+    claims = (
+        Claim("the same sum", result("loop", "total"), at_least=285, at_most=285),
+        Claim("of what is not there", result("absent", "total"), at_least=0),
+    )
+
+    def make_data(self):
+        return np.arange(10)
+
+    def ours(self, data):
+        return int(data @ data)
+
+    def loop(self, data):
+        return sum(int(value) ** 2 for value in data)
+
+    def score(self, data, total):
+        return {"total": total}
+
+
+def test_a_ratio_of_times_comes_with_its_range_over_the_rounds():
+    judged = Claim("faster", ratio("other", "ours"), at_least=3.5).judge(ROUNDS)
+    assert judged["value"] == 4.0
+    assert judged["spread"] == [3.0, 4.0]
+    assert judged["held"]
+    assert "(3 to 4)" in tables.verdict(judged)
+
+
+def test_other_numbers_have_no_spread():
+    assert Claim("better", ratio("other", "ours", "error"), at_least=3).judge(ROUNDS)["spread"] is None
+
+
+def test_contenders_that_are_not_installed_are_left_out_with_their_claims(capsys):
+    record = harness.run(Sums())
+    assert list(record["results"]) == ["ours", "loop"]
+    assert [claim["held"] for claim in record["claims"]] == [True]
+    assert "no_such_package is not installed" in capsys.readouterr().out
+
+
+def test_a_record_survives_its_file_and_says_what_it_was_taken_on(tmp_path):
+    record = harness.run(Sums())
+    harness.save(record, tmp_path)
+    read = harness.read_records(tmp_path)["Sums"]
+    assert read == record
+    assert read["machine"]["versions"]["numpy"] == np.__version__
+    assert read["duration"] > 0
+    assert "### Sums" in report.page([read])
+
+
+def test_every_record_kept_is_readable():
+    report.page(report.ordered(harness.read_records()))
+
+
+def test_every_benchmark_says_what_it_is():
+    found = harness.discover()
+    assert found
+    assert {kind.kind for kind in found.values()} <= set(report.ORDER)
+    assert all(kind.__doc__ and kind.__doc__ != kind.__mro__[1].__doc__ for kind in found.values())
+
+
+@pytest.mark.parametrize("power", [0.5, 1, 2, 3])
+def test_the_exponent_of_a_power_is_found(power):
+    sizes = np.array([10, 100, 1000])
+    assert exponent(sizes, 3e-7 * sizes.astype(float) ** power) == pytest.approx(power)
+
+
+def test_what_a_call_costs_anyway_does_not_hide_how_it_grows():
+    sizes = np.array([10, 30, 100, 300, 1000])
+    assert exponent(sizes, 1e-3 + 1e-6 * sizes**2.0) == pytest.approx(2, abs=0.25)
+
+
+def test_negligible_memory_has_no_exponent():
+    assert exponent([10, 100, 1000], [0.1, 0.5, 1.9], negligible=2.0) is None
+
+
+class Squares(Growth):
+    """An array of n rows and d columns."""
+
+    base = {"n": 100, "d": 100}
+    axes = {"n": (100, 1000), "d": (100, 1000)}
+
+    def prepare(self, n, d):
+        return lambda: np.ones((n, d)).sum()
+
+
+def test_growth_measures_every_axis():
+    record = harness.run(Squares(quick=True))
+    assert list(record["axes"]) == ["n", "d"]
+    assert all(len(axis["seconds"]) == 2 for axis in record["axes"].values())
+    assert len(tables.growth_table([record])) == 2 + 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from Linux's /proc")
+def test_peak_memory_sees_an_array_that_is_gone():
+    with PeakMemory() as peak:
+        array = np.ones(20 * 2**17)
+        time.sleep(0.02)
+        del array
+    assert peak.megabytes > 15
