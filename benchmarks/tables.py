@@ -106,8 +106,8 @@ def times_of(results, contender, first):
 def reproduction_tables(record):
     """Each table with the paper's own number, where it printed one, in brackets behind ours."""
     lines = []
-    for title, table in record["tables"].items():
-        printed = record["printed"].get(title, {})
+    for title in dict.fromkeys([*record["tables"], *record["printed"]]):
+        table, printed = record["tables"].get(title, {}), record["printed"].get(title, {})
         rows = list(dict.fromkeys([*table, *printed]))
         columns = list(
             dict.fromkeys(key for part in (table, printed) for row in part.values() for key in row)

@@ -1,0 +1,1 @@
+"""Reeve, Mu and Brown: Modular dimensionality reduction."""

@@ -1,0 +1,168 @@
+"""What the tables and figures share: fitting the paper's five methods, and asking them for neighbours."""
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.neighbors import NearestNeighbors
+
+from manylens import (
+    BootstrapKernelPCA,
+    ModularKernelPCA,
+    MonolithicKernelPCA,
+    PartitionKernelPCA,
+    RandomKernelProjection,
+    retrieval_precision,
+)
+from manylens.ensembles.backends import LeadingScan
+from manylens.ensembles.voting import modal_class
+from manylens.native.nearest import rerank_union
+
+PAPER = "Modular dimensionality reduction"
+TOTAL = 300  # dimensions of all modules together, as in the paper
+RETRIEVED, VOTERS = 10, 5
+BASELINES = {
+    "Partition": PartitionKernelPCA,
+    "Bootstrap": BootstrapKernelPCA,
+    "Random": RandomKernelProjection,
+}
+
+
+class Answers(NamedTuple):
+    """How well one representation answers, and in how long if every module has a worker.
+
+    Parameters
+    ----------
+    precision, accuracy : float
+        Per cent of the true ten neighbours found, of the votes of five that are right.
+    retrieval_seconds, vote_seconds : float
+        Of one module's search (the median over modules), with the ranking of candidates for retrieval.
+    """
+
+    precision: float
+    accuracy: float
+    retrieval_seconds: float
+    vote_seconds: float
+
+
+class Questions(NamedTuple):
+    """Queries with what is right for them.
+
+    Parameters
+    ----------
+    X : ndarray, shape (n_queries, d)
+        Rows.
+    y : ndarray of int
+        Their classes.
+    neighbours : ndarray of int, shape (n_queries, 10)
+        Nearest rows of the base in the input space.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    neighbours: np.ndarray
+
+
+def questions(base, X, y):
+    """Queries with their true neighbours."""
+    index = NearestNeighbors(n_neighbors=RETRIEVED, algorithm="brute").fit(base)
+    return Questions(X, y, index.kneighbors(X, return_distance=False))
+
+
+def nearest(view, asked, k):
+    """Rows of a view nearest to each query, near to far, and the seconds it took; one thread."""
+    scan = LeadingScan(np.ascontiguousarray(view, dtype=np.float32), 1)
+    asked = np.ascontiguousarray(asked, dtype=np.float32)
+    start = time.perf_counter()
+    keys, rows = scan.candidates(asked, k)
+    rows = np.take_along_axis(rows, np.argsort(keys, axis=1), axis=1)
+    return rows, time.perf_counter() - start
+
+
+def answers(base, asked, y, queries):
+    """Retrieval and votes of modules.
+
+    Parameters
+    ----------
+    base, asked : ndarray, shape (n, M, H) and (n_queries, M, H)
+        Modules of the base and of the queries.
+    y : ndarray of int, shape (n,)
+        Classes of the base.
+    queries : Questions
+        What is right.
+    """
+    n_classes = int(y.max()) + 1
+    found, seconds, votes, vote_seconds = [], [], [], []
+    for m in range(base.shape[1]):
+        rows, took = nearest(base[:, m], asked[:, m], RETRIEVED)
+        voters, vote_took = nearest(base[:, m], asked[:, m], VOTERS)
+        found.append(rows)
+        votes.append(modal_class(y[voters].T, n_classes))
+        seconds.append(took)
+        vote_seconds.append(vote_took)
+    start = time.perf_counter()
+    retrieved = found[0] if len(found) == 1 else ranked(base, asked, np.hstack(found))
+    ranking = time.perf_counter() - start
+    right = modal_class(np.array(votes), n_classes) == queries.y
+    return Answers(
+        100 * retrieval_precision(retrieved, queries.neighbours),
+        100 * float(np.mean(right)),
+        float(np.median(seconds)) + ranking,
+        float(np.median(vote_seconds)),
+    )
+
+
+def ranked(base, asked, candidates):
+    """Of each query's candidates, the ten nearest by all modules together."""
+    rows = np.empty((len(asked), RETRIEVED), dtype=np.int64)
+    distances = np.empty(rows.shape, dtype=np.float32)
+    flat = [np.ascontiguousarray(part.reshape(len(part), -1), dtype=np.float32) for part in (asked, base)]
+    rerank_union(*flat, candidates.astype(np.int64), distances, rows)
+    return rows
+
+
+def fitted(kind, n_modules, X, rank, seed):
+    """One of the modular methods with `n_modules` modules of 300 dimensions in all."""
+    return kind(n_modules=n_modules, n_components=TOTAL // n_modules, rank=rank, random_state=seed).fit(X)
+
+
+def ask(model, parts, queries):
+    """`answers` of a fitted model."""
+    base, asked = (model.split(model.transform(X)) for X in (parts.X, queries.X))
+    return answers(base, asked, parts.y, queries)
+
+
+def monolithic(parts, queries, rank, seed):
+    """`answers` of the top 300 components taken as one."""
+    model = MonolithicKernelPCA(TOTAL, rank=rank, random_state=seed).fit(parts.X)
+    return answers(
+        model.transform(parts.X)[:, np.newaxis],
+        model.transform(queries.X)[:, np.newaxis],
+        parts.y,
+        queries,
+    )
+
+
+def over_diversities(n_modules, diversities, parts, queries, rank, seed):
+    """`answers` of the modular method at each diversity, for each set of queries; one fit serves all.
+
+    Returns
+    -------
+    list of list of Answers
+        One list for each of `queries`.
+    """
+    model = fitted(ModularKernelPCA, n_modules, parts.X, rank, seed)
+    base, asked = model.principal_coordinates(parts.X), [model.principal_coordinates(q.X) for q in queries]
+    outcome = [[] for _ in queries]
+    for lens in model.diversity_path(diversities):
+        views = lens.split(lens.transform_coordinates(base))
+        for at, (coordinates, wanted) in enumerate(zip(asked, queries, strict=True)):
+            outcome[at].append(
+                answers(views, lens.split(lens.transform_coordinates(coordinates)), parts.y, wanted)
+            )
+    return outcome
+
+
+def chosen(tried, what):
+    """Index of the best by one of the fields of `Answers`; of equals the first."""
+    return int(np.argmax([getattr(answer, what) for answer in tried]))
