@@ -17,8 +17,8 @@ NAMES = ("MNIST", "Rotations", "Background", "Random", "Convex", "Rectangles", "
 IMAGE_NAMES = NAMES[:-1]
 NEEDS = ("mnist", "rectangles", "mfeat_multiview")
 DIFFERS = """MNIST and rectangles are the originals (rows drawn from all of MNIST's 70,000); Rotations,
-Background, Random and Convex are regenerated after their description; mfeat's six feature sets of 2,000 digits ("Digit
-views") stand for NUS Wide, and nothing stands for NVDR."""
+Background, Random and Convex are regenerated after their description; mfeat's six feature sets of 2,000
+digits ("Digit views") stand for NUS Wide, and nothing stands for NVDR."""
 
 
 class Parts(NamedTuple):
@@ -41,7 +41,7 @@ class Parts(NamedTuple):
 
 
 def load_parts(name, n_train, n_choose, n_test, seed=0):
-    """One of the sets, cut in three; small sets give fewer rows (rectangles trains on the 1,200 published)."""
+    """One of the sets, cut in three; small sets give fewer rows (rectangles trains on its 1,200)."""
     rng = np.random.default_rng([seed, NAMES.index(name)])
     n = n_train + n_choose + n_test
     if name == "Convex":

@@ -30,7 +30,7 @@ class SolversCompared(Reproduction):
     differs = (
         DIFFERS
         + """ A rank-500 map of 6,000 rows, 15 passes of SGD, 300 steps of Adam and 25 sweeps of MBM instead
-    of an hour of each; SGD's rate among 3, Adam's among 4. Losses are divided by the certified lower bound, as
+    of an hour of each; rates among 3 and 4. Losses are divided by the certified lower bound, as
     the paper's have a scale of their own. "Direct" is this library's solver."""
     )
     printed = {

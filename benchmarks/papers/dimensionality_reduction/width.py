@@ -85,7 +85,7 @@ class ModulesOfEveryWidth(Reproduction):
 
     def compute(self):
         tables, figures = {"precision": {}, "accuracy": {}, "milliseconds": {}}, {}
-        widths_tried = WIDTHS[-2:] if self.quick else WIDTHS
+        widths_tried = WIDTHS[2:4] if self.quick else WIDTHS
         for name in NAMES[-1:] if self.quick else NAMES:
             found, whole = self.on(name, widths_tried)
             for what in ("precision", "accuracy"):

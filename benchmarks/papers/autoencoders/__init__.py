@@ -1,0 +1,1 @@
+"""Reeve and Brown: Modular autoencoders for ensemble feature extraction."""
