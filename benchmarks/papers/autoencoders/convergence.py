@@ -15,14 +15,14 @@ SUMMARIES = {"Minimum": np.min, "Mean": np.mean, "Maximum": np.max}
 
 class AutoencoderConvergence(Reproduction):
     """1,000 points of ten equally weighted spherical Gaussians (standard deviation 0.25, means standard
-    normal) in 100 dimensions, ten modules of ten at diversity 0.5, five draws: the time until the cost falls by
-    less than 1e-5 in a sweep over the modules, or in a step of gradient descent."""
+    normal) in 100 dimensions, ten modules of ten at diversity 0.5, five draws: the time until the cost falls
+    by less than 1e-5 in a sweep over the modules, or in a step of gradient descent."""
 
     paper = PAPER
     where = "Table 1"
     differs = """The paper does not say the dimension, the number of Gaussians, modules and hidden nodes, or
     the learning rate; gradient descent steps a quarter of the inverse curvature; both solvers work on the
-    singular values, not on the rows; five draws, not ten. "Direct" is this library's solver, its whole fit."""
+    singular values, not on the rows; five draws, not ten. "Direct" is this library, its whole fit."""
     printed = {
         TIMES: {
             "Minimum": {"Algorithm 1": 0.1134, "Gradient descent": 455.2, "speed-up": 102.9},

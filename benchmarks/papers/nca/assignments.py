@@ -1,0 +1,151 @@
+"""Figure 4.2 and Sections 4.2 to 4.4: how assignments decay, and what batches do to gradient and density."""
+
+import warnings
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from benchmarks.figures import curve, panel
+from benchmarks.papers.nca import PAPER
+from benchmarks.papers.nca.small_sets import table
+from benchmarks.reproduction import Findings, Reproduction, Statement
+from manylens import NCA
+from manylens.metric.batching import (
+    FarthestPointClusters,
+    RandomBatches,
+    RecursiveProjectionClusters,
+    StochasticAnchors,
+)
+from manylens.metric.objectives import Gaussian
+from manylens.metric.training import batch_outcome
+
+DECAY, BATCHES = "Assignments below 1 % of the largest (%)", "Batches of 100 rows of the digits"
+
+
+def assignments(Z):
+    """p_ij of all pairs."""
+    scores = -cdist(Z, Z, "sqeuclidean")
+    np.fill_diagonal(scores, -np.inf)
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+class DecayOfAssignments(Reproduction):
+    """The digits, standardised, in ten dimensions: stochastic assignments p_ij at the start and after 5, 20
+    and 50 iterations, in falling order; the mean over all rows of the share that is below 1 % of the
+    largest."""
+
+    paper = PAPER
+    where = "Figure 4.2"
+    differs = "The digits stand for the data of the figure, which are not named."
+    statements = (
+        Statement(
+            "most assignments are insignificant beside the largest, throughout",
+            lambda found: {row: cells["share"] > 50 for row, cells in found[DECAY].items()},
+        ),
+        Statement(
+            "and more so as training goes on",
+            lambda found: {"last against first": shares(found)[-1] > shares(found)[0]},
+        ),
+    )
+
+    def compute(self):
+        X, y = table("digits")
+        if self.quick:
+            X, y = X[:300], y[:300]
+        wanted = (1, 5, 20, 50)
+        maps = {}
+
+        def keep(iteration, A, value):  # noqa: ARG001
+            if iteration in wanted:
+                maps[iteration] = A.copy()
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            last = NCA(10, method="exact", random_state=self.seed, callback=keep, max_iter=50).fit(X, y)
+        maps[int(last.n_iter_)] = last.components_
+        rows, curves = {}, {}
+        for iteration, A in sorted(maps.items()):
+            p = assignments(X @ A.T)
+            rows[f"iteration {iteration}"] = {"share": 100 * np.mean(p < 0.01 * p.max(axis=1, keepdims=True))}
+            ordered = np.sort(p[0])[::-1][:100]
+            curves[f"iteration {iteration}"] = curve(range(1, 101), np.maximum(ordered, 1e-12))
+        return Findings({DECAY: rows}, {"one row's assignments": panel("rank", "p_ij", curves, log="y")})
+
+
+def shares(found):
+    return [cells["share"] for cells in found[DECAY].values()]
+
+
+class BatchesOfRows(Reproduction):
+    """Batches of 100 of the 1,797 digits at a map to ten dimensions: how even they are, how dense (the
+    distance to the nearest row of the batch, over that in all rows), and how far the mean of their gradients
+    is from the gradient over all rows."""
+
+    paper = PAPER
+    where = "Sections 4.2 and 4.3"
+    differs = "The digits, standardised, projected by principal components; the thesis gives no numbers."
+    statements = (
+        Statement(
+            "random batches are thinner than the data, clusters keep the density",
+            lambda found: {
+                kind: found[BATCHES][kind]["nearest distance"] < found[BATCHES]["random"]["nearest distance"]
+                for kind in ("farthest point", "recursive projection")
+            },
+        ),
+        Statement(
+            "farthest-point clusters are very uneven, recursive projection's are similar in size (within 2)",
+            lambda found: {
+                "farthest point": found[BATCHES]["farthest point"]["largest over smallest"] > 2,
+                "recursive projection": found[BATCHES]["recursive projection"]["largest over smallest"] <= 2,
+            },
+        ),
+        Statement(
+            "stochastic learning's gradient is unbiased, that of random batches is not",
+            lambda found: {
+                "stochastic": found[BATCHES]["stochastic"]["gradient error"] < 1e-6,
+                "random": found[BATCHES]["random"]["gradient error"] > 0.01,
+            },
+        ),
+    )
+
+    def compute(self):
+        X, y = table("digits")
+        if self.quick:
+            X, y = X[:400], y[:400]
+        A = np.linalg.svd(X, full_matrices=False)[2][:10] / 3
+        Z = X @ A.T
+        whole = RandomBatches(len(X))
+        exact = self.mean_gradient(X, y, A, Z, whole)[0]
+        full_distance = nearest_distance(Z)
+        kinds = {
+            "random": RandomBatches(100),
+            "farthest point": FarthestPointClusters(100),
+            "recursive projection": RecursiveProjectionClusters(100),
+            "stochastic": StochasticAnchors(100),
+        }
+        rows = {}
+        for kind, batcher in kinds.items():
+            gradient, batches = self.mean_gradient(X, y, A, Z, batcher)
+            sizes = [len(rows) for rows in batches]
+            rows[kind] = {
+                "largest over smallest": max(sizes) / min(sizes),
+                "nearest distance": np.mean([nearest_distance(Z[rows]) for rows in batches]) / full_distance,
+                "gradient error": np.linalg.norm(gradient - exact) / np.linalg.norm(exact),
+            }
+        return Findings({BATCHES: rows}, {})
+
+    def mean_gradient(self, X, y, A, Z, batcher):
+        """Mean over one sweep, by rows, and its batches."""
+        batches = batcher.sweep(len(X), Z, np.random.RandomState(self.seed))
+        gradients = [
+            len(rows) * batch_outcome(X, y, A, rows, Gaussian(), batcher, np.float64)[1] for rows in batches
+        ]
+        return np.sum(gradients, axis=0) / len(X), batches
+
+
+def nearest_distance(Z):
+    """Mean distance of a row to the nearest other."""
+    distances = cdist(Z, Z)
+    np.fill_diagonal(distances, np.inf)
+    return distances.min(axis=1).mean()
