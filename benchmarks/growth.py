@@ -28,7 +28,10 @@ class Growth(Benchmark):
     estimator = ""  # what is measured, as the table names it
     base: dict[str, int] = {}  # sizes that stay while one of them varies
     axes: dict[str, tuple[int, ...]] = {}  # size -> its values, ascending
-    quick_base: dict[str, int] = {}  # smaller sizes for a quick look; the values become two
+    beside: dict[
+        str, dict[str, int]
+    ] = {}  # size -> what the other sizes are while it varies, if not the base
+    quick_base: dict[str, int] = {}  # smaller sizes for a quick look, at the first value of each axis
 
     def prepare(self, **sizes):
         """The call to measure, with its data made."""
@@ -39,17 +42,19 @@ class Growth(Benchmark):
         base = {**self.base, **self.quick_base} if self.quick else self.base
         axes = {}
         for name, values in self.axes.items():
-            values = values[:2] if self.quick else values
-            points = [self.at({**base, name: value}) for value in values]
+            values = values[:1] if self.quick else values
+            fixed = {key: size for key, size in {**base, **self.beside.get(name, {})}.items() if key != name}
+            points = [self.at({**fixed, name: value}) for value in values]
             seconds, memory = ([point[key] for point in points] for key in ("seconds", "peak_mb"))
             axes[name] = {
                 "values": list(values),
+                "fixed": fixed,
                 "seconds": seconds,
                 "peak_mb": memory,
                 "time_exponent": exponent(values, seconds),
                 "memory_exponent": exponent(values, memory, NEGLIGIBLE_MB),
             }
-        return {"estimator": self.estimator or type(self).__name__, "base": base, "axes": axes}
+        return {"estimator": self.estimator, "axes": axes}
 
     def at(self, sizes):
         """Seconds and peak memory (MB) of one call; in this process if quick, else in one of its own."""

@@ -142,7 +142,7 @@ def growth_table(records):
                     f"{number(seconds[0])} to {number(seconds[-1])}",
                     number(axis["memory_exponent"]) or "-",
                     f"{number(memory[0])} to {number(memory[-1])}",
-                    inline({key: value for key, value in record["base"].items() if key != name}),
+                    inline(axis["fixed"]),
                 ]
             )
     header = ["", "size", "values", "time ~ size^", "seconds", "memory ~ size^", "peak MB", "while"]

@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from itertools import pairwise
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -140,4 +141,4 @@ class TreesInEveryDimension(Reproduction):
 
 def is_sorted(values):
     """Whether values never fall."""
-    return all(a <= b for a, b in zip(values, values[1:], strict=False))
+    return all(a <= b for a, b in pairwise(values))

@@ -1,0 +1,348 @@
+"""How the cost of every estimator grows with rows n, features d, modules M, their width H and the rank R."""
+
+import warnings
+
+import numpy as np
+
+from benchmarks.growth import Growth
+from manylens import (
+    NCA,
+    BaggingAutoencoder,
+    BootstrapKernelPCA,
+    CountSketch,
+    LayerRidgeClassifier,
+    ModularAutoencoder,
+    ModularKernelPCA,
+    ModuleNeighbors,
+    ModuleVotingClassifier,
+    MonolithicKernelPCA,
+    PartitionKernelPCA,
+    RandomKernelProjection,
+    ScanNeighborsClassifier,
+    StreamingCKA,
+    TransductiveRidgeClassifier,
+    align_kernels,
+    cka,
+    distance_correlation,
+    hsic_test,
+    prune_predictions,
+    rank_models,
+    stable_rank,
+)
+
+warnings.filterwarnings("ignore", message="NCA stopped after")
+
+ROWS = (1_000, 5_000, 20_000, 100_000)
+FEWER_ROWS = (200, 1_000, 5_000, 20_000)
+COLUMNS = (10, 50, 200, 1_000)
+MODULES = (2, 10, 40, 200)
+WIDTHS = (1, 5, 20, 100)
+
+
+def drawn(n, d, n_classes=10):
+    """Float32 rows of ten classes with about twenty directions that matter, and the classes."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(n_classes, size=n)
+    mixing = rng.standard_normal((20, d)).astype(np.float32)
+    means = rng.standard_normal((n_classes, 20)).astype(np.float32)
+    X = (means[y] + rng.standard_normal((n, 20), dtype=np.float32)) @ mixing
+    return X + 0.5 * rng.standard_normal((n, d), dtype=np.float32), y
+
+
+class KernelModules(Growth):
+    """Base: fits of modules on a Nystroem map."""
+
+    abstract = True
+    make: type
+    base = {"n": 5_000, "d": 50, "M": 10, "H": 10, "R": 500}
+    quick_base = {"n": 300, "d": 10, "M": 3, "H": 3, "R": 30}
+    axes = {"n": ROWS, "M": MODULES}
+    beside = {"M": {"H": 2}}
+
+    def prepare(self, n, d, M, H, R):
+        X, _ = drawn(n, d)
+        model = self.make(n_modules=M, n_components=H, rank=R, random_state=0)
+        return lambda: model.fit(X)
+
+
+class GrowthOfModularKernelPCA(KernelModules):
+    """`ModularKernelPCA.fit` against rows, features, modules, their width and the rank."""
+
+    estimator = "ModularKernelPCA.fit"
+    make = ModularKernelPCA
+    axes = {"n": ROWS, "d": COLUMNS, "M": MODULES, "H": WIDTHS, "R": (20, 100, 400, 2_000)}
+    beside = {"M": {"H": 2}, "H": {"M": 4}, "R": {"M": 2, "H": 5}}
+
+
+class GrowthOfPartition(KernelModules):
+    """`PartitionKernelPCA.fit` against rows and modules."""
+
+    estimator = "PartitionKernelPCA.fit"
+    make = PartitionKernelPCA
+
+
+class GrowthOfBootstrap(KernelModules):
+    """`BootstrapKernelPCA.fit` against rows and modules."""
+
+    estimator = "BootstrapKernelPCA.fit"
+    make = BootstrapKernelPCA
+    axes = {"n": FEWER_ROWS, "M": (2, 10, 40, 200)}
+    beside = {"M": {"n": 1_000, "H": 2, "R": 200}, "n": {"R": 200}}
+
+
+class GrowthOfRandomProjection(KernelModules):
+    """`RandomKernelProjection.fit` against rows and modules."""
+
+    estimator = "RandomKernelProjection.fit"
+    make = RandomKernelProjection
+
+
+class GrowthOfMonolithic(Growth):
+    """`MonolithicKernelPCA.fit` against rows, components and the rank."""
+
+    estimator = "MonolithicKernelPCA.fit"
+    base = {"n": 5_000, "d": 50, "H": 100, "R": 500}
+    quick_base = {"n": 300, "d": 10, "H": 10, "R": 30}
+    axes = {"n": ROWS, "H": (5, 20, 100, 500), "R": (20, 100, 400, 2_000)}
+    beside = {"R": {"H": 10}}
+
+    def prepare(self, n, d, H, R):
+        X, _ = drawn(n, d)
+        return lambda: MonolithicKernelPCA(H, rank=R, random_state=0).fit(X)
+
+
+class Autoencoders(Growth):
+    """Base: fits of linear autoencoders."""
+
+    abstract = True
+    make: type
+    base = {"n": 5_000, "d": 200, "M": 10, "H": 10}
+    quick_base = {"n": 300, "d": 30, "M": 3, "H": 3}
+    axes = {"n": ROWS, "d": COLUMNS, "M": MODULES, "H": WIDTHS}
+    beside = {"d": {"M": 2, "H": 5}, "M": {"H": 2}, "H": {"M": 2}}
+
+    def prepare(self, n, d, M, H):
+        X, _ = drawn(n, d)
+        model = self.make(n_modules=M, n_components=H, random_state=0)
+        return lambda: model.fit(X)
+
+
+class GrowthOfModularAutoencoder(Autoencoders):
+    """`ModularAutoencoder.fit` against rows, features, modules and their width."""
+
+    estimator = "ModularAutoencoder.fit"
+    make = ModularAutoencoder
+
+
+class GrowthOfBaggingAutoencoder(Autoencoders):
+    """`BaggingAutoencoder.fit` against rows and modules."""
+
+    estimator = "BaggingAutoencoder.fit"
+    make = BaggingAutoencoder
+    axes = {"n": FEWER_ROWS, "M": (1, 5, 20, 100)}
+
+
+class GrowthOfNeighbours(Growth):
+    """`ModuleNeighbors`: 1,000 queries for ten neighbours, modules fitted beforehand."""
+
+    estimator = "ModuleNeighbors.kneighbors"
+    base = {"n": 20_000, "d": 50, "M": 10, "H": 10}
+    quick_base = {"n": 300, "d": 10, "M": 3, "H": 3}
+    axes = {"n": ROWS, "M": MODULES}
+    beside = {"n": {}, "M": {"n": 5_000, "H": 2}}
+
+    def prepare(self, n, d, M, H):
+        X, _ = drawn(n, d)
+        lenses = ModularKernelPCA(M, H, rank=M * H + 20, random_state=0).fit(X[:2_000])
+        index = ModuleNeighbors(lenses).fit(X)
+        return lambda: index.kneighbors(X[:1_000])
+
+
+class GrowthOfVoting(Growth):
+    """`ModuleVotingClassifier`: fit and 500 predictions by five neighbours in each module."""
+
+    estimator = "ModuleVotingClassifier.fit, predict"
+    base = {"n": 5_000, "d": 50, "M": 10, "H": 10}
+    quick_base = {"n": 300, "d": 10, "M": 3, "H": 3}
+    axes = {"n": ROWS, "M": MODULES}
+    beside = {"M": {"H": 2}}
+
+    def prepare(self, n, d, M, H):
+        X, y = drawn(n, d)
+        lenses = ModularKernelPCA(M, H, rank=M * H + 20, random_state=0).fit(X[:2_000])
+        model = ModuleVotingClassifier(lenses, ScanNeighborsClassifier(5))
+        return lambda: model.fit(X, y).predict(X[:500])
+
+
+class GrowthOfNCAExact(Growth):
+    """`NCA(method="exact")`, ten iterations, against rows, features and dimensions of the map (H)."""
+
+    estimator = 'NCA(method="exact").fit, 10 iterations'
+    method = "exact"
+    base = {"n": 3_000, "d": 50, "H": 5}
+    quick_base = {"n": 300, "d": 10, "H": 2}
+    axes = {"n": (100, 500, 2_000, 10_000), "d": COLUMNS, "H": (1, 5, 20, 100)}
+    beside = {"d": {"n": 1_000}, "H": {"n": 1_000, "d": 100}}
+
+    def prepare(self, n, d, H):
+        X, y = drawn(n, d)
+        model = NCA(H, method=self.method, max_iter=10, init="pca", random_state=0)
+        return lambda: model.fit(X, y)
+
+
+class GrowthOfNCABatches(GrowthOfNCAExact):
+    """`NCA(method="minibatch")`, ten sweeps at most, against rows, features and dimensions of the map (H)."""
+
+    estimator = 'NCA(method="minibatch").fit, 10 sweeps'
+    method = "minibatch"
+    axes = {"n": ROWS, "d": COLUMNS, "H": (1, 5, 20, 100)}
+
+
+class GrowthOfCKA(Growth):
+    """`cka` of two linear kernels against rows and features."""
+
+    estimator = "cka, linear"
+    kernel = "linear"
+    base = {"n": 10_000, "d": 50}
+    quick_base = {"n": 300, "d": 10}
+    axes = {"n": ROWS, "d": COLUMNS}
+
+    def prepare(self, n, d):
+        (X, _), (Y, _) = drawn(n, d), drawn(n, d + 1)
+        return lambda: cka(X, Y, kernel=self.kernel)
+
+
+class GrowthOfGaussianCKA(GrowthOfCKA):
+    """`cka` of two Gaussian kernels against rows."""
+
+    estimator = "cka, rbf"
+    kernel = "rbf"
+    axes = {"n": FEWER_ROWS}
+
+
+class GrowthOfStreamingCKA(GrowthOfCKA):
+    """`StreamingCKA` in blocks of 1,000 rows against rows and features."""
+
+    estimator = "StreamingCKA.update"
+
+    def prepare(self, n, d):
+        (X, _), (Y, _) = drawn(n, d), drawn(n, d + 1)
+
+        def stream():
+            scores = StreamingCKA()
+            for first in range(0, n, 1_000):
+                scores.update([X[first : first + 1_000], Y[first : first + 1_000]])
+
+        return stream
+
+
+class GrowthOfSketch(GrowthOfCKA):
+    """`CountSketch` of rows in 512 buckets against rows and features."""
+
+    estimator = "CountSketch.update"
+
+    def prepare(self, n, d):
+        X, _ = drawn(n, d)
+        return lambda: CountSketch(512).update(X)
+
+
+class GrowthOfStableRank(GrowthOfCKA):
+    """`stable_rank` against rows and features."""
+
+    estimator = "stable_rank"
+
+    def prepare(self, n, d):
+        X, _ = drawn(n, d)
+        return lambda: stable_rank(X)
+
+
+class GrowthOfRanking(GrowthOfCKA):
+    """`rank_models` of two feature sets against rows and features."""
+
+    estimator = "rank_models"
+
+    def prepare(self, n, d):
+        X, y = drawn(n, d)
+        models = {"all": X, "half": X[:, : d // 2]}
+        return lambda: rank_models(models, y, n_groups=0)
+
+
+class GrowthOfHSICTest(GrowthOfCKA):
+    """`hsic_test` with 99 permutations against rows."""
+
+    estimator = "hsic_test, 99 permutations"
+    axes = {"n": (50, 200, 1_000, 5_000)}
+
+    def prepare(self, n, d):
+        (X, _), (Y, _) = drawn(n, d), drawn(n, d + 1)
+        return lambda: hsic_test(X, Y, n_permutations=99, random_state=0)
+
+
+class GrowthOfDistanceCorrelation(GrowthOfCKA):
+    """`distance_correlation` of two lenses against rows and features."""
+
+    estimator = "distance_correlation"
+    axes = {"n": FEWER_ROWS, "d": COLUMNS}
+    beside = {"n": {"d": 10}, "d": {"n": 2_000}}
+
+    def prepare(self, n, d):
+        (X, _), (Y, _) = drawn(n, d), drawn(n, d + 1)
+        return lambda: distance_correlation(X, Y)
+
+
+class GrowthOfKernelWeights(Growth):
+    """`align_kernels` against rows, and against the number of kernels (M) of ten features each."""
+
+    estimator = "align_kernels"
+    base = {"n": 5_000, "M": 20}
+    quick_base = {"n": 300, "M": 3}
+    axes = {"n": ROWS, "M": MODULES}
+
+    def prepare(self, n, M):
+        X, y = drawn(n, 10 * M)
+        features = [X[:, 10 * m : 10 * (m + 1)] for m in range(M)]
+        return lambda: align_kernels(features, y)
+
+
+class GrowthOfLayerRidge(Growth):
+    """`LayerRidgeClassifier` on three layers, 256 landmarks, against rows, features and the rank."""
+
+    estimator = "LayerRidgeClassifier.fit"
+    make = LayerRidgeClassifier
+    base = {"n": 5_000, "d": 100, "R": 256}
+    quick_base = {"n": 200, "d": 10, "R": 32}
+    axes = {"n": ROWS, "d": COLUMNS, "R": (20, 100, 400, 2_000)}
+    options = {"max_exact_rows": 0}
+
+    def prepare(self, n, d, R):
+        X, y = drawn(n, 3 * d)
+        return lambda: self.make([d] * 3, rank=R, layer_rank=R, random_state=0, **self.options).fit(X, y)
+
+
+class GrowthOfTransduction(GrowthOfLayerRidge):
+    """`TransductiveRidgeClassifier` on three layers with 100 labelled rows, against all rows."""
+
+    estimator = "TransductiveRidgeClassifier.fit"
+    base = {"n": 1_000, "d": 30, "R": 100}
+    axes = {"n": FEWER_ROWS}
+
+    def prepare(self, n, d, R):
+        X, y = drawn(n, 3 * d)
+        known = np.where(np.arange(n) < 100, y, -1)
+        model = TransductiveRidgeClassifier([d] * 3, rank=R, layer_rank=R, random_state=0)
+        return lambda: model.fit(X, known)
+
+
+class GrowthOfPruning(Growth):
+    """`prune_predictions` of a regression ensemble against rows and members (M)."""
+
+    estimator = "prune_predictions"
+    base = {"n": 5_000, "M": 100}
+    quick_base = {"n": 300, "M": 10}
+    axes = {"n": ROWS, "M": (20, 100, 400, 2_000)}
+
+    def prepare(self, n, M):
+        rng = np.random.default_rng(0)
+        y = rng.standard_normal(n)
+        P = y[:, np.newaxis] + rng.standard_normal((n, M))
+        return lambda: prune_predictions(P, y)
