@@ -4,7 +4,21 @@ import numpy as np
 import pytest
 from numba import njit
 
-from manylens.native.nca_lanes import LANES, add_folded, exp2, largest, load, splat, store, total, with_lane
+from manylens.native.nca_lanes import (
+    LANES,
+    add,
+    add_folded,
+    exp2,
+    folded,
+    largest,
+    load,
+    load_half,
+    splat,
+    splat_half,
+    store,
+    total,
+    with_lane,
+)
 
 
 @njit
@@ -20,6 +34,12 @@ def folds(x, out):
     out[2] = total(with_lane(load(x, 0), 5, x[0]))
     out[3] = total(splat(x[0]))
     add_folded(out, 4, load(x, 0), load(x, 0))
+
+
+@njit
+def halves(x, out):
+    store(out, 0, add(folded(load(x, 0)), splat_half(x[0])))
+    out[LANES // 2] = total(load_half(x, 3))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -48,3 +68,12 @@ def test_lanes_fold_to_their_sum_and_maximum(dtype):
     assert out[2] == x.sum() - x[5] + x[0]
     assert out[3] == LANES * x[0]
     np.testing.assert_array_equal(out[4:], x[: LANES // 2] ** 2 + x[LANES // 2 :] ** 2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_half_a_vector_is_loaded_filled_folded_and_stored(dtype):
+    x = np.arange(2, LANES + 2).astype(dtype)
+    out = np.zeros(LANES // 2 + 1, dtype)
+    halves(x, out)
+    np.testing.assert_array_equal(out[:-1], x[: LANES // 2] + x[LANES // 2 :] + x[0])
+    assert out[-1] == x[3 : 3 + LANES // 2].sum()

@@ -133,11 +133,8 @@ class CompactBackground(Objective):
         labels, counts = layout.labels, layout.counts
         b = self.coefficients(counts, extra)
         constant = kernel_constant(Z.shape[1])
-        placed, minus_norms = layout.place(Z, arithmetic(Z, dtype))
-        near = [
-            sums[layout.slots]
-            for sums in pair_sums(placed, minus_norms, layout, pairs, True, (1 - b) * constant)
-        ]
+        tiles = layout.place(Z, arithmetic(Z, dtype))
+        near = [sums[layout.slots] for sums in pair_sums(tiles, layout, pairs, True, (1 - b) * constant)]
         gaussians = ClassGaussians(Z, layout)
         behind = counts * b * np.exp(gaussians.log_density)  # (n, n_classes)
         own_sum = near[0] + behind[rows, labels]
@@ -146,10 +143,8 @@ class CompactBackground(Objective):
         own, cross = force_coefficients(own_sum, total, self.form)
         by_slot = np.zeros((2, layout.n_slots))
         by_slot[:, layout.slots] = own, cross
-        moments = pair_moments(
-            placed, minus_norms, layout, pairs, True, by_slot[0], by_slot[1], (1 - b) * constant
-        )
-        forces = forces_from_moments(placed, moments, layout, 1.0)
+        moments = pair_moments(tiles, layout, pairs, True, by_slot[0], by_slot[1], (1 - b) * constant)
+        forces = forces_from_moments(tiles, moments, layout, 1.0)
         # ∂score_i/∂h_c is -own for the row's class and -cross for the others.
         slopes = -cross[:, None] * behind
         slopes[rows, labels] = -own * behind[rows, labels]

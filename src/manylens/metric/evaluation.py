@@ -117,12 +117,11 @@ class Tree(Evaluation):
         if self.known is None or not self.known.serves(Z, dtype):
             self.known = mass_list(Z, self.labels, dtype, self.tolerance, objective.form)
         known = self.known
-        placed, minus_norms = known.layout.place(Z, dtype)
-        same, other = pair_sums(placed, minus_norms, known.layout, known.pairs, compact=False)
+        tiles = known.layout.place(Z, dtype)
+        same, other = pair_sums(tiles, known.layout, known.pairs, compact=False)
         known.uses += 1
         return gaussian_outcome(
-            placed,
-            minus_norms,
+            tiles,
             known.layout,
             known.pairs,
             same + known.beyond[0],
@@ -190,21 +189,21 @@ def mass_list(Z, labels, dtype, tolerance, form):
     MassList
     """
     layout = tree_layout(Z, labels)
-    placed, minus_norms = layout.place(Z, dtype)
+    tiles = layout.place(Z, dtype)
     low, high = tile_boxes(Z, layout)
     # Each row's sum over its own leaf is a lower bound on its sum over all.
     nothing = TilePairs(np.zeros(len(low) + 1, np.int64), np.empty(0, np.int64))
-    inner, _ = pair_sums(placed, minus_norms, layout, nothing, compact=False)
+    inner, _ = pair_sums(tiles, layout, nothing, compact=False)
     reach = negligible_distance(by_tile(inner, layout, np.inf).min(axis=1), len(Z), tolerance)
     near = TilePairs(*near_pairs(low, high, reach))
     masses = np.zeros(len(near.partners), dtype)
-    sums = np.stack(pair_sums(placed, minus_norms, layout, near, compact=False, masses=masses))
+    sums = pair_sums(tiles, layout, near, compact=False, masses=masses)
     # A pair's mass could all fall on the row that has least.
     divisors = sums[0].copy() if form == "likelihood" else sums.sum(axis=0)
     divisors[layout.slots[layout.lonely]] = np.inf
     budgets = tolerance * by_tile(divisors, layout, np.inf).min(axis=1)
     heavy = TilePairs(*heavy_pairs(near.starts, near.partners, masses, budgets))
-    listed = np.stack(pair_sums(placed, minus_norms, layout, heavy, compact=False))
+    listed = pair_sums(tiles, layout, heavy, compact=False)
     return MassList(Z, dtype, layout, heavy, np.maximum(sums - listed, 0.0), near.share())
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from manylens.native.nca_lanes import LANES
-from manylens.native.nca_pairs import FAR
+from manylens.native.nca_tiles import FAR
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Layout:
         return self.counts[self.labels] == 1
 
     def place(self, Z, dtype):
-        """Coordinates by slot, transposed, and minus the squared norms.
+        """Points by tile: d vectors of coordinates, and one of minus the squared norms.
 
         Parameters
         ----------
@@ -50,14 +50,20 @@ class Layout:
 
         Returns
         -------
-        placed : ndarray, shape (d, n_slots)
-        minus_norms : ndarray, shape (n_slots,)
+        ndarray, shape (n_tiles, d + 1, LANES)
+            Empty slots stand at zero with a norm that no kernel reaches.
         """
-        placed = np.zeros((Z.shape[1], self.n_slots), dtype)
-        placed[:, self.slots] = Z.T
-        minus_norms = np.full(self.n_slots, FAR, dtype)
-        minus_norms[self.slots] = -np.einsum("ks,ks->s", placed, placed)[self.slots]
-        return placed, minus_norms
+        by_slot = np.zeros((self.n_slots, Z.shape[1] + 1), dtype)
+        by_slot[:, -1] = FAR
+        by_slot[self.slots, :-1] = Z
+        kept = by_slot[self.slots, :-1]  # as rounded: a point is then at distance 0 of itself
+        by_slot[self.slots, -1] = -np.einsum("ik,ik->i", kept, kept)
+        tiles = by_slot.reshape(len(self.tile_class), LANES, -1)
+        return np.ascontiguousarray(tiles.transpose(0, 2, 1))
+
+    def by_row(self, tiles):
+        """What `tiles`, shape (n_tiles, k, LANES), hold of each row, shape (n, k)."""
+        return tiles.transpose(0, 2, 1).reshape(self.n_slots, -1)[self.slots]
 
 
 def class_layout(labels, within=None):

@@ -152,12 +152,12 @@ def padded(anchors):
     return np.pad(anchors, (0, -len(anchors) % ROWS), mode="edge")
 
 
-def gaussian_anchors(placed, minus_norms, layout, anchors, form):
+def gaussian_anchors(tiles, layout, anchors, form):
     """Scores of a few rows against all others, and the moments that give the forces.
 
     Parameters
     ----------
-    placed, minus_norms : ndarray
+    tiles : ndarray, shape (n_tiles, d + 1, LANES)
         As `Layout.place` gives them, in units where the kernel is 2**-D.
     layout : Layout
         Where the rows stand.
@@ -169,30 +169,29 @@ def gaussian_anchors(placed, minus_norms, layout, anchors, form):
     Returns
     -------
     scores : ndarray, shape (m,)
-    moments : ndarray, shape (d + 1, n_slots)
+    moments : ndarray, shape (n_tiles, d + 1, LANES)
     """
-    d = len(placed)
+    d = tiles.shape[1] - 1
     slots = padded(layout.slots[anchors])
-    flat = placed.ravel()
-    log_sums = anchor_log_sums(flat, d, minus_norms, layout.tile_class, slots)
+    flat = tiles.ravel()
+    log_sums = anchor_log_sums(flat, d, layout.tile_class, slots)
     scores, shifts, coefficients = anchor_terms(log_sums[0], log_sums[1], form)
     coefficients[:, len(anchors) :] = 0.0
     moments = anchor_moments(
         flat,
         d,
-        minus_norms,
         layout.tile_class,
         slots,
-        shifts.astype(placed.dtype),
-        coefficients.astype(placed.dtype),
+        shifts.astype(tiles.dtype),
+        coefficients.astype(tiles.dtype),
     )
     return scores[: len(anchors)], moments
 
 
-def forces_from_moments(placed, moments, layout, unit):
+def forces_from_moments(tiles, moments, layout, unit):
     """∂f/∂z_i = 2 Σ_j g_ij (z_i - z_j) from Σ_j g_ij z_j and Σ_j g_ij, by row, shape (n, d)."""
-    forces = moments[-1] * placed - moments[:-1]
-    return (2.0 * unit) * forces[:, layout.slots].T
+    forces = moments[:, -1:] * tiles[:, :-1] - moments[:, :-1]
+    return (2.0 * unit) * layout.by_row(forces)
 
 
 class Objective:
@@ -248,9 +247,9 @@ class Gaussian(Objective):
         Z = Z - Z.mean(axis=0)
         dtype = arithmetic(Z, dtype)
         unit = np.sqrt(LOG2_E)
-        placed, minus_norms = layout.place(Z * unit, dtype)
-        same, other = pair_sums(placed, minus_norms, layout, pairs, compact=False)
-        return gaussian_outcome(placed, minus_norms, layout, pairs, same, other, self.form)
+        tiles = layout.place(Z * unit, dtype)
+        same, other = pair_sums(tiles, layout, pairs, compact=False)
+        return gaussian_outcome(tiles, layout, pairs, same, other, self.form)
 
     def evaluate_anchors(self, Z, layout, anchors, dtype=np.float64):
         """Scores of the rows `anchors` against all, and the forces of those scores on every row.
@@ -273,9 +272,9 @@ class Gaussian(Objective):
         """
         Z = Z - Z.mean(axis=0)
         unit = np.sqrt(LOG2_E)
-        placed, minus_norms = layout.place(Z * unit, arithmetic(Z, dtype))
-        scores, moments = gaussian_anchors(placed, minus_norms, layout, anchors, self.form)
-        return Outcome(scores, forces_from_moments(placed, moments, layout, 1 / unit), np.empty(0))
+        tiles = layout.place(Z * unit, arithmetic(Z, dtype))
+        scores, moments = gaussian_anchors(tiles, layout, anchors, self.form)
+        return Outcome(scores, forces_from_moments(tiles, moments, layout, 1 / unit), np.empty(0))
 
 
 @contextmanager
@@ -290,43 +289,42 @@ def threads_for(n_slots):
         set_num_threads(before)
 
 
-def pair_sums(placed, minus_norms, layout, pairs, compact, weights=None, masses=None):
+def pair_sums(tiles, layout, pairs, compact, weights=None, masses=None):
     """`same` and `other` of `native.nca_pairs.kernel_sums` for a layout."""
-    masses = np.empty(0, placed.dtype) if masses is None else masses
+    masses = np.empty(0, tiles.dtype) if masses is None else masses
     with threads_for(layout.n_slots):
-        arguments = [*pair_arguments(placed, minus_norms, layout, pairs, compact, weights), masses]
+        arguments = [*pair_arguments(tiles, layout, pairs, compact, weights), masses]
         return kernel_sums(*arguments)
 
 
-def pair_moments(placed, minus_norms, layout, pairs, compact, own, cross, weights=None):
+def pair_moments(tiles, layout, pairs, compact, own, cross, weights=None):
     """`native.nca_pairs.force_moments` for a layout."""
-    own, cross = own.astype(placed.dtype), cross.astype(placed.dtype)
+    own, cross = own.astype(tiles.dtype), cross.astype(tiles.dtype)
     with threads_for(layout.n_slots):
-        arguments = [*pair_arguments(placed, minus_norms, layout, pairs, compact, weights), own, cross]
+        arguments = [*pair_arguments(tiles, layout, pairs, compact, weights), own, cross]
         return force_moments(*arguments)
 
 
-def pair_arguments(placed, minus_norms, layout, pairs, compact, weights):
+def pair_arguments(tiles, layout, pairs, compact, weights):
     """What both passes of `native.nca_pairs` are called with first."""
     weights = np.ones(len(layout.counts)) if weights is None else weights
     return (
-        placed.ravel(),
-        len(placed),
-        minus_norms,
+        tiles.ravel(),
+        tiles.shape[1] - 1,
         layout.tile_class,
-        weights.astype(placed.dtype),
+        weights.astype(tiles.dtype),
         compact,
         pairs.starts,
         pairs.partners,
     )
 
 
-def gaussian_outcome(placed, minus_norms, layout, pairs, same, other, form):
+def gaussian_outcome(tiles, layout, pairs, same, other, form):
     """Scores and forces from the sums of pass one; rows that fell below the float's range are done again.
 
     Parameters
     ----------
-    placed, minus_norms : ndarray
+    tiles : ndarray, shape (n_tiles, d + 1, LANES)
         As `Layout.place` gives them, in units where the kernel is 2**-D.
     layout : Layout
         Where the rows stand.
@@ -341,7 +339,7 @@ def gaussian_outcome(placed, minus_norms, layout, pairs, same, other, form):
     -------
     Outcome
     """
-    smallest = SMALLEST_SUM[placed.dtype]
+    smallest = SMALLEST_SUM[tiles.dtype]
     needed = (same if form == "likelihood" else same + other)[layout.slots]
     far = np.flatnonzero((needed < smallest) & ~layout.lonely)
     near = np.zeros(layout.n_slots, bool)
@@ -349,13 +347,13 @@ def gaussian_outcome(placed, minus_norms, layout, pairs, same, other, form):
     total = np.where(near, same + other, 0.0)
     same = np.where(near, same, 0.0)
     own, cross = force_coefficients(same, total, form)
-    moments = pair_moments(placed, minus_norms, layout, pairs, False, own, cross)
+    moments = pair_moments(tiles, layout, pairs, False, own, cross)
     p = np.divide(same, total, out=np.zeros_like(total), where=near)[layout.slots]
     scores = p if form == "accuracy" else np.log(p, out=np.zeros_like(p), where=p > 0)
     if len(far):
-        scores[far], more = gaussian_anchors(placed, minus_norms, layout, far, form)
+        scores[far], more = gaussian_anchors(tiles, layout, far, form)
         moments += more
-    return Outcome(scores, forces_from_moments(placed, moments, layout, 1 / np.sqrt(LOG2_E)), np.empty(0))
+    return Outcome(scores, forces_from_moments(tiles, moments, layout, 1 / np.sqrt(LOG2_E)), np.empty(0))
 
 
 class Compact(Objective):
@@ -368,10 +366,10 @@ class Compact(Objective):
 
     def evaluate(self, Z, layout, pairs=ALL_PAIRS, dtype=np.float64, extra=None):
         Z = Z - Z.mean(axis=0)
-        placed, minus_norms = layout.place(Z, arithmetic(Z, dtype))
-        same, other = pair_sums(placed, minus_norms, layout, pairs, compact=True)
+        tiles = layout.place(Z, arithmetic(Z, dtype))
+        same, other = pair_sums(tiles, layout, pairs, compact=True)
         total = same + other
         own, cross = force_coefficients(same, total, "accuracy")
-        moments = pair_moments(placed, minus_norms, layout, pairs, True, own, cross)
+        moments = pair_moments(tiles, layout, pairs, True, own, cross)
         scores = np.divide(same, total, out=np.zeros_like(total), where=total > 0)[layout.slots]
-        return Outcome(scores, forces_from_moments(placed, moments, layout, 1.0), np.empty(0))
+        return Outcome(scores, forces_from_moments(tiles, moments, layout, 1.0), np.empty(0))

@@ -19,51 +19,58 @@ from numpy.polynomial import chebyshev
 
 LANES = 32
 _INDEX = ir.IntType(32)
-_LAST_ZERO = ir.Constant(ir.VectorType(_INDEX, LANES), [0] * LANES)
 
 
 class Lanes(types.Type):
-    """Numba's name for a vector of `LANES` numbers of one type."""
+    """Numba's name for a vector of numbers of one type: `LANES` of them, or half as many."""
 
-    def __init__(self, element):
-        super().__init__(name=f"Lanes({element})")
+    def __init__(self, element, width=LANES):
+        super().__init__(name=f"Lanes({element}, {width})")
         self.element = element
+        self.width = width
 
     @property
     def key(self):
-        return self.element
+        return self.element, self.width
 
 
 @register_model(Lanes)
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager, lanes):
-        super().__init__(manager, lanes, _vector(lanes.element))
+        super().__init__(manager, lanes, _vector(lanes.element, lanes.width))
 
 
 def _scalar(element):
     return ir.FloatType() if element == types.float32 else ir.DoubleType()
 
 
-def _vector(element):
-    return ir.VectorType(_scalar(element), LANES)
+def _vector(element, width=LANES):
+    return ir.VectorType(_scalar(element), width)
 
 
 def _constant(element, value):
     return ir.Constant(_vector(element), [float(np.dtype(str(element)).type(value))] * LANES)
 
 
-def _call(builder, name, element, arguments):
-    """Call the LLVM intrinsic `name` for vectors, such as llvm.fma.v32f32."""
-    vector = _vector(element)
-    suffix = f"v{LANES}f{element.bitwidth}"
+def _call(builder, name, arguments):
+    """Call the LLVM intrinsic `name` for vectors of this kind, such as llvm.fma.v32f32."""
+    vector = arguments[0].type
+    bits = 32 if vector.element == ir.FloatType() else 64
     kind = ir.FunctionType(vector, [vector] * len(arguments))
-    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.{suffix}")
-    return builder.call(function, arguments)
+    name = f"llvm.{name}.v{vector.count}f{bits}"
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
 
 
-def _address(context, builder, array_type, array, offset):
+def _address(context, builder, array_type, array, offset, width):
     data = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [offset]), _vector(array_type.dtype).as_pointer())
+    return builder.bitcast(builder.gep(data, [offset]), _vector(array_type.dtype, width).as_pointer())
+
+
+def _read(context, builder, array_type, array, offset, width):
+    place = _address(context, builder, array_type, array, offset, width)
+    value = builder.load(place)
+    value.align = array_type.dtype.bitwidth // 8
+    return value
 
 
 @intrinsic
@@ -71,23 +78,41 @@ def load(typing_context, array, offset):
     """The vector array[offset : offset + LANES] of a flat array."""
 
     def generate(context, builder, signature, arguments):
-        value = builder.load(_address(context, builder, signature.args[0], *arguments))
-        value.align = array.dtype.bitwidth // 8
-        return value
+        return _read(context, builder, signature.args[0], *arguments, LANES)
 
     return Lanes(array.dtype)(array, types.intp), generate
 
 
 @intrinsic
-def store(typing_context, array, offset, vector):
-    """Write `vector` to array[offset : offset + LANES]."""
+def load_half(typing_context, array, offset):
+    """The half vector array[offset : offset + LANES // 2] of a flat array."""
 
     def generate(context, builder, signature, arguments):
-        place = _address(context, builder, signature.args[0], *arguments[:2])
-        builder.store(arguments[2], place).align = array.dtype.bitwidth // 8
+        return _read(context, builder, signature.args[0], *arguments, LANES // 2)
+
+    return Lanes(array.dtype, LANES // 2)(array, types.intp), generate
+
+
+def _write(context, builder, array_type, array, offset, vector):
+    place = _address(context, builder, array_type, array, offset, vector.type.count)
+    builder.store(vector, place).align = array_type.dtype.bitwidth // 8
+
+
+@intrinsic
+def store(typing_context, array, offset, vector):
+    """Write `vector`, whole or half, to `array` from `offset` on."""
+
+    def generate(context, builder, signature, arguments):
+        _write(context, builder, signature.args[0], *arguments)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, vector), generate
+
+
+def _repeated(builder, element, width, number):
+    empty = ir.Constant(_vector(element, width), ir.Undefined)
+    first = builder.insert_element(empty, number, ir.Constant(_INDEX, 0))
+    return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(_INDEX, width), [0] * width))
 
 
 @intrinsic
@@ -95,11 +120,19 @@ def splat(typing_context, number):
     """`number` in every lane."""
 
     def generate(context, builder, signature, arguments):
-        empty = ir.Constant(_vector(number), ir.Undefined)
-        first = builder.insert_element(empty, arguments[0], ir.Constant(_INDEX, 0))
-        return builder.shuffle_vector(first, empty, _LAST_ZERO)
+        return _repeated(builder, number, LANES, arguments[0])
 
     return Lanes(number)(number), generate
+
+
+@intrinsic
+def splat_half(typing_context, number):
+    """`number` in every lane of half a vector."""
+
+    def generate(context, builder, signature, arguments):
+        return _repeated(builder, number, LANES // 2, arguments[0])
+
+    return Lanes(number, LANES // 2)(number), generate
 
 
 @intrinsic
@@ -107,7 +140,7 @@ def fma(typing_context, x, y, z):
     """x * y + z, lane by lane."""
 
     def generate(context, builder, signature, arguments):
-        return _call(builder, "fma", x.element, list(arguments))
+        return _call(builder, "fma", list(arguments))
 
     return x(x, y, z), generate
 
@@ -146,14 +179,31 @@ def maximum(typing_context, x, y):
     return x(x, y), generate
 
 
+def _picked(builder, vector, begin, end):
+    """The lanes `begin` to `end` of a vector."""
+    lanes = ir.Constant(ir.VectorType(_INDEX, end - begin), list(range(begin, end)))
+    return builder.shuffle_vector(vector, vector, lanes)
+
+
 def _fold(builder, vector, operation):
     """All lanes combined into one number, halves first: the same order on every machine."""
-    half = LANES // 2
-    while half:
-        turned = ir.Constant(ir.VectorType(_INDEX, LANES), [(lane + half) % LANES for lane in range(LANES)])
-        vector = operation(vector, builder.shuffle_vector(vector, vector, turned))
-        half //= 2
+    width = vector.type.count
+    while width > 1:
+        width //= 2
+        vector = operation(_picked(builder, vector, 0, width), _picked(builder, vector, width, 2 * width))
     return builder.extract_element(vector, ir.Constant(_INDEX, 0))
+
+
+@intrinsic
+def folded(typing_context, x):
+    """The upper half of `x` added to the lower: half the registers for a sum that goes on."""
+
+    def generate(context, builder, signature, arguments):
+        half = LANES // 2
+        parts = [_picked(builder, arguments[0], begin, begin + half) for begin in (0, half)]
+        return builder.fadd(*parts)
+
+    return Lanes(x.element, LANES // 2)(x), generate
 
 
 @intrinsic
@@ -184,19 +234,12 @@ def add_folded(typing_context, array, offset, x, y):
     """
 
     def generate(context, builder, signature, arguments):
-        half = ir.VectorType(_scalar(x.element), LANES // 2)
-        place = _address(context, builder, signature.args[0], *arguments[:2])
-        place = builder.bitcast(place, half.as_pointer())
-        value = builder.load(place)
-        value.align = array.dtype.bitwidth // 8
-        kind = ir.FunctionType(half, [half] * 3)
-        name = f"llvm.fma.v{LANES // 2}f{x.element.bitwidth}"
-        multiply_add = cgutils.get_or_insert_function(builder.module, kind, name)
-        for begin in (0, LANES // 2):
-            lanes = ir.Constant(ir.VectorType(_INDEX, LANES // 2), list(range(begin, begin + LANES // 2)))
-            parts = [builder.shuffle_vector(vector, vector, lanes) for vector in arguments[2:]]
-            value = builder.call(multiply_add, [*parts, value])
-        builder.store(value, place).align = array.dtype.bitwidth // 8
+        half = LANES // 2
+        value = _read(context, builder, signature.args[0], *arguments[:2], half)
+        for begin in (0, half):
+            parts = [_picked(builder, vector, begin, begin + half) for vector in arguments[2:]]
+            value = _call(builder, "fma", [*parts, value])
+        _write(context, builder, signature.args[0], *arguments[:2], value)
         return context.get_dummy_value()
 
     return types.void(array, types.intp, x, y), generate
@@ -233,12 +276,12 @@ def exp2(typing_context, x):
         lowest, mantissa, degree = (-126, 23, 5) if single else (-1022, 52, 11)
         integers = ir.VectorType(ir.IntType(element.bitwidth), LANES)
         value = _larger(builder, arguments[0], _constant(element, lowest))
-        whole = _call(builder, "nearbyint", element, [value])
+        whole = _call(builder, "nearbyint", [value])
         rest = builder.fsub(value, whole)
         coefficients = _exp2_polynomial(degree)
         power = _constant(element, coefficients[-1])
         for coefficient in coefficients[-2::-1]:
-            power = _call(builder, "fma", element, [power, rest, _constant(element, coefficient)])
+            power = _call(builder, "fma", [power, rest, _constant(element, coefficient)])
         exponent = builder.shl(builder.fptosi(whole, integers), ir.Constant(integers, [mantissa] * LANES))
         return builder.bitcast(builder.add(builder.bitcast(power, integers), exponent), _vector(element))
 

@@ -31,24 +31,15 @@ from manylens.native.nca_lanes import (
     total,
     with_lane,
 )
-from manylens.native.nca_pairs import FAR, ROWS, minus_distances
+from manylens.native.nca_tiles import FAR, ROWS, load_row, minus_distances
 
 MOST_CHUNKS = 32
 
 
 @njit(forceinline=True)
-def load_anchors(Z, n_slots, d, minus_norms, slots, rows):
-    """Twice the coordinates of four anchors, then minus their squared norms, into `rows`."""
-    for t in range(ROWS):
-        for k in range(d):
-            rows[k * ROWS + t] = Z[k * n_slots + slots[t]] * 2
-        rows[d * ROWS + t] = minus_norms[slots[t]]
-
-
-@njit(forceinline=True)
-def distances_to_others(Z, n_slots, d, minus_norms, rows, slots, tile, far):
+def distances_to_others(points, d, rows, slots, tile, far):
     """-D of four anchors against a tile, an anchor's distance to itself made infinite."""
-    e0, e1, e2, e3 = minus_distances(Z, n_slots, d, minus_norms, rows, tile * LANES)
+    e0, e1, e2, e3 = minus_distances(points, d, rows, tile)
     if slots[0] // LANES == tile:
         e0 = with_lane(e0, slots[0] % LANES, far)
     if slots[1] // LANES == tile:
@@ -61,7 +52,7 @@ def distances_to_others(Z, n_slots, d, minus_norms, rows, slots, tile, far):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def anchor_log_sums(Z, d, minus_norms, tile_class, anchors):
+def anchor_log_sums(points, d, tile_class, anchors):
     """log2 of the kernel sums of each anchor within its class and outside; -inf where there is no point.
 
     Parameters
@@ -74,21 +65,21 @@ def anchor_log_sums(Z, d, minus_norms, tile_class, anchors):
     log_sums : ndarray of float64, shape (2, m)
         `log_same` and `log_other`.
     """
-    n_slots = minus_norms.shape[0]
     n_tiles = tile_class.shape[0]
-    far = Z.dtype.type(FAR)
-    zero = Z.dtype.type(0)
+    far = points.dtype.type(FAR)
+    zero = points.dtype.type(0)
     log_sums = np.empty((2, anchors.shape[0]))
     for group in prange(anchors.shape[0] // ROWS):
         slots = anchors[group * ROWS : (group + 1) * ROWS]
-        rows = np.empty(ROWS * (d + 1), Z.dtype)
+        rows = np.empty(ROWS * (d + 1), points.dtype)
         nearest = np.full(2 * ROWS * LANES, far)
-        sums = np.zeros(2 * ROWS * LANES, Z.dtype)
-        shifts = np.zeros(2 * ROWS, Z.dtype)
-        load_anchors(Z, n_slots, d, minus_norms, slots, rows)
+        sums = np.zeros(2 * ROWS * LANES, points.dtype)
+        shifts = np.zeros(2 * ROWS, points.dtype)
+        for t in range(ROWS):
+            load_row(points, d, slots[t], rows, t)
         for sweep in range(2):
             for tile in range(n_tiles):
-                e = distances_to_others(Z, n_slots, d, minus_norms, rows, slots, tile, far)
+                e = distances_to_others(points, d, rows, slots, tile, far)
                 for t in range(ROWS):
                     which = t if tile_class[slots[t] // LANES] == tile_class[tile] else ROWS + t
                     place = which * LANES
@@ -113,7 +104,7 @@ def anchor_log_sums(Z, d, minus_norms, tile_class, anchors):
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def anchor_moments(Z, d, minus_norms, tile_class, anchors, shifts, coefficients):
+def anchor_moments(points, d, tile_class, anchors, shifts, coefficients):
     """Weighted moments of the anchors and of all points against them.
 
     Parameters
@@ -125,54 +116,56 @@ def anchor_moments(Z, d, minus_norms, tile_class, anchors, shifts, coefficients)
 
     Returns
     -------
-    moments : ndarray of float64, shape (d + 1, n_slots)
+    moments : ndarray of float64, shape (n_tiles, d + 1, LANES)
     """
-    n_slots = minus_norms.shape[0]
     n_tiles = tile_class.shape[0]
     n_anchors = anchors.shape[0]
     n_chunks = max(1, min(MOST_CHUNKS, n_tiles // 4))
     chunk = (n_tiles + n_chunks - 1) // n_chunks
-    far = Z.dtype.type(FAR)
-    zero = Z.dtype.type(0)
-    moments = np.zeros((d + 1, n_slots))
-    anchor_sums = np.zeros((n_chunks, d + 1, n_anchors), Z.dtype)
+    far = points.dtype.type(FAR)
+    zero = points.dtype.type(0)
+    moments = np.zeros((n_tiles, d + 1, LANES))
+    anchor_sums = np.zeros((n_chunks, d + 1, n_anchors), points.dtype)
     for number in prange(n_chunks):
         begin = min(n_tiles, number * chunk)
         end = min(n_tiles, begin + chunk)
-        width = (end - begin) * LANES
-        part = np.zeros((d + 1) * width, Z.dtype)
-        rows = np.empty(ROWS * (d + 1), Z.dtype)
-        across = np.empty((d + 1) * ROWS * LANES, Z.dtype)
+        part = np.zeros((end - begin) * (d + 1) * LANES, points.dtype)
+        rows = np.empty(ROWS * (d + 1), points.dtype)
+        across = np.empty((d + 1) * ROWS * LANES, points.dtype)
         for group in range(n_anchors // ROWS):
             base = group * ROWS
             slots = anchors[base : base + ROWS]
-            load_anchors(Z, n_slots, d, minus_norms, slots, rows)
+            for t in range(ROWS):
+                load_row(points, d, slots[t], rows, t)
             across[:] = zero
             for tile in range(begin, end):
-                e = distances_to_others(Z, n_slots, d, minus_norms, rows, slots, tile, far)
-                place = (tile - begin) * LANES
+                e = distances_to_others(points, d, rows, slots, tile, far)
+                column = tile * (d + 1) * LANES
+                place = (tile - begin) * (d + 1) * LANES
                 for t in range(ROWS):
                     x = 0 if tile_class[slots[t] // LANES] == tile_class[tile] else 1
                     shift = splat(-shifts[x, base + t])
                     w = mul(exp2(add(e[t], shift)), splat(coefficients[x, base + t]))
                     for k in range(d):
                         r = (k * ROWS + t) * LANES
-                        store(across, r, fma(w, load(Z, k * n_slots + tile * LANES), load(across, r)))
-                        c = place + k * width
+                        store(across, r, fma(w, load(points, column + k * LANES), load(across, r)))
+                        c = place + k * LANES
                         store(part, c, fma(w, splat(rows[k * ROWS + t]), load(part, c)))
                     r = (d * ROWS + t) * LANES
                     store(across, r, add(w, load(across, r)))
-                    c = place + d * width
+                    c = place + d * LANES
                     store(part, c, add(w, load(part, c)))
             for k in range(d + 1):
                 for t in range(ROWS):
                     anchor_sums[number, k, base + t] = total(load(across, (k * ROWS + t) * LANES))
+        for tile in range(begin, end):
+            for k in range(d + 1):
+                factor = 1.0 if k == d else 0.5  # `rows` holds twice the coordinates
+                place = ((tile - begin) * (d + 1) + k) * LANES
+                for lane in range(LANES):
+                    moments[tile, k, lane] = factor * part[place + lane]
+    for number in range(n_chunks):
         for k in range(d + 1):
-            factor = 1.0 if k == d else 0.5  # `rows` holds twice the coordinates
-            for column in range(width):
-                moments[k, begin * LANES + column] = factor * part[k * width + column]
-    for k in range(d + 1):
-        for number in range(n_chunks):
             for a in range(n_anchors):
-                moments[k, anchors[a]] += anchor_sums[number, k, a]
+                moments[anchors[a] // LANES, k, anchors[a] % LANES] += anchor_sums[number, k, a]
     return moments
