@@ -8,7 +8,7 @@ from benchmarks.bench_nca_fits import split
 from benchmarks.harness import Claim, Comparison, ratio, result
 from manylens import NCA
 from manylens.metric.evaluation import Exact, Tree
-from manylens.metric.objectives import Gaussian
+from manylens.metric.gaussian import Gaussian
 from manylens.metric.training import one_blas_thread
 
 warnings.filterwarnings("ignore", message="NCA stopped after")

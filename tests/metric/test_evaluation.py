@@ -5,19 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manylens.metric.evaluation import (
-    SKIN,
-    Exact,
-    Tree,
-    mass_list,
-    negligible_distance,
-    tile_boxes,
-    tree_layout,
-)
+from manylens.metric.evaluation import Exact, Tree
+from manylens.metric.gaussian import Gaussian
 from manylens.metric.layout import class_layout
-from manylens.metric.objectives import Gaussian
+from manylens.metric.lists import SKIN, mass_list, negligible_distance, tile_boxes, tree_layout
+from manylens.metric.pairs import pair_sums
 from manylens.native.nca_boxes import heavy_pairs, near_pairs
 from manylens.native.nca_lanes import LANES
+
+seeds = st.integers(0, 100)
 
 
 def islands(n=1500, d=2, n_classes=3, spread=6.0, seed=0):
@@ -73,7 +69,9 @@ def test_a_list_serves_while_rows_move_little_and_is_made_anew_when_they_move_fa
 
 def test_at_its_own_place_a_list_and_what_is_beyond_it_give_the_sums_of_all_near_pairs():
     Z, y = islands()
-    known = mass_list(Z, y, np.dtype(np.float64), 1e-2, "accuracy")
+    known, tiles, sums = mass_list(Z, y, np.dtype(np.float64), 1e-2, "accuracy")
+    listed = pair_sums(tiles, known.layout, known.pairs, compact=False)
+    np.testing.assert_allclose(listed + known.beyond, sums, rtol=1e-12)
     assert np.all(known.beyond >= 0)
     assert known.pairs.share() < known.share
 
@@ -92,6 +90,25 @@ def test_a_box_holds_its_tile_and_boxes_bound_distances_from_below():
             pair = tuple(sorted((tiles[i], tiles[j])))
             if pair[0] != pair[1] and np.square(Z[i] - Z[j]).sum() < 4.0:
                 assert pair in listed
+
+
+@given(
+    n=st.integers(1, 400), d=st.integers(1, 4), n_classes=st.integers(1, 4), rounded=st.booleans(), seed=seeds
+)
+def test_every_tile_of_the_tree_is_a_leaf_cut_off_along_an_axis(n, d, n_classes, rounded, seed):
+    Z, y = islands(n, d, n_classes, seed=seed)
+    y = np.unique(y, return_inverse=True)[1]
+    Z = Z.round() if rounded else Z  # many ties
+    layout = tree_layout(Z, y)
+    assert len(set(layout.slots)) == n
+    for c in range(y.max() + 1):
+        rows = np.flatnonzero(y == c)
+        rows = rows[np.argsort(layout.slots[rows])]
+        half = -(-len(rows) // LANES) // 2 * LANES
+        if half:
+            # the two halves of a class are parted by a plane across its widest side
+            side = np.ptp(Z[rows], axis=0).argmax()
+            assert Z[rows[:half], side].max() <= Z[rows[half:], side].min()
 
 
 def test_tree_tiles_are_tighter_than_tiles_of_rows_as_they_come():

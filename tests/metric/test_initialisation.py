@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris, make_blobs
 
+from manylens.metric.compact import Compact
+from manylens.metric.gaussian import Gaussian
 from manylens.metric.initialisation import (
     choose_init,
     find_scale,
@@ -15,7 +17,6 @@ from manylens.metric.initialisation import (
     scale_for,
 )
 from manylens.metric.layout import class_layout
-from manylens.metric.objectives import Compact, Gaussian
 
 
 @given(top=st.floats(1e-2, 1e2), start=st.floats(0.1, 10))

@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manylens.metric.background import RIDGE, CompactBackground, kernel_constant
+from manylens.metric.compact import Compact
 from manylens.metric.evaluation import Exact, RangeSearch
+from manylens.metric.gaussian import Gaussian
 from manylens.metric.layout import class_layout
-from manylens.metric.objectives import Compact, Gaussian, arithmetic
+from manylens.metric.pairs import arithmetic
 
 from .literal import background_scores, compact_scores, finite_differences, gaussian_scores
 

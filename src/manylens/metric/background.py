@@ -13,16 +13,8 @@ Mean and covariance are those of the projected rows of the class, so all of it i
 import numpy as np
 from scipy.special import expit, gammaln
 
-from manylens.metric.objectives import (
-    ALL_PAIRS,
-    Objective,
-    Outcome,
-    arithmetic,
-    force_coefficients,
-    forces_from_moments,
-    pair_moments,
-    pair_sums,
-)
+from manylens.metric.objectives import Objective, Outcome, force_coefficients, forces_from_moments
+from manylens.metric.pairs import ALL_PAIRS, arithmetic, pair_moments, pair_sums
 
 # Added to every class covariance, in units of the kernel's reach: a class of one row, or one flattened into
 # a plane, still has a density.

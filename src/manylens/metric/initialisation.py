@@ -10,8 +10,9 @@ from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from manylens.metric.batching import subsample
+from manylens.metric.compact import Compact
+from manylens.metric.gaussian import Gaussian
 from manylens.metric.layout import class_layout
-from manylens.metric.objectives import Compact, Gaussian
 
 SAMPLE = 2000  # rows on which a scale is looked for
 ANCHORS = 500  # of them, where each is scored against all rows

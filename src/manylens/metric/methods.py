@@ -9,8 +9,10 @@ import numpy as np
 
 from manylens.metric.background import CompactBackground
 from manylens.metric.batching import BATCHERS, Batcher, StochasticAnchors
+from manylens.metric.compact import Compact
 from manylens.metric.evaluation import Evaluation, Exact, RangeSearch, Tree
-from manylens.metric.objectives import FORMS, Compact, Gaussian, Objective
+from manylens.metric.gaussian import Gaussian
+from manylens.metric.objectives import FORMS, Objective
 from manylens.metric.optimisers import STEP_OPTIMISERS
 
 # Up to so many rows all pairs are cheap: a whole fit takes seconds.

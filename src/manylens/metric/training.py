@@ -73,7 +73,7 @@ def map_gradient(forces, X):
     -------
     ndarray of float64
     """
-    return (forces.T.astype(X.dtype) @ X).astype(np.float64)
+    return (forces.T.astype(X.dtype, copy=False) @ X).astype(np.float64)
 
 
 def climb_whole(whole, A, extra, max_iter, tol, progress):
