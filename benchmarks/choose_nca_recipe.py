@@ -3,8 +3,8 @@
     python -m benchmarks.choose_nca_recipe [--repeats 2] [--datasets letter isolet usps mnist]
 
 A fifth of each training set, at most 5,000 rows, is held out; the map is learnt from the rest, at most 20,000
-rows. One thing is varied at a time around the defaults: the rate, the number of steps, the rows in a batch, the
-batcher, and the anchors of the stochastic method. Printed are held-out 5-NN accuracy (%) and seconds.
+rows. One thing is varied at a time around the defaults: the rate, the number of steps, the rows in a batch,
+the batcher, and the anchors of the stochastic method. Printed are held-out 5-NN accuracy (%) and seconds.
 """
 
 import argparse

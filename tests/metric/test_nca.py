@@ -12,6 +12,7 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_limits
 
 from manylens import NCA
 from manylens.metric.methods import METHODS
@@ -102,6 +103,34 @@ def test_the_number_of_threads_changes_no_bit(method):
     np.testing.assert_array_equal(maps[0], maps[1])
 
 
+@pytest.mark.parametrize("method", ["exact", "minibatch"])
+def test_the_number_of_blas_threads_changes_no_bit(method):
+    X, y = load_digits(return_X_y=True)
+    nca = NCA(5, method=method, init="pca", max_iter=2, random_state=0)
+    maps = []
+    for threads in (1, 2):
+        with threadpool_limits(threads, user_api="blas"):
+            maps.append(clone(nca).fit(X, y).components_)
+    np.testing.assert_array_equal(maps[0], maps[1])
+
+
+@pytest.mark.parametrize("method", ["exact", "minibatch", "tree"])
+def test_the_layout_of_x_in_memory_does_not_matter(method, digits):
+    X, y = digits
+    plain = NCA(3, method=method, max_iter=2, random_state=0).fit(X, y)
+    frozen = np.asfortranarray(X)
+    frozen.setflags(write=False)
+    other = NCA(3, method=method, max_iter=2, random_state=0).fit(frozen, y)
+    np.testing.assert_allclose(other.components_, plain.components_, rtol=1e-6, atol=1e-9)
+
+
+def test_names_of_classes_do_not_matter(digits):
+    X, y = digits
+    names = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])[y]
+    plain, named = (NCA(3, max_iter=4, random_state=0).fit(X, labels).score_path_ for labels in (y, names))
+    np.testing.assert_allclose(named, plain, rtol=1e-9)
+
+
 def test_auto_picks_by_size_and_says_so(digits):
     assert NCA(2, max_iter=1).fit(*digits).method_ == "exact"
     X, y = make_classification(9000, 6, n_informative=4, random_state=0)
@@ -140,10 +169,28 @@ def test_partial_fit_goes_on_from_fit(digits):
     assert 0 < change < 0.5
 
 
+def test_fit_forgets_the_steps_of_partial_fit(digits):
+    fresh = NCA(3, random_state=0, max_iter=5).fit(*digits).partial_fit(*digits)
+    used = NCA(3, random_state=0, max_iter=5).partial_fit(*digits).partial_fit(*digits)
+    used.fit(*digits).partial_fit(*digits)
+    np.testing.assert_array_equal(used.components_, fresh.components_)
+
+
+def test_partial_fit_tells_of_every_block(digits, capsys):
+    seen = []
+    nca = NCA(3, random_state=0, verbose=1, callback=lambda *facts: seen.append(facts))
+    nca.partial_fit(*digits).partial_fit(*digits)
+    assert [iteration for iteration, _, _ in seen] == [1, 2]
+    np.testing.assert_array_equal([value for _, _, value in seen], nca.score_path_)
+    assert capsys.readouterr().out.count("mean score") == 2
+
+
 def test_a_warm_start_goes_on_where_the_last_fit_ended(digits):
     nca = NCA(3, random_state=0, max_iter=10, warm_start=True).fit(*digits)
     reached = nca.score_path_[-1]
+    scale = nca.scale_
     assert nca.fit(*digits).score_path_[0] >= reached
+    assert nca.scale_ == scale
     with pytest.raises(ValueError, match="warm_start=True would go on from a map of shape"):
         nca.set_params(n_components=2).fit(*digits)
 
@@ -200,6 +247,7 @@ def test_the_metric_gives_the_distances_between_projected_rows(digits):
 def test_a_learnt_mixing_coefficient_is_reported(digits):
     nca = NCA(2, method="compact-background", mixing="learnt", max_iter=20, random_state=0).fit(*digits)
     assert 0 < nca.mixing_ < 1
+    assert nca.set_params(mixing="fixed", max_iter=1).fit(*digits).mixing_ is None
 
 
 REFUSALS = {
@@ -230,6 +278,8 @@ REFUSALS = {
     "start of wrong shape": ({"n_components": 2, "init": np.eye(3)}, {}, "init has shape"),
     "tolerance": ({"tolerance": 2.0}, {}, "is outside \\(0, 1\\)"),
     "max_iter": ({"max_iter": 0}, {}, "max_iter=0 is not an integer of at least 1"),
+    "no scale": ({"init_scale": 0.0}, {}, "init_scale=0.0 is not a finite number above 0"),
+    "endless penalty": ({"alpha": np.inf}, {}, "alpha=inf is not a finite number of at least 0"),
     "batch_size": ({"batch_size": 1}, {}, "batch_size=1 is not an integer of at least 2"),
     "continuous target": ({}, {"y": np.linspace(0, 1, 600)}, "Unknown label type"),
 }

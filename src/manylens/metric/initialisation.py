@@ -8,6 +8,7 @@ looked for, by the objective itself, before anything else is learnt.
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.utils import check_array
 
 from manylens.metric.batching import subsample
 from manylens.metric.compact import Compact
@@ -174,3 +175,41 @@ def scale_for(Z, labels, objective, alone, dtype, rng):
             return judge.evaluate(Z[rows] * scale, layout, dtype=dtype).scores.mean()
 
     return find_scale(value, start)
+
+
+def unscaled_start(init, X, labels, n_components, batches, rng):
+    """The first A before it is scaled, by the name of a start or as an array of the right shape.
+
+    Parameters
+    ----------
+    init : str or array-like
+        One of `INITS`, or A itself.
+    X : ndarray, shape (n, n_features)
+        Rows.
+    labels : ndarray of int, shape (n,)
+        Classes.
+    n_components : int
+        Rows of A.
+    batches : bool
+        Whether the optimiser sees batches.
+    rng : numpy.random.RandomState
+        Randomness.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_components, n_features)
+    """
+    if isinstance(init, str):
+        if init not in INITS:
+            raise ValueError(f"init={init!r} is unknown. Choose one of {', '.join(INITS)}, or an array.")
+        if init == "auto":
+            init = choose_init(len(X), X.shape[1], n_components, labels.max() + 1, batches)
+        rows = subsample(labels, PCA_SAMPLE, rng)
+        return initial_map(init, X[rows], labels[rows], n_components, rng)
+    A = check_array(init, dtype=np.float64)
+    if A.shape != (n_components, X.shape[1]):
+        raise ValueError(
+            f"init has shape {A.shape}, but n_components={n_components} and {X.shape[1]} features need "
+            f"{(n_components, X.shape[1])}."
+        )
+    return A

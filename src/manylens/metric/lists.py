@@ -86,11 +86,7 @@ def mass_list(Z, labels, dtype, tolerance, form):
     layout = tree_layout(Z, labels)
     tiles = layout.place(Z, dtype)
     low, high = tile_boxes(Z, layout)
-    # Each row's sum over its own leaf is a lower bound on its sum over all.
-    nothing = TilePairs(np.zeros(len(low) + 1, np.int64), np.empty(0, np.int64))
-    inner, _ = pair_sums(tiles, layout, nothing, compact=False)
-    reach = negligible_distance(by_tile(inner, layout, np.inf).min(axis=1), len(Z), tolerance)
-    near = TilePairs(*near_pairs(low, high, reach))
+    near = TilePairs(*near_pairs(low, high, tile_reach(tiles, layout, tolerance)))
     masses = np.zeros(len(near.partners), dtype)
     sums = pair_sums(tiles, layout, near, compact=False, masses=masses)
     # A pair's mass could all fall on the row that has least.
@@ -101,6 +97,29 @@ def mass_list(Z, labels, dtype, tolerance, form):
     listed = pair_sums(tiles, layout, heavy, compact=False)
     known = MassList(Z, dtype, layout, heavy, np.maximum(sums - listed, 0.0), near.share())
     return known, tiles, sums
+
+
+def tile_reach(tiles, layout, tolerance):
+    """Squared distance, for each tile, beyond which nothing matters to any of its rows.
+
+    A row's sum over its own leaf is a lower bound on its sum over all.
+
+    Parameters
+    ----------
+    tiles : ndarray, shape (n_tiles, d + 1, LANES)
+        Points in units where the kernel is 2**-D.
+    layout : Layout
+        Where the rows stand.
+    tolerance : float
+        Part of a row's sum that may be lost.
+
+    Returns
+    -------
+    ndarray, shape (n_tiles,)
+    """
+    nothing = TilePairs(np.zeros(len(tiles) + 1, np.int64), np.empty(0, np.int64))
+    inner, _ = pair_sums(tiles, layout, nothing, compact=False)
+    return negligible_distance(by_tile(inner, layout, np.inf).min(axis=1), len(layout.slots), tolerance)
 
 
 def negligible_distance(least, n, tolerance):

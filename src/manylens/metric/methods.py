@@ -91,6 +91,15 @@ def auto_method(n_rows, n_components, n_classes):
     return "minibatch"
 
 
+def resolve_method(method, n_rows, n_components, n_classes):
+    """The name of the method to use, "auto" resolved by `auto_method`; other names are refused."""
+    if method == "auto":
+        return auto_method(n_rows, n_components, n_classes)
+    if method not in METHODS:
+        raise ValueError(f"method={method!r} is unknown. Choose one of auto, {', '.join(METHODS)}.")
+    return method
+
+
 def default_batch_size(n_classes):
     """Rows in a batch when nothing else is asked for: 2,000, or 20 for each class up to 20,000."""
     return int(np.clip(ROWS_PER_CLASS * n_classes, BATCH_ROWS, MOST_BATCH_ROWS))
@@ -172,8 +181,10 @@ def make_evaluation(method, labels, dtype, tolerance):
     return kind(labels, dtype, tolerance) if kind is Tree else kind(labels, dtype)
 
 
-def make_batcher(method, batching, batch_size, n_classes) -> Batcher:
-    """The batcher of a method whose optimiser sees batches."""
+def make_batcher(method, batching, batch_size, n_classes) -> Batcher | None:
+    """The batcher of a method whose optimiser sees batches; None for one that sees the whole objective."""
+    if METHODS[method].evaluation is not None:
+        return None
     if METHODS[method].batches == "anchors":
         return StochasticAnchors(batch_size or ANCHORS)
     return BATCHERS[batching](batch_size or default_batch_size(n_classes))

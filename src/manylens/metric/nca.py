@@ -1,8 +1,6 @@
 """`NCA`: a linear map under which rows of one class are each other's neighbours."""
 
-import time
 import warnings
-from numbers import Integral, Real
 
 import numpy as np
 from scipy.special import expit
@@ -10,29 +8,32 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manylens.metric.batching import RandomBatches, subsample
-from manylens.metric.initialisation import INITS, PCA_SAMPLE, choose_init, initial_map, scale_for
+from manylens.metric.checks import check_components, check_parameters
+from manylens.metric.initialisation import scale_for, unscaled_start
 from manylens.metric.methods import (
     BATCH_ROWS,
     METHODS,
-    auto_method,
     check_choices,
     make_batcher,
     make_evaluation,
     make_objective,
     pair_dtype,
+    resolve_method,
 )
-from manylens.metric.optimisers import STEP_OPTIMISERS, Schedule
+from manylens.metric.optimisers import Schedule, step_optimiser
 from manylens.metric.training import (
+    BatchObjective,
+    Progress,
     WholeObjective,
-    batch_step,
     climb_batches,
     climb_whole,
     one_blas_thread,
+    one_sweep,
     project,
 )
 
@@ -103,7 +104,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Mean score after each iteration, or over each sweep.
     n_iter_ : int
         Iterations or sweeps made.
-    mixing_ : float
+    mixing_ : float or None
         Mixing coefficient of the background, with `mixing="learnt"`.
     n_features_in_ : int
         Number of features seen in `fit`.
@@ -186,33 +187,34 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             The estimator itself.
         """
         X, labels = self._validate(X, y, reset=True)
-        n_components = self._n_components(X)
+        n_components = check_components(self.n_components, X.shape[1])
         rng = check_random_state(self.random_state)
-        self.method_ = self._resolve_method(len(X), n_components, labels.max() + 1)
-        if METHODS[self.method_].batches == "sample":
+        method = resolve_method(self.method, len(X), n_components, labels.max() + 1)
+        check_choices(method, self.objective, self.batching, self.optimiser, n_components)
+        if METHODS[method].batches == "sample":
             rows = subsample(labels, self.batch_size or BATCH_ROWS, rng)
             X, labels = X[rows], np.unique(labels[rows], return_inverse=True)[1]
         dtype = pair_dtype(X, self.precision)
-        objective = make_objective(self.method_, self.objective, self.mixing)
-        batcher = self._batcher(labels)
-        A, self.scale_ = self._start(X, labels, n_components, objective, batcher, dtype, rng)
-        self._begin_report()
+        objective = make_objective(method, self.objective, self.mixing)
+        batcher = make_batcher(method, self.batching, self.batch_size, labels.max() + 1)
+        A, scale = self._start(X, labels, n_components, objective, batcher, dtype, rng)
+        progress = Progress(f"NCA {method}", self.verbose, self.callback)
+        extra = objective.initial_extra(np.bincount(labels))
         if batcher is None:
-            evaluation = make_evaluation(self.method_, labels, dtype, self.tolerance)
-            whole = WholeObjective(X, evaluation, objective, self.alpha, A.shape, self.scale_)
-            extra = objective.initial_extra(np.bincount(labels))
-            A, extra, search = climb_whole(whole, A, extra, self.max_iter, self.tol, self._report)
-            if len(extra):
-                self.mixing_ = float(expit(extra[0]))
+            evaluation = make_evaluation(method, labels, dtype, self.tolerance)
+            whole = WholeObjective(X, evaluation, objective, self.alpha, A.shape, scale)
+            A, extra, search = climb_whole(whole, A, extra, self.max_iter, self.tol, progress)
         else:
-            name = "adam" if self.optimiser == "auto" else self.optimiser
-            A, search = climb_batches(
-                X, labels, A, objective, batcher, name, self.max_iter, self.alpha, dtype, rng, self._report
-            )
+            part = BatchObjective(X, labels, objective, batcher.against_all, self.alpha, dtype)
+            stepper = step_optimiser(self.optimiser)
+            A, search = climb_batches(part, A, batcher, stepper, self.max_iter, rng, progress)
         self.components_ = A.astype(X.dtype)
+        self.method_, self.scale_ = method, scale
         self.n_iter_ = search.n_iter
-        self.score_path_ = np.array(self._path)
-        del self._path, self._clock
+        self.score_path_ = np.array(progress.path)
+        self.mixing_ = float(expit(extra[0])) if len(extra) else None
+        if hasattr(self, "_online"):  # the steps that partial_fit made led elsewhere
+            del self._online
         if not search.converged:
             warnings.warn(
                 f"NCA stopped after {search.n_iter} iterations before it converged. Raise max_iter "
@@ -227,6 +229,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
         Rows are compared within their batch, so a block should hold several rows of several classes. Always
         the Gaussian kernel and Adam (or `optimiser`), with a step that falls as the root of the steps made.
+        `callback` and `verbose` are served once for each block.
 
         Parameters
         ----------
@@ -246,29 +249,23 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         dtype = pair_dtype(X, self.precision)
         batcher = RandomBatches(self.batch_size or BATCH_ROWS)
         if first:
-            self.method_ = "minibatch"
-            self._rng = check_random_state(self.random_state)
-            n_components = self._n_components(X)
-            check_choices(self.method_, self.objective, self.batching, self.optimiser, n_components)
-            self.components_, self.scale_ = self._start(
-                X, labels, n_components, objective, batcher, dtype, self._rng
-            )
-            self.score_path_, self.n_iter_ = np.empty(0), 0
-        if not hasattr(self, "_stepper"):
-            name = "adam" if self.optimiser == "auto" else self.optimiser
-            self._stepper = STEP_OPTIMISERS[name](self.components_.ravel().astype(np.float64), Schedule())
-            self._rng = getattr(self, "_rng", None) or check_random_state(self.random_state)
-        A = self.components_.astype(np.float64)
-        scores = []
+            n_components = check_components(self.n_components, X.shape[1])
+            check_choices("minibatch", self.objective, self.batching, self.optimiser, n_components)
+            rng = check_random_state(self.random_state)
+            A, self.scale_ = self._start(X, labels, n_components, objective, batcher, dtype, rng)
+            self.method_, self.n_iter_, self.score_path_ = "minibatch", 0, np.empty(0)
+        else:
+            rng, A = check_random_state(self.random_state), self.components_.astype(np.float64)
+        if not hasattr(self, "_online"):
+            self._online = step_optimiser(self.optimiser)(A.ravel(), Schedule()), rng
+        stepper, rng = self._online
+        part = BatchObjective(X, labels, objective, batcher.against_all, self.alpha, dtype)
         with one_blas_thread():
-            for rows in batcher.sweep(len(X), None, self._rng):
-                A, score = batch_step(
-                    X, labels, A, rows, objective, batcher, self._stepper, self.alpha, dtype
-                )
-                scores.append(score * len(rows))
+            A, score = one_sweep(part, A, batcher, stepper, rng)
         self.components_ = A.astype(X.dtype)
         self.n_iter_ += 1
-        self.score_path_ = np.append(self.score_path_, np.sum(scores) / len(X))
+        self.score_path_ = np.append(self.score_path_, score)
+        Progress("NCA online", self.verbose, self.callback)(self.n_iter_, A, score)
         return self
 
     def transform(self, X):
@@ -338,41 +335,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 f"y has one class only, {classes[0]!r}: NCA learns what tells classes apart. "
                 "Give rows of at least two classes."
             )
-        check_number("max_iter", self.max_iter, Integral, 1)
-        check_number("tol", self.tol, Real, 0)
-        check_number("alpha", self.alpha, Real, 0)
-        if self.batch_size is not None:
-            check_number("batch_size", self.batch_size, Integral, 2)
-        if not (isinstance(self.tolerance, Real) and 0 < float(self.tolerance) < 1):
-            raise ValueError(
-                f"tolerance={self.tolerance!r} is outside (0, 1): it is the part of a row's kernel sum that "
-                "may be left out. 1e-3 is a good start."
-            )
+        check_parameters(self)
         return X, labels
-
-    def _n_components(self, X):
-        n_features = X.shape[1]
-        if self.n_components is None:
-            return n_features
-        check_number("n_components", self.n_components, Integral, 1)
-        if self.n_components > n_features:
-            raise ValueError(
-                f"n_components={self.n_components} is more than the {n_features} features of X: a linear map "
-                f"cannot add dimensions. Choose at most {n_features}."
-            )
-        return int(self.n_components)
-
-    def _resolve_method(self, n_rows, n_components, n_classes):
-        if self.method != "auto" and self.method not in METHODS:
-            raise ValueError(f"method={self.method!r} is unknown. Choose one of auto, {', '.join(METHODS)}.")
-        method = auto_method(n_rows, n_components, n_classes) if self.method == "auto" else self.method
-        check_choices(method, self.objective, self.batching, self.optimiser, n_components)
-        return method
-
-    def _batcher(self, labels):
-        if METHODS[self.method_].evaluation is not None:
-            return None
-        return make_batcher(self.method_, self.batching, self.batch_size, labels.max() + 1)
 
     def _start(self, X, labels, n_components, objective, batcher, dtype, rng):
         """The first A, at its scale, and that scale."""
@@ -383,53 +347,14 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                     f"needs {(n_components, X.shape[1])}. Use warm_start=False, or the same n_components and "
                     "features."
                 )
-            return self.components_.astype(np.float64), 1.0
-        A, given = self._unscaled_start(X, labels, n_components, batcher is not None, rng)
-        scale = 1.0
-        if self.init_scale != "auto":
-            check_number("init_scale", self.init_scale, Real, 0)
-            scale = float(self.init_scale)
-        elif not given:
-            alone = None if batcher is None or batcher.against_all else batcher.size
-            with one_blas_thread():
+            return self.components_.astype(np.float64), self.scale_
+        with one_blas_thread():
+            A = unscaled_start(self.init, X, labels, n_components, batcher is not None, rng)
+            if self.init_scale != "auto":
+                scale = float(self.init_scale)
+            elif isinstance(self.init, str):
+                alone = None if batcher is None or batcher.against_all else batcher.size
                 scale = scale_for(project(X, A), labels, objective, alone, dtype, rng)
+            else:
+                scale = 1.0  # an array is taken as it is
         return A * scale, scale
-
-    def _unscaled_start(self, X, labels, n_components, batches, rng):
-        """The first A before scaling, and whether it was given as an array."""
-        if isinstance(self.init, str):
-            if self.init not in INITS:
-                raise ValueError(
-                    f"init={self.init!r} is unknown. Choose one of {', '.join(INITS)}, or an array."
-                )
-            name = self.init
-            if name == "auto":
-                name = choose_init(len(X), X.shape[1], n_components, labels.max() + 1, batches)
-            rows = subsample(labels, PCA_SAMPLE, rng)
-            return initial_map(name, X[rows], labels[rows], n_components, rng), False
-        A = check_array(self.init, dtype=np.float64)
-        if A.shape != (n_components, X.shape[1]):
-            raise ValueError(
-                f"init has shape {A.shape}, but n_components={n_components} and {X.shape[1]} features need "
-                f"{(n_components, X.shape[1])}."
-            )
-        return A, True
-
-    def _begin_report(self):
-        self._path = []
-        self._clock = time.perf_counter()
-
-    def _report(self, iteration, A, value):
-        self._path.append(value)
-        if self.verbose:
-            seconds = time.perf_counter() - self._clock
-            print(f"[NCA {self.method_}] iteration {iteration}: mean score {value:.6f} after {seconds:.1f} s")
-        if self.callback is not None:
-            self.callback(iteration, A, value)
-
-
-def check_number(name, value, kind, least):
-    """Refuse `value` unless it is a number of this kind, at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
-        noun = "an integer" if kind is Integral else "a number"
-        raise ValueError(f"{name}={value!r} is not {noun} of at least {least}.")

@@ -188,3 +188,8 @@ class AdaGrad(StepOptimiser):
 
 
 STEP_OPTIMISERS = {"adam": Adam, "adagrad": AdaGrad}
+
+
+def step_optimiser(name):
+    """The kind of step optimiser that `name` stands for; Adam for "auto"."""
+    return STEP_OPTIMISERS["adam" if name == "auto" else name]

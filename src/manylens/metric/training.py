@@ -1,11 +1,13 @@
 """From rows and a first map to a learnt one: the whole objective climbed, or batch after batch."""
 
+import time
+
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from manylens.metric.layout import class_layout
 from manylens.metric.methods import STEPS
-from manylens.metric.optimisers import LBFGS, STEP_OPTIMISERS, Schedule, Search, Stop
+from manylens.metric.optimisers import LBFGS, Schedule, Search, Stop
 
 
 class WholeObjective:
@@ -115,38 +117,43 @@ def one_blas_thread():
     return threadpool_limits(limits=1, user_api="blas")
 
 
-def batch_outcome(X, labels, A, rows, objective, batcher, dtype):
-    """Mean score of a batch, and its gradient with respect to A.
+class BatchObjective:
+    """The mean score of a batch of rows as a function of A, with a penalty on A.
+
+    f = mean_i score_i - ½ alpha |A|²
 
     Parameters
     ----------
     X : ndarray, shape (n, n_features)
         All rows.
     labels : ndarray of int, shape (n,)
-        Classes.
-    A : ndarray, shape (n_components, n_features)
-        Map.
-    rows : ndarray of int, shape (m,)
-        The batch.
+        Their classes.
     objective : Objective
         What is scored.
-    batcher : Batcher
-        Says whether the batch is scored within itself or against all rows.
+    against_all : bool
+        Whether the rows of a batch are scored against all rows, or among themselves.
+    alpha : float
+        Weight of the penalty.
     dtype : dtype
         Arithmetic of the pairs.
-
-    Returns
-    -------
-    score : float
-    gradient : ndarray, shape (n_components, n_features)
     """
-    if batcher.against_all:
-        outcome = objective.evaluate_anchors(project(X, A), class_layout(labels), rows, dtype)
-        return outcome.scores.mean(), map_gradient(outcome.forces, X) / len(rows)
-    X = X[rows]
-    layout = class_layout(np.unique(labels[rows], return_inverse=True)[1])
-    outcome = objective.evaluate(project(X, A), layout, dtype=dtype)
-    return outcome.scores.mean(), map_gradient(outcome.forces, X) / len(rows)
+
+    def __init__(self, X, labels, objective, against_all, alpha, dtype):
+        self.X, self.labels, self.objective = X, labels, objective
+        self.alpha, self.dtype = alpha, dtype
+        self.layout = class_layout(labels) if against_all else None
+
+    def __call__(self, A, rows):
+        """Mean score of the batch `rows`, and the gradient of f with respect to A."""
+        if self.layout is not None:
+            X = self.X
+            outcome = self.objective.evaluate_anchors(project(X, A), self.layout, rows, self.dtype)
+        else:
+            X = self.X[rows]
+            layout = class_layout(np.unique(self.labels[rows], return_inverse=True)[1])
+            outcome = self.objective.evaluate(project(X, A), layout, dtype=self.dtype)
+        gradient = map_gradient(outcome.forces, X) / len(rows) - self.alpha * A
+        return outcome.scores.mean(), gradient
 
 
 def planned_sweeps(n, batch_size, max_iter):
@@ -155,29 +162,21 @@ def planned_sweeps(n, batch_size, max_iter):
     return max(1, min(max_iter, -(-STEPS // per_sweep)))
 
 
-def climb_batches(X, labels, A, objective, batcher, optimiser, max_iter, alpha, dtype, rng, progress):
+def climb_batches(part, A, batcher, optimiser, max_iter, rng, progress):
     """Sweep after sweep over batches, from A.
 
     Parameters
     ----------
-    X : ndarray, shape (n, n_features)
-        Rows.
-    labels : ndarray of int, shape (n,)
-        Classes.
+    part : BatchObjective
+        What to climb.
     A : ndarray, shape (n_components, n_features)
         First map.
-    objective : Objective
-        What is scored.
     batcher : Batcher
         Makes the batches.
-    optimiser : str
-        Name of a step optimiser.
+    optimiser : type
+        Kind of step optimiser.
     max_iter : int
         Sweeps at most.
-    alpha : float
-        Weight of the penalty ½ alpha |A|² on each batch's mean score.
-    dtype : dtype
-        Arithmetic of the pairs.
     rng : numpy.random.RandomState
         Randomness of the batches.
     progress : callable
@@ -188,26 +187,56 @@ def climb_batches(X, labels, A, objective, batcher, optimiser, max_iter, alpha, 
     A : ndarray
     search : Search
     """
-    n_sweeps = planned_sweeps(len(X), batcher.size, max_iter)
-    n_steps = n_sweeps * max(1, round(len(X) / batcher.size))
-    stepper = STEP_OPTIMISERS[optimiser](A.ravel(), Schedule(n_steps))
+    n = len(part.X)
+    n_sweeps = planned_sweeps(n, batcher.size, max_iter)
+    stepper = optimiser(A.ravel(), Schedule(n_sweeps * max(1, round(n / batcher.size))))
     done = 0
     try:
         with one_blas_thread():
             for sweep in range(1, n_sweeps + 1):
-                points = project(X, A) if batcher.needs_points else None
-                scores = []
-                for rows in batcher.sweep(len(X), points, rng):
-                    A, score = batch_step(X, labels, A, rows, objective, batcher, stepper, alpha, dtype)
-                    scores.append(score * len(rows))
+                A, score = one_sweep(part, A, batcher, stepper, rng)
                 done = sweep
-                progress(sweep, A, np.sum(scores) / len(X))
+                progress(sweep, A, score)
     except (Stop, KeyboardInterrupt):
         return A, Search(A, done, False)
     return A, Search(A, done, True)
 
 
-def batch_step(X, labels, A, rows, objective, batcher, stepper, alpha, dtype):
-    """A after one step on the batch `rows`, and the batch's mean score before it."""
-    score, gradient = batch_outcome(X, labels, A, rows, objective, batcher, dtype)
-    return A + stepper.step((gradient - alpha * A).ravel()).reshape(A.shape), score
+def one_sweep(part, A, batcher, stepper, rng):
+    """A after a step on each batch of one sweep, and the mean score of the rows on the way."""
+    n = len(part.X)
+    points = project(part.X, A) if batcher.needs_points else None
+    total = 0.0
+    for rows in batcher.sweep(n, points, rng):
+        score, gradient = part(A, rows)
+        A = A + stepper.step(gradient.ravel()).reshape(A.shape)
+        total += score * len(rows)
+    return A, total / n
+
+
+class Progress:
+    """What is told of a fit while it runs; `path` keeps the scores.
+
+    Parameters
+    ----------
+    name : str
+        What is being fitted.
+    verbose : int
+        Whether to print a line each time.
+    callback : callable or None
+        Called with (iteration, A, value) each time.
+    """
+
+    def __init__(self, name, verbose, callback):
+        self.name, self.verbose, self.callback = name, verbose, callback
+        self.path = []
+        self.start = time.perf_counter()
+
+    def __call__(self, iteration, A, value):
+        """Keep the mean score `value` of iteration number `iteration`, and tell of it."""
+        self.path.append(value)
+        if self.verbose:
+            seconds = time.perf_counter() - self.start
+            print(f"[{self.name}] iteration {iteration}: mean score {value:.6f} after {seconds:.1f} s")
+        if self.callback is not None:
+            self.callback(iteration, A, value)
