@@ -1,4 +1,10 @@
-"""One exact value and gradient of NCA against scikit-learn's, by way of a single L-BFGS iteration of both."""
+"""One exact value and gradient of NCA against scikit-learn's, by way of a single L-BFGS iteration of both.
+
+scikit-learn is given what it is made for: float64 rows, its own arithmetic, and as many BLAS threads as there
+are cores. Ours takes the same rows and does its pairs in float32, as it does by itself at this size. The
+third contender is the simplest blocked code there is, NumPy's products and exponentials in float32 on blocks
+that stay in cache, each pair met once per pass: it shows what the vectors of `native/nca_lanes.py` buy.
+"""
 
 import warnings
 
@@ -7,14 +13,62 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
 from benchmarks.harness import Claim, Comparison, ratio, result
 from manylens import NCA
+from manylens.metric.evaluation import Evaluation
+from manylens.metric.gaussian import Gaussian
+from manylens.metric.objectives import Outcome, force_coefficients
+from manylens.metric.training import Progress, WholeObjective, climb_whole
 
 warnings.filterwarnings("ignore", message="NCA stopped after")
+
+
+class BlockedProducts(Evaluation):
+    """Every pair, by matrix products on blocks of 256 x 256."""
+
+    kernels = ("gaussian",)
+    size = 256
+
+    def outcome(self, objective, Z, extra=None):
+        Z = np.asarray(Z - Z.mean(axis=0), self.dtype)
+        n, d = Z.shape
+        norms = np.einsum("ij,ij->i", Z, Z)
+        blocks = [slice(begin, min(n, begin + self.size)) for begin in range(0, n, self.size)]
+        pairs = [(one, two) for at, one in enumerate(blocks) for two in blocks[at:]]
+        members = np.eye(self.labels.max() + 1, dtype=self.dtype)[self.labels]
+        by_class = np.zeros(members.shape)
+        for one, two in pairs:
+            kernel = self.kernel(Z, norms, one, two)
+            by_class[one] += kernel @ members[two]
+            if one is not two:
+                by_class[two] += kernel.T @ members[one]
+        same, total = by_class[np.arange(n), self.labels], by_class.sum(axis=1)
+        own, cross = (u.astype(self.dtype) for u in force_coefficients(same, total, objective.form))
+        extended = np.c_[Z, np.ones(n, self.dtype)]
+        moments = np.zeros((n, d + 1))
+        for one, two in pairs:
+            alike = self.labels[one, None] == self.labels[two]
+            weights = np.where(alike, own[one, None] + own[two], cross[one, None] + cross[two])
+            weights *= self.kernel(Z, norms, one, two)
+            moments[one] += weights @ extended[two]
+            if one is not two:
+                moments[two] += weights.T @ extended[one]
+        forces = 2.0 * (moments[:, -1:] * Z - moments[:, :-1])
+        return Outcome(same / total, forces, np.empty(0))
+
+    def kernel(self, Z, norms, one, two):
+        """exp(-D) between two blocks, without the pairs of a row with itself."""
+        values = (2 * Z[one]) @ Z[two].T
+        values -= norms[one, None]
+        values -= norms[two]
+        np.exp(values, out=values)
+        if one is two:
+            np.fill_diagonal(values, 0)
+        return values
 
 
 class Iteration:
     """One iteration of L-BFGS from the same A: as many evaluations for one contender as for the other."""
 
-    contenders = ("ours", "scikit_learn")
+    contenders = ("ours", "scikit_learn", "blocked_products")
     repeats = 3
     n_components = 0
 
@@ -35,6 +89,11 @@ class Iteration:
         X, y, A = data
         return NeighborhoodComponentsAnalysis(len(A), init=A, max_iter=1).fit(X, y).components_
 
+    def blocked_products(self, data):
+        X, y, A = data
+        whole = WholeObjective(X, BlockedProducts(y, np.float32), Gaussian(), 0.0, A.shape, 1.0)
+        return climb_whole(whole, A, np.empty(0), 1, 1e-5, Progress("", 0, None))[0]
+
     def score(self, data, outcome):
         if not hasattr(self, "truth"):
             self.truth = self.scikit_learn(data)
@@ -49,6 +108,11 @@ def claims(d, times):
             f"exact values and gradients, n = 10,000, d = {d}: {times} times as fast as scikit-learn",
             ratio("scikit_learn", "ours"),
             at_least=times,
+        ),
+        Claim(
+            "more than 1.5 times as fast as blocks of matrix products, which are simpler",
+            ratio("blocked_products", "ours"),
+            at_least=1.5,
         ),
         Claim("the step they lead to differs by 1e-5 or less", result("ours", "step_error"), at_most=1e-5),
         Claim("their working memory is at most 20 MB", result("ours", "peak_mb"), at_most=20),

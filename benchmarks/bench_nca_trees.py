@@ -3,13 +3,20 @@
 import warnings
 
 import numpy as np
+from scipy.spatial import cKDTree
+from sklearn.neighbors import KDTree
 
 from benchmarks.bench_nca_fits import split
 from benchmarks.harness import Claim, Comparison, ratio, result
 from manylens import NCA
 from manylens.metric.evaluation import Exact, Tree
-from manylens.metric.gaussian import Gaussian
+from manylens.metric.gaussian import Gaussian, in_kernel_units
+from manylens.metric.layout import class_layout
+from manylens.metric.lists import tile_boxes, tile_reach, tree_layout
+from manylens.metric.pairs import TilePairs
 from manylens.metric.training import one_blas_thread
+from manylens.native.nca_boxes import near_pairs
+from manylens.native.nca_lanes import LANES
 
 warnings.filterwarnings("ignore", message="NCA stopped after")
 
@@ -84,3 +91,45 @@ class NCATreeIn2(Evaluations, Comparison):
     n_components = 2
     n_training = 40
     claims = tree_claims(2, 8)
+
+
+class NCATreeOrder(Comparison):
+    """MNIST, 60,000 rows, d = 2: k-d tree orders of each class, and the pairs of tiles their boxes leave."""
+
+    contenders = ("ours", "scipy", "scikit_learn")
+    memory = False
+    needs = ("mnist",)
+    claims = (
+        Claim("our order is made faster than scipy's", ratio("scipy", "ours"), at_least=1),
+        Claim("and than scikit-learn's", ratio("scikit_learn", "ours"), at_least=1),
+        Claim(
+            "its boxes leave fewer pairs of tiles than scipy's",
+            ratio("scipy", "ours", "share_of_pairs"),
+            at_least=1,
+        ),
+    )
+
+    def make_data(self):
+        X, y = split("mnist", self.quick)[:2]
+        Z = NCA(2, method="minibatch", random_state=0).fit(X, y).transform(X)
+        return in_kernel_units(Z, np.float32)[0], y
+
+    def ours(self, data):
+        return tree_layout(*data)
+
+    def scipy(self, data):
+        return self.layout(data, lambda points: cKDTree(points, leafsize=LANES).indices)
+
+    def scikit_learn(self, data):
+        return self.layout(data, lambda points: KDTree(points, leaf_size=LANES).get_arrays()[1])
+
+    def layout(self, data, order_of):
+        Z, y = data
+        within = [rows[order_of(Z[rows])] for c in range(y.max() + 1) for rows in [np.flatnonzero(y == c)]]
+        return class_layout(y, within=np.concatenate(within))
+
+    def score(self, data, outcome):
+        tiles = outcome.place(data[0], np.float32)
+        low, high = tile_boxes(data[0], outcome)
+        reach = tile_reach(tiles, outcome, 1e-3)
+        return {"share_of_pairs": TilePairs(*near_pairs(low, high, reach)).share()}
