@@ -7,7 +7,7 @@ from scipy import sparse
 from scipy.stats import ortho_group
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
-from manylens import StreamingCKA, cka, cka_matrix, hsic
+from manylens import StreamingCKA, align_kernels, cka, cka_matrix, hsic, stable_rank
 from manylens.alignment.cka import labelled
 from manylens.alignment.gram import LinearKernel
 from manylens.alignment.inner_products import gram_products, linear_products
@@ -233,8 +233,61 @@ def test_a_zero_kernel_is_refused_where_nothing_is_centred():
         cka(np.zeros((8, 2)), pair(8)[1], centre=False)
 
 
+@pytest.mark.parametrize("n", [12, 200])  # sample space and feature space
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [(np.float32, 1e-30), (np.float32, 1e30), (np.float64, 1e-200), (np.float64, 1e200)]
+)
+def test_units_of_any_size_change_nothing(n, dtype, scale):
+    X, Y = (Z.astype(dtype) for Z in pair(n, d=20))
+    wanted = pytest.approx(cka(X, Y), rel=1e-4 if dtype == np.float32 else 1e-12)
+    assert cka(dtype(scale) * X, Y) == wanted
+    assert cka(dtype(scale) * sparse.csr_matrix(X), Y) == wanted
+    assert stable_rank(dtype(scale) * X) == pytest.approx(stable_rank(X), rel=1e-5)
+
+
+def test_products_that_cannot_be_represented_are_refused_not_returned():
+    X, Y = pair()
+    for scale in (1e-100, 1e100):
+        for compute in (
+            lambda s: StreamingCKA().update([Y, s * X]).result(),
+            lambda s: align_kernels([Y, s * X], np.arange(40) % 3),
+        ):
+            with (
+                np.errstate(all="ignore"),
+                pytest.raises(ValueError, match="The values of 1 are so large or"),
+            ):
+                compute(scale)
+    with (
+        np.errstate(all="ignore"),
+        pytest.raises(ValueError, match="The values of X are so large or so small"),
+    ):
+        cka(1e160 * X, Y, "rbf")
+    with pytest.raises(ValueError, match="The values of X are so large or so small"):
+        hsic(1e100 * X, 1e100 * Y)
+
+
+def test_wide_sparse_features_are_multiplied_some_columns_at_a_time(monkeypatch):
+    X = sparse.random(300, 30, 0.2, random_state=0, format="csr")
+    Y = sparse.random(300, 25, 0.2, random_state=1, format="csr")
+    wanted = cka(X.toarray(), Y.toarray())
+    monkeypatch.setattr("manylens.alignment.products.BLOCK_BYTES", 8 * 25 * 7)  # seven columns
+    assert cka(X, Y) == pytest.approx(wanted, rel=1e-12)
+
+
+def test_a_sparse_kernel_matrix_is_read_as_the_dense_one():
+    X, Y = pair()
+    K, L = X @ X.T, Y @ Y.T
+    assert cka(sparse.csr_matrix(K), L, "precomputed") == pytest.approx(cka(X, Y))
+
+
 def test_what_cannot_be_meant_is_refused_in_a_sentence():
     X, Y = pair()
+    lopsided = np.triu(X @ X.T)
+    with pytest.raises(ValueError, match="A precomputed kernel is symmetric"):
+        cka(lopsided, Y @ Y.T, "precomputed")
+    for one_array in (X, sparse.csr_matrix(X)):
+        with pytest.raises(ValueError, match="One array was given where several feature sets are needed"):
+            cka_matrix(one_array)
     with pytest.raises(ValueError, match="X has 40 rows and Y has 39: row i of each must describe the same"):
         cka(X, Y[1:])
     with pytest.raises(ValueError, match="Input X contains NaN"):

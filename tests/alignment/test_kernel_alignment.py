@@ -63,6 +63,20 @@ def test_sets_without_weight_are_left_out_and_names_follow():
         fitted.get_feature_names_out(["a", "b"])
 
 
+def test_sets_by_name_may_come_in_any_order_but_must_be_those_of_fit(digits):
+    X, y = digits
+    sets = {"left": X[:, :30], "right": X[:, 30:]}
+    fitted = KernelAlignment(method="uniform").fit(sets, y)
+    other_order = {"right": sets["right"], "left": sets["left"]}
+    np.testing.assert_array_equal(fitted.transform(other_order), fitted.transform(sets))
+    with pytest.raises(ValueError, match="not those seen in fit: right, top stands on one side only"):
+        fitted.transform({"left": sets["left"], "top": sets["right"]})
+    with pytest.raises(ValueError, match="'left' has 29 features; in fit it had 30"):
+        fitted.transform({"left": X[:, :29], "right": X[:, 29:62]})
+    with pytest.raises(ValueError, match="in the form that it had in fit"):
+        fitted.transform(X)
+
+
 def test_it_works_in_a_pipeline_and_survives_pickling(digits):
     X, y = digits
     X = X + np.random.default_rng(0).standard_normal(X.shape)

@@ -174,7 +174,11 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence():
     with pytest.raises(ValueError, match="b is constant"):
         align_kernels({"a": features[0], "b": np.ones((120, 2))}, y)
     with pytest.raises(ValueError, match="b is constant"):
-        align_kernels({"a": features[0], "b": np.zeros((120, 2))}, y, sketch=CountSketch(16))
+        align_kernels({"a": features[0], "b": np.full((120, 2), 0.1)}, y, sketch=CountSketch(16))
+    with pytest.raises(TypeError, match="sketch=16 is not a CountSketch"):
+        align_kernels(features, y, sketch=16)
+    with pytest.raises(ValueError, match="the target y is None"):
+        align_kernels(features, None)
     with pytest.raises(ValueError, match="sketch needs kernel='linear'"):
         align_kernels(features, y, "rbf", sketch=CountSketch(16))
     with pytest.raises(ValueError, match="target='labels' is unknown"):

@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import binom
 
 from manylens import CountSketch, cka, sketched_cka
-from manylens.alignment.sketched import sketch_replicates
+from manylens.alignment.sketched import ratio_of_means, sketch_replicates
 
 
 def pair(strength, n=300, seed=0):
@@ -93,3 +93,21 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence():
         cka(constant.astype(np.float32), Y, sketch=CountSketch(64))
     with pytest.raises(ValueError, match="Y is constant"):
         sketched_cka(ours, sketch_replicates(constant, CountSketch(64), 4))
+    with pytest.raises(TypeError, match="sketch=64 is not a CountSketch"):
+        cka(X, Y, sketch=64)
+    with pytest.raises(ValueError, match="confidence=95 is not between 0 and 1"):
+        cka(X, Y, sketch=CountSketch(64)).interval(95)
+
+
+@pytest.mark.parametrize("scale", [1e-120, 1e120])
+def test_units_of_any_size_change_nothing(scale):
+    X, Y = pair(1.0)
+    wanted = cka(X, Y, sketch=CountSketch(64))
+    np.testing.assert_allclose(cka(scale * X, Y, sketch=CountSketch(64)), wanted, rtol=1e-10)
+
+
+def test_replicates_that_share_nothing_are_refused_not_divided_by_zero():
+    alone = np.zeros((3, 3, 3))
+    alone[:, range(3), range(3)] = 1.0  # no product of different replicates
+    with pytest.raises(ValueError, match="Use more buckets"):
+        ratio_of_means(alone)

@@ -191,5 +191,12 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence():
         rank_models({"flat": np.ones((90, 2))}, codes)
     with pytest.raises(ValueError, match="n_groups=80 is not between 2 and half"):
         rank_models([X], codes, n_groups=80)
+    lone = np.where(np.arange(len(codes)) == 7, 1, 0)
+    for metric in ("cka", "logme", "h-score", "transrate"):
+        with pytest.raises(ValueError, match="constant but for a few rows, which one group holds"):
+            rank_models([X], lone, metric)
+        assert np.isfinite(rank_models([X], lone, metric, n_groups=0)[0].score)
+    with pytest.raises(ValueError, match="not defined once some rows are left out"):
+        rank_models([X], codes, lambda features, _: 1.0 if len(features) == len(codes) else np.nan)
     with pytest.raises(ValueError, match="the metric is not defined for these features"):
         rank_models([X], codes, lambda features, classes: np.nan * features[0, 0] * classes[0], n_groups=0)

@@ -343,7 +343,7 @@ def test_other_layers_than_in_fit_are_refused_in_a_sentence(digits):
     model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
     with pytest.raises(ValueError, match="not those seen in fit: rows stands on one side only"):
         model.predict({name: part[TEST] for name, part in layers.items() if name != "rows"})
-    with pytest.raises(ValueError, match="Layer 'rows' has 3 features; in fit it had 8"):
+    with pytest.raises(ValueError, match="'rows' has 3 features; in fit it had 8"):
         model.predict(cut(layers, TEST) | {"rows": layers["rows"][TEST, :3]})
     with pytest.raises(TypeError, match=r"[Ss]parse"):
         LayerRidgeClassifier().fit(sparse.csr_matrix(layers["pixels"]), y)

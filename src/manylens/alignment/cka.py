@@ -6,10 +6,9 @@ from manylens.alignment.features import (
     check_feature_sets,
     check_features,
     check_same_rows,
-    is_constant,
-    undefined,
+    refuse_constant,
 )
-from manylens.alignment.inner_products import inner_products, normalised
+from manylens.alignment.inner_products import alignments
 from manylens.alignment.sketched import sketch_replicates, sketched_cka
 
 RETURNS = ("score", "angle")
@@ -82,12 +81,10 @@ def cka(
                 "A sketch estimates the linear, centred, biased alignment; leave kernel, estimator and "
                 "centre at their defaults."
             )
-        for Z, name in ((X, "X"), (Y, "Y")):
-            if is_constant(Z):
-                raise ValueError(undefined(name))
+        refuse_constant([X, Y], ["X", "Y"])
         sketches_x, sketches_y = (sketch_replicates(Z, sketch, n_replicates) for Z in (X, Y))
         return sketched_cka(sketches_x, sketches_y, return_)
-    scores = normalised(inner_products([X, Y], ["X", "Y"], kernel, estimator, centre, gamma))
+    scores = alignments([X, Y], ["X", "Y"], kernel, estimator, centre, gamma)
     return float(as_returned(scores[0, 1], return_))
 
 
@@ -115,7 +112,7 @@ def cka_matrix(
     """
     check_return(return_)
     names, arrays = check_feature_sets(representations)
-    scores = normalised(inner_products(arrays, names, kernel, estimator, centre, gamma))
+    scores = alignments(arrays, names, kernel, estimator, centre, gamma)
     return labelled(as_returned(scores, return_), names, representations)
 
 

@@ -28,8 +28,13 @@ def check_feature_sets(features, accept_sparse=True, at_least=1):
     arrays : list of ndarray or CSR matrix
         Float arrays; float32 stays float32.
     """
-    if isinstance(features, Mapping):
+    if isinstance(features, Mapping) and not sparse.issparse(features):  # one of SciPy's formats is both
         names, values = list(features), list(features.values())
+    elif sparse.issparse(features) or getattr(features, "ndim", 3) < 3:
+        raise ValueError(
+            "One array was given where several feature sets are needed: give a list or a dict of arrays, one "
+            "for each set, of shapes (n, d_k)."
+        )
     else:
         values = list(features)
         names = list(range(len(values)))
@@ -39,6 +44,40 @@ def check_feature_sets(features, accept_sparse=True, at_least=1):
     for name, array in zip(names, arrays, strict=True):
         check_same_rows(arrays[0], array, names[0], name)
     return names, arrays
+
+
+def side_by_side(sets, expected=None):
+    """One array of several feature sets, and the columns of each.
+
+    Parameters
+    ----------
+    sets : dict of ndarray, each of shape (n, d_k)
+        Feature sets by name.
+    expected : dict of slice, optional
+        Columns of the sets seen in `fit`: the same names are needed, in any order.
+
+    Returns
+    -------
+    X : ndarray, shape (n, d)
+    slices : dict of slice
+    """
+    if expected is not None:
+        if set(expected) != set(sets):
+            odd = sorted(map(str, set(expected) ^ set(sets)))
+            raise ValueError(
+                f"The feature sets are not those seen in fit: {', '.join(odd)} stands on one side only."
+            )
+        sets = {name: sets[name] for name in expected}
+        for name, part in expected.items():
+            if sets[name].shape[1] != part.stop - part.start:
+                raise ValueError(
+                    f"{name!r} has {sets[name].shape[1]} features; in fit it had {part.stop - part.start}."
+                )
+    ends = np.cumsum([rows.shape[1] for rows in sets.values()]).tolist()
+    slices = {
+        name: slice(end - rows.shape[1], end) for (name, rows), end in zip(sets.items(), ends, strict=True)
+    }
+    return np.hstack(list(sets.values())), slices
 
 
 def check_features(X, name="X", accept_sparse=True):
@@ -75,9 +114,38 @@ def centred(X):
     """
     residual = X - X[0]  # first, so that equal rows leave exactly nothing and large offsets no rounding
     residual -= residual.mean(axis=0, dtype=np.float64).astype(X.dtype)
-    left = float(np.vdot(residual, residual))
-    rounding = (8 * np.finfo(X.dtype).eps) ** 2 * X.shape[0] * float(np.vdot(X[0], X[0]))
-    return residual if left > rounding else np.zeros_like(residual)
+    rounding = 8 * np.finfo(X.dtype).eps * largest(X[:1])
+    return residual if largest(residual) > rounding else np.zeros_like(residual)
+
+
+def largest(X):
+    """max |x_ij| of a dense or sparse matrix."""
+    values = X.data if sparse.issparse(X) else X
+    return float(max(values.max(), -values.min())) if values.size else 0.0
+
+
+def unit_scaled(X):
+    """X over a power of two, where its entries are so large or small that products of them might leave the
+    range of its dtype; exact, and alignments do not notice.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix, shape (n, d)
+        Features.
+
+    Returns
+    -------
+    X : ndarray or CSR matrix, shape (n, d)
+        Itself where entries are of ordinary size, else 2^-e X, with a largest entry in [1/2, 1).
+    e : int
+        The exponent.
+    """
+    exponent = int(np.frexp(largest(X))[1])
+    if abs(exponent) <= 8:
+        return X, 0
+    # In two steps: 2^-e itself may lie outside the range of the dtype.
+    half = exponent // 2
+    return X * X.dtype.type(2.0**-half) * X.dtype.type(2.0 ** (half - exponent)), exponent
 
 
 def is_constant(X):
@@ -88,6 +156,13 @@ def is_constant(X):
         if np.any((block.toarray() if sparse.issparse(block) else block) != first):
             return False
     return True
+
+
+def refuse_constant(arrays, names):
+    """Raise for the first feature set of which all rows are equal."""
+    for name, X in zip(names, arrays, strict=True):
+        if is_constant(X):
+            raise ValueError(undefined(name))
 
 
 def column_means(X):
@@ -107,6 +182,14 @@ def undefined(name, estimator="biased"):
     return (
         f"{name} is constant: all its rows are equal, so its centred kernel is zero and its alignment with "
         "anything is undefined. Leave it out."
+    )
+
+
+def out_of_range(name):
+    """The sentence for features whose products cannot be represented."""
+    return (
+        f"The values of {name} are so large or so small that products of four of them leave the range of "
+        "floating point numbers: scale them first."
     )
 
 
@@ -132,6 +215,8 @@ def target_features(y, n_rows, target="auto"):
     """
     if target not in TARGETS:
         raise ValueError(f"target={target!r} is unknown: choose one of {', '.join(TARGETS)}.")
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None.")
     y = np.asarray(y)
     if len(y) != n_rows:
         raise ValueError(f"y has {len(y)} rows and the features have {n_rows}.")

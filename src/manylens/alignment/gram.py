@@ -11,6 +11,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 
+from manylens.alignment.features import largest
+
 BLOCK_BYTES = 2**25  # of kernel values held at a time
 
 
@@ -89,10 +91,20 @@ class PrecomputedKernel:
         if K.shape[0] != K.shape[1]:
             raise ValueError(f"A precomputed kernel is square; this one has shape {K.shape}.")
         self.K, self.n_rows = K, K.shape[0]
+        self.rounding = 64 * np.finfo(K.dtype).eps * largest(K)
 
     def block(self, rows, columns):
         """The kernel between two ranges of rows."""
-        return np.asarray(self.K[rows, columns], dtype=np.float64)[np.newaxis]
+        block, mirrored = self._part(rows, columns), self._part(columns, rows).T
+        if np.any(abs(block - mirrored) > self.rounding):
+            raise ValueError(
+                "A precomputed kernel is symmetric; this one is not: K[i, j] differs from K[j, i]."
+            )
+        return block[np.newaxis]
+
+    def _part(self, rows, columns):
+        part = self.K[rows, columns]
+        return np.array(part.toarray() if sparse.issparse(part) else part, dtype=np.float64)
 
 
 @dataclass(frozen=True)

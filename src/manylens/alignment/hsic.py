@@ -1,5 +1,6 @@
 """The Hilbert-Schmidt independence criterion, and a test of independence with it."""
 
+import numbers
 from typing import NamedTuple
 
 import numpy as np
@@ -87,8 +88,8 @@ def hsic_test(X, Y, kernel="rbf", *, gamma="median", n_permutations=999, random_
     check_same_rows(X, Y)
     n = X.shape[0]
     check_convention(kernel, "biased", True, n)
-    if n_permutations < 1:
-        raise ValueError(f"n_permutations={n_permutations} must be at least 1.")
+    if not isinstance(n_permutations, numbers.Integral) or n_permutations < 1:
+        raise ValueError(f"n_permutations={n_permutations} is not a positive whole number.")
     K, L = (centred_kernel(kernel_family(Z, kernel, gamma, True)) for Z in (X, Y))
     rng = check_random_state(random_state)
     orders = np.array([np.arange(n)] + [rng.permutation(n) for _ in range(n_permutations)], dtype=np.int64)
@@ -96,7 +97,7 @@ def hsic_test(X, Y, kernel="rbf", *, gamma="median", n_permutations=999, random_
     # Equal rows give equal statistics in exact arithmetic: rounding must not break such a tie.
     at_least = products >= products[0] - 1e-12 * np.linalg.norm(K) * np.linalg.norm(L)
     p_value = float(at_least.mean())
-    return IndependenceTest(float(products[0] / (n - 1) ** 2), p_value, n_permutations)
+    return IndependenceTest(float(products[0] / (n - 1) ** 2), p_value, int(n_permutations))
 
 
 def centred_kernel(family):

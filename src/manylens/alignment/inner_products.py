@@ -13,7 +13,7 @@ unbiased   <K°, L°> + (1ᵀK°1)(1ᵀL°1)/((n-1)(n-2)) - 2/(n-2) 1ᵀK°L°1 
 import numpy as np
 from scipy import sparse
 
-from manylens.alignment.features import centred, column_means, undefined
+from manylens.alignment.features import centred, column_means, out_of_range, undefined, unit_scaled
 from manylens.alignment.gram import (
     CallableKernel,
     LinearKernel,
@@ -21,7 +21,7 @@ from manylens.alignment.gram import (
     RBFKernels,
     gram_statistics,
 )
-from manylens.alignment.products import cross_product, kernel_products, row_norms_about, squared_norm
+from manylens.alignment.products import kernel_products, row_norms_about, squared_cross_product
 from manylens.kernels.bandwidth import bandwidth
 
 ESTIMATORS = ("biased", "unbiased")
@@ -57,15 +57,48 @@ def inner_products(
     ndarray of float64, shape (p, p)
         The products.
     """
+    products, exponents = scaled_products(arrays, names, kernel, estimator, centre, gamma, zero_ok)
+    with np.errstate(over="ignore", under="ignore"):  # told below
+        products = np.ldexp(products, np.add.outer(exponents, exponents))
+    refuse_out_of_range(products, names, zero_ok)
+    return products
+
+
+def alignments(arrays, names, kernel="linear", estimator="biased", centre=True, gamma="median"):
+    """Inner products over the norms, <K_k, K_l> / (|K_k| |K_l|), shape (p, p); arguments as above."""
+    return normalised(scaled_products(arrays, names, kernel, estimator, centre, gamma)[0])
+
+
+def scaled_products(arrays, names, kernel, estimator, centre, gamma, zero_ok=False):
+    """Inner products of kernels that are scaled by powers of two, so that none overflows or vanishes.
+
+    Parameters
+    ----------
+    arrays, names, kernel, estimator, centre, gamma, zero_ok
+        As for `inner_products`.
+
+    Returns
+    -------
+    products : ndarray of float64, shape (p, p)
+        Of the kernels 2^-e_k K_k.
+    exponents : ndarray of int, shape (p,)
+        e_k.
+    """
     check_convention(kernel, estimator, centre, arrays[0].shape[0])
+    exponents = np.zeros(len(arrays), dtype=int)
+    if isinstance(kernel, str) and kernel != "rbf":
+        scaled = [unit_scaled(X) for X in arrays]
+        arrays = [X for X, _ in scaled]
+        exponents = np.array([e if kernel == "precomputed" else 2 * e for _, e in scaled])
     if isinstance(kernel, str) and kernel == "linear" and feature_space_is_cheaper(arrays):
         products, least = linear_products(arrays, estimator, centre)
     else:
         families = [kernel_family(X, kernel, gamma, centre) for X in arrays]
         products, least = gram_products(families, estimator, centre)
+    refuse_out_of_range(products, names)
     if not zero_ok:
         refuse_zero(products, least, names, estimator)
-    return products
+    return products, exponents
 
 
 def check_convention(kernel, estimator, centre, n):
@@ -96,6 +129,8 @@ def kernel_family(X, kernel, gamma, centre):
     if callable(kernel):
         return CallableKernel(X, kernel)
     if kernel == "rbf":
+        if not sparse.issparse(X):
+            X = X.astype(np.float64, copy=False)  # squared distances may leave the range of single precision
         return RBFKernels(X, bandwidth(X, gamma, "rbf", random_state=0))
     if kernel == "precomputed":
         return PrecomputedKernel(X)
@@ -164,7 +199,7 @@ def linear_products(arrays, estimator, centre):
         if centre:
             arrays = [centred(X) for X in arrays]
         products = kernel_products(arrays)
-        norms = np.array([row_norms_about(X, np.zeros(X.shape[1])) for X in arrays])
+        norms = np.array([row_norms_about(X) for X in arrays])
     least = ROUNDING * np.diag(products)
     if estimator == "unbiased":
         products = without_diagonals(products, norms @ norms.T, norms.sum(axis=1), norms.shape[1], centre)
@@ -203,10 +238,16 @@ def sparse_linear_products(arrays, centre):
     products = np.empty((len(arrays), len(arrays)))
     for k, X in enumerate(arrays):
         for m in range(k, len(arrays)):
-            cross = cross_product(X, arrays[m], means[k], means[m])
-            products[k, m] = products[m, k] = squared_norm(cross)
+            products[k, m] = products[m, k] = squared_cross_product(X, arrays[m], means[k], means[m])
     norms = np.array([row_norms_about(X, mean) for X, mean in zip(arrays, means, strict=True)])
     return products, norms
+
+
+def refuse_out_of_range(products, names, zero_ok=True):
+    """Raise for the first kernel whose product with itself overflows, or vanishes where it may not."""
+    for name, own in zip(names, np.diag(products), strict=True):
+        if not np.isfinite(own) or (own == 0 and not zero_ok):
+            raise ValueError(out_of_range(name))
 
 
 def refuse_zero(products, least, names, estimator):

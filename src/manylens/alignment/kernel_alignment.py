@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from manylens.alignment.features import check_feature_sets, is_constant, target_features
+from manylens.alignment.features import check_feature_sets, is_constant, side_by_side, target_features
 from manylens.alignment.kernel_weights import METHODS, alignment_system, solve_weights
 
 
@@ -63,6 +63,8 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
     True
     """
 
+    _given: dict | None
+
     def __init__(self, groups=None, method="alignf", target="auto", sketch=None):
         self.groups = groups
         self.method = method
@@ -86,13 +88,14 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
         """
         if self.method not in METHODS:
             raise ValueError(f"method={self.method!r} is unknown: choose one of {', '.join(METHODS)}.")
-        X, groups = as_columns(X, self.groups)
+        sets = sets_by_name(X)
+        X, self._given = (X, None) if sets is None else side_by_side(sets)
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None.")
         Y = target_features(y, len(X), self.target)
         self.group_names_, self.columns_ = resolve_groups(
-            groups, X.shape[1], getattr(self, "feature_names_in_", None)
+            self.groups if self._given is None else self._given,
+            X.shape[1],
+            getattr(self, "feature_names_in_", None),
         )
         arrays = [X[:, columns] for columns in self.columns_]
         varying = [k for k, array in enumerate(arrays) if not is_constant(array)]
@@ -115,7 +118,7 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, shape (n, d), or dict of array-like, each of shape (n, d_k)
-            As in fit.
+            As in fit; sets by name in any order.
 
         Returns
         -------
@@ -123,7 +126,10 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
             Columns of the sets that are kept, in the dtype of X.
         """
         check_is_fitted(self)
-        X, _ = as_columns(X, self.groups)
+        sets = sets_by_name(X)
+        if (sets is None) != (self._given is None):
+            raise ValueError("Give X in the form that it had in fit: one array, or a dict of feature sets.")
+        X = X if sets is None else side_by_side(sets, self._given)[0]
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         columns, roots = self._kept()
         return (X[:, columns] - self.mean_[columns].astype(X.dtype)) * roots.astype(X.dtype)
@@ -170,14 +176,12 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
         return tags
 
 
-def as_columns(X, groups):
-    """Feature sets given by name as one array and their widths; anything else as it is."""
+def sets_by_name(X):
+    """Feature sets that were given by name, as arrays; None where X is one array."""
     if sparse.issparse(X) or not isinstance(X, Mapping):  # one of SciPy's formats is a mapping too
-        return X, groups
+        return None
     names, arrays = check_feature_sets(X, accept_sparse=False)
-    ends = np.cumsum([array.shape[1] for array in arrays])
-    slices = [slice(end - array.shape[1], end) for array, end in zip(arrays, ends, strict=True)]
-    return np.hstack(arrays), dict(zip(names, slices, strict=True))
+    return dict(zip(names, arrays, strict=True))
 
 
 def resolve_groups(groups, n_columns, names=None):

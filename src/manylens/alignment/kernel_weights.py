@@ -10,8 +10,9 @@ from manylens.alignment.features import (
     centred,
     check_feature_sets,
     check_features,
+    refuse_constant,
     target_features,
-    undefined,
+    unit_scaled,
 )
 from manylens.alignment.gram import LinearKernel, RBFKernels
 from manylens.alignment.inner_products import (
@@ -19,10 +20,12 @@ from manylens.alignment.inner_products import (
     gram_products,
     inner_products,
     kernel_family,
+    refuse_out_of_range,
     refuse_zero,
 )
 from manylens.alignment.products import kernel_products
 from manylens.kernels.bandwidth import bandwidth
+from manylens.streaming import CountSketch
 
 METHODS = ("alignf", "align", "r2", "uniform")
 
@@ -179,11 +182,13 @@ def alignment_system(arrays, names, Y, kernel="linear", gamma="median", sketch=N
 
 def sketched_system(arrays, names, Y, sketch):
     """M and a from sketches of the centred features, all with the same buckets."""
-    sketched = [sketch.fresh().update(X, 0).centred() for X in [*arrays, Y]]
-    products = kernel_products(sketched)
-    for name, own in zip(names, np.diag(products), strict=False):
-        if own == 0:
-            raise ValueError(undefined(name))
+    if not isinstance(sketch, CountSketch):
+        raise TypeError(f"sketch={sketch!r} is not a CountSketch: give CountSketch(n_buckets).")
+    refuse_constant(arrays, names)
+    scaled = [unit_scaled(sketch.fresh().update(X, 0).centred()) for X in [*arrays, Y]]
+    exponents = 2 * np.array([exponent for _, exponent in scaled])
+    products = np.ldexp(kernel_products([rows for rows, _ in scaled]), np.add.outer(exponents, exponents))
+    refuse_out_of_range(products, [*names, "y"], zero_ok=False)
     return products[:-1, :-1], products[:-1, -1]
 
 

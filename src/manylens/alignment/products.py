@@ -6,6 +6,7 @@ The kernels X Xᵀ (n, n) are never formed: <X Xᵀ, Y Yᵀ> = |Xᵀ Y|², which
 import numpy as np
 from scipy import sparse
 
+BLOCK_BYTES = 2**25  # of a product of sparse features held at a time
 PANEL = 512  # columns multiplied at a time: wide enough for the full speed of BLAS, and few wasted halves
 
 
@@ -77,8 +78,8 @@ def squared_norm(G):
     return float(np.einsum("ij,ij->", G, G, dtype=np.float64)) if G.dtype != np.float64 else np.vdot(G, G)
 
 
-def cross_product(X, Y, mean_x, mean_y):
-    """Centred Xᵀ Y of matrices of which one may be sparse: Xᵀ Y - n μ_x μ_yᵀ, in double.
+def squared_cross_product(X, Y, mean_x, mean_y):
+    """|Xᵀ Y - n μ_x μ_yᵀ|² of matrices of which one may be sparse, in double, some columns of X at a time.
 
     Parameters
     ----------
@@ -89,19 +90,28 @@ def cross_product(X, Y, mean_x, mean_y):
 
     Returns
     -------
-    ndarray of float64, shape (d_x, d_y)
-        The product.
+    float
+        The squared norm; of the product (d_x, d_y), which need not be sparse, 32 MB are held at a time.
     """
-    product = X.astype(np.float64).T @ Y.astype(np.float64)
-    if sparse.issparse(product):
-        product = product.toarray()
-    return product - X.shape[0] * np.outer(mean_x, mean_y)
+    X = X.tocsc() if sparse.issparse(X) else X  # columns of a CSR matrix are slow to find
+    Y = Y.astype(np.float64)
+    step = max(1, BLOCK_BYTES // (8 * Y.shape[1]))
+    total = 0.0
+    for first in range(0, X.shape[1], step):
+        columns = slice(first, first + step)
+        product = X[:, columns].astype(np.float64).T @ Y
+        if sparse.issparse(product):
+            product = product.toarray()
+        product -= X.shape[0] * np.outer(mean_x[columns], mean_y)
+        total += squared_norm(product)
+    return total
 
 
-def row_norms_about(X, mean):
-    """|x_i - μ|² for every row of a dense or CSR matrix, in double."""
+def row_norms_about(X, mean=None):
+    """|x_i - μ|² for every row of a dense or CSR matrix, in double; |x_i|² where no mean is given."""
     if sparse.issparse(X):
+        mean = np.zeros(X.shape[1]) if mean is None else mean
         squares = np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
         return squares - 2 * (X @ mean) + mean @ mean
-    residual = X - mean.astype(X.dtype)
+    residual = X if mean is None else X - mean.astype(X.dtype)
     return np.einsum("ij,ij->i", residual, residual, dtype=np.float64)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from manylens.alignment.features import undefined
+from manylens.alignment.features import undefined, unit_scaled
+from manylens.streaming import CountSketch
 
 
 class Estimate(NamedTuple):
@@ -44,8 +45,10 @@ class Estimate(NamedTuple):
         tuple of float
             Lower and upper end: the value plus and minus Student's quantile times the standard error.
         """
+        if not 0 < confidence < 1:
+            raise ValueError(f"confidence={confidence} is not between 0 and 1.")
         reach = stats.t.ppf(0.5 + confidence / 2, self.n_replicates - 1) * self.standard_error
-        return self.value - reach, self.value + reach
+        return float(self.value - reach), float(self.value + reach)
 
 
 def sketch_replicates(X, sketch, n_replicates):
@@ -65,6 +68,8 @@ def sketch_replicates(X, sketch, n_replicates):
     list of CountSketch
         The sketches.
     """
+    if not isinstance(sketch, CountSketch):
+        raise TypeError(f"sketch={sketch!r} is not a CountSketch: give CountSketch(n_buckets).")
     if n_replicates < 3:
         raise ValueError(
             f"n_replicates={n_replicates} gives no standard error: at least 3 replicates are needed."
@@ -104,12 +109,12 @@ def sketched_cka(sketches_x, sketches_y, return_="score"):
 
 
 def centred_sketches(sketches, name):
-    """The sketches of the centred rows, unless these are zero up to rounding."""
+    """The sketches of the centred rows (R, n_buckets, d), unless these are zero up to rounding."""
     made = [sketch.centred() for sketch in sketches]
     for sketch, rows in zip(sketches, made, strict=True):
         if np.linalg.norm(rows) <= 1e-12 * np.linalg.norm(sketch.ones_) * np.linalg.norm(sketch.mean_):
             raise ValueError(undefined(name))
-    return made
+    return unit_scaled(np.stack(made))[0]  # one scale for all: alignment does not notice it
 
 
 def replicate_gram(X, Y):
@@ -135,6 +140,11 @@ def ratio_of_means(grams, return_="score"):
     """
     n = grams.shape[1]
     cross, own_x, own_y = (grams.sum(axis=(1, 2)) - np.trace(grams, axis1=1, axis2=2)) / (n * (n - 1))
+    if own_x <= 0 or own_y <= 0:
+        raise ValueError(
+            "The sketches are too small for these features: what one holds is orthogonal to what the others "
+            "hold, so no norm can be estimated. Use more buckets."
+        )
     score = cross / np.sqrt(own_x * own_y)
     return np.arccos(np.clip(score, -1.0, 1.0)) if return_ == "angle" else score
 

@@ -5,7 +5,7 @@ from scipy import sparse
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from manylens.alignment.features import centred, check_features, column_means, undefined
+from manylens.alignment.features import centred, check_features, column_means, undefined, unit_scaled
 from manylens.alignment.products import row_norms_about
 
 SMALL = 300  # widths up to which the whole Gram matrix is cheaper than iterating
@@ -41,7 +41,7 @@ def stable_rank(X, centre=True):
     >>> round(stable_rank(np.eye(4), centre=False), 6)
     4.0
     """
-    X = check_features(X, "X")
+    X, _ = unit_scaled(check_features(X, "X"))  # the ratio does not notice, and squares do not overflow
     if centre and X.shape[0] < 2:
         raise ValueError("Centring needs at least 2 rows; 1 was given.")
     mean = column_means(X) if centre else np.zeros(X.shape[1])

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from manylens.alignment.cka import as_returned, check_return, labelled
-from manylens.alignment.features import check_feature_sets, undefined
+from manylens.alignment.features import check_feature_sets, out_of_range, undefined
 from manylens.alignment.inner_products import ROUNDING, check_convention, without_diagonals
 from manylens.streaming.cross_moments import CrossMoments
 
@@ -151,7 +151,7 @@ class StreamingCKA:
         scores = np.eye(len(self.names_))
         for (k, m), product in products.items():
             if k != m:
-                scores[k, m] = scores[m, k] = product / np.sqrt(own[k] * own[m])
+                scores[k, m] = scores[m, k] = product / np.sqrt(own[k]) / np.sqrt(own[m])
         scores = as_returned(np.clip(scores, -1.0, 1.0), return_)
         if self.pairs is None:
             return labelled(scores, self.names_, dict.fromkeys(self.names_) if self._named else self.names_)
@@ -167,6 +167,9 @@ class StreamingCKA:
         for (k, m), A in self._moments.about(points).items():
             product = np.vdot(A[1:-1, 1:-1], A[1:-1, 1:-1])
             if k == m:
+                vanished = A[0, -1] > 0 and product < np.finfo(np.float64).tiny
+                if vanished or not np.isfinite(A).all() or not np.isfinite(product):
+                    raise ValueError(out_of_range(self.names_[k]))
                 rounding = (8 * np.finfo(np.float64).eps) ** 2 * n * float(means[k] @ means[k])
                 if A[0, -1] <= rounding or product <= 0:
                     raise ValueError(undefined(self.names_[k]))

@@ -8,12 +8,12 @@ import numpy as np
 from scipy.special import xlogy
 from sklearn.covariance import ledoit_wolf
 
-from manylens.alignment.inner_products import inner_products, normalised
+from manylens.alignment.inner_products import alignments
 
 
 def alignment_score(X, Y):
     """Linear CKA of the features (n, d) with the target columns (n, C)."""
-    return float(normalised(inner_products([X, Y.astype(X.dtype)], ["the features", "y"]))[0, 1])
+    return float(alignments([X, Y.astype(X.dtype)], ["the features", "y"])[0, 1])
 
 
 def log_evidence(X, Y, tolerance=1e-6, most=300):

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from manylens.alignment import transfer_scores
-from manylens.alignment.features import check_feature_sets, is_constant, target_features, undefined
+from manylens.alignment.features import check_feature_sets, refuse_constant, target_features
 
 
 @dataclass(frozen=True)
@@ -161,6 +161,8 @@ def rank_models(models, y, metric="cka", *, target="auto", n_groups=10, random_s
             f"n_groups={n_groups} is not between 2 and half the {n} rows; 0 leaves the error out."
         )
     groups = check_random_state(random_state).permutation(n) % n_groups if n_groups else None
+    if groups is not None:
+        refuse_lone_rows(columns, groups)
     rows = [score_model(name, X, columns, chosen, groups) for name, X in zip(names, arrays, strict=True)]
     return ModelRanking(rows, metric if isinstance(metric, str) else getattr(metric, "__name__", "score"))
 
@@ -195,6 +197,11 @@ def score_model(name, X, columns, metric, groups=None):
     if groups is not None:
         n_groups = groups.max() + 1
         parts = [evaluate(metric, X[groups != g], columns[groups != g]) for g in range(n_groups)]
+        if not np.all(np.isfinite(parts)):
+            raise ValueError(
+                f"The score of {name} is not defined once some rows are left out: use n_groups=0, which "
+                "gives no standard error."
+            )
         error = float(np.sqrt((n_groups - 1) * np.var(parts)))
     return ModelScore(name, score, error, seconds)
 
@@ -222,10 +229,20 @@ def refuse_values(columns, metric):
         raise ValueError(f"metric={metric!r} needs classes; for real targets use metric='cka' or 'logme'.")
 
 
+def refuse_lone_rows(columns, groups):
+    """Refuse groups without one of which the target (n, C) would be constant."""
+    for g in range(groups.max() + 1):
+        kept = columns[groups != g]
+        if np.all(kept == kept[0]):
+            raise ValueError(
+                "y is constant but for a few rows, which one group holds: without it no score is defined. "
+                "Use n_groups=0, which gives no standard error."
+            )
+
+
 def check_model(name, X, chosen, metric):
     """Refuse what a model gave where the metric cannot take it."""
-    if is_constant(X):
-        raise ValueError(undefined(name))
+    refuse_constant([X], [name])
     if chosen.takes == "probabilities" and (X.min() < 0 or abs(X.sum(axis=1) - 1).max() > 1e-3):
         raise ValueError(
             f"metric={metric!r} takes probabilities of the model's own classes, rows that add up to 1; those "

@@ -37,41 +37,6 @@ def as_layers(X):
     return dict(zip(names, arrays, strict=True))
 
 
-def side_by_side(layers, expected=None):
-    """One array of all layers, and the columns of each.
-
-    Parameters
-    ----------
-    layers : dict of ndarray, each of shape (n, d_l)
-        Layers by name.
-    expected : dict of slice, optional
-        Columns of the layers seen in `fit`: the same names are needed, in any order.
-
-    Returns
-    -------
-    X : ndarray, shape (n, d)
-    slices : dict of slice
-    """
-    if expected is not None:
-        if set(expected) != set(layers):
-            odd = sorted(map(str, set(expected) ^ set(layers)))
-            raise ValueError(
-                f"The layers are not those seen in fit: {', '.join(odd)} stands on one side only."
-            )
-        layers = {name: layers[name] for name in expected}
-        for name, part in expected.items():
-            if layers[name].shape[1] != part.stop - part.start:
-                raise ValueError(
-                    f"Layer {name!r} has {layers[name].shape[1]} features; in fit it had "
-                    f"{part.stop - part.start}."
-                )
-    ends = np.cumsum([rows.shape[1] for rows in layers.values()]).tolist()
-    slices = {
-        name: slice(end - rows.shape[1], end) for (name, rows), end in zip(layers.items(), ends, strict=True)
-    }
-    return np.hstack(list(layers.values())), slices
-
-
 def resolve_slices(layer_slices, n_columns, names=None):
     """Names and columns of the layers of one array; all columns are one layer where nothing is said."""
     if layer_slices is None:

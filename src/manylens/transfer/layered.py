@@ -5,6 +5,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from manylens.alignment.features import side_by_side
 from manylens.kernels import LinearMap
 from manylens.streaming import Moments
 from manylens.transfer.head import HEADS, HeadSettings, RidgeHead, fit_head
@@ -19,7 +20,6 @@ from manylens.transfer.layer_columns import (
     combine,
     layer_weights,
     resolve_slices,
-    side_by_side,
 )
 from manylens.transfer.ridge import ridge_of_moments
 
