@@ -12,12 +12,20 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.harness import Comparison
+from benchmarks.network_features import (
+    DIGITS,
+    FEW_DIGITS,
+    FEW_OBJECTS,
+    OBJECTS,
+    network_features,
+    reason_to_leave_out,
+)
 from manylens import rank_models
 from manylens.datasets import load_dataset
 
 
 class RankingQuality:
-    """What both share: rank correlation of every score with five-fold accuracy of a ridge classifier."""
+    """What they share: rank correlation of every score with five-fold accuracy of a ridge classifier."""
 
     contenders = ("cka", "logme", "h_score", "shrunk_h_score", "transrate")
     warm_up = False
@@ -93,6 +101,30 @@ class RankingOfDamagedEmbeddings(RankingQuality, Comparison):
         for noise in (0.5, 1, 2, 4, 8):
             models[f"noise {noise}"] = X + noise * X.std() * rng.standard_normal(X.shape).astype(np.float32)
         return models, y
+
+
+class RankingOfNetworkLayers(RankingQuality, Comparison):
+    """The 17 layers of EfficientNet-Lite0 (ImageNet weights), averaged over places, for 6,000 rows of
+    CIFAR-10 re-encoded as JPEG at 128 pixels, ranked; against accuracy of a ridge classifier on each."""
+
+    needs: tuple[str, ...] = ("cifar10_jpg_12k",)
+    task, quick_task = OBJECTS, FEW_OBJECTS
+
+    @classmethod
+    def left_out(cls):
+        return reason_to_leave_out()
+
+    def make_models(self):
+        features = network_features(self.quick_task if self.quick else self.task)
+        return features.pooled[0], features.y[0]  # the training rows; those for tests are not looked at
+
+
+class RankingOfNetworkLayersForDigits(RankingOfNetworkLayers):
+    """The same 17 layers for 3,000 rows of MNIST as RGB at 64 pixels, where the last layers are not the best;
+    against accuracy of a ridge classifier on each layer."""
+
+    needs = ("mnist",)
+    task, quick_task = DIGITS, FEW_DIGITS
 
 
 class RankingOfPretrainedNetworks(RankingQuality, Comparison):

@@ -6,7 +6,10 @@ from threadpoolctl import threadpool_limits
 from benchmarks.harness import Claim, Comparison, ratio, result
 from benchmarks.network_comparison import NetworkComparison
 from benchmarks.network_features import (
-    Task,
+    DIGITS,
+    FEW_DIGITS,
+    FEW_OBJECTS,
+    OBJECTS,
     as_images,
     batches,
     is_block,
@@ -36,8 +39,8 @@ class TransferObjects(NetworkComparison):
 
     contenders = ("ours", "thesis", "stacked", "logistic_top", "ridge_top", "rbf_pixels")
     needs = ("cifar10_jpg_12k",)
-    task = Task("cifar10_jpg_12k", 6_000, 2_000, 128)
-    quick_task = Task("cifar10_jpg_12k", 100, 50, 32, 32)
+    task = OBJECTS
+    quick_task = FEW_OBJECTS
     claims = (
         Claim("default: accuracy above logistic regression's", gain("ours", "logistic_top"), at_least=0.07),
         Claim("thesis: accuracy above logistic regression's", gain("thesis", "logistic_top"), at_least=0.045),
@@ -55,8 +58,8 @@ class TransferDigits(NetworkComparison):
 
     contenders = ("ours", "thesis", "stacked", "logistic_top", "ridge_top", "rbf_pixels")
     needs = ("mnist",)
-    task = Task("mnist", 3_000, 1_500, 64)
-    quick_task = Task("mnist", 100, 50, 32, 32)
+    task = DIGITS
+    quick_task = FEW_DIGITS
     claims = (
         Claim("default: error over logistic's", ratio("ours", "logistic_top", "error"), at_most=0.25),
         Claim("thesis: error over logistic's", ratio("thesis", "logistic_top", "error"), at_most=0.25),
@@ -71,8 +74,8 @@ class TransferFewLabels(NetworkComparison):
 
     contenders = ("ours", "one_step", "labelled_alone")
     needs = ("cifar10_jpg_12k",)
-    task = TransferObjects.task
-    quick_task = TransferObjects.quick_task
+    task = OBJECTS
+    quick_task = FEW_OBJECTS
     claims = (
         Claim("one step: accuracy gained", gain("one_step", "labelled_alone"), at_least=0.015),
         Claim("balanced: accuracy gained", gain("ours", "labelled_alone"), at_least=0.05),

@@ -38,6 +38,12 @@ class Task(NamedTuple):
     n_buckets: int = 512
 
 
+OBJECTS = Task("cifar10_jpg_12k", 6_000, 2_000, 128)
+FEW_OBJECTS = Task("cifar10_jpg_12k", 100, 50, 32, 32)
+DIGITS = Task("mnist", 3_000, 1_500, 64)
+FEW_DIGITS = Task("mnist", 100, 50, 32, 32)
+
+
 class Features(NamedTuple):
     """Layers by name, for the training and the test rows, and the labels.
 
