@@ -13,8 +13,8 @@ from manylens.transfer.ridge import (
     PrimalRidge,
     choose_alpha,
     linear_ridge,
-    ridge_of_moments,
 )
+from manylens.transfer.ridge_of_moments import ridge_of_moments
 
 ALPHAS = np.logspace(-3, 2, 6)
 
@@ -55,7 +55,7 @@ def test_without_the_share_of_the_intercept_leave_one_out_is_wrong(n, p):
     F, Y = problem(n, p)
     ridge = PrimalRidge(F, Y)
     fitted = F @ ridge.solve(1.0)[0] + ridge.solve(1.0)[1]
-    leverage = np.square(ridge.scores) @ (1 / (ridge.values + 1.0))
+    leverage = np.square(ridge.basis) @ (1 / (ridge.values + 1.0))
     naive = Y - (Y - fitted) / (1 - leverage)[:, None]
     assert np.abs(naive - literally_left_out(F, Y, 1.0)).max() > 1e-3
 
@@ -67,6 +67,17 @@ def test_alpha_and_errors_are_those_of_ridge_cv(n, p):
     theirs = RidgeCV(ALPHAS, store_cv_results=True).fit(F, Y)
     assert alpha == theirs.alpha_
     np.testing.assert_allclose(errors, theirs.cv_results_.mean(axis=(0, 1)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [PrimalRidge, DualLinearRidge])
+@pytest.mark.parametrize("together", [2, 4, 1000])  # one, two and all alphas in a product
+def test_errors_of_many_alphas_are_those_of_each_whatever_the_blocks(kind, together, monkeypatch):
+    monkeypatch.setattr("manylens.transfer.ridge.MOST_COLUMNS", together)
+    monkeypatch.setattr("manylens.transfer.ridge.block_rows", lambda _: 7)
+    F, Y = problem(30, 9)
+    ridge = kind(F, Y)
+    wanted = [np.mean(np.square(Y - literally_left_out(F, Y, alpha))) for alpha in ALPHAS]
+    np.testing.assert_allclose(ridge.left_out_errors(ALPHAS), wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [PrimalRidge, DualLinearRidge])

@@ -21,7 +21,7 @@ from manylens.transfer.layer_columns import (
     layer_weights,
     resolve_slices,
 )
-from manylens.transfer.ridge import ridge_of_moments
+from manylens.transfer.ridge_of_moments import ridge_of_moments
 
 ALPHAS = tuple(np.logspace(-6, 2, 17).tolist())
 LANDMARKS = ("uniform", "k-means", "count-sketch")

@@ -10,13 +10,85 @@ quadratic penalty, hence for the one that spares the intercept. Note the 1/n in 
 
 import numpy as np
 from scipy import linalg
+from sklearn.utils import gen_batches
 
 from manylens.modules.threads import one_blas_thread
+from manylens.streaming import block_rows
 
 SMALL = 2**21  # numbers in a matrix below which a second BLAS thread waits more than it works
+MOST_COLUMNS = 512  # of predictions, for several alphas, that are made in one product
 
 
-class PrimalRidge:
+class Decomposed:
+    """A ridge after its decomposition: what the primal and the dual form share.
+
+    Subclasses set `basis` (n, k), `values` λ (k,), `products` (k, C), `targets` (n, C) and `is_small`, and
+    turn B (Λ + alpha)^(-1) P, with the weights Σ_j b_ij² / (λ_j + alpha), into residuals of rows left out.
+    """
+
+    basis: np.ndarray
+    values: np.ndarray
+    products: np.ndarray
+    targets: np.ndarray
+    is_small: bool
+
+    def _residuals_of(self, rows, fitted, weights):
+        raise NotImplementedError
+
+    def left_out(self, alpha):
+        """Predictions of each row from all the others.
+
+        Parameters
+        ----------
+        alpha : float
+            Penalty.
+
+        Returns
+        -------
+        ndarray, shape (n, C)
+            Y minus the residuals of the rows left out.
+        """
+        predictions = np.empty(self.targets.shape)
+        for rows, residuals in self._residuals(np.array([alpha])):
+            predictions[rows] = self.targets[rows] - residuals[:, 0]
+        return predictions
+
+    def left_out_errors(self, alphas):
+        """Mean squared error over the rows left out, for many penalties at once.
+
+        Parameters
+        ----------
+        alphas : ndarray, shape (A,)
+            Penalties.
+
+        Returns
+        -------
+        ndarray, shape (A,)
+            The errors.
+        """
+        together = max(1, MOST_COLUMNS // self.targets.shape[1])  # alphas in one product
+        errors = []
+        for first in range(0, len(alphas), together):
+            part = np.asarray(alphas)[first : first + together]
+            sums = [np.square(residuals).sum(axis=(0, 2)) for _, residuals in self._residuals(part)]
+            errors.append(np.sum(sums, axis=0))
+        return np.concatenate(errors) / self.targets.size
+
+    def _residuals(self, alphas):
+        """Residuals (m, A, C) of blocks of rows, each left out alone; for every alpha in one product.
+
+        A block is converted to double while it is in the cache: a second copy of the whole basis for each
+        alpha would take most of the time.
+        """
+        shrunk = 1.0 / (self.values[:, np.newaxis] + alphas)
+        coef = (shrunk[:, :, np.newaxis] * self.products[:, np.newaxis]).reshape(len(shrunk), -1)
+        shape = (-1, len(alphas), self.products.shape[1])
+        for rows in gen_batches(len(self.basis), block_rows(8 * self.basis.shape[1])):  # some 4 MB
+            block = self.basis[rows].astype(np.float64, copy=False)
+            yield rows, self._residuals_of(rows, (block @ coef).reshape(shape), np.square(block) @ shrunk)
+
+
+class PrimalRidge(Decomposed):
     """Ridge from the p x p scatter of features, for p below n: time n p² + p³, memory n p.
 
     Parameters
@@ -35,26 +107,14 @@ class PrimalRidge:
         centred = features - self.mean.astype(features.dtype)
         with one_blas_thread(self.is_small):
             self.values, self.directions = symmetric_spectrum(centred.T @ centred)
-            self.scores = centred @ self.directions.astype(features.dtype)  # Z = F V
-            self.products = self.scores.T @ (targets - self.target_mean).astype(features.dtype)  # Zᵀ Y
+            self.basis = centred @ self.directions.astype(features.dtype)  # Z = F V
+            self.products = self.basis.T @ (targets - self.target_mean).astype(features.dtype)  # Zᵀ Y
 
-    def left_out(self, alpha):
-        """Predictions Y - (Y - Ŷ)/(1 - H_ii) of each row from all the others, shape (n, C).
-
-        Parameters
-        ----------
-        alpha : float
-            Penalty.
-
-        Returns
-        -------
-        ndarray, shape (n, C)
-            The predictions.
-        """
-        shrunk = 1.0 / (self.values + alpha)
-        fitted = self.target_mean + self.scores @ (shrunk[:, np.newaxis] * self.products)
-        leverage = 1.0 / len(self.scores) + np.square(self.scores) @ shrunk
-        return self.targets - (self.targets - fitted) / free_share(leverage)[:, np.newaxis]
+    def _residuals_of(self, rows, fitted, weights):
+        """(y - ŷ)/(1 - H_ii)."""
+        leverage = 1.0 / len(self.basis) + weights
+        plain = (self.targets[rows] - self.target_mean)[:, np.newaxis] - fitted
+        return plain / free_share(leverage)[:, :, np.newaxis]
 
     def solve(self, alpha):
         """Coefficients (p, C) and intercept (C,).
@@ -73,7 +133,7 @@ class PrimalRidge:
         return coef, self.target_mean - self.mean @ coef
 
 
-class DualRidge:
+class DualRidge(Decomposed):
     """Ridge from the n x n kernel matrix, for n below p or a kernel without features: time n³, memory n².
 
     With the kernel centred on both sides, K_c = U Λ Uᵀ, the coefficients are a = U (Λ + alpha)^(-1) Uᵀ Y, the
@@ -101,25 +161,12 @@ class DualRidge:
         centred += (2.0 * trace if trace > 0 else 1.0) / n
         with one_blas_thread(self.is_small):
             values, vectors = symmetric_spectrum(centred)
-            self.values, self.vectors = values[:-1], vectors[:, :-1]
-            self.products = self.vectors.T @ (targets - self.target_mean)
+            self.values, self.basis = values[:-1], vectors[:, :-1]
+            self.products = self.basis.T @ (targets - self.target_mean)
 
-    def left_out(self, alpha):
-        """Predictions of each row from all the others, shape (n, C).
-
-        Parameters
-        ----------
-        alpha : float
-            Penalty.
-
-        Returns
-        -------
-        ndarray, shape (n, C)
-            The predictions.
-        """
-        shrunk = 1.0 / (self.values + alpha)
-        coef = self.vectors @ (shrunk[:, np.newaxis] * self.products)
-        return self.targets - coef / (np.square(self.vectors) @ shrunk)[:, np.newaxis]
+    def _residuals_of(self, rows, fitted, weights):
+        """alpha a_i over 1 - H_ii, where a is what was fitted; both hold alpha, which cancels."""
+        return fitted / weights[:, :, np.newaxis]
 
     def solve(self, alpha):
         """Coefficients (n, C) of the kernel's columns, and intercept (C,).
@@ -135,7 +182,7 @@ class DualRidge:
             The prediction is k(x, X) @ coef + intercept; coefficients sum to zero over the rows.
         intercept : ndarray, shape (C,)
         """
-        coef = self.vectors @ (self.products / (self.values + alpha)[:, np.newaxis])
+        coef = self.basis @ (self.products / (self.values + alpha)[:, np.newaxis])
         return coef, self.target_mean - self.kernel_mean @ coef
 
 
@@ -209,52 +256,9 @@ def choose_alpha(ridge, alphas):
         Mean squared error of the rows left out.
     """
     with one_blas_thread(ridge.is_small):
-        errors = np.array([np.mean(np.square(ridge.targets - ridge.left_out(alpha))) for alpha in alphas])
+        errors = ridge.left_out_errors(alphas)
     best = np.flatnonzero(errors <= errors.min() * (1 + 1e-12))
     return float(np.max(np.asarray(alphas)[best])), errors
-
-
-def ridge_of_moments(scatter, mean, n_rows, n_features, alphas):
-    """Ridge from the joint moments of features and targets, alpha by generalised cross-validation.
-
-    Rows that are gone cannot be left out; their mean leverage still can be known, and
-    GCV(alpha) = n |Y - Ŷ|² / (n - tr H)² needs nothing else (Golub, Heath and Wahba 1979).
-
-    Parameters
-    ----------
-    scatter : ndarray, shape (p + C, p + C)
-        Centred scatter of the rows [f, y].
-    mean : ndarray, shape (p + C,)
-        Their mean.
-    n_rows : float
-        Their number.
-    n_features : int
-        p.
-    alphas : ndarray, shape (A,)
-        Candidates.
-
-    Returns
-    -------
-    coef : ndarray, shape (p, C)
-    intercept : ndarray, shape (C,)
-    alpha : float
-    errors : ndarray, shape (A,)
-        GCV over the number of targets, an estimate of the mean squared error.
-    """
-    p = n_features
-    values, directions = symmetric_spectrum(scatter[:p, :p])
-    products = directions.T @ scatter[:p, p:]
-    power = np.square(products).sum(axis=1)
-    total = np.trace(scatter[p:, p:])
-    errors = np.empty(len(alphas))
-    for k, alpha in enumerate(alphas):
-        shrunk = 1.0 / (values + alpha)
-        residual = total - np.sum(power * shrunk * (1.0 + alpha * shrunk))
-        free = free_share((1.0 + np.sum(values * shrunk)) / n_rows)
-        errors[k] = max(residual, 0.0) / n_rows / np.square(free) / products.shape[1]
-    alpha = float(np.asarray(alphas)[np.argmin(errors)])
-    coef = directions @ (products / (values + alpha)[:, np.newaxis])
-    return coef, mean[p:] - mean[:p] @ coef, alpha, errors
 
 
 def symmetric_spectrum(matrix):
