@@ -164,6 +164,30 @@ def test_tokens_are_pooled_as_named(pooling, reduce):
     assert layers["encoder.embedding"].shape == (6, 8)
 
 
+def test_tokens_that_the_mask_marks_as_padding_do_not_count():
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = nn.Embedding(20, 8)
+
+        def forward(self, input_ids, attention_mask):
+            # What stands at padding may be anything, even NaN.
+            return self.embedding(input_ids).masked_fill(attention_mask[..., None] == 0, float("nan"))
+
+    torch.manual_seed(0)
+    model = nn.Sequential()
+    model.add_module("inner", Masked())
+    model.forward = lambda **batch: model.inner(**batch)
+    numbers, mask = np.array([[3, 4, 0, 0], [5, 6, 7, 8]]), np.array([[1, 1, 0, 0], [1, 1, 1, 1]])
+    rows = collect_layers(model, [{"input_ids": numbers, "attention_mask": mask}], ["inner"])["inner"]
+    table = model.inner.embedding.weight.detach().numpy()
+    np.testing.assert_allclose(
+        rows, [table[[3, 4]].mean(axis=0), table[[5, 6, 7, 8]].mean(axis=0)], rtol=1e-6
+    )
+    empty = [{"input_ids": numbers[:1], "attention_mask": 0 * mask[:1]}]
+    assert not collect_layers(model, empty, ["inner"])["inner"].any()
+
+
 def test_maps_are_averaged_over_places_and_any_function_pools(cnn):
     X = images()
     flat = collect_layers(cnn, [X], ["0"], pooling="flatten")["0"].reshape(70, 6, 36)

@@ -11,9 +11,9 @@ import numpy as np
 
 from manylens.kernels.roots import inverse_root, rank_tolerance
 from manylens.streaming import CountSketch
-from manylens.transfer.blocks import choose_layers, first_tensor
+from manylens.transfer.blocks import choose_layers
+from manylens.transfer.layer_pass import POOLINGS, LayerPass
 
-POOLINGS = ("auto", "flatten", "mean", "first")
 HASHED = ("rows", "columns")
 
 
@@ -41,8 +41,9 @@ def collect_layers(
     pooling : {"auto", "flatten", "mean", "first"} or callable, default="auto"
         What becomes of the axes after the first: all flattened; averaged over places, which are the axes
         after the channels in maps (n, channels, height, width) and the middle axis in tokens (n, tokens,
-        width); the first place alone. "auto" flattens maps and averages tokens. A callable takes the tensor
-        and returns one of shape (n, d).
+        width); the first place alone. "auto" flattens maps and averages tokens. Where a batch is a dict with
+        `attention_mask` (n, tokens), tokens that it marks with zero do not count in the average. A callable
+        takes the tensor and returns one of shape (n, d).
     forward : callable, optional
         `forward(model, batch)` runs the model, where batches are not simply its inputs.
 
@@ -139,111 +140,6 @@ class LayerSketches(Mapping):
     def _low_rank(self, rows, name):
         check_width(name, rows, self._rows[name].shape[1])
         return rows @ self._rows[name].T @ self._roots[name]
-
-
-class LayerPass:
-    """Batches through a network, with hooks: each gives a dict of rows by layer.
-
-    Parameters
-    ----------
-    model : torch.nn.Module
-        The network.
-    names : list of str
-        Layers to look at.
-    pooling : str or callable
-        See `collect_layers`.
-    forward : callable, optional
-        See `collect_layers`.
-    """
-
-    def __init__(self, model, names, pooling="auto", forward=None):
-        self.model = model
-        self.names = names
-        self.pooling = pooling
-        self.forward = forward or call
-
-    def run(self, batches):
-        """Rows of every layer, batch by batch.
-
-        Parameters
-        ----------
-        batches : iterable
-            Inputs.
-
-        Yields
-        ------
-        dict of ndarray of float32, each of shape (n, d_l)
-            In the order in which the layers ran.
-        """
-        import torch
-
-        seen: dict[str, np.ndarray] = {}
-        modules = dict(self.model.named_modules())
-        handles = [modules[name].register_forward_hook(self._hook(seen, name)) for name in self.names]
-        training = [module for module in modules.values() if module.training]
-        self.model.eval()
-        try:
-            for batch in batches:
-                seen.clear()
-                with torch.inference_mode():
-                    self.forward(self.model, batch)
-                silent = [name for name in self.names if name not in seen]
-                if silent:
-                    raise ValueError(f"Layer {silent[0]!r} did not run in the forward pass: leave it out.")
-                yield dict(seen)
-        finally:
-            for handle in handles:
-                handle.remove()
-            for module in training:
-                module.training = True
-
-    def _hook(self, seen, name):
-        def look(_module, _inputs, output):
-            seen.pop(name, None)  # a module that runs again is seen, and stands, where it ran last
-            seen[name] = pooled(first_tensor(output, name), self.pooling, name)
-
-        return look
-
-
-def call(model, batch):
-    """Give a batch to the model: a dict by keyword, a tuple by position, anything else as it is."""
-    if isinstance(batch, Mapping):
-        return model(**{key: as_tensor(value) for key, value in batch.items()})
-    if isinstance(batch, list | tuple):
-        return model(*map(as_tensor, batch))
-    return model(as_tensor(batch))
-
-
-def as_tensor(value):
-    """An array as a tensor; a tensor as it is."""
-    import torch
-
-    return torch.as_tensor(value) if isinstance(value, np.ndarray) else value
-
-
-def pooled(tensor, pooling, name):
-    """Rows (n, d) of float32 from what a layer gave for a batch of n, as `collect_layers` says."""
-    if callable(pooling):
-        tensor = pooling(tensor)
-        if tensor.ndim != 2:
-            raise ValueError(
-                f"pooling gave a tensor of shape {tuple(tensor.shape)} for layer {name!r}: it must be "
-                "(samples, features)."
-            )
-    elif tensor.ndim < 2:
-        raise ValueError(
-            f"Layer {name!r} gave a tensor of shape {tuple(tensor.shape)}: it holds no row for each sample. "
-            "Leave it out of layers."
-        )
-    elif tensor.ndim == 2:
-        pass
-    elif pooling == "flatten" or (pooling == "auto" and tensor.ndim > 3):
-        tensor = tensor.flatten(1)
-    else:
-        places = tensor if tensor.ndim == 3 else tensor.flatten(2).transpose(1, 2)  # (n, places, width)
-        tensor = places[:, 0] if pooling == "first" else places.mean(dim=1)
-    # A copy: the next module may work in place on the memory that a flattened tensor still shares.
-    return np.array(tensor.detach().float().cpu().numpy(), order="C", copy=True)
 
 
 class ColumnHashes:
