@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 PACKAGES = ("numpy", "scipy", "sklearn", "pandas", "matplotlib", "joblib", "numba")
+NAMES = re.compile(rf"\b({'|'.join(PACKAGES)}|scikit-learn|np|pd|plt)\b", re.IGNORECASE)
 
 
 def docstring_task(per_package, seed=0):
@@ -62,9 +63,6 @@ def first_paragraphs(path):
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             text = (ast.get_docstring(node) or "").split("\n\n")[0]
-            text = re.sub(
-                r"(?i)\b(numpy|np|scipy|scikit-learn|sklearn|pandas|pd|matplotlib|joblib|numba)\b", "", text
-            )
-            text = " ".join(text.split())
+            text = " ".join(NAMES.sub("", text).split())
             if len(text.split()) >= 4:
                 yield text

@@ -134,7 +134,7 @@ class WordPieces:
 
 
 def is_punctuation(sign):
-    """Whether a sign stands for itself: what ASCII prints beside letters, digits and space, or Unicode's own."""
+    """Whether a sign stands for itself: in ASCII, all that is printed but letters and digits."""
     return (sign.isascii() and sign.isprintable() and not sign.isalnum() and not sign.isspace()) or (
         unicodedata.category(sign).startswith("P")
     )

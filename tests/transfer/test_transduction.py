@@ -11,8 +11,9 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manylens import LayerRidgeClassifier, TransductiveRidgeClassifier
+from manylens import LayerRidgeClassifier, TransductiveRidgeClassifier, expected_calibration_error
 from manylens.transfer.guesses import balance, guess
+from manylens.transfer.temperature import best_temperature
 from manylens.transfer.transduction import Transduction
 
 
@@ -108,6 +109,29 @@ def test_unlabelled_rows_raise_the_accuracy(digits):
     assert model.score(X[1000:], y[1000:]) > supervised.score(X[1000:], y[1000:]) + 0.03
     np.testing.assert_array_equal(model.transduction_[known], y[:1000][known])
     assert np.mean(model.transduction_ == y[:1000]) > 0.8
+
+
+def test_probabilities_are_those_of_rows_whose_labels_were_hidden(digits):
+    X, y, given = digits
+    model = fast(n_steps=5).fit(X[:1000], given)
+    scores, proba = model.decision_function(X[1000:]), model.predict_proba(X[1000:])
+    assert np.isfinite(model.cv_scores_).all()
+    assert model.cv_scores_.max() == pytest.approx(model.score(X[1000:], y[1000:]), abs=0.1)
+    # Near the best temperature for new rows, although no label of theirs was seen.
+    best = best_temperature(scores, y[1000:])
+    assert 0.5 < model.temperature_ / best < 2
+    assert expected_calibration_error(y[1000:], proba) < 0.1
+
+
+def test_where_no_label_can_be_hidden_the_most_cautious_guesses_are_taken(digits):
+    X, y, _ = digits
+    given = np.full(300, -1)
+    first = [np.flatnonzero(y[:300] == c)[0] for c in range(10)]
+    given[first] = y[first]
+    model = fast(ratios=[1.0, 0.1], strengths=[3.0, 1.0, 0.3]).fit(X[:300], given)
+    assert model.ratio_ == 0.1
+    assert model.beta_ == pytest.approx(1 / model.alpha_)
+    assert np.isnan(model.cv_scores_).all()
 
 
 def test_balanced_guesses_have_the_shares_asked_for(digits):

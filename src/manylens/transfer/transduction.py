@@ -77,11 +77,13 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
     alpha_ : float
         Penalty of the first ridge, on labelled rows alone.
     cv_scores_ : ndarray, shape (strengths, ratios)
-        Accuracy on hidden labels.
+        Accuracy on hidden labels; NaN where a class has a single label, and none can be hidden: then the
+        strength nearest to 1 and the smallest ratio are taken.
     layer_names_, layer_weights_, selected_layers_
         As for `LayerRidgeClassifier`.
     temperature_ : float
-        T of softmax(scores / T), fitted to leave-one-out scores of the labelled rows.
+        T of softmax(scores / T), fitted to the scores of the labelled rows while their labels were hidden; to
+        their leave-one-out scores where there are no folds.
     n_features_in_ : int
         Number of columns of all layers.
     feature_names_in_ : ndarray of str
@@ -196,26 +198,31 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
         targets = np.eye(len(self.classes_))[codes]
         first = linear_ridge(psi[known], targets)
         self.alpha_, _ = choose_alpha(first, self._head_settings.alphas)
-        self.temperature_ = best_temperature(first.left_out(self.alpha_), codes)
+        # Of the first guesses; that of the outcome is fitted to the scores of hidden labels.
+        start_temperature = self.temperature_ = best_temperature(first.left_out(self.alpha_), codes)
         prior = class_shares(self.class_prior, targets)
         problem = Transduction(psi)
 
         def run(rows, labels, start, strength, ratio):
-            guessed = lambda scores: guess(scores, self.guesses, self.temperature_, prior)  # noqa: E731
+            guessed = lambda scores: guess(scores, self.guesses, start_temperature, prior)  # noqa: E731
             return problem.solve(rows, labels, start, strength / self.alpha_, ratio, guessed, self.n_steps)
 
         strengths, ratios = np.atleast_1d(self.strengths), np.atleast_1d(self.ratios)
-        self.cv_scores_ = np.zeros((len(strengths), len(ratios)))
+        hidden_scores = np.zeros((len(strengths), len(ratios), *targets.shape))
         n_folds = min(self.cv, int(np.bincount(codes).min()))
-        if len(known) < len(psi) and n_folds > 1 and self.cv_scores_.size > 1:
+        if len(known) < len(psi) and n_folds > 1:
             folds = StratifiedKFold(n_folds, shuffle=True, random_state=random_state)
             for kept, hidden in folds.split(known, codes):
                 start = linear_ridge(psi[known[kept]], targets[kept]).solve(self.alpha_)
-                for i, j in np.ndindex(self.cv_scores_.shape):
+                for i, j in np.ndindex(len(strengths), len(ratios)):
                     coef, intercept, _ = run(known[kept], targets[kept], start, strengths[i], ratios[j])
-                    right = np.argmax(psi[known[hidden]] @ coef + intercept, axis=1) == codes[hidden]
-                    self.cv_scores_[i, j] += right.sum() / len(codes)
-        i, j = np.unravel_index(np.argmax(self.cv_scores_), self.cv_scores_.shape)
+                    hidden_scores[i, j, hidden] = psi[known[hidden]] @ coef + intercept
+            self.cv_scores_ = np.mean(np.argmax(hidden_scores, axis=3) == codes, axis=2)
+            i, j = np.unravel_index(np.argmax(self.cv_scores_), self.cv_scores_.shape)
+            self.temperature_ = best_temperature(hidden_scores[i, j], codes)
+        else:
+            self.cv_scores_ = np.full((len(strengths), len(ratios)), np.nan)
+            i, j = np.argmin(np.abs(np.log(strengths))), np.argmin(ratios)
         self.beta_, self.ratio_ = float(strengths[i] / self.alpha_), float(ratios[j])
         start = first.solve(self.alpha_)
         self.coef_, self.intercept_, self.guesses_ = run(known, targets, start, strengths[i], ratios[j])
