@@ -33,6 +33,7 @@ from manylens.plotting.metric import NeighbourProbabilitiesDisplay, ProjectionDi
 from manylens.plotting.modules import CoverageDisplay, DiversityPathDisplay
 from manylens.plotting.pruning import KeptPredictorsDisplay, PruningCurveDisplay
 from manylens.plotting.transfer import FittedLayerWeightsDisplay, ReliabilityDisplay
+from manylens.plotting.transfer_shares import CalibrationErrorDisplay, LabelShareDisplay
 from manylens.pruning.choice import prune_predictions
 from manylens.pruning.pruner import AlignmentPruner
 from manylens.streaming.count_sketch import CountSketch
@@ -51,6 +52,7 @@ __all__ = [
     "AlignmentPruner",
     "BaggingAutoencoder",
     "BootstrapKernelPCA",
+    "CalibrationErrorDisplay",
     "CountSketch",
     "CoverageDisplay",
     "DistanceCorrelationDisplay",
@@ -59,6 +61,7 @@ __all__ = [
     "FittedLayerWeightsDisplay",
     "KeptPredictorsDisplay",
     "KernelAlignment",
+    "LabelShareDisplay",
     "LayerRidgeClassifier",
     "LayerRidgeRegressor",
     "LayerWeightsDisplay",

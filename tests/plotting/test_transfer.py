@@ -7,8 +7,14 @@ from sklearn.datasets import load_digits
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from sklearn.linear_model import LogisticRegression
 
-from manylens import LayerRidgeClassifier, expected_calibration_error
+from manylens import (
+    CalibrationErrorDisplay,
+    LabelShareDisplay,
+    LayerRidgeClassifier,
+    expected_calibration_error,
+)
 from manylens.plotting.transfer import FittedLayerWeightsDisplay, ReliabilityDisplay
 
 
@@ -63,3 +69,47 @@ def test_models_of_different_layers_do_not_share_a_heatmap(digits):
     other = LayerRidgeClassifier([10, 20, 33]).fit(X[:100], y[:100])
     with pytest.raises(ValueError, match="fitted to different layers"):
         FittedLayerWeightsDisplay.from_estimators([fitted(X, y, 100), other])
+
+
+def test_accuracy_is_that_of_clones_fitted_to_shares_of_the_rows(digits):
+    X, y = digits
+    layers = {"top": X[:, :31], "bottom": X[:, 31:]}
+    train, test = (
+        {name: rows[part] for name, rows in layers.items()} for part in (slice(300), slice(300, 600))
+    )
+    model = LayerRidgeClassifier(random_state=0)
+    display = LabelShareDisplay.from_estimators(
+        {"ours": model}, train, y[:300], test, y[300:600], shares=[0.1, 1], n_draws=2
+    )
+    assert not hasattr(model, "classes_")  # only clones are fitted
+    whole = LayerRidgeClassifier(random_state=0).fit(train, y[:300]).score(test, y[300:600])
+    np.testing.assert_allclose(display.accuracy["ours"][1], whole)
+    assert display.accuracy["ours"][0].mean() < whole
+    np.testing.assert_allclose(display.lines_[0].get_ydata(), display.accuracy["ours"].mean(axis=1))
+    assert [tick.get_text() for tick in display.ax_.get_xticklabels()] == ["0.1", "1"]
+
+
+def test_shares_that_leave_no_rows_are_refused(digits):
+    X, y = digits
+    given = {"ours": LogisticRegression()}, X[:100], y[:100], X[100:120], y[100:120]
+    with pytest.raises(ValueError, match="is 5, fewer than the 10 classes: give larger shares"):
+        LabelShareDisplay.from_estimators(*given, shares=[0.05])
+    for shares in ([0.0], [1.5], []):
+        with pytest.raises(ValueError, match="give shares of the rows above 0 and up to 1"):
+            LabelShareDisplay.from_estimators(*given, shares=shares)
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+def test_calibration_bars_are_the_errors_of_scores_and_of_probabilities(digits, classes):
+    X, y = digits
+    X, y = X[y < classes], y[y < classes]
+    models = {n: LayerRidgeClassifier(random_state=0).fit(X[:n], y[:n]) for n in (60, 120)}
+    display = CalibrationErrorDisplay.from_estimators(models, X[120:], y[120:])
+    after = [expected_calibration_error(y[120:], model.predict_proba(X[120:])) for model in models.values()]
+    np.testing.assert_allclose([bar.get_height() for bar in display.bars_[1]], after)
+    assert np.all(display.before > display.after)
+    assert display.model_names == [60, 120]
+    scores = models[60].decision_function(X[120:])
+    raw = np.exp(scores) if classes > 2 else np.column_stack([np.ones(len(scores)), np.exp(scores)])
+    raw = raw / raw.sum(axis=1, keepdims=True)
+    assert display.before[0] == pytest.approx(expected_calibration_error(y[120:], raw))
