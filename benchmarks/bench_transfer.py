@@ -25,6 +25,8 @@ from manylens import (
 from manylens.datasets import load_dataset
 from manylens.transfer.ridge import PrimalRidge, choose_alpha
 
+CONTENDERS = ("ours", "thesis", "stacked", "logistic_top", "ridge_top", "rbf_pixels", "rbf_ensemble_pixels")
+
 
 def gain(of, over, what="accuracy"):
     """By how much `what` of one contender exceeds that of another."""
@@ -38,15 +40,7 @@ class TransferObjects(NetworkComparison):
     ridge on pixels, and one with kernels of thirteen widths, weighed by alignment. Seconds are those of fit
     and prediction after the features."""
 
-    contenders = (
-        "ours",
-        "thesis",
-        "stacked",
-        "logistic_top",
-        "ridge_top",
-        "rbf_pixels",
-        "rbf_ensemble_pixels",
-    )
+    contenders = CONTENDERS
     needs = ("cifar10_jpg_12k",)
     task = OBJECTS
     quick_task = FEW_OBJECTS
@@ -70,15 +64,7 @@ class TransferDigits(NetworkComparison):
     """MNIST as RGB at 64 pixels, 3,000 rows to learn from and 1,500 to test: far from what the network was
     trained on. Contenders as for TransferObjects."""
 
-    contenders = (
-        "ours",
-        "thesis",
-        "stacked",
-        "logistic_top",
-        "ridge_top",
-        "rbf_pixels",
-        "rbf_ensemble_pixels",
-    )
+    contenders = CONTENDERS
     needs = ("mnist",)
     task = DIGITS
     quick_task = FEW_DIGITS

@@ -11,14 +11,22 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from scipy.special import softmax
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from manylens import LayerRidgeClassifier, TransductiveRidgeClassifier
+from manylens import (
+    CalibrationErrorDisplay,
+    FittedLayerWeightsDisplay,
+    LabelShareDisplay,
+    LayerRidgeClassifier,
+    ReliabilityDisplay,
+    TransductiveRidgeClassifier,
+)
 from manylens.datasets import data_available, load_dataset
-from manylens.plotting.transfer import FittedLayerWeightsDisplay, ReliabilityDisplay
 
 # %%
 # The layers
@@ -50,63 +58,79 @@ def first(size):
 
 
 # %%
-# Which layers matter, and how accuracy grows with labels
-# -------------------------------------------------------
+# Which layers matter
+# -------------------
+# Alignment weighs them; a layer on its own says how far it goes alone.
+figure, axes = plt.subplots(2, 3, figsize=(15, 8.4), layout="constrained")
 sizes = [50, 100, 200, 400, n]
 models = {size: LayerRidgeClassifier(weights="alignment").fit(first(size), y[:size]) for size in sizes}
-accuracy = {"all layers": [], "alignment": [], "last layer, logistic": []}
-last = list(layers)[-1]
-for size in sizes:
-    plain = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
-    plain.fit(layers[last][:size], y[:size])
-    everything = LayerRidgeClassifier().fit(first(size), y[:size])
-    accuracy["all layers"].append(everything.score(test, y[n:]))
-    accuracy["alignment"].append(models[size].score(test, y[n:]))
-    accuracy["last layer, logistic"].append(plain.score(layers[last][n:], y[n:]))
-print("with", n, "labels:", {name: round(values[-1], 3) for name, values in accuracy.items()})
-
-figure, axes = plt.subplots(2, 2, figsize=(10, 8), layout="constrained")
 FittedLayerWeightsDisplay.from_estimators(models, ax=axes[0, 0])
 axes[0, 0].set(title="Weights that alignment gives", xlabel="labelled rows")
-for name, values in accuracy.items():
-    axes[0, 1].plot(sizes, values, marker="o", label=name)
-axes[0, 1].set(xscale="log", xlabel="labelled rows", ylabel="accuracy", title="Accuracy against labels")
-axes[0, 1].set_xticks(sizes, [str(size) for size in sizes])
-axes[0, 1].minorticks_off()
-axes[0, 1].legend(frameon=False)
+
+alone = {name: LayerRidgeClassifier(weights={name: 1.0}) for name in layers}
+single = {name: model.fit(first(200), y[:200]).score(test, y[n:]) for name, model in alone.items()}
+everything = LayerRidgeClassifier().fit(first(200), y[:200]).score(test, y[n:])
+print("single layers:", {name: round(value, 3) for name, value in single.items()})
+print("all layers:", round(everything, 3))
+axes[1, 0].barh(list(single), list(single.values()), color="0.7")
+axes[1, 0].axvline(everything, color="C0")
+axes[1, 0].set(title="Single layers (line: all), 200 labels", xlabel="accuracy on new rows")
+
+
+# %%
+# How accuracy grows with labels
+# ------------------------------
+# One array with the columns of the layers serves as well as a dict, and lets other estimators join in.
+columns = np.hstack(list(layers.values()))
+widths = [rows.shape[1] for rows in layers.values()]
+last = make_column_transformer((StandardScaler(), slice(sum(widths[:-1]), None)))
+shares = LabelShareDisplay.from_estimators(
+    {
+        "all layers": LayerRidgeClassifier(widths),
+        "alignment": LayerRidgeClassifier(widths, weights="alignment"),
+        "last layer, logistic": make_pipeline(last, LogisticRegression(C=0.1, max_iter=500)),
+    },
+    columns[:n],
+    y[:n],
+    columns[n:],
+    y[n:],
+    shares=[0.05, 0.1, 0.25, 1.0],
+    ax=axes[0, 1],
+)
+axes[0, 1].set(title="Accuracy against labels")
+print("with all labels:", {name: round(values[-1].mean(), 3) for name, values in shares.accuracy.items()})
 
 # %%
 # Can the probabilities be believed?
 # ----------------------------------
 # Ridge scores are no probabilities; the temperature, fitted to scores of rows left out, makes them so.
 model = LayerRidgeClassifier().fit(first(100), y[:100])
-scores = model.decision_function(test)
-raw = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
-ReliabilityDisplay.from_predictions(y[n:], raw, n_bins=8, name="raw scores", ax=axes[1, 0])
-ReliabilityDisplay.from_estimator(model, test, y[n:], n_bins=8, name="with temperature", ax=axes[1, 0])
-axes[1, 0].set(title="Reliability with 100 labels")
+raw = softmax(model.decision_function(test), axis=1)
+ReliabilityDisplay.from_predictions(y[n:], raw, n_bins=8, name="raw scores", ax=axes[1, 1])
+ReliabilityDisplay.from_estimator(model, test, y[n:], n_bins=8, name="with temperature", ax=axes[1, 1])
+axes[1, 1].set(title="Reliability with 100 labels")
+CalibrationErrorDisplay.from_estimators(models, test, y[n:], ax=axes[1, 2])
+axes[1, 2].set(title="Before and after the temperature", xlabel="labelled rows")
 
 # %%
 # Rows without labels
 # -------------------
 per_class = [1, 2, 5, 10]
-alone, joined = [], []
+supervised, joined = [], []
 for k in per_class:
     chosen = np.concatenate([np.flatnonzero(y[:n] == c)[:k] for c in np.unique(y)])
     known = np.full(n, -1)
     known[chosen] = y[chosen]
     few = {name: rows[chosen] for name, rows in layers.items()}
-    alone.append(LayerRidgeClassifier().fit(few, y[chosen]).score(test, y[n:]))
+    supervised.append(LayerRidgeClassifier().fit(few, y[chosen]).score(test, y[n:]))
     transductive = TransductiveRidgeClassifier(rank=200, strengths=[1], random_state=0).fit(first(n), known)
     joined.append(transductive.score(test, y[n:]))
-print(
-    "labels a class:", per_class, "alone:", np.round(alone, 3), "with unlabelled rows:", np.round(joined, 3)
-)
-axes[1, 1].plot(per_class, alone, marker="o", label="labelled rows alone")
-axes[1, 1].plot(per_class, joined, marker="o", label="with unlabelled rows, balanced")
-axes[1, 1].set(xlabel="labels a class", ylabel="accuracy", title="Rows without labels put to use")
-axes[1, 1].set_xticks(per_class)
-axes[1, 1].legend(frameon=False)
+print("labels a class:", per_class, "alone:", np.round(supervised, 3), "joined:", np.round(joined, 3))
+axes[0, 2].plot(per_class, supervised, marker="o", label="labelled rows alone")
+axes[0, 2].plot(per_class, joined, marker="o", label="with unlabelled rows, balanced")
+axes[0, 2].set(xlabel="labels a class", ylabel="accuracy", title="Rows without labels put to use")
+axes[0, 2].set_xticks(per_class)
+axes[0, 2].legend(frameon=False)
 
 folder = Path(__file__).parent / "figures"
 folder.mkdir(exist_ok=True)

@@ -201,7 +201,8 @@ class CalibrationErrorDisplay:
             self.bars_.append(bars)
         ax.set_xticks(places, [str(name) for name in self.model_names])
         ax.set(ylabel="expected calibration error")
-        ax.legend(frameon=False)
+        ax.margins(y=0.25)  # room for the legend above the bars
+        ax.legend(frameon=False, loc="upper right", ncols=2)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
