@@ -27,16 +27,19 @@ SUPERVISED = {
     "thesis": {"preset": "thesis"},
 }
 TRANSDUCTIVE = {
-    "the default: ten steps, balanced guesses": {},
-    "one step, balanced": {"n_steps": 1},
-    "three steps, balanced": {"n_steps": 3},
-    "thirty steps, balanced": {"n_steps": 30},
-    "one step, hard": {"n_steps": 1, "guesses": "hard"},
-    "ten steps, hard": {"guesses": "hard"},
-    "ten steps, soft": {"guesses": "soft"},
-    "ten steps, balanced, alignment weights": {"weights": "alignment"},
-    "ten steps, balanced, linear head": {"head": "linear"},
-    "ten steps, balanced, 512 landmarks": {"rank": 512},
+    "labelled rows alone, uniform weights": {"alone": True},
+    "labelled rows alone, alignment weights": {"alone": True, "weights": "alignment"},
+    "the default": {},
+    "uniform weights": {"weights": "uniform"},
+    "alignment weights": {"weights": "alignment"},
+    "one step": {"n_steps": 1},
+    "three steps": {"n_steps": 3},
+    "thirty steps": {"n_steps": 30},
+    "one step, hard guesses": {"n_steps": 1, "guesses": "hard"},
+    "hard guesses": {"guesses": "hard"},
+    "soft guesses": {"guesses": "soft"},
+    "linear head": {"head": "linear"},
+    "512 landmarks": {"rank": 512},
 }
 
 
@@ -82,7 +85,12 @@ def transductive(split, settings, per_class=10):
     known = np.concatenate([np.flatnonzero(y == c)[:per_class] for c in np.unique(y)])
     given = np.full(len(y), -1)
     given[known] = y[known]
-    model = TransductiveRidgeClassifier(random_state=0, **settings).fit(split.layers[0], given)
+    settings = dict(settings)
+    if settings.pop("alone", False):
+        few = {name: rows[known] for name, rows in split.layers[0].items()}
+        model = LayerRidgeClassifier(random_state=0, **settings).fit(few, y[known])
+    else:
+        model = TransductiveRidgeClassifier(random_state=0, **settings).fit(split.layers[0], given)
     proba = model.predict_proba(split.layers[1])
     accuracy = np.mean(model.classes_[np.argmax(proba, axis=1)] == split.y[1])
     return accuracy, expected_calibration_error(split.y[1], proba, classes=model.classes_)
@@ -101,19 +109,24 @@ def main():
     parser.add_argument("--fit", type=int, default=2000, help="rows to fit to")
     parser.add_argument("--validation", type=int, default=1000, help="rows to score on")
     parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--tasks", nargs="*", default=["objects", "digits"], choices=["objects", "digits"])
+    parser.add_argument("--labels", nargs="*", default=["all", "few"], choices=["all", "few"])
     given = parser.parse_args()
     reason = reason_to_leave_out()
     if reason:
         parser.exit(message=f"left out: {reason}\n")
     sizes = given.fit, given.validation, given.splits
     print("rows to fit to, rows to score on, splits of the training rows:", *sizes)
-    for task in (OBJECTS, DIGITS):
+    for name in given.tasks:
+        task = {"objects": OBJECTS, "digits": DIGITS}[name]
         both = list(splits(task, "both", *sizes))
-        compare(f"{task.name}: layers flattened and averaged", both, SUPERVISED, supervised)
-        for kind in ("flat", "pooled"):
-            one = list(splits(task, kind, *sizes))
-            compare(f"{task.name}: layers {kind} only", one, {"the default": {}}, supervised)
-        compare(f"{task.name}: ten labels a class", both, TRANSDUCTIVE, transductive)
+        if "few" in given.labels:
+            compare(f"{name}: ten labels a class", both, TRANSDUCTIVE, transductive)
+        if "all" in given.labels:
+            compare(f"{name}: layers flattened and averaged", both, SUPERVISED, supervised)
+            for kind in ("flat", "pooled"):
+                one = list(splits(task, kind, *sizes))
+                compare(f"{name}: layers {kind} only", one, {"the default": {}}, supervised)
 
 
 if __name__ == "__main__":

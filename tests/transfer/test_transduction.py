@@ -150,6 +150,19 @@ def test_without_unlabelled_rows_it_is_the_ridge_itself(digits):
     )
 
 
+def test_many_linear_features_stand_on_landmarks_and_lose_nothing_where_these_are_all_rows(digits):
+    X, _, given = digits
+    X, given = X[:40], np.where(np.arange(40) < 25, given[:40], -1)
+    given[:25] = np.arange(25) % 5
+    settings = {"head": "linear", "ratios": [0.1]}
+    all_columns = fast(rank=64, **settings).fit(X, given)
+    all_rows = fast(rank=50, **settings).fit(X, given)
+    assert all_columns.map_ is None
+    assert len(all_rows.coef_) <= 40
+    np.testing.assert_allclose(all_rows.decision_function(X), all_columns.decision_function(X), atol=1e-6)
+    assert len(fast(rank=10, **settings).fit(X, given).coef_) <= 10
+
+
 def test_layers_by_name_and_as_columns_are_the_same(digits):
     X, _, given = digits
     X = X[:300]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state, gen_batches
 
-from manylens.kernels import RBF, CountSketchMap, FeatureMap, LinearMap, NystroemMap
+from manylens.kernels import RBF, CountSketchMap, FeatureMap, Linear, LinearMap, NystroemMap
 from manylens.kernels.kernels import fitted_kernel
 from manylens.streaming import block_rows
 from manylens.transfer.ridge import DualRidge, PrimalRidge, choose_alpha, linear_ridge
@@ -44,8 +44,8 @@ class HeadSettings(NamedTuple):
         return self.kind == "rbf" and n_rows <= self.max_exact_rows
 
     def feature_map(self, features, random_state):
-        """The landmark map of the Gaussian kernel, fitted on features (n, D)."""
-        kernel = RBF(self.gamma)
+        """The landmark map of the kernel, fitted on features (n, D)."""
+        kernel = RBF(self.gamma) if self.kind == "rbf" else Linear()
         if self.landmarks == "count-sketch":
             return CountSketchMap(kernel, rank=self.rank, random_state=random_state).fit(features)
         return NystroemMap(kernel, self.rank, self.landmarks, random_state).fit(features)

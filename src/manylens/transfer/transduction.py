@@ -56,7 +56,7 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
     gamma : {"max-norm", "mean", "median"} or float, default="max-norm"
         Scale of the Gaussian kernel.
     rank : int, default=1024
-        Number of landmarks, drawn from all rows.
+        Number of landmarks, drawn from all rows; linear layers that are together no wider need none.
     landmarks : {"uniform", "k-means", "count-sketch"}, default="uniform"
         How they are chosen.
     alphas : array-like of float, default=1e-6 ... 1e2
@@ -186,11 +186,9 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
         known = [rows[labelled] for rows in layers]
         self._set_weights(layer_weights(known, self.layer_names_, targets, given["weights"]))
         features = combine(layers, self.layer_weights_)
-        self.map_ = (
-            None
-            if self._head_settings.kind == "linear"
-            else self._head_settings.feature_map(features, random_state)
-        )
+        # What is decomposed has the width of the features: of many linear ones, landmarks leave fewer.
+        narrow = self._head_settings.kind == "linear" and features.shape[1] <= self._head_settings.rank
+        self.map_ = None if narrow else self._head_settings.feature_map(features, random_state)
         return features if self.map_ is None else self.map_.transform(features)
 
     def _fit_transduction(self, psi, known, codes, random_state):
