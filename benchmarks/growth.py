@@ -6,6 +6,7 @@ that has imported the library and run nothing, after a small warm-up, so that ne
 kept from a larger point is counted.
 """
 
+import ctypes
 import gc
 import importlib
 import multiprocessing
@@ -16,7 +17,7 @@ import numpy as np
 from benchmarks.harness import Benchmark
 from benchmarks.measuring import PeakMemory
 
-REPEAT_BELOW = 0.3  # seconds: short calls are measured three times, and the best counts
+REPEAT_BELOW = 2.0  # seconds: shorter calls are measured thrice, and the best counts
 NEGLIGIBLE_MB = 2.0  # memory below this says nothing of how it grows
 
 
@@ -83,21 +84,32 @@ def _measure_apart(pipe, module, name, sizes):
 
 
 def measured(benchmark, sizes):
-    """Seconds (the best of three where they are short) and peak memory (MB) of one call."""
+    """Least seconds and least peak memory (MB) of a call that is repeated where it is short.
+
+    The first of the repeats may load compiled code that the warm-up at small sizes did not need.
+    """
     call = benchmark.prepare(**sizes)
-    gc.collect()
-    with PeakMemory() as peak:
-        seconds = timed(call)
+    seconds, peaks = once(call)
     if seconds < REPEAT_BELOW:
-        seconds = min(seconds, timed(call), timed(call))
-    return {"seconds": seconds, "peak_mb": peak.megabytes}
+        seconds, peaks = np.min([(seconds, peaks), once(call), once(call)], axis=0)
+    return {"seconds": float(seconds), "peak_mb": float(peaks)}
 
 
-def timed(call):
-    """Seconds that a call takes."""
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+def once(call):
+    """Seconds of one call, and its peak memory (MB) above what is held before."""
+    gc.collect()
+    give_back_memory()
+    with PeakMemory() as peak:
+        start = time.perf_counter()
+        call()
+        seconds = time.perf_counter() - start
+    return seconds, peak.megabytes
+
+
+def give_back_memory():
+    """Have glibc return what it keeps of freed memory, which would hide the next call's."""
+    if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
 
 
 def exponent(sizes, costs, negligible=0.0):

@@ -1,0 +1,85 @@
+"""Chapter 4, Figures 4.16 to 4.21: boosted ensembles pruned by alignment and by stacking."""
+
+from sklearn.ensemble import AdaBoostRegressor, GradientBoostingRegressor
+from sklearn.tree import DecisionTreeRegressor
+
+from benchmarks.bench_pruning import Setting
+from benchmarks.figures import curve, panel
+from benchmarks.papers.alignment import PAPER
+from benchmarks.papers.alignment.pruning import METHODS, RESULT, SIZES, pruned
+from benchmarks.reproduction import Findings, Reproduction, Statement
+from manylens.datasets import make_friedman
+
+
+def some(wanted, holds):
+    """The rows whose name has `wanted` in it, as cases."""
+    return lambda found: {row: holds(cells) for row, cells in found[RESULT].items() if wanted in row}
+
+
+class PrunedBoosting(Reproduction):
+    """Gradient boosting (10, 20 and 50 % of the rows at each stage) and AdaBoost, trees of 1, 3 and 10
+    levels, up to 256 stages, on Friedman's function."""
+
+    paper = PAPER
+    where = "Figures 4.16 to 4.21"
+    differs = """2,000 training rows, one draw, 256 stages at most instead of 1,024; targets of the training
+    rows, as in the thesis (the library's default anchors them). Errors are relative to all stages'."""
+    statements = (
+        Statement(
+            "gradient boosting: alignment performs as well as boosting (within 1 %)",
+            some("gradient", lambda cells: cells["LKA error"] <= 1.01),
+        ),
+        Statement(
+            "gradient boosting: alignment improves on boosting at the smallest ratio",
+            some("10%", lambda cells: cells["LKA error"] < 1),
+        ),
+        Statement(
+            "gradient boosting: stacking is worse than boosting with 1 and 3 levels at a ratio of 50 %",
+            lambda found: {
+                row: cells["stacking error"] > 1
+                for row, cells in found[RESULT].items()
+                if "50%" in row and "10 levels" not in row
+            },
+        ),
+        Statement(
+            "alignment keeps fewer stages than stacking",
+            some("", lambda cells: cells["LKA kept"] < cells["stacking kept"]),
+        ),
+        Statement(
+            "gradient boosting: alignment leaves out a third of the stages or more",
+            some("gradient", lambda cells: cells["LKA kept"] <= cells["members"] * 2 / 3),
+        ),
+        Statement(
+            "AdaBoost: alignment and stacking both reach a lower error",
+            some("AdaBoost", lambda cells: cells["LKA error"] < 1 and cells["stacking error"] < 1),
+        ),
+    )
+
+    def compute(self):
+        rows, figures = {}, {}
+        n, stages = (200, 16) if self.quick else (2_000, 256)
+        parts = [make_friedman(size, random_state=2 * self.seed + k) for k, size in enumerate((n, 1_000))]
+        for depth in (1,) if self.quick else (1, 3, 10):
+            tree = DecisionTreeRegressor(max_depth=depth)
+            models = {
+                f"gradient, {depth} levels, {share:.0%}": GradientBoostingRegressor(
+                    n_estimators=stages, max_depth=depth, subsample=share, random_state=self.seed
+                )
+                for share in (0.1, 0.2, 0.5)
+            }
+            models[f"AdaBoost, {depth} levels"] = AdaBoostRegressor(
+                tree, n_estimators=stages, random_state=self.seed
+            )
+            for name, model in models.items():
+                setting = Setting(model, *parts, SIZES)
+                cells, kept, errors = {"members": setting.sizes[-1]}, {}, {}
+                for label, method in METHODS.items():
+                    outcome, _ = pruned(setting, method)
+                    cells |= {f"{label} kept": int(outcome[-1, 0]), f"{label} error": outcome[-1, 1]}
+                    kept[label] = curve(setting.sizes, outcome[:, 0], style="o-")
+                    errors[label] = curve(setting.sizes, outcome[:, 1], style="o-")
+                rows[name] = cells
+                if "20%" not in name:
+                    figures[f"{name}: kept"] = panel("stages", "kept", kept, log="xy")
+                    figures[f"{name}: error"] = panel("stages", "relative error", errors, log="x")
+        return Findings({RESULT: rows}, figures)

@@ -1,0 +1,161 @@
+"""Chapter 4, Figures 4.1 to 4.15: bagged ensembles pruned by alignment and by stacking."""
+
+import time
+import warnings
+
+import numpy as np
+from sklearn.ensemble import BaggingClassifier, BaggingRegressor
+from sklearn.exceptions import ConvergenceWarning
+
+from benchmarks.bench_pruning import BaggedNeighbours, BaggedNetworks, BaggedTrees, Setting
+from benchmarks.figures import curve, panel
+from benchmarks.papers.alignment import PAPER
+from benchmarks.reproduction import Findings, Reproduction, Statement
+from manylens.datasets import make_friedman, make_shells
+
+RESULT = "The whole ensemble pruned"
+SIZES = tuple(2**k for k in range(3, 9))
+METHODS = {"LKA": "alignment", "stacking": "stacking"}
+
+
+def accumulated(setting, p):
+    """Test errors as members are added, best on the training rows first, and where training says to stop."""
+    P, T = setting.P[:, :p], setting.T[:, :p]
+    order = np.argsort(np.mean((P - setting.Y[:, np.newaxis]) ** 2, axis=(0, 2)))
+    counts = np.arange(1, p + 1)[:, np.newaxis]
+    trained, tested = (
+        np.cumsum(part[:, order], axis=1) / counts[np.newaxis] for part in (P, T)
+    )  # (rows, members, columns)
+    training = np.mean((trained - setting.Y[:, np.newaxis]) ** 2, axis=(0, 2))
+    rises = np.flatnonzero(np.diff(training) > 0)
+    return [setting.error(tested[:, k]) for k in range(p)], int(rises[0]) if len(rises) else p - 1
+
+
+def pruned(setting, method):
+    """Members kept and relative test error at every size, and the seconds that the largest takes."""
+    outcome = setting.prune(method, False, None)
+    sizes, setting.sizes = setting.sizes, setting.sizes[-1:]
+    start = time.perf_counter()
+    setting.prune(method, False, None)
+    seconds = time.perf_counter() - start
+    setting.sizes = sizes
+    return outcome, seconds
+
+
+def everywhere(holds):
+    """Every row of the table as a case."""
+    return lambda found: {row: holds(cells) for row, cells in found[RESULT].items()}
+
+
+class PrunedBagging(Reproduction):
+    """Base: what the figures of the three kinds of learners share."""
+
+    abstract = True
+    paper = PAPER
+    differs = """2,000 training rows and one draw of each instead of several; LKA and stacking learn from
+    predictions of the training rows, as in the thesis (the library's default is out-of-bag); ensembles up to
+    the size shown. Errors are relative to the whole ensemble's."""
+    statements = (
+        Statement(
+            "pruning by alignment does not raise the test error (by more than 1 %)",
+            everywhere(lambda cells: cells["LKA error"] <= 1.01),
+        ),
+        Statement(
+            "stacking does not raise the test error (by more than 1 %)",
+            everywhere(lambda cells: cells["stacking error"] <= 1.01),
+        ),
+        Statement(
+            "alignment keeps no more predictors than stacking",
+            everywhere(lambda cells: cells["LKA kept"] <= cells["stacking kept"]),
+        ),
+        Statement(
+            "alignment keeps less than half of the predictors",
+            everywhere(lambda cells: cells["LKA kept"] < 0.5 * cells["members"]),
+        ),
+        Statement(
+            "adding ranked predictors until the training error stops falling is no better than alignment",
+            everywhere(lambda cells: cells["LKA error"] <= cells["ranked error"]),
+        ),
+        Statement(
+            "pruning by alignment takes less time than training",
+            everywhere(lambda cells: cells["LKA time"] < 1),
+        ),
+    )
+    learners: tuple = ()
+    labels: tuple = ()
+    shares = (0.1, 0.2, 0.5)
+    largest = 256
+
+    def compute(self):
+        rows, figures = {}, {}
+        n, largest = (200, 16) if self.quick else (2_000, self.largest)
+        count = 1 if self.quick else len(self.labels)
+        for task, make, bagging, kind in (
+            ("regression", make_friedman, BaggingRegressor, 0),
+            ("classification", make_shells, BaggingClassifier, 1),
+        ):
+            parts = [make(size, random_state=2 * self.seed + k) for k, size in enumerate((n, 1_000))]
+            for label, learner in list(zip(self.labels, self.learners, strict=True))[:count]:
+                for share in self.shares[:count]:
+                    common = {"n_estimators": largest, "max_samples": share, "random_state": self.seed}
+                    start = time.perf_counter()
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore", ConvergenceWarning)  # networks stop early on purpose
+                        setting = Setting(bagging(learner[kind], **common), *parts, SIZES)
+                    name = f"{task}, {label}, {share:.0%}"
+                    rows[name], curves = self.one(setting, time.perf_counter() - start)
+                    if share == self.shares[0]:
+                        figures |= {f"{name}: {title}": shown for title, shown in curves.items()}
+        return Findings({RESULT: rows}, figures)
+
+    def one(self, setting, training):
+        """The row of one setting, and its panels."""
+        cells = {"members": setting.sizes[-1]}
+        kept, points = {}, {}
+        whole = setting.error(setting.T[:, : setting.sizes[-1]].mean(axis=1))
+        for label, method in METHODS.items():
+            outcome, seconds = pruned(setting, method)
+            cells |= {
+                f"{label} kept": int(outcome[-1, 0]),
+                f"{label} error": outcome[-1, 1],
+                f"{label} time": seconds / training,
+            }
+            kept[label] = curve(setting.sizes, outcome[:, 0], style="o-")
+            points[label] = curve([outcome[-1, 0]], [outcome[-1, 1] * whole], style="o")
+        errors, stop = accumulated(setting, setting.sizes[-1])
+        cells |= {"ranked kept": stop + 1, "ranked error": errors[stop] / whole}
+        points["ranked, one by one"] = curve(range(1, len(errors) + 1), errors)
+        return cells, {
+            "kept": panel("members", "kept", kept, log="xy"),
+            "error": panel("members", "test error", points, log="x"),
+        }
+
+
+class PrunedTrees(PrunedBagging):
+    """Bagged trees (unpruned, three levels, stumps; bootstrap ratios of 10, 20 and 50 %), up to 256 of them,
+    on Friedman's function and on ten-dimensional shells."""
+
+    where = "Figures 4.1, 4.2, 4.7, 4.8 and 4.13"
+    learners = BaggedTrees.learners
+    labels = ("unpruned trees", "trees of 3 levels", "stumps")
+
+
+class PrunedNeighbours(PrunedBagging):
+    """Bagged nearest-neighbour learners (1, 5, 10 and 25 neighbours), up to 64 of them; tasks and ratios as
+    for trees."""
+
+    where = "Figures 4.3, 4.4, 4.9, 4.10 and 4.14"
+    learners = BaggedNeighbours.learners
+    labels = ("1 neighbour", "5 neighbours", "10 neighbours", "25 neighbours")
+    largest = 64
+
+
+class PrunedNetworks(PrunedBagging):
+    """Bagged networks (hidden layers of 5 and 2 units, and three of 100), up to 16 of them, ratios of 10 and
+    50 %; tasks as for trees."""
+
+    where = "Figures 4.5, 4.6, 4.11, 4.12 and 4.15"
+    learners = BaggedNetworks.learners
+    labels = ("small networks", "large networks")
+    shares = (0.1, 0.5)
+    largest = 16
