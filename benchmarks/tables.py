@@ -2,11 +2,14 @@
 
 from statistics import median
 
+import numpy as np
+
 from benchmarks.harness import rounds
 
 
 def number(value):
     """A number in four digits or fewer."""
+    value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, bool) or value is None:
         return "" if value is None else str(value)
     if isinstance(value, int | float):
