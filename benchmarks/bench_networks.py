@@ -1,7 +1,7 @@
 """Networks trained together against networks trained apart: ten of 20 hidden units each.
 
 The diversity is the default; scikit-learn's bagging and its one big network (200 units) get the same batches,
-step, early stopping and standardised columns and targets. Rows are float32 for all. Scores are of held-out rows.
+step, early stopping, and standardised columns and targets. Rows are float32 for all, scores of held-out rows.
 """
 
 import warnings

@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController
 from manylens.ensembles.growing import GrowingRows
 from manylens.native.nearest import scan, scan_on
 
-QUERIES = 256  # in a block; see TILE in native.nearest
+QUERIES = 512  # in a block, for which a tile of rows is turned once; see native.nearest
 
 
 class LeadingScan:

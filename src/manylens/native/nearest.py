@@ -1,14 +1,16 @@
 """Hot loops of neighbour search: scan rows by a few coordinates, and finish the distances that matter.
 
-A scan forms the scores |b|² - 2 q.b of a block of queries against a tile of rows by one matrix product (BLAS,
-called from compiled code), and reads them once while they are still in cache; a heap is touched only for the
-few that are small enough.
+A scan forms the scores |b|² - 2 q.b of some queries against a tile of rows by one matrix product (BLAS, called
+from compiled code), and reads them once while they are still in cache; a heap is touched only for the few that
+are small enough. Products are small and take the tile turned, one line a coordinate: BLAS then multiplies
+without copying its operands first, which for some tens of coordinates would cost more than the product.
 """
 
 import numpy as np
 from numba import njit
 
-TILE = 256  # rows whose scores against a block of 256 queries, 256 KB, stay in the second-level cache
+TILE = 128  # rows in a product
+LANES = 64  # queries in a product: its 32 KB of scores stay in the first-level cache, or nearly
 HEAD = 64  # coordinates summed before asking whether a row is already too far
 
 
@@ -27,13 +29,59 @@ def scan(queries, base, keys, rows):  # pragma: no cover
     rows : ndarray of int64, shape (n_queries, m)
         Rows that the keys belong to, changed in place.
     """
-    n_queries = len(queries)
-    buffer = np.empty(n_queries * TILE, dtype=queries.dtype)
+    columns, buffer = np.empty(base.shape[1] * TILE, base.dtype), np.empty(LANES * TILE, base.dtype)
     for first in range(0, len(base), TILE):
-        tile = base[first : first + TILE]
-        scores = buffer[: n_queries * len(tile)].reshape(n_queries, len(tile))
-        np.dot(queries, tile.T, scores)
-        keep_smallest(scores, first, keys, rows)
+        tile = turned(base[first : first + TILE], columns)
+        for start in range(0, len(queries), LANES):
+            part = slice(start, start + LANES)
+            keep_smallest(product(queries[part], tile, buffer), first, keys[part], rows[part])
+
+
+@njit(cache=True, nogil=True)
+def turned(tile, buffer):  # pragma: no cover
+    """A tile of rows with one line a coordinate.
+
+    Parameters
+    ----------
+    tile : ndarray, shape (n, d)
+        Rows.
+    buffer : ndarray, shape (at least n d,)
+        Where the result is put.
+
+    Returns
+    -------
+    ndarray, shape (d, n)
+        Contiguous.
+    """
+    n, d = tile.shape
+    lines = buffer[: n * d].reshape(d, n)
+    for i in range(n):
+        for k in range(d):
+            lines[k, i] = tile[i, k]
+    return lines
+
+
+@njit(cache=True, nogil=True)
+def product(queries, tile, buffer):  # pragma: no cover
+    """Scores of queries against a turned tile.
+
+    Parameters
+    ----------
+    queries : ndarray, shape (n_queries, d)
+        Rows.
+    tile : ndarray, shape (d, n)
+        From `turned`.
+    buffer : ndarray, shape (at least n_queries n,)
+        Where the result is put.
+
+    Returns
+    -------
+    ndarray, shape (n_queries, n)
+        Contiguous.
+    """
+    scores = buffer[: len(queries) * tile.shape[1]].reshape(len(queries), tile.shape[1])
+    np.dot(queries, tile, scores)
+    return scores
 
 
 @njit(cache=True, nogil=True)
@@ -58,6 +106,12 @@ def keep_smallest(scores, first_row, keys, rows):  # pragma: no cover
     for i in range(n_queries):
         score, key, row = scores[i], keys[i], rows[i]
         largest = key[0]
+        # Counted without a branch, which compiles to vectors: of most tiles nothing is small enough.
+        hits = 0
+        for column in range(width):
+            hits += score[column] < largest
+        if hits == 0:
+            continue
         j = 0
         # Eight at a time by a tree of minima: one branch for eight comparisons, and it is rarely taken.
         while j + 8 <= width:
@@ -266,14 +320,15 @@ def scan_on(scored, base, shift, queries, points, distances, rows):  # pragma: n
     distances, rows : ndarray, shape (n_queries, k)
         Sorted lists, changed in place.
     """
-    n_queries, last = len(queries), distances.shape[1] - 1
-    buffer = np.empty(n_queries * TILE, dtype=scored.dtype)
+    last = distances.shape[1] - 1
+    columns, buffer = np.empty(base.shape[1] * TILE, base.dtype), np.empty(LANES * TILE, base.dtype)
     for first in range(0, len(base), TILE):
-        tile = base[first : first + TILE]
-        scores = buffer[: n_queries * len(tile)].reshape(n_queries, len(tile))
-        np.dot(scored, tile.T, scores)
-        for i in range(n_queries):
-            for j in range(len(tile)):
-                if scores[i, j] + shift[i] <= distances[i, last]:
-                    row, limit = first + j, distances[i, last]
-                    insert(squared_distance(queries[i], points[row], limit), row, distances[i], rows[i])
+        tile = turned(base[first : first + TILE], columns)
+        for start in range(0, len(queries), LANES):
+            scores = product(scored[start : start + LANES], tile, buffer)
+            for lane in range(len(scores)):
+                i = start + lane
+                for j in range(tile.shape[1]):
+                    if scores[lane, j] + shift[i] <= distances[i, last]:
+                        row, limit = first + j, distances[i, last]
+                        insert(squared_distance(queries[i], points[row], limit), row, distances[i], rows[i])
