@@ -33,7 +33,7 @@ sphinx_gallery_conf = {
 }
 
 
-def escape_bars(app, what, name, obj, options, lines):
+def escape_bars(_app, _what, _name, _obj, _options, lines):
     """Norms are written |x| in docstrings, which reStructuredText would take for substitutions."""
     lines[:] = [
         line if line.lstrip().startswith((">>>", "...")) else line.replace("|", r"\|") for line in lines
