@@ -156,6 +156,19 @@ def test_single_precision_is_as_good_as_its_input():
     np.testing.assert_allclose(align_kernels(mixed, y), align_kernels(features, y), atol=1e-5)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_copies_in_single_precision_whose_products_are_not_quite_semi_definite_are_no_obstacle(seed):
+    rng = np.random.default_rng(seed)
+    features, y = views()
+    copies = [(scale * X).astype(np.float32) for X in features for scale in rng.uniform(0.3, 3, 4)]
+    weights = align_kernels(copies, y)
+    assert np.all(weights >= 0)
+    Y = np.eye(3)[y]
+    wanted = literal_alignment(align_kernels(features, y), features, Y)
+    found = literal_alignment(weights, [X.astype(np.float64) for X in copies], Y)
+    assert found == pytest.approx(wanted, abs=1e-4)
+
+
 def test_sparse_features_give_the_dense_weights():
     features, y = views()
     np.testing.assert_allclose(

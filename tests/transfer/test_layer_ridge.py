@@ -345,5 +345,13 @@ def test_other_layers_than_in_fit_are_refused_in_a_sentence(digits):
         model.predict({name: part[TEST] for name, part in layers.items() if name != "rows"})
     with pytest.raises(ValueError, match="'rows' has 3 features; in fit it had 8"):
         model.predict(cut(layers, TEST) | {"rows": layers["rows"][TEST, :3]})
+    columns = np.hstack([layers["pixels"], layers["rows"]])
+    model = LayerRidgeClassifier([64, 8]).fit(columns[TRAIN], y[TRAIN])
+    with pytest.raises(ValueError, match="X was one array in fit"):
+        model.predict([layers["rows"][TEST], layers["pixels"][TEST]])
+    with pytest.raises(ValueError, match="dim 4"):
+        model.fit([layers["pixels"].reshape(-1, 1, 8, 8), layers["rows"]], y)
+    with pytest.raises(ValueError, match="needs rows that differ in their target"):
+        LayerRidgeClassifier(weights="alignment").partial_fit(columns[:9], np.zeros(9, int), classes=[0, 1])
     with pytest.raises(TypeError, match=r"[Ss]parse"):
         LayerRidgeClassifier().fit(sparse.csr_matrix(layers["pixels"]), y)

@@ -265,8 +265,12 @@ def test_inputs_of_several_sizes_are_refused_unless_pooled():
     model = nn.Sequential(nn.Conv2d(1, 2, 3))
     batches = [np.ones((2, 1, 6, 6), np.float32), np.ones((2, 1, 8, 8), np.float32)]
     for sketch in (None, CountSketch(8, 4)):
-        with pytest.raises(ValueError, match=r"gave 72 features for one batch and 32 for another"):
+        with pytest.raises(ValueError, match=r"gave 72 features for one batch and 32 for another") as refusal:
             collect_layers(model, batches, sketch=sketch)
+        # Also while the exception, and with it every frame, is still alive.
+        assert model.training
+        assert not model[0]._forward_hooks
+        del refusal
     assert collect_layers(model, batches, pooling="mean")["0"].shape == (4, 2)
 
 

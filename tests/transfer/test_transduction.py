@@ -194,6 +194,9 @@ def test_what_cannot_be_guessed_from_is_refused_in_a_sentence(digits):
     for bad, message in [
         ({"guesses": "lucky"}, "guesses='lucky' is unknown"),
         ({"n_steps": 0}, "n_steps=0 is not a positive whole number"),
+        ({"cv": 0}, "cv=0 is not a positive whole number"),
+        ({"ratios": [-1.0]}, "give positive numbers"),
+        ({"strengths": []}, "give positive numbers"),
         ({"class_prior": "even"}, "class_prior='even' is unknown"),
         ({"class_prior": [1, 2]}, "a positive share for each of the 10 classes"),
         ({"weights": "stacked"}, "weights='stacked' needs labels of all rows"),

@@ -13,7 +13,9 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from threadpoolctl import ThreadpoolController
 
-DEPENDENT = 1e-12  # relative pivot below which a column counts as a combination of others
+# Relative pivots below which a column counts as a combination of others: for a system from features in double
+# precision, and, where that proves not to be positive semi-definite, for one from single precision.
+DEPENDENT = (1e-12, 1e-6)
 FEWEST = 32  # variables that may enter at once, however few are positive so far
 PATIENCE = 5  # block exchanges without progress before exchanging one variable at a time
 
@@ -67,8 +69,14 @@ def nonnegative_minimum(M, a, tolerance=1e-10):
         return Solution(np.zeros(len(a)), 0.0, 0.0, 0)
     C, c = M * np.outer(scale, scale), a * scale / top
     with blas().limit(limits=1, user_api="blas"):  # for factors this small, more threads only wait
-        guess, n_block = block_pivoting(C, c)
-        x, n_single = lawson_hanson(C, c, guess, tolerance)
+        for dependent in DEPENDENT:
+            try:
+                guess, n_block = block_pivoting(C, c, ridge=100 * dependent)
+                x, n_single = lawson_hanson(C, c, guess, tolerance, dependent)
+                break
+            except (LinAlgError, ArithmeticError):
+                if dependent == DEPENDENT[-1]:
+                    raise
     violation = float(np.max(c - C @ x, initial=0.0))
     v = x * scale * top
     return Solution(v, float(v @ M @ v - 2 * (v @ a)), max(violation, 0.0), n_block + n_single)
@@ -80,7 +88,7 @@ def blas():
     return ThreadpoolController()
 
 
-def block_pivoting(C, c, ridge=1e-10, most=100):
+def block_pivoting(C, c, ridge=100 * DEPENDENT[0], most=100):
     """Guess which variables are positive, exchanging all that are wrong at once.
 
     Parameters
@@ -130,7 +138,7 @@ def block_pivoting(C, c, ridge=1e-10, most=100):
     return passive, most
 
 
-def lawson_hanson(C, c, passive, tolerance, most=None):
+def lawson_hanson(C, c, passive, tolerance, dependent=DEPENDENT[0], most=None):
     """The active-set method, from a guess of the positive variables.
 
     Parameters
@@ -141,6 +149,8 @@ def lawson_hanson(C, c, passive, tolerance, most=None):
         Guess of the positive variables.
     tolerance : float
         How far c - Cx may lie above zero.
+    dependent : float
+        Relative pivot below which a column counts as a combination of others.
     most : int, optional
         Most steps, 10 p + 100 by default.
 
@@ -154,7 +164,7 @@ def lawson_hanson(C, c, passive, tolerance, most=None):
     p = len(c)
     most = 10 * p + 100 if most is None else most
     x = np.zeros(p)
-    chosen = independent_subset(C, np.flatnonzero(passive))
+    chosen = independent_subset(C, np.flatnonzero(passive), dependent)
     x, chosen, steps = feasible_step(C, c, x, chosen)
     barred = np.zeros(p, dtype=bool)  # columns that depend on the chosen ones, until these change
     while steps < most:
@@ -164,7 +174,7 @@ def lawson_hanson(C, c, passive, tolerance, most=None):
         best = int(np.argmax(slope))
         if slope[best] <= tolerance:
             return x, steps
-        wider = independent_subset(C, np.append(chosen, best))
+        wider = independent_subset(C, np.append(chosen, best), dependent)
         if best not in wider:
             barred[best] = True
             continue
@@ -225,7 +235,7 @@ def feasible_step(C, c, x, chosen):
     return current, chosen, n_iterations
 
 
-def independent_subset(C, chosen):
+def independent_subset(C, chosen, dependent=DEPENDENT[0]):
     """Those of the chosen columns that are not combinations of the ones before them.
 
     Parameters
@@ -234,6 +244,8 @@ def independent_subset(C, chosen):
         Ones on the diagonal.
     chosen : ndarray of int
         Columns, in order of preference.
+    dependent : float
+        Pivot below which a column counts as a combination of those before it.
 
     Returns
     -------
@@ -242,7 +254,7 @@ def independent_subset(C, chosen):
     """
     try:
         factor = np.linalg.cholesky(C[np.ix_(chosen, chosen)])
-        if np.all(np.diag(factor) ** 2 > DEPENDENT):
+        if np.all(np.diag(factor) ** 2 > dependent):
             return chosen
     except (np.linalg.LinAlgError, LinAlgError):
         pass
@@ -250,7 +262,7 @@ def independent_subset(C, chosen):
     rows = np.zeros((0, len(C)))  # of the Cholesky factor of the kept columns, over all columns
     left = np.diag(C).copy()
     for k in chosen:
-        if left[k] <= DEPENDENT:
+        if left[k] <= dependent:
             continue
         row = (C[k] - rows[:, k] @ rows) / np.sqrt(left[k])
         rows = np.vstack([rows, row])

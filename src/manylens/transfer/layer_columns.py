@@ -30,7 +30,7 @@ def as_layers(X):
         Arrays by name, or by position.
     """
     named = isinstance(X, Mapping) and not sparse.issparse(X)  # one of SciPy's formats is a mapping too
-    listed = isinstance(X, list | tuple) and X and all(getattr(each, "ndim", 0) == 2 for each in X)
+    listed = isinstance(X, list | tuple) and X and all(getattr(each, "ndim", 0) >= 2 for each in X)
     if not named and not listed:
         return None
     names, arrays = check_feature_sets(X, accept_sparse=False)
@@ -159,6 +159,11 @@ def layer_weights(layers, names, targets, weights):
         A convex combination.
     """
     if isinstance(weights, str) and weights == "alignment":
+        if np.all(targets == targets[0]):
+            raise ValueError(
+                "weights='alignment' needs rows that differ in their target; all of these have the same. "
+                "Give more rows at first, or choose weights='uniform'."
+            )
         found = solve_weights(*alignment_system(layers, names, targets))
     elif isinstance(weights, str):
         found = np.ones(len(layers))
@@ -209,11 +214,11 @@ def check_choice(value, name, choices):
         raise ValueError(f"{name}={value!r} is unknown: choose one of {', '.join(map(repr, choices))}.")
 
 
-def check_alphas(alphas):
-    """Penalties as an array of positive numbers."""
-    values = np.atleast_1d(np.asarray(alphas, dtype=np.float64))
+def check_positive(given, name):
+    """Candidates as an array of positive numbers."""
+    values = np.atleast_1d(np.asarray(given, dtype=np.float64))
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all() or values.min() <= 0:
-        raise ValueError(f"alphas={alphas!r}: give positive numbers, at least one.")
+        raise ValueError(f"{name}={given!r}: give positive numbers, at least one.")
     return values
 
 

@@ -14,8 +14,8 @@ from manylens.transfer.layer_columns import (
     WEIGHTS,
     LayerMaps,
     as_layers,
-    check_alphas,
     check_choice,
+    check_positive,
     check_whole,
     combine,
     layer_weights,
@@ -64,7 +64,7 @@ class LayerEstimator(BaseEstimator):
             check_whole(given["layer_rank"], "layer_rank")
         if given["max_exact_rows"]:
             check_whole(given["max_exact_rows"], "max_exact_rows")
-        alphas = check_alphas(given["alphas"])
+        alphas = check_positive(given["alphas"], "alphas")
         self._head_settings = HeadSettings(
             given["head"], given["gamma"], given["max_exact_rows"], given["rank"], given["landmarks"], alphas
         )
@@ -73,6 +73,8 @@ class LayerEstimator(BaseEstimator):
     def _read(self, X, reset):
         """Layers side by side, validated; a dict or list of layers must name those of `fit`."""
         layers = as_layers(X)
+        if layers is not None and not reset and self._given_slices is None:
+            raise ValueError("X was one array in fit: give one array again, with the layers side by side.")
         if layers is not None:
             X, slices = side_by_side(layers, None if reset else self._given_slices)
         elif reset:

@@ -6,6 +6,7 @@ maps any rows to the low-rank features that the sketches define.
 """
 
 from collections.abc import Mapping
+from contextlib import closing
 
 import numpy as np
 
@@ -84,11 +85,12 @@ def collect_layers(
         return gathered(passes.run(batches), ColumnHashes(sketch))
     sketches: dict[str, CountSketch] = {}
     widths: dict[str, int] = {}
-    for features in passes.run(batches):
-        for name, rows in features.items():
-            own = sketches.setdefault(name, sketch.fresh())
-            check_width(name, rows, widths.setdefault(name, rows.shape[1]))
-            own.update(rows)
+    with closing(passes.run(batches)) as run:  # a refusal must not leave hooks behind
+        for features in run:
+            for name, rows in features.items():
+                own = sketches.setdefault(name, sketch.fresh())
+                check_width(name, rows, widths.setdefault(name, rows.shape[1]))
+                own.update(rows)
     refuse_nothing(sketches)
     return LayerSketches(passes, sketches)
 
@@ -166,10 +168,11 @@ def sketch_root(rows):
 def gathered(passes, mapped=None):
     """All rows of every layer, one array each, from batches, mapped one by one where a map is given."""
     parts: dict[str, list[np.ndarray]] = {}
-    for features in passes:
-        for name, rows in features.items():
-            parts.setdefault(name, []).append(rows if mapped is None else mapped(rows, name))
-            check_width(name, parts[name][-1], parts[name][0].shape[1])
+    with closing(passes) as run:
+        for features in run:
+            for name, rows in features.items():
+                parts.setdefault(name, []).append(rows if mapped is None else mapped(rows, name))
+                check_width(name, parts[name][-1], parts[name][0].shape[1])
     refuse_nothing(parts)
     return {name: np.concatenate(rows) for name, rows in parts.items()}
 

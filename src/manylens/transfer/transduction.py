@@ -8,7 +8,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.transfer.guesses import class_shares, guess
 from manylens.transfer.labels import UNLABELLED, ScoredClassifier, check_labels, refuse_one_class
-from manylens.transfer.layer_columns import check_choice, check_whole, combine, layer_weights
+from manylens.transfer.layer_columns import (
+    check_choice,
+    check_positive,
+    check_whole,
+    combine,
+    layer_weights,
+)
 from manylens.transfer.layered import ALPHAS, LayerEstimator
 from manylens.transfer.ridge import choose_alpha, linear_ridge
 from manylens.transfer.temperature import best_temperature
@@ -44,7 +50,7 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
         Candidates for β, as multiples of the one that leave-one-out on the labelled rows finds best.
     cv : int, default=5
         Folds of the labelled rows over which ratio and strength are chosen: labels of a fold are hidden, and
-        its rows become unlabelled.
+        its rows become unlabelled; 1 leaves the choice out.
     weights : {"uniform", "alignment"}, dict or array-like of shape (L,), default="uniform"
         How layers are combined; "alignment" looks at the labelled rows.
     head : {"rbf", "linear"}, default="rbf"
@@ -163,6 +169,9 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
         given = self._settings()
         check_choice(self.guesses, "guesses", GUESSES)
         check_whole(self.n_steps, "n_steps")
+        check_whole(self.cv, "cv")
+        strengths = check_positive(self.strengths, "strengths")
+        ratios = check_positive(self.ratios, "ratios")
         if isinstance(given["weights"], str) and given["weights"] == "stacked":
             raise ValueError("weights='stacked' needs labels of all rows: choose 'uniform' or 'alignment'.")
         X = self._read(X, reset=True)
@@ -174,7 +183,7 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
         refuse_one_class(self.classes_)
         random_state = check_random_state(self.random_state)
         psi = self._fit_features(X, labelled, np.eye(len(self.classes_))[codes], given, random_state)
-        self._fit_transduction(psi, np.flatnonzero(labelled), codes, random_state)
+        self._fit_transduction(psi, np.flatnonzero(labelled), codes, strengths, ratios, random_state)
         self.transduction_ = np.empty(len(y), dtype=self.classes_.dtype)
         self.transduction_[labelled] = y[labelled]
         self.transduction_[~labelled] = self.classes_[np.argmax(self._linear(psi[~labelled]), axis=1)]
@@ -191,7 +200,7 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
         self.map_ = None if narrow else self._head_settings.feature_map(features, random_state)
         return features if self.map_ is None else self.map_.transform(features)
 
-    def _fit_transduction(self, psi, known, codes, random_state):
+    def _fit_transduction(self, psi, known, codes, strengths, ratios, random_state):
         """Choose β and β'/β on hidden labels, then guess."""
         targets = np.eye(len(self.classes_))[codes]
         first = linear_ridge(psi[known], targets)
@@ -205,7 +214,6 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
             guessed = lambda scores: guess(scores, self.guesses, start_temperature, prior)  # noqa: E731
             return problem.solve(rows, labels, start, strength / self.alpha_, ratio, guessed, self.n_steps)
 
-        strengths, ratios = np.atleast_1d(self.strengths), np.atleast_1d(self.ratios)
         hidden_scores = np.zeros((len(strengths), len(ratios), *targets.shape))
         n_folds = min(self.cv, int(np.bincount(codes).min()))
         if len(known) < len(psi) and n_folds > 1:
