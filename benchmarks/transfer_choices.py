@@ -14,7 +14,8 @@ from benchmarks.network_features import DIGITS, OBJECTS, network_features, reaso
 from manylens import LayerRidgeClassifier, TransductiveRidgeClassifier, expected_calibration_error
 
 SUPERVISED = {
-    "the default: uniform weights, exact Gaussian kernel": {},
+    "the default": {},
+    "uniform weights": {"weights": "uniform"},
     "alignment weights": {"weights": "alignment"},
     "stacked linear ridges": {"weights": "stacked", "head": "linear"},
     "linear head": {"head": "linear"},
@@ -96,6 +97,11 @@ def transductive(split, settings, per_class=10):
     return accuracy, expected_calibration_error(split.y[1], proba, classes=model.classes_)
 
 
+def chosen(candidates, beginnings):
+    """Candidates whose names begin in one of these ways."""
+    return {name: settings for name, settings in candidates.items() if name.startswith(tuple(beginnings))}
+
+
 def compare(title, made, candidates, measure):
     """Print the mean accuracy and calibration error of every candidate."""
     print(title, flush=True)
@@ -111,6 +117,7 @@ def main():
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--tasks", nargs="*", default=["objects", "digits"], choices=["objects", "digits"])
     parser.add_argument("--labels", nargs="*", default=["all", "few"], choices=["all", "few"])
+    parser.add_argument("--only", nargs="*", default=[""], help="candidates whose names begin so")
     given = parser.parse_args()
     reason = reason_to_leave_out()
     if reason:
@@ -121,10 +128,12 @@ def main():
         task = {"objects": OBJECTS, "digits": DIGITS}[name]
         both = list(splits(task, "both", *sizes))
         if "few" in given.labels:
-            compare(f"{name}: ten labels a class", both, TRANSDUCTIVE, transductive)
+            compare(f"{name}: ten labels a class", both, chosen(TRANSDUCTIVE, given.only), transductive)
         if "all" in given.labels:
-            compare(f"{name}: layers flattened and averaged", both, SUPERVISED, supervised)
-            for kind in ("flat", "pooled"):
+            compare(
+                f"{name}: layers flattened and averaged", both, chosen(SUPERVISED, given.only), supervised
+            )
+            for kind in ("flat", "pooled") if "" in given.only else ():
                 one = list(splits(task, kind, *sizes))
                 compare(f"{name}: layers {kind} only", one, {"the default": {}}, supervised)
 
