@@ -1,0 +1,335 @@
+"""Chapters 2 and 3 on a pretrained network: its layers, sketched, and ridge regression on them."""
+
+import time
+import warnings
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from benchmarks.bench_transfer import TransferDigits, TransferObjects
+from benchmarks.figures import curve, panel
+from benchmarks.network_features import network_features, reason_to_leave_out
+from benchmarks.papers.alignment import PAPER
+from benchmarks.papers.alignment.training import alignment, one_hot
+from benchmarks.reproduction import Findings, Reproduction, Statement
+from manylens import (
+    LayerRidgeClassifier,
+    TransductiveRidgeClassifier,
+    expected_calibration_error,
+    stable_rank,
+)
+
+TASKS = {"objects": TransferObjects, "digits": TransferDigits}
+DIFFERS = """EfficientNet-Lite0 for the ResNets; CIFAR-10 re-encoded as JPEG ("objects", near what it was
+trained on) and MNIST ("digits", far from it) for the six tasks; 3,000 training rows at most."""
+ACCURACY, CALIBRATION, WAYS = "Accuracy (%)", "Calibration error", "Ways to the same classifier"
+MOST_ROWS = 3_000
+
+
+class OnTheNetwork(Reproduction):
+    """Base: features of EfficientNet-Lite0, collected once for all."""
+
+    abstract = True
+    paper = PAPER
+    needs = ("cifar10_jpg_12k", "mnist")
+    differs = DIFFERS
+
+    @classmethod
+    def left_out(cls):
+        return reason_to_leave_out()
+
+    def features(self, name):
+        """Layers of a task, at most 3,000 rows to learn from."""
+        kind = TASKS[name]
+        return network_features(kind.quick_task if self.quick else kind.task)
+
+
+def some_rows(layers, rows):
+    """The same rows of every layer."""
+    return {name: features[rows] for name, features in layers.items()}
+
+
+def logistic(quick):
+    """Softmax regression on the top layer, its penalty by cross-validation."""
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=20 if quick else 200))
+    return GridSearchCV(model, {"logisticregression__C": [1e-4, 1e-3, 1e-2]}, cv=2 if quick else 3)
+
+
+def thesis(**options):
+    """The thesis's classifier: layers weighed by alignment, a Gaussian kernel on their weighted sum."""
+    return LayerRidgeClassifier(preset="thesis", random_state=0, **options)
+
+
+class RidgeOnLayers(OnTheNetwork):
+    """Ridge regression on the network's layers against softmax regression on its top layer, with 5, 20 and
+    100 % of the training rows; calibration of both; a Gaussian kernel on pixels; all layers instead of those
+    chosen; random projections instead of Nystroem's map (both to 64 dimensions)."""
+
+    where = "Tables 3.2, 3.4 and 3.5, Figures 3.1, 3.3, 3.4 and 3.6"
+    printed = {
+        "The thesis's accuracies (%), ResNet-18": {
+            row: dict(
+                zip(("CIFAR10", "CIFAR100", "STL10", "CUB200", "SVHN", "Kuzushiji49"), values, strict=True)
+            )
+            for row, *values in (
+                ("LogReg", 87.45, 69.08, 95.08, 60.80, 64.36, 74.56),
+                ("Ours", 90.77, 71.31, 96.30, 58.78, 88.76, 88.12),
+                ("RBF on pixels", 51.40, 21.76, 43.58, None, None, None),
+                ("All layers", 90.5, 71.2, 95.5, None, None, None),
+                ("All layers, times as long", 3.8, 3.7, 1.4, None, None, None),
+            )
+        }
+    }
+    statements = (
+        Statement(
+            "ridge on layers is above softmax regression on the top, whatever the number of rows",
+            lambda found: {r: c["layers"] > c["top, softmax"] for r, c in found[ACCURACY].items()},
+        ),
+        Statement(
+            "a Gaussian kernel on pixels is worse than both for photographs",
+            lambda found: {
+                "objects": found[WAYS]["objects"]["pixels"] < min(last(found, "objects").values()),
+            },
+        ),
+        Statement(
+            "all layers give about the accuracy of those chosen (within a point)",
+            lambda found: {t: c["all layers"] >= c["chosen layers"] - 1 for t, c in found[WAYS].items()},
+        ),
+        Statement(
+            "and take longer",
+            lambda found: {t: c["all layers, times as long"] > 1 for t, c in found[WAYS].items()},
+        ),
+        Statement(
+            "Nystroem's map is better than random projection",
+            lambda found: {t: c["Nystroem, 64"] >= c["projection, 64"] for t, c in found[WAYS].items()},
+        ),
+        Statement(
+            "softmax regression is better calibrated than ridge without a temperature",
+            lambda found: {
+                r: c["top, softmax"] < c["layers, no temperature"] for r, c in found[CALIBRATION].items()
+            },
+        ),
+        Statement(
+            "with a temperature ridge matches it (0.02 more at most)",
+            lambda found: {r: c["layers"] <= c["top, softmax"] + 0.02 for r, c in found[CALIBRATION].items()},
+        ),
+        Statement(
+            "tasks near the network's own weigh higher layers than tasks far from it",
+            lambda found: {
+                "objects against digits": found["Mean position of the weight"]["objects"]["layer"]
+                > found["Mean position of the weight"]["digits"]["layer"]
+            },
+        ),
+    )
+
+    def compute(self):
+        accuracy, calibration, ways, places, figures = {}, {}, {}, {}, {}
+        for task in TASKS:
+            data = self.features(task)
+            n = min(MOST_ROWS, len(data.y[0]))
+            weights = {}
+            shares = (1.0,) if self.quick else (0.05, 0.2, 1.0)
+            for share in shares:
+                rows = slice(0, int(share * n))
+                row = f"{task}, {share:.0%}"
+                accuracy[row], calibration[row], weights[f"{share:.0%}"] = self.at(data, rows)
+            ways[task] = self.ways(data, slice(0, n))
+            final = weights["100%"]
+            places[task] = {"layer": float(np.sum(final * np.arange(1, len(final) + 1)))}
+            layers = range(1, len(final) + 1)
+            curves = {label: curve(layers, values, style="o-") for label, values in weights.items()}
+            figures[f"{task}: weights"] = panel("layer", "weight", curves)
+            rows = [f"{task}, {share:.0%}" for share in shares]
+            for title, table in ((ACCURACY, accuracy), (CALIBRATION, calibration)):
+                curves = {
+                    key: curve(np.array(shares) * n, [table[r][key] for r in rows], style="o-")
+                    for key in table[rows[0]]
+                }
+                figures[f"{task}: {title}"] = panel("rows", title, curves, log="x")
+        tables = {
+            ACCURACY: accuracy,
+            CALIBRATION: calibration,
+            WAYS: ways,
+            "Mean position of the weight": places,
+        }
+        return Findings(tables, figures)
+
+    def at(self, data, rows):
+        """Accuracy and calibration with some of the rows, and the layers' weights."""
+        y, truth = data.y[0][rows], data.y[1]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # a strong penalty needs no more steps
+            top = logistic(self.quick).fit(data.top[0][rows], y)
+        ridge = thesis().fit(some_rows(data.flat[0], rows), y)
+        shares = {
+            "top, softmax": top.predict_proba(data.top[1]),
+            "layers": ridge.predict_proba(data.flat[1]),
+            "layers, no temperature": softmax(ridge.decision_function(data.flat[1]), axis=1),
+        }
+        classes = ridge.classes_
+        accuracy = {key: 100 * np.mean(classes[p.argmax(axis=1)] == truth) for key, p in shares.items()}
+        del accuracy["layers, no temperature"]  # the same labels
+        calibration = {
+            key: expected_calibration_error(truth, p, classes=classes) for key, p in shares.items()
+        }
+        return accuracy, calibration, ridge.layer_weights_
+
+    def ways(self, data, rows):
+        """Accuracies (%) of other ways with all the rows, and how long all layers take."""
+        y, truth = data.y[0][rows], data.y[1]
+        train = some_rows(data.flat[0], rows)
+        pixels = [images.reshape(len(images), -1) / np.float32(255) for images in data.images]
+        seconds, found = {}, {}
+        chosen = thesis().fit(train, y).selected_layers_
+        few = [{name: layers[name] for name in chosen} for layers in (train, data.flat[1])]
+        equal = {"weights": "uniform", "random_state": 0}
+        for name, model, layers in (
+            ("chosen layers", LayerRidgeClassifier(**equal), few),
+            ("all layers", LayerRidgeClassifier(**equal), (train, data.flat[1])),
+            ("Nystroem, 64", thesis(layer_rank=64), (train, data.flat[1])),
+            ("projection, 64", thesis(layer_rank=64, layer_map="projection"), (train, data.flat[1])),
+            ("pixels", LayerRidgeClassifier(gamma="median", layer_rank=None, random_state=0), None),
+        ):
+            fit_on, ask = layers or (pixels[0][rows], pixels[1])
+            start = time.perf_counter()
+            found[name] = 100 * np.mean(model.fit(fit_on, y).predict(ask) == truth)
+            seconds[name] = time.perf_counter() - start
+        found["all layers, times as long"] = seconds["all layers"] / seconds["chosen layers"]
+        return found
+
+
+def last(found, task):
+    """The accuracies with all the rows."""
+    return found[ACCURACY][f"{task}, 100%"]
+
+
+class AccumulatedLayers(OnTheNetwork):
+    """Layers added one by one, the heaviest first, against each of them alone; and 2, 10 and 50 labelled rows
+    a class with the rest unlabelled, against the labelled rows alone."""
+
+    where = "Figures 3.5 and 3.7"
+    differs = DIFFERS + " The six heaviest layers at most; 1,500 rows of each task."
+    statements = (
+        Statement(
+            "accumulated layers are better than any of them alone",
+            lambda found: {
+                task: cells["accumulated"] >= cells["best alone"]
+                for task, cells in found["Layers with a weight, accuracy (%)"].items()
+            },
+        ),
+        Statement(
+            "unlabelled rows help",
+            lambda found: {
+                row: cells["with unlabelled"] > cells["labelled alone"]
+                for row, cells in found["Few labels, accuracy (%)"].items()
+            },
+        ),
+    )
+
+    def compute(self):
+        together, few, figures = {}, {}, {}
+        for task in TASKS:
+            data = self.features(task)
+            n = min(MOST_ROWS // 2, len(data.y[0]))
+            train, y = some_rows(data.flat[0], slice(0, n)), data.y[0][:n]
+            ridge = thesis().fit(train, y)
+            heaviest = [ridge.layer_names_[k] for k in np.argsort(-ridge.layer_weights_)]
+            heaviest = [name for name in heaviest if name in ridge.selected_layers_][:6]
+            accumulated = [self.accuracy(data, train, y, heaviest[:k]) for k in range(1, len(heaviest) + 1)]
+            alone = [self.accuracy(data, train, y, [name]) for name in heaviest]
+            together[task] = {
+                "layers": len(heaviest),
+                "accumulated": accumulated[-1],
+                "best alone": max(alone),
+            }
+            curves = {
+                "accumulated": curve(range(1, len(alone) + 1), accumulated, style="o-"),
+                "alone": curve(range(1, len(alone) + 1), alone, style="s"),
+            }
+            figures[f"{task}: layers"] = panel("layers, the heaviest first", "accuracy (%)", curves)
+            for count in (2,) if self.quick else (2, 10, 50):
+                few[f"{task}, {count} a class"] = self.few_labels(data, train, y, count)
+        return Findings(
+            {"Layers with a weight, accuracy (%)": together, "Few labels, accuracy (%)": few}, figures
+        )
+
+    def accuracy(self, data, train, y, names):
+        model = LayerRidgeClassifier(weights="uniform", random_state=0)
+        model.fit({name: train[name] for name in names}, y)
+        return 100 * np.mean(model.predict({name: data.flat[1][name] for name in names}) == data.y[1])
+
+    def few_labels(self, data, train, y, count):
+        rng = np.random.default_rng(self.seed)
+        known = np.concatenate([rng.permutation(np.flatnonzero(y == c))[:count] for c in np.unique(y)])
+        given = np.full(len(y), -1)
+        given[known] = y[known]
+        helped = TransductiveRidgeClassifier(random_state=0).fit(train, given)
+        alone = LayerRidgeClassifier(random_state=0).fit(some_rows(train, known), y[known])
+        return {
+            "labelled alone": 100 * np.mean(alone.predict(data.flat[1]) == data.y[1]),
+            "with unlabelled": 100 * np.mean(helped.predict(data.flat[1]) == data.y[1]),
+        }
+
+
+class RanksAndTasks(OnTheNetwork):
+    """Stable rank of every layer; and 40 random tasks of two to ten of CIFAR-10's classes: the logarithm of
+    the top layer's sketched CKA with the targets against the accuracy of a ridge classifier on it."""
+
+    where = "Figures 2.1 and 2.9"
+    differs = (
+        DIFFERS
+        + """ Stable ranks are those of the layers' 512 sketched dimensions; tasks are drawn from
+    CIFAR-10 alone."""
+    )
+    statements = (
+        Statement(
+            "the stable rank of every layer is below 40",
+            lambda found: {task: cells["largest"] < 40 for task, cells in found["Stable rank"].items()},
+        ),
+        Statement(
+            "accuracy rises linearly with the logarithm of alignment (correlation above 0.5)",
+            lambda found: {
+                task: cells["with log alignment"] > 0.5
+                for task, cells in found["Correlation of accuracy"].items()
+            },
+        ),
+    )
+
+    def compute(self):
+        ranks, figures = {}, {}
+        curves = {}
+        for task in TASKS:
+            found = [stable_rank(layer) for layer in self.features(task).flat[0].values()]
+            ranks[task] = {"largest": max(found), "mean": np.mean(found)}
+            curves[task] = curve(range(1, len(found) + 1), found, style="o-")
+        figures["stable rank"] = panel("layer", "stable rank", curves)
+        scores, accuracies = np.array(self.random_tasks(self.features("objects"))).T
+        figures["random tasks"] = panel(
+            "log alignment", "accuracy (%)", {"a task": curve(np.log(scores), accuracies, style=".")}
+        )
+        correlation = np.corrcoef(np.log(scores), accuracies)[0, 1]
+        return Findings(
+            {
+                "Stable rank": ranks,
+                "Correlation of accuracy": {"objects": {"with log alignment": correlation}},
+            },
+            figures,
+        )
+
+    def random_tasks(self, data):
+        """Alignment and accuracy (%) of random sub-tasks."""
+        rng = np.random.default_rng(self.seed)
+        (X, X_test), (y, y_test) = data.top, data.y
+        found = []
+        for _ in range(4 if self.quick else 40):
+            classes = rng.permutation(10)[: rng.integers(2, 11)]
+            train, test = np.isin(y, classes), np.isin(y_test, classes)
+            model = make_pipeline(StandardScaler(), RidgeClassifier(1e3)).fit(X[train], y[train])
+            score = max(alignment(X[train], one_hot(y[train])), 1e-3)
+            found.append([score, 100 * model.score(X_test[test], y_test[test])])
+        return found

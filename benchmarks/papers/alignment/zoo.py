@@ -1,0 +1,102 @@
+"""Table 2.1: many networks, few of them of use, weighed by alignment."""
+
+import numpy as np
+from sklearn.linear_model import RidgeClassifierCV
+from sklearn.neural_network import MLPClassifier
+
+from benchmarks.papers.alignment import PAPER
+from benchmarks.papers.alignment.training import hidden
+from benchmarks.papers.image_sets import load_parts
+from benchmarks.reproduction import Findings, Reproduction, Statement
+from manylens import CountSketch, align_kernels
+
+ACCURACY, KEPT = "Accuracy (%)", "Networks with a weight (%)"
+SOURCES = ("MNIST", "Rotations", "Rectangles")
+
+
+class ManyNetworks(Reproduction):
+    """24 networks of one hidden layer (64 units), eight trained on 1,000 rows each of MNIST, of turned digits
+    and of rectangles; their hidden layers for 1,500 other rows of each task weighed by alignment from
+    sketches of 512 buckets; a ridge classifier on the weighted features, 1,000 test rows."""
+
+    paper = PAPER
+    where = "Table 2.1"
+    needs = ("mnist", "rectangles")
+    differs = """Small dense networks and digits for 152 ResNets and photographs: the printed table has other
+    rows and columns (subsets of CIFAR-10, CIFAR-100 and SVHN), and stands below by itself."""
+    printed = {
+        "The thesis's accuracies (%)": {
+            source: dict(zip(("STL10", "CIFAR10", "CIFAR100", "SVHN", "FashionMNIST"), values, strict=True))
+            for source, *values in (
+                ("ImageNet", 96.06, 86.48, 67.31, 47.97, 85.68),
+                ("subsets of CIFAR10", 82.17, 95.02, 49.22, 56.70, 84.81),
+                ("subsets of CIFAR100", 75.91, 79.80, 79.08, 57.65, 86.77),
+                ("subsets of SVHN", 53.00, 58.49, 28.82, 97.00, 86.16),
+                ("All models", 96.14, 94.90, 79.12, 97.02, 86.86),
+            )
+        }
+    }
+    statements = (
+        Statement(
+            "all networks together are about as good as the best source (a point less at most)",
+            lambda found: {
+                task: found[ACCURACY]["all networks"][task]
+                >= max(found[ACCURACY][source][task] for source in SOURCES) - 1
+                for task in found[ACCURACY]["all networks"]
+            },
+        ),
+        Statement(
+            "networks of no use are left out: some weights are zero",
+            lambda found: {task: cells["share"] < 100 for task, cells in found[KEPT].items()},
+        ),
+        Statement(
+            "the networks of the task's own source weigh most",
+            lambda found: {task: cells["own source"] > 50 for task, cells in found[KEPT].items()},
+        ),
+    )
+
+    def compute(self):
+        sizes, members = ((100, 50), 2) if self.quick else ((1_500, 1_000), 8)
+        networks = {source: self.networks(source, members) for source in SOURCES}
+        everything = [network for zoo in networks.values() for network in zoo]
+        accuracy = {row: {} for row in (*SOURCES, "all networks")}
+        kept = {}
+        for task in SOURCES:
+            parts = load_parts(task, sizes[0], 0, sizes[1], seed=self.seed)
+            for source, zoo in networks.items():
+                accuracy[source][task] = transfer(zoo, parts)[0]
+            accuracy["all networks"][task], weights = transfer(everything, parts)
+            first = members * SOURCES.index(task)
+            kept[task] = {
+                "share": 100 * np.mean(weights > 0),
+                "own source": 100 * weights[first : first + members].sum() / weights.sum(),
+            }
+        return Findings({ACCURACY: accuracy, KEPT: kept}, {})
+
+    def networks(self, source, members):
+        """Networks trained on parts of one set that the tasks do not use."""
+        n = 100 if self.quick else 1_000
+        parts = load_parts(source, min(n * members, 1_200 if source == "Rectangles" else n * members), 0, 0,
+                           seed=self.seed + 1)  # fmt: skip
+        made = []
+        for member in range(members):
+            rows = np.random.default_rng([self.seed, member]).permutation(len(parts.X))[:n]
+            network = MLPClassifier((64,), batch_size=50, random_state=member)
+            for _ in range(2 if self.quick else 15):
+                network.partial_fit(parts.X[rows], parts.y[rows], classes=np.unique(parts.y))
+            made.append(network)
+        return made
+
+
+def transfer(networks, parts):
+    """Accuracy (%) of ridge on hidden layers weighed by alignment; and their shares in the kernel."""
+    train, test = ([hidden(network, X)[-1] for network in networks] for X in (parts.X, parts.X_test))
+    sizes = [np.sqrt(np.mean((layer - layer.mean(axis=0)) ** 2)) + 1e-12 for layer in train]
+    train, test = ([layer / size for layer, size in zip(part, sizes, strict=True)] for part in (train, test))
+    weights = np.asarray(align_kernels(train, parts.y, sketch=CountSketch(512)))
+    joined, joined_test = (
+        np.hstack([np.sqrt(w) * layer for w, layer in zip(weights, part, strict=True) if w > 0])
+        for part in (train, test)
+    )
+    model = RidgeClassifierCV(np.logspace(-4, 4, 9)).fit(joined, parts.y)
+    return 100 * model.score(joined_test, parts.y_test), weights
