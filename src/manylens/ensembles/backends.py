@@ -14,9 +14,10 @@ from sklearn.utils import gen_batches
 from threadpoolctl import ThreadpoolController
 
 from manylens.ensembles.growing import GrowingRows
-from manylens.native.nearest import scan, scan_on
+from manylens.native.nearest import scan_on
+from manylens.native.scanning import scan
 
-QUERIES = 512  # in a block, for which a tile of rows is turned once; see native.nearest
+QUERIES = 512  # in a block, for which a tile of rows is turned once; see native.scanning
 
 
 class LeadingScan:
@@ -236,7 +237,7 @@ class FaissLists:
     proves = False
     smallest = 10_000  # rows from which lists can be learnt
 
-    def __init__(self, leading, n_jobs=-1, n_probe=24):
+    def __init__(self, leading, n_jobs=-1, n_probe=20):
         faiss = import_faiss()
         rows = padded(leading)
         n, width = rows.shape

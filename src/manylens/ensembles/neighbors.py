@@ -38,7 +38,7 @@ class ModuleNeighbors(CompositeSearch):
     n_leading : int, optional
         Leading coordinates: by default 40, for "exact" 96, for faiss 128.
     n_candidates : int, optional
-        Candidates for a query: by default 4 for each neighbour asked for, for "exact" 10, for faiss 6 (as if
+        Candidates for a query: by default 4 for each neighbour asked for, for "exact" 10, for faiss 5 (as if
         at least five were asked for). "paper" takes as many of each module as neighbours are asked for.
     n_jobs : int
         Threads of the scan.
