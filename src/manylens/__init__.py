@@ -27,6 +27,7 @@ from manylens.modules.negative_correlation import NegativeCorrelationClassifier,
 from manylens.persistence import load, save
 from manylens.plotting.alignment import AlignmentDisplay, LayerWeightsDisplay, StableRankDisplay
 from manylens.plotting.alignment_estimates import SketchedAlignmentDisplay, TransferabilityDisplay
+from manylens.plotting.densities import ModuleDensityDisplay
 from manylens.plotting.ensembles import DistanceCorrelationDisplay, VotingBoundaryDisplay
 from manylens.plotting.gallery import RetrievalGalleryDisplay
 from manylens.plotting.metric import NeighbourProbabilitiesDisplay, ProjectionDisplay, TreeBoxesDisplay
@@ -67,6 +68,7 @@ __all__ = [
     "LayerWeightsDisplay",
     "ModularAutoencoder",
     "ModularKernelPCA",
+    "ModuleDensityDisplay",
     "ModuleNeighbors",
     "ModuleVotingClassifier",
     "ModuleVotingRegressor",
