@@ -22,7 +22,7 @@ from manylens import (
     ModuleVotingRegressor,
     PartitionKernelPCA,
 )
-from manylens.ensembles.voting import modal_class
+from manylens.ensembles.voting_members import modal_class
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 TRAIN, TEST = slice(0, 600), slice(600, 900)
@@ -206,3 +206,66 @@ def test_a_hard_vote_offers_no_probabilities():
     assert not hasattr(clf, "predict_proba")
     with pytest.raises(AttributeError, match="predict_proba"):
         clf.predict_proba(X_TEST)
+
+
+@pytest.fixture(scope="module")
+def some_lenses():
+    return ModularKernelPCA(3, 4, random_state=0).fit(load_digits().data[:400])
+
+
+def test_a_weight_of_two_is_a_row_given_twice(some_lenses):
+    X, y = load_digits(return_X_y=True)
+    rng = np.random.default_rng(0)
+    weights = rng.integers(0, 3, 300)
+    rows = np.repeat(np.arange(300), weights)
+    vote = ModuleVotingClassifier(some_lenses, LogisticRegression(tol=1e-8, max_iter=5000), voting="soft")
+    weighted = clone_with_fitted(vote).fit(X[:300], y[:300], sample_weight=weights)
+    repeated = clone_with_fitted(vote).fit(X[rows], y[rows])
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-5)
+    mean = ModuleVotingRegressor(some_lenses, Ridge())
+    weighted = clone_with_fitted(mean).fit(X[:300], y[:300], sample_weight=weights)
+    repeated = clone_with_fitted(mean).fit(X[rows], y[rows])
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-8)
+
+
+def clone_with_fitted(vote):
+    """A copy that keeps the fitted modules, which scikit-learn's clone would not."""
+    return type(vote)(**{name: getattr(vote, name) for name in vote.get_params(deep=False)})
+
+
+def test_no_weights_are_no_parameter(some_lenses):
+    X, y = load_digits(return_X_y=True)
+    plain = ModuleVotingClassifier(some_lenses).fit(X[:300], y[:300])
+    with_none = ModuleVotingClassifier(some_lenses).fit(X[:300], y[:300], sample_weight=None)
+    np.testing.assert_array_equal(plain.predict(X), with_none.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones(5), "inconsistent numbers of samples"),
+        (-np.ones(300), "none negative"),
+        (np.zeros(300), "not all zero"),
+        (np.ones((300, 2)), "one number a row"),
+        (np.full(300, np.nan), "sample_weight contains NaN"),
+    ],
+)
+def test_weights_that_make_no_sense_are_refused(some_lenses, weights, message):
+    X, y = load_digits(return_X_y=True)
+    with pytest.raises(ValueError, match=message):
+        ModuleVotingRegressor(some_lenses, Ridge()).fit(X[:300], y[:300], sample_weight=weights)
+
+
+def test_an_estimator_that_takes_no_weights_is_named(some_lenses):
+    X, y = load_digits(return_X_y=True)
+    with pytest.raises(TypeError, match="KNeighborsClassifier takes no sample_weight in fit"):
+        ModuleVotingClassifier(some_lenses).fit(X[:300], y[:300], sample_weight=np.ones(300))
+
+
+def test_a_pipeline_gets_its_steps_weights(some_lenses):
+    X, y = load_digits(return_X_y=True)
+    pipeline = make_pipeline(StandardScaler(), Ridge())
+    weighted = ModuleVotingRegressor(some_lenses, pipeline)
+    weighted.fit(X[:300], y[:300], ridge__sample_weight=np.arange(300.0))
+    plain = ModuleVotingRegressor(some_lenses, pipeline).fit(X[:300], y[:300])
+    assert not np.allclose(weighted.predict(X[:300]), plain.predict(X[:300]))

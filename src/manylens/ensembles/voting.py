@@ -12,30 +12,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from manylens.ensembles.representation import fitted_modules, module_views
+from manylens.ensembles.voting_members import ask_one, checked_fit_params, fit_one, modal_class, score_one
 from manylens.modules.kernel_pca import ModularKernelPCA
 
 VOTINGS = ("hard", "soft")
-
-
-def modal_class(votes, n_classes):
-    """The class that most modules name; of several, the first.
-
-    Parameters
-    ----------
-    votes : ndarray of int, shape (M, n)
-        Class of each row according to each module.
-    n_classes : int
-        Number of classes.
-
-    Returns
-    -------
-    ndarray of int, shape (n,)
-        argmax_c #{m : votes_m = c}.
-    """
-    n = votes.shape[1]
-    cells = np.arange(n) * n_classes + votes  # (M, n), one cell a row and class
-    counts = np.bincount(cells.ravel(), minlength=n * n_classes).reshape(n, n_classes)
-    return np.argmax(counts, axis=1)
 
 
 class ModuleVoting(BaseEstimator):
@@ -46,13 +26,14 @@ class ModuleVoting(BaseEstimator):
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], **checks
         )
 
-    def _fit_modules(self, X, targets):
+    def _fit_modules(self, X, targets, fit_params):
+        estimator = self._default_estimator() if self.estimator is None else self.estimator
+        fit_params = checked_fit_params(estimator, X, fit_params)
         modules = ModularKernelPCA() if self.modules is None else self.modules
         self.modules_ = fitted_modules(modules, X, targets)
-        estimator = self._default_estimator() if self.estimator is None else self.estimator
         views = module_views(self.modules_, self.modules_.transform(X))
         self.estimators_ = Parallel(n_jobs=self.n_jobs)(
-            delayed(fit_one)(clone(estimator), view, targets) for view in views
+            delayed(fit_one)(clone(estimator), view, targets, fit_params) for view in views
         )
         return self
 
@@ -94,66 +75,6 @@ class ModuleVoting(BaseEstimator):
         else:
             tags.input_tags.sparse = True
         return tags
-
-
-def fit_one(estimator, view, targets):
-    """Fit one module's predictor; a plain function, so that any joblib backend can send it.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Not fitted.
-    view : ndarray, shape (n, H)
-        The rows as the module sees them.
-    targets : ndarray, shape (n,)
-        Targets.
-
-    Returns
-    -------
-    estimator
-        Fitted.
-    """
-    return estimator.fit(np.ascontiguousarray(view), targets)
-
-
-def ask_one(estimator, view, method):
-    """Call one module's predictor.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted.
-    view : ndarray, shape (n, H)
-        The rows as the module sees them.
-    method : str
-        Such as "predict".
-
-    Returns
-    -------
-    ndarray
-        Its answer.
-    """
-    return getattr(estimator, method)(np.ascontiguousarray(view))
-
-
-def score_one(estimator, view, targets):
-    """Score one module's predictor.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted.
-    view : ndarray, shape (n, H)
-        The rows as the module sees them.
-    targets : ndarray, shape (n,)
-        Targets.
-
-    Returns
-    -------
-    float
-        Its own `score`.
-    """
-    return estimator.score(np.ascontiguousarray(view), targets)
 
 
 def votes_softly(classifier):
@@ -211,7 +132,7 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
     def _default_estimator(self):
         return KNeighborsClassifier(5)
 
-    def fit(self, X, y):
+    def fit(self, X, y, **fit_params):
         """Fit the modules, if they are not, and one classifier on each.
 
         Parameters
@@ -220,6 +141,9 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
             Rows.
         y : array-like, shape (n,)
             Their classes.
+        **fit_params : array-like
+            For the `fit` of every module's classifier, such as `sample_weight`; the modules themselves are
+            learnt from the rows alone.
 
         Returns
         -------
@@ -237,7 +161,7 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
                 f"All {len(y)} labels are of one class, {encoder.classes_[0]}: a vote needs at least two."
             )
         self.classes_ = encoder.classes_
-        return self._fit_modules(X, encoder.transform(y))
+        return self._fit_modules(X, encoder.transform(y), fit_params)
 
     def _targets(self, y):
         """Classes as integers; -1, which no module names, for a class that was not seen in `fit`."""
@@ -318,7 +242,7 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
     def _default_estimator(self):
         return Ridge()
 
-    def fit(self, X, y):
+    def fit(self, X, y, **fit_params):
         """Fit the modules, if they are not, and one regressor on each.
 
         Parameters
@@ -327,6 +251,9 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
             Rows.
         y : array-like, shape (n,)
             Their values.
+        **fit_params : array-like
+            For the `fit` of every module's regressor, such as `sample_weight`; the modules themselves are
+            learnt from the rows alone.
 
         Returns
         -------
@@ -335,7 +262,7 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
         """
         X, y = self._rows(X, reset=True, y=y, y_numeric=True, multi_output=True)
         y = column_or_1d(y, warn=True)
-        return self._fit_modules(X, y)
+        return self._fit_modules(X, y, fit_params)
 
     def _targets(self, y):
         return np.asarray(y)
