@@ -247,7 +247,7 @@ def test_it_pickles_and_clones(lenses):
 
 def test_faiss_lists_are_searched_and_pickled(lenses, tmp_path, monkeypatch):
     pytest.importorskip("faiss", reason="the faiss back end needs faiss")
-    from manylens.ensembles.backends import FaissLists
+    from manylens.ensembles.faiss_lists import FaissLists
 
     monkeypatch.setattr(FaissLists, "smallest", 1000)
     index = ModuleNeighbors(lenses, backend="faiss").fit(BASE)
@@ -262,7 +262,7 @@ def test_faiss_lists_are_searched_and_pickled(lenses, tmp_path, monkeypatch):
 
 def test_lists_that_come_back_too_short_are_filled_by_a_whole_scan(lenses, monkeypatch):
     pytest.importorskip("faiss", reason="the faiss back end needs faiss")
-    from manylens.ensembles.backends import FaissLists
+    from manylens.ensembles.faiss_lists import FaissLists
 
     monkeypatch.setattr(FaissLists, "smallest", 1000)
     index = ModuleNeighbors(lenses, backend="faiss").fit(BASE)

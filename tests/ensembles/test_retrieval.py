@@ -3,6 +3,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from manylens import ModularKernelPCA, ModuleNeighbors, retrieval_precision
+from manylens.ensembles.module_retrieval import module_neighbors, rerank
 from manylens.ensembles.retrieval import RetrievalPrecision
 
 
@@ -25,3 +26,34 @@ def test_an_index_that_keeps_everything_has_precision_one():
 def test_lists_of_other_queries_are_refused():
     with pytest.raises(ValueError, match=r"are lists of rows for the same queries, .*\(2, 2\) and \(1, 2\)"):
         retrieval_precision([[1, 2], [3, 4]], [[1, 2]])
+
+
+@pytest.fixture(scope="module")
+def digits_by_modules():
+    X = load_digits().data[:220]
+    lenses = ModularKernelPCA(5, 4, random_state=0).fit(X)
+    modules = lenses.split(lenses.transform(X))
+    return modules[:200], modules[200:]
+
+
+def test_reranking_all_rows_is_the_search_in_the_modules_side_by_side(digits_by_modules):
+    base, queries = digits_by_modules
+    everything = np.tile(np.arange(200), (20, 5, 1))
+    mean = ((base[None] - queries[:, None]) ** 2).sum(axis=3).mean(axis=2)
+    np.testing.assert_array_equal(rerank(everything, base, queries, 10), np.argsort(mean, axis=1)[:, :10])
+
+
+def test_reranking_returns_only_what_some_module_offered(digits_by_modules):
+    base, queries = digits_by_modules
+    offered = module_neighbors(base, queries, 3)
+    found = rerank(offered, base, queries, 3)
+    assert all(set(row) <= set(candidates.ravel()) for row, candidates in zip(found, offered, strict=True))
+
+
+def test_the_index_with_the_papers_method_does_the_same(digits_by_modules):
+    base, queries = digits_by_modules
+    X = load_digits().data[:220]
+    lenses = ModularKernelPCA(5, 4, random_state=0).fit(X)
+    index = ModuleNeighbors(lenses, method="paper").fit(X[:200])
+    by_hand = rerank(module_neighbors(base, queries, 6), base, queries, 6)
+    np.testing.assert_array_equal(index.kneighbors(X[200:], 6)[1], by_hand)

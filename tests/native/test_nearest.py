@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manylens.ensembles.backends import score_queries, score_rows
+from manylens.ensembles.leading_scan import score_queries, score_rows
 from manylens.native.nearest import insert, rerank, rerank_union, squared_distance
 from manylens.native.scanning import scan
 

@@ -22,7 +22,6 @@ from manylens import (
     PartitionKernelPCA,
     RetrievalGalleryDisplay,
 )
-from manylens.plotting.retrieval import module_neighbors, overlap, rerank
 
 X, y = load_digits(return_X_y=True)
 X, y = X[:300], y[:300]
@@ -119,24 +118,6 @@ def test_a_gallery_without_labels_frames_nothing(lenses):
     display = RetrievalGalleryDisplay.from_estimator(lenses, X, X[:2], image_shape=(8, 8))
     assert not display.ax_.patches
     assert display.wrong is None
-
-
-def test_reranking_all_rows_is_the_search_in_the_modules_side_by_side(lenses):
-    base, queries = lenses.split(lenses.transform(X[:200])), lenses.split(lenses.transform(X[200:220]))
-    everything = np.tile(np.arange(200), (20, 5, 1))
-    mean = ((base[None] - queries[:, None]) ** 2).sum(axis=3).mean(axis=2)
-    np.testing.assert_array_equal(rerank(everything, base, queries, 10), np.argsort(mean, axis=1)[:, :10])
-
-
-def test_reranking_returns_only_what_some_module_offered(lenses):
-    base, queries = lenses.split(lenses.transform(X[:200])), lenses.split(lenses.transform(X[200:220]))
-    offered = module_neighbors(base, queries, 3)
-    found = rerank(offered, base, queries, 3)
-    assert all(set(row) <= set(candidates.ravel()) for row, candidates in zip(found, offered, strict=True))
-
-
-def test_overlap_counts_common_neighbours_in_any_order():
-    assert overlap(np.array([[1, 2, 3, 4]]), np.array([[4, 3, 9, 8]])) == 0.5
 
 
 @pytest.mark.parametrize("display", [CoverageDisplay, DiversityPathDisplay, RetrievalGalleryDisplay])

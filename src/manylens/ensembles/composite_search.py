@@ -5,7 +5,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar, gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.backends import BACKENDS, over_blocks
+from manylens.ensembles.backends import BACKENDS
+from manylens.ensembles.query_blocks import over_blocks
 from manylens.native.nearest import rerank, rerank_union
 
 AT_ONCE = 16384  # queries whose candidates are held at a time

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from manylens.ensembles.backends import FaissLists, LeadingScan, import_faiss
 from manylens.ensembles.composite import CompositeAxes
+from manylens.ensembles.faiss_lists import FaissLists, import_faiss
 from manylens.ensembles.growing import GrowingRows
+from manylens.ensembles.leading_scan import LeadingScan
 from manylens.ensembles.representation import fitted_modules
 
 FORMAT = 1

@@ -7,7 +7,7 @@ from sklearn.utils import check_scalar
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from manylens.ensembles.backends import LeadingScan
+from manylens.ensembles.leading_scan import LeadingScan
 
 
 class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):

@@ -13,6 +13,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
+from manylens.ensembles.module_retrieval import module_neighbors, rerank
+from manylens.ensembles.retrieval import retrieval_precision
 from manylens.modules.baselines import (
     BootstrapKernelPCA,
     MonolithicKernelPCA,
@@ -20,7 +22,6 @@ from manylens.modules.baselines import (
     RandomKernelProjection,
 )
 from manylens.modules.kernel_pca import ModularKernelPCA
-from manylens.plotting.retrieval import module_neighbors, overlap, rerank
 
 
 @dataclass(frozen=True)
@@ -222,9 +223,9 @@ def score_modules(model, digits, n_neighbors, n_voters):
     together = rerank(offered, base, queries, n_neighbors)
     voices = stats.mode(digits.base_labels[found[:, :, :n_voters]], axis=2).mode
     verdict = stats.mode(voices, axis=1).mode
-    single = [overlap(offered[:, m], digits.neighbours) for m in range(base.shape[1])]
+    single = [retrieval_precision(offered[:, m], digits.neighbours) for m in range(base.shape[1])]
     return Scores(
-        precision=overlap(together, digits.neighbours),
+        precision=retrieval_precision(together, digits.neighbours),
         accuracy=float(np.mean(verdict == digits.query_labels)),
         module_precision=float(np.mean(single)),
         module_accuracy=float(np.mean(voices == digits.query_labels[:, None])),

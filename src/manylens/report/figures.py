@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from manylens.ensembles.module_retrieval import module_neighbors
 from manylens.plotting import CoverageDisplay, DiversityPathDisplay, RetrievalGalleryDisplay
-from manylens.plotting.retrieval import module_neighbors
 
 INK = "#010203"  # text and axes are drawn in this colour, which is then replaced by that of the page
 STYLE: dict[Any, Any] = {
