@@ -118,7 +118,8 @@ class TransferFewLabels(NetworkComparison):
     def labelled_alone(self, data):
         def fit(train, y, known):
             few = {name: rows[known] for name, rows in train.items()}
-            return LayerRidgeClassifier(random_state=0).fit(few, y[known])
+            model = LayerRidgeClassifier(weights="alignment", random_state=0)  # as in transduction
+            return model.fit(few, y[known])
 
         return self.over_draws(data, fit)
 

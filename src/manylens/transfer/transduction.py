@@ -51,7 +51,7 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
     cv : int, default=5
         Folds of the labelled rows over which ratio and strength are chosen: labels of a fold are hidden, and
         its rows become unlabelled; 1 leaves the choice out.
-    weights : {"uniform", "alignment"}, dict or array-like of shape (L,), default="uniform"
+    weights : {"alignment", "uniform"}, dict or array-like of shape (L,), default="alignment"
         How layers are combined; "alignment" looks at the labelled rows.
     head : {"rbf", "linear"}, default="rbf"
         Kernel of the ridge.
@@ -124,7 +124,7 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
         ratios=RATIOS,
         strengths=STRENGTHS,
         cv=5,
-        weights="uniform",
+        weights="alignment",
         head="rbf",
         layer_map="nystroem",
         layer_rank=1024,
