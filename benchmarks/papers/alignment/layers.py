@@ -324,7 +324,7 @@ class RanksAndTasks(OnTheNetwork):
     def random_tasks(self, data):
         """Alignment and accuracy (%) of random sub-tasks."""
         rng = np.random.default_rng(self.seed)
-        (X, X_test), (y, y_test) = data.top, data.y
+        X, y, X_test, y_test = data.top[0][:MOST_ROWS], data.y[0][:MOST_ROWS], data.top[1], data.y[1]
         found = []
         for _ in range(4 if self.quick else 40):
             classes = rng.permutation(10)[: rng.integers(2, 11)]
