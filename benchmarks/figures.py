@@ -53,7 +53,7 @@ def draw(record, folder=FOLDER):
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    n_columns = min(3, len(panels))
+    n_columns = 2 if len(panels) == 4 else min(3, len(panels))
     n_rows = -(-len(panels) // n_columns)
     figure, axes = pyplot.subplots(
         n_rows, n_columns, figsize=(4.2 * n_columns, 3.2 * n_rows), squeeze=False, layout="constrained"
