@@ -21,7 +21,7 @@ def curve(x, y, low=None, high=None, style="-"):
     return made
 
 
-def panel(x_label, y_label, curves, *, log="", image=None, extent=()):
+def panel(x_label, y_label, curves, *, log="", ticks=(), image=None, extent=()):
     """One panel.
 
     Parameters
@@ -32,12 +32,14 @@ def panel(x_label, y_label, curves, *, log="", image=None, extent=()):
         Name -> `curve`; names that begin with "_" are not put into the legend.
     log : str
         Which axes are logarithmic: "", "x", "y" or "xy".
+    ticks : sequence of str
+        Names of x = 0, 1, 2, ..., where x counts them.
     image : ndarray, optional
         Shown instead of curves, or behind them.
     extent : sequence of float
         Of the image: left, right, bottom, top.
     """
-    made = {"x_label": x_label, "y_label": y_label, "curves": curves, "log": log}
+    made = {"x_label": x_label, "y_label": y_label, "curves": curves, "log": log, "ticks": list(ticks)}
     if image is not None:
         made |= {"image": [short(row, 3) for row in image], "extent": [float(v) for v in extent]}
     return made
@@ -86,6 +88,8 @@ def draw_panel(axis, title, content):
         axis.set_xscale("log")
     if "y" in content["log"]:
         axis.set_yscale("log")
+    if content["ticks"]:
+        axis.set_xticks(range(len(content["ticks"])), content["ticks"])
     axis.set_title(title, fontsize=9)
     axis.set_xlabel(content["x_label"], fontsize=8)
     axis.set_ylabel(content["y_label"], fontsize=8)

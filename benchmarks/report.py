@@ -29,8 +29,12 @@ def write_site_page(path=PAGE, pictures=PICTURES):
 
 
 def ordered(records):
-    """Papers first, then growth, then comparisons; each by name."""
-    return sorted(records.values(), key=lambda record: (ORDER[record["kind"]], record["name"]))
+    """Papers first, each as a whole, then growth, then comparisons; by name."""
+
+    def place(record):
+        return ORDER[record["kind"]], record.get("paper", ""), record.get("where", ""), record["name"]
+
+    return sorted(records.values(), key=place)
 
 
 def of_kind(records, kind):

@@ -106,8 +106,12 @@ class AlignmentInTraining(Reproduction):
     def compute(self):
         n_passes, n = (2, 300) if self.quick else (20, 4_000)
         names = PROBES[:1] if self.quick else PROBES
-        train = load_parts("MNIST", n, 0, 0, seed=self.seed + 1)
-        probes = {name: Probe(load_parts(name, n // 4, 0, n // 4, seed=self.seed)) for name in names}
+        sets = {name: load_parts(name, n, n // 4, n // 4, seed=self.seed) for name in names}
+        train = sets["MNIST"]
+        # What the network learns from is no part of any probe.
+        probes = {
+            name: Probe(parts._replace(X=parts.X_choose, y=parts.y_choose)) for name, parts in sets.items()
+        }
         network = MLPClassifier(UNITS, batch_size=100, random_state=self.seed)
         paths, similar = {name: [] for name in probes}, []
         for _ in range(n_passes):

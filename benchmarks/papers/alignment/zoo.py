@@ -56,13 +56,15 @@ class ManyNetworks(Reproduction):
     )
 
     def compute(self):
-        sizes, members = ((100, 50), 2) if self.quick else ((1_500, 1_000), 8)
-        networks = {source: self.networks(source, members) for source in SOURCES}
+        sizes, members = ((200, 100, 50), 2) if self.quick else ((8_000, 1_500, 1_000), 8)
+        sets = {source: load_parts(source, *sizes, seed=self.seed) for source in SOURCES}
+        networks = {source: self.networks(parts, members) for source, parts in sets.items()}
         everything = [network for zoo in networks.values() for network in zoo]
         accuracy = {row: {} for row in (*SOURCES, "all networks")}
         kept = {}
         for task in SOURCES:
-            parts = load_parts(task, sizes[0], 0, sizes[1], seed=self.seed)
+            # No network has seen the rows of the tasks.
+            parts = sets[task]._replace(X=sets[task].X_choose, y=sets[task].y_choose)
             for source, zoo in networks.items():
                 accuracy[source][task] = transfer(zoo, parts)[0]
             accuracy["all networks"][task], weights = transfer(everything, parts)
@@ -73,11 +75,9 @@ class ManyNetworks(Reproduction):
             }
         return Findings({ACCURACY: accuracy, KEPT: kept}, {})
 
-    def networks(self, source, members):
-        """Networks trained on parts of one set that the tasks do not use."""
+    def networks(self, parts, members):
+        """Networks trained on random parts of one set."""
         n = 100 if self.quick else 1_000
-        parts = load_parts(source, min(n * members, 1_200 if source == "Rectangles" else n * members), 0, 0,
-                           seed=self.seed + 1)  # fmt: skip
         made = []
         for member in range(members):
             rows = np.random.default_rng([self.seed, member]).permutation(len(parts.X))[:n]

@@ -94,10 +94,10 @@ class AutoencoderVotes(Reproduction):
             }
             level = found[ENSEMBLE]["Bagging"]
             curves["bagging"] = curve([0, len(COLUMNS) - 1], [level, level], style="k--")
-            figures[f"{name}: error"] = panel("diversity: " + ", ".join(COLUMNS), "%", curves)
+            figures[f"{name}: error"] = panel("diversity", "%", curves, ticks=COLUMNS)
         for title in (TO_INPUT, TO_EACH_OTHER):
             curves = {name: curve(range(len(COLUMNS)), along(row)) for name, row in tables[title].items()}
-            figures[title] = panel("diversity: " + ", ".join(COLUMNS), "correlation", curves)
+            figures[title] = panel("diversity", "correlation", curves, ticks=COLUMNS)
         return Findings(tables, figures)
 
     def on(self, name):

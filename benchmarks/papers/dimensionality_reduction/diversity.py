@@ -60,5 +60,5 @@ class EveryDiversity(Reproduction):
                 what: curve(range(len(DIVERSITIES)), [getattr(answer, what) for answer in found], style="o-")
                 for what in tables
             }
-            figures[name] = panel("diversity: " + ", ".join(map(str, DIVERSITIES)), "%", curves)
+            figures[name] = panel("diversity", "%", curves, ticks=map(str, DIVERSITIES))
         return Findings(tables, figures)
