@@ -9,19 +9,17 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.neural_network import MLPClassifier, MLPRegressor
-from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from benchmarks.harness import Claim, Comparison, ratio, result
+from benchmarks.pruning_settings import AS_IN_THE_THESIS, Setting, split_table, summary
 from manylens import AlignmentPruner
-from manylens.datasets import load_dataset, make_friedman, make_shells
+from manylens.datasets import make_friedman, make_shells
 from manylens.pruning.choice import prune_moments
-from manylens.pruning.moments import PredictionMoments, out_of_bag
+from manylens.pruning.moments import FoldedMoments, out_of_bag
 from manylens.pruning.registry import read_members
-from manylens.pruning.targets import target_columns, working_target
 
 QUALITY = (
     Claim("settings with a test error at most 1 % above the whole ensemble's", result("ours", "good"), 0.8),
@@ -29,62 +27,13 @@ QUALITY = (
 )
 
 
-class Setting:
-    """Predictions of one fitted ensemble for training and test rows, from which every prefix is pruned."""
-
-    def __init__(self, ensemble, train, test, sizes):
-        X, y = train
-        ensemble.fit(X, y)
-        self.members = read_members(ensemble)
-        self.sizes = [p for p in sizes if p <= len(self.members.members)]
-        self.P, self.Y = self.members.predict(X), target_columns(y, self.members)
-        self.T, self.truth = self.members.predict(test[0]), target_columns(test[1], self.members)
-        self.in_bag = self.members.in_bag(len(X))
-
-    def moments(self, p, honest):
-        P, Y = self.P[:, :p], self.Y
-        if self.members.summed:
-            # the score of the first p stages, whatever constant they started from
-            score = P.sum(axis=1) - P.sum(axis=1).mean(axis=0) + Y.mean(axis=0)
-            Y, _ = working_target(Y, score, self.members.link, 0.5 if honest else 0.0)
-        elif honest and self.in_bag is not None:
-            P, rows = out_of_bag(P, self.in_bag[:, :p])
-            Y = Y[rows]
-        return PredictionMoments().update(P, Y)
-
-    def prune(self, method, honest, tolerance):
-        """Of every size: members kept, and test error over that of the whole ensemble."""
-        outcome = []
-        for p in self.sizes:
-            baseline = self.members.baseline[:p]
-            baseline = baseline if self.members.summed else baseline / baseline.sum()
-            choice = prune_moments(
-                self.moments(p, honest),
-                *(method, "nonnegative"),
-                tolerance=tolerance,
-                slack=0.005 if honest else 0.0,
-                baseline=baseline,
-                summed=self.members.summed,
-            )
-            scores = np.einsum("ikc,k->ic", self.T[:, :p], choice.weights) + choice.intercept
-            whole = np.einsum("ikc,k->ic", self.T[:, :p], baseline)
-            if self.members.summed:
-                whole += self.Y.mean(axis=0) - (self.P[:, :p].sum(axis=1)).mean(axis=0)
-            outcome.append((len(choice.kept), self.error(scores) / self.error(whole)))
-        return np.array(outcome)
-
-    def error(self, scores):
-        if self.members.classes is None:
-            return np.mean((scores - self.truth) ** 2)
-        return np.mean(scores.argmax(axis=1) != self.truth.argmax(axis=1)) + 0.5 / len(scores)
-
-
 class Pruning(Comparison):
-    """Base: "ours" learns from out-of-bag predictions (anchored targets for boosting), the thesis's method
-    and stacking from those of the training rows; "stacking_oob" from what ours learns from."""
+    """Base: "ours" learns from out-of-bag predictions; the thesis's method, stacking, and ranking with early
+    stopping (4.4.3, 4.5.4; Figures 4.13 to 4.15, 4.20, 4.21) from those of the training rows; "stacking_oob"
+    from what ours learns from."""
 
     abstract = True  # only what the others share
-    contenders = ("ours", "thesis", "stacking", "stacking_oob")
+    contenders = ("ours", "thesis", "stacking", "stacking_oob", "ranking")
     claims = QUALITY
     memory = False
     warm_up = False
@@ -95,32 +44,27 @@ class Pruning(Comparison):
 
     def make_data(self):
         data = list(self.settings())
-        self.theirs = np.concatenate([setting.prune("stacking", False, None) for setting in data])
+        self.sizes = np.concatenate([setting.sizes for setting in data])
+        self.kept_by_stacking = self.stacking(data)[:, 0]
         return data
 
     def ours(self, data):
-        return np.concatenate([setting.prune("alignment", True, 0.0) for setting in data])
+        return np.concatenate([setting.prune("alignment", True) for setting in data])
 
     def thesis(self, data):
-        return np.concatenate([setting.prune("alignment", False, None) for setting in data])
+        return np.concatenate([setting.prune("alignment", False, **AS_IN_THE_THESIS) for setting in data])
 
     def stacking(self, data):
-        return np.concatenate([setting.prune("stacking", False, None) for setting in data])
+        return np.concatenate([setting.prune("stacking", False) for setting in data])
 
     def stacking_oob(self, data):
-        return np.concatenate([setting.prune("stacking", True, None) for setting in data])
+        return np.concatenate([setting.prune("stacking", True) for setting in data])
+
+    def ranking(self, data):
+        return np.concatenate([setting.prune("rank", False, refit="none") for setting in data])
 
     def score(self, data, outcome):
-        kept, relative = outcome.T
-        sizes = np.concatenate([setting.sizes for setting in data])
-        return {
-            "settings": len(kept),
-            "good": np.mean(relative <= 1.01),
-            "fewer": np.mean(kept < self.theirs[:, 0]),
-            "not_more": np.mean(kept <= self.theirs[:, 0]),
-            "kept_share": np.exp(np.mean(np.log(kept / sizes))),
-            "relative_error": np.exp(np.mean(np.log(relative))),
-        }
+        return summary(outcome, self.sizes, self.kept_by_stacking)
 
 
 class BaggedTrees(Pruning):
@@ -204,11 +148,7 @@ class RealTables(Pruning):
         sizes = [16, 64, 256]
         members = 16 if self.quick else 256
         for name in self.needs[2:3] if self.quick else self.needs:
-            data = load_dataset(name)
-            rows = 300 if self.quick else min(8000, int(0.7 * len(data.X)))
-            X, T, y, t = train_test_split(data.X, data.y, train_size=rows, test_size=None, random_state=0)
-            scaler = StandardScaler().fit(X)
-            train, test = (scaler.transform(X), y), (scaler.transform(T[:4000]), t[:4000])
+            train, test = split_table(name, 300 if self.quick else 8000)
             classes = name == "letter"
             common = {"n_estimators": members, "random_state": 0, "n_jobs": -1}
             forest = RandomForestClassifier if classes else RandomForestRegressor
@@ -285,9 +225,7 @@ class PruningCost(Comparison):
     def ours(self, data):
         _, y, _, P, in_bag = data
         filled, rows = out_of_bag(P, in_bag)
-        return prune_moments(
-            PredictionMoments().update(filled, y[rows, np.newaxis]), "alignment", "nonnegative"
-        )
+        return prune_moments(FoldedMoments().update(filled, y[rows, np.newaxis]), "alignment", "nonnegative")
 
     def training(self, data):
         X, y, forest, *_ = data

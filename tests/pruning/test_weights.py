@@ -1,5 +1,7 @@
 """The choice of predictors, against literal versions, scipy and scikit-learn."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,8 +10,10 @@ from scipy.optimize import nnls
 from sklearn.linear_model import LinearRegression
 
 from manylens import align_kernels, cka, prune_predictions
-from manylens.pruning.moments import PredictionMoments, out_of_bag
+from manylens.pruning.length import held_out_error, rescaled_error
+from manylens.pruning.moments import FoldedMoments, PredictionMoments, out_of_bag
 from manylens.pruning.weights import (
+    Penalty,
     accumulated_errors,
     alignment_weights,
     best_single,
@@ -17,9 +21,9 @@ from manylens.pruning.weights import (
     ranking,
     readmit,
     ridge_weights,
+    shortened,
     squared_error,
     stacking_weights,
-    trim,
 )
 
 
@@ -193,20 +197,75 @@ def test_out_of_bag_deviations_count_once_for_the_rows_that_a_predictor_has_not_
     np.testing.assert_array_equal(out_of_bag(P, np.zeros_like(in_bag))[0].round(12), P.round(12))
 
 
-@given(seeds, st.floats(0, 0.5))
-def test_trimming_stays_within_its_limit_and_only_leaves_out(seed, slack):
+@given(seeds)
+def test_each_shorter_choice_leaves_out_the_one_that_costs_least(seed):
     P, Y = problem(seed)
     G, b, total = PredictionMoments().update(P, Y).centred()
-    start = stacking_weights(G, b)
-    limit = (1 + slack) * squared_error(start, G, b, total)
-    short = trim(start, G, b, total, limit)
-    assert squared_error(short, G, b, total) <= limit * (1 + 1e-12)
-    assert set(np.flatnonzero(short)) <= set(np.flatnonzero(start))
-    kept = np.flatnonzero(start)
-    if len(kept) > 1 and len(np.flatnonzero(short)) == len(kept):
-        for k in kept:  # the cheapest to leave out, refitted by brute force, would have broken the limit
-            among = np.isin(np.arange(8), kept[kept != k])
-            assert squared_error(stacking_weights(G, b, among), G, b, total) > limit * (1 - 1e-9)
+
+    def least_error(among):
+        k = np.flatnonzero(among)
+        return total - b[k] @ np.linalg.solve(G[np.ix_(k, k)], b[k])
+
+    choices = list(shortened(stacking_weights(G, b), G, b))
+    for longer, shorter in itertools.pairwise(choices):
+        assert set(np.flatnonzero(shorter)) < set(np.flatnonzero(longer))
+        if np.count_nonzero(shorter) == np.count_nonzero(longer) - 1 > 0:  # none fell to zero by itself
+            others = [(longer > 0) & (np.arange(8) != k) for k in np.flatnonzero(longer)]
+            assert least_error(shorter > 0) == pytest.approx(min(map(least_error, others)), rel=1e-8)
+    assert np.count_nonzero(choices[-1]) <= 1
+
+
+@given(seeds)
+def test_a_strong_penalty_gives_a_multiple_of_the_ensembles_own_weights(seed):
+    P, Y = problem(seed)
+    G, b, total = PredictionMoments().update(P, Y).centred()
+    own = np.random.default_rng(seed).uniform(0.5, 2, 8)
+    if own @ b <= 0:
+        return
+    weights = stacking_weights(G, b, None, Penalty(1e9, own))
+    np.testing.assert_allclose(weights, own * (own @ b) / (own @ G @ own), rtol=1e-4)
+    assert squared_error(weights, G, b, total) == pytest.approx(rescaled_error(G, b, total, own), rel=1e-6)
+
+
+@given(seeds, st.integers(1, 3), st.integers(1, 59))
+def test_folded_moments_are_those_of_every_fifth_row_whatever_the_blocks(seed, C, cut):
+    P, Y = problem(seed, C=C)
+    folded = FoldedMoments().update(P[:cut], Y[:cut]).update(P[cut:], Y[cut:])
+    whole = folded.whole()
+    np.testing.assert_allclose(whole.centred()[0], PredictionMoments().update(P, Y).centred()[0], atol=1e-9)
+    for k, (others, part) in enumerate(folded.splits(whole)):
+        out = np.arange(60) % 5 == k
+        for moments, rows in ((others, ~out), (part, out)):
+            wanted = PredictionMoments().update(P[rows], Y[rows])
+            assert moments.n_rows_ == rows.sum()
+            for ours, theirs in zip(moments.centred(), wanted.centred(), strict=True):
+                np.testing.assert_allclose(ours, theirs, atol=1e-8)
+        weights = np.random.default_rng(seed).uniform(size=8) * (np.arange(8) % 2)
+        intercept = Y[~out].mean(axis=0) - weights @ P[~out].mean(axis=0)
+        wrong = np.sum((Y[out] - np.einsum("ikc,k->ic", P[out], weights) - intercept) ** 2)
+        assert held_out_error(weights, others, part) == pytest.approx(wrong, abs=1e-8)
+
+
+def test_the_error_by_cross_validation_tells_what_the_error_on_the_rows_hides():
+    rng = np.random.default_rng(0)
+    y, new = rng.standard_normal(250), rng.standard_normal(5000)
+    P, Q = y[:, None] + 3 * rng.standard_normal((250, 60)), new[:, None] + 3 * rng.standard_normal((5000, 60))
+    free, shrunk = prune_predictions(P, y, shrinkage=0), prune_predictions(P, y)
+    wrong, less = (np.mean((Q @ each.weights + each.intercept - new) ** 2) for each in (free, shrunk))
+    assert free.error < 0.8 * wrong  # learnt by heart
+    assert free.held_out_error == pytest.approx(wrong, rel=0.25)
+    assert less < 0.9 * wrong
+
+
+def test_probabilities_that_are_too_timid_do_not_excuse_a_short_choice():
+    """Larger weights mend timid probabilities, and change no decision: the bound is the rescaled mean's."""
+    rng = np.random.default_rng(1)
+    y = np.repeat([0, 1, 2], 100)
+    P = 1 / 3 + 0.1 * (np.eye(3)[y][:, None] + rng.standard_normal((300, 40, 3)))
+    result = prune_predictions(P, y)
+    G, b, total = PredictionMoments().update(P, np.eye(3)[y]).centred()
+    assert result.error <= rescaled_error(G, b, total, np.full(40, 1 / 40)) / 300 * (1 + 1e-9)
+    assert result.error < 0.5 * result.whole_error
 
 
 @pytest.mark.parametrize("method", ["alignment", "stacking", "r2", "rank", "uniform"])
@@ -269,7 +328,9 @@ def test_bad_input_is_refused_in_a_sentence():
         prune_predictions(P, y, "best")
     with pytest.raises(ValueError, match="refit='lasso' is unknown"):
         prune_predictions(P, y, refit="lasso")
-    with pytest.raises(ValueError, match="slack=-1 must be at least 0"):
+    with pytest.raises(ValueError, match="slack=-1 must be None or at least 0"):
         prune_predictions(P, y, slack=-1)
     with pytest.raises(ValueError, match="tolerance=-1 must be None or at least 0"):
         prune_predictions(P, y, tolerance=-1)
+    with pytest.raises(ValueError, match="shrinkage=-1 must be at least 0"):
+        prune_predictions(P, y, shrinkage=-1)

@@ -1,61 +1,141 @@
 """Many binary trees laid out one after the other, and their weighted sum for rows at once."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-# One cache line holds four nodes. A leaf's feature is -1 and its `left` the row of its values.
-NODE = np.dtype([("threshold", np.float32), ("feature", np.int32), ("left", np.int32), ("right", np.int32)])
-
 
 class FlatTrees(NamedTuple):
-    """Nodes of several trees, one after the other; those of a tree are consecutive.
+    """Nodes of several trees, one after the other.
+
+    A leaf is its own child, so that any number of steps from the root ends in it.
 
     Parameters
     ----------
-    roots : ndarray of int64, shape (t,)
+    roots : ndarray of uint32, shape (t,)
         Position of each root.
-    nodes : ndarray of NODE, shape (m,)
-        Rows whose value of `feature` is ≤ `threshold` go to `left`, the others to `right`.
+    depths : ndarray of int64, shape (t,)
+        Steps from the root to the deepest leaf.
+    feature : ndarray of uint32, shape (m,)
+        Feature that a node looks at; 0 for leaves.
+    threshold : ndarray of float32, shape (m,)
+        Rows whose feature is at most this go to the first child, others to the second.
+    children : ndarray of uint32, shape (m, 2)
+        Positions of the children.
+    missing : ndarray of uint8, shape (m,)
+        Which child takes rows without a value.
+    leaf : ndarray of uint32, shape (m,)
+        Row of `value` of a leaf.
     value : ndarray of float64, shape (n_leaves, C)
         What a leaf adds to the sum.
     """
 
     roots: np.ndarray
-    nodes: np.ndarray
+    depths: np.ndarray
+    feature: np.ndarray
+    threshold: np.ndarray
+    children: np.ndarray
+    missing: np.ndarray
+    leaf: np.ndarray
     value: np.ndarray
 
 
-def flatten_trees(trees, weights):
-    """Lay trees out one after the other, their weights multiplied into the leaves.
+KINDS = ("u4", "i8", "u4", "f4", "u4", "u1", "u4", "f8")  # of the arrays of FlatTrees
+
+
+class Tree(NamedTuple):
+    """One tree to be laid out.
 
     Parameters
     ----------
-    trees : list
-        Trees with `children_left`, `children_right`, `feature`, `threshold` and `value` (m, 1, C), as
-        those of scikit-learn.
-    weights : ndarray, shape (t,)
-        Weight of each.
+    nodes : object
+        With `children_left`, `children_right`, `feature`, `threshold`, `missing_go_to_left` and `max_depth`,
+        as trees of scikit-learn have them.
+    value : ndarray, shape (m, C)
+        What each node adds to the sum; that of leaves counts.
+    features : ndarray of int, optional
+        Features of the whole table that the tree's own stand for.
+    """
+
+    nodes: Any
+    value: np.ndarray
+    features: np.ndarray | None = None
+
+
+def flatten_trees(trees):
+    """Lay trees out one after the other.
+
+    Parameters
+    ----------
+    trees : list of Tree
+        The trees.
 
     Returns
     -------
     FlatTrees
         The layout.
     """
-    roots = np.concatenate([[0], np.cumsum([tree.node_count for tree in trees])[:-1]]).astype(np.int64)
-    leaf = np.concatenate([tree.children_left < 0 for tree in trees])
-    nodes = np.empty(len(leaf), dtype=NODE)
-    nodes["feature"] = np.where(leaf, -1, np.concatenate([tree.feature for tree in trees]))
-    nodes["threshold"] = rounded_down(np.concatenate([tree.threshold for tree in trees]))
-    for side, name in (("left", "children_left"), ("right", "children_right")):
-        child = [getattr(tree, name) + root for tree, root in zip(trees, roots, strict=True)]
-        nodes[side] = np.concatenate(child)
-    nodes["left"][leaf] = np.arange(leaf.sum())
-    value = np.concatenate(
-        [weight * tree.value[:, 0, :] for tree, weight in zip(trees, weights, strict=True)]
+    left = [tree.nodes.children_left for tree in trees]
+    sizes = np.array([len(each) for each in left])
+    roots = np.cumsum(sizes) - sizes
+    is_leaf = np.concatenate(left) < 0
+    shift = np.repeat(roots, sizes)
+    right = np.concatenate([tree.nodes.children_right for tree in trees])
+    children = np.stack([np.concatenate(left) + shift, right + shift], axis=1)
+    children[is_leaf] = np.flatnonzero(is_leaf)[:, np.newaxis]
+    own = [np.maximum(tree.nodes.feature, 0) for tree in trees]
+    feature = [k if tree.features is None else tree.features[k] for k, tree in zip(own, trees, strict=True)]
+    threshold = rounded_down(np.concatenate([tree.nodes.threshold for tree in trees]))
+    found = FlatTrees(
+        roots,
+        np.array([tree.nodes.max_depth for tree in trees]),
+        np.where(is_leaf, 0, np.concatenate(feature)),
+        np.where(is_leaf, np.inf, threshold),
+        children,
+        np.concatenate([tree.nodes.missing_go_to_left == 0 for tree in trees]),
+        np.where(is_leaf, np.cumsum(is_leaf) - 1, 0),
+        np.concatenate([tree.value for tree in trees])[is_leaf],
     )
-    return FlatTrees(roots, nodes, np.ascontiguousarray(value[leaf]))
+    return FlatTrees(*(np.ascontiguousarray(a, dtype=kind) for a, kind in zip(found, KINDS, strict=True)))
+
+
+def check_flat_trees(trees, n_features, n_outputs):
+    """Refuse a layout that would lead out of its arrays: for trees that come from a file.
+
+    Parameters
+    ----------
+    trees : FlatTrees
+        The layout.
+    n_features, n_outputs : int
+        Width of the rows, and of the sums.
+
+    Raises
+    ------
+    ValueError
+        Where a root, child, feature or leaf does not exist.
+    """
+    m, t = len(trees.feature), len(trees.roots)
+    shapes = ((t,), (t,), (m,), (m,), (m, 2), (m,), (m,), (len(trees.value), n_outputs))
+    sound = all(
+        isinstance(a, np.ndarray) and a.dtype == kind and a.shape == shape and a.flags.c_contiguous
+        for a, kind, shape in zip(trees, KINDS, shapes, strict=True)
+    )
+    inside = sound and all(
+        np.all(array < size)
+        for array, size in (
+            (trees.roots, m),
+            (trees.depths, m),
+            (trees.feature, n_features),
+            (trees.children, m),
+            (trees.missing, 2),
+            (trees.leaf, len(trees.value)),
+        )
+    )
+    if not inside:
+        raise ValueError(
+            "The file holds trees that lead out of themselves: it is damaged, or was tampered with."
+        )
 
 
 def rounded_down(threshold):
@@ -75,15 +155,18 @@ def rounded_down(threshold):
     return np.where(narrow > threshold, np.nextafter(narrow, np.float32(-np.inf)), narrow)
 
 
-@njit(cache=True)
-def sum_of_trees(X, roots, nodes, value):
-    """Σ_t of the value of the leaf of tree t into which each row falls.
+@njit(cache=True, nogil=True)
+def sum_of_trees(X, roots, depths, feature, threshold, children, missing, leaf, value):  # noqa: ARG001
+    """Σ_t of the value of the leaf of tree t into which each row falls, for rows without missing values.
+
+    Eight rows go down a tree side by side without a branch that depends on them: while one waits for memory
+    the others go on. All take as many steps as the tree is deep, which costs less than a wrong guess a step.
 
     Parameters
     ----------
     X : ndarray of float32, shape (n, d)
-        Rows without missing values.
-    roots, nodes, value : ndarray
+        Rows.
+    roots, depths, feature, threshold, children, missing, leaf, value : ndarray
         As in `FlatTrees`.
 
     Returns
@@ -94,13 +177,43 @@ def sum_of_trees(X, roots, nodes, value):
     n, C = X.shape[0], value.shape[1]
     total = np.zeros((n, C))
     for t in range(roots.shape[0]):
+        root = roots[t]
+        for i in range(0, n - n % 8, 8):
+            a, b, c, d, e, f, g, h = root, root, root, root, root, root, root, root
+            for _ in range(depths[t]):
+                a = children[a, np.uint8(not (X[i, feature[a]] <= threshold[a]))]
+                b = children[b, np.uint8(not (X[i + 1, feature[b]] <= threshold[b]))]
+                c = children[c, np.uint8(not (X[i + 2, feature[c]] <= threshold[c]))]
+                d = children[d, np.uint8(not (X[i + 3, feature[d]] <= threshold[d]))]
+                e = children[e, np.uint8(not (X[i + 4, feature[e]] <= threshold[e]))]
+                f = children[f, np.uint8(not (X[i + 5, feature[f]] <= threshold[f]))]
+                g = children[g, np.uint8(not (X[i + 6, feature[g]] <= threshold[g]))]
+                h = children[h, np.uint8(not (X[i + 7, feature[h]] <= threshold[h]))]
+            for j, at in enumerate((a, b, c, d, e, f, g, h)):
+                for k in range(C):
+                    total[i + j, k] += value[leaf[at], k]
+        for i in range(n - n % 8, n):
+            at = root
+            for _ in range(depths[t]):
+                if children[at, 0] == at:
+                    break
+                at = children[at, np.uint8(not (X[i, feature[at]] <= threshold[at]))]
+            for k in range(C):
+                total[i, k] += value[leaf[at], k]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def sum_of_trees_with_missing(X, roots, depths, feature, threshold, children, missing, leaf, value):
+    """As `sum_of_trees`, for rows that may have missing values."""
+    n, C = X.shape[0], value.shape[1]
+    total = np.zeros((n, C))
+    for t in range(roots.shape[0]):
         for i in range(n):
             at = roots[t]
-            feature = nodes[at].feature
-            while feature >= 0:
-                at = nodes[at].left if X[i, feature] <= nodes[at].threshold else nodes[at].right
-                feature = nodes[at].feature
-            leaf = nodes[at].left
-            for c in range(C):
-                total[i, c] += value[leaf, c]
+            for _ in range(depths[t]):
+                x = X[i, feature[at]]
+                at = children[at, missing[at] if np.isnan(x) else np.uint8(not (x <= threshold[at]))]
+            for k in range(C):
+                total[i, k] += value[leaf[at], k]
     return total

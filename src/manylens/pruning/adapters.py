@@ -13,6 +13,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.native.trees import Tree
+
 
 class Members:
     """Members of a fitted ensemble, as predictors of C columns each.
@@ -24,6 +26,8 @@ class Members:
 
     Attributes
     ----------
+    name : str
+        The ensemble's class.
     members : list
         Fitted predictors.
     columns : list of ndarray, or None
@@ -41,13 +45,13 @@ class Members:
     votes = False  # members vote for a class even where they know probabilities
     encoded = True  # members know the classes by number
     as_given = False  # members take rows in any form (data frames); others take arrays
-    tree_scale = 1.0  # factor between the leaves of a tree and the member's prediction
     allow_nan = False  # members take missing values
     link = "identity"  # how a score becomes a prediction: "identity", "logistic"
 
     def __init__(self, ensemble):
         check_is_fitted(ensemble)
         self.ensemble = ensemble
+        self.name = type(ensemble).__name__
         self.classes = ensemble.classes_ if is_classifier(ensemble) else None
         if isinstance(self.classes, list) or getattr(ensemble, "n_outputs_", 1) > 1:
             raise ValueError(
@@ -113,7 +117,7 @@ class Members:
         X = X if self.columns is None else X[:, self.columns[k]]
         if self.classes is None:
             return np.asarray(member.predict(X), dtype=np.float64).reshape(-1, 1)
-        known = np.arange(len(self.classes)) if self.encoded else self.classes
+        known = self.known
         if self.votes or not hasattr(member, "predict_proba"):
             return (np.asarray(member.predict(X))[:, np.newaxis] == known).astype(np.float64)
         proba = np.zeros((X.shape[0], len(known)))
@@ -121,20 +125,51 @@ class Members:
         proba[:, np.searchsorted(known, member.classes_)] = member.predict_proba(X)
         return proba
 
-    def trees(self):
-        """The members as trees of scikit-learn with a column of leaf values an output, where they are."""
-        trees = (DecisionTreeClassifier, DecisionTreeRegressor)
-        whole = self.classes is None or all(
-            len(getattr(m, "classes_", ())) == self.n_outputs for m in self.members
-        )
-        if (
-            not whole
-            or self.votes
-            or self.columns is not None
-            or not all(isinstance(m, trees) for m in self.members)
-        ):
+    def trees(self, weights):
+        """The members as trees whose leaves hold weight times prediction.
+
+        Parameters
+        ----------
+        weights : ndarray, shape (p,)
+            Weights of the members.
+
+        Returns
+        -------
+        list of Tree, or None
+            None where a member is not a tree of scikit-learn.
+        """
+        if not all(isinstance(m, DecisionTreeClassifier | DecisionTreeRegressor) for m in self.members):
             return None
-        return [member.tree_ for member in self.members]
+        return [
+            Tree(
+                member.tree_,
+                weight * self.leaf_values(member),
+                None if self.columns is None else self.columns[k],
+            )
+            for k, (member, weight) in enumerate(zip(self.members, weights, strict=True))
+        ]
+
+    def leaf_values(self, member):
+        """What the nodes of a tree predict, (m, C)."""
+        values = member.tree_.value[:, 0, :]
+        if self.classes is None:
+            return values
+        if self.votes:
+            values = np.eye(values.shape[1])[np.argmax(values, axis=1)]
+        spread = np.zeros((len(values), self.n_outputs))
+        spread[:, np.searchsorted(self.known, member.classes_)] = values
+        return spread
+
+    @property
+    def known(self):
+        """The classes as the members name them."""
+        return np.arange(self.n_outputs) if self.encoded else self.classes
+
+    def bare(self):
+        """What is left to say of the members once they have become flat trees."""
+        bare = copy.copy(self)
+        bare.ensemble, bare.members, bare.columns = None, [], None
+        return bare
 
     def rebuilt(self, ensemble, weights, intercept):
         """An ensemble of the original class with these members and weights.

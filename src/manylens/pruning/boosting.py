@@ -3,8 +3,8 @@
 import copy
 
 import numpy as np
-from sklearn.tree import DecisionTreeRegressor
 
+from manylens.native.trees import Tree
 from manylens.pruning.adapters import Members, scaled_tree
 
 # Losses whose score is the prediction itself.
@@ -72,21 +72,24 @@ class GradientBoostingStages(Stages):
                 "and no weights of stages can replace: fit it with init=None or 'zero'."
             )
         self.members = list(self.ensemble.estimators_)
-        self.tree_scale = self.ensemble.learning_rate
+        self.learning_rate = self.ensemble.learning_rate
 
     def predict_one(self, k, X):
-        return self.tree_scale * np.column_stack([tree.predict(X) for tree in self.members[k]])
+        return self.learning_rate * np.column_stack([tree.predict(X) for tree in self.members[k]])
 
-    def trees(self):
-        if self.n_outputs > 1 or not all(isinstance(t, DecisionTreeRegressor) for (t,) in self.members):
-            return None
-        return [tree.tree_ for (tree,) in self.members]
+    def trees(self, weights):
+        columns = np.eye(self.n_outputs)
+        return [
+            Tree(tree.tree_, self.learning_rate * weight * tree.tree_.value[:, 0, :] * column)
+            for stage, weight in zip(self.members, weights, strict=True)
+            for tree, column in zip(stage, columns, strict=True)
+        ]
 
     def rebuilt(self, ensemble, weights, intercept):
         boosting = copy.copy(ensemble)
         first = self.ensemble_start(ensemble)
         shifts = np.zeros((len(weights), self.n_outputs))
-        shifts[0] = (intercept - first) / self.tree_scale  # the first stage carries the constant
+        shifts[0] = (intercept - first) / self.learning_rate  # the first stage carries the constant
         boosting.estimators_ = np.array(
             [
                 [scaled_tree(tree, weight, shift) for tree, shift in zip(stage, shift_row, strict=True)]
@@ -110,6 +113,9 @@ class GradientBoostingStages(Stages):
 
 class Iterations(Stages):
     """Boosters that answer for chosen iterations only through themselves: members are iteration numbers."""
+
+    def trees(self, weights):
+        return None
 
     def keep(self, which):
         kept = copy.copy(self)

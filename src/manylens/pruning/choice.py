@@ -7,18 +7,18 @@ import numpy as np
 from sklearn.utils import check_array
 
 from manylens.alignment.features import target_features
-from manylens.pruning.moments import PredictionMoments
+from manylens.pruning.length import best_length, rescaled_error, shortening
+from manylens.pruning.moments import FoldedMoments
 from manylens.pruning.weights import (
+    Penalty,
     accumulated_errors,
     alignment_weights,
     best_single,
     early_stop,
     ranking,
-    readmit,
     ridge_weights,
     squared_error,
     stacking_weights,
-    trim,
 )
 
 METHODS = ("alignment", "stacking", "r2", "rank", "uniform")
@@ -41,6 +41,9 @@ class Pruned(NamedTuple):
         its own kernel.
     error, whole_error : float
         Mean squared error, on the rows given, of what is kept and of the whole ensemble.
+    held_out_error : float
+        That of what is kept by cross-validation over the rows given, weights and choice learnt anew without
+        each part of them; NaN where the number of predictors was not chosen so (see `slack`).
     """
 
     weights: np.ndarray
@@ -49,10 +52,19 @@ class Pruned(NamedTuple):
     alignments: np.ndarray
     error: float
     whole_error: float
+    held_out_error: float
 
 
 def prune_predictions(
-    P, y, method="alignment", refit="nonnegative", *, tolerance=0.0, slack=0.005, target="auto"
+    P,
+    y,
+    method="alignment",
+    refit="nonnegative",
+    *,
+    tolerance=0.0,
+    slack=0.01,
+    shrinkage=1.0,
+    target="auto",
 ):
     """Keep few of many predictors, from their predictions alone.
 
@@ -75,17 +87,22 @@ def prune_predictions(
         Step two. "ridge" allows negative weights; "none" leaves the weights of step one, scaled.
     tolerance : float or None, default=0.0
         Predictors are let back in while the error on these rows is above 1 + tolerance times that of the mean
-        of all; None never lets any back.
-    slack : float, default=0.005
-        Share by which the error on these rows may grow (not above the bound of `tolerance`) for predictors
-        that matter least to be left out. Both are for method="alignment" with refit="nonnegative".
+        of all, its scale refitted; None never lets any back.
+    slack : float or None, default=0.01
+        Predictors that matter least are left out while the error, by cross-validation over the rows given,
+        stays within this share of the smallest there is (and the bound of `tolerance` holds). None leaves
+        out none.
+    shrinkage : float, default=1.0
+        How strongly weights are drawn towards equal ones: the factor λ of `Penalty`; 0 for plain least
+        squares. All three are for method="alignment" with refit="nonnegative"; `tolerance=None, slack=None,
+        shrinkage=0` is the thesis's method.
     target : {"auto", "classes", "values"}, default="auto"
         How to read y.
 
     Returns
     -------
     Pruned
-        `weights`, `intercept`, `kept`, `alignments`, `error`, `whole_error`.
+        `weights`, `intercept`, `kept`, `alignments`, `error`, `whole_error`, `held_out_error`.
 
     Examples
     --------
@@ -109,29 +126,33 @@ def prune_predictions(
     P = P.reshape(len(P), P.shape[1], -1)
     if P.shape[2] != Y.shape[1]:
         raise ValueError(f"P has {P.shape[2]} columns a predictor and y has {Y.shape[1]} classes or targets.")
-    return prune_moments(PredictionMoments().update(P, Y), method, refit, tolerance=tolerance, slack=slack)
+    moments = FoldedMoments().update(P, Y)
+    return prune_moments(moments, method, refit, tolerance=tolerance, slack=slack, shrinkage=shrinkage)
 
 
-def check_choice(method, refit, tolerance, slack):
+def check_choice(method, refit, tolerance, slack, shrinkage):
     """Refuse what cannot be asked for."""
     if method not in METHODS:
         raise ValueError(f"method={method!r} is unknown: choose one of {', '.join(METHODS)}.")
     if refit not in REFITS:
         raise ValueError(f"refit={refit!r} is unknown: choose one of {', '.join(REFITS)}.")
-    if tolerance is not None and not tolerance >= 0:
-        raise ValueError(f"tolerance={tolerance} must be None or at least 0.")
-    if not slack >= 0:
-        raise ValueError(f"slack={slack} must be at least 0.")
+    for name, value in (("tolerance", tolerance), ("slack", slack)):
+        if value is not None and not value >= 0:
+            raise ValueError(f"{name}={value} must be None or at least 0.")
+    if not 0 <= shrinkage < np.inf:
+        raise ValueError(f"shrinkage={shrinkage} must be at least 0 and finite.")
 
 
-def prune_moments(moments, method, refit, *, tolerance=0.0, slack=0.005, baseline=None, summed=False):
+def prune_moments(
+    moments, method, refit, *, tolerance=0.0, slack=0.01, shrinkage=1.0, baseline=None, summed=False
+):
     """Choose predictors and weigh them, from the moments of their predictions.
 
     Parameters
     ----------
-    moments : PredictionMoments
+    moments : FoldedMoments
         Of the predictions and the target.
-    method, refit, tolerance, slack
+    method, refit, tolerance, slack, shrinkage
         As for `prune_predictions`.
     baseline : ndarray, shape (p,), optional
         The weights that the whole ensemble gives its members; 1/p by default.
@@ -143,8 +164,9 @@ def prune_moments(moments, method, refit, *, tolerance=0.0, slack=0.005, baselin
     Pruned
         The choice.
     """
-    check_choice(method, refit, tolerance, slack)
-    G, b, total = moments.centred()
+    check_choice(method, refit, tolerance, slack, shrinkage)
+    whole = moments.whole()
+    G, b, total = whole.centred()
     if total <= 0:
         raise ValueError(
             "y has one value only (one class, or one sample): no predictor can be told from another. Give "
@@ -153,21 +175,18 @@ def prune_moments(moments, method, refit, *, tolerance=0.0, slack=0.005, baselin
     live = drop_constant(G)
     G, b = np.where(np.outer(live, live), G, 0.0), np.where(live, b, 0.0)
     baseline = np.full(len(b), 1 / len(b)) if baseline is None else baseline
-    whole_error = squared_error(baseline, G, b, total)
-    first = first_step(method, G, b, total, baseline, summed)
-    weights = second_step(method, refit, first, G, b, total, moments.n_rows_)
+    size, held_out = float(np.mean(whole.sizes_)), np.nan
     if method == "alignment" and refit == "nonnegative":
-        bound = np.inf if tolerance is None else (1 + tolerance) * whole_error
-        weights = readmit(weights, G, b, total, bound)
-        error = squared_error(weights, G, b, total)
-        weights = trim(weights, G, b, total, max(error, min((1 + slack) * error, bound)))
+        weights, held_out = aligned(moments, whole, (G, b, total), baseline, tolerance, slack, shrinkage)
+    else:
+        first = first_step(method, G, b, total, baseline, summed)
+        weights = second_step(method, refit, first, G, b, total, whole.n_rows_)
     if not np.any(weights):
         raise ValueError(
             "All weights are zero: no predictor is positively correlated with y on these rows. Check that "
             "the rows of X and y belong together, and that the ensemble predicts this target."
         )
-    means, target_mean = moments.means()
-    size = float(np.mean(moments.sizes_))
+    means, target_mean = whole.means()
     own = np.where(live, np.diag(G), 1.0)
     return Pruned(
         weights,
@@ -175,8 +194,49 @@ def prune_moments(moments, method, refit, *, tolerance=0.0, slack=0.005, baselin
         np.flatnonzero(weights),
         b**2 / (own * total),
         squared_error(weights, G, b, total) / size,
-        whole_error / size,
+        squared_error(baseline, G, b, total) / size,
+        held_out / size,
     )
+
+
+def aligned(moments, whole, products, baseline, tolerance, slack, shrinkage):
+    """Weights by alignment with y and non-negative refits, and their cross-validated squared error.
+
+    Parameters
+    ----------
+    moments, whole : FoldedMoments, PredictionMoments
+        Moments of parts of the rows, and of all of them.
+    products : (G, b, total)
+        Inner products over all rows.
+    baseline : ndarray, shape (p,)
+        The ensemble's own weights.
+    tolerance, slack, shrinkage
+        As for `prune_predictions`.
+
+    Returns
+    -------
+    weights : ndarray, shape (p,)
+        The weights.
+    held_out : float
+        The error; NaN where `slack` is None.
+    """
+    G, b, total = products
+    penalty = Penalty(shrinkage, baseline)
+
+    def shorten(some):
+        return shortening(some, baseline, tolerance, penalty)
+
+    if slack is None:
+        return next(shorten(products)), np.nan
+    choices = list(shorten(products))
+    if tolerance is not None:
+        errors = np.array([squared_error(weights, G, b, total) for weights in choices])
+        bound = max((1 + tolerance) * rescaled_error(G, b, total, baseline), errors[0])
+        # errors need not grow from each to the next: all up to the last within the bound are candidates
+        choices = choices[: np.flatnonzero(errors <= bound)[-1] + 1]
+    lengths = np.array([max(1, np.count_nonzero(weights)) for weights in choices])
+    position, errors = best_length(lengths, moments, whole, shorten, slack)
+    return choices[position], errors[position]
 
 
 def drop_constant(G):

@@ -68,6 +68,7 @@ class ListMembers(Members):
     encoded = False
 
     def __init__(self, ensemble):
+        self.name = "list"
         self.ensemble = self.members = list(ensemble)
         if not self.members:
             raise ValueError("The list of predictors is empty.")

@@ -28,6 +28,13 @@ class PredictionMoments:
     def __init__(self):
         self.n_rows_ = 0
 
+    def _start(self, origin):
+        self.origin_ = origin
+        self.sizes_ = np.zeros(origin.shape[1])
+        self.sums_ = np.zeros(origin.shape)
+        self.products_ = np.zeros((len(origin), len(origin)))
+        return self
+
     def update(self, P, Y, weight=None):
         """Add a block of rows.
 
@@ -46,12 +53,9 @@ class PredictionMoments:
             Itself.
         """
         Q = np.concatenate([P, Y[:, np.newaxis, :]], axis=1, dtype=np.float64)
-        if not self.n_rows_:
+        if not hasattr(self, "origin_"):
             # about the first row, so that a constant predictor leaves exactly nothing
-            self.origin_ = Q[0] + (Q - Q[0]).mean(axis=0)
-            self.sizes_ = np.zeros(Q.shape[2])
-            self.sums_ = np.zeros(Q.shape[1:])
-            self.products_ = np.zeros((Q.shape[1], Q.shape[1]))
+            self._start(Q[0] + (Q - Q[0]).mean(axis=0))
         Q -= self.origin_
         weight = np.ones(Y.shape) if weight is None else weight
         self.sizes_ += weight.sum(axis=0)
@@ -77,11 +81,8 @@ class PredictionMoments:
         """
         if not other.n_rows_:
             return self
-        if not self.n_rows_:
-            self.origin_ = other.origin_.copy()
-            self.sizes_ = np.zeros_like(other.sizes_)
-            self.sums_ = np.zeros_like(other.sums_)
-            self.products_ = np.zeros_like(other.products_)
+        if not hasattr(self, "origin_"):
+            self._start(other.origin_)
         step = other.origin_ - self.origin_
         crossed = step @ other.sums_.T
         self.products_ += other.products_ + crossed + crossed.T + (step * other.sizes_) @ step.T
@@ -90,8 +91,13 @@ class PredictionMoments:
         self.n_rows_ += other.n_rows_
         return self
 
-    def centred(self):
+    def centred(self, among=None):
         """Inner products of the centred predictions with one another and with the target.
+
+        Parameters
+        ----------
+        among : ndarray of int, optional
+            Predictors wanted; all by default.
 
         Returns
         -------
@@ -102,13 +108,67 @@ class PredictionMoments:
         total : float
             <Y, Y>.
         """
-        M = self.products_ - (self.sums_ / self.sizes_) @ self.sums_.T
+        products, sums = self.products_, self.sums_
+        if among is not None:
+            rows = np.append(among, len(sums) - 1)
+            products, sums = products[np.ix_(rows, rows)], sums[rows]
+        M = products - (sums / self.sizes_) @ sums.T
         return M[:-1, :-1], M[:-1, -1], float(M[-1, -1])
 
     def means(self):
         """Weighted means of the predictions, (p, C), and of the target, (C,)."""
         means = self.origin_ + self.sums_ / self.sizes_
         return means[:-1], means[-1]
+
+
+class FoldedMoments:
+    """Moments of K parts of the rows, row i in part i mod K, for cross-validation without the rows.
+
+    Memory is K (p + 1)². All parts are summed about one origin, so that a part can be taken out of the whole.
+
+    Parameters
+    ----------
+    n_folds : int, default=5
+        K.
+    """
+
+    def __init__(self, n_folds=5):
+        self.parts = [PredictionMoments() for _ in range(n_folds)]
+
+    @property
+    def n_rows_(self):
+        """Number of rows seen."""
+        return sum(part.n_rows_ for part in self.parts)
+
+    def update(self, P, Y, weight=None):
+        """Add a block of rows; as for `PredictionMoments`."""
+        K, first = len(self.parts), self.n_rows_
+        for k in range(K):
+            rows = slice((k - first) % K, None, K)
+            if len(Y[rows]):
+                self.parts[k].update(P[rows], Y[rows], None if weight is None else weight[rows])
+                if first == 0 and k == 0:
+                    for other in self.parts[1:]:
+                        other._start(self.parts[0].origin_)
+        return self
+
+    def whole(self):
+        """Moments of all rows."""
+        total = PredictionMoments()
+        for part in self.parts:
+            total.merge(part)
+        return total
+
+    def splits(self, whole):
+        """For every part that holds rows: the moments of all others, and its own."""
+        for part in self.parts:
+            if 0 < part.n_rows_ < whole.n_rows_:
+                others = PredictionMoments()._start(whole.origin_)
+                others.n_rows_ = whole.n_rows_ - part.n_rows_
+                others.sizes_ = whole.sizes_ - part.sizes_
+                others.sums_ = whole.sums_ - part.sums_
+                others.products_ = whole.products_ - part.products_
+                yield others, part
 
 
 def out_of_bag(P, in_bag, share=None):

@@ -9,12 +9,9 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.validation import validate_data
 
-from manylens.native.trees import flatten_trees, sum_of_trees
+from manylens.native.trees import check_flat_trees, flatten_trees, sum_of_trees, sum_of_trees_with_missing
 
 BLOCK_BYTES = 2**26  # most that the predictions of one block of rows take
-# Up to here the flat trees win (forty times for one row, twice for some hundreds): asking tree by tree has
-# a cost a call. Beyond a thousand rows scikit-learn's walk of all of them down one tree is faster.
-FLAT_ROWS = 512
 
 
 class Scored:
@@ -47,16 +44,19 @@ class PrunedEnsemble(Scored, BaseEstimator):
     """A weighted sum of fitted predictors.
 
     The score of a row is intercept + Σ_k w_k f_k(x). It is made by `AlignmentPruner`; only the members that
-    are kept are in it, so it is as small as they are.
+    are kept are in it, so it is as small as they are. Trees are held as arrays that are walked together, so
+    that a file of them needs no class of scikit-learn.
 
     Parameters
     ----------
     members : Members
-        The members that are kept.
+        The members that are kept, or what is left to say of them once they are `trees`.
     weights : ndarray, shape (n_kept,)
         Their weights.
     intercept : ndarray, shape (C,)
         Constant, one a column.
+    trees : FlatTrees, optional
+        All members, weights in the leaves, where they are trees.
     n_features_in : int, optional
         Number of features.
     feature_names_in : ndarray of str, optional
@@ -65,13 +65,31 @@ class PrunedEnsemble(Scored, BaseEstimator):
         Threads, where members are asked one by one.
     """
 
-    def __init__(self, members, weights, intercept, n_features_in=None, feature_names_in=None, n_jobs=None):
+    def __init__(
+        self,
+        members,
+        weights,
+        intercept,
+        trees=None,
+        n_features_in=None,
+        feature_names_in=None,
+        n_jobs=None,
+    ):
         self.members = members
         self.weights = weights
         self.intercept = intercept
+        self.trees = trees
         self.n_features_in = n_features_in
         self.feature_names_in = feature_names_in
         self.n_jobs = n_jobs
+
+    @classmethod
+    def of(cls, members, weights, intercept, **rows):
+        """The pruned model of these members, flattened where they are trees."""
+        trees = members.trees(weights)
+        if trees is None:
+            return cls(members, weights, intercept, **rows)
+        return cls(members.bare(), weights, intercept, flatten_trees(trees), **rows)
 
     def __sklearn_clone__(self):
         return self
@@ -79,10 +97,10 @@ class PrunedEnsemble(Scored, BaseEstimator):
     def __sklearn_is_fitted__(self):
         return True
 
-    def __getstate__(self):
-        state = dict(super().__getstate__())
-        state.pop("_flat", None)  # a second copy of the trees, made again when first needed
-        return state
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if self.trees is not None:  # walked without looking at bounds, and the file may be a stranger's
+            check_flat_trees(self.trees, self.n_features_in, len(self.intercept))
 
     def __getattr__(self, name):
         fitted = {"n_features_in_": "n_features_in", "feature_names_in_": "feature_names_in"}
@@ -127,25 +145,14 @@ class PrunedEnsemble(Scored, BaseEstimator):
             The scores: predictions, least-squares estimates of class probabilities, or log-odds (boosting).
         """
         X = check_rows(self, X, self.members, reset=False)
-        flat = self._flattened() if X.shape[0] <= FLAT_ROWS and not sparse.issparse(X) else None
-        if flat is not None:
-            narrow = np.ascontiguousarray(X, dtype=np.float32)  # trees compare in single precision
-            if np.isfinite(narrow).all():
-                return sum_of_trees(narrow, *flat) + self.intercept
+        if self.trees is not None:
+            return tree_sums(X, self.trees) + self.intercept
         return np.concatenate(
             [
                 np.einsum("ikc,k->ic", P, self.weights) + self.intercept
                 for _, P in blocks_of_predictions(self.members, X, self.n_jobs)
             ]
         )
-
-    def _flattened(self):
-        if "_flat" not in self.__dict__:
-            trees = self.members.trees()
-            self._flat = (
-                None if trees is None else flatten_trees(trees, self.members.tree_scale * self.weights)
-            )
-        return self._flat
 
     def predict(self, X):
         """Predict.
@@ -212,6 +219,34 @@ def check_rows(estimator, X, members, reset):
         ensure_all_finite="allow-nan" if members.allow_nan else True,
         reset=reset,
     )
+
+
+def tree_sums(X, trees):
+    """Sums of flat trees for rows of any kind.
+
+    Parameters
+    ----------
+    X : ndarray or sparse array, shape (n, d)
+        Rows.
+    trees : FlatTrees
+        The trees.
+
+    Returns
+    -------
+    ndarray of float64, shape (n, C)
+        The sums.
+    """
+    if sparse.issparse(X):
+        size = max(1, BLOCK_BYTES // (4 * X.shape[1]))
+        blocks = [X[start : start + size].toarray() for start in range(0, X.shape[0], size)]
+        return np.concatenate([tree_sums(block, trees) for block in blocks])
+    with np.errstate(over="ignore"):
+        narrow = np.ascontiguousarray(X, dtype=np.float32)  # trees compare in single precision
+    if np.isfinite(narrow).all():
+        return sum_of_trees(narrow, *trees)
+    if np.isinf(narrow).any():
+        raise ValueError("Input X contains infinity or a value too large for dtype('float32').")
+    return sum_of_trees_with_missing(narrow, *trees)
 
 
 def blocks_of_predictions(members, X, n_jobs=None):

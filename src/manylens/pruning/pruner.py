@@ -1,24 +1,14 @@
 """AlignmentPruner: a fitted ensemble in, a small one out."""
 
-import numbers
-
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
-from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from manylens.pruning.choice import check_choice, prune_moments
-from manylens.pruning.moments import PredictionMoments, out_of_bag
-from manylens.pruning.pruned import (
-    PrunedEnsemble,
-    Scored,
-    blocks_of_predictions,
-    check_rows,
-    typed_tags,
-)
+from manylens.pruning.learning import learning_moments
+from manylens.pruning.pruned import PrunedEnsemble, Scored, check_rows, typed_tags
 from manylens.pruning.registry import read_members
-from manylens.pruning.targets import check_anchor, target_columns, warn_of_interpolation, working_target
 
 
 def _classifies(pruner):
@@ -57,12 +47,13 @@ class AlignmentPruner(Scored, MetaEstimatorMixin, BaseEstimator):
         members were bagged from as many rows as are given, 5 for voting and stacking, else None.
     tolerance : float or None, default=0.0
         As for `prune_predictions`.
-    slack : float, default=0.005
+    slack : float or None, default=0.01
         As for `prune_predictions`.
-    anchor : "auto" or float in [0, 1], default="auto"
-        For boosting, whose stages were fitted to these very rows: how far the target is drawn from y towards
-        the ensemble's own score, so that weights do not fit the noise a second time. "auto" is 0.5; give 0
-        for rows that the ensemble has not seen.
+    shrinkage : float, default=1.0
+        As for `prune_predictions`; drawn towards the ensemble's own weights, up to their common scale.
+    anchor : float in [0, 1], default=0.0
+        For boosting: how far the target is drawn from y towards the ensemble's own score. 1 makes the pruned
+        model an imitation of the whole one.
     fit_ensemble : bool, default=False
         Fit a copy of the ensemble to the rows first: for cross-validation and searches. Otherwise the
         ensemble must be fitted, and copies made by `clone` share it.
@@ -84,6 +75,9 @@ class AlignmentPruner(Scored, MetaEstimatorMixin, BaseEstimator):
     error_, whole_error_ : float
         Mean squared error of the scores, on the predictions that were learnt from, of what is kept and of the
         whole ensemble.
+    held_out_error_ : float
+        That of what is kept by cross-validation over these rows: an estimate of its error on new ones. NaN
+        where `slack` is None or the method is another.
     estimator_ : PrunedEnsemble
         The pruned model alone: it holds none of the other members.
     ensemble_ : estimator or list
@@ -95,8 +89,8 @@ class AlignmentPruner(Scored, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    Predictions are taken a block of rows at a time and only their inner products are kept: memory is p² and
-    one block (64 MB), however many rows there are.
+    Predictions are taken a block of rows at a time and only their inner products are kept: memory is 5 p²
+    and one block (64 MB), however many rows there are.
 
     Examples
     --------
@@ -118,8 +112,9 @@ class AlignmentPruner(Scored, MetaEstimatorMixin, BaseEstimator):
         cv="auto",
         *,
         tolerance=0.0,
-        slack=0.005,
-        anchor="auto",
+        slack=0.01,
+        shrinkage=1.0,
+        anchor=0.0,
         fit_ensemble=False,
         n_jobs=None,
     ):
@@ -129,6 +124,7 @@ class AlignmentPruner(Scored, MetaEstimatorMixin, BaseEstimator):
         self.cv = cv
         self.tolerance = tolerance
         self.slack = slack
+        self.shrinkage = shrinkage
         self.anchor = anchor
         self.fit_ensemble = fit_ensemble
         self.n_jobs = n_jobs
@@ -148,35 +144,36 @@ class AlignmentPruner(Scored, MetaEstimatorMixin, BaseEstimator):
         AlignmentPruner
             The fitted pruner.
         """
-        check_choice(self.method, self.refit, self.tolerance, self.slack)
+        check_choice(self.method, self.refit, self.tolerance, self.slack, self.shrinkage)
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None.")
         self.ensemble_ = self._fitted_ensemble(X, y)
         members = read_members(self.ensemble_)
         X = check_rows(self, X, members, reset=True)
         X, y = indexable(X, column_or_1d(y, warn=True))
-        Y = target_columns(y, members)
-        moments = self._moments(members, X, y, Y)
+        moments = learning_moments(members, X, y, self.cv, self.anchor, self.n_jobs)
         choice = prune_moments(
             moments,
             self.method,
             self.refit,
             tolerance=self.tolerance,
             slack=self.slack,
+            shrinkage=self.shrinkage,
             baseline=members.baseline,
             summed=members.summed,
         )
         self.weights_, self.intercept_, self.kept_ = choice.weights, choice.intercept, choice.kept
         self.alignments_ = choice.alignments
         self.error_, self.whole_error_ = choice.error, choice.whole_error
+        self.held_out_error_ = choice.held_out_error
         self.n_kept_ = len(self.kept_)
-        self.estimator_ = PrunedEnsemble(
+        self.estimator_ = PrunedEnsemble.of(
             members.keep(self.kept_),
             self.weights_[self.kept_],
             self.intercept_,
-            getattr(self, "n_features_in_", None),
-            getattr(self, "feature_names_in_", None),
-            self.n_jobs,
+            n_features_in=getattr(self, "n_features_in_", None),
+            feature_names_in=getattr(self, "feature_names_in_", None),
+            n_jobs=self.n_jobs,
         )
         return self
 
@@ -186,55 +183,6 @@ class AlignmentPruner(Scored, MetaEstimatorMixin, BaseEstimator):
         if isinstance(self.ensemble, list | tuple):
             return [clone(member).fit(X, y) for member in self.ensemble]
         return clone(self.ensemble).fit(X, y)
-
-    def _moments(self, members, X, y, Y):
-        """Moments of the predictions that `cv` asks for."""
-        moments = PredictionMoments()
-        cv = members.folds if self.cv == "auto" else self.cv
-        if isinstance(cv, numbers.Integral) and not isinstance(cv, bool):
-            if not members.lasting:
-                raise ValueError(
-                    f"cv={cv} refits the ensemble, and member k of another {type(self.ensemble_).__name__} "
-                    "has nothing to do with member k of this one: use cv='oob' for bagging and forests, None "
-                    "for boosting."
-                )
-            for train, test in check_cv(cv, y, classifier=members.classes is not None).split(X, y):
-                fold = members.refitted(take_rows(X, train), y[train])
-                fold.classes = members.classes
-                for rows, P in blocks_of_predictions(fold, take_rows(X, test), self.n_jobs):
-                    moments.update(P, Y[test[rows]])
-            return moments
-        in_bag = self._in_bag(members, X)
-        share = None if in_bag is None else 1 - in_bag.mean(axis=0)
-        anchor = check_anchor(self.anchor)
-        for rows, P in blocks_of_predictions(members, X, self.n_jobs):
-            target, weight = Y[rows], None
-            if in_bag is not None:
-                P, seen = out_of_bag(P, in_bag[rows], share)
-                target = target[seen]
-            elif members.summed:
-                target, weight = working_target(
-                    target, members.score(take_rows(X, rows)), members.link, anchor
-                )
-            if len(target):
-                moments.update(P, target, weight)
-        if in_bag is None and not members.summed:
-            warn_of_interpolation(moments)
-        return moments
-
-    def _in_bag(self, members, X):
-        if self.cv is None:
-            return None
-        if self.cv not in ("auto", "oob"):
-            raise ValueError(f"cv={self.cv!r} is unknown: choose 'auto', 'oob', a number of folds or None.")
-        in_bag = members.in_bag(X.shape[0])
-        if in_bag is None and self.cv == "oob":
-            raise ValueError(
-                f"cv='oob' needs members that were each trained on a known sample of these {X.shape[0]} "
-                f"rows; this {type(self.ensemble_).__name__} has none, or was fitted to other rows. Use "
-                "cv=None."
-            )
-        return in_bag
 
     def predict(self, X):
         """Predict with the members that are kept.
@@ -281,8 +229,8 @@ class AlignmentPruner(Scored, MetaEstimatorMixin, BaseEstimator):
             Fitted, predicts as `predict` does.
         """
         check_is_fitted(self)
-        kept = self.estimator_
-        return kept.members.rebuilt(self.ensemble_, kept.weights, kept.intercept)
+        kept = read_members(self.ensemble_).keep(self.kept_)
+        return kept.rebuilt(self.ensemble_, self.weights_[self.kept_], self.intercept_)
 
     @property
     def classes_(self):
@@ -304,8 +252,3 @@ class AlignmentPruner(Scored, MetaEstimatorMixin, BaseEstimator):
         tags.input_tags.sparse = single and get_tags(self.ensemble).input_tags.sparse
         tags.input_tags.allow_nan = single and get_tags(self.ensemble).input_tags.allow_nan
         return tags
-
-
-def take_rows(X, rows):
-    """Rows of an array, a sparse matrix or a data frame."""
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]

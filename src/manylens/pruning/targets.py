@@ -45,7 +45,7 @@ def target_columns(y, members):
 
 def warn_of_interpolation(moments):
     """Say that most predictions are y itself: rows learnt by heart do not tell which member to keep."""
-    G, b, total = moments.centred()
+    G, b, total = moments.whole().centred()
     exact = np.diag(G) - 2 * b + total <= 1e-9 * total
     if total > 0 and len(b) > 1 and exact.sum() > len(b) / 2:
         warnings.warn(
@@ -59,10 +59,8 @@ def warn_of_interpolation(moments):
 
 def check_anchor(anchor):
     """The share of the ensemble's own score in the target."""
-    if isinstance(anchor, str) and anchor == "auto":
-        return 0.5
     if not 0 <= anchor <= 1:
-        raise ValueError(f"anchor={anchor!r} must be 'auto' or lie in [0, 1].")
+        raise ValueError(f"anchor={anchor!r} must lie in [0, 1].")
     return float(anchor)
 
 

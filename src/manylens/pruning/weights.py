@@ -5,7 +5,10 @@ that of the target with itself; so |y - Σ w_k f_k|² = total - 2 wᵀb + wᵀGw
 fourth chapter of Tang's thesis, with the repairs of docs/pruning.md.
 """
 
+from typing import NamedTuple
+
 import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from manylens.alignment.active_set import nonnegative_minimum
 
@@ -51,7 +54,7 @@ def alignment_weights(G, b):
     return _on(b > 0, len(b), lambda k: _unit(nonnegative_minimum(G[np.ix_(k, k)] ** 2, b[k] ** 2).v))
 
 
-def stacking_weights(G, b, among=None):
+def stacking_weights(G, b, among=None, penalty=None):
     """Non-negative least squares: argmin over w ≥ 0 of |y - Σ_k w_k f_k|² (equation 4.8, its norm repaired).
 
     Parameters
@@ -60,6 +63,8 @@ def stacking_weights(G, b, among=None):
         Inner products.
     among : ndarray of bool, shape (p,), optional
         Predictors that may have a weight; all by default.
+    penalty : Penalty, optional
+        Added to the squared error.
 
     Returns
     -------
@@ -67,7 +72,47 @@ def stacking_weights(G, b, among=None):
         w.
     """
     among = np.ones(len(b), dtype=bool) if among is None else among
-    return _on(among, len(b), lambda k: nonnegative_minimum(G[np.ix_(k, k)], b[k]).v)
+    penalty = penalty or Penalty()
+
+    def solve(k):
+        A = penalty.added_to(G, k)
+        if penalty.strength:  # most weights are then positive, and one factorisation shows it
+            try:
+                free = cho_solve(cho_factor(A), b[k])
+            except LinAlgError:
+                free = np.zeros(len(k))
+            if np.all(free > 0):
+                return free
+        return nonnegative_minimum(A, b[k]).v
+
+    return _on(among, len(b), solve)
+
+
+class Penalty(NamedTuple):
+    """λ c |w - projection of w on u|²: how far weights are from a multiple of the ensemble's own weights u.
+
+    c, the mean of G_kk over the predictors concerned, makes λ free of units. Weights learnt from few or noisy
+    rows are drawn towards those that the ensemble would give the same predictors, whose common scale stays
+    free.
+
+    Parameters
+    ----------
+    strength : float
+        λ.
+    towards : ndarray, shape (p,), optional
+        u; equal weights by default.
+    """
+
+    strength: float = 0.0
+    towards: np.ndarray | None = None
+
+    def added_to(self, G, k):
+        """G + λ c (I - uuᵀ/|u|²) among the predictors k."""
+        A = G[np.ix_(k, k)]
+        if not self.strength:
+            return A
+        u = _unit(np.ones(len(k)) if self.towards is None else self.towards[k])
+        return A + self.strength * np.trace(A) / len(k) * (np.eye(len(k)) - np.outer(u, u))
 
 
 def ridge_weights(G, b, total, n_rows, among):
@@ -190,7 +235,7 @@ def early_stop(errors, patience=PATIENCE):
     return best + 1
 
 
-def readmit(weights, G, b, total, target):
+def readmit(weights, G, b, total, target, penalty=None):
     """Let predictors back in until the squared error is at most `target`.
 
     Alignment compares every predictor with y itself; one that was fitted to what others leave over (a stage
@@ -207,6 +252,8 @@ def readmit(weights, G, b, total, target):
         Inner products.
     target : float
         Squared error to reach.
+    penalty : Penalty, optional
+        Of the refits.
 
     Returns
     -------
@@ -226,42 +273,47 @@ def readmit(weights, G, b, total, target):
             break
         among[entering] = True
         # those that the refit puts at zero stay in `among`: they may have a weight again later
-        weights = stacking_weights(G, b, among)
+        weights = stacking_weights(G, b, among, penalty)
     return weights
 
 
-def trim(weights, G, b, total, limit):
-    """Leave out what matters least while the squared error stays within `limit`.
+def shortened(weights, G, b, penalty=None):
+    """Ever shorter choices: each leaves out the tenth (at least one) that matters least to the one before.
 
-    Leaving out predictor k of those kept, and refitting the others freely, adds w_k² / (G⁻¹)_kk to the
-    squared error. The smallest such losses that fit into what is left go first, a tenth at a time.
+    Leaving out predictor k of those kept, and refitting the others freely, adds w_k² / (A⁻¹)_kk to the
+    penalised squared error, A being G and its penalty among those kept.
 
     Parameters
     ----------
     weights : ndarray, shape (p,)
-        Non-negative least-squares weights.
-    G, b, total : ndarray (p, p), ndarray (p,), float
+        Non-negative least-squares weights to start from.
+    G, b : ndarray, shapes (p, p) and (p,)
         Inner products.
-    limit : float
-        Largest squared error allowed.
+    penalty : Penalty, optional
+        Of the refits.
 
-    Returns
-    -------
+    Yields
+    ------
     ndarray, shape (p,)
-        Non-negative least-squares weights of the predictors that stay.
+        Weights: those given first, of one predictor last.
     """
+    penalty = penalty or Penalty()
+    yield weights
     while np.count_nonzero(weights) > 1:
         kept = np.flatnonzero(weights)
-        loss = weights[kept] ** 2 / np.diag(np.linalg.pinv(G[np.ix_(kept, kept)], hermitian=True))
-        order = np.argsort(loss, kind="stable")
-        room = limit - squared_error(weights, G, b, total)
-        n_out = min(np.searchsorted(np.cumsum(loss[order]), room), max(1, int(BATCH * len(kept))))
-        among = np.isin(np.arange(len(b)), kept[order[n_out:]])
-        shorter = stacking_weights(G, b, among)
-        if n_out == 0 or squared_error(shorter, G, b, total) > limit:
-            break
-        weights = shorter
-    return weights
+        own = np.diag(inverse(penalty.added_to(G, kept)))
+        order = np.argsort(weights[kept] ** 2 / own, kind="stable")
+        among = np.isin(np.arange(len(b)), kept[order[max(1, int(BATCH * len(kept))) :]])
+        weights = stacking_weights(G, b, among, penalty)
+        yield weights
+
+
+def inverse(A):
+    """Inverse of a symmetric matrix, or its pseudo-inverse where it has none."""
+    try:
+        return cho_solve(cho_factor(A), np.eye(len(A)))
+    except LinAlgError:
+        return np.linalg.pinv(A, hermitian=True)
 
 
 def _unit(v):
