@@ -316,7 +316,7 @@ def test_bad_input_is_refused_in_a_sentence():
         prune_predictions(-y[:, None] * np.ones(3), y)
     with pytest.raises(ValueError, match="Every predictor is constant"):
         prune_predictions(np.ones((60, 2)), y)
-    with pytest.warns(UserWarning, match="1 predictors are constant on these rows and are left out.*: 1"):
+    with pytest.warns(UserWarning, match="constant on these rows are left out, 1 of 2 .*: 1"):
         assert 1 not in prune_predictions(np.column_stack([P[:, 0] + y, np.full(60, 0.1)]), y).kept
     with pytest.raises(ValueError, match="y has 59 rows"):
         prune_predictions(P, y[1:])

@@ -9,11 +9,20 @@ import copy
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.tree import (
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    ExtraTreeClassifier,
+    ExtraTreeRegressor,
+)
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.native.trees import Tree
+
+# These very classes: one derived from them may predict otherwise.
+TREES = (DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor)
+SURE = 1e-9  # chance below which rows that no member was trained on tell that they are other rows
 
 
 class Members:
@@ -138,7 +147,7 @@ class Members:
         list of Tree, or None
             None where a member is not a tree of scikit-learn.
         """
-        if not all(isinstance(m, DecisionTreeClassifier | DecisionTreeRegressor) for m in self.members):
+        if not all(type(member) in TREES for member in self.members):
             return None
         return [
             Tree(
@@ -260,7 +269,7 @@ class AdaBoostMembers(Members):
 
 
 def bag_mask(samples, n_rows):
-    """Rows that each member was trained on, as a mask; None where every member saw every row.
+    """Rows that each member was trained on, as a mask.
 
     Parameters
     ----------
@@ -272,14 +281,17 @@ def bag_mask(samples, n_rows):
     Returns
     -------
     ndarray of bool, shape (n, p), or None
-        The mask.
+        The mask; None where every member saw every row, or where the samples come from fewer or more rows.
     """
+    top = max(int(rows.max()) for rows in samples) + 1
+    if top > n_rows:
+        return None
     mask = np.zeros((n_rows, len(samples)), dtype=bool)
     for k, rows in enumerate(samples):
-        if len(rows) and rows.max() >= n_rows:
-            return None
         mask[rows, k] = True
-    return None if mask.all() else mask
+    # the last rows may have been drawn by no member, but hardly many of them
+    never = np.prod(1 - mask[:top].mean(axis=0))
+    return None if mask.all() or never ** (n_rows - top) < SURE else mask
 
 
 def scaled_tree(tree, factor, shift):

@@ -1,8 +1,10 @@
 """Adapters for gradient boosting: a member is one stage's contribution to the score."""
 
 import copy
+import warnings
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from manylens.native.trees import Tree
 from manylens.pruning.adapters import Members, scaled_tree
@@ -45,8 +47,7 @@ class Stages(Members):
 
     def score(self, X):
         """The whole ensemble's score, (n, C)."""
-        predict = self.ensemble.predict if self.classes is None else self.ensemble.decision_function
-        return np.asarray(predict(X), dtype=np.float64).reshape(X.shape[0], -1)
+        return whole_score(self.ensemble, X).reshape(X.shape[0], -1)
 
     def rebuilt(self, ensemble, weights, intercept):
         raise ValueError(
@@ -107,12 +108,22 @@ class GradientBoostingStages(Stages):
             ensemble.learning_rate * np.array([tree.predict(row)[0] for tree in stage])
             for stage in ensemble.estimators_
         )
-        score = ensemble.predict(row) if self.classes is None else ensemble.decision_function(row)
-        return np.ravel(score) - stages
+        return np.ravel(whole_score(ensemble, row)) - stages
+
+
+def whole_score(ensemble, X):
+    """What a boosting of scikit-learn sums up to: values, or log-odds."""
+    predict = ensemble.decision_function if is_classifier(ensemble) else ensemble.predict
+    with warnings.catch_warnings():
+        # the rows have been checked, and lost the names of their columns on the way
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        return np.asarray(predict(X), dtype=np.float64)
 
 
 class Iterations(Stages):
     """Boosters that answer for chosen iterations only through themselves: members are iteration numbers."""
+
+    as_given = True  # they know columns of categories by the data frame's own types
 
     def trees(self, weights):
         return None
@@ -159,7 +170,8 @@ class LightGBMStages(Iterations):
 
     def read_stages(self):
         self.booster = self.ensemble.booster_
-        self.members = list(range(self.booster.current_iteration()))
+        best = self.booster.best_iteration  # where early stopping found one; what predict then uses
+        self.members = list(range(best if best > 0 else self.booster.current_iteration()))
         self.ensemble = None
 
     def score(self, X):
@@ -180,11 +192,16 @@ class XGBoostStages(Iterations):
 
     def read_stages(self):
         self.booster = self.ensemble.get_booster()
-        self.members = list(range(self.booster.num_boosted_rounds()))
+        # rounds after the best one, where early stopping found one, are not used by predict
+        best = getattr(self.ensemble, "best_iteration", None) if self.ensemble.early_stopping_rounds else None
+        self.members = list(range(self.booster.num_boosted_rounds() if best is None else best + 1))
+        self.n_rounds = len(self.members)
         self.ensemble = None
 
     def score(self, X):
-        return np.reshape(self.booster.inplace_predict(X, predict_type="margin"), (X.shape[0], -1))
+        rounds = (0, self.n_rounds)
+        margin = self.booster.inplace_predict(X, iteration_range=rounds, predict_type="margin")
+        return np.reshape(margin, (X.shape[0], -1))
 
     def predict_one(self, k, X):
         rounds = (self.members[k], self.members[k] + 1)

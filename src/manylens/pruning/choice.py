@@ -247,8 +247,8 @@ def drop_constant(G):
     if not live.all():
         names = ", ".join(map(str, np.flatnonzero(~live)[:10]))
         warnings.warn(
-            f"{np.sum(~live)} predictors are constant on these rows and are left out (the intercept does "
-            f"their work): {names}.",
+            f"Predictors that are constant on these rows are left out, {np.sum(~live)} of {len(live)} (the "
+            f"intercept does their work): {names}.",
             UserWarning,
             stacklevel=2,
         )

@@ -209,6 +209,7 @@ def typed_tags(tags, classes):
 def check_rows(estimator, X, members, reset):
     """Rows as the members take them: arrays, or as they are given."""
     if members.as_given:
+        X = X if hasattr(X, "shape") else np.asarray(X)
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         return X
     return validate_data(
@@ -273,7 +274,14 @@ def blocks_of_predictions(members, X, n_jobs=None):
     take = X.iloc.__getitem__ if hasattr(X, "iloc") else X.__getitem__
     for start in range(0, n, size):
         rows = slice(start, min(n, start + size))
-        yield rows, members.predict(take(rows), n_jobs)
+        P = members.predict(take(rows), n_jobs)
+        if not np.isfinite(P).all():
+            wrong = np.flatnonzero(~np.isfinite(P).all(axis=(0, 2)))
+            raise ValueError(
+                f"Predictions contain NaN or infinity, those of member {wrong[0]} first: leave such members "
+                "out."
+            )
+        yield rows, P
 
 
 def probabilities(scores, link):
