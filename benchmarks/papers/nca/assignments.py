@@ -16,8 +16,8 @@ from manylens.metric.batching import (
     RecursiveProjectionClusters,
     StochasticAnchors,
 )
-from manylens.metric.objectives import Gaussian
-from manylens.metric.training import batch_outcome
+from manylens.metric.gaussian import Gaussian
+from manylens.metric.training import BatchObjective
 
 DECAY, BATCHES = "Assignments below 1 % of the largest (%)", "Batches of 100 rows of the digits"
 
@@ -138,9 +138,8 @@ class BatchesOfRows(Reproduction):
     def mean_gradient(self, X, y, A, Z, batcher):
         """Mean over one sweep, by rows, and its batches."""
         batches = batcher.sweep(len(X), Z, np.random.RandomState(self.seed))
-        gradients = [
-            len(rows) * batch_outcome(X, y, A, rows, Gaussian(), batcher, np.float64)[1] for rows in batches
-        ]
+        score = BatchObjective(X, y, Gaussian(), batcher.against_all, alpha=0.0, dtype=np.float64)
+        gradients = [len(rows) * score(A, rows)[1] for rows in batches]
         return np.sum(gradients, axis=0) / len(X), batches
 
 

@@ -12,8 +12,8 @@ from benchmarks.papers.nca.small_sets import LOADERS, table
 from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import NCA
 from manylens.metric.background import CompactBackground
+from manylens.metric.compact import Compact
 from manylens.metric.evaluation import Exact, RangeSearch
-from manylens.metric.objectives import Compact
 
 PAIRS, ALONE, MIXING = "Pairs within reach", "Rows that find no neighbour (%)", "Mixing coefficient learnt"
 
