@@ -12,13 +12,11 @@ from sklearn.linear_model import LinearRegression
 from manylens import align_kernels, cka, prune_predictions
 from manylens.pruning.length import held_out_error, rescaled_error
 from manylens.pruning.moments import FoldedMoments, PredictionMoments, out_of_bag
+from manylens.pruning.ranking import accumulated_errors, early_stop, ranking
 from manylens.pruning.weights import (
     Penalty,
-    accumulated_errors,
     alignment_weights,
     best_single,
-    early_stop,
-    ranking,
     readmit,
     ridge_weights,
     shortened,

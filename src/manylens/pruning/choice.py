@@ -9,13 +9,11 @@ from sklearn.utils import check_array
 from manylens.alignment.features import target_features
 from manylens.pruning.length import best_length, rescaled_error, shortening
 from manylens.pruning.moments import FoldedMoments
+from manylens.pruning.ranking import accumulated_errors, early_stop, ranking
 from manylens.pruning.weights import (
     Penalty,
-    accumulated_errors,
     alignment_weights,
     best_single,
-    early_stop,
-    ranking,
     ridge_weights,
     squared_error,
     stacking_weights,
