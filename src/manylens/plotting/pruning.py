@@ -3,17 +3,8 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.plotting.alignment import axes_or_new
 from manylens.pruning.registry import read_members
-
-
-def _axes(ax):
-    if ax is not None:
-        return ax
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise ImportError('Figures need matplotlib: pip install "manylens[plot]".') from None
-    return plt.subplots(figsize=(6, 4), layout="constrained")[1]
 
 
 class PruningCurveDisplay:
@@ -87,7 +78,7 @@ class PruningCurveDisplay:
         PruningCurveDisplay
             Itself.
         """
-        ax = _axes(ax)
+        ax = axes_or_new(ax, figsize=(6, 4))
         ax.plot(np.arange(1, len(self.curve) + 1), self.curve, color="0.45", label="accumulated by rank")
         ax.axhline(self.curve[-1], color="0.45", linestyle=":", linewidth=1, label="whole ensemble")
         for k, (name, (kept, value)) in enumerate(self.points.items()):
@@ -161,7 +152,7 @@ class KeptPredictorsDisplay:
         KeptPredictorsDisplay
             Itself.
         """
-        ax = _axes(ax)
+        ax = axes_or_new(ax, figsize=(6, 4))
         ax.plot(self.sizes, self.sizes, color="0.45", linestyle=":", linewidth=1, label="all")
         for k, (name, kept) in enumerate(self.kept.items()):
             ax.plot(self.sizes, kept, marker="osD^vP"[k % 6], color=f"C{k}", label=name)
