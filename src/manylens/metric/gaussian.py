@@ -5,7 +5,6 @@ import numpy as np
 from manylens.metric.objectives import Objective, Outcome, force_coefficients, forces_from_moments
 from manylens.metric.pairs import ALL_PAIRS, arithmetic, pair_moments, pair_sums
 from manylens.native.nca_rows import anchor_log_sums, anchor_moments
-from manylens.native.nca_tiles import ROWS
 
 LOG2_E = np.log2(np.e)
 # Points times this make the Gaussian a power of two: exp(-D) = 2**-(LOG2_E D).
@@ -139,11 +138,6 @@ def anchor_terms(log_same, log_other, form):
     return scores, shifts, np.where(alone, 0.0, coefficients)
 
 
-def padded(anchors):
-    """`anchors` with the last repeated until the native loops can take them in fours."""
-    return np.pad(anchors, (0, -len(anchors) % ROWS), mode="edge")
-
-
 def gaussian_anchors(tiles, layout, anchors, form):
     """Scores of a few rows against all others, and the moments that give the forces.
 
@@ -164,11 +158,10 @@ def gaussian_anchors(tiles, layout, anchors, form):
     moments : ndarray, shape (n_tiles, d + 1, LANES)
     """
     d = tiles.shape[1] - 1
-    slots = padded(layout.slots[anchors])
+    slots = layout.slots[anchors]
     flat = tiles.ravel()
     log_sums = anchor_log_sums(flat, d, layout.tile_class, slots)
     scores, shifts, coefficients = anchor_terms(log_sums[0], log_sums[1], form)
-    coefficients[:, len(anchors) :] = 0.0
     moments = anchor_moments(
         flat,
         d,
@@ -177,4 +170,4 @@ def gaussian_anchors(tiles, layout, anchors, form):
         shifts.astype(tiles.dtype),
         coefficients.astype(tiles.dtype),
     )
-    return scores[: len(anchors)], moments
+    return scores, moments

@@ -38,6 +38,7 @@ from manylens.native.nca_lanes import (
 from manylens.native.nca_tiles import (
     GROUPS,
     HALF,
+    ONLY_PRANGE,
     ROWS,
     kernel,
     load_row,
@@ -49,7 +50,79 @@ from manylens.native.nca_tiles import (
 )
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@njit(nogil=True)
+def add_block_sums(
+    tiles, begin, end, points, d, tile_class, weights, compact, starts, partners, cursor, masses, sums, part
+):
+    """One worker's share of pass one: its `tiles` of rows against the tiles begin..end of columns.
+
+    Adds to `sums` what its rows gain, and writes to `part` what the columns do. Apart from `kernel_sums`
+    because numba compiles the body of a parallel loop twice.
+    """
+    zero = points.dtype.type(0)
+    one = points.dtype.type(1)
+    part[:] = zero
+    rows = np.empty(ROWS * (d + 1), points.dtype)
+    tallies = np.zeros((end - begin) * LANES if masses.shape[0] else 0, points.dtype)
+    for tile in tiles:
+        own_class = tile_class[tile]
+        own_weight = splat(weights[own_class])
+        first, last = partners_within(tile, begin, end, starts, partners, cursor)
+        for group in range(GROUPS):
+            row = tile * LANES + group * ROWS
+            for t in range(ROWS):
+                load_row(points, d, row + t, rows, t)
+            s0 = s1 = s2 = s3 = splat_half(zero)
+            o0 = o1 = o2 = o3 = splat_half(zero)
+            # `at` = first - 1 stands for the tile itself, in the block that holds it.
+            for at in range(first - 1 if tile >= begin else first, last):
+                partner = tile
+                if at >= first:
+                    partner = partners[at] if starts.shape[0] else at
+                e0, e1, e2, e3 = minus_distances(points, d, rows, partner)
+                e0 = kernel(e0, zero, one, compact)
+                e1 = kernel(e1, zero, one, compact)
+                e2 = kernel(e2, zero, one, compact)
+                e3 = kernel(e3, zero, one, compact)
+                if at < first:
+                    e0, e1, e2, e3 = without_self(e0, e1, e2, e3, group * ROWS, zero)
+                    s0, s1, s2, s3 = folded(e0), folded(e1), folded(e2), folded(e3)
+                    continue
+                down = add(add(e0, e1), add(e2, e3))
+                if masses.shape[0]:
+                    here = (at - first) * LANES
+                    store(tallies, here, add(load(tallies, here), down))
+                place = (partner - begin) * 2 * LANES
+                if tile_class[partner] == own_class:
+                    s0 = add(s0, folded(e0))
+                    s1 = add(s1, folded(e1))
+                    s2 = add(s2, folded(e2))
+                    s3 = add(s3, folded(e3))
+                    store(part, place, add(load(part, place), down))
+                else:
+                    weight = splat_half(weights[tile_class[partner]])
+                    o0 = fma(weight, folded(e0), o0)
+                    o1 = fma(weight, folded(e1), o1)
+                    o2 = fma(weight, folded(e2), o2)
+                    o3 = fma(weight, folded(e3), o3)
+                    place += LANES
+                    store(part, place, fma(own_weight, down, load(part, place)))
+            sums[0, row] += total(s0)
+            sums[0, row + 1] += total(s1)
+            sums[0, row + 2] += total(s2)
+            sums[0, row + 3] += total(s3)
+            sums[1, row] += total(o0)
+            sums[1, row + 1] += total(o1)
+            sums[1, row + 2] += total(o2)
+            sums[1, row + 3] += total(o3)
+        if masses.shape[0]:
+            for at in range(first, last):
+                here = (at - first) * LANES
+                masses[at] = total(load(tallies, here))
+                store(tallies, here, splat(zero))
+
+
+@njit(cache=True, parallel=ONLY_PRANGE, nogil=True)
 def kernel_sums(points, d, tile_class, weights, compact, starts, partners, masses):
     """Pass one.
 
@@ -78,74 +151,28 @@ def kernel_sums(points, d, tile_class, weights, compact, starts, partners, masse
     """
     n_tiles = tile_class.shape[0]
     n_workers, block = workers_and_block(n_tiles, d, 2, points.itemsize)
-    zero = points.dtype.type(0)
-    one = points.dtype.type(1)
     sums = np.zeros((2, n_tiles * LANES))
     parts = np.empty((n_workers, 2 * block * LANES), points.dtype)
     cursor = starts.copy()
     for begin in range(0, n_tiles, block):
         end = min(n_tiles, begin + block)
         for worker in prange(n_workers):
-            part = parts[worker]
-            part[:] = zero
-            rows = np.empty(ROWS * (d + 1), points.dtype)
-            tallies = np.zeros(block * LANES if masses.shape[0] else 0, points.dtype)
-            for tile in range(worker, end, n_workers):
-                own_class = tile_class[tile]
-                own_weight = splat(weights[own_class])
-                first, last = partners_within(tile, begin, end, starts, partners, cursor)
-                for group in range(GROUPS):
-                    row = tile * LANES + group * ROWS
-                    for t in range(ROWS):
-                        load_row(points, d, row + t, rows, t)
-                    s0 = s1 = s2 = s3 = splat_half(zero)
-                    o0 = o1 = o2 = o3 = splat_half(zero)
-                    # `at` = first - 1 stands for the tile itself, in the block that holds it.
-                    for at in range(first - 1 if tile >= begin else first, last):
-                        partner = tile
-                        if at >= first:
-                            partner = partners[at] if starts.shape[0] else at
-                        e0, e1, e2, e3 = minus_distances(points, d, rows, partner)
-                        e0 = kernel(e0, zero, one, compact)
-                        e1 = kernel(e1, zero, one, compact)
-                        e2 = kernel(e2, zero, one, compact)
-                        e3 = kernel(e3, zero, one, compact)
-                        if at < first:
-                            e0, e1, e2, e3 = without_self(e0, e1, e2, e3, group * ROWS, zero)
-                            s0, s1, s2, s3 = folded(e0), folded(e1), folded(e2), folded(e3)
-                            continue
-                        down = add(add(e0, e1), add(e2, e3))
-                        if masses.shape[0]:
-                            here = (at - first) * LANES
-                            store(tallies, here, add(load(tallies, here), down))
-                        place = (partner - begin) * 2 * LANES
-                        if tile_class[partner] == own_class:
-                            s0 = add(s0, folded(e0))
-                            s1 = add(s1, folded(e1))
-                            s2 = add(s2, folded(e2))
-                            s3 = add(s3, folded(e3))
-                            store(part, place, add(load(part, place), down))
-                        else:
-                            weight = splat_half(weights[tile_class[partner]])
-                            o0 = fma(weight, folded(e0), o0)
-                            o1 = fma(weight, folded(e1), o1)
-                            o2 = fma(weight, folded(e2), o2)
-                            o3 = fma(weight, folded(e3), o3)
-                            place += LANES
-                            store(part, place, fma(own_weight, down, load(part, place)))
-                    sums[0, row] += total(s0)
-                    sums[0, row + 1] += total(s1)
-                    sums[0, row + 2] += total(s2)
-                    sums[0, row + 3] += total(s3)
-                    sums[1, row] += total(o0)
-                    sums[1, row + 1] += total(o1)
-                    sums[1, row + 2] += total(o2)
-                    sums[1, row + 3] += total(o3)
-                if masses.shape[0]:
-                    for at in range(first, last):
-                        here = (at - first) * LANES
-                        masses[at] = total(load(tallies, here))
-                        store(tallies, here, splat(zero))
+            add_block_sums(
+                range(worker, end, n_workers),
+                begin,
+                end,
+                points,
+                d,
+                tile_class,
+                weights,
+                compact,
+                starts,
+                partners,
+                cursor,
+                masses,
+                sums,
+                parts[worker],
+            )
         for tile in prange(begin, end):
             for worker in range(n_workers):
                 for which in range(2):
@@ -157,7 +184,91 @@ def kernel_sums(points, d, tile_class, weights, compact, starts, partners, masse
     return sums
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@njit(nogil=True)
+def add_block_moments(
+    tiles,
+    begin,
+    end,
+    points,
+    d,
+    tile_class,
+    weights,
+    compact,
+    starts,
+    partners,
+    cursor,
+    own,
+    cross,
+    moments,
+    part,
+):
+    """One worker's share of pass two: as `add_block_sums`, adding to `moments`."""
+    zero = points.dtype.type(0)
+    one = points.dtype.type(1)
+    part[:] = zero
+    rows = np.empty(ROWS * (d + 1), points.dtype)
+    across = np.empty(ROWS * HALF * d, points.dtype)
+    for tile in tiles:
+        own_class = tile_class[tile]
+        near = splat(weights[own_class])
+        first, last = partners_within(tile, begin, end, starts, partners, cursor)
+        for group in range(GROUPS):
+            row = tile * LANES + group * ROWS
+            for t in range(ROWS):
+                load_row(points, d, row + t, rows, t)
+            across[:] = zero
+            s0 = s1 = s2 = s3 = splat_half(zero)
+            for at in range(first - 1 if tile >= begin else first, last):
+                partner = tile
+                if at >= first:
+                    partner = partners[at] if starts.shape[0] else at
+                far = weights[tile_class[partner]]
+                u = own if tile_class[partner] == own_class else cross
+                e0, e1, e2, e3 = minus_distances(points, d, rows, partner)
+                there = mul(near, load(u, partner * LANES))
+                g0 = mul(add(there, splat(u[row] * far)), slope(e0, zero, one, compact))
+                g1 = mul(add(there, splat(u[row + 1] * far)), slope(e1, zero, one, compact))
+                g2 = mul(add(there, splat(u[row + 2] * far)), slope(e2, zero, one, compact))
+                g3 = mul(add(there, splat(u[row + 3] * far)), slope(e3, zero, one, compact))
+                if at < first:
+                    g0, g1, g2, g3 = without_self(g0, g1, g2, g3, group * ROWS, zero)
+                s0 = add(s0, folded(g0))
+                s1 = add(s1, folded(g1))
+                s2 = add(s2, folded(g2))
+                s3 = add(s3, folded(g3))
+                column = partner * (d + 1) * LANES
+                # A tile's sums with itself are all in its rows: those of its columns go unread.
+                place = (end - begin if at < first else partner - begin) * (d + 1) * LANES
+                r = 0
+                q = 0
+                for _ in range(d):
+                    z = load(points, column)
+                    add_folded(across, r, g0, z)
+                    add_folded(across, r + HALF, g1, z)
+                    add_folded(across, r + 2 * HALF, g2, z)
+                    add_folded(across, r + 3 * HALF, g3, z)
+                    c = load(part, place)
+                    c = fma(g0, splat(rows[q]), c)
+                    c = fma(g1, splat(rows[q + 1]), c)
+                    c = fma(g2, splat(rows[q + 2]), c)
+                    c = fma(g3, splat(rows[q + 3]), c)
+                    store(part, place, c)
+                    column += LANES
+                    place += LANES
+                    r += ROWS * HALF
+                    q += ROWS
+                store(part, place, add(load(part, place), add(add(g0, g1), add(g2, g3))))
+            for k in range(d):
+                for t in range(ROWS):
+                    here = (k * ROWS + t) * HALF
+                    moments[tile, k, group * ROWS + t] += total(load_half(across, here))
+            moments[tile, d, group * ROWS] += total(s0)
+            moments[tile, d, group * ROWS + 1] += total(s1)
+            moments[tile, d, group * ROWS + 2] += total(s2)
+            moments[tile, d, group * ROWS + 3] += total(s3)
+
+
+@njit(cache=True, parallel=ONLY_PRANGE, nogil=True)
 def force_moments(points, d, tile_class, weights, compact, starts, partners, own, cross):
     """Pass two; the other parameters as for `kernel_sums`.
 
@@ -172,76 +283,29 @@ def force_moments(points, d, tile_class, weights, compact, starts, partners, own
     """
     n_tiles = tile_class.shape[0]
     n_workers, block = workers_and_block(n_tiles, d, d + 1, points.itemsize)
-    zero = points.dtype.type(0)
-    one = points.dtype.type(1)
     moments = np.zeros((n_tiles, d + 1, LANES))
     parts = np.empty((n_workers, (block + 1) * (d + 1) * LANES), points.dtype)
     cursor = starts.copy()
     for begin in range(0, n_tiles, block):
         end = min(n_tiles, begin + block)
         for worker in prange(n_workers):
-            part = parts[worker]
-            part[:] = zero
-            rows = np.empty(ROWS * (d + 1), points.dtype)
-            across = np.empty(ROWS * HALF * d, points.dtype)
-            for tile in range(worker, end, n_workers):
-                own_class = tile_class[tile]
-                near = splat(weights[own_class])
-                first, last = partners_within(tile, begin, end, starts, partners, cursor)
-                for group in range(GROUPS):
-                    row = tile * LANES + group * ROWS
-                    for t in range(ROWS):
-                        load_row(points, d, row + t, rows, t)
-                    across[:] = zero
-                    s0 = s1 = s2 = s3 = splat_half(zero)
-                    for at in range(first - 1 if tile >= begin else first, last):
-                        partner = tile
-                        if at >= first:
-                            partner = partners[at] if starts.shape[0] else at
-                        far = weights[tile_class[partner]]
-                        u = own if tile_class[partner] == own_class else cross
-                        e0, e1, e2, e3 = minus_distances(points, d, rows, partner)
-                        there = mul(near, load(u, partner * LANES))
-                        g0 = mul(add(there, splat(u[row] * far)), slope(e0, zero, one, compact))
-                        g1 = mul(add(there, splat(u[row + 1] * far)), slope(e1, zero, one, compact))
-                        g2 = mul(add(there, splat(u[row + 2] * far)), slope(e2, zero, one, compact))
-                        g3 = mul(add(there, splat(u[row + 3] * far)), slope(e3, zero, one, compact))
-                        if at < first:
-                            g0, g1, g2, g3 = without_self(g0, g1, g2, g3, group * ROWS, zero)
-                        s0 = add(s0, folded(g0))
-                        s1 = add(s1, folded(g1))
-                        s2 = add(s2, folded(g2))
-                        s3 = add(s3, folded(g3))
-                        column = partner * (d + 1) * LANES
-                        # A tile's sums with itself are all in its rows: those of its columns go unread.
-                        place = (block if at < first else partner - begin) * (d + 1) * LANES
-                        r = 0
-                        q = 0
-                        for _ in range(d):
-                            z = load(points, column)
-                            add_folded(across, r, g0, z)
-                            add_folded(across, r + HALF, g1, z)
-                            add_folded(across, r + 2 * HALF, g2, z)
-                            add_folded(across, r + 3 * HALF, g3, z)
-                            c = load(part, place)
-                            c = fma(g0, splat(rows[q]), c)
-                            c = fma(g1, splat(rows[q + 1]), c)
-                            c = fma(g2, splat(rows[q + 2]), c)
-                            c = fma(g3, splat(rows[q + 3]), c)
-                            store(part, place, c)
-                            column += LANES
-                            place += LANES
-                            r += ROWS * HALF
-                            q += ROWS
-                        store(part, place, add(load(part, place), add(add(g0, g1), add(g2, g3))))
-                    for k in range(d):
-                        for t in range(ROWS):
-                            here = (k * ROWS + t) * HALF
-                            moments[tile, k, group * ROWS + t] += total(load_half(across, here))
-                    moments[tile, d, group * ROWS] += total(s0)
-                    moments[tile, d, group * ROWS + 1] += total(s1)
-                    moments[tile, d, group * ROWS + 2] += total(s2)
-                    moments[tile, d, group * ROWS + 3] += total(s3)
+            add_block_moments(
+                range(worker, end, n_workers),
+                begin,
+                end,
+                points,
+                d,
+                tile_class,
+                weights,
+                compact,
+                starts,
+                partners,
+                cursor,
+                own,
+                cross,
+                moments,
+                parts[worker],
+            )
         for tile in prange(begin, end):
             for worker in range(n_workers):
                 for k in range(d + 1):
