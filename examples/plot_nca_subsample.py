@@ -43,5 +43,5 @@ for ax, nca, rows, labels, title in (
 ):
     ProjectionDisplay.from_estimator(nca, rows, labels, ax=ax)
     ax.set_title(f"{title}\n{mistakes(nca, rows, labels)} of {len(rows)} next to another class", fontsize=10)
-axes[0].legend(title="class", frameon=False, fontsize=8)
+axes[0].legend(title="class", frameon=False, fontsize=8, loc="lower left")
 figure.savefig(Path(__file__).parent / "figures" / "plot_nca_subsample.png", dpi=120)

@@ -15,12 +15,14 @@ from manylens.metric.gaussian import Gaussian
 from manylens.metric.objectives import FORMS, Objective
 from manylens.metric.optimisers import STEP_OPTIMISERS
 
-# Up to so many rows all pairs are cheap: a whole fit takes seconds.
+# Up to so many rows all pairs are as cheap as batches, and up to so many trees in few dimensions are as good
+# (`python -m benchmarks.choose_nca method`; the guide has its table).
 FEW_ROWS = 4000
+TREE_ROWS, TREE_COMPONENTS = 10_000, 3
 # Batches must hold several rows of each class, or no row has a neighbour to find.
 BATCH_ROWS, ROWS_PER_CLASS, MOST_BATCH_ROWS = 2000, 20, 20_000
 ANCHORS = 256
-# Steps after which batches have taught most of what they can (letter, MNIST, isolet: little gain beyond).
+# Steps after which batches have taught most of what they can (`python -m benchmarks.choose_nca recipe`).
 STEPS = 400
 # float32 pairs from so many rows on, whatever the type of X: their rounding is below the tolerance there.
 SINGLE_ROWS = 5000
@@ -69,7 +71,7 @@ def auto_method(n_rows, n_components, n_classes):
     rows                                                method
     ==================================================  ===========
     up to 4,000, or no more than two batches            exact
-    up to 20,000 in at most 3 dimensions                tree
+    up to 10,000 in at most 3 dimensions                tree
     more                                                minibatch
     ==================================================  ===========
 
@@ -86,7 +88,7 @@ def auto_method(n_rows, n_components, n_classes):
     """
     if n_rows <= max(FEW_ROWS, 2 * default_batch_size(n_classes)):
         return "exact"
-    if n_components <= 3 and n_rows <= 20_000:
+    if n_components <= TREE_COMPONENTS and n_rows <= TREE_ROWS:
         return "tree"
     return "minibatch"
 
