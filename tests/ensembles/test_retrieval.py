@@ -57,3 +57,8 @@ def test_the_index_with_the_papers_method_does_the_same(digits_by_modules):
     index = ModuleNeighbors(lenses, method="paper").fit(X[:200])
     by_hand = rerank(module_neighbors(base, queries, 6), base, queries, 6)
     np.testing.assert_array_equal(index.kneighbors(X[200:], 6)[1], by_hand)
+
+
+def test_what_was_not_found_counts_for_nothing():
+    assert retrieval_precision([[9, 1], [-1, -1]], [[9, 1], [3, 4]]) == 0.5
+    assert retrieval_precision([[-1]], [[0]]) == 0.0

@@ -10,7 +10,7 @@ def retrieval_precision(found, relevant):
     Parameters
     ----------
     found : array-like of int, shape (n_queries, k)
-        Rows returned for each query, each at most once.
+        Rows returned for each query, each at most once; negative where fewer were found.
     relevant : array-like of int, shape (n_queries, κ)
         Rows that should have been; the nearest in the input space, say.
 
@@ -34,7 +34,7 @@ def retrieval_precision(found, relevant):
     # Rows of different queries are kept apart by their query's number, so that one sorted search serves all.
     span = max(int(found.max()), int(relevant.max())) + 1
     queries = np.arange(len(found))[:, None] * span
-    hits = np.isin((found + queries).ravel(), (relevant + queries).ravel())
+    hits = np.isin(found + queries, relevant + queries) & (found >= 0)  # -1 says that nothing was found
     return float(np.sum(hits) / relevant.size)
 
 
