@@ -11,7 +11,13 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manylens import ModularAutoencoder, ModularKernelPCA, ModuleNeighbors, PartitionKernelPCA
+from manylens import (
+    ModularAutoencoder,
+    ModularKernelPCA,
+    ModuleNeighbors,
+    ModuleVotingClassifier,
+    PartitionKernelPCA,
+)
 from manylens.ensembles.composite import composite_axes
 
 DIGITS = load_digits().data
@@ -314,3 +320,52 @@ def test_wrong_parameters_are_refused(lenses, options, message):
 def test_what_is_no_set_of_modules_is_refused():
     with pytest.raises(TypeError, match="is no set of modules"):
         ModuleNeighbors(StandardScaler()).fit(BASE)
+
+
+@pytest.mark.parametrize("changed", [{"method": "paper"}, {"method": "exact"}, {"n_leading": 3}])
+def test_an_index_whose_layout_was_changed_after_fit_is_refused(lenses, changed, tmp_path):
+    index = ModuleNeighbors(lenses).fit(BASE[:200]).set_params(**changed)
+    ((name, value),) = changed.items()
+    for act in (
+        lambda: index.kneighbors(QUERIES[:2]),
+        lambda: index.partial_fit(BASE[:5]),
+        lambda: index.save(tmp_path),
+    ):
+        with pytest.raises(
+            ValueError, match=f"fitted with {name}=.*, and now has {name}={value!r}: fit it again"
+        ):
+            act()
+    # What only the search needs may change.
+    index = ModuleNeighbors(lenses).fit(BASE[:200]).set_params(n_candidates=50, n_jobs=1)
+    assert index.kneighbors(QUERIES[:2], 3)[1].shape == (2, 3)
+
+
+def test_names_of_columns_are_compared_and_then_not_spoken_of(recwarn):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(BASE[:200], columns=[f"pixel{i}" for i in range(64)])
+    named = ModularKernelPCA(3, 4, random_state=0).fit(frame)
+    index = ModuleNeighbors(named).fit(frame)
+    assert index.kneighbors(frame[:3], 1)[1].ravel().tolist() == [0, 1, 2]
+    assert not [warning for warning in recwarn if "feature names" in str(warning.message)]
+    with pytest.raises(ValueError, match=r"The modules were fitted to columns named pixel0, .* have pixel63"):
+        ModuleNeighbors(named).fit(frame[frame.columns[::-1]])
+    with pytest.raises(ValueError, match="The modules were fitted to columns named pixel0"):
+        ModuleVotingClassifier(named).fit(frame[frame.columns[::-1]], np.arange(200) % 2)
+
+
+@pytest.mark.parametrize("no_modules", ["lenses", 3, ModularKernelPCA])
+def test_what_is_no_set_of_modules_is_named(no_modules):
+    with pytest.raises(TypeError, match="is no set of modules: give a transformer with transform and split"):
+        ModuleNeighbors(no_modules).fit(BASE[:50])
+    with pytest.raises(TypeError, match="is no set of modules"):
+        ModuleVotingClassifier(no_modules).fit(BASE[:50], np.arange(50) % 2)
+
+
+def test_a_file_that_names_functions_of_ours_is_not_trusted(lenses, tmp_path):
+    skops = pytest.importorskip("skops.io")
+    from manylens.cli import main
+
+    ModuleNeighbors(lenses).fit(BASE[:50]).save(tmp_path)
+    skops.dump(main, tmp_path / "modules.skops")
+    with pytest.raises(ValueError, match=r"types that manylens does not know \(manylens.cli.main\)"):
+        ModuleNeighbors.load(tmp_path)

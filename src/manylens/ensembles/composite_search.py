@@ -40,6 +40,7 @@ class CompositeSearch(BaseEstimator):
             Rows of the base; of equally near ones the first.
         """
         check_is_fitted(self)
+        self._refuse_other_layout()
         k = self._check_neighbors(self.n_neighbors if n_neighbors is None else n_neighbors)
         distances = np.empty((len(coordinates), k), dtype=self.coordinates_.dtype)
         rows = np.empty(distances.shape, dtype=np.int64)
@@ -134,6 +135,17 @@ class CompositeSearch(BaseEstimator):
     def n_samples_fit_(self):
         """Rows of the base."""
         return len(self._rows_held)
+
+    def _layout(self):
+        """The parameters that decide what is stored: a search by others finds nothing to search."""
+        return {name: getattr(self, name) for name in ("method", "backend", "n_leading")}
+
+    def _refuse_other_layout(self):
+        changed = [name for name, value in self._layout().items() if value != self.fitted_as_[name]]
+        if changed:
+            was = ", ".join(f"{name}={self.fitted_as_[name]!r}" for name in changed)
+            now = ", ".join(f"{name}={getattr(self, name)!r}" for name in changed)
+            raise ValueError(f"This index was fitted with {was}, and now has {now}: fit it again.")
 
     def _n_finders(self):
         return len(self.widths_) if self.method == "paper" else 1

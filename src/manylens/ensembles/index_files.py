@@ -10,7 +10,8 @@ from manylens.ensembles.composite import CompositeAxes
 from manylens.ensembles.faiss_lists import FaissLists, import_faiss
 from manylens.ensembles.growing import GrowingRows
 from manylens.ensembles.leading_scan import LeadingScan
-from manylens.ensembles.representation import fitted_modules
+from manylens.ensembles.representation import fitted_modules, transformed
+from manylens.persistence import DATA_ONLY, is_our_class
 
 FORMAT = 1
 PARAMETERS = ("n_neighbors", "method", "backend", "n_leading", "n_candidates", "n_jobs")
@@ -88,6 +89,7 @@ def load_index(kind, folder, modules=None, mmap=True):
     index = kind(modules, **description["parameters"])
     index._check_parameters()
     index.modules_, index.widths_ = modules, np.array(description["widths"])
+    index.fitted_as_ = index._layout()
     index.n_features_in_ = description["n_features_in"]
     if "feature_names_in" in description:
         index.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
@@ -126,7 +128,7 @@ def load_modules(path):
     import skops.io
 
     unknown = skops.io.get_untrusted_types(file=path)
-    strangers = [name for name in unknown if not name.startswith("manylens.")]
+    strangers = [name for name in unknown if name not in DATA_ONLY and not is_our_class(name)]
     if strangers:
         raise ValueError(
             f"The saved modules hold types that manylens does not know ({', '.join(strangers)}): load them "
@@ -205,7 +207,7 @@ def refuse_other_modules(index):
     """
     stored = index.coordinates_[:1]
     try:
-        found = index.composite_.coordinates(np.asarray(index.modules_.transform(index.probe_)))
+        found = index.composite_.coordinates(transformed(index.modules_, index.probe_))
     except ValueError:
         found = np.full_like(stored, np.inf)
     scale = np.sqrt(np.finfo(stored.dtype).eps) * max(1e-30, float(np.abs(stored).max()))

@@ -10,7 +10,13 @@ from manylens.ensembles.composite import composite_axes
 from manylens.ensembles.composite_search import CompositeSearch
 from manylens.ensembles.growing import GrowingRows
 from manylens.ensembles.index_files import load_index, save_index
-from manylens.ensembles.representation import fitted_modules, module_views
+from manylens.ensembles.representation import (
+    check_modules,
+    fitted_modules,
+    module_views,
+    refuse_other_names,
+    transformed,
+)
 from manylens.modules.kernel_pca import ModularKernelPCA
 
 METHODS = ("nested", "exact", "paper")
@@ -53,6 +59,8 @@ class ModuleNeighbors(CompositeSearch):
         Coordinates of the base.
     n_samples_fit_ : int
         Rows of the base.
+    fitted_as_ : dict
+        The parameters that decide what is stored; a search after others were set is refused.
     proven_share_ : float
         Of the last search with method="exact", the share of queries proven by their candidates alone.
 
@@ -109,10 +117,12 @@ class ModuleNeighbors(CompositeSearch):
             Fitted.
         """
         self._check_parameters()
-        X = self._rows(X, reset=True)
         modules = ModularKernelPCA() if self.modules is None else self.modules
-        self.modules_ = fitted_modules(modules, X, y)
-        Z = np.asarray(self.modules_.transform(X))
+        check_modules(modules)
+        X = self._rows(X, reset=True)
+        refuse_other_names(modules, self)
+        self.modules_, self.fitted_as_ = fitted_modules(modules, X, y), self._layout()
+        Z = transformed(self.modules_, X)
         views = module_views(self.modules_, Z[:1])
         self.widths_ = np.array([view.shape[1] for view in views])
         self.composite_ = composite_axes(Z, len(views))
@@ -142,6 +152,7 @@ class ModuleNeighbors(CompositeSearch):
         """
         if not hasattr(self, "composite_"):
             return self.fit(X, y)
+        self._refuse_other_layout()
         coordinates = self.coordinates(X)
         self._rows_held.append(coordinates)
         for m, finder in enumerate(self._finders):
@@ -162,7 +173,7 @@ class ModuleNeighbors(CompositeSearch):
             The most telling first.
         """
         check_is_fitted(self)
-        return self.composite_.coordinates(np.asarray(self.modules_.transform(self._rows(X))))
+        return self.composite_.coordinates(transformed(self.modules_, self._rows(X)))
 
     def kneighbors(self, X=None, n_neighbors=None, return_distance=True):
         """Nearest rows of the base.
@@ -228,6 +239,7 @@ class ModuleNeighbors(CompositeSearch):
             Made where it is not there.
         """
         check_is_fitted(self)
+        self._refuse_other_layout()
         save_index(self, folder)
 
     @classmethod

@@ -1,5 +1,7 @@
 """From rows to one view a module: what voting, retrieval and the diversity search share."""
 
+import warnings
+
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -68,6 +70,45 @@ def fitted_modules(modules, X=None, y=None):
             "to: call modules.fit(X) first."
         )
     return clone(modules).fit(X, y)
+
+
+def transformed(modules, X):
+    """The modules of rows that were checked already, against the names of their columns too.
+
+    Parameters
+    ----------
+    modules : transformer
+        Fitted.
+    X : ndarray or CSR matrix, shape (n, d)
+        Rows, without names.
+
+    Returns
+    -------
+    ndarray, shape (n, sum of the widths)
+        Modules side by side, whatever container the modules were told to return.
+    """
+    with warnings.catch_warnings():
+        # Names were compared by `refuse_other_names`, and are gone since the rows became an array.
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        return np.asarray(modules.transform(X))
+
+
+def refuse_other_names(modules, owner):
+    """Raise where fitted modules know the columns by other names, or in another order, than their user.
+
+    Parameters
+    ----------
+    modules : transformer
+        Fitted.
+    owner : estimator
+        Which has just seen its own rows.
+    """
+    theirs, ours = (getattr(one, "feature_names_in_", None) for one in (modules, owner))
+    if theirs is not None and ours is not None and not np.array_equal(theirs, ours):
+        raise ValueError(
+            f"The modules were fitted to columns named {', '.join(map(str, theirs[:4]))}, ...; these rows "
+            f"have {', '.join(map(str, ours[:4]))}, ...: give the same columns in the same order."
+        )
 
 
 def module_views(modules, Z):

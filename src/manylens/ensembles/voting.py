@@ -11,7 +11,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from manylens.ensembles.representation import fitted_modules, module_views
+from manylens.ensembles.representation import (
+    check_modules,
+    fitted_modules,
+    module_views,
+    refuse_other_names,
+    transformed,
+)
 from manylens.ensembles.voting_members import ask_one, checked_fit_params, fit_one, modal_class, score_one
 from manylens.modules.kernel_pca import ModularKernelPCA
 
@@ -26,12 +32,18 @@ class ModuleVoting(BaseEstimator):
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], **checks
         )
 
+    def _modules(self):
+        modules = ModularKernelPCA() if self.modules is None else self.modules
+        check_modules(modules)
+        return modules
+
     def _fit_modules(self, X, targets, fit_params):
         estimator = self._default_estimator() if self.estimator is None else self.estimator
         fit_params = checked_fit_params(estimator, X, fit_params)
-        modules = ModularKernelPCA() if self.modules is None else self.modules
+        modules = self._modules()
+        refuse_other_names(modules, self)
         self.modules_ = fitted_modules(modules, X, targets)
-        views = module_views(self.modules_, self.modules_.transform(X))
+        views = module_views(self.modules_, transformed(self.modules_, X))
         self.estimators_ = Parallel(n_jobs=self.n_jobs)(
             delayed(fit_one)(clone(estimator), view, targets, fit_params) for view in views
         )
@@ -41,7 +53,7 @@ class ModuleVoting(BaseEstimator):
         """What `ask(estimator, view, argument)` gives for every module, shape (M, ...)."""
         check_is_fitted(self)
         X = self._rows(X)
-        views = module_views(self.modules_, self.modules_.transform(X))
+        views = module_views(self.modules_, transformed(self.modules_, X))
         return np.asarray(
             Parallel(n_jobs=self.n_jobs)(
                 delayed(ask)(estimator, view, argument)
@@ -152,6 +164,7 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         """
         if self.voting not in VOTINGS:
             raise ValueError(f"voting={self.voting!r} is unknown: give 'hard' or 'soft'.")
+        self._modules()
         X, y = self._rows(X, reset=True, y=y, multi_output=True)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
@@ -260,6 +273,7 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
         self
             Fitted.
         """
+        self._modules()
         X, y = self._rows(X, reset=True, y=y, y_numeric=True, multi_output=True)
         y = column_or_1d(y, warn=True)
         return self._fit_modules(X, y, fit_params)
