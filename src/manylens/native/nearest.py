@@ -182,6 +182,11 @@ def scan_on(scored, base, shift, queries, points, distances, rows):  # pragma: n
             scores = product(scored[start : start + LANES], tile, buffer)
             for lane in range(len(scores)):
                 i = start + lane
+                limit, hits = distances[i, last], 0
+                for j in range(tile.shape[1]):  # without a branch: of most tiles no row is near enough
+                    hits += scores[lane, j] + shift[i] <= limit
+                if hits == 0:
+                    continue
                 for j in range(tile.shape[1]):
                     if scores[lane, j] + shift[i] <= distances[i, last]:
                         row, limit = first + j, distances[i, last]
