@@ -8,8 +8,6 @@ Neighbouring layers resemble each other, the last ones resemble the classes, and
 directions as it has units.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
@@ -34,4 +32,4 @@ AlignmentDisplay.from_representations(layers | {"classes": np.eye(10)[y_test]}, 
 left.set_title("alignment on held-out digits")
 StableRankDisplay.from_representations(layers, ax=right)
 right.set_title("directions in use")
-figure.savefig(Path(__file__).parent / "figures" / "plot_alignment_layers.png", dpi=120)
+plt.show()

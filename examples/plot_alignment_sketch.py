@@ -7,8 +7,6 @@ a matrix of 4,000 rows with 24 others, estimated from sketches of 128 rows, with
 estimate itself reports. A single sketch used without correction lies too high.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -30,4 +28,4 @@ one = [
 ax.scatter(display.exact, one, marker="x", s=18, color="tab:red", label="one sketch, uncorrected")
 ax.legend(loc="upper left")
 ax.set_title("128 buckets for 4,000 rows")
-figure.savefig(Path(__file__).parent / "figures" / "plot_alignment_sketch.png", dpi=120)
+plt.show()

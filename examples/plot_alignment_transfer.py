@@ -6,8 +6,6 @@ Eleven representations of the digits, some good and some poor, are scored withou
 scores are set against the accuracy that a linear model reaches on each by cross-validation.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.ndimage import gaussian_filter
@@ -43,4 +41,4 @@ for ax, metric in zip(axes, ("cka", "logme", "shrunk-h-score"), strict=True):
     print(ranking, end="\n\n")
 for ax in axes[1:]:
     ax.set_ylabel("")
-figure.savefig(Path(__file__).parent / "figures" / "plot_alignment_transfer.png", dpi=120)
+plt.show()

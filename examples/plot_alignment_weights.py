@@ -7,8 +7,6 @@ a blurred image, and noise. The weights of the best combined kernel are learnt f
 They settle early, the noise loses its weight, and of the two equal views the solver takes one.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.ndimage import gaussian_filter
@@ -44,4 +42,4 @@ right.set(
     xlabel="alignment with the classes", xlim=(0, 1.25 * max(reached.values())), title="of the weighted sum"
 )
 right.spines[["top", "right"]].set_visible(False)
-figure.savefig(Path(__file__).parent / "figures" / "plot_alignment_weights.png", dpi=120)
+plt.show()

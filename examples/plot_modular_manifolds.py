@@ -9,8 +9,6 @@ modules at diversity 0.9, and on the right what five neighbours say about held-o
 the vote of all six, and in one map of all their twelve dimensions.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy import stats
@@ -99,6 +97,4 @@ axes[2, -1].legend(fontsize=8, loc="lower right")
 axes[-1, -1].set_xlabel("diversity")
 figure.suptitle("Held-out digits in the plane: the usual map, and three of six modules trained to differ")
 
-folder = Path(__file__).parent / "figures"
-folder.mkdir(exist_ok=True)
-figure.savefig(folder / "plot_modular_manifolds.png", dpi=110)
+plt.show()

@@ -10,8 +10,6 @@ does (right). One decomposition serves every diversity, and every model here is 
 certificate says.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 
 from manylens import (
@@ -81,6 +79,4 @@ for ax, (what, (label, title)) in zip(right, titles.items(), strict=True):
     ax.set_ylim(low - 0.2 * (high - low), high)
     ax.legend(fontsize=9, ncols=2, loc="lower left")
 
-folder = Path(__file__).parent / "figures"
-folder.mkdir(exist_ok=True)
-figure.savefig(folder / "plot_modules_digits.png", dpi=110)
+plt.show()

@@ -9,7 +9,6 @@ hold the full runs, where they are not.
 
 import time
 import warnings
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -66,4 +65,4 @@ with warnings.catch_warnings():
         ax.set_xlim(left=0)
         ax.grid(alpha=0.3)
 axes[0, -1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-figure.savefig(Path(__file__).parent / "figures" / "plot_nca_methods.png", dpi=120)
+plt.show()

@@ -8,8 +8,8 @@ trees, lists and compact support leave most pairs out.
 """
 
 import warnings
-from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
@@ -34,4 +34,4 @@ first, last = nca.score_path_[[0, -1]]
 display.ax_.set_title(f"digits, a row of class {y[7]}; mean score of all rows from {first:.2f} to {last:.2f}")
 significant = [(p > 1e-3).sum() for p in display.probabilities]
 print(f"rows with p_ij > 0.001 at iterations {stages}: {np.array(significant)}")
-display.figure_.savefig(Path(__file__).parent / "figures" / "plot_nca_probabilities.png", dpi=120)
+plt.show()

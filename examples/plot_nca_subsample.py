@@ -7,7 +7,6 @@ makes mistakes: the sub-sample is thinner than the data, so the map that it asks
 """
 
 import warnings
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -44,4 +43,4 @@ for ax, nca, rows, labels, title in (
     ProjectionDisplay.from_estimator(nca, rows, labels, ax=ax)
     ax.set_title(f"{title}\n{mistakes(nca, rows, labels)} of {len(rows)} next to another class", fontsize=10)
 axes[0].legend(title="class", frameon=False, fontsize=8, loc="lower left")
-figure.savefig(Path(__file__).parent / "figures" / "plot_nca_subsample.png", dpi=120)
+plt.show()

@@ -8,7 +8,6 @@ are their leaves.
 """
 
 import warnings
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
@@ -24,4 +23,4 @@ figure, axes = plt.subplots(1, 4, figsize=(12, 2.8), layout="constrained")
 for level, ax in zip((0, 2, 4, 6), axes, strict=True):
     display = TreeBoxesDisplay.from_points(Z, level, ax=ax)
     print(f"level {level}: {len(display.boxes_)} boxes")
-figure.savefig(Path(__file__).parent / "figures" / "plot_nca_tree_boxes.png", dpi=120)
+plt.show()

@@ -9,7 +9,6 @@ the mean is, exactly, the mean error of the networks less their spread.
 
 import importlib.util
 import sys
-from pathlib import Path
 
 if importlib.util.find_spec("torch") is None:
     print("left out: torch is not installed")
@@ -53,4 +52,4 @@ right.set(ylabel="accuracy", title="digits told right", xlabel="diversity")
 for ax in (left, right):
     ax.set_xticks(places, [f"{diversity:g}" for diversity in diversities])
     ax.legend(frameon=False)
-figure.savefig(Path(__file__).parent / "figures" / "networks_diversity.png", dpi=120)
+plt.show()

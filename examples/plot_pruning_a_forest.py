@@ -8,8 +8,6 @@ predictions; the same method on the predictions for the training rows, which eve
 more. `slack` is the share by which the error may exceed the smallest for fewer trees to be kept.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 from sklearn.ensemble import BaggingRegressor, RandomForestRegressor
 from sklearn.tree import DecisionTreeRegressor
@@ -48,7 +46,4 @@ KeptPredictorsDisplay.from_estimators(
 left.set_title("random forest: error on new rows")
 right.set_title("bagged trees, samples of a half")
 
-if "__file__" in globals():
-    figures = Path(__file__).parent / "figures"
-    figures.mkdir(exist_ok=True)
-    figure.savefig(figures / "pruning_a_forest.png", dpi=120)
+plt.show()

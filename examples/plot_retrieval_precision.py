@@ -7,8 +7,6 @@ candidates, all of them rank these. Precision is the share of the ten nearest ro
 the ten found; the dashed line is the whole scan, which exact mode equals for any number of coordinates.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
@@ -48,4 +46,4 @@ for method, marker in (("nested", "o"), ("paper", "s")):
 axes[1].set_xticks(range(len(diversities)), [str(diversity) for diversity in diversities])
 axes[1].set(xlabel="diversity")
 axes[1].legend(frameon=False)
-figure.savefig(Path(__file__).parent / "figures" / "retrieval_precision.png", dpi=120)
+plt.show()

@@ -7,8 +7,6 @@ and so on), or five hand-made ones where those are not at hand, stand in for the
 them matter? Can the probabilities be believed? What are rows without labels worth?
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.special import softmax
@@ -132,6 +130,4 @@ axes[0, 2].set(xlabel="labels a class", ylabel="accuracy", title="Rows without l
 axes[0, 2].set_xticks(per_class)
 axes[0, 2].legend(frameon=False)
 
-folder = Path(__file__).parent / "figures"
-folder.mkdir(exist_ok=True)
-figure.savefig(folder / "plot_transfer_layers.png", dpi=110)
+plt.show()

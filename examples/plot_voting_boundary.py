@@ -9,8 +9,6 @@ both lenses are the same and the vote is one of them. This is not so for all dig
 the classes apart already (5, 8 and 9), diversity costs and does not pay.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
@@ -34,4 +32,4 @@ for row, diversity in zip(axes, (0.0, 0.9), strict=True):
     for ax, name, score in zip(row, display.names, scores, strict=True):
         ax.set_title(f"{name}: {score:.1%} correct", fontsize=10)
     row[0].set_ylabel(f"diversity {diversity}")
-figure.savefig(Path(__file__).parent / "figures" / "voting_boundary.png", dpi=120)
+plt.show()

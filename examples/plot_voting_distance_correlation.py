@@ -6,8 +6,6 @@ Distance correlation of the modules with each other and with the data, at three 
 are the same; as diversity grows they share less with each other, and each a little less with the data.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 
@@ -19,4 +17,4 @@ figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
 for ax, lenses in zip(axes, model.diversity_path([0.0, 0.8, 0.99]), strict=True):
     display = DistanceCorrelationDisplay.from_estimator(lenses, X, ax=ax)
     ax.set_title(f"diversity {lenses.diversity_}", fontsize=10)
-figure.savefig(Path(__file__).parent / "figures" / "distance_correlation.png", dpi=120)
+plt.show()

@@ -6,8 +6,6 @@ Every diversity is scored on every fold, but each fold decomposes its rows once.
 worse as they are made to differ; their vote gets better, up to a point.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
@@ -48,4 +46,4 @@ ax.annotate(
 ax.set_xticks(places, [str(diversity) for diversity in diversities])
 ax.set(xlabel="diversity", ylabel="accuracy")
 ax.legend(loc="lower left", frameon=False)
-figure.savefig(Path(__file__).parent / "figures" / "voting_diversity.png", dpi=120)
+plt.show()

@@ -9,8 +9,6 @@ and two clusters overlap on that line. At diversity 0.5 the modules look from tw
 boundary that no line of sight has by itself.
 """
 
-from pathlib import Path
-
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -40,4 +38,4 @@ for row, diversity in zip(axes, (0.0, 0.5), strict=True):
     vote = VotingBoundaryDisplay(whole.grid, whole.regions[-1:], ["vote"]).plot(row[2:], X, y)
     vote.axes_[0].set_title(f"vote: {1 - clf.score(X_test, y_test):.1%} wrong", fontsize=10)
     row[0].set_ylabel(f"diversity {diversity}")
-figure.savefig(Path(__file__).parent / "figures" / "voting_mixture.png", dpi=120)
+plt.show()
