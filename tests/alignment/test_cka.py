@@ -99,7 +99,9 @@ def test_it_is_symmetric_bounded_and_one_with_itself(X, estimator):
     except ValueError as error:
         assert "is constant" in str(error)  # noqa: PT017
         return
-    assert score == pytest.approx(cka(Y, X, estimator=estimator), abs=1e-12)
+    # The unbiased norm of few rows may be a small difference of large sums.
+    tolerance = 1e-12 if estimator == "biased" else 1e-5
+    assert score == pytest.approx(cka(Y, X, estimator=estimator), abs=tolerance)
     assert (0 if estimator == "biased" else -1) <= score <= 1
     assert cka(X, X, estimator=estimator) == pytest.approx(1.0, abs=1e-9)
 

@@ -26,7 +26,9 @@ from manylens.kernels.bandwidth import bandwidth
 
 ESTIMATORS = ("biased", "unbiased")
 KERNELS = ("linear", "rbf", "precomputed")
-ROUNDING = 64 * np.finfo(np.float64).eps  # what is smaller, relative to the terms of a sum, is not known
+# What is smaller, relative to the terms of a sum, is not known. The unbiased norm is a difference of sums, of
+# which some digits must be left, as alignments are divided by it.
+ROUNDING = {"biased": 64 * np.finfo(np.float64).eps, "unbiased": 1e-10}
 LEAST_ROWS = {("biased", True): 2, ("biased", False): 1, ("unbiased", True): 4, ("unbiased", False): 2}
 
 
@@ -169,8 +171,8 @@ def gram_products(families, estimator, centre):
             products = P + np.outer(total, total) / ((n - 1) * (n - 2)) - 2 / (n - 2) * (R @ R.T)
     terms = np.diag(P) + (D**2).sum(axis=1) + (R**2).sum(axis=1) / n
     # A constant kernel leaves only the rounding of its entries, n² (eps k)².
-    constant = (ROUNDING * n * statistics.shifts) ** 2
-    return products, np.maximum(ROUNDING * terms, constant)
+    constant = (ROUNDING["biased"] * n * statistics.shifts) ** 2
+    return products, np.maximum(ROUNDING[estimator] * terms, constant)
 
 
 def linear_products(arrays, estimator, centre):
@@ -200,7 +202,7 @@ def linear_products(arrays, estimator, centre):
             arrays = [centred(X) for X in arrays]
         products = kernel_products(arrays)
         norms = np.array([row_norms_about(X) for X in arrays])
-    least = ROUNDING * np.diag(products)
+    least = ROUNDING[estimator] * np.diag(products)
     if estimator == "unbiased":
         products = without_diagonals(products, norms @ norms.T, norms.sum(axis=1), norms.shape[1], centre)
     return products, least

@@ -177,7 +177,7 @@ class StreamingCKA:
                 # A[0, -1] and A[-1, 0] are the two traces, A[-1, -1] the product of the diagonals
                 traces = np.array([A[-1, 0], A[0, -1]])
                 pair = without_diagonals(np.full((2, 2), product), A[-1, -1], traces, n, self.centre)
-                if k == m and pair[0, 1] <= ROUNDING * product:
+                if k == m and pair[0, 1] <= ROUNDING["unbiased"] * product:
                     raise ValueError(undefined(self.names_[k], "unbiased"))
                 product = pair[0, 1]
             products[k, m] = float(product)
