@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_scalar, gen_batches
 
-from manylens.modules.networks import ACTIVATIONS, StackedNetworks, network_loss
+from manylens.modules.networks import ACTIVATIONS, StackedNetworks, network_loss, output_gradient
 
 LEARNING_RATE = 1e-3  # Adam's customary step, for rows and targets of variance one
 
@@ -254,12 +254,13 @@ def train(networks, rows, targets, options, rng, name):
             total, order = 0.0, rng.permutation(used)
             for batch in gen_batches(len(order), options.batch_size):
                 index = order[batch]
-                outputs = forward(parameters, networks.activations, rows[index])
-                loss = network_loss(outputs, targets[index], options.diversity)
+                outputs, wanted = forward(parameters, networks.activations, rows[index]), targets[index]
+                seen = outputs.detach()
+                total += network_loss(seen, wanted, options.diversity) * len(index)
                 optimiser.zero_grad()
-                (len(networks) * loss).backward()
+                # The derivative by the outputs is known: only the networks themselves are gone back through.
+                outputs.backward(len(networks) * output_gradient(seen, wanted, options.diversity))
                 optimiser.step()
-                total += loss.detach() * len(index)
             path.append(float(total) / len(order))
             # Without held-back rows the loss that the batches met is watched: a pass more would cost a third.
             watched = (

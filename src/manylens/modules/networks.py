@@ -163,20 +163,20 @@ def output_gradient(outputs, targets, diversity):
 
     Parameters
     ----------
-    outputs : ndarray, shape (M, n, Q)
+    outputs : ndarray or Tensor, shape (M, n, Q)
         F.
-    targets : ndarray, shape (n, Q)
+    targets : ndarray or Tensor, shape (n, Q)
         The values y.
     diversity : float
         λ.
 
     Returns
     -------
-    ndarray, shape (M, n, Q)
+    ndarray or Tensor, shape (M, n, Q)
         At diversity 0 each network has its own error, at 1 all have that of their mean.
     """
     M, n, _ = outputs.shape
-    return 2 / (M * n) * ((outputs - targets) - diversity * (outputs - outputs.mean(axis=0)))
+    return 2 / (M * n) * ((outputs - targets) - diversity * (outputs - outputs.mean(0)))
 
 
 def output_ambiguity(outputs, targets):
