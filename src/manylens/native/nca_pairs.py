@@ -51,14 +51,14 @@ from manylens.native.nca_tiles import (
 
 
 @njit(nogil=True)
-def add_block_sums(
-    tiles, begin, end, points, d, tile_class, weights, compact, starts, partners, cursor, masses, sums, part
-):
+def add_block_sums(tiles, begin, end, field, listed, masses, sums, part):
     """One worker's share of pass one: its `tiles` of rows against the tiles begin..end of columns.
 
     Adds to `sums` what its rows gain, and writes to `part` what the columns do. Apart from `kernel_sums`
     because numba compiles the body of a parallel loop twice.
     """
+    points, d, tile_class, weights, compact = field
+    starts, partners, cursor = listed
     zero = points.dtype.type(0)
     one = points.dtype.type(1)
     part[:] = zero
@@ -153,26 +153,13 @@ def kernel_sums(points, d, tile_class, weights, compact, starts, partners, masse
     n_workers, block = workers_and_block(n_tiles, d, 2, points.itemsize)
     sums = np.zeros((2, n_tiles * LANES))
     parts = np.empty((n_workers, 2 * block * LANES), points.dtype)
-    cursor = starts.copy()
+    field = points, d, tile_class, weights, compact
+    listed = starts, partners, starts.copy()  # the last tells how far each tile has come in its list
     for begin in range(0, n_tiles, block):
         end = min(n_tiles, begin + block)
         for worker in prange(n_workers):
-            add_block_sums(
-                range(worker, end, n_workers),
-                begin,
-                end,
-                points,
-                d,
-                tile_class,
-                weights,
-                compact,
-                starts,
-                partners,
-                cursor,
-                masses,
-                sums,
-                parts[worker],
-            )
+            tiles = range(worker, end, n_workers)
+            add_block_sums(tiles, begin, end, field, listed, masses, sums, parts[worker])
         for tile in prange(begin, end):
             for worker in range(n_workers):
                 for which in range(2):
@@ -185,24 +172,10 @@ def kernel_sums(points, d, tile_class, weights, compact, starts, partners, masse
 
 
 @njit(nogil=True)
-def add_block_moments(
-    tiles,
-    begin,
-    end,
-    points,
-    d,
-    tile_class,
-    weights,
-    compact,
-    starts,
-    partners,
-    cursor,
-    own,
-    cross,
-    moments,
-    part,
-):
+def add_block_moments(tiles, begin, end, field, listed, own, cross, moments, part):
     """One worker's share of pass two: as `add_block_sums`, adding to `moments`."""
+    points, d, tile_class, weights, compact = field
+    starts, partners, cursor = listed
     zero = points.dtype.type(0)
     one = points.dtype.type(1)
     part[:] = zero
@@ -285,27 +258,13 @@ def force_moments(points, d, tile_class, weights, compact, starts, partners, own
     n_workers, block = workers_and_block(n_tiles, d, d + 1, points.itemsize)
     moments = np.zeros((n_tiles, d + 1, LANES))
     parts = np.empty((n_workers, (block + 1) * (d + 1) * LANES), points.dtype)
-    cursor = starts.copy()
+    field = points, d, tile_class, weights, compact
+    listed = starts, partners, starts.copy()  # the last tells how far each tile has come in its list
     for begin in range(0, n_tiles, block):
         end = min(n_tiles, begin + block)
         for worker in prange(n_workers):
-            add_block_moments(
-                range(worker, end, n_workers),
-                begin,
-                end,
-                points,
-                d,
-                tile_class,
-                weights,
-                compact,
-                starts,
-                partners,
-                cursor,
-                own,
-                cross,
-                moments,
-                parts[worker],
-            )
+            tiles = range(worker, end, n_workers)
+            add_block_moments(tiles, begin, end, field, listed, own, cross, moments, parts[worker])
         for tile in prange(begin, end):
             for worker in range(n_workers):
                 for k in range(d + 1):
