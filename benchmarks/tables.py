@@ -75,11 +75,11 @@ def statement_line(statement):
 
 def markdown(header, rows):
     """A Markdown table."""
-    return [
-        "| " + " | ".join(header) + " |",
-        "|---" * len(header) + "|",
-        *("| " + " | ".join(row) + " |" for row in rows),
-    ]
+
+    def line(cells):
+        return "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|"
+
+    return [line(header), "|---" * len(header) + "|", *(line(row) for row in rows)]
 
 
 def comparison_table(record):

@@ -26,9 +26,9 @@ from manylens import (
 
 TASKS = {"objects": TransferObjects, "digits": TransferDigits}
 DIFFERS = """EfficientNet-Lite0 for the ResNets; CIFAR-10 re-encoded as JPEG ("objects", near what it was
-trained on) and MNIST ("digits", far from it) for the six tasks; 3,000 training rows at most."""
+trained on) and MNIST ("digits", far from it) for the six tasks; 2,000 training rows at most."""
 ACCURACY, CALIBRATION, WAYS = "Accuracy (%)", "Calibration error", "Ways to the same classifier"
-MOST_ROWS = 3_000
+MOST_ROWS = 2_000
 
 
 class OnTheNetwork(Reproduction):
@@ -44,7 +44,7 @@ class OnTheNetwork(Reproduction):
         return reason_to_leave_out()
 
     def features(self, name):
-        """Layers of a task, at most 3,000 rows to learn from."""
+        """Layers of a task, from the temporary folder where they are there."""
         kind = TASKS[name]
         return network_features(kind.quick_task if self.quick else kind.task)
 
@@ -213,7 +213,7 @@ class AccumulatedLayers(OnTheNetwork):
     a class with the rest unlabelled, against the labelled rows alone."""
 
     where = "Figures 3.5 and 3.7"
-    differs = DIFFERS + " The six heaviest layers at most; 1,500 rows of each task."
+    differs = DIFFERS + " The six heaviest layers at most; 1,000 rows of each task."
     statements = (
         Statement(
             "accumulated layers are better than any of them alone",
