@@ -160,7 +160,7 @@ def kernel_sums(points, d, tile_class, weights, compact, starts, partners, masse
         for worker in prange(n_workers):
             tiles = range(worker, end, n_workers)
             add_block_sums(tiles, begin, end, field, listed, masses, sums, parts[worker])
-        for tile in prange(begin, end):
+        for tile in range(begin, end):  # not worth another wait for all threads
             for worker in range(n_workers):
                 for which in range(2):
                     place = ((tile - begin) * 2 + which) * LANES
@@ -265,7 +265,7 @@ def force_moments(points, d, tile_class, weights, compact, starts, partners, own
         for worker in prange(n_workers):
             tiles = range(worker, end, n_workers)
             add_block_moments(tiles, begin, end, field, listed, own, cross, moments, parts[worker])
-        for tile in prange(begin, end):
+        for tile in range(begin, end):  # not worth another wait for all threads
             for worker in range(n_workers):
                 for k in range(d + 1):
                     factor = 1.0 if k == d else 0.5  # `rows` holds twice the coordinates
