@@ -3,10 +3,10 @@
 from sklearn.ensemble import AdaBoostRegressor, GradientBoostingRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from benchmarks.bench_pruning import Setting
 from benchmarks.figures import curve, panel
 from benchmarks.papers.alignment import PAPER
 from benchmarks.papers.alignment.pruning import METHODS, RESULT, SIZES, pruned
+from benchmarks.pruning_settings import Setting
 from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens.datasets import make_friedman
 

@@ -60,9 +60,9 @@ def logistic(quick):
     return GridSearchCV(model, {"logisticregression__C": [1e-4, 1e-3, 1e-2]}, cv=2 if quick else 3)
 
 
-def thesis(**options):
+def thesis():
     """The thesis's classifier: layers weighed by alignment, a Gaussian kernel on their weighted sum."""
-    return LayerRidgeClassifier(preset="thesis", random_state=0, **options)
+    return LayerRidgeClassifier(preset="thesis", random_state=0)
 
 
 class RidgeOnLayers(OnTheNetwork):
@@ -188,11 +188,12 @@ class RidgeOnLayers(OnTheNetwork):
         chosen = thesis().fit(train, y).selected_layers_
         few = [{name: layers[name] for name in chosen} for layers in (train, data.flat[1])]
         equal = {"weights": "uniform", "random_state": 0}
+        projected = LayerRidgeClassifier(layer_rank=64, layer_map="projection", **equal)
         for name, model, layers in (
             ("chosen layers", LayerRidgeClassifier(**equal), few),
             ("all layers", LayerRidgeClassifier(**equal), (train, data.flat[1])),
-            ("Nystroem, 64", thesis(layer_rank=64), (train, data.flat[1])),
-            ("projection, 64", thesis(layer_rank=64, layer_map="projection"), (train, data.flat[1])),
+            ("Nystroem, 64", LayerRidgeClassifier(layer_rank=64, **equal), (train, data.flat[1])),
+            ("projection, 64", projected, (train, data.flat[1])),
             ("pixels", LayerRidgeClassifier(gamma="median", layer_rank=None, random_state=0), None),
         ):
             fit_on, ask = layers or (pixels[0][rows], pixels[1])
@@ -213,7 +214,7 @@ class AccumulatedLayers(OnTheNetwork):
     a class with the rest unlabelled, against the labelled rows alone."""
 
     where = "Figures 3.5 and 3.7"
-    differs = DIFFERS + " The six heaviest layers at most; 1,000 rows of each task."
+    differs = DIFFERS + " The six heaviest layers at most."
     statements = (
         Statement(
             "accumulated layers are better than any of them alone",
@@ -235,7 +236,7 @@ class AccumulatedLayers(OnTheNetwork):
         together, few, figures = {}, {}, {}
         for task in TASKS:
             data = self.features(task)
-            n = min(MOST_ROWS // 2, len(data.y[0]))
+            n = min(MOST_ROWS, len(data.y[0]))
             train, y = some_rows(data.flat[0], slice(0, n)), data.y[0][:n]
             ridge = thesis().fit(train, y)
             heaviest = [ridge.layer_names_[k] for k in np.argsort(-ridge.layer_weights_)]

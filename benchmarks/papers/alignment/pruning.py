@@ -7,15 +7,16 @@ import numpy as np
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks.bench_pruning import BaggedNeighbours, BaggedNetworks, BaggedTrees, Setting
+from benchmarks.bench_pruning import BaggedNeighbours, BaggedNetworks, BaggedTrees
 from benchmarks.figures import curve, panel
 from benchmarks.papers.alignment import PAPER
+from benchmarks.pruning_settings import AS_IN_THE_THESIS, Setting
 from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens.datasets import make_friedman, make_shells
 
 RESULT = "The whole ensemble pruned"
 SIZES = tuple(2**k for k in range(3, 9))
-METHODS = {"LKA": "alignment", "stacking": "stacking"}
+METHODS = {"LKA": {"method": "alignment", **AS_IN_THE_THESIS}, "stacking": {"method": "stacking"}}
 
 
 def accumulated(setting, p):
@@ -33,10 +34,10 @@ def accumulated(setting, p):
 
 def pruned(setting, method):
     """Members kept and relative test error at every size, and the seconds that the largest takes."""
-    outcome = setting.prune(method, False, None)
+    outcome = setting.prune(honest=False, **method)
     sizes, setting.sizes = setting.sizes, setting.sizes[-1:]
     start = time.perf_counter()
-    setting.prune(method, False, None)
+    setting.prune(honest=False, **method)
     seconds = time.perf_counter() - start
     setting.sizes = sizes
     return outcome, seconds
