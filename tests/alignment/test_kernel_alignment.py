@@ -37,6 +37,18 @@ def test_the_output_kernel_is_the_weighted_sum(digits):
     assert dict(zip(fitted.group_names_, fitted.weights_, strict=True)) == align_kernels(views, y[:300])
 
 
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_sets_one_after_another_are_those_of_a_dict(digits, kind):
+    X, y = digits
+    views = [X[:300, :20], X[:300, 20:40], X[:300, 40:]]  # two of one width: stacked they would be an array
+    fitted = KernelAlignment().fit(kind(views), y[:300])
+    named = KernelAlignment().fit(dict(enumerate(views)), y[:300])
+    np.testing.assert_array_equal(fitted.weights_, named.weights_)
+    np.testing.assert_array_equal(fitted.transform(views), named.transform(dict(enumerate(views))))
+    rows = X[:300].tolist()
+    assert KernelAlignment().fit(rows, y[:300]).n_features_in_ == X.shape[1]
+
+
 def test_every_way_to_name_the_groups_is_the_same(digits):
     X, y = digits
     X = X[:, :6] + np.random.default_rng(0).standard_normal((len(X), 6))

@@ -23,7 +23,7 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
     groups : None, list of int, list of columns or dict, default=None
         How columns form feature sets: each column its own set (None); the widths of consecutive sets; or the
         columns of each set (slices, or arrays of positions or of column names), by name in a dict. Not used
-        where X is itself a dict of feature sets.
+        where X is itself a dict or list of feature sets.
     method : {"alignf", "align", "r2", "uniform"}, default="alignf"
         As for `align_kernels`.
     target : {"auto", "classes", "values"}, default="auto"
@@ -76,8 +76,8 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, shape (n, d), or dict of array-like, each of shape (n, d_k)
-            Columns of all feature sets, or the sets by name.
+        X : array-like, shape (n, d), or dict or list of arrays, each of shape (n, d_k)
+            Columns of all feature sets, or the sets by name or one after another.
         y : array-like, shape (n,) or (n, C)
             Classes or real targets.
 
@@ -117,7 +117,7 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, shape (n, d), or dict of array-like, each of shape (n, d_k)
+        X : array-like, shape (n, d), or dict or list of arrays, each of shape (n, d_k)
             As in fit; sets by name in any order.
 
         Returns
@@ -128,7 +128,7 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         sets = sets_by_name(X)
         if (sets is None) != (self._given is None):
-            raise ValueError("Give X in the form that it had in fit: one array, or a dict of feature sets.")
+            raise ValueError("Give X in the form that it had in fit: one array, or several feature sets.")
         X = X if sets is None else side_by_side(sets, self._given)[0]
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         columns, roots = self._kept()
@@ -177,8 +177,11 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
 
 
 def sets_by_name(X):
-    """Feature sets that were given by name, as arrays; None where X is one array."""
-    if sparse.issparse(X) or not isinstance(X, Mapping):  # one of SciPy's formats is a mapping too
+    """Feature sets that were given by name or one after another, as arrays; None where X is one array."""
+    if sparse.issparse(X):  # one of SciPy's formats is a mapping too
+        return None
+    listed = isinstance(X, list | tuple) and len(X) > 0 and all(getattr(part, "ndim", 0) == 2 for part in X)
+    if not (listed or isinstance(X, Mapping)):
         return None
     names, arrays = check_feature_sets(X, accept_sparse=False)
     return dict(zip(names, arrays, strict=True))
