@@ -80,5 +80,5 @@ def test_scores_stand_against_accuracy(layers):
 
 def test_without_matplotlib_the_command_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"pip install manylens\[plot\]"):
+    with pytest.raises(ImportError, match=r'pip install "manylens\[plot\]"'):
         AlignmentDisplay(np.eye(2), "ab").plot()

@@ -6,17 +6,7 @@ from manylens.alignment.cka import cka_matrix
 from manylens.alignment.features import check_feature_sets
 from manylens.alignment.kernel_weights import align_kernels
 from manylens.alignment.stable_rank import stable_rank
-
-
-def axes_or_new(ax, **size):
-    """The given axes, or those of a new figure."""
-    if ax is not None:
-        return ax
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise ImportError("Plots need matplotlib: pip install manylens[plot].") from None
-    return plt.subplots(layout="constrained", **size)[1]
+from manylens.plotting.style import axes_or_new
 
 
 def annotate_cells(ax, values, dark_above):
@@ -76,7 +66,7 @@ class AlignmentDisplay:
         AlignmentDisplay
             Itself.
         """
-        ax = axes_or_new(ax)
+        ax = axes_or_new(ax, self)
         scores = np.asarray(self.scores)
         # Light to dark, so that the eye takes dark for alike; the scale does not move from figure to figure.
         self.image_ = ax.imshow(scores, vmin=0, vmax=1, cmap="magma_r")
@@ -152,7 +142,7 @@ class LayerWeightsDisplay:
         LayerWeightsDisplay
             Itself.
         """
-        ax = axes_or_new(ax)
+        ax = axes_or_new(ax, self)
         self.image_ = ax.imshow(self.weights, vmin=0, vmax=1, cmap="magma_r", aspect="auto", origin="lower")
         annotate_cells(ax, self.weights, dark_above=0.45)
         ax.set_xticks(range(len(self.shares)), [f"{100 * share:g} %" for share in self.shares])
@@ -212,7 +202,7 @@ class StableRankDisplay:
         StableRankDisplay
             Itself.
         """
-        ax = axes_or_new(ax)
+        ax = axes_or_new(ax, self)
         places = range(len(self.ranks))
         ax.plot(places, list(self.widths.values()), color="grey", linestyle="--", label="width")
         (self.line_,) = ax.plot(places, list(self.ranks.values()), marker="o", label="stable rank")

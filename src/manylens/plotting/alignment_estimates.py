@@ -4,7 +4,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from manylens.alignment.cka import cka
-from manylens.plotting.alignment import axes_or_new
+from manylens.plotting.style import axes_or_new
 
 
 class SketchedAlignmentDisplay:
@@ -60,7 +60,7 @@ class SketchedAlignmentDisplay:
         SketchedAlignmentDisplay
             Itself.
         """
-        ax = axes_or_new(ax)
+        ax = axes_or_new(ax, self)
         values = np.array([estimate.value for estimate in self.estimates])
         reach = np.array([estimate.interval()[1] for estimate in self.estimates]) - values
         ax.axline((0, 0), slope=1, color="grey", linestyle="--", linewidth=1, zorder=0)
@@ -99,7 +99,7 @@ class TransferabilityDisplay:
         TransferabilityDisplay
             Itself.
         """
-        ax = axes_or_new(ax)
+        ax = axes_or_new(ax, self)
         scores = np.array([row.score for row in self.ranking])
         reached = np.array([self.accuracy[row.name] for row in self.ranking])
         errors = [row.standard_error or 0.0 for row in self.ranking]

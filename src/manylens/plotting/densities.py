@@ -1,13 +1,14 @@
 """A picture of what modules of one dimension tell about classes."""
 
 import numpy as np
+from scipy.stats import gaussian_kde, norm
 
 from manylens.ensembles.representation import module_views
-from manylens.plotting.ensembles import import_pyplot
+from manylens.plotting.style import import_pyplot
 
 
 def kernel_density(values, places):
-    """Density of numbers, by Gaussians of width 1.06 σ n^(-1/5) (Silverman's rule for one mode).
+    """Density of numbers, by Gaussians of width σ n^(-1/5) (Scott's rule).
 
     Parameters
     ----------
@@ -21,10 +22,10 @@ def kernel_density(values, places):
     ndarray, shape (p,)
         (1/n) Σ_i N(place; value_i, width²).
     """
+    if np.ptp(values) > 0:
+        return gaussian_kde(values)(places)
     # Equal values have no width of their own: a hundredth of what is looked at.
-    width = 1.06 * values.std() * len(values) ** -0.2 or (np.ptp(places) or 1.0) / 100
-    bumps = np.exp(-0.5 * ((places[:, None] - values) / width) ** 2)
-    return bumps.mean(axis=1) / (width * np.sqrt(2 * np.pi))
+    return norm.pdf(places, values[0], (np.ptp(places) or 1.0) / 100)
 
 
 class ModuleDensityDisplay:
@@ -111,7 +112,7 @@ class ModuleDensityDisplay:
         ModuleDensityDisplay
             Itself.
         """
-        plt = import_pyplot()
+        plt = import_pyplot(self)
         if axes is None:
             _, axes = plt.subplots(
                 1,

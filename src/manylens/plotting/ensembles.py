@@ -4,21 +4,7 @@ import numpy as np
 
 from manylens.ensembles.distance_correlation import distance_correlation_matrix
 from manylens.ensembles.representation import module_views
-
-
-def import_pyplot():
-    """matplotlib's pyplot, or one sentence on how to get it.
-
-    Returns
-    -------
-    module
-        The module `matplotlib.pyplot`.
-    """
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise ImportError("Displays need matplotlib: pip install 'manylens[plot]'.") from None
-    return plt
+from manylens.plotting.style import axes_or_new, import_pyplot
 
 
 class DistanceCorrelationDisplay:
@@ -91,9 +77,7 @@ class DistanceCorrelationDisplay:
         DistanceCorrelationDisplay
             Itself.
         """
-        plt = import_pyplot()
-        if ax is None:
-            _, ax = plt.subplots(figsize=(4.8, 4.2), layout="constrained")
+        ax = axes_or_new(ax, self, figsize=(4.8, 4.2))
         self.ax_, self.figure_ = ax, ax.figure
         self.image_ = ax.imshow(self.matrix, **{"vmin": 0, "vmax": 1, "cmap": "viridis", **options})
         size = len(self.names)
@@ -195,7 +179,7 @@ class VotingBoundaryDisplay:
         VotingBoundaryDisplay
             Itself.
         """
-        plt = import_pyplot()
+        plt = import_pyplot(self)
         panels = len(self.names)
         if axes is None:
             width = min(3.2 * panels, 14)

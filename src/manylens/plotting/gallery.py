@@ -3,7 +3,7 @@
 import numpy as np
 
 from manylens.ensembles.module_retrieval import module_neighbors, rerank
-from manylens.plotting.style import WRONG_COLOR, new_axes
+from manylens.plotting.style import WRONG_COLOR, axes_or_new
 
 
 class RetrievalGalleryDisplay:
@@ -118,7 +118,7 @@ class RetrievalGalleryDisplay:
         RetrievalGalleryDisplay
             Itself.
         """
-        ax = new_axes("RetrievalGalleryDisplay.plot") if ax is None else ax
+        ax = axes_or_new(ax, self)
         from matplotlib.patches import Rectangle
 
         canvas, corners, titles = self._mosaic()

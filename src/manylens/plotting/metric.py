@@ -6,14 +6,7 @@ from scipy.special import softmax
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-
-def axes_or_new(ax):
-    """`ax`, or the axes of a new figure; says how to get matplotlib where there is none."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("Displays need matplotlib: pip install 'manylens[plot]'.") from error
-    return plt.subplots(layout="constrained")[1] if ax is None else ax
+from manylens.plotting.style import axes_or_new
 
 
 def neighbour_probabilities(Z, row):
@@ -106,7 +99,7 @@ class NeighbourProbabilitiesDisplay:
         NeighbourProbabilitiesDisplay
             The display.
         """
-        ax = axes_or_new(ax)
+        ax = axes_or_new(ax, self)
         shades = np.linspace(0.25, 1.0, len(self.stages))
         ranks = np.arange(1, min(n_neighbours, self.probabilities.shape[1]) + 1)
         for p, stage, shade in zip(self.probabilities, self.stages, shades, strict=True):
@@ -196,7 +189,7 @@ class ProjectionDisplay:
         ProjectionDisplay
             The display.
         """
-        ax = axes_or_new(ax)
+        ax = axes_or_new(ax, self)
         for number, name in enumerate(self.classes):
             rows = self.labels == number
             style = {"s": 14, "alpha": 0.8, "linewidths": 0, "color": f"C{number % 10}", **marker}
@@ -264,7 +257,7 @@ class TreeBoxesDisplay:
         TreeBoxesDisplay
             The display.
         """
-        ax = axes_or_new(ax)
+        ax = axes_or_new(ax, self)
         from matplotlib.patches import Rectangle
 
         ax.scatter(*self.points.T, s=5, color="0.55", linewidths=0)

@@ -3,7 +3,13 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.plotting.style import ENSEMBLE_COLOR, REFERENCE_STYLES, SINGLE_COLOR, SPECTRUM_COLOR, new_axes
+from manylens.plotting.style import (
+    ENSEMBLE_COLOR,
+    REFERENCE_STYLES,
+    SINGLE_COLOR,
+    SPECTRUM_COLOR,
+    axes_or_new,
+)
 
 
 class CoverageDisplay:
@@ -95,7 +101,7 @@ class CoverageDisplay:
         CoverageDisplay
             Itself.
         """
-        ax = new_axes("CoverageDisplay.plot") if ax is None else ax
+        ax = axes_or_new(ax, self)
         length = min(len(self.spectrum), len(self.coverage))
         q, t = np.asarray(self.spectrum)[:length], np.asarray(self.coverage)[:length]
         t = np.where(t > 1e-9 * q[0], t, 0.0)
@@ -205,7 +211,7 @@ class DiversityPathDisplay:
         DiversityPathDisplay
             Itself.
         """
-        ax = new_axes("DiversityPathDisplay.plot") if ax is None else ax
+        ax = axes_or_new(ax, self)
         place = np.arange(len(self.diversities))
         self.lines_ = ax.plot(
             place, self.ensemble, "o-", color=ENSEMBLE_COLOR, linewidth=2, label="modules together", zorder=3

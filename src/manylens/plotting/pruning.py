@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.plotting.alignment import axes_or_new
+from manylens.plotting.style import axes_or_new
 from manylens.pruning.registry import read_members
 
 
@@ -78,7 +78,7 @@ class PruningCurveDisplay:
         PruningCurveDisplay
             Itself.
         """
-        ax = axes_or_new(ax, figsize=(6, 4))
+        ax = axes_or_new(ax, self, figsize=(6, 4))
         ax.plot(np.arange(1, len(self.curve) + 1), self.curve, color="0.45", label="accumulated by rank")
         ax.axhline(self.curve[-1], color="0.45", linestyle=":", linewidth=1, label="whole ensemble")
         for k, (name, (kept, value)) in enumerate(self.points.items()):
@@ -152,7 +152,7 @@ class KeptPredictorsDisplay:
         KeptPredictorsDisplay
             Itself.
         """
-        ax = axes_or_new(ax, figsize=(6, 4))
+        ax = axes_or_new(ax, self, figsize=(6, 4))
         ax.plot(self.sizes, self.sizes, color="0.45", linestyle=":", linewidth=1, label="all")
         for k, (name, kept) in enumerate(self.kept.items()):
             ax.plot(self.sizes, kept, marker="osD^vP"[k % 6], color=f"C{k}", label=name)

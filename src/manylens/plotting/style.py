@@ -4,21 +4,43 @@ SPECTRUM_COLOR, ENSEMBLE_COLOR, SINGLE_COLOR, WRONG_COLOR = "#8d99ae", "#2a8c9d"
 REFERENCE_STYLES = ("-", "--", "-.", ":")
 
 
-def new_axes(caller):
-    """Axes of a new figure of pyplot.
+def import_pyplot(display):
+    """matplotlib.pyplot, or one sentence on how to get it.
 
     Parameters
     ----------
-    caller : str
-        Who needs them, for the message where matplotlib is missing.
+    display : object
+        What is to be drawn; the message names its class.
 
     Returns
     -------
-    matplotlib.axes.Axes
-        Empty.
+    module
+        The package `matplotlib.pyplot`.
     """
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError(f'{caller} needs matplotlib: pip install "manylens[plot]".') from error
-    return plt.subplots(layout="constrained")[1]
+        raise ImportError(
+            f'{type(display).__name__} needs matplotlib: pip install "manylens[plot]".'
+        ) from error
+    return plt
+
+
+def axes_or_new(ax, display, **options):
+    """The given axes, or those of a new figure.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes or None
+        Where to draw.
+    display : object
+        What is to be drawn.
+    **options
+        For pyplot's subplots.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        Where to draw.
+    """
+    return import_pyplot(display).subplots(layout="constrained", **options)[1] if ax is None else ax

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.plotting.style import new_axes
+from manylens.plotting.style import axes_or_new
 from manylens.transfer.calibration import check_binning, check_probabilities, top_bins
 
 
@@ -124,7 +124,7 @@ class ReliabilityDisplay:
         ReliabilityDisplay
             Itself.
         """
-        ax = new_axes("ReliabilityDisplay") if ax is None else ax
+        ax = axes_or_new(ax, self)
         if not ax.lines:
             ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle="--", label="perfect")
             ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
@@ -217,7 +217,7 @@ class FittedLayerWeightsDisplay:
         FittedLayerWeightsDisplay
             Itself.
         """
-        ax = new_axes("FittedLayerWeightsDisplay") if ax is None else ax
+        ax = axes_or_new(ax, self)
         self.image_ = ax.imshow(self.weights, cmap=cmap, vmin=0, aspect="auto", origin="lower")
         ax.set_yticks(range(len(self.layer_names)), [str(name) for name in self.layer_names])
         ax.set_xticks(range(len(self.model_names)), [str(name) for name in self.model_names])

@@ -6,7 +6,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.plotting.style import new_axes
+from manylens.plotting.style import axes_or_new
 from manylens.transfer.calibration import expected_calibration_error
 
 
@@ -101,7 +101,7 @@ class LabelShareDisplay:
         LabelShareDisplay
             Itself.
         """
-        ax = new_axes("LabelShareDisplay") if ax is None else ax
+        ax = axes_or_new(ax, self)
         self.lines_ = []
         for name, values in self.accuracy.items():
             (line,) = ax.plot(self.shares, values.mean(axis=1), marker="o", label=str(name))
@@ -193,7 +193,7 @@ class CalibrationErrorDisplay:
         CalibrationErrorDisplay
             Itself.
         """
-        ax = new_axes("CalibrationErrorDisplay") if ax is None else ax
+        ax = axes_or_new(ax, self)
         places, self.bars_ = np.arange(len(self.model_names)), []
         for shift, errors, label in ((-0.2, self.before, "scores as they are"), (0.2, self.after, "scaled")):
             bars = ax.bar(places + shift, errors, width=0.38, label=label)
