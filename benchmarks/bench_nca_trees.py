@@ -14,9 +14,9 @@ from manylens.metric.gaussian import Gaussian, in_kernel_units
 from manylens.metric.layout import class_layout
 from manylens.metric.lists import tile_boxes, tile_reach, tree_layout
 from manylens.metric.pairs import TilePairs
-from manylens.metric.training import one_blas_thread
 from manylens.native.nca_boxes import near_pairs
 from manylens.native.nca_lanes import LANES
+from manylens.native.threads import one_blas_thread
 
 warnings.filterwarnings("ignore", message="NCA stopped after")
 

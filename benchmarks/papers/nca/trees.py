@@ -14,7 +14,7 @@ from manylens import NCA
 from manylens.datasets import load_dataset
 from manylens.metric.evaluation import Exact, Tree
 from manylens.metric.gaussian import Gaussian
-from manylens.metric.training import one_blas_thread
+from manylens.native.threads import one_blas_thread
 
 BOXES, PRUNED = "Boxes of the tree", "At a trained map"
 

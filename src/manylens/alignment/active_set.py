@@ -6,12 +6,12 @@ active-set method of Lawson and Hanson then starts from that guess: it terminate
 accepts a variable only if its column is not a combination of those it has, so M may be singular.
 """
 
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from threadpoolctl import ThreadpoolController
+
+from manylens.native.threads import one_blas_thread
 
 # Relative pivots below which a column counts as a combination of others: for a system from features in double
 # precision, and, where that proves not to be positive semi-definite, for one from single precision.
@@ -68,7 +68,7 @@ def nonnegative_minimum(M, a, tolerance=1e-10):
     if top <= 0:
         return Solution(np.zeros(len(a)), 0.0, 0.0, 0)
     C, c = M * np.outer(scale, scale), a * scale / top
-    with blas().limit(limits=1, user_api="blas"):  # for factors this small, more threads only wait
+    with one_blas_thread():  # for factors this small, more threads only wait
         for dependent in DEPENDENT:
             try:
                 guess, n_block = block_pivoting(C, c, ridge=100 * dependent)
@@ -80,12 +80,6 @@ def nonnegative_minimum(M, a, tolerance=1e-10):
     violation = float(np.max(c - C @ x, initial=0.0))
     v = x * scale * top
     return Solution(v, float(v @ M @ v - 2 * (v @ a)), max(violation, 0.0), n_block + n_single)
-
-
-@cache
-def blas():
-    """The linear algebra libraries of this process, looked up once."""
-    return ThreadpoolController()
 
 
 def block_pivoting(C, c, ridge=100 * DEPENDENT[0], most=100):

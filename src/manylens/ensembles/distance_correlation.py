@@ -5,9 +5,9 @@ from itertools import pairwise
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.utils import check_array, check_consistent_length
-from threadpoolctl import threadpool_limits
 
 from manylens.native.distance_correlation import TILE, pair_distances, pair_products
+from manylens.native.threads import one_blas_thread
 
 PARTS = 8  # of the work, whatever the number of threads, so that sums come out the same
 
@@ -119,7 +119,7 @@ def distance_covariances(lenses, n_jobs=-1):
         mean_ij a_ij b_ij - 2 mean_i a_i. b_i. + a.. b..
     """
     n = len(lenses[0])
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         parts = Parallel(n_jobs=n_jobs, backend="threading")(
             delayed(sums_of_tiles)(lenses, part) for part in range(PARTS)
         )

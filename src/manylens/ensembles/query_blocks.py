@@ -1,25 +1,13 @@
 """Blocks of queries on threads, each with one BLAS thread."""
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 
 from joblib import effective_n_jobs
 from sklearn.utils import gen_batches
-from threadpoolctl import ThreadpoolController
+
+from manylens.native.threads import one_blas_thread
 
 QUERIES = 512  # in a block, for which a tile of rows is turned once; see native.scanning
-
-
-@cache
-def blas_libraries():
-    """What sets the threads of NumPy's and SciPy's BLAS; finding them costs more than a small search.
-
-    Returns
-    -------
-    ThreadpoolController
-        Made once.
-    """
-    return ThreadpoolController()
 
 
 def over_blocks(work, n_queries, n_jobs):
@@ -38,7 +26,7 @@ def over_blocks(work, n_queries, n_jobs):
     """
     blocks = list(gen_batches(n_queries, QUERIES))
     n_threads = min(effective_n_jobs(n_jobs), len(blocks))
-    with blas_libraries().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         if n_threads < 2:
             for block in blocks:
                 work(block)

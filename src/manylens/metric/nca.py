@@ -32,10 +32,10 @@ from manylens.metric.training import (
     WholeObjective,
     climb_batches,
     climb_whole,
-    one_blas_thread,
     one_sweep,
     project,
 )
+from manylens.native.threads import one_blas_thread
 
 
 class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -3,11 +3,11 @@
 import time
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from manylens.metric.layout import class_layout
 from manylens.metric.methods import STEPS
 from manylens.metric.optimisers import LBFGS, Schedule, Search, Stop
+from manylens.native.threads import one_blas_thread
 
 
 class WholeObjective:
@@ -107,14 +107,9 @@ def climb_whole(whole, A, extra, max_iter, tol, progress):
     def report(iteration, parameters, value):
         progress(iteration, whole.split(parameters)[0], value / n)
 
-    with one_blas_thread():
+    with one_blas_thread():  # beside numba's threads those of BLAS only get in the way: idle ones spin
         search = LBFGS(max_iter, tol).maximise(whole, whole.join(A, extra), report)
     return *whole.split(search.parameters), search
-
-
-def one_blas_thread():
-    """BLAS beside numba's threads only gets in their way: its idle threads spin."""
-    return threadpool_limits(limits=1, user_api="blas")
 
 
 class BatchObjective:

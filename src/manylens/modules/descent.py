@@ -12,7 +12,7 @@ from scipy import linalg
 from sklearn.exceptions import ConvergenceWarning
 
 from manylens.modules.loss import loss_and_gradient, modular_loss
-from manylens.modules.threads import one_blas_thread
+from manylens.native.threads import one_blas_thread
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from scipy.optimize import minimize
 
 from manylens.modules.frames import fusion_frame
 from manylens.modules.loss import loss_and_gradient, modular_loss
-from manylens.modules.threads import one_blas_thread
 from manylens.modules.water_filling import (
     NEGLIGIBLE,
     attainable_blocks,
@@ -15,6 +14,7 @@ from manylens.modules.water_filling import (
     pad_spectrum,
     pooled_blocks,
 )
+from manylens.native.threads import one_blas_thread
 
 POLISH_ABOVE = 1e-9  # residual of a frame (relative) above which the modules are polished as a whole
 

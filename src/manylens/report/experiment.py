@@ -11,7 +11,6 @@ from scipy import stats
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import NearestNeighbors
-from threadpoolctl import threadpool_limits
 
 from manylens.ensembles.module_retrieval import module_neighbors, rerank
 from manylens.ensembles.retrieval import retrieval_precision
@@ -22,6 +21,7 @@ from manylens.modules.baselines import (
     RandomKernelProjection,
 )
 from manylens.modules.kernel_pca import ModularKernelPCA
+from manylens.native.threads import one_blas_thread
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ def run_experiment(settings, notify=None):
     """
     start = time.perf_counter()
     # Matrices of a thousand rows are small: on a busy machine threads would wait for each other.
-    with threadpool_limits(limits=1):
+    with one_blas_thread():
         digits = split_digits(settings.n_base, settings.n_queries, settings.n_neighbors, settings.seed)
         lenses = ModularKernelPCA(settings.n_modules, settings.n_components, random_state=settings.seed)
         notify = notify or (lambda words: words)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import linalg
 from sklearn.utils import gen_batches
 
-from manylens.modules.threads import one_blas_thread
+from manylens.native.threads import one_blas_thread
 from manylens.streaming import block_rows
 
 SMALL = 2**21  # numbers in a matrix below which a second BLAS thread waits more than it works

@@ -3,7 +3,7 @@ import threading
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from manylens.modules.threads import one_blas_thread
+from manylens.native.threads import one_blas_thread
 
 
 def blas_threads():
