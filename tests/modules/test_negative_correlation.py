@@ -12,14 +12,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manylens
 from manylens import NegativeCorrelationClassifier, NegativeCorrelationRegressor
-from manylens.modules.network_training import (
-    TensorRows,
-    TrainingOptions,
-    as_networks,
-    as_parameters,
-    forward,
-    train,
-)
+from manylens.modules.network_options import TrainingOptions
+from manylens.modules.network_tensors import TensorRows, as_networks, as_parameters, forward
+from manylens.modules.network_training import train
 from manylens.modules.networks import StackedNetworks, network_loss, output_gradient, random_networks
 
 torch = pytest.importorskip("torch")

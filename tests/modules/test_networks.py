@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neural_network import MLPRegressor
 
-from manylens.modules.negative_correlation import nearest_probabilities
 from manylens.modules.networks import (
     StackedNetworks,
     check_network_diversity,
+    nearest_probabilities,
     network_loss,
     output_ambiguity,
     output_gradient,

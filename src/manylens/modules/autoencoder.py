@@ -22,7 +22,8 @@ from manylens.modules.base import (
 from manylens.modules.descent import warn_if_unsettled
 from manylens.modules.loss import check_diversity
 from manylens.modules.network_autoencoder import train_autoencoders
-from manylens.modules.network_training import check_activation, options_of, warn_unless_rested
+from manylens.modules.network_options import check_activation, options_of
+from manylens.modules.network_training import warn_unless_rested
 from manylens.modules.solver import ModularSolution, count_equal, solve_modules
 from manylens.modules.water_filling import lower_bound, pad_spectrum
 from manylens.streaming import block_rows, bootstrap_moments, column_means

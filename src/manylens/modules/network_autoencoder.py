@@ -6,8 +6,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import gen_batches
 
 from manylens.modules.base import refuse_equal_rows
-from manylens.modules.network_training import TensorRows, hidden_widths, scaled, train
-from manylens.modules.networks import network_loss, random_networks
+from manylens.modules.network_options import hidden_widths
+from manylens.modules.network_tensors import TensorRows
+from manylens.modules.network_training import train
+from manylens.modules.networks import network_loss, random_networks, scaled
 from manylens.streaming import block_rows, column_means
 
 

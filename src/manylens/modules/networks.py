@@ -13,6 +13,7 @@ import numbers
 from itertools import pairwise
 
 import numpy as np
+from scipy import sparse
 from scipy.special import expit
 from sklearn.utils import gen_batches
 
@@ -235,3 +236,43 @@ def check_network_diversity(diversity, n_networks):
         f"has no minimum, and they run away from each other. M/(M-1) = {n_networks / (n_networks - 1):.4g}, "
         "often given as the limit, is that of one network while the others are held still. Choose 1 or less."
     )
+
+
+def scaled(rows, shift, scale):
+    """Rows less a shift and over a scale, dense, in the rows' own precision.
+
+    Parameters
+    ----------
+    rows : ndarray or CSR matrix, shape (n, d)
+        Rows.
+    shift, scale : ndarray or float
+        Broadcast over the rows.
+
+    Returns
+    -------
+    ndarray, shape (n, d)
+        (rows - shift) / scale.
+    """
+    dense = rows.toarray() if sparse.issparse(rows) else rows
+    return (dense - np.asarray(shift, dtype=rows.dtype)) / np.asarray(scale, dtype=rows.dtype)
+
+
+def nearest_probabilities(values):
+    """Euclidean projection of rows on the probability simplex: max(v - τ, 0) with τ such that it sums to 1.
+
+    Parameters
+    ----------
+    values : ndarray, shape (n, C)
+        Rows.
+
+    Returns
+    -------
+    ndarray, shape (n, C)
+        Not negative, rows sum to 1.
+    """
+    falling = -np.sort(-values, axis=1)
+    count = np.arange(1, values.shape[1] + 1)
+    excess = (np.cumsum(falling, axis=1) - 1) / count
+    kept = np.sum(falling > excess, axis=1)  # how many stay positive: at least the largest
+    level = np.take_along_axis(excess, kept[:, None] - 1, axis=1)
+    return np.maximum(values - level, 0)

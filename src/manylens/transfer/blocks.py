@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Mapping
 
+from manylens.modules.network_tensors import import_torch
+
 
 def choose_layers(model, layers="auto"):
     """Names of the modules to look at.
@@ -19,7 +21,7 @@ def choose_layers(model, layers="auto"):
     list of str
         Names, as `model.named_modules()` spells them.
     """
-    torch = imported_torch()
+    torch = import_torch("Layers are collected")
     if not isinstance(model, torch.nn.Module):
         raise TypeError(
             f"model is a {type(model).__name__}, not a torch.nn.Module: it has no layers to hook."
@@ -72,7 +74,7 @@ def blocks(module, prefix=""):
 
 def is_container(module):
     """Whether a module only lists others."""
-    nn = imported_torch().nn
+    nn = import_torch("Layers are collected").nn
     return isinstance(module, nn.Sequential | nn.ModuleList)
 
 
@@ -101,7 +103,7 @@ def first_tensor(output, name):
     torch.Tensor
         The tensor.
     """
-    torch = imported_torch()
+    torch = import_torch("Layers are collected")
     if isinstance(output, Mapping):
         parts = list(output.values())
     else:
@@ -113,12 +115,3 @@ def first_tensor(output, name):
         f"Layer {name!r} gave a {type(output).__name__} that holds no tensor: leave it out of layers, or "
         "name a module inside it."
     )
-
-
-def imported_torch():
-    """PyTorch, or one sentence that says how to get it."""
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError("Layers are collected with PyTorch: pip install 'manylens[torch]'.") from error
-    return torch
