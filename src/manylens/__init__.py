@@ -15,7 +15,7 @@ from manylens.ensembles.retrieval import RetrievalPrecision, retrieval_precision
 from manylens.ensembles.scan_classifier import ScanNeighborsClassifier
 from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
 from manylens.metric.nca import NCA
-from manylens.modules.autoencoder import BaggingAutoencoder, ModularAutoencoder
+from manylens.modules.autoencoder import ModularAutoencoder
 from manylens.modules.baselines import (
     BootstrapKernelPCA,
     MonolithicKernelPCA,
@@ -23,6 +23,7 @@ from manylens.modules.baselines import (
     RandomKernelProjection,
 )
 from manylens.modules.kernel_pca import ModularKernelPCA
+from manylens.modules.linear_autoencoders import BaggingAutoencoder
 from manylens.modules.negative_correlation import NegativeCorrelationClassifier, NegativeCorrelationRegressor
 from manylens.persistence import load, save
 from manylens.plotting.alignment import AlignmentDisplay, LayerWeightsDisplay, StableRankDisplay
