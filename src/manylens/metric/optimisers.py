@@ -152,6 +152,7 @@ class StepOptimiser:
         return length * self.direction(gradient)
 
     def direction(self, gradient):
+        """Where to, with entries of size one or so; a subclass says how."""
         raise NotImplementedError
 
 

@@ -33,6 +33,7 @@ class Decomposed:
     is_small: bool
 
     def _residuals_of(self, rows, fitted, weights):
+        """Residuals of rows left out, from fits and weights; a subclass says how."""
         raise NotImplementedError
 
     def left_out(self, alpha):
