@@ -45,6 +45,19 @@ def fast(**settings):
     )
 
 
+@pytest.mark.parametrize("ratio", [0.03, 1.0])
+def test_float32_rows_lose_no_definiteness(ratio):
+    rng = np.random.default_rng(0)
+    psi = (rng.standard_normal((500, 4)) @ rng.standard_normal((4, 300)) + 3).astype(np.float32)
+    known, targets = np.arange(30), np.eye(3)[np.arange(30) % 3]
+    start = np.zeros((300, 3)), np.full(3, 1 / 3)
+    coef, intercept, _ = Transduction(psi).solve(
+        known, targets, start, 3e6, ratio, lambda scores: guess(scores, "soft", 1.0, None), 3
+    )
+    assert np.all(np.isfinite(coef))
+    assert np.all(np.isfinite(intercept))
+
+
 @settings(max_examples=20)
 @given(seed=st.integers(0, 1000), beta=st.floats(0.1, 10), ratio=st.floats(0.01, 1))
 def test_one_step_is_the_weighted_ridge_on_labels_and_guesses(seed, beta, ratio):

@@ -3,9 +3,10 @@
 import numpy as np
 from scipy import linalg
 from sklearn.model_selection import StratifiedKFold
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.streaming.moments import block_rows
 from manylens.transfer.guesses import class_shares, guess
 from manylens.transfer.labels import UNLABELLED, ScoredClassifier, check_labels, refuse_one_class
 from manylens.transfer.layer_columns import (
@@ -257,7 +258,12 @@ class Transduction:
     def __init__(self, rows):
         self.origin = rows.mean(axis=0, dtype=np.float64)
         self.rows = rows - self.origin.astype(rows.dtype)
-        self.scatter = (self.rows.T @ self.rows).astype(np.float64)
+        self.total = self.rows.sum(axis=0, dtype=np.float64)  # what rounding the mean left over
+        # A weak penalty is I beside a scatter of 1e9: products in float32 would drown it.
+        self.scatter = np.zeros((rows.shape[1], rows.shape[1]))
+        for block in gen_batches(len(rows), block_rows(rows.shape[1])):
+            part = self.rows[block].astype(np.float64, copy=False)
+            self.scatter += part.T @ part
 
     def solve(self, known, targets, start, beta, ratio, guessed, n_steps):
         """W = (β' Ψ'ᵀΨ' + β ΨᵀΨ + I)^(-1) (β' Ψ'ᵀY' + β ΨᵀY), repeated with Y' = g(Ψ' W + b).
@@ -296,8 +302,8 @@ class Transduction:
             return coef, intercept, np.empty((0, targets.shape[1]))
         heft = np.where(others, beta * ratio, beta)
         total = heft.sum()
-        labelled = self.rows[known]
-        mean = (heft.astype(self.rows.dtype) @ self.rows).astype(np.float64) / total
+        labelled = self.rows[known].astype(np.float64, copy=False)
+        mean = (beta * ratio * self.total + beta * (1 - ratio) * labelled.sum(axis=0)) / total
         scatter = beta * ratio * self.scatter + beta * (1 - ratio) * (labelled.T @ labelled)
         scatter -= total * np.outer(mean, mean)
         factor = linalg.cho_factor(scatter + np.eye(len(scatter)))
