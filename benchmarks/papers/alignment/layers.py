@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.bench_transfer import TransferDigits, TransferObjects
 from benchmarks.figures import curve, panel
-from benchmarks.network_features import network_features, reason_to_leave_out
+from benchmarks.network_features import Task, network_features, reason_to_leave_out
 from benchmarks.papers.alignment import PAPER
 from benchmarks.papers.alignment.training import alignment, one_hot
 from benchmarks.reproduction import Findings, Reproduction, Statement
@@ -275,6 +275,60 @@ class AccumulatedLayers(OnTheNetwork):
             "labelled alone": 100 * np.mean(alone.predict(data.flat[1]) == data.y[1]),
             "with unlabelled": 100 * np.mean(helped.predict(data.flat[1]) == data.y[1]),
         }
+
+
+class DeeperNetworks(OnTheNetwork):
+    """Three networks of growing size: ridge regression on their layers against softmax regression on their
+    top layer."""
+
+    where = "Figure 3.2"
+    differs = """EfficientNet-Lite0, 1 and 2 (17, 22 and 22 layers, the last network wider) for ResNet,
+    ResNeXt and Wide-ResNet; CIFAR-10 re-encoded as JPEG and MNIST for the six tasks; 1,000 training and 500
+    test rows at 64 pixels."""
+    depths = (0, 1, 2)
+    statements = (
+        Statement(
+            "ridge on layers is above softmax regression on the top of every network",
+            lambda found: {r: c["layers"] > c["top, softmax"] for r, c in found[ACCURACY].items()},
+        ),
+        Statement(
+            "it scales with the number of layers: larger networks lose no more than a point",
+            lambda found: {
+                f"{task}, Lite{depth}": found[ACCURACY][f"{task}, Lite{depth}"]["layers"]
+                >= found[ACCURACY][f"{task}, Lite{depth - 1}"]["layers"] - 1
+                for task in TASKS
+                for depth in (1, 2)
+            },
+        ),
+    )
+
+    @classmethod
+    def left_out(cls):
+        return reason_to_leave_out(cls.depths)
+
+    def compute(self):
+        accuracy, figures = {}, {}
+        n_train, n_test, pixels, n_buckets = (100, 50, 32, 32) if self.quick else (1000, 500, 64, 512)
+        for task, kind in TASKS.items():
+            for depth in self.depths:
+                sizes = Task(kind.task.name, n_train, n_test, pixels, n_buckets, depth)
+                data = network_features(sizes)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ConvergenceWarning)  # as above
+                    top = logistic(self.quick).fit(data.top[0], data.y[0])
+                ridge = thesis().fit(data.flat[0], data.y[0])
+                accuracy[f"{task}, Lite{depth}"] = {
+                    "top, softmax": 100 * top.score(data.top[1], data.y[1]),
+                    "layers": 100 * np.mean(ridge.predict(data.flat[1]) == data.y[1]),
+                    "number of layers": len(data.flat[0]),
+                }
+            rows = [accuracy[f"{task}, Lite{depth}"] for depth in self.depths]
+            curves = {
+                key: curve(self.depths, [row[key] for row in rows], style="o-")
+                for key in ("top, softmax", "layers")
+            }
+            figures[f"{task}: networks"] = panel("EfficientNet-Lite", "accuracy (%)", curves)
+        return Findings({ACCURACY: accuracy}, figures)
 
 
 class RanksAndTasks(OnTheNetwork):
