@@ -1,25 +1,36 @@
 """How the cost of every estimator grows with rows n, features d, modules M, their width H and the rank R."""
 
 import warnings
+from importlib.util import find_spec
 
 import numpy as np
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import NearestCentroid
 
 from benchmarks.growth import Growth
 from manylens import (
     NCA,
+    AlignmentPruner,
     BaggingAutoencoder,
     BootstrapKernelPCA,
     CountSketch,
+    DiversitySearchCV,
+    KernelAlignment,
     LayerRidgeClassifier,
+    LayerRidgeRegressor,
     ModularAutoencoder,
     ModularKernelPCA,
     ModuleNeighbors,
     ModuleVotingClassifier,
+    ModuleVotingRegressor,
     MonolithicKernelPCA,
+    NegativeCorrelationRegressor,
     PartitionKernelPCA,
     RandomKernelProjection,
     ScanNeighborsClassifier,
     StreamingCKA,
+    TemperatureScaler,
     TransductiveRidgeClassifier,
     align_kernels,
     cka,
@@ -30,7 +41,7 @@ from manylens import (
     stable_rank,
 )
 
-warnings.filterwarnings("ignore", message="NCA stopped after")
+warnings.filterwarnings("ignore", message="NCA stopped after|Training did not come to rest")
 
 ROWS = (1_000, 5_000, 20_000, 100_000)
 FEWER_ROWS = (200, 1_000, 5_000, 20_000)
@@ -346,3 +357,109 @@ class GrowthOfPruning(Growth):
         y = rng.standard_normal(n)
         P = y[:, np.newaxis] + rng.standard_normal((n, M))
         return lambda: prune_predictions(P, y)
+
+
+class GrowthOfPruner(Growth):
+    """`AlignmentPruner` of a fitted forest, out-of-bag predictions included, against rows and trees (M)."""
+
+    estimator = "AlignmentPruner.fit"
+    base = {"n": 2_000, "M": 50}
+    quick_base = {"n": 300, "M": 10}
+    axes = {"n": FEWER_ROWS, "M": (5, 20, 100, 500)}
+
+    def prepare(self, n, M):
+        X, y = drawn(n, 10)
+        forest = RandomForestRegressor(M, max_depth=8, n_jobs=2, random_state=0).fit(X, y)
+        return lambda: AlignmentPruner(forest).fit(X, y)
+
+
+class GrowthOfDiversitySearch(Growth):
+    """`DiversitySearchCV` over nine diversities and three folds, centroids that vote, against rows and M."""
+
+    estimator = "DiversitySearchCV.fit"
+    base = {"n": 2_000, "d": 50, "M": 10, "H": 5}
+    quick_base = {"n": 300, "d": 10, "M": 3, "H": 3}
+    axes = {"n": FEWER_ROWS, "M": (1, 4, 20, 100)}
+    beside = {"M": {"H": 2}}
+
+    def prepare(self, n, d, M, H):
+        X, y = drawn(n, d)
+        lenses = ModularKernelPCA(M, H, rank=M * H + 20, random_state=0)
+        search = DiversitySearchCV(ModuleVotingClassifier(lenses, NearestCentroid()), cv=3)
+        return lambda: search.fit(X, y)
+
+
+class GrowthOfKernelAlignment(GrowthOfKernelWeights):
+    """`KernelAlignment` on feature sets (M) of ten columns each, against rows and sets."""
+
+    estimator = "KernelAlignment.fit_transform"
+
+    def prepare(self, n, M):
+        X, y = drawn(n, 10 * M)
+        model = KernelAlignment(groups=[10] * M)
+        return lambda: model.fit_transform(X, y)
+
+
+class GrowthOfLayerRegression(GrowthOfLayerRidge):
+    """`LayerRidgeRegressor` on three layers, 256 landmarks, against rows."""
+
+    estimator = "LayerRidgeRegressor.fit"
+    make = LayerRidgeRegressor
+    axes = {"n": ROWS}
+
+
+class GrowthOfVotingRegressor(GrowthOfVoting):
+    """`ModuleVotingRegressor`: fit and 500 predictions by a ridge on each module, against rows and M."""
+
+    estimator = "ModuleVotingRegressor.fit, predict"
+
+    def prepare(self, n, d, M, H):
+        X, y = drawn(n, d)
+        lenses = ModularKernelPCA(M, H, rank=M * H + 20, random_state=0).fit(X[:2_000])
+        model = ModuleVotingRegressor(lenses, Ridge())
+        return lambda: model.fit(X, y).predict(X[:500])
+
+
+class GrowthOfScanNeighbours(Growth):
+    """`ScanNeighborsClassifier`: fit and 500 predictions against rows and features."""
+
+    estimator = "ScanNeighborsClassifier.fit, predict"
+    base = {"n": 20_000, "d": 50}
+    quick_base = {"n": 300, "d": 10}
+    axes = {"n": ROWS, "d": COLUMNS}
+
+    def prepare(self, n, d):
+        X, y = drawn(n, d)
+        return lambda: ScanNeighborsClassifier(5).fit(X, y).predict(X[:500])
+
+
+class GrowthOfTemperature(Growth):
+    """`TemperatureScaler` of ten classes' scores against rows."""
+
+    estimator = "TemperatureScaler.fit"
+    base = {"n": 5_000}
+    quick_base = {"n": 300}
+    axes = {"n": ROWS}
+
+    def prepare(self, n):
+        X, y = drawn(n, 10)
+        return lambda: TemperatureScaler().fit(X, y)
+
+
+class GrowthOfNetworks(Growth):
+    """`NegativeCorrelationRegressor`, five passes over the rows, 20 hidden units, against rows, features and
+    networks (M)."""
+
+    estimator = "NegativeCorrelationRegressor.fit, 5 passes"
+    base = {"n": 2_000, "d": 20, "M": 10}
+    quick_base = {"n": 300, "d": 10, "M": 3}
+    axes = {"n": FEWER_ROWS, "d": COLUMNS, "M": MODULES}
+
+    @classmethod
+    def left_out(cls):
+        return "" if find_spec("torch") else "torch is not installed"
+
+    def prepare(self, n, d, M):
+        X, y = drawn(n, d)
+        model = NegativeCorrelationRegressor(M, 20, max_iter=5, random_state=0)
+        return lambda: model.fit(X, y)
