@@ -109,7 +109,6 @@ class NetworksAbalone(NetworksKin8nm):
 
     needs = ("reg_abalone",)
     data_set = "reg_abalone"
-    claims = NetworksKin8nm.claims[1:]  # noise dominates here, and bagging predicts as well or better
 
 
 class NetworksHousing(NetworksKin8nm):
