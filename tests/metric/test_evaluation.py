@@ -9,7 +9,8 @@ from manylens.metric.evaluation import Exact, Tree
 from manylens.metric.gaussian import Gaussian
 from manylens.metric.layout import class_layout
 from manylens.metric.lists import SKIN, mass_list, negligible_distance, tile_boxes, tree_layout
-from manylens.metric.pairs import pair_sums
+from manylens.metric.objectives import force_coefficients
+from manylens.metric.pairs import ALL_PAIRS, TilePairs, pair_masses, pair_sums
 from manylens.native.nca_boxes import heavy_pairs, near_pairs
 from manylens.native.nca_lanes import LANES
 
@@ -129,17 +130,41 @@ def test_points_beyond_the_negligible_distance_cannot_add_up_to_the_tolerance():
 
 def test_dropped_pairs_stay_within_the_budget_of_every_tile():
     rng = np.random.default_rng(0)
-    n_tiles = 40
+    n_tiles, tolerance = 40, 1e-2
     low = rng.normal(size=(n_tiles, 2))
     starts, partners = near_pairs(low, low + 0.1, np.full(n_tiles, np.inf))
     masses = 2.0 ** rng.uniform(-30, 3, size=len(partners))
-    budgets = 2.0 ** rng.uniform(-10, 0, size=n_tiles)
-    kept_starts, kept = heavy_pairs(starts, partners, masses, budgets)
-    lost = np.zeros(n_tiles)
+    kept_starts, kept = heavy_pairs(starts, partners, masses, tolerance)
+    lost, whole = np.zeros(n_tiles), np.zeros(n_tiles)
     for one in range(n_tiles):
         survivors = set(kept[kept_starts[one] : kept_starts[one + 1]])
         for at in range(starts[one], starts[one + 1]):
+            whole[[one, partners[at]]] += masses[at]
             if partners[at] not in survivors:
                 lost[[one, partners[at]]] += masses[at]
     assert len(kept) < len(partners) / 2
-    assert np.all(lost <= budgets)
+    assert np.all(lost <= tolerance * np.maximum(whole, whole.mean()))
+
+
+@pytest.mark.parametrize("form", ["accuracy", "likelihood"])
+def test_masses_bound_the_forces_between_tiles(form):
+    Z, y = islands(200)
+    layout = tree_layout(Z, y)
+    tiles = layout.place(Z, np.float64)
+    sums = pair_sums(tiles, layout, ALL_PAIRS, compact=False)
+    own, cross = np.zeros((2, layout.n_slots))
+    same, other = sums[:, layout.slots]
+    own[layout.slots], cross[layout.slots] = force_coefficients(same, same + other, form)
+    n_tiles = len(tiles)
+    pairs = TilePairs(*near_pairs(np.zeros((n_tiles, 1)), np.zeros((n_tiles, 1)), np.ones(n_tiles)))
+    masses = pair_masses(tiles, layout, pairs, own, cross)
+    slots = layout.slots
+    D = np.square(Z[:, None] - Z[None]).sum(axis=2)
+    u = np.where(y[:, None] == y[None], np.abs(own[slots])[:, None], np.abs(cross[slots])[:, None])
+    w = 2.0**-D * (1 + D) / 2 * (u + u.T)
+    assert np.all(w >= 2.0**-D * np.sqrt(D) * (u + u.T))
+    tile = slots // LANES
+    for one in range(n_tiles):
+        for at in range(pairs.starts[one], pairs.starts[one + 1]):
+            literal = w[np.ix_(tile == one, tile == pairs.partners[at])].sum()
+            assert masses[at] == pytest.approx(literal, rel=1e-7)

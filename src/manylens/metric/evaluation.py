@@ -66,15 +66,16 @@ class RangeSearch(Evaluation):
 
 
 class Tree(Evaluation):
-    """Pairs of tiles that cannot matter are left out: first by the boxes around them, then by their mass.
+    """Pairs of tiles that cannot matter are left out: first by the boxes around them, then by their forces.
 
     A first pass over the pairs that the boxes leave gives every p_i to within tolerance / (1 - tolerance)
-    (`negligible_distance`), and records the mass of each pair of tiles; the forces come from the pairs that
-    carry mass. In many dimensions boxes leave most pairs, and recorded mass is what helps.
+    (`negligible_distance`), a second bounds the forces between each pair of tiles; only the pairs that carry
+    them go on. In many dimensions boxes leave most pairs, and this is what helps: once the map is trained
+    most rows have p_i all but 1 and pull at nothing.
 
-    The list of pairs with mass is kept, and with it what each row's sums hold beyond the list. While the
-    rows stay within `SKIN` of where they were, at most `REUSES` times, both passes use the list and add what
-    is beyond: so the objective stays the same function to second order, and a line search can trust it.
+    The list of these pairs is kept, and with it what each row's sums hold beyond the list. While the rows
+    stay within `SKIN` of where they were, at most `REUSES` times, both passes use the list and add what is
+    beyond: so the objective stays the same function to second order, and a line search can trust it.
 
     Parameters
     ----------

@@ -9,8 +9,9 @@ from manylens.native.nca_rows import anchor_log_sums, anchor_moments
 LOG2_E = np.log2(np.e)
 # Points times this make the Gaussian a power of two: exp(-D) = 2**-(LOG2_E D).
 UNIT = np.sqrt(LOG2_E)
-# Rows whose kernel sum is below this are done again, each shifted by its own nearest distance.
-SMALLEST_SUM = {np.dtype(np.float32): 2.0**-60, np.dtype(np.float64): 2.0**-500}
+# Rows whose kernel sum is below this are done again, each shifted by its own nearest distance. The terms that
+# float32 cannot hold are below 2**-126: of a sum above this a million of them are less than 2e-5.
+SMALLEST_SUM = {np.dtype(np.float32): 2.0**-90, np.dtype(np.float64): 2.0**-500}
 
 
 class Gaussian(Objective):
@@ -68,22 +69,40 @@ def gaussian_outcome(tiles, layout, pairs, sums, form):
     -------
     Outcome
     """
-    same, other = sums
-    smallest = SMALLEST_SUM[tiles.dtype]
-    needed = (same if form == "likelihood" else same + other)[layout.slots]
-    far = np.flatnonzero((needed < smallest) & ~layout.lonely)
-    near = np.zeros(layout.n_slots, bool)
-    near[layout.slots] = (needed >= smallest) & ~layout.lonely
-    total = np.where(near, same + other, 0.0)
-    same = np.where(near, same, 0.0)
-    own, cross = force_coefficients(same, total, form)
-    moments = pair_moments(tiles, layout, pairs, False, own, cross)
+    near = within_range(sums, layout, tiles.dtype, form)
+    same, total = np.where(near, sums[0], 0.0), np.where(near, sums.sum(axis=0), 0.0)
+    moments = pair_moments(tiles, layout, pairs, False, *force_coefficients(same, total, form))
     p = np.divide(same, total, out=np.zeros_like(total), where=near)[layout.slots]
+    far = np.flatnonzero(~near[layout.slots] & ~layout.lonely)
     scores = p if form == "accuracy" else np.log(p, out=np.zeros_like(p), where=p > 0)
     if len(far):
         scores[far], more = gaussian_anchors(tiles, layout, far, form)
         moments += more
     return Outcome(scores, forces_from_moments(tiles, moments, layout, 1 / UNIT), np.empty(0))
+
+
+def within_range(sums, layout, dtype, form):
+    """Which slots hold a row whose sums a float can hold; a row alone in its class is none.
+
+    Parameters
+    ----------
+    sums : ndarray, shape (2, n_slots)
+        Of pass one, within the class and outside.
+    layout : Layout
+        Where the rows stand.
+    dtype : dtype
+        Arithmetic of the pairs.
+    form : {"accuracy", "likelihood"}
+        Whether the sum over all must be in range, or that over its class, which the likelihood divides by.
+
+    Returns
+    -------
+    ndarray of bool, shape (n_slots,)
+    """
+    needed = (sums[0] if form == "likelihood" else sums.sum(axis=0))[layout.slots]
+    near = np.zeros(layout.n_slots, bool)
+    near[layout.slots] = (needed >= SMALLEST_SUM[np.dtype(dtype)]) & ~layout.lonely
+    return near
 
 
 def in_kernel_units(Z, dtype):

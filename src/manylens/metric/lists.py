@@ -1,4 +1,4 @@
-"""Lists of the pairs of tiles that can matter, from boxes around k-d tree leaves and from recorded mass.
+"""Lists of the pairs of tiles that can matter, from boxes around k-d tree leaves and from their forces.
 
 Only the order of the rows is wanted of the tree, and its leaves must be whole tiles, which those of scipy and
 scikit-learn are not: `native.nca_order` makes it in half their time, and its smaller boxes leave fewer pairs
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manylens.metric.gaussian import SMALLEST_SUM
+from manylens.metric.gaussian import SMALLEST_SUM, within_range
 from manylens.metric.layout import Layout, class_layout
-from manylens.metric.pairs import TilePairs, pair_sums
+from manylens.metric.objectives import force_coefficients
+from manylens.metric.pairs import TilePairs, pair_masses, pair_sums
 from manylens.native.nca_boxes import heavy_pairs, near_pairs
 from manylens.native.nca_lanes import LANES
 from manylens.native.nca_order import tree_order
@@ -19,11 +20,13 @@ from manylens.native.nca_order import tree_order
 # How far 99 of 100 rows may move, in units of the kernel, and how often, before a list is made anew.
 SKIN = 0.1
 REUSES = 10
+# Forces pull in many directions: what is left of their sum may be a tenth of the sum of their lengths.
+CANCELLATION = 10
 
 
 @dataclass
 class MassList:
-    """Pairs of tiles that carry the mass of the kernel sums at one place.
+    """Pairs of tiles that carry the forces at one place.
 
     Parameters
     ----------
@@ -34,7 +37,7 @@ class MassList:
     layout : Layout
         Tiles made there.
     pairs : TilePairs
-        Those that carry mass.
+        Those that carry them.
     beyond : ndarray, shape (2, n_slots)
         What the rows' sums, within the class and outside, hold beyond those pairs.
     share : float
@@ -60,7 +63,7 @@ class MassList:
 
 
 def mass_list(Z, labels, dtype, tolerance, form):
-    """The pairs of tiles that carry all but `tolerance` of each row's kernel sum.
+    """The pairs of tiles that carry all but `tolerance` of the forces.
 
     Parameters
     ----------
@@ -71,9 +74,9 @@ def mass_list(Z, labels, dtype, tolerance, form):
     dtype : dtype
         Arithmetic of the pairs.
     tolerance : float
-        Part of a row's sum that may be lost.
+        Part of a row's kernel sum that boxes may leave out, and about that of the forces that the list may.
     form : {"accuracy", "likelihood"}
-        Whether that is its sum over all, or over its class, which the likelihood divides by.
+        Form of the objective.
 
     Returns
     -------
@@ -87,13 +90,11 @@ def mass_list(Z, labels, dtype, tolerance, form):
     tiles = layout.place(Z, dtype)
     low, high = tile_boxes(Z, layout)
     near = TilePairs(*near_pairs(low, high, tile_reach(tiles, layout, tolerance)))
-    masses = np.zeros(len(near.partners), dtype)
-    sums = pair_sums(tiles, layout, near, compact=False, masses=masses)
-    # A pair's mass could all fall on the row that has least.
-    divisors = sums[0].copy() if form == "likelihood" else sums.sum(axis=0)
-    divisors[layout.slots[layout.lonely]] = np.inf
-    budgets = tolerance * by_tile(divisors, layout, np.inf).min(axis=1)
-    heavy = TilePairs(*heavy_pairs(near.starts, near.partners, masses, budgets))
+    sums = pair_sums(tiles, layout, near, compact=False)
+    inside = within_range(sums, layout, dtype, form)
+    same, total = np.where(inside, sums[0], 0.0), np.where(inside, sums.sum(axis=0), 0.0)
+    masses = pair_masses(tiles, layout, near, *force_coefficients(same, total, form))
+    heavy = TilePairs(*heavy_pairs(near.starts, near.partners, masses, tolerance / CANCELLATION))
     listed = pair_sums(tiles, layout, heavy, compact=False)
     known = MassList(Z, dtype, layout, heavy, np.maximum(sums - listed, 0.0), near.share())
     return known, tiles, sums

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import get_num_threads, set_num_threads
 
-from manylens.native.nca_pairs import force_moments, kernel_sums
+from manylens.native.nca_pairs import force_masses, force_moments, kernel_sums
 
 # |z|² above which the cancellation in |z_i|² + |z_j|² - 2 z_i·z_j costs float32 more than 1e-3 of a distance.
 LARGEST_SINGLE_NORM = 4096.0
@@ -69,12 +69,10 @@ def threads_for(n_slots):
         set_num_threads(before)
 
 
-def pair_sums(tiles, layout, pairs, compact, weights=None, masses=None):
+def pair_sums(tiles, layout, pairs, compact, weights=None):
     """`same` and `other` of `native.nca_pairs.kernel_sums` for a layout."""
-    masses = np.empty(0, tiles.dtype) if masses is None else masses
     with threads_for(layout.n_slots):
-        arguments = [*pair_arguments(tiles, layout, pairs, compact, weights), masses]
-        return kernel_sums(*arguments)
+        return kernel_sums(*pair_arguments(tiles, layout, pairs, compact, weights))
 
 
 def pair_moments(tiles, layout, pairs, compact, own, cross, weights=None):
@@ -83,6 +81,14 @@ def pair_moments(tiles, layout, pairs, compact, own, cross, weights=None):
     with threads_for(layout.n_slots):
         arguments = [*pair_arguments(tiles, layout, pairs, compact, weights), own, cross]
         return force_moments(*arguments)
+
+
+def pair_masses(tiles, layout, pairs, own, cross):
+    """`native.nca_pairs.force_masses` of listed pairs."""
+    own, cross = (np.abs(u).astype(tiles.dtype) for u in (own, cross))
+    d = tiles.shape[1] - 1
+    with threads_for(layout.n_slots):
+        return force_masses(tiles.ravel(), d, layout.tile_class, pairs.starts, pairs.partners, own, cross)
 
 
 def pair_arguments(tiles, layout, pairs, compact, weights):

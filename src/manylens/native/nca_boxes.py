@@ -56,20 +56,21 @@ def near_pairs(low, high, reach):
 
 
 @njit(cache=True, nogil=True)
-def heavy_pairs(starts, partners, masses, budgets):
+def heavy_pairs(starts, partners, masses, tolerance):
     """The pairs of a list that are left when each tile drops its lightest ones.
 
-    A tile may drop pairs, lightest first, as long as their masses add up to no more than its budget; a pair
-    goes only if both its tiles drop it.
+    A tile may drop pairs, lightest first, as long as their masses add up to no more than its budget, which is
+    `tolerance` times its own mass or, where that is more, the mean of all tiles' masses. A pair goes only if
+    both its tiles drop it: at most 2 · tolerance of all mass is lost.
 
     Parameters
     ----------
     starts, partners : ndarray of int64
         A list as `near_pairs` gives it.
     masses : ndarray, shape (n_pairs,)
-        Sum of the kernel over each pair of tiles.
-    budgets : ndarray of float64, shape (n_tiles,)
-        Mass that each tile may lose.
+        Mass of each pair of tiles.
+    tolerance : float
+        Share of the mass that may be lost.
 
     Returns
     -------
@@ -86,10 +87,12 @@ def heavy_pairs(starts, partners, masses, budgets):
             size[at] = min(max(exponent + n_bins - 24, 0), n_bins - 1)
             by_size[one, size[at]] += masses[at]
             by_size[partners[at], size[at]] += masses[at]
+    mean = by_size.sum() / n_tiles
     keep_from = np.zeros(n_tiles, np.int16)
     for one in range(n_tiles):
+        budget = tolerance * max(by_size[one].sum(), mean)
         lost = by_size[one, 0]
-        while lost <= budgets[one] and keep_from[one] < n_bins - 1:
+        while lost <= budget and keep_from[one] < n_bins - 1:
             keep_from[one] += 1
             lost += by_size[one, keep_from[one]]
     kept_starts = np.zeros(n_tiles + 1, np.int64)

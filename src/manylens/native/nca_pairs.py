@@ -25,10 +25,12 @@ from manylens.native.nca_lanes import (
     LANES,
     add,
     add_folded,
+    exp2,
     fma,
     folded,
     load,
     load_half,
+    maximum,
     mul,
     splat,
     splat_half,
@@ -51,7 +53,7 @@ from manylens.native.nca_tiles import (
 
 
 @njit(nogil=True)
-def add_block_sums(tiles, begin, end, field, listed, masses, sums, part):
+def add_block_sums(tiles, begin, end, field, listed, sums, part):
     """One worker's share of pass one: its `tiles` of rows against the tiles begin..end of columns.
 
     Adds to `sums` what its rows gain, and writes to `part` what the columns do. Apart from `kernel_sums`
@@ -63,7 +65,6 @@ def add_block_sums(tiles, begin, end, field, listed, masses, sums, part):
     one = points.dtype.type(1)
     part[:] = zero
     rows = np.empty(ROWS * (d + 1), points.dtype)
-    tallies = np.zeros((end - begin) * LANES if masses.shape[0] else 0, points.dtype)
     for tile in tiles:
         own_class = tile_class[tile]
         own_weight = splat(weights[own_class])
@@ -89,9 +90,6 @@ def add_block_sums(tiles, begin, end, field, listed, masses, sums, part):
                     s0, s1, s2, s3 = folded(e0), folded(e1), folded(e2), folded(e3)
                     continue
                 down = add(add(e0, e1), add(e2, e3))
-                if masses.shape[0]:
-                    here = (at - first) * LANES
-                    store(tallies, here, add(load(tallies, here), down))
                 place = (partner - begin) * 2 * LANES
                 if tile_class[partner] == own_class:
                     s0 = add(s0, folded(e0))
@@ -115,15 +113,10 @@ def add_block_sums(tiles, begin, end, field, listed, masses, sums, part):
             sums[1, row + 1] += total(o1)
             sums[1, row + 2] += total(o2)
             sums[1, row + 3] += total(o3)
-        if masses.shape[0]:
-            for at in range(first, last):
-                here = (at - first) * LANES
-                masses[at] = total(load(tallies, here))
-                store(tallies, here, splat(zero))
 
 
 @njit(cache=True, parallel=ONLY_PRANGE, nogil=True)
-def kernel_sums(points, d, tile_class, weights, compact, starts, partners, masses):
+def kernel_sums(points, d, tile_class, weights, compact, starts, partners):
     """Pass one.
 
     Parameters
@@ -141,8 +134,6 @@ def kernel_sums(points, d, tile_class, weights, compact, starts, partners, masse
     starts, partners : ndarray of int, shapes (n_tiles + 1,) and (n_pairs,)
         Tiles above tile I that it is to meet, ascending: partners[starts[I]:starts[I + 1]]; an empty
         `starts` means all of them. A tile always meets itself.
-    masses : ndarray, shape (n_pairs,) or (0,)
-        Filled, where not empty, with the sum of k over each pair of tiles.
 
     Returns
     -------
@@ -159,7 +150,7 @@ def kernel_sums(points, d, tile_class, weights, compact, starts, partners, masse
         end = min(n_tiles, begin + block)
         for worker in prange(n_workers):
             tiles = range(worker, end, n_workers)
-            add_block_sums(tiles, begin, end, field, listed, masses, sums, parts[worker])
+            add_block_sums(tiles, begin, end, field, listed, sums, parts[worker])
         for tile in range(begin, end):  # not worth another wait for all threads
             for worker in range(n_workers):
                 for which in range(2):
@@ -273,3 +264,60 @@ def force_moments(points, d, tile_class, weights, compact, starts, partners, own
                     for lane in range(LANES):
                         moments[tile, k, lane] += factor * parts[worker, place + lane]
     return moments
+
+
+@njit(forceinline=True)
+def pull(e, half, most):
+    """2**-D (1 + D)/2 at e = -D: no less than 2**-D sqrt(D). D has an end, for empty slots are far away."""
+    return mul(exp2(e), fma(splat(-half), maximum(e, splat(-most)), splat(half)))
+
+
+@njit(nogil=True)
+def add_tile_masses(tile, points, d, tile_class, starts, partners, own, cross, masses):
+    """The masses of one tile's pairs; apart from `force_masses` as the blocks above are."""
+    zero = points.dtype.type(0)
+    half = points.dtype.type(0.5)
+    most = points.dtype.type(126)
+    rows = np.empty((GROUPS, ROWS * (d + 1)), points.dtype)
+    for group in range(GROUPS):
+        for t in range(ROWS):
+            load_row(points, d, tile * LANES + group * ROWS + t, rows[group], t)
+    for at in range(starts[tile], starts[tile + 1]):
+        partner = partners[at]
+        u = own if tile_class[partner] == tile_class[tile] else cross
+        there = load(u, partner * LANES)
+        mass = splat(zero)
+        row = tile * LANES
+        for group in range(GROUPS):
+            e0, e1, e2, e3 = minus_distances(points, d, rows[group], partner)
+            mass = fma(add(there, splat(u[row])), pull(e0, half, most), mass)
+            mass = fma(add(there, splat(u[row + 1])), pull(e1, half, most), mass)
+            mass = fma(add(there, splat(u[row + 2])), pull(e2, half, most), mass)
+            mass = fma(add(there, splat(u[row + 3])), pull(e3, half, most), mass)
+            row += ROWS
+        masses[at] = total(mass)
+
+
+@njit(cache=True, parallel=ONLY_PRANGE, nogil=True)
+def force_masses(points, d, tile_class, starts, partners, own, cross):
+    """Sum over each listed pair of tiles of (u_i + u_j) 2**-D_ij (1 + D_ij)/2, which bounds its forces.
+
+    Parameters
+    ----------
+    points, d, tile_class, starts, partners
+        As for `kernel_sums`.
+    own, cross : ndarray, shape (n_slots,)
+        |u| within a class and between classes; zero in empty slots.
+
+    Returns
+    -------
+    masses : ndarray, shape (n_pairs,)
+    """
+    n_tiles = tile_class.shape[0]
+    masses = np.empty(partners.shape[0], points.dtype)
+    # A tile near the start has many tiles above it, one near the end few: taken together they are even work.
+    for index in prange((n_tiles + 1) // 2):
+        add_tile_masses(index, points, d, tile_class, starts, partners, own, cross, masses)
+        if n_tiles - 1 - index != index:
+            add_tile_masses(n_tiles - 1 - index, points, d, tile_class, starts, partners, own, cross, masses)
+    return masses
