@@ -15,13 +15,30 @@ SMALLEST_SUM = {np.dtype(np.float32): 2.0**-90, np.dtype(np.float64): 2.0**-500}
 
 
 class Gaussian(Objective):
-    """k(D) = exp(-D), the classic."""
+    """k(D) = exp(-D), the classic.
+
+    Parameters
+    ----------
+    form : {"accuracy", "likelihood"}, default="accuracy"
+        Sum of p_i, or of log p_i.
+    rough : bool, default=False
+        Whether float32 is kept to where points lie so far out that it rounds distances by more than 1e-3:
+        enough to compare scales, and there is no second set of loops to compile.
+    """
 
     kernel = "gaussian"
     anchors = True
 
+    def __init__(self, form="accuracy", rough=False):
+        super().__init__(form)
+        self.rough = rough
+
+    def _placed(self, Z, layout, dtype):
+        Z, careful = in_kernel_units(Z, dtype)
+        return layout.place(Z, np.dtype(dtype) if self.rough else careful)
+
     def evaluate(self, Z, layout, pairs=ALL_PAIRS, dtype=np.float64, extra=None):
-        tiles = layout.place(*in_kernel_units(Z, dtype))
+        tiles = self._placed(Z, layout, dtype)
         sums = pair_sums(tiles, layout, pairs, compact=False)
         return gaussian_outcome(tiles, layout, pairs, sums, self.form)
 
@@ -44,7 +61,7 @@ class Gaussian(Objective):
         Outcome
             With `scores` of shape (m,) and `forces` of shape (n, d).
         """
-        tiles = layout.place(*in_kernel_units(Z, dtype))
+        tiles = self._placed(Z, layout, dtype)
         scores, moments = gaussian_anchors(tiles, layout, anchors, self.form)
         return Outcome(scores, forces_from_moments(tiles, moments, layout, 1 / UNIT), np.empty(0))
 

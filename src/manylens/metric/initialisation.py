@@ -163,13 +163,13 @@ def scale_for(Z, labels, objective, alone, dtype, rng):
     if objective.anchors and alone is None and len(rows) < len(Z):
         layout = class_layout(labels)
         anchors = rng.permutation(rows)[:ANCHORS]
-        likelihood = Gaussian("likelihood")
+        likelihood = Gaussian("likelihood", rough=True)
 
         def value(scale):
             return likelihood.evaluate_anchors(Z * scale, layout, anchors, dtype).scores.mean()
     else:
         layout = class_layout(np.unique(labels[rows], return_inverse=True)[1])
-        judge = Gaussian("likelihood") if objective.anchors else Compact()
+        judge = Gaussian("likelihood", rough=True) if objective.anchors else Compact()
 
         def value(scale):
             return judge.evaluate(Z[rows] * scale, layout, dtype=dtype).scores.mean()

@@ -1,10 +1,8 @@
 """The native sums over pairs, for a layout: which tiles meet, in which float type, on how many threads."""
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
-from numba import get_num_threads, set_num_threads
 
 from manylens.native.nca_pairs import force_masses, force_moments, kernel_sums
 
@@ -57,38 +55,28 @@ def arithmetic(Z, dtype):
     return np.dtype(np.float32 if largest <= LARGEST_SINGLE_NORM else np.float64)
 
 
-@contextmanager
-def threads_for(n_slots):
-    """One thread for a small problem, all of them for a large one; the result is the same."""
-    before = get_num_threads()
-    if n_slots <= ONE_THREAD_SLOTS:
-        set_num_threads(1)
-    try:
-        yield
-    finally:
-        set_num_threads(before)
-
-
 def pair_sums(tiles, layout, pairs, compact, weights=None):
     """`same` and `other` of `native.nca_pairs.kernel_sums` for a layout."""
-    with threads_for(layout.n_slots):
-        return kernel_sums(*pair_arguments(tiles, layout, pairs, compact, weights))
+    return kernel_sums(*pair_arguments(tiles, layout, pairs, compact, weights), alone=is_small(layout))
 
 
 def pair_moments(tiles, layout, pairs, compact, own, cross, weights=None):
     """`native.nca_pairs.force_moments` for a layout."""
     own, cross = own.astype(tiles.dtype), cross.astype(tiles.dtype)
-    with threads_for(layout.n_slots):
-        arguments = [*pair_arguments(tiles, layout, pairs, compact, weights), own, cross]
-        return force_moments(*arguments)
+    arguments = pair_arguments(tiles, layout, pairs, compact, weights)
+    return force_moments(*arguments, own, cross, alone=is_small(layout))
 
 
 def pair_masses(tiles, layout, pairs, own, cross):
     """`native.nca_pairs.force_masses` of listed pairs."""
     own, cross = (np.abs(u).astype(tiles.dtype) for u in (own, cross))
-    d = tiles.shape[1] - 1
-    with threads_for(layout.n_slots):
-        return force_masses(tiles.ravel(), d, layout.tile_class, pairs.starts, pairs.partners, own, cross)
+    lists = layout.tile_class, pairs.starts, pairs.partners
+    return force_masses(tiles.ravel(), tiles.shape[1] - 1, *lists, own, cross, alone=is_small(layout))
+
+
+def is_small(layout):
+    """Whether one thread is as fast as many."""
+    return layout.n_slots <= ONE_THREAD_SLOTS
 
 
 def pair_arguments(tiles, layout, pairs, compact, weights):

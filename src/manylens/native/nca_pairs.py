@@ -19,7 +19,7 @@ same whatever the number of threads.
 # mypy: ignore-errors
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from manylens.native.nca_lanes import (
     LANES,
@@ -40,7 +40,7 @@ from manylens.native.nca_lanes import (
 from manylens.native.nca_tiles import (
     GROUPS,
     HALF,
-    ONLY_PRANGE,
+    MOST_WORKERS,
     ROWS,
     kernel,
     load_row,
@@ -50,14 +50,14 @@ from manylens.native.nca_tiles import (
     without_self,
     workers_and_block,
 )
+from manylens.native.workers import in_threads
 
 
 @njit(nogil=True)
 def add_block_sums(tiles, begin, end, field, listed, sums, part):
     """One worker's share of pass one: its `tiles` of rows against the tiles begin..end of columns.
 
-    Adds to `sums` what its rows gain, and writes to `part` what the columns do. Apart from `kernel_sums`
-    because numba compiles the body of a parallel loop twice.
+    Adds to `sums` what its rows gain, and writes to `part` what the columns do.
     """
     points, d, tile_class, weights, compact = field
     starts, partners, cursor = listed
@@ -115,8 +115,15 @@ def add_block_sums(tiles, begin, end, field, listed, sums, part):
             sums[1, row + 3] += total(o3)
 
 
-@njit(cache=True, parallel=ONLY_PRANGE, nogil=True)
-def kernel_sums(points, d, tile_class, weights, compact, starts, partners):
+@njit(cache=True, nogil=True)
+def workers_sums(first, last, n_workers, begin, end, field, listed, sums, parts):
+    """The share of the workers first..last in pass one."""
+    for worker in range(first, last):
+        tiles = range(worker, end, n_workers)
+        add_block_sums(tiles, begin, end, field, listed, sums, parts[worker])
+
+
+def kernel_sums(points, d, tile_class, weights, compact, starts, partners, alone=False):
     """Pass one.
 
     Parameters
@@ -134,13 +141,15 @@ def kernel_sums(points, d, tile_class, weights, compact, starts, partners):
     starts, partners : ndarray of int, shapes (n_tiles + 1,) and (n_pairs,)
         Tiles above tile I that it is to meet, ascending: partners[starts[I]:starts[I + 1]]; an empty
         `starts` means all of them. A tile always meets itself.
+    alone : bool
+        Whether one thread does it all.
 
     Returns
     -------
     sums : ndarray of float64, shape (2, n_slots)
         `same` and `other`.
     """
-    n_tiles = tile_class.shape[0]
+    n_tiles = len(tile_class)
     n_workers, block = workers_and_block(n_tiles, d, 2, points.itemsize)
     sums = np.zeros((2, n_tiles * LANES))
     parts = np.empty((n_workers, 2 * block * LANES), points.dtype)
@@ -148,17 +157,15 @@ def kernel_sums(points, d, tile_class, weights, compact, starts, partners):
     listed = starts, partners, starts.copy()  # the last tells how far each tile has come in its list
     for begin in range(0, n_tiles, block):
         end = min(n_tiles, begin + block)
-        for worker in prange(n_workers):
-            tiles = range(worker, end, n_workers)
-            add_block_sums(tiles, begin, end, field, listed, sums, parts[worker])
-        for tile in range(begin, end):  # not worth another wait for all threads
-            for worker in range(n_workers):
-                for which in range(2):
-                    place = ((tile - begin) * 2 + which) * LANES
-                    for lane in range(LANES):
-                        sums[which, tile * LANES + lane] += parts[worker, place + lane]
-    for slot in range(n_tiles * LANES):
-        sums[0, slot] *= weights[tile_class[slot // LANES]]
+
+        def share(first, last, begin=begin, end=end):
+            workers_sums(first, last, n_workers, begin, end, field, listed, sums, parts)
+
+        in_threads(share, n_workers, alone)
+        size = end - begin
+        columns = parts[:, : size * 2 * LANES].sum(axis=0, dtype=np.float64).reshape(size, 2, LANES)
+        sums[:, begin * LANES : end * LANES] += columns.transpose(1, 0, 2).reshape(2, -1)
+    sums[0] *= np.repeat(weights[tile_class], LANES)
     return sums
 
 
@@ -232,8 +239,16 @@ def add_block_moments(tiles, begin, end, field, listed, own, cross, moments, par
             moments[tile, d, group * ROWS + 3] += total(s3)
 
 
-@njit(cache=True, parallel=ONLY_PRANGE, nogil=True)
-def force_moments(points, d, tile_class, weights, compact, starts, partners, own, cross):
+@njit(cache=True, nogil=True)
+def workers_moments(first, last, n_workers, begin, end, field, listed, u, moments, parts):
+    """The share of the workers first..last in pass two."""
+    own, cross = u
+    for worker in range(first, last):
+        tiles = range(worker, end, n_workers)
+        add_block_moments(tiles, begin, end, field, listed, own, cross, moments, parts[worker])
+
+
+def force_moments(points, d, tile_class, weights, compact, starts, partners, own, cross, alone=False):
     """Pass two; the other parameters as for `kernel_sums`.
 
     Parameters
@@ -245,7 +260,7 @@ def force_moments(points, d, tile_class, weights, compact, starts, partners, own
     -------
     moments : ndarray of float64, shape (n_tiles, d + 1, LANES)
     """
-    n_tiles = tile_class.shape[0]
+    n_tiles = len(tile_class)
     n_workers, block = workers_and_block(n_tiles, d, d + 1, points.itemsize)
     moments = np.zeros((n_tiles, d + 1, LANES))
     parts = np.empty((n_workers, (block + 1) * (d + 1) * LANES), points.dtype)
@@ -253,16 +268,15 @@ def force_moments(points, d, tile_class, weights, compact, starts, partners, own
     listed = starts, partners, starts.copy()  # the last tells how far each tile has come in its list
     for begin in range(0, n_tiles, block):
         end = min(n_tiles, begin + block)
-        for worker in prange(n_workers):
-            tiles = range(worker, end, n_workers)
-            add_block_moments(tiles, begin, end, field, listed, own, cross, moments, parts[worker])
-        for tile in range(begin, end):  # not worth another wait for all threads
-            for worker in range(n_workers):
-                for k in range(d + 1):
-                    factor = 1.0 if k == d else 0.5  # `rows` holds twice the coordinates
-                    place = ((tile - begin) * (d + 1) + k) * LANES
-                    for lane in range(LANES):
-                        moments[tile, k, lane] += factor * parts[worker, place + lane]
+
+        def share(first, last, begin=begin, end=end):
+            workers_moments(first, last, n_workers, begin, end, field, listed, (own, cross), moments, parts)
+
+        in_threads(share, n_workers, alone)
+        columns = parts[:, : (end - begin) * (d + 1) * LANES].sum(axis=0, dtype=np.float64)
+        columns = columns.reshape(end - begin, d + 1, LANES)
+        columns[:, :d] *= 0.5  # `rows` holds twice the coordinates
+        moments[begin:end] += columns
     return moments
 
 
@@ -272,39 +286,41 @@ def pull(e, half, most):
     return mul(exp2(e), fma(splat(-half), maximum(e, splat(-most)), splat(half)))
 
 
-@njit(nogil=True)
-def add_tile_masses(tile, points, d, tile_class, starts, partners, own, cross, masses):
-    """The masses of one tile's pairs; apart from `force_masses` as the blocks above are."""
+@njit(cache=True, nogil=True)
+def add_masses(first, last, step, points, d, tile_class, starts, partners, own, cross, masses):
+    """The masses of the pairs of the tiles that are first, ..., last - 1 modulo `step`."""
     zero = points.dtype.type(0)
     half = points.dtype.type(0.5)
     most = points.dtype.type(126)
     rows = np.empty((GROUPS, ROWS * (d + 1)), points.dtype)
-    for group in range(GROUPS):
-        for t in range(ROWS):
-            load_row(points, d, tile * LANES + group * ROWS + t, rows[group], t)
-    for at in range(starts[tile], starts[tile + 1]):
-        partner = partners[at]
-        u = own if tile_class[partner] == tile_class[tile] else cross
-        there = load(u, partner * LANES)
-        mass = splat(zero)
-        row = tile * LANES
+    for tile in range(tile_class.shape[0]):
+        if not first <= tile % step < last:
+            continue
         for group in range(GROUPS):
-            e0, e1, e2, e3 = minus_distances(points, d, rows[group], partner)
-            mass = fma(add(there, splat(u[row])), pull(e0, half, most), mass)
-            mass = fma(add(there, splat(u[row + 1])), pull(e1, half, most), mass)
-            mass = fma(add(there, splat(u[row + 2])), pull(e2, half, most), mass)
-            mass = fma(add(there, splat(u[row + 3])), pull(e3, half, most), mass)
-            row += ROWS
-        masses[at] = total(mass)
+            for t in range(ROWS):
+                load_row(points, d, tile * LANES + group * ROWS + t, rows[group], t)
+        for at in range(starts[tile], starts[tile + 1]):
+            partner = partners[at]
+            u = own if tile_class[partner] == tile_class[tile] else cross
+            there = load(u, partner * LANES)
+            mass = splat(zero)
+            row = tile * LANES
+            for group in range(GROUPS):
+                e0, e1, e2, e3 = minus_distances(points, d, rows[group], partner)
+                mass = fma(add(there, splat(u[row])), pull(e0, half, most), mass)
+                mass = fma(add(there, splat(u[row + 1])), pull(e1, half, most), mass)
+                mass = fma(add(there, splat(u[row + 2])), pull(e2, half, most), mass)
+                mass = fma(add(there, splat(u[row + 3])), pull(e3, half, most), mass)
+                row += ROWS
+            masses[at] = total(mass)
 
 
-@njit(cache=True, parallel=ONLY_PRANGE, nogil=True)
-def force_masses(points, d, tile_class, starts, partners, own, cross):
+def force_masses(points, d, tile_class, starts, partners, own, cross, alone=False):
     """Sum over each listed pair of tiles of (u_i + u_j) 2**-D_ij (1 + D_ij)/2, which bounds its forces.
 
     Parameters
     ----------
-    points, d, tile_class, starts, partners
+    points, d, tile_class, starts, partners, alone
         As for `kernel_sums`.
     own, cross : ndarray, shape (n_slots,)
         |u| within a class and between classes; zero in empty slots.
@@ -313,11 +329,10 @@ def force_masses(points, d, tile_class, starts, partners, own, cross):
     -------
     masses : ndarray, shape (n_pairs,)
     """
-    n_tiles = tile_class.shape[0]
-    masses = np.empty(partners.shape[0], points.dtype)
-    # A tile near the start has many tiles above it, one near the end few: taken together they are even work.
-    for index in prange((n_tiles + 1) // 2):
-        add_tile_masses(index, points, d, tile_class, starts, partners, own, cross, masses)
-        if n_tiles - 1 - index != index:
-            add_tile_masses(n_tiles - 1 - index, points, d, tile_class, starts, partners, own, cross, masses)
+    masses = np.empty(len(partners), points.dtype)
+
+    def share(first, last):
+        add_masses(first, last, MOST_WORKERS, points, d, tile_class, starts, partners, own, cross, masses)
+
+    in_threads(share, MOST_WORKERS, alone)
     return masses

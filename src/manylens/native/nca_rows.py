@@ -15,7 +15,7 @@ and, with weights w_ij = coefficient_i 2**(-D_ij - shift_i) that differ within a
 # mypy: ignore-errors
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from manylens.native.nca_lanes import (
     LANES,
@@ -31,7 +31,8 @@ from manylens.native.nca_lanes import (
     total,
     with_lane,
 )
-from manylens.native.nca_tiles import FAR, ONLY_PRANGE
+from manylens.native.nca_tiles import FAR
+from manylens.native.workers import in_threads
 
 MOST_CHUNKS = 32
 
@@ -88,7 +89,13 @@ def one_log_sums(points, d, tile_class, slot, log_sums):
             log_sums[outside] = shifts[outside] + np.log2(value)
 
 
-@njit(cache=True, parallel=ONLY_PRANGE, nogil=True)
+@njit(cache=True, nogil=True)
+def some_log_sums(first, last, points, d, tile_class, anchors, log_sums):
+    """`one_log_sums` of the anchors first..last."""
+    for a in range(first, last):
+        one_log_sums(points, d, tile_class, anchors[a], log_sums[:, a])
+
+
 def anchor_log_sums(points, d, tile_class, anchors):
     """log2 of the kernel sums of each anchor within its class and outside; -inf where there is no point.
 
@@ -108,9 +115,12 @@ def anchor_log_sums(points, d, tile_class, anchors):
     log_sums : ndarray of float64, shape (2, m)
         `log_same` and `log_other`.
     """
-    log_sums = np.empty((2, anchors.shape[0]))
-    for a in prange(anchors.shape[0]):
-        one_log_sums(points, d, tile_class, anchors[a], log_sums[:, a])
+    log_sums = np.empty((2, len(anchors)))
+
+    def share(first, last):
+        some_log_sums(first, last, points, d, tile_class, anchors, log_sums)
+
+    in_threads(share, len(anchors))
     return log_sums
 
 
@@ -147,7 +157,18 @@ def chunk_moments(points, d, tile_class, anchors, shifts, coefficients, begin, e
         moments[begin + at // ((d + 1) * LANES), at // LANES % (d + 1), at % LANES] = part[at]
 
 
-@njit(cache=True, parallel=ONLY_PRANGE, nogil=True)
+@njit(cache=True, nogil=True)
+def chunks_moments(first, last, chunk, points, d, tile_class, anchors, weights, moments, anchor_sums):
+    """`chunk_moments` of the chunks first..last."""
+    shifts, coefficients = weights
+    for number in range(first, last):
+        begin = min(tile_class.shape[0], number * chunk)
+        end = min(tile_class.shape[0], begin + chunk)
+        chunk_moments(
+            points, d, tile_class, anchors, shifts, coefficients, begin, end, moments, anchor_sums[number]
+        )
+
+
 def anchor_moments(points, d, tile_class, anchors, shifts, coefficients):
     """Weighted moments of the anchors and of all points against them; other parameters as above.
 
@@ -160,20 +181,16 @@ def anchor_moments(points, d, tile_class, anchors, shifts, coefficients):
     -------
     moments : ndarray of float64, shape (n_tiles, d + 1, LANES)
     """
-    n_tiles = tile_class.shape[0]
-    n_anchors = anchors.shape[0]
+    n_tiles = len(tile_class)
     n_chunks = max(1, min(MOST_CHUNKS, n_tiles // 4))
-    chunk = (n_tiles + n_chunks - 1) // n_chunks
+    chunk = -(-n_tiles // n_chunks)
     moments = np.zeros((n_tiles, d + 1, LANES))
-    anchor_sums = np.zeros((n_chunks, d + 1, n_anchors), points.dtype)
-    for number in prange(n_chunks):
-        begin = min(n_tiles, number * chunk)
-        end = min(n_tiles, begin + chunk)
-        chunk_moments(
-            points, d, tile_class, anchors, shifts, coefficients, begin, end, moments, anchor_sums[number]
-        )
-    for number in range(n_chunks):
-        for k in range(d + 1):
-            for a in range(n_anchors):
-                moments[anchors[a] // LANES, k, anchors[a] % LANES] += anchor_sums[number, k, a]
+    anchor_sums = np.zeros((n_chunks, d + 1, len(anchors)), points.dtype)
+    weights = shifts, coefficients
+
+    def share(first, last):
+        chunks_moments(first, last, chunk, points, d, tile_class, anchors, weights, moments, anchor_sums)
+
+    in_threads(share, n_chunks)
+    moments[anchors // LANES, :, anchors % LANES] += anchor_sums.sum(axis=0, dtype=np.float64).T
     return moments

@@ -17,18 +17,6 @@ GROUPS = LANES // ROWS
 HALF = LANES // 2
 MOST_WORKERS = 16
 BLOCK_BYTES = 2**18  # one worker's block of columns, coordinates and sums: should stay in cache
-# Only `prange` is to run in parallel: turning array expressions into parallel loops as well, as parallel=True
-# does, gains nothing here and adds seconds to the compilation.
-ONLY_PRANGE = {
-    "prange": True,
-    "comprehension": False,
-    "reduction": False,
-    "inplace_binop": False,
-    "setitem": False,
-    "numpy": False,
-    "stencil": False,
-    "fusion": False,
-}
 FAR = -1e30  # minus the squared norm of an empty slot: no kernel reaches it
 
 
@@ -97,7 +85,6 @@ def without_self(e0, e1, e2, e3, lane, zero):
     )
 
 
-@njit(forceinline=True)
 def workers_and_block(n_tiles, d, n_sums, itemsize):
     """Number of workers, and tiles of columns in a block: both depend on the data alone."""
     n_workers = max(1, min(MOST_WORKERS, n_tiles // 8))
