@@ -60,7 +60,7 @@ def _count(pipe):
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_process_has_threads_of_its_own():
-    in_threads(lambda first, last: None, 4)
+    in_threads(np.arange, 4)
     ours, theirs = multiprocessing.get_context("fork").Pipe()
     process = multiprocessing.get_context("fork").Process(target=_count, args=(theirs,))
     process.start()

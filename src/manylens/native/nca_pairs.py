@@ -123,7 +123,7 @@ def workers_sums(first, last, n_workers, begin, end, field, listed, sums, parts)
         add_block_sums(tiles, begin, end, field, listed, sums, parts[worker])
 
 
-def kernel_sums(points, d, tile_class, weights, compact, starts, partners, alone=False):
+def kernel_sums(points, d, tile_class, weights, compact, starts, partners, *, alone=False):
     """Pass one.
 
     Parameters
@@ -248,7 +248,7 @@ def workers_moments(first, last, n_workers, begin, end, field, listed, u, moment
         add_block_moments(tiles, begin, end, field, listed, own, cross, moments, parts[worker])
 
 
-def force_moments(points, d, tile_class, weights, compact, starts, partners, own, cross, alone=False):
+def force_moments(points, d, tile_class, weights, compact, starts, partners, own, cross, *, alone=False):
     """Pass two; the other parameters as for `kernel_sums`.
 
     Parameters
@@ -315,7 +315,7 @@ def add_masses(first, last, step, points, d, tile_class, starts, partners, own, 
             masses[at] = total(mass)
 
 
-def force_masses(points, d, tile_class, starts, partners, own, cross, alone=False):
+def force_masses(points, d, tile_class, starts, partners, own, cross, *, alone=False):
     """Sum over each listed pair of tiles of (u_i + u_j) 2**-D_ij (1 + D_ij)/2, which bounds its forces.
 
     Parameters
