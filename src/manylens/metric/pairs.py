@@ -63,8 +63,8 @@ def pair_sums(tiles, layout, pairs, compact, weights=None):
 def pair_moments(tiles, layout, pairs, compact, own, cross, weights=None):
     """`native.nca_pairs.force_moments` for a layout."""
     own, cross = own.astype(tiles.dtype), cross.astype(tiles.dtype)
-    arguments = pair_arguments(tiles, layout, pairs, compact, weights)
-    return force_moments(*arguments, own, cross, alone=is_small(layout))
+    arguments = [*pair_arguments(tiles, layout, pairs, compact, weights), own, cross]
+    return force_moments(*arguments, alone=is_small(layout))
 
 
 def pair_masses(tiles, layout, pairs, own, cross):
