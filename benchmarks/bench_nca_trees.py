@@ -26,6 +26,7 @@ class Evaluations:
 
     contenders = ("exact", "tree")
     repeats = 3
+    warm_up = ("tree",)
     memory = False
     needs = ("mnist",)
     n_components = 10

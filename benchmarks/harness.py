@@ -3,8 +3,9 @@
 A benchmark is a subclass of `Comparison` (here), `Reproduction` (a table or figure of a paper) or `Growth`
 (how cost grows), in a file `benchmarks/bench_*.py` or `benchmarks/papers/*/*.py`. Times of a comparison are
 taken in one process, contenders in turn (interleaved) after a warm-up, and the best of the repeats counts;
-the ratios within each round give the spread. Peak memory is taken in a process of its own for each contender:
-anonymous pages above those held once the data are made, so that pages of a memory-mapped file do not count.
+the ratios within each round give the spread. A contender that has run for ten seconds is not repeated. Peak
+memory is taken in a process of its own for each contender: anonymous pages above those held once the data are
+made, so that pages of a memory-mapped file do not count.
 """
 
 import gc
@@ -22,6 +23,7 @@ from benchmarks.measuring import PeakMemory, machine
 
 HERE = Path(__file__).parent
 RECORDS = HERE / "records"
+LONG_ENOUGH = 10.0  # seconds, after which another run of the same would hardly change the best of them
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,10 @@ class Ratio:
 
 
 def rounds(results, of, to):
-    """Ratio of two contenders' seconds in every round."""
-    return [a / b for a, b in zip(results[of]["all_seconds"], results[to]["all_seconds"], strict=True)]
+    """Ratio of two contenders' seconds in every round; one that is not repeated stands with its last run."""
+    ours, theirs = results[of]["all_seconds"], results[to]["all_seconds"]
+    turns = range(max(len(ours), len(theirs)))
+    return [ours[min(k, len(ours) - 1)] / theirs[min(k, len(theirs) - 1)] for k in turns]
 
 
 def ratio(of, to, what="seconds"):
@@ -123,7 +127,7 @@ class Comparison(Benchmark):
     contenders: tuple[str, ...] = ("ours",)  # names of methods that take the data; ours first
     claims: tuple[Claim, ...] = ()
     repeats = 3
-    warm_up = True  # once before timing; False where one run is long and nothing compiles
+    warm_up: bool | tuple[str, ...] = True  # who runs once before timing: long runs need not
     memory = True  # whether peak memory is taken (each contender runs once more, in its own process)
     needs_packages: dict[str, str] = {}  # contender -> package without which that contender is left out
 
@@ -139,15 +143,21 @@ class Comparison(Benchmark):
         data = self.make_data()
         names = present(self)
         results = {name: {"all_seconds": []} for name in names}
-        if self.warm_up:
-            for name in names:
-                getattr(self, name)(data)
+        spent = dict.fromkeys(names, 0.0)
+        for name in self.warm_up if isinstance(self.warm_up, tuple) else names * self.warm_up:
+            start = time.perf_counter()
+            getattr(self, name)(data)
+            spent[name] = time.perf_counter() - start
         for repeat in range(1 if self.quick else self.repeats):
             for name in names:
+                if repeat and spent[name] > LONG_ENOUGH:
+                    continue
                 gc.collect()
                 start = time.perf_counter()
                 outcome = getattr(self, name)(data)
-                results[name]["all_seconds"].append(time.perf_counter() - start)
+                seconds = time.perf_counter() - start
+                results[name]["all_seconds"].append(seconds)
+                spent[name] += seconds
                 if repeat == 0:
                     results[name].update(self.score(data, outcome))
                 del outcome
