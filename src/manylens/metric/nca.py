@@ -100,7 +100,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         The method used.
     scale_ : float
         The factor that the start was multiplied by.
-    score_path_ : ndarray, shape (n_iter_,)
+    score_path_ : ndarray, shape (n_iter,)
         Mean score after each iteration, or over each sweep.
     n_iter_ : int
         Iterations or sweeps made.
@@ -108,7 +108,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Mixing coefficient of the background, with `mixing="learnt"`.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray, shape (n_features_in_,)
+    feature_names_in_ : ndarray, shape (n_features,)
         Names of the features, where X had any.
 
     See Also

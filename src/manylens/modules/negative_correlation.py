@@ -54,7 +54,7 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
     ----------
     networks_ : StackedNetworks
         Weights and biases, as NumPy arrays; those of least watched loss.
-    loss_path_ : ndarray, shape (n_iter_,)
+    loss_path_ : ndarray, shape (n_iter,)
         Training loss of every pass.
     validation_path_ : ndarray, shape (n_iter_ + 1,)
         The loss that was watched, before the first pass and after each.
@@ -206,7 +206,7 @@ class NegativeCorrelationClassifier(ClassifierMixin, NegativeCorrelationNetworks
         The classes.
     networks_ : StackedNetworks
         Weights and biases, as NumPy arrays; those of least watched loss.
-    loss_path_ : ndarray, shape (n_iter_,)
+    loss_path_ : ndarray, shape (n_iter,)
         Training loss of every pass.
     validation_path_ : ndarray, shape (n_iter_ + 1,)
         The loss that was watched, before the first pass and after each.
