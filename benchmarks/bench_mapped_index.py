@@ -17,6 +17,7 @@ class MappedMillion(Comparison):
     needs = ("mnist",)
     contenders = ("ours", "exact")
     repeats = 2
+    memory = ("ours",)  # the index takes a minute to make
     claims = (
         Claim("peak memory beyond the mapped files, MB", result("ours", "peak_mb"), at_most=200),
         Claim("share of the exact neighbours found by the default", result("ours", "same"), at_least=0.98),

@@ -27,6 +27,7 @@ class SketchRate(Comparison):
 
     contenders = ("ours", "memory_read", "scipy_clarkson_woodruff")
     repeats = 7
+    memory = ("ours", "scipy_clarkson_woodruff")
     claims = (
         Claim("share of the measured memory bandwidth", ratio("memory_read", "ours"), at_least=0.5),
         Claim(

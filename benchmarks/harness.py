@@ -128,7 +128,7 @@ class Comparison(Benchmark):
     claims: tuple[Claim, ...] = ()
     repeats = 3
     warm_up: bool | tuple[str, ...] = True  # who runs once before timing: long runs need not
-    memory = True  # whether peak memory is taken (each contender runs once more, in its own process)
+    memory: bool | tuple[str, ...] = True  # whose peak memory is taken, in a process of its own
     needs_packages: dict[str, str] = {}  # contender -> package without which that contender is left out
 
     def make_data(self):
@@ -144,7 +144,7 @@ class Comparison(Benchmark):
         names = present(self)
         results = {name: {"all_seconds": []} for name in names}
         spent = dict.fromkeys(names, 0.0)
-        for name in self.warm_up if isinstance(self.warm_up, tuple) else names * self.warm_up:
+        for name in chosen(self.warm_up, names):
             start = time.perf_counter()
             getattr(self, name)(data)
             spent[name] = time.perf_counter() - start
@@ -163,9 +163,8 @@ class Comparison(Benchmark):
                 del outcome
         for values in results.values():
             values["seconds"] = min(values["all_seconds"])
-        if self.memory and not self.quick:
-            for name in names:
-                results[name]["peak_mb"] = measured_apart(type(self), self.quick, name)
+        for name in chosen(self.memory, names) if not self.quick else ():
+            results[name]["peak_mb"] = measured_apart(type(self), self.quick, name)
         return {"results": results, "claims": [] if self.quick else judged(self, results)}
 
 
@@ -196,6 +195,11 @@ def present(comparison):
         else:
             print(f"{type(comparison).__name__}: {name} left out, {package} is not installed", flush=True)
     return names
+
+
+def chosen(who, names):
+    """Those of the names that are meant: all, none, or some."""
+    return [name for name in names if (name in who if isinstance(who, tuple) else who)]
 
 
 def judged(comparison, results):

@@ -99,6 +99,7 @@ class PrunedBagging(Reproduction):
             for label, learner in list(zip(self.labels, self.learners, strict=True))[:count]:
                 for share in self.shares[:count]:
                     common = {"n_estimators": largest, "max_samples": share, "random_state": self.seed}
+                    common["n_jobs"] = -1
                     start = time.perf_counter()
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore", ConvergenceWarning)  # networks stop early on purpose
