@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from benchmarks import figures, harness, report
-from benchmarks.running import listing, run_in_turn, run_side_by_side
+from benchmarks.running import listing, run_in_full, run_quickly
 
 
 def main():
@@ -32,7 +32,7 @@ def main():
     if unknown:
         parser.error(f"no benchmark named {', '.join(sorted(unknown))}; known: {', '.join(found)}")
     names = arguments.names or [name for name, kind in found.items() if arguments.kind in (None, kind.kind)]
-    (run_side_by_side if arguments.quick else run_in_turn)(names)
+    (run_quickly if arguments.quick else run_in_full)(names)
     return 0
 
 

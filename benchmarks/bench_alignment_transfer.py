@@ -28,6 +28,7 @@ class RankingQuality:
     """What they share: rank correlation of every score with five-fold accuracy of a ridge classifier."""
 
     contenders = ("cka", "logme", "h_score", "shrunk_h_score", "transrate")
+    alone = False
     warm_up = False
     memory = False
     repeats = 1

@@ -33,6 +33,7 @@ class Pruning(Comparison):
     from what ours learns from."""
 
     abstract = True  # only what the others share
+    alone = False
     contenders = ("ours", "thesis", "stacking", "stacking_oob", "ranking")
     claims = QUALITY
     memory = False

@@ -65,6 +65,7 @@ class TransferDigits(NetworkComparison):
     trained on. Contenders as for TransferObjects."""
 
     contenders = CONTENDERS
+    alone = False
     needs = ("mnist",)
     task = DIGITS
     quick_task = FEW_DIGITS
@@ -81,6 +82,7 @@ class TransferFewLabels(NetworkComparison):
     with class-balanced ones, ten steps with balanced guesses (ours). All weigh layers by alignment."""
 
     contenders = ("ours", "one_step", "one_balanced_step", "labelled_alone")
+    alone = False
     needs = ("cifar10_jpg_12k",)
     task = OBJECTS
     quick_task = FEW_OBJECTS

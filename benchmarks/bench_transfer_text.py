@@ -21,6 +21,7 @@ class TransferText(Comparison):
     layer, which is what the encoder gives, and on weighted counts of words and pairs of words."""
 
     contenders = ("ours", "thesis", "logistic_top", "logistic_words")
+    alone = False
     repeats = 1
     warm_up = False
     memory = False

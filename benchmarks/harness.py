@@ -102,6 +102,7 @@ class Benchmark:
     """What every kind shares; the docstring of the subclass says on what data and what is measured."""
 
     abstract = True  # only what the others share
+    alone = True  # whether times are what it is about; others share the machine with each other
     kind = ""
     seed = 0  # of everything drawn; each file hands it, or numbers that follow it, to its generators
     needs: tuple[str, ...] = ()  # data sets without which the benchmark is left out

@@ -1,10 +1,11 @@
 """Features of a pretrained network for the benchmarks: collected once, kept in the temporary folder."""
 
+import fcntl
 import hashlib
 import importlib
 import importlib.util
-import os
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -141,9 +142,10 @@ def network_features(task):
     """Layers of the network for the images of a task; read from the temporary folder where they are there."""
     key = hashlib.sha256(repr(task).encode()).hexdigest()[:12]
     path = CACHE / f"{task.name}-{key}.npz"
-    if not path.exists():
-        CACHE.mkdir(exist_ok=True)
-        write_features(task, path)
+    CACHE.mkdir(exist_ok=True)
+    with only_one_process(path.with_suffix(".lock")):
+        if not path.exists():
+            write_features(task, path)
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     cut = slice(None, task.n_train), slice(task.n_train, None)
@@ -156,6 +158,14 @@ def network_features(task):
     return Features(
         pick("flat"), pick("pooled"), tuple(images[part] for part in cut), tuple(y[part] for part in cut)
     )
+
+
+@contextmanager
+def only_one_process(path):
+    """Wait for those that ask for the same, instead of doing their work again."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # let go of when the file is closed, by whatever end
+        yield
 
 
 def write_features(task, path):
@@ -175,7 +185,7 @@ def write_features(task, path):
             flat, mean = np.split(rows, [-channels[name]], axis=1)
             parts.setdefault(f"flat/{name}", []).append(flat @ sketches[name].T @ roots[name])
             parts.setdefault(f"pooled/{name}", []).append(mean.copy())
-    partial = path.with_suffix(f".{os.getpid()}.part.npz")  # several benchmarks may ask for it at once
+    partial = path.with_suffix(".part.npz")  # half a file would be taken for a whole one
     np.savez(partial, images=images, y=y, **{name: np.concatenate(rows) for name, rows in parts.items()})
     partial.rename(path)
 

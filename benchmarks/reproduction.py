@@ -74,6 +74,7 @@ class Reproduction(Benchmark):
 
     abstract = True
     kind = "reproduction"
+    alone = False
     paper = ""  # short title
     where = ""  # which tables and figures
     differs = ""  # what differs from the paper: data, sizes, machine

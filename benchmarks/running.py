@@ -1,4 +1,4 @@
-"""Running benchmarks by name: one after the other for numbers, side by side for a quick look."""
+"""Running benchmarks by name: one after the other for times, side by side for scores and for a quick look."""
 
 import multiprocessing
 import os
@@ -6,35 +6,52 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 
 import joblib
+import numpy as np
 
 from benchmarks import harness, tables
 from manylens.datasets import data_available
 
+THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
 BUDGET = 3600  # seconds that a full run may take on two cores
 
 
-def run_side_by_side(names):
-    """Quick runs show that nothing is broken, not how fast it is: one a core, on one thread each."""
-    os.environ.update(OMP_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        for finished in [pool.submit(run_quickly, name) for name in names]:
-            finished.result()
+def run_quickly(names):
+    """Small sizes of all, side by side: they show that nothing is broken, not how fast it is."""
+    side_by_side(names, quick=True)
 
 
-def run_quickly(name):
-    """One quick run; joblib's own processes would outlive it by five minutes, its threads do not."""
-    with joblib.parallel_config(backend="threading"):
-        run_one(name, quick=True)
-
-
-def run_in_turn(names):
-    """Full runs, one after the other; says how long all of them took."""
+def run_in_full(names):
+    """Full runs; says how long all of them took."""
     start = time.perf_counter()
+    found = harness.discover()
+    together = [name for name in names if not found[name].alone]
+    if len(together) > 1:
+        side_by_side(together, quick=False)
     for name in names:
-        run_one(name, quick=False)
+        if found[name].alone or len(together) == 1:
+            run_one(name, quick=False)
     minutes = (time.perf_counter() - start) / 60
     print(f"{len(names)} benchmarks in {minutes:.1f} minutes; all of them may take {BUDGET / 60:.0f}")
+
+
+def side_by_side(names, quick):
+    """One benchmark a core, on one thread each."""
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+        known = harness.read_records()
+        # the longest first, so that no core is left with one of them at the end
+        names = sorted(names, key=lambda name: -known.get(name, {}).get("duration", np.inf))
+        for finished in [pool.submit(run_on_one_core, name, quick) for name in names]:
+            finished.result()
+    for name in THREADS:
+        del os.environ[name]
+
+
+def run_on_one_core(name, quick):
+    """One run; joblib's own processes would outlive it by five minutes, its threads do not."""
+    with joblib.parallel_config(backend="threading"):
+        run_one(name, quick)
 
 
 def run_one(name, quick):

@@ -24,6 +24,8 @@ class SameTime(OnTheNetwork):
     them and choosing the penalty included), and Adam on its top layer, its top layers and all layers for as
     many seconds as that took."""
 
+    alone = True
+
     where = "Table 3.3"
     differs = """EfficientNet-Lite0 for ResNets, 1,000 rows of CIFAR-10 (as JPEG) and of MNIST for four large
     sets, two cores for a graphics card; Adam at 1e-3, batches of 50, normalisation kept as pretrained, with

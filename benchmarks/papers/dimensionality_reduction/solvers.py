@@ -24,6 +24,8 @@ class SolversCompared(Reproduction):
     """10 modules of 10 at diversity 0.9: the least loss that each solver reaches, and when it comes within
     1 % of it; for SGD and Adam at the best of their learning rates."""
 
+    alone = True
+
     paper = PAPER
     where = "Table 1"
     needs = NEEDS

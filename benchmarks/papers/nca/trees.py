@@ -79,6 +79,8 @@ class TreesInEveryDimension(Reproduction):
     """Value and gradient at a trained map, MNIST, 10,000 rows: by all pairs and by trees with a tolerance of
     1e-3, in 2, 5, 10 and 20 dimensions."""
 
+    alone = True
+
     paper = PAPER
     where = "Section 4.4"
     needs = ("mnist",)
