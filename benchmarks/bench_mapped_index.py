@@ -12,8 +12,8 @@ BLOCK = 50_000
 
 
 class MappedMillion(Comparison):
-    """1,000,000 x 784 rows (MNIST, moved by up to two pixels either way, with a little noise), saved, loaded as
-    maps, 1,000 queries, 15 modules of 20."""
+    """1,000,000 x 784 rows (MNIST, moved by up to two pixels either way, with a little noise), saved, loaded
+    as maps, 1,000 queries, 15 modules of 20."""
 
     needs = ("mnist",)
     contenders = ("ours", "exact")
@@ -33,7 +33,7 @@ class MappedMillion(Comparison):
         indices = {"ours": ModuleNeighbors(lenses), "exact": ModuleNeighbors(lenses, method="exact")}
         for start in range(0, n, BLOCK):
             chosen = rng.permutation(60_000)[: min(BLOCK, n - start)]
-            # One move for all rows of a block: an image comes once a block at most, mostly moved in another way.
+            # One move for all rows of a block, in which an image comes once at most.
             moved = np.roll(images[chosen].reshape(-1, 28, 28), rng.integers(-2, 3, size=2), axis=(1, 2))
             noise = rng.standard_normal((len(chosen), images.shape[1]), dtype=np.float32)
             rows = moved.reshape(noise.shape) + 5 * noise
