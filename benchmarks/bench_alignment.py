@@ -202,6 +202,7 @@ class KernelWeightSystem(Comparison):
 class GaussianCKAMemory(Comparison):
     """CKA with Gaussian kernels of 50,000 rows (32 and 16 features): whole, the kernels would take 40 GB."""
 
+    alone = False
     repeats = 1
     warm_up = False
     claims = (Claim("peak MB above the data", result("ours", "peak_mb"), at_most=500),)

@@ -15,6 +15,7 @@ class MappedMillion(Comparison):
     """1,000,000 x 784 rows (MNIST, moved by up to two pixels either way, with a little noise), saved, loaded
     as maps, 1,000 queries, 15 modules of 20."""
 
+    alone = False
     needs = ("mnist",)
     contenders = ("ours", "exact")
     repeats = 2

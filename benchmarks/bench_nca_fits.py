@@ -154,6 +154,7 @@ class EveryMethod:
 class NCALetter(EveryMethod, Comparison):
     """letter, 16,000 rows, d = 8: every method."""
 
+    alone = False
     needs = ("letter",)
     warm_up = ("tree", "compact", "background")  # which compile all there is
     data_set = "letter"
@@ -164,6 +165,7 @@ class NCALetter(EveryMethod, Comparison):
 class NCAIsolet(EveryMethod, Comparison):
     """isolet, 6,238 rows, d = 20: every method that does not need the whole objective many times."""
 
+    alone = False
     contenders = ("auto", "exact", "subsample", "minibatch", "rpc", "fpc", "pca")
     needs = ("isolet",)
     data_set = "isolet"

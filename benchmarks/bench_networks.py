@@ -121,6 +121,7 @@ class NetworksHousing(NetworksKin8nm):
 class NetworkAutoencoder(Comparison):
     """USPS, 7,291 rows, five modules of 4: linear by descent against the closed form, and tanh layers."""
 
+    alone = False
     needs = ("usps",)
     memory = False
     warm_up = False

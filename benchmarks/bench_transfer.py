@@ -40,6 +40,7 @@ class TransferObjects(NetworkComparison):
     ridge on pixels, and one with kernels of thirteen widths, weighed by alignment. Seconds are those of fit
     and prediction after the features."""
 
+    alone = False
     contenders = CONTENDERS
     needs = ("cifar10_jpg_12k",)
     task = OBJECTS
@@ -137,6 +138,7 @@ class CollectingMemory(Comparison):
     EfficientNet-Lite0, 17 flattened layers, CountSketch of 256 buckets: what is held grows with the layers'
     widths, not with the rows."""
 
+    alone = False
     contenders = ("many_rows", "few_rows")
     needs = ("cifar10_jpg_12k",)
     repeats = 1

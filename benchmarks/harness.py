@@ -224,6 +224,7 @@ def run(benchmark):
         "about": " ".join((benchmark.__doc__ or "").split()),
         "quick": benchmark.quick,
         "seed": benchmark.seed,
+        "alone": benchmark.alone,
         "duration": time.perf_counter() - start,
         "machine": machine(),
         **measured,

@@ -135,7 +135,11 @@ def comparison_lines(records):
         "",
     ]
     for record in records:
-        lines += [f"### {record['name']}", "", record["about"], "", *tables.comparison_table(record), ""]
+        beside = (
+            "" if record.get("alone", True) else " Run beside another benchmark: its seconds tell little."
+        )
+        about = record["about"] + beside
+        lines += [f"### {record['name']}", "", about, "", *tables.comparison_table(record), ""]
         lines += [f"- {tables.verdict(claim)}" for claim in record["claims"]]
         lines.append("")
     return lines
