@@ -11,8 +11,8 @@ from manylens.native.nearest import rerank, rerank_union
 
 AT_ONCE = 16384  # queries whose candidates are held at a time
 # Leading coordinates, and candidates for each neighbour asked for, where the user sets none.
-LEADING = {("nested", "numpy"): 40, ("exact", "numpy"): 96, ("nested", "faiss"): 128}
-CANDIDATES = {("nested", "numpy"): 4, ("exact", "numpy"): 10, ("nested", "faiss"): 5}
+LEADING = {("nested", "numpy"): 40, ("exact", "numpy"): 96, ("nested", "faiss"): 96}
+CANDIDATES = {("nested", "numpy"): 4, ("exact", "numpy"): 10, ("nested", "faiss"): 6}
 
 
 class CompositeSearch(BaseEstimator):

@@ -42,9 +42,9 @@ class ModuleNeighbors(CompositeSearch):
         What finds candidates: a scan in tiles, or the approximate lists of the package faiss (on its own
         threads).
     n_leading : int, optional
-        Leading coordinates: by default 40, for "exact" 96, for faiss 128.
+        Leading coordinates: by default 40, for "exact" and for faiss 96.
     n_candidates : int, optional
-        Candidates for a query: by default 4 for each neighbour asked for, for "exact" 10, for faiss 5 (as if
+        Candidates for a query: by default 4 for each neighbour asked for, for "exact" 10, for faiss 6 (as if
         at least five were asked for). "paper" takes as many of each module as neighbours are asked for.
     n_jobs : int
         Threads of the scan.
