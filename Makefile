@@ -55,7 +55,7 @@ examples: $(VENV)/ready  ## Run every example; figures go to examples/figures
 # Peers have an environment of their own: what they ask for is nothing to the library or its tests.
 $(BENCH_VENV)/ready: pyproject.toml benchmarks/requirements.txt benchmarks/requirements-no-deps.txt
 	$(PYTHON) -m venv $(BENCH_VENV)
-	$(BENCH_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --editable ".[plot]" \
+	$(BENCH_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --editable ".[plot,save]" \
 		--requirement benchmarks/requirements.txt
 	$(BENCH_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps \
 		--requirement benchmarks/requirements-no-deps.txt

@@ -32,8 +32,9 @@ def main():
     if unknown:
         parser.error(f"no benchmark named {', '.join(sorted(unknown))}; known: {', '.join(found)}")
     names = arguments.names or [name for name, kind in found.items() if arguments.kind in (None, kind.kind)]
-    (run_quickly if arguments.quick else run_in_full)(names)
-    return 0
+    failed = (run_quickly if arguments.quick else run_in_full)(names)
+    print("\n".join(failed))
+    return 1 if failed else 0
 
 
 def write_report(arguments):

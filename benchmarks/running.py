@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import time
+import traceback
 from concurrent.futures import ProcessPoolExecutor
 
 import joblib
@@ -11,41 +12,51 @@ import numpy as np
 from benchmarks import harness, tables
 from manylens.datasets import data_available
 
-THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
+THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
 BUDGET = 3600  # seconds that a full run may take on two cores
 
 
 def run_quickly(names):
     """Small sizes of all, side by side: they show that nothing is broken, not how fast it is."""
-    side_by_side(names, quick=True)
+    return side_by_side(names, quick=True)
 
 
 def run_in_full(names):
-    """Full runs; says how long all of them took."""
+    """Full runs; says how long all of them took, and gives back what went wrong."""
     start = time.perf_counter()
     found = harness.discover()
     together = [name for name in names if not found[name].alone]
-    if len(together) > 1:
-        side_by_side(together, quick=False)
-    for name in names:
-        if found[name].alone or len(together) == 1:
+    in_turn = [name for name in names if found[name].alone or len(together) == 1]
+    failed = side_by_side(together, quick=False) if len(together) > 1 else []
+    for name in in_turn:
+        try:
             run_one(name, quick=False)
+        except Exception as error:  # the hour that the others took is not to be lost
+            failed.append(complaint(name, error))
     minutes = (time.perf_counter() - start) / 60
     print(f"{len(names)} benchmarks in {minutes:.1f} minutes; all of them may take {BUDGET / 60:.0f}")
+    return failed
 
 
 def side_by_side(names, quick):
-    """One benchmark a core, on one thread each."""
+    """One benchmark a core, on one thread each; gives back what went wrong."""
     os.environ.update(dict.fromkeys(THREADS, "1"))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
         known = harness.read_records()
         # the longest first, so that no core is left with one of them at the end
         names = sorted(names, key=lambda name: -known.get(name, {}).get("duration", np.inf))
-        for finished in [pool.submit(run_on_one_core, name, quick) for name in names]:
-            finished.result()
+        runs = {name: pool.submit(run_on_one_core, name, quick) for name in names}
     for name in THREADS:
         del os.environ[name]
+    errors = {name: run.exception() for name, run in runs.items()}
+    return [complaint(name, error) for name, error in errors.items() if error is not None]
+
+
+def complaint(name, error):
+    """What went wrong, in a line; the traceback goes to the standard error."""
+    traceback.print_exception(error)
+    return f"{name} failed: {type(error).__name__}: {error}"
 
 
 def run_on_one_core(name, quick):

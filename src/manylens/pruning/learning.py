@@ -6,7 +6,7 @@ from sklearn.model_selection import check_cv
 
 from manylens.pruning.moments import FoldedMoments, out_of_bag
 from manylens.pruning.pruned import blocks_of_predictions
-from manylens.pruning.targets import check_anchor, target_columns, warn_of_interpolation, working_target
+from manylens.pruning.targets import target_columns, warn_of_interpolation, working_target
 
 
 def learning_moments(members, X, y, cv, anchor, n_jobs=None):
@@ -36,7 +36,6 @@ def learning_moments(members, X, y, cv, anchor, n_jobs=None):
         return cross_fitted_moments(members, X, y, Y, cv, n_jobs)
     in_bag = rows_in_bag(members, X.shape[0], cv)
     share = None if in_bag is None else 1 - in_bag.mean(axis=0)
-    anchor = check_anchor(anchor)
     moments = FoldedMoments()
     for rows, P in blocks_of_predictions(members, X, n_jobs):
         target, weight = Y[rows], None

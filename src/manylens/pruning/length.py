@@ -120,4 +120,6 @@ def best_length(lengths, folded, whole, shorten, slack):
         found = np.array([max(1, int(np.count_nonzero(weights))) for weights in choices])
         held_out = [held_out_error(weights, others, part) for weights in choices]
         errors += np.interp(np.log(lengths), np.log(found[::-1]), held_out[::-1])
-    return int(np.flatnonzero(errors <= (1 + slack) * errors.min())[-1]), errors
+    least = errors.min()
+    allowed = least + slack * max(least, 0.0)  # a perfect fit leaves a rounding error, which may be negative
+    return int(np.flatnonzero(errors <= allowed)[-1]), errors

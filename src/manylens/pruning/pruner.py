@@ -5,10 +5,12 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from manylens.pruning.anchor import FEW_ROWS, choose_anchor
 from manylens.pruning.choice import check_choice, prune_moments
 from manylens.pruning.learning import learning_moments
 from manylens.pruning.pruned import PrunedEnsemble, Scored, check_rows, typed_tags
 from manylens.pruning.registry import read_members
+from manylens.pruning.targets import check_anchor
 
 
 def _classifies(pruner):
@@ -51,9 +53,11 @@ class AlignmentPruner(Scored, MetaEstimatorMixin, BaseEstimator):
         As for `prune_predictions`.
     shrinkage : float, default=1.0
         As for `prune_predictions`; drawn towards the ensemble's own weights, up to their common scale.
-    anchor : float in [0, 1], default=0.0
+    anchor : "auto" or float in [0, 1], default="auto"
         For boosting: how far the target is drawn from y towards the ensemble's own score. 1 makes the pruned
-        model an imitation of the whole one.
+        model an imitation of the whole one. "auto" is 0 beyond 2,000 rows; below, copies of the ensemble are
+        fitted to parts of the rows, and it is the least anchor with which they lose no more than 1 % on the
+        others.
     fit_ensemble : bool, default=False
         Fit a copy of the ensemble to the rows first: for cross-validation and searches. Otherwise the
         ensemble must be fitted, and copies made by `clone` share it.
@@ -78,6 +82,8 @@ class AlignmentPruner(Scored, MetaEstimatorMixin, BaseEstimator):
     held_out_error_ : float
         That of what is kept by cross-validation over these rows: an estimate of its error on new ones. NaN
         where `slack` is None or the method is another.
+    anchor_ : float
+        The anchor that was used; 0 for members that are no boosting's.
     estimator_ : PrunedEnsemble
         The pruned model alone: it holds none of the other members.
     ensemble_ : estimator or list
@@ -114,7 +120,7 @@ class AlignmentPruner(Scored, MetaEstimatorMixin, BaseEstimator):
         tolerance=0.0,
         slack=0.01,
         shrinkage=1.0,
-        anchor=0.0,
+        anchor="auto",
         fit_ensemble=False,
         n_jobs=None,
     ):
@@ -149,9 +155,11 @@ class AlignmentPruner(Scored, MetaEstimatorMixin, BaseEstimator):
             raise ValueError("requires y to be passed, but the target y is None.")
         self.ensemble_ = self._fitted_ensemble(X, y)
         members = read_members(self.ensemble_)
-        X = check_rows(self, X, members, reset=True)
+        given, X = X, check_rows(self, X, members, reset=True)
         X, y = indexable(X, column_or_1d(y, warn=True))
-        moments = learning_moments(members, X, y, self.cv, self.anchor, self.n_jobs)
+        # Copies of the ensemble see the names that it saw.
+        self.anchor_ = self._chosen_anchor(members, given if hasattr(given, "iloc") else X, y)
+        moments = learning_moments(members, X, y, self.cv, self.anchor_, self.n_jobs)
         choice = prune_moments(
             moments,
             self.method,
@@ -176,6 +184,18 @@ class AlignmentPruner(Scored, MetaEstimatorMixin, BaseEstimator):
             n_jobs=self.n_jobs,
         )
         return self
+
+    def _chosen_anchor(self, members, X, y):
+        if self.anchor != "auto":
+            return check_anchor(self.anchor)
+        if not members.summed or X.shape[0] > FEW_ROWS:
+            return 0.0
+
+        def prune(ensemble, X, y, anchor):
+            settings = self.get_params(deep=False) | {"ensemble": ensemble, "anchor": anchor}
+            return type(self)(**settings | {"fit_ensemble": False}).fit(X, y)
+
+        return choose_anchor(self.ensemble_, X, y, prune)
 
     def _fitted_ensemble(self, X, y):
         if not self.fit_ensemble:

@@ -59,8 +59,8 @@ def warn_of_interpolation(moments):
 
 def check_anchor(anchor):
     """The share of the ensemble's own score in the target."""
-    if not 0 <= anchor <= 1:
-        raise ValueError(f"anchor={anchor!r} must lie in [0, 1].")
+    if isinstance(anchor, str) or not 0 <= anchor <= 1:
+        raise ValueError(f"anchor={anchor!r} must lie in [0, 1], or be 'auto'.")
     return float(anchor)
 
 
