@@ -20,6 +20,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from benchmarks.pruning_settings import Setting, split_table, summary
+from manylens import AlignmentPruner
 from manylens.datasets import load_dataset, make_friedman, make_shells
 
 
@@ -67,6 +68,26 @@ def boosted(n_stages):
             yield Setting(boosting, (X, y), (T, t), (16, n_stages // 4, n_stages))
 
 
+def few_rows(n_splits=8):
+    """Boosting on 300 rows of diabetes: R² on the others and stages kept, by the anchor."""
+    print("gradient boosting, 300 rows of diabetes: R² and stages kept, the mean of eight splits")
+    X, y = load_diabetes(return_X_y=True)
+    for options in ({}, {"subsample": 0.5}, {"learning_rate": 0.05}):
+        found = []
+        for seed in range(n_splits):
+            rows, new, target, truth = train_test_split(X, y, train_size=300, random_state=seed)
+            boosting = GradientBoostingRegressor(random_state=0, **options).fit(rows, target)
+            pruned = [AlignmentPruner(boosting, anchor=a).fit(rows, target) for a in (0.0, "auto")]
+            scores = [(each.score(new, truth), each.n_kept_) for each in pruned]
+            found.append([boosting.score(new, truth), *scores[0], *scores[1]])
+        whole, free, kept_free, auto, kept_auto = np.mean(found, axis=0)
+        print(
+            f"  {options}: whole {whole:.3f} (100), anchor=0 {free:.3f} ({kept_free:.0f}),",
+            f"anchor='auto' {auto:.3f} ({kept_auto:.0f})",
+            flush=True,
+        )
+
+
 def show(title, settings, grid):
     """One line of figures for each combination of options."""
     sizes = np.concatenate([setting.sizes for setting in settings])
@@ -86,7 +107,12 @@ def show(title, settings, grid):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--members", type=int, default=128)
-    members = parser.parse_args().members
+    parser.add_argument("--few-rows", action="store_true", help="only what speaks for anchor='auto'")
+    arguments = parser.parse_args()
+    few_rows()
+    if arguments.few_rows:
+        return
+    members = arguments.members
     show(
         "forests and bagging",
         list(bagged(members)),
