@@ -57,6 +57,7 @@ class CKAOfTwentyLayers(Comparison):
     """
 
     contenders = ("ours", "matrix_products", "torch_cka_one_pair", "torch_cka_in_batches")
+    repeats = 2
     warm_up = False
     memory = False
     claims = (

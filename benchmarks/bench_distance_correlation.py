@@ -15,6 +15,7 @@ class DistanceCorrelation(Comparison):
     """Two modules of ten dimensions, n = 5,000 rows of MNIST, float64."""
 
     needs = ("mnist",)
+    warm_up = ("ours",)
     contenders = ("ours", "dcor") if HAS_DCOR else ("ours",)
     claims = (
         (

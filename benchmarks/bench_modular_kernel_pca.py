@@ -51,6 +51,7 @@ class ModularFit(Comparison):
     contenders = ("ours", "sklearn", "further", "products", "ours_float32", "sklearn_float32")
     needs = ("mnist",)
     repeats = 5
+    memory = ("ours", "sklearn")
     claims = (
         Claim("time of the fit over that of Nystroem + PCA", ratio("ours", "sklearn"), at_most=0.5),
         Claim("time of a further diversity over that of a fit", ratio("further", "ours"), at_most=1 / 3),
@@ -106,6 +107,7 @@ class ModularSolver(Comparison):
 
     contenders = ("ours", "module_by_module", "adam")
     needs = ("mnist",)
+    warm_up = ("ours", "adam")
     memory = False
     claims = (
         Claim("Algorithm 1's time over the direct solver's", ratio("module_by_module", "ours"), at_least=100),

@@ -70,6 +70,7 @@ class Iteration:
 
     contenders = ("ours", "scikit_learn", "blocked_products")
     repeats = 3
+    warm_up = ("ours", "blocked_products")
     n_components = 0
 
     def make_data(self):

@@ -137,6 +137,7 @@ class PeerSearch(Comparison):
     scikit-learn by looking at all, and pynndescent's graph; precision against all 300 dimensions. Indices are
     built beforehand."""
 
+    alone = False  # pynndescent compiles for minutes; the contenders run on one thread each
     contenders = ("ours", "sklearn_brute", "pynndescent")
     needs = ("mnist",)
     needs_packages = {"pynndescent": "pynndescent"}

@@ -86,12 +86,12 @@ def run_one(name, quick):
 
 
 def listing():
-    """Every benchmark with the seconds its recorded full run took, and their sum."""
+    """Every benchmark with the seconds its recorded full run took, and what they add up to on all cores."""
     records = harness.read_records()
     lines, total = [], 0.0
     for name, kind in harness.discover().items():
         seconds = records.get(name, {}).get("duration")
-        total += seconds or 0.0
+        total += (seconds or 0.0) / (1 if kind.alone else os.cpu_count())
         known = "no record" if seconds is None else f"{seconds:.0f} s"
         lines.append(f"{known:>10}  {name}: {kind.__doc__.splitlines()[0]}")
     return [*lines, f"{total:8.0f} s  in all, of {BUDGET} allowed"]
