@@ -15,8 +15,7 @@ class AutoencoderMixture(Comparison):
 
     contenders = ("ours", "backfitting", "gradient_descent")
     memory = False
-    warm_up = False
-    repeats = 1
+    warm_up = ("ours",)
     claims = (
         Claim("batch gradient descent's time over ours", ratio("gradient_descent", "ours"), at_least=1000),
         Claim("backfitting's time over ours", ratio("backfitting", "ours"), at_least=20),
