@@ -332,7 +332,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2 and reset:
             raise ValueError(
-                f"y has one class only, {classes[0]!r}: NCA learns what tells classes apart. "
+                f"y has one class only, {classes[0]}: NCA learns what tells classes apart. "
                 "Give rows of at least two classes."
             )
         check_parameters(self)
