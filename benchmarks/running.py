@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import sys
 import time
 import traceback
 from concurrent.futures import ProcessPoolExecutor
@@ -33,9 +34,16 @@ def run_in_full(names):
             run_one(name, quick=False)
         except Exception as error:  # the hour that the others took is not to be lost
             failed.append(complaint(name, error))
+        give_back_threads()
     minutes = (time.perf_counter() - start) / 60
     print(f"{len(names)} benchmarks in {minutes:.1f} minutes; all of them may take {BUDGET / 60:.0f}")
     return failed
+
+
+def give_back_threads():
+    """Undo a benchmark's choice of one thread for torch, which faiss in the same process would obey too."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(os.cpu_count())
 
 
 def side_by_side(names, quick):
