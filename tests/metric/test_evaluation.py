@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from manylens.metric.evaluation import Exact, Tree
 from manylens.metric.gaussian import Gaussian
 from manylens.metric.layout import class_layout
-from manylens.metric.lists import SKIN, mass_list, negligible_distance, tile_boxes, tree_layout
+from manylens.metric.lists import SKIN, force_list, negligible_distance, tile_boxes, tree_layout
 from manylens.metric.objectives import force_coefficients
 from manylens.metric.pairs import ALL_PAIRS, TilePairs, pair_masses, pair_sums
 from manylens.native.nca_boxes import heavy_pairs, near_pairs
@@ -70,7 +70,7 @@ def test_a_list_serves_while_rows_move_little_and_is_made_anew_when_they_move_fa
 
 def test_at_its_own_place_a_list_and_what_is_beyond_it_give_the_sums_of_all_near_pairs():
     Z, y = islands()
-    known, tiles, sums = mass_list(Z, y, np.dtype(np.float64), 1e-2, "accuracy")
+    known, tiles, sums = force_list(Z, y, np.dtype(np.float64), 1e-2, "accuracy")
     listed = pair_sums(tiles, known.layout, known.pairs, compact=False)
     np.testing.assert_allclose(listed + known.beyond, sums, rtol=1e-12)
     assert np.all(known.beyond >= 0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from manylens.metric.background import RIDGE, CompactBackground, kernel_constant
 from manylens.metric.compact import Compact
 from manylens.metric.evaluation import Exact, RangeSearch
-from manylens.metric.gaussian import Gaussian
+from manylens.metric.gaussian import SMALLEST_SUM, Gaussian
 from manylens.metric.layout import class_layout
 from manylens.metric.pairs import arithmetic
 
@@ -109,6 +109,38 @@ def test_isolated_rows_keep_their_probabilities(form, dtype):
     assert np.all(np.isfinite(outcome.forces))
     expected = finite_differences(lambda Z: gaussian_scores(Z, y, form).sum(), Z, [0, 5], step=1e-6)
     np.testing.assert_allclose(outcome.forces[[0, 5]], expected, rtol=2e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["accuracy", "likelihood"])
+@pytest.mark.parametrize("log2_sum", [-70, -80, -88])
+def test_rows_near_the_end_of_single_precision_keep_their_digits(form, log2_sum):
+    # One row so far from two classes of points that its sums are about 2**log2_sum, and not shifted.
+    Z, y = points(n=200, d=2, n_classes=2)
+    Z *= 0.02
+    Z[0] = np.sqrt(-log2_sum * np.log(2)), 0.0
+    single, double = (Gaussian(form).evaluate(Z, class_layout(y), dtype=t) for t in (np.float32, np.float64))
+    same = np.exp(-np.square(Z[0] - Z[1:]).sum(axis=1))[y[1:] == y[0]].sum()
+    assert SMALLEST_SUM[np.dtype(np.float32)] < same < 2.0**-55
+    np.testing.assert_allclose(single.scores, double.scores, rtol=1e-4)
+    np.testing.assert_allclose(single.forces, double.forces, rtol=1e-3, atol=1e-4)
+
+
+def test_an_anchor_that_is_given_twice_counts_twice():
+    Z, y = points(n=100, d=3, n_classes=2)
+    layout = class_layout(y)
+    once = Gaussian().evaluate_anchors(Z, layout, np.array([4]))
+    twice = Gaussian().evaluate_anchors(Z, layout, np.array([4, 4]))
+    np.testing.assert_allclose(twice.forces, 2 * once.forces, rtol=1e-12)
+
+
+def test_a_rough_evaluation_stays_in_the_precision_asked_for():
+    Z, y = points()
+    Z[:40] += 70.0
+    layout = class_layout(y)
+    careful = Gaussian("likelihood").evaluate(Z, layout, dtype=np.float32)
+    rough = Gaussian("likelihood", rough=True).evaluate(Z, layout, dtype=np.float32)
+    assert rough.scores.mean() == pytest.approx(careful.scores.mean(), rel=1e-2)
+    assert not np.array_equal(rough.scores, careful.scores)
 
 
 def test_points_too_far_out_for_single_precision_are_done_in_double():

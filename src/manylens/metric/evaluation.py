@@ -8,7 +8,7 @@ import numpy as np
 
 from manylens.metric.gaussian import gaussian_outcome, in_kernel_units
 from manylens.metric.layout import class_layout
-from manylens.metric.lists import mass_list, tile_boxes, tree_layout
+from manylens.metric.lists import force_list, tile_boxes, tree_layout
 from manylens.metric.pairs import ALL_PAIRS, TilePairs, pair_sums
 from manylens.native.nca_boxes import near_pairs
 
@@ -103,7 +103,7 @@ class Tree(Evaluation):
             tiles = known.layout.place(Z, dtype)
             sums = pair_sums(tiles, known.layout, known.pairs, compact=False) + known.beyond
         else:
-            known, tiles, sums = mass_list(Z, self.labels, dtype, self.tolerance, objective.form)
+            known, tiles, sums = force_list(Z, self.labels, dtype, self.tolerance, objective.form)
             self.known = known
         known.uses += 1
         return gaussian_outcome(tiles, known.layout, known.pairs, sums, objective.form)

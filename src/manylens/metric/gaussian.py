@@ -86,8 +86,7 @@ def gaussian_outcome(tiles, layout, pairs, sums, form):
     -------
     Outcome
     """
-    near = within_range(sums, layout, tiles.dtype, form)
-    same, total = np.where(near, sums[0], 0.0), np.where(near, sums.sum(axis=0), 0.0)
+    near, same, total = sums_in_range(sums, layout, tiles.dtype, form)
     moments = pair_moments(tiles, layout, pairs, False, *force_coefficients(same, total, form))
     p = np.divide(same, total, out=np.zeros_like(total), where=near)[layout.slots]
     far = np.flatnonzero(~near[layout.slots] & ~layout.lonely)
@@ -98,8 +97,8 @@ def gaussian_outcome(tiles, layout, pairs, sums, form):
     return Outcome(scores, forces_from_moments(tiles, moments, layout, 1 / UNIT), np.empty(0))
 
 
-def within_range(sums, layout, dtype, form):
-    """Which slots hold a row whose sums a float can hold; a row alone in its class is none.
+def sums_in_range(sums, layout, dtype, form):
+    """P and S of the rows whose sums a float can hold, and zero elsewhere; a row alone in its class has none.
 
     Parameters
     ----------
@@ -114,12 +113,15 @@ def within_range(sums, layout, dtype, form):
 
     Returns
     -------
-    ndarray of bool, shape (n_slots,)
+    near : ndarray of bool, shape (n_slots,)
+        Which slots hold such a row.
+    same, total : ndarray, shape (n_slots,)
+        P and S.
     """
     needed = (sums[0] if form == "likelihood" else sums.sum(axis=0))[layout.slots]
     near = np.zeros(layout.n_slots, bool)
     near[layout.slots] = (needed >= SMALLEST_SUM[np.dtype(dtype)]) & ~layout.lonely
-    return near
+    return near, np.where(near, sums[0], 0.0), np.where(near, sums.sum(axis=0), 0.0)
 
 
 def in_kernel_units(Z, dtype):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manylens.metric.gaussian import SMALLEST_SUM, within_range
+from manylens.metric.gaussian import SMALLEST_SUM, sums_in_range
 from manylens.metric.layout import Layout, class_layout
 from manylens.metric.objectives import force_coefficients
 from manylens.metric.pairs import TilePairs, pair_masses, pair_sums
@@ -25,7 +25,7 @@ CANCELLATION = 10
 
 
 @dataclass
-class MassList:
+class ForceList:
     """Pairs of tiles that carry the forces at one place.
 
     Parameters
@@ -62,7 +62,7 @@ class MassList:
         return bool(np.quantile(moved, 0.99) <= SKIN**2)
 
 
-def mass_list(Z, labels, dtype, tolerance, form):
+def force_list(Z, labels, dtype, tolerance, form):
     """The pairs of tiles that carry all but `tolerance` of the forces.
 
     Parameters
@@ -80,7 +80,7 @@ def mass_list(Z, labels, dtype, tolerance, form):
 
     Returns
     -------
-    known : MassList
+    known : ForceList
     tiles : ndarray, shape (n_tiles, d + 1, LANES)
         The points in its layout.
     sums : ndarray, shape (2, n_slots)
@@ -91,12 +91,11 @@ def mass_list(Z, labels, dtype, tolerance, form):
     low, high = tile_boxes(Z, layout)
     near = TilePairs(*near_pairs(low, high, tile_reach(tiles, layout, tolerance)))
     sums = pair_sums(tiles, layout, near, compact=False)
-    inside = within_range(sums, layout, dtype, form)
-    same, total = np.where(inside, sums[0], 0.0), np.where(inside, sums.sum(axis=0), 0.0)
+    _, same, total = sums_in_range(sums, layout, dtype, form)
     masses = pair_masses(tiles, layout, near, *force_coefficients(same, total, form))
     heavy = TilePairs(*heavy_pairs(near.starts, near.partners, masses, tolerance / CANCELLATION))
     listed = pair_sums(tiles, layout, heavy, compact=False)
-    known = MassList(Z, dtype, layout, heavy, np.maximum(sums - listed, 0.0), near.share())
+    known = ForceList(Z, dtype, layout, heavy, np.maximum(sums - listed, 0.0), near.share())
     return known, tiles, sums
 
 

@@ -84,6 +84,7 @@ def sum_runs(rows, slots, tables, totals):
         for i in range(t * n // n_runs, last + 1):
             following = (slots[min(i + 1, last)] >> 1) * d
             for c in range(0, d, CACHE_LINE // rows.itemsize):
+                # numba passes the typing context itself, which mypy cannot see
                 prefetch_for_update(table, following + c)  # type: ignore[call-arg]
             add_row(rows[i], rows.dtype.type(1 - 2 * (slots[i] & 1)), tables[t, slots[i] >> 1], partial)
             if i % FEW_ROWS == 0 or i == last:

@@ -192,5 +192,7 @@ def anchor_moments(points, d, tile_class, anchors, shifts, coefficients):
         chunks_moments(first, last, chunk, points, d, tile_class, anchors, weights, moments, anchor_sums)
 
     in_threads(share, n_chunks)
-    moments[anchors // LANES, :, anchors % LANES] += anchor_sums.sum(axis=0, dtype=np.float64).T
+    # An anchor that is given twice counts twice.
+    theirs = anchor_sums.sum(axis=0, dtype=np.float64)
+    np.add.at(moments, (anchors // LANES, slice(None), anchors % LANES), theirs.T)
     return moments
