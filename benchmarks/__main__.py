@@ -33,7 +33,8 @@ def main():
         parser.error(f"no benchmark named {', '.join(sorted(unknown))}; known: {', '.join(found)}")
     names = arguments.names or [name for name, kind in found.items() if arguments.kind in (None, kind.kind)]
     failed = (run_quickly if arguments.quick else run_in_full)(names)
-    print("\n".join(failed))
+    for complaint in failed:
+        print(complaint)
     return 1 if failed else 0
 
 

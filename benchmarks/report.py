@@ -135,7 +135,7 @@ def comparison_lines(records):
         "",
     ]
     for record in records:
-        beside = "" if record.get("alone", True) else " Run beside another: its seconds tell little."
+        beside = "" if record.get("alone", True) else " It may run beside another: its seconds tell little."
         about = record["about"] + beside
         lines += [f"### {record['name']}", "", about, "", *tables.comparison_table(record), ""]
         lines += [f"- {tables.verdict(claim)}" for claim in record["claims"]]

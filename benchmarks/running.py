@@ -6,6 +6,7 @@ import sys
 import time
 import traceback
 from concurrent.futures import ProcessPoolExecutor
+from unittest.mock import patch
 
 import joblib
 import numpy as np
@@ -48,15 +49,12 @@ def give_back_threads():
 
 def side_by_side(names, quick):
     """One benchmark a core, on one thread each; gives back what went wrong."""
-    os.environ.update(dict.fromkeys(THREADS, "1"))
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
-        known = harness.read_records()
-        # the longest first, so that no core is left with one of them at the end
-        names = sorted(names, key=lambda name: -known.get(name, {}).get("duration", np.inf))
+    known = harness.read_records()
+    # the longest first, so that no core is left with one of them at the end
+    names = sorted(names, key=lambda name: -known.get(name, {}).get("duration", np.inf))
+    pool = ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn"))
+    with patch.dict(os.environ, dict.fromkeys(THREADS, "1")), pool:
         runs = {name: pool.submit(run_on_one_core, name, quick) for name in names}
-    for name in THREADS:
-        del os.environ[name]
     errors = {name: run.exception() for name, run in runs.items()}
     return [complaint(name, error) for name, error in errors.items() if error is not None]
 

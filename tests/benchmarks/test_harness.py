@@ -10,6 +10,7 @@ from benchmarks import harness, report, tables
 from benchmarks.growth import Growth, exponent
 from benchmarks.harness import Claim, Comparison, ratio, result
 from benchmarks.measuring import PeakMemory
+from benchmarks.running import run_in_full
 
 ROUNDS = {
     "ours": {"all_seconds": [1.0, 2.0], "seconds": 1.0, "error": 0.5},
@@ -47,6 +48,60 @@ def test_a_ratio_of_times_comes_with_its_range_over_the_rounds():
     assert judged["spread"] == [3.0, 4.0]
     assert judged["held"]
     assert "(3 to 4)" in tables.verdict(judged)
+
+
+def test_one_that_is_not_repeated_stands_with_its_last_run():
+    results = {"ours": {"all_seconds": [1.0, 2.0]}, "slow": {"all_seconds": [12.0]}}
+    assert harness.rounds(results, "slow", "ours") == [12.0, 6.0]
+
+
+class Counted(Comparison):
+    """Who runs how often."""
+
+    contenders = ("ours", "slow")
+    warm_up = ("ours",)
+    memory = False
+
+    def make_data(self):
+        return {"ours": 0, "slow": 0}
+
+    def ours(self, data):
+        data["ours"] += 1
+        return data
+
+    def slow(self, data):
+        data["slow"] += 1
+        time.sleep(0.02)
+        return data
+
+    def score(self, data, _):
+        self.data = data
+        return {}
+
+
+def test_only_those_named_are_warmed_up_and_long_runs_are_not_repeated(monkeypatch):
+    monkeypatch.setattr(harness, "LONG_ENOUGH", 0.01)
+    comparison = Counted()
+    record = harness.run(comparison)
+    assert comparison.data == {"ours": 1 + 3, "slow": 1}
+    assert len(record["results"]["slow"]["all_seconds"]) == 1
+
+
+class Broken(Comparison):
+    """Fails."""
+
+    def make_data(self):
+        raise ValueError("no data today")
+
+
+def test_a_benchmark_that_fails_does_not_take_the_others_with_it(monkeypatch, capsys):
+    kinds = {"Broken": Broken, "Sums": Sums}
+    saved = []
+    monkeypatch.setattr(harness, "discover", lambda: kinds)
+    monkeypatch.setattr(harness, "save", saved.append)
+    assert run_in_full(["Broken", "Sums"]) == ["Broken failed: ValueError: no data today"]
+    assert [record["name"] for record in saved] == ["Sums"]
+    assert "no data today" in capsys.readouterr().err
 
 
 def test_other_numbers_have_no_spread():

@@ -327,7 +327,8 @@ class DeeperNetworks(OnTheNetwork):
                 key: curve(self.depths, [row[key] for row in rows], style="o-")
                 for key in ("top, softmax", "layers")
             }
-            figures[f"{task}: networks"] = panel("EfficientNet-Lite", "accuracy (%)", curves)
+            ticks = [f"Lite{depth}" for depth in self.depths]
+            figures[f"{task}: networks"] = panel("EfficientNet", "accuracy (%)", curves, ticks=ticks)
         return Findings({ACCURACY: accuracy}, figures)
 
 

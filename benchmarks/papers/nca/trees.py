@@ -70,7 +70,7 @@ class BoxesOfATree(Reproduction):
                 "area": area,
             }
             boxes = {f"_{number}": outline(part) for number, part in enumerate(parts)}
-            figures[f"level {level}"] = panel("", "", {"points": curve(*points.T, style="."), **boxes})
+            figures[f"level {level}"] = panel("", "", {"_points": curve(*points.T, style="."), **boxes})
             parts = [half for part in parts for half in halves(part)]
         return Findings({BOXES: rows}, figures)
 
