@@ -1,5 +1,7 @@
 """The search behind `ModuleNeighbors`: candidates from finders, ranked by all coordinates."""
 
+import math
+
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar, gen_batches
@@ -9,10 +11,10 @@ from manylens.ensembles.backends import BACKENDS
 from manylens.ensembles.query_blocks import over_blocks
 from manylens.native.nearest import rerank, rerank_union
 
+FEWEST = 5  # neighbours for which candidates are taken where fewer are asked for
 AT_ONCE = 16384  # queries whose candidates are held at a time
-# Leading coordinates, and candidates for each neighbour asked for, where the user sets none.
-LEADING = {("nested", "numpy"): 40, ("exact", "numpy"): 96, ("nested", "faiss"): 96}
-CANDIDATES = {("nested", "numpy"): 4, ("exact", "numpy"): 10, ("nested", "faiss"): 6}
+LEADING = 96  # coordinates for a proof, and for faiss's lists, where the user sets none
+CANDIDATES = 10  # for each neighbour, with which most queries are proven
 
 
 class CompositeSearch(BaseEstimator):
@@ -153,13 +155,12 @@ class CompositeSearch(BaseEstimator):
     def _seen_by(self, finder, coordinates):
         """The columns that a finder looks at: the leading coordinates, or one module's own."""
         if self.method != "paper":
-            return coordinates[:, : self.n_leading or LEADING[self.method, self.backend]]
+            return coordinates[:, : self.n_leading_]
         end = int(self.widths_[: finder + 1].sum())
         return self.composite_.columns(coordinates, slice(end - self.widths_[finder], end))
 
     def _how_many(self, k):
-        share = CANDIDATES[self.method, self.backend]
-        wanted = self.n_candidates or share * max(k, 5)
+        wanted = self.n_candidates or math.ceil(self.candidates_per_neighbor_ * max(k, FEWEST))
         return min(max(wanted, k), self.n_samples_fit_)
 
     def _check_neighbors(self, k, others_only=False):

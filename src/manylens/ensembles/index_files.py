@@ -14,7 +14,7 @@ from manylens.ensembles.representation import fitted_modules, transformed
 from manylens.persistence import DATA_ONLY, is_our_class
 
 FORMAT = 1
-PARAMETERS = ("n_neighbors", "method", "backend", "n_leading", "n_candidates", "n_jobs")
+PARAMETERS = ("n_neighbors", "method", "backend", "n_leading", "n_candidates", "recall", "n_jobs")
 
 
 def save_index(index, folder):
@@ -34,6 +34,8 @@ def save_index(index, folder):
         "parameters": {name: plain(getattr(index, name)) for name in PARAMETERS},
         "widths": index.widths_.tolist(),
         "n_features_in": int(index.n_features_in_),
+        "n_leading": int(index.n_leading_),
+        "candidates_per_neighbor": float(index.candidates_per_neighbor_),
     }
     if hasattr(index, "feature_names_in_"):
         description["feature_names_in"] = list(index.feature_names_in_)
@@ -91,11 +93,14 @@ def load_index(kind, folder, modules=None, mmap=True):
     index.modules_, index.widths_ = modules, np.array(description["widths"])
     index.fitted_as_ = index._layout()
     index.n_features_in_ = description["n_features_in"]
+    index.n_leading_ = description["n_leading"]
+    index.candidates_per_neighbor_ = description["candidates_per_neighbor"]
     if "feature_names_in" in description:
         index.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
     mean, axes = np.load(folder / "mean.npy"), np.load(folder / "axes.npy")
     index.composite_ = CompositeAxes(len(index.widths_), mean, axes)
     index._rows_held = GrowingRows(load_rows(folder / "coordinates.npy", mmap))
+    index._settled_at = index.n_samples_fit_
     index._finders = [load_finder(folder, m, index, mmap) for m in range(index._n_finders())]
     index.probe_ = np.load(folder / "probe.npy")
     refuse_other_modules(index)

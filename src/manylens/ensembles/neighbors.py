@@ -1,13 +1,16 @@
 """Nearest neighbours by all modules together: candidates from a few coordinates, re-ranked by all."""
 
+from numbers import Real
+
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_scalar, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manylens.ensembles.backends import BACKENDS
+from manylens.ensembles.candidate_choice import candidates_of_lists, choose_scan, judges_of
 from manylens.ensembles.composite import composite_axes
-from manylens.ensembles.composite_search import CompositeSearch
+from manylens.ensembles.composite_search import CANDIDATES, FEWEST, LEADING, CompositeSearch
 from manylens.ensembles.growing import GrowingRows
 from manylens.ensembles.index_files import load_index, save_index
 from manylens.ensembles.representation import (
@@ -42,10 +45,15 @@ class ModuleNeighbors(CompositeSearch):
         What finds candidates: a scan in tiles, or the approximate lists of the package faiss (on its own
         threads).
     n_leading : int, optional
-        Leading coordinates: by default 40, for "exact" and for faiss 96.
+        Leading coordinates: by default as many as make the search cheap at the wanted recall, for "exact"
+        and for faiss 96.
     n_candidates : int, optional
-        Candidates for a query: by default 4 for each neighbour asked for, for "exact" 10, for faiss 6 (as if
-        at least five were asked for). "paper" takes as many of each module as neighbours are asked for.
+        Candidates for a query: by default as many as the wanted recall takes, for "exact" 10 for each
+        neighbour asked for. "paper" takes as many of each module as neighbours are asked for.
+    recall : float
+        Share of the nearest rows that "nested" shall find, 0 to 1. `fit` judges it by some of its own rows,
+        whose neighbours it finds by all coordinates; `tune` by queries of yours. With faiss, the share of
+        what its lists name at all.
     n_jobs : int
         Threads of the scan.
 
@@ -59,6 +67,10 @@ class ModuleNeighbors(CompositeSearch):
         Coordinates of the base.
     n_samples_fit_ : int
         Rows of the base.
+    n_leading_ : int
+        Leading coordinates in use (not for "paper").
+    candidates_per_neighbor_ : float
+        Candidates for each neighbour asked for, as if at least five were (not for "paper").
     fitted_as_ : dict
         The parameters that decide what is stored; a search after others were set is refused.
     proven_share_ : float
@@ -91,6 +103,7 @@ class ModuleNeighbors(CompositeSearch):
         backend="numpy",
         n_leading=None,
         n_candidates=None,
+        recall=0.99,
         n_jobs=-1,
     ):
         self.modules = modules
@@ -99,6 +112,7 @@ class ModuleNeighbors(CompositeSearch):
         self.backend = backend
         self.n_leading = n_leading
         self.n_candidates = n_candidates
+        self.recall = recall
         self.n_jobs = n_jobs
 
     def fit(self, X, y=None):
@@ -127,10 +141,8 @@ class ModuleNeighbors(CompositeSearch):
         self.widths_ = np.array([view.shape[1] for view in views])
         self.composite_ = composite_axes(Z, len(views))
         self._rows_held = GrowingRows(self.composite_.coordinates(Z))
-        kind = BACKENDS[self.backend]
-        self._finders = [
-            kind(self._seen_by(m, self.coordinates_), self.n_jobs) for m in range(self._n_finders())
-        ]
+        self._finders = []
+        self._settle()
         # A row and its coordinates, by which `load` tells whether it was given the right modules.
         self.probe_ = np.asarray(X[:1].toarray() if sparse.issparse(X) else X[:1]).copy()
         return self
@@ -157,6 +169,31 @@ class ModuleNeighbors(CompositeSearch):
         self._rows_held.append(coordinates)
         for m, finder in enumerate(self._finders):
             finder.add(self._seen_by(m, coordinates))
+        if self.n_samples_fit_ >= 2 * self._settled_at:  # the fuller the base, the more candidates it takes
+            self._settle()
+        return self
+
+    def tune(self, X):
+        """Choose leading coordinates and candidates for queries like these, instead of like the base's rows.
+
+        Worth its time where queries are of another kind than the base, such as clean ones in a noisy base.
+        Only what the parameters leave open is chosen.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix, shape (n_queries, d)
+            Queries; some hundred tell enough, and of more than 256 only so many are used.
+
+        Returns
+        -------
+        self
+            Tuned.
+        """
+        check_is_fitted(self)
+        self._refuse_other_layout()
+        if self.method != "nested":
+            raise ValueError(f"method={self.method!r} has nothing to tune: tune is for method='nested'.")
+        self._settle(self.coordinates(X))
         return self
 
     def coordinates(self, X):
@@ -265,6 +302,25 @@ class ModuleNeighbors(CompositeSearch):
     def _rows(self, X, reset=False):
         return validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
 
+    def _settle(self, queries=None):
+        """Choose what the parameters leave open, by queries or by rows of the base; have finders for it."""
+        points, kind = self.coordinates_, BACKENDS[self.backend]
+        self._settled_at = len(points)
+        n_leading, share = min(self.n_leading or LEADING, points.shape[1]), CANDIDATES
+        asked = (max(self.n_neighbors, FEWEST), self.recall)
+        if self.method == "nested" and kind.proves:
+            n_leading, share = choose_scan(
+                points, judges_of(points, queries), *asked, self.n_leading, self.n_candidates
+            )
+        if not self._finders or n_leading != self.n_leading_:
+            self.n_leading_ = n_leading
+            self._finders = [kind(self._seen_by(m, points), self.n_jobs) for m in range(self._n_finders())]
+        if self.method == "nested" and not kind.proves and self.n_candidates is None:
+            share = candidates_of_lists(
+                self._finders[0], points, n_leading, judges_of(points, queries), *asked
+            )
+        self.candidates_per_neighbor_ = share
+
     def _check_parameters(self):
         if self.method not in METHODS:
             raise ValueError(f"method={self.method!r} is unknown: give one of {', '.join(METHODS)}.")
@@ -278,6 +334,7 @@ class ModuleNeighbors(CompositeSearch):
         for name in ("n_leading", "n_candidates"):
             if getattr(self, name) is not None:
                 check_scalar(getattr(self, name), name, (int, np.integer), min_val=1)
+        check_scalar(self.recall, "recall", Real, min_val=0, max_val=1, include_boundaries="right")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

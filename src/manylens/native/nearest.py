@@ -191,3 +191,32 @@ def scan_on(scored, base, shift, queries, points, distances, rows):  # pragma: n
                     if scores[lane, j] + shift[i] <= distances[i, last]:
                         row, limit = first + j, distances[i, last]
                         insert(squared_distance(queries[i], points[row], limit), row, distances[i], rows[i])
+
+
+@njit(cache=True, nogil=True)
+def count_below(scores, limits, counts):  # pragma: no cover
+    """Count, for limits of each query, the scores below them.
+
+    Parameters
+    ----------
+    scores : ndarray, shape (w, n_queries, n)
+        Scores of rows, in w ways.
+    limits : ndarray, shape (w, n_queries, k)
+        Ascending in the last axis.
+    counts : ndarray of int64, shape (w, n_queries, k)
+        Counts, added to in place.
+    """
+    k = limits.shape[2]
+    for way in range(len(scores)):
+        for i in range(scores.shape[1]):
+            here, largest = scores[way, i], limits[way, i, k - 1]
+            hits = 0
+            for j in range(len(here)):  # without a branch, as most rows are too far
+                hits += here[j] < largest
+            if hits == 0:
+                continue
+            for j in range(len(here)):
+                place = k - 1
+                while place >= 0 and here[j] < limits[way, i, place]:
+                    counts[way, i, place] += 1
+                    place -= 1

@@ -1,0 +1,186 @@
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.neighbors import NearestNeighbors
+
+from manylens import ModularAutoencoder, ModuleNeighbors, retrieval_precision
+from manylens.ensembles.candidate_choice import (
+    Judges,
+    candidates_of_lists,
+    choose_scan,
+    judges_of,
+    nearest_rows,
+    ranks_on_leading,
+)
+
+DIGITS = load_digits().data
+
+
+def rows_of_spectrum(n, variances, seed=0):
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal((n, len(variances))) * np.sqrt(variances)).astype(np.float32)
+
+
+def test_ranks_are_those_of_a_sort():
+    points = rows_of_spectrum(700, np.linspace(3, 1, 12))
+    judges, widths = judges_of(points), np.array([2, 5, 12])
+    nearest = nearest_rows(points, judges, 4)
+    ranks = ranks_on_leading(points, judges, nearest, widths)
+    for w, d in enumerate(widths):
+        for i, row in enumerate(judges.own):
+            distances = np.sum((points[:, :d].astype(float) - points[row, :d]) ** 2, axis=1)
+            order = [j for j in np.argsort(distances) if j != row]
+            expected = np.sort([order.index(j) + 1 for j in nearest[i]])
+            # Rows that are as far but for rounding may come in either order.
+            assert np.abs(expected - ranks[w, i]).max() <= 1
+
+
+def test_neighbours_of_rows_and_of_queries_are_scikit_learns():
+    points, queries = rows_of_spectrum(300, np.ones(6)), rows_of_spectrum(40, np.ones(6), seed=1)
+    search = NearestNeighbors(n_neighbors=5).fit(points)
+    of_rows = nearest_rows(points, judges_of(points), 5)
+    expected = search.kneighbors(return_distance=False)[judges_of(points).own]
+    np.testing.assert_array_equal(np.sort(of_rows), np.sort(expected))
+    of_queries = nearest_rows(points, judges_of(points, queries), 5)
+    np.testing.assert_array_equal(
+        np.sort(of_queries), np.sort(search.kneighbors(queries, return_distance=False))
+    )
+
+
+def share_found(points, queries, n_leading, n_candidates, k):
+    """Literal: the candidates on leading coordinates against the neighbours by all of them."""
+    near = NearestNeighbors(n_neighbors=n_candidates).fit(points[:, :n_leading])
+    named = near.kneighbors(queries[:, :n_leading], return_distance=False)
+    true = NearestNeighbors(n_neighbors=k).fit(points).kneighbors(queries, return_distance=False)
+    return np.mean([np.isin(a, b).mean() for a, b in zip(true, named, strict=True)])
+
+
+@pytest.mark.parametrize("fall", [0.0, 0.5, 1.0, 2.0])
+def test_what_is_chosen_finds_the_wanted_share_for_other_queries(fall):
+    variances = np.arange(1, 81) ** -fall
+    points, queries = rows_of_spectrum(8000, variances), rows_of_spectrum(400, variances, seed=1)
+    n_leading, share = choose_scan(points, judges_of(points), 10, 0.95)
+    assert share_found(points, queries, n_leading, int(np.ceil(10 * share)), 10) >= 0.95
+
+
+def test_the_slower_variances_fall_the_more_is_searched():
+    def cost(fall):
+        points = rows_of_spectrum(8000, np.arange(1, 81) ** -fall)
+        n_leading, share = choose_scan(points, judges_of(points), 10, 0.99)
+        return 8000 * (n_leading + 8) + 5000 * 10 * share
+
+    costs = [cost(fall) for fall in (0.0, 1.0, 2.0, 3.0)]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] < costs[0] / 2
+
+
+def test_candidates_that_are_given_get_as_few_coordinates_as_suffice():
+    points = rows_of_spectrum(4000, np.arange(1, 41) ** -1.0)
+    widths = [choose_scan(points, judges_of(points), 10, 0.99, n_candidates=m)[0] for m in (10, 100, 1000)]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[0] == 40  # ten candidates for ten neighbours: all coordinates
+    assert widths[-1] < 20
+
+
+def test_coordinates_that_are_given_get_as_many_candidates_as_they_need():
+    points = rows_of_spectrum(4000, np.arange(1, 41) ** -1.0)
+    chosen = [choose_scan(points, judges_of(points), 10, 0.99, n_leading=d) for d in (4, 10, 400)]
+    assert [d for d, _ in chosen] == [4, 10, 40]
+    shares = [share for _, share in chosen]
+    assert shares[0] > shares[1] > shares[2] == 2
+    assert choose_scan(points, judges_of(points), 10, 0.99, n_leading=7, n_candidates=30) == (7, 3)
+
+
+def test_copies_of_a_row_do_not_count_as_nearer():
+    points = np.repeat(rows_of_spectrum(50, np.ones(10)), 100, axis=0)
+    assert choose_scan(points, judges_of(points), 10, 0.99)[1] == 2
+
+
+def test_a_base_of_one_row_leaves_nothing_to_judge():
+    points = rows_of_spectrum(1, np.ones(5))
+    assert choose_scan(points, judges_of(points), 10, 0.99) == (5, 2)
+    assert candidates_of_lists(None, points, 5, judges_of(points), 10, 0.99) == 2
+
+
+class Shuffled:
+    """Lists that name every row, true neighbours at places known beforehand, and the query first."""
+
+    def __init__(self, judges, nearest, places, n):
+        self.named = np.full((len(nearest), n), -1)
+        self.named[:, 0] = judges.own
+        self.named[:, places] = nearest
+
+    def candidates(self, leading, n_candidates):
+        return None, self.named[:, :n_candidates]
+
+
+def test_lists_get_as_many_candidates_as_their_order_asks_for():
+    points = rows_of_spectrum(1000, np.ones(4))
+    judges = judges_of(points)
+    nearest = nearest_rows(points, judges, 10)
+    ask = (points, 4, judges, 10, 1.0)
+    far = [1, 2, 3, 4, 5, 6, 7, 8, 9, 70]
+    assert candidates_of_lists(Shuffled(judges, nearest, far, 1000), *ask) == 7
+    assert candidates_of_lists(Shuffled(judges, nearest, list(range(1, 11)), 1000), *ask) == 2
+    never = [*far[:-1], 900]  # farther than lists are asked to go: not a question of candidates
+    assert candidates_of_lists(Shuffled(judges, nearest, never, 1000), *ask) == 2
+    nobody = Judges(judges.coordinates, judges.own)
+    assert candidates_of_lists(Shuffled(nobody, nearest, list(range(900, 910)), 1000), *ask) == 64
+
+
+def noisy_copies(n_copies):
+    rng = np.random.default_rng(0)
+    return np.vstack([DIGITS[:1200] + rng.normal(scale=2, size=(1200, 64)) for _ in range(n_copies)])
+
+
+def found(index, queries):
+    exact = ModuleNeighbors(index.modules_, method="exact").fit(index.base)
+    return retrieval_precision(index.kneighbors(queries)[1], exact.kneighbors(queries)[1])
+
+
+def test_an_index_finds_what_it_promises_also_after_it_has_grown():
+    rows = noisy_copies(8)
+    lenses = ModularAutoencoder(8, 6, diversity=1.0, random_state=0).fit(rows)
+    index = ModuleNeighbors(lenses).fit(rows[:1200])
+    few = index.n_leading_, index.candidates_per_neighbor_
+    for start in range(1200, len(rows), 1200):
+        index.partial_fit(rows[start : start + 1200])
+    assert (index.n_leading_, index.candidates_per_neighbor_) != few
+    index.base = rows
+    noise = np.random.default_rng(1).normal(scale=2, size=(1200, 64))
+    assert found(index, DIGITS[:1200] + noise) >= 0.98
+
+
+def test_an_index_can_be_tuned_for_queries_of_another_kind():
+    rows, clean = noisy_copies(8), DIGITS[1200:]
+    lenses = ModularAutoencoder(8, 6, diversity=1.0, random_state=0).fit(rows)
+    index = ModuleNeighbors(lenses, recall=0.9).fit(rows)
+    index.base = rows
+    before = found(index, clean[300:])
+    after = found(index.set_params(recall=0.99).tune(clean[:300]), clean[300:])
+    assert after >= max(0.98, before)
+
+
+def test_tuning_is_kept_on_disk(tmp_path):
+    index = ModuleNeighbors(ModularAutoencoder(8, 6, diversity=1.0, random_state=0), recall=0.999).fit(DIGITS)
+    index.save(tmp_path)
+    again = ModuleNeighbors.load(tmp_path, index.modules_)
+    assert again.recall == 0.999
+    assert again.n_leading_ == index.n_leading_
+    assert again.candidates_per_neighbor_ == index.candidates_per_neighbor_
+    np.testing.assert_array_equal(again.kneighbors(DIGITS[:50])[1], index.kneighbors(DIGITS[:50])[1])
+    again.tune(DIGITS[:100]).partial_fit(DIGITS[:10])
+    assert again.n_samples_fit_ == len(DIGITS) + 10
+
+
+@pytest.mark.parametrize("method", ["exact", "paper"])
+def test_methods_without_a_choice_say_that_there_is_nothing_to_tune(method):
+    index = ModuleNeighbors(ModularAutoencoder(3, 2), method=method).fit(DIGITS[:200])
+    with pytest.raises(ValueError, match="nothing to tune"):
+        index.tune(DIGITS[:50])
+
+
+@pytest.mark.parametrize("recall", [0, -0.1, 1.5])
+def test_a_recall_that_is_no_share_is_refused(recall):
+    with pytest.raises(ValueError, match="recall"):
+        ModuleNeighbors(ModularAutoencoder(3, 2), recall=recall).fit(DIGITS[:200])
