@@ -67,7 +67,7 @@ def test_the_slower_variances_fall_the_more_is_searched():
     def cost(fall):
         points = rows_of_spectrum(8000, np.arange(1, 81) ** -fall)
         n_leading, share = choose_scan(points, judges_of(points), 10, 0.99)
-        return 8000 * (n_leading + 8) + 5000 * 10 * share
+        return 8000 * n_leading + 25_000 * 10 * share
 
     costs = [cost(fall) for fall in (0.0, 1.0, 2.0, 3.0)]
     assert costs == sorted(costs, reverse=True)
@@ -141,11 +141,11 @@ def found(index, queries):
 def test_an_index_finds_what_it_promises_also_after_it_has_grown():
     rows = noisy_copies(8)
     lenses = ModularAutoencoder(8, 6, diversity=1.0, random_state=0).fit(rows)
-    index = ModuleNeighbors(lenses).fit(rows[:1200])
-    few = index.n_leading_, index.candidates_per_neighbor_
+    index = ModuleNeighbors(lenses, n_leading=12).fit(rows[:1200])
+    few = index.candidates_per_neighbor_
     for start in range(1200, len(rows), 1200):
         index.partial_fit(rows[start : start + 1200])
-    assert (index.n_leading_, index.candidates_per_neighbor_) != few
+    assert index.candidates_per_neighbor_ > 2 * few
     index.base = rows
     noise = np.random.default_rng(1).normal(scale=2, size=(1200, 64))
     assert found(index, DIGITS[:1200] + noise) >= 0.98
