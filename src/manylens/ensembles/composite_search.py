@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.ensembles.backends import BACKENDS
 from manylens.ensembles.query_blocks import over_blocks
 from manylens.native.nearest import rerank, rerank_union
+from manylens.native.threads import one_blas_thread
 
 FEWEST = 5  # neighbours for which candidates are taken where fewer are asked for
 AT_ONCE = 16384  # queries whose candidates are held at a time
@@ -105,7 +106,10 @@ class CompositeSearch(BaseEstimator):
         ndarray of int64, shape (n_queries, n_neighbors)
             Rows, in no order.
         """
-        return self._finders[module].candidates(self._seen_by(module, queries), n_neighbors)[1]
+        # BLAS's own threads, once woken, wait busily for more, and the scan would have to share the cores.
+        with one_blas_thread():
+            seen = self._seen_by(module, queries)
+        return self._finders[module].candidates(seen, n_neighbors)[1]
 
     def rank_candidates(self, queries, candidates, distances, rows):
         """The nearest of given candidates by all modules: what is left to do where workers found them.
