@@ -5,6 +5,8 @@ import warnings
 import numpy as np
 from scipy import linalg
 
+from manylens.native.threads import scipy_alone
+
 
 def rank_tolerance(size, dtype):
     """Share of the largest eigenvalue below which one is rounding noise.
@@ -50,12 +52,13 @@ def inverse_root(gram, tolerance):
         At least λ_max/λ_min over the eigenvalues kept: what a rounding error of the kernel grows to.
     """
     gram = (gram + gram.T) / 2
-    factor, failed = linalg.lapack.dpotrf(gram, lower=1)
+    with scipy_alone(len(gram)):
+        factor, failed = linalg.lapack.dpotrf(gram, lower=1)
+        inverse, failed = linalg.lapack.dtrtri(factor, lower=1) if not failed else (None, failed)
     if not failed:
-        inverse, failed = linalg.lapack.dtrtri(factor, lower=1)
         largest = np.abs(gram).sum(axis=0).max()
-        amplification = largest * squared_norm(inverse) if not failed else np.inf
-        if not failed and amplification * tolerance < 1:
+        amplification = largest * squared_norm(inverse)
+        if amplification * tolerance < 1:
             return np.ascontiguousarray(inverse.T), amplification
     values, vectors = np.linalg.eigh(gram)
     kept = values > tolerance * np.abs(values).max()

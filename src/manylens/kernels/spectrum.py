@@ -6,6 +6,7 @@ import numpy as np
 from scipy import linalg
 from sklearn.utils.extmath import safe_sparse_dot
 
+from manylens.native.threads import scipy_alone
 from manylens.streaming import Moments
 
 
@@ -112,7 +113,8 @@ def principal_spectrum(moments, feature_map, n_components=None):
     values, vectors = values[kept], vectors[:, kept]
     projection = vectors if root is None else root @ vectors
     # Signs by what the features see, whatever the root: float32 and float64 rows then get the same ones.
-    signs = np.where(np.sum((projection / np.abs(projection).max(axis=0)) ** 3, axis=0) < 0, -1.0, 1.0)
+    scaled = projection / np.abs(projection).max(axis=0)
+    signs = np.where(np.sum(scaled * scaled * scaled, axis=0) < 0, -1.0, 1.0)
     return Spectrum(values, projection * signs, mean @ vectors * signs, float(np.sum(covariance**2)))
 
 
@@ -134,8 +136,9 @@ def sandwich(matrix, root):
     if root.shape[0] != root.shape[1] or np.tril(root, -1).any():
         return root.T @ matrix @ root
     triangle = np.asfortranarray(root)
-    half = linalg.blas.dtrmm(1.0, triangle, matrix, side=1)
-    return linalg.blas.dtrmm(1.0, triangle, half, trans_a=1, overwrite_b=1)
+    with scipy_alone(len(root)):
+        half = linalg.blas.dtrmm(1.0, triangle, matrix, side=1)
+        return linalg.blas.dtrmm(1.0, triangle, half, trans_a=1, overwrite_b=1)
 
 
 def leading_eigenpairs(matrix, n_components=None):

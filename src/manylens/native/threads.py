@@ -56,3 +56,22 @@ def one_blas_thread(small=True):
         To be entered with `with`.
     """
     return _LIMIT if small else contextlib.nullcontext()
+
+
+def scipy_alone(size):
+    """A context for a call of scipy's BLAS or LAPACK between numpy's own: one thread, unless it is large.
+
+    Wheels of numpy and scipy each bring a BLAS with threads of its own, which wait busily for some hundredths
+    of a second after a call: those of the one would then take the cores from the other.
+
+    Parameters
+    ----------
+    size : int
+        Order of the matrix.
+
+    Returns
+    -------
+    context manager
+        To be entered with `with`.
+    """
+    return one_blas_thread(size <= 2000)
