@@ -119,7 +119,7 @@ def newton_direction(frames, tau, missing, forcing):
     return tangent((omega + omega.T) / 2)
 
 
-def fusion_frame(tau, n_modules, rank, rng, tolerance=1e-12, max_iter=60):
+def fusion_frame(tau, n_modules, rank, rng, tolerance=1e-10, max_iter=60):
     """Random W_m with W_m W_mᵀ = I and Σ_m W_mᵀ W_m = M diag(τ).
 
     Where n = M h and τ is nearly flat, the projections are nearly orthogonal and Newton's operator nearly
