@@ -71,6 +71,7 @@ class Iteration:
     contenders = ("ours", "scikit_learn", "blocked_products")
     repeats = 3
     warm_up = ("ours", "blocked_products")
+    memory: tuple[str, ...] = ("ours",)
     n_components = 0
 
     def make_data(self):
@@ -131,6 +132,7 @@ class NCAGradientIn10(Iteration, Comparison):
     """Exact values and gradients of NCA, n = 10,000, d = 10."""
 
     n_components = 10
+    memory = ("ours", "scikit_learn")  # which the number of dimensions hardly changes
     claims = claims(10, 100)
 
 

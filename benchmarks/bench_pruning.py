@@ -76,10 +76,11 @@ class BaggedTrees(Pruning):
     learners = (
         *((DecisionTreeRegressor(max_depth=d), DecisionTreeClassifier(max_depth=d)) for d in (None, 3, 1)),
     )
+    n_rows = 3000
     largest = 1024
 
     def settings(self):
-        n, largest = (300, 16) if self.quick else (3000, self.largest)
+        n, largest = (300, 16) if self.quick else (self.n_rows, self.largest)
         sizes = [2**k for k in range(3, 11)]
         learners = self.learners[:1] if self.quick else self.learners
         for seed in range(self.seeds):
@@ -106,7 +107,7 @@ class BaggedNeighbours(BaggedTrees):
 
 class BaggedNetworks(BaggedTrees):
     """Figures 4.5, 4.6, 4.11, 4.12: as BaggedTrees, with networks of 5 and 2 hidden units and of three
-    layers of 100; to 32 members."""
+    layers of 100; 2,000 rows, to 32 members."""
 
     learners = tuple(
         (
@@ -115,6 +116,7 @@ class BaggedNetworks(BaggedTrees):
         )
         for units in ((5, 2), (100, 100, 100))
     )
+    n_rows = 2000
     largest = 32
 
 
