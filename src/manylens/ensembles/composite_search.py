@@ -25,6 +25,9 @@ class CompositeSearch(BaseEstimator):
     of the base, and `_finders`: one for the leading coordinates, or one for each module.
     """
 
+    n_leading_: int
+    candidates_per_neighbor_: float
+
     def search(self, coordinates, n_neighbors=None):
         """Neighbours of rows that are given by their coordinates.
 

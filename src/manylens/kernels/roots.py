@@ -54,7 +54,8 @@ def inverse_root(gram, tolerance):
     gram = (gram + gram.T) / 2
     with scipy_alone(len(gram)):
         factor, failed = linalg.lapack.dpotrf(gram, lower=1)
-        inverse, failed = linalg.lapack.dtrtri(factor, lower=1) if not failed else (None, failed)
+        if not failed:
+            inverse, failed = linalg.lapack.dtrtri(factor, lower=1)
     if not failed:
         largest = np.abs(gram).sum(axis=0).max()
         amplification = largest * squared_norm(inverse)
