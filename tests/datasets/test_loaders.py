@@ -1,3 +1,5 @@
+from urllib.error import URLError
+
 import numpy as np
 import pytest
 
@@ -20,3 +22,13 @@ def test_an_unknown_name_is_refused_with_the_known_ones(monkeypatch):
     monkeypatch.delenv("MANYLENS_DATA", raising=False)
     with pytest.raises(ValueError, match="has no public name known here"):
         load_dataset("no such set")
+
+
+def test_a_set_that_cannot_be_fetched_is_named_in_one_sentence(monkeypatch):
+    def no_network(*args, **options):
+        raise URLError("Name or service not known")
+
+    monkeypatch.delenv("MANYLENS_DATA", raising=False)
+    monkeypatch.setattr("manylens.datasets.loaders.fetch_openml", no_network)
+    with pytest.raises(OSError, match=r"'mnist' is not in \$MANYLENS_DATA and could not be fetched"):
+        load_dataset("mnist")

@@ -85,7 +85,12 @@ def load_dataset(name):
             content = {key: file[key] for key in file.files}
     elif name in OPENML:
         public_name, version = OPENML[name]
-        fetched = fetch_openml(public_name, version=version, as_frame=False)
+        try:
+            fetched = fetch_openml(public_name, version=version, as_frame=False)
+        except OSError as error:  # of which every fault of the network is one
+            raise OSError(
+                f"{name!r} is not in $MANYLENS_DATA and could not be fetched from OpenML: {error}"
+            ) from None
         content = {"X": np.asarray(fetched.data, dtype=np.float64), "y": fetched.target}
     else:
         raise ValueError(

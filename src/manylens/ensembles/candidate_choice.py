@@ -15,10 +15,8 @@ WIDTHS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
 # To keep a candidate and to measure it, its coordinates not in cache, takes as long as so many products of
 # two coordinates in a scan (on RetrievalMNIST's rows: 0.5 microseconds against 0.02 nanoseconds).
 MEASURING = 25_000
-LEAST, MOST = (
-    2.0,
-    64,
-)  # candidates for a neighbour: fewer save nothing, more are not asked of approximate lists
+LEAST = 2.0  # candidates for a neighbour: fewer save nothing
+MOST = 64  # for each neighbour that approximate lists are asked for
 
 
 class Judges(NamedTuple):
