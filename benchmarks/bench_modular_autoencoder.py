@@ -11,7 +11,7 @@ class AutoencoderMixture(Comparison):
     """The modular autoencoder paper's artificial data: 1,000 points of a mixture of 10 spherical Gaussians
     (standard deviation 0.25, means standard normal) in 100 dimensions; the paper's 10 modules of 10,
     diversity 0.9. The iterative solvers, given the singular values for nothing and the gradient its longest
-    stable step, stop once within 0.1 % of the minimum or after 8,000 steps; ours is the whole fit."""
+    stable step, stop once within 0.1 % of the minimum or after 20,000 steps; ours is the whole fit."""
 
     contenders = ("ours", "backfitting", "gradient_descent")
     memory = False
@@ -35,7 +35,7 @@ class AutoencoderMixture(Comparison):
         model = ModularAutoencoder(*self.shape, self.diversity, random_state=0).fit(X)
         self.bound, self.s = model.lower_bound_, model.spectrum_
         self.sweeps = self.steps(backfit, 2_000)
-        self.descents = self.steps(gradient_descent, 8_000, learning_rate=0.5)
+        self.descents = self.steps(gradient_descent, 20_000, learning_rate=0.5)
         return X
 
     def steps(self, solver, limit, **options):
