@@ -9,7 +9,6 @@ quadratic penalty, hence for the one that spares the intercept. Note the 1/n in 
 """
 
 import numpy as np
-from scipy import linalg
 from sklearn.utils import gen_batches
 
 from manylens.native.threads import one_blas_thread
@@ -275,7 +274,7 @@ def symmetric_spectrum(matrix):
     values : ndarray, shape (m,)
     vectors : ndarray, shape (m, m)
     """
-    values, vectors = linalg.eigh(matrix.astype(np.float64, copy=False), driver="evd", check_finite=False)
+    values, vectors = np.linalg.eigh(matrix.astype(np.float64, copy=False))
     return np.maximum(values, 0.0), vectors
 
 
