@@ -19,7 +19,7 @@ X, y = make_friedman(1500, random_state=0)
 new, truth = make_friedman(2000, random_state=1)
 
 # %%
-# Left: the error of the trees accumulated from the best on, and where five ways to prune end up.
+# The error of the trees accumulated from the best on, and where five ways to prune end up.
 forest = RandomForestRegressor(256, max_features=0.33, random_state=0).fit(X, y)
 pruners = {
     "alignment, out of bag": AlignmentPruner(forest).fit(X, y),
@@ -28,22 +28,23 @@ pruners = {
     "stacking, training rows": AlignmentPruner(forest, "stacking", cv=None).fit(X, y),
     "early stopping by rank": AlignmentPruner(forest, "rank", "none").fit(X, y),
 }
-figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4), layout="constrained")
-PruningCurveDisplay.from_estimator(pruners, new, truth, ax=left)
+figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
+PruningCurveDisplay.from_estimator(pruners, new, truth, ax=ax)
+ax.set_title("random forest: error on new rows")
 
 # %%
-# Right: how many of 8 to 256 bagged trees each method keeps.
+# How many of 8 to 256 bagged trees each method keeps.
 tree = DecisionTreeRegressor()
 sizes = (8, 16, 32, 64, 128, 256)
 bags = [BaggingRegressor(tree, size, max_samples=0.5, random_state=0).fit(X, y) for size in sizes]
+figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 KeptPredictorsDisplay.from_estimators(
     {
         "stacking, training rows": [AlignmentPruner(bag, "stacking", cv=None).fit(X, y) for bag in bags],
         "alignment, out of bag": [AlignmentPruner(bag).fit(X, y) for bag in bags],
     },
-    ax=right,
+    ax=ax,
 )
-left.set_title("random forest: error on new rows")
-right.set_title("bagged trees, samples of a half")
+ax.set_title("bagged trees, samples of a half")
 
 plt.show()

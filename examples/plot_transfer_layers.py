@@ -59,20 +59,20 @@ def first(size):
 # Which layers matter
 # -------------------
 # Alignment weighs them; a layer on its own says how far it goes alone.
-figure, axes = plt.subplots(2, 3, figsize=(15, 8.4), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 sizes = [50, 100, 200, 400, n]
 models = {size: LayerRidgeClassifier(weights="alignment").fit(first(size), y[:size]) for size in sizes}
-FittedLayerWeightsDisplay.from_estimators(models, ax=axes[0, 0])
-axes[0, 0].set(title="Weights that alignment gives", xlabel="labelled rows")
+FittedLayerWeightsDisplay.from_estimators(models, ax=left)
+left.set(title="Weights that alignment gives", xlabel="labelled rows")
 
 alone = {name: LayerRidgeClassifier(weights={name: 1.0}) for name in layers}
 single = {name: model.fit(first(200), y[:200]).score(test, y[n:]) for name, model in alone.items()}
 everything = LayerRidgeClassifier().fit(first(200), y[:200]).score(test, y[n:])
 print("single layers:", {name: round(value, 3) for name, value in single.items()})
 print("all layers:", round(everything, 3))
-axes[1, 0].barh(list(single), list(single.values()), color="0.7")
-axes[1, 0].axvline(everything, color="C0")
-axes[1, 0].set(title="Single layers (line: all), 200 labels", xlabel="accuracy on new rows")
+right.barh(list(single), list(single.values()), color="0.7")
+right.axvline(everything, color="C0")
+right.set(title="Single layers (line: all), 200 labels", xlabel="accuracy on new rows")
 
 
 # %%
@@ -82,6 +82,7 @@ axes[1, 0].set(title="Single layers (line: all), 200 labels", xlabel="accuracy o
 columns = np.hstack(list(layers.values()))
 widths = [rows.shape[1] for rows in layers.values()]
 last = make_column_transformer((StandardScaler(), slice(sum(widths[:-1]), None)))
+figure, ax = plt.subplots(figsize=(6, 4.2), layout="constrained")
 shares = LabelShareDisplay.from_estimators(
     {
         "all layers": LayerRidgeClassifier(widths),
@@ -93,9 +94,9 @@ shares = LabelShareDisplay.from_estimators(
     columns[n:],
     y[n:],
     shares=[0.05, 0.1, 0.25, 1.0],
-    ax=axes[0, 1],
+    ax=ax,
 )
-axes[0, 1].set(title="Accuracy against labels")
+ax.set(title="Accuracy against labels")
 print("with all labels:", {name: round(values[-1].mean(), 3) for name, values in shares.accuracy.items()})
 
 # %%
@@ -103,12 +104,13 @@ print("with all labels:", {name: round(values[-1].mean(), 3) for name, values in
 # ----------------------------------
 # Ridge scores are no probabilities; the temperature, fitted to scores of rows left out, makes them so.
 model = LayerRidgeClassifier().fit(first(100), y[:100])
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 raw = softmax(model.decision_function(test), axis=1)
-ReliabilityDisplay.from_predictions(y[n:], raw, n_bins=8, name="raw scores", ax=axes[1, 1])
-ReliabilityDisplay.from_estimator(model, test, y[n:], n_bins=8, name="with temperature", ax=axes[1, 1])
-axes[1, 1].set(title="Reliability with 100 labels")
-CalibrationErrorDisplay.from_estimators(models, test, y[n:], ax=axes[1, 2])
-axes[1, 2].set(title="Before and after the temperature", xlabel="labelled rows")
+ReliabilityDisplay.from_predictions(y[n:], raw, n_bins=8, name="raw scores", ax=left)
+ReliabilityDisplay.from_estimator(model, test, y[n:], n_bins=8, name="with temperature", ax=left)
+left.set(title="Reliability with 100 labels")
+CalibrationErrorDisplay.from_estimators(models, test, y[n:], ax=right)
+right.set(title="Before and after the temperature", xlabel="labelled rows")
 
 # %%
 # Rows without labels
@@ -124,10 +126,11 @@ for k in per_class:
     transductive = TransductiveRidgeClassifier(rank=200, strengths=[1], random_state=0).fit(first(n), known)
     joined.append(transductive.score(test, y[n:]))
 print("labels a class:", per_class, "alone:", np.round(supervised, 3), "joined:", np.round(joined, 3))
-axes[0, 2].plot(per_class, supervised, marker="o", label="labelled rows alone")
-axes[0, 2].plot(per_class, joined, marker="o", label="with unlabelled rows, balanced")
-axes[0, 2].set(xlabel="labels a class", ylabel="accuracy", title="Rows without labels put to use")
-axes[0, 2].set_xticks(per_class)
-axes[0, 2].legend(frameon=False)
+figure, ax = plt.subplots(figsize=(6, 4.2), layout="constrained")
+ax.plot(per_class, supervised, marker="o", label="labelled rows alone")
+ax.plot(per_class, joined, marker="o", label="with unlabelled rows, balanced")
+ax.set(xlabel="labels a class", ylabel="accuracy", title="Rows without labels put to use")
+ax.set_xticks(per_class)
+ax.legend(frameon=False)
 
 plt.show()
