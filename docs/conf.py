@@ -36,6 +36,7 @@ sphinx_gallery_conf = {
     "ignore_pattern": "|".join([r"run_all\.py", *LEFT_OUT]),
     "download_all_examples": False,
     "show_memory": False,
+    "capture_repr": (),
 }
 
 
