@@ -18,7 +18,7 @@ from manylens.metric.optimisers import STEP_OPTIMISERS
 # Up to so many rows all pairs are as cheap as batches, and up to so many trees in few dimensions are as good
 # (`python -m benchmarks.choose_nca method`; the guide has its table).
 FEW_ROWS = 4000
-TREE_ROWS, TREE_COMPONENTS = 10_000, 3
+TREE_ROWS, TREE_COMPONENTS = 20_000, 3
 # Batches must hold several rows of each class, or no row has a neighbour to find.
 BATCH_ROWS, ROWS_PER_CLASS, MOST_BATCH_ROWS = 2000, 20, 20_000
 ANCHORS = 256
