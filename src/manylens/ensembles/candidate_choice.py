@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import gen_batches
 
+from manylens.ensembles.retrieval import without_self
 from manylens.native.nearest import count_below
 from manylens.native.threads import one_blas_thread
 
@@ -13,7 +14,7 @@ JUDGES = 256  # queries whose exact neighbours are found
 AT_ONCE = 512  # rows of the base in a product
 WIDTHS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
 # To keep a candidate and to measure it, its coordinates not in cache, takes as long as so many products of
-# two coordinates in a scan (on RetrievalMNIST's rows: 0.5 microseconds against 0.02 nanoseconds).
+# two coordinates in a scan, or about so (`python -m benchmarks.choose_candidates`).
 MEASURING = 25_000
 LEAST = 2.0  # candidates for a neighbour: fewer save nothing
 MOST = 64  # for each neighbour that approximate lists are asked for
@@ -172,11 +173,7 @@ def nearest_rows(points, judges, n_neighbors):
     n_found = n_neighbors + (judges.own is not None)
     search = NearestNeighbors(n_neighbors=n_found, algorithm="brute").fit(points)
     found = search.kneighbors(judges.coordinates, return_distance=False)
-    if judges.own is None:
-        return found
-    themselves = found == judges.own[:, None]
-    themselves[~themselves.any(axis=1), -1] = True  # among copies of itself a row may be missing
-    return found[~themselves].reshape(len(found), n_neighbors)
+    return found if judges.own is None else without_self(judges.own, found)[0]
 
 
 def ranks_on_leading(points, judges, nearest, widths):

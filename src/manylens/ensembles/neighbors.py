@@ -20,6 +20,7 @@ from manylens.ensembles.representation import (
     refuse_other_names,
     transformed,
 )
+from manylens.ensembles.retrieval import without_self
 from manylens.modules.kernel_pca import ModularKernelPCA
 
 METHODS = ("nested", "exact", "paper")
@@ -68,9 +69,9 @@ class ModuleNeighbors(CompositeSearch):
     n_samples_fit_ : int
         Rows of the base.
     n_leading_ : int
-        Leading coordinates in use (not for "paper").
+        Leading coordinates in use (of no use to "paper").
     candidates_per_neighbor_ : float
-        Candidates for each neighbour asked for, as if at least five were (not for "paper").
+        Candidates for each neighbour asked for, as if at least five were (of no use to "paper").
     fitted_as_ : dict
         The parameters that decide what is stored; a search after others were set is refused.
     proven_share_ : float
@@ -177,7 +178,7 @@ class ModuleNeighbors(CompositeSearch):
         """Choose leading coordinates and candidates for queries like these, instead of like the base's rows.
 
         Worth its time where queries are of another kind than the base, such as clean ones in a noisy base.
-        Only what the parameters leave open is chosen.
+        Only what the parameters leave open is chosen, and it holds until `partial_fit` has doubled the base.
 
         Parameters
         ----------
@@ -235,7 +236,8 @@ class ModuleNeighbors(CompositeSearch):
         k = self.n_neighbors if n_neighbors is None else n_neighbors
         if X is None:
             self._check_neighbors(k, others_only=True)
-            distances, rows = without_self(*self.search(self.coordinates_, k + 1))
+            distances, rows = self.search(self.coordinates_, k + 1)
+            rows, distances = without_self(np.arange(len(rows)), rows, distances)
         else:
             self._check_neighbors(k)
             distances, rows = self.search(self.coordinates(X), k)
@@ -342,22 +344,3 @@ class ModuleNeighbors(CompositeSearch):
         tags.input_tags.sparse = inputs is None or inputs.sparse
         tags.input_tags.pairwise = inputs is not None and inputs.pairwise
         return tags
-
-
-def without_self(distances, rows):
-    """Neighbours of the base's own rows, each row taken off its own list; the farthest where it is not on it.
-
-    Parameters
-    ----------
-    distances, rows : ndarray, shape (n, k + 1)
-        Neighbours of row 0, 1, ...
-
-    Returns
-    -------
-    distances, rows : ndarray, shape (n, k)
-        Without the row itself.
-    """
-    own = rows == np.arange(len(rows))[:, None]
-    own[~own.any(axis=1), -1] = True
-    shape = (len(rows), rows.shape[1] - 1)
-    return distances[~own].reshape(shape), rows[~own].reshape(shape)

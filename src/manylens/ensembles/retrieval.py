@@ -38,6 +38,28 @@ def retrieval_precision(found, relevant):
     return float(np.sum(hits) / relevant.size)
 
 
+def without_self(own, rows, *beside):
+    """Neighbours of rows of the base, each row taken off its own list; the last where it is not on it.
+
+    Parameters
+    ----------
+    own : ndarray of int, shape (n,)
+        The rows whose neighbours these are.
+    rows : ndarray of int, shape (n, k + 1)
+        Neighbours, the farthest last: among copies of itself a row may be missing.
+    *beside : ndarray, shape (n, k + 1)
+        What belongs to the neighbours, such as distances.
+
+    Returns
+    -------
+    list of ndarray, shape (n, k)
+        The rows and what is beside them.
+    """
+    itself = rows == own[:, None]
+    itself[~itself.any(axis=1), -1] = True
+    return [array[~itself].reshape(len(rows), -1) for array in (rows, *beside)]
+
+
 class RetrievalPrecision:
     """Scorer of a search index: precision against the nearest rows in the input space.
 

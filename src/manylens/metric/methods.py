@@ -15,8 +15,8 @@ from manylens.metric.gaussian import Gaussian
 from manylens.metric.objectives import FORMS, Objective
 from manylens.metric.optimisers import STEP_OPTIMISERS
 
-# Up to so many rows all pairs are as cheap as batches, and up to so many trees in few dimensions are as good
-# (`python -m benchmarks.choose_nca method`; the guide has its table).
+# Up to so many rows all pairs take a second, and up to so many in few dimensions trees are on average better
+# than batches (`python -m benchmarks.choose_nca method`; the guide has its table).
 FEW_ROWS = 4000
 TREE_ROWS, TREE_COMPONENTS = 20_000, 3
 # Batches must hold several rows of each class, or no row has a neighbour to find.

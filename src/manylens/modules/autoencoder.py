@@ -95,7 +95,7 @@ class ModularAutoencoder(DiversityPathMixin, LinearAutoencoders):
     networks_ : NetworkAutoencoders
         With `hidden` layers, in place of all but `mean_`, `loss_`, `loss_path_` and `n_iter_`; weights are
         NumPy arrays, and no torch is needed once fitted.
-    validation_path_ : ndarray, shape (1 + steps,)
+    validation_path_ : ndarray, shape (n_iter + 1,)
         With `hidden` layers, the loss that was watched, before the first pass and after each.
 
     Notes

@@ -56,7 +56,7 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
         Weights and biases, as NumPy arrays; those of least watched loss.
     loss_path_ : ndarray, shape (n_iter,)
         Training loss of every pass.
-    validation_path_ : ndarray, shape (1 + steps,)
+    validation_path_ : ndarray, shape (n_iter + 1,)
         The loss that was watched, before the first pass and after each.
     n_iter_ : int
         Passes over the rows.
@@ -208,7 +208,7 @@ class NegativeCorrelationClassifier(ClassifierMixin, NegativeCorrelationNetworks
         Weights and biases, as NumPy arrays; those of least watched loss.
     loss_path_ : ndarray, shape (n_iter,)
         Training loss of every pass.
-    validation_path_ : ndarray, shape (1 + steps,)
+    validation_path_ : ndarray, shape (n_iter + 1,)
         The loss that was watched, before the first pass and after each.
     n_iter_ : int
         Passes over the rows.
