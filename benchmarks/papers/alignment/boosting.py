@@ -17,20 +17,19 @@ def some(wanted, holds):
     return lambda found: {row: holds(cells) for row, cells in found[RESULT].items() if wanted in row}
 
 
-def accumulated(setting):
+def stage_errors(setting):
     """Squared errors for training and test rows of the first 1, 2, ... stages, as boosting weighs them."""
-    members, errors = setting.members, []
-    weights = members.baseline[: setting.sizes[-1]]
-    for predictions, truth in ((setting.P, setting.Y), (setting.T, setting.truth)):
-        scores = np.cumsum(predictions[:, : len(weights), 0] * weights, axis=1, dtype=np.float64)
-        if members.summed:
-            # what boosting starts from, the mean of the targets
-            trained = np.cumsum(setting.P[:, : len(weights), 0] * weights, axis=1, dtype=np.float64)
-            scores += setting.Y.mean() - trained.mean(axis=0)
-        else:
-            scores /= np.cumsum(weights)
-        errors.append(np.mean((scores - truth) ** 2, axis=0))
-    return errors
+    weights = setting.members.baseline[: setting.sizes[-1]]
+    trained, tested = (
+        np.cumsum(part[:, : len(weights), 0] * weights, axis=1, dtype=np.float64)
+        for part in (setting.P, setting.T)
+    )
+    if setting.members.summed:
+        start = setting.Y.mean() - trained.mean(axis=0)  # what boosting starts from gives the targets' mean
+        trained, tested = trained + start, tested + start
+    else:
+        trained, tested = (scores / np.cumsum(weights) for scores in (trained, tested))
+    return [np.mean((p - y) ** 2, axis=0) for p, y in ((trained, setting.Y), (tested, setting.truth))]
 
 
 def stopping_stage(errors):
@@ -117,7 +116,7 @@ class PrunedBoosting(Reproduction):
                     cells |= {f"{label} kept": int(outcome[-1, 0]), f"{label} error": outcome[-1, 1]}
                     kept[label] = curve(setting.sizes, outcome[:, 0], style="o-")
                     errors[label] = curve(setting.sizes, outcome[:, 1], style="o-")
-                trained, tested = accumulated(setting)
+                trained, tested = stage_errors(setting)
                 stop, relative = stopping_stage(trained), tested / tested[-1]
                 cells |= {"early stopping kept": stop, "early stopping error": relative[stop - 1]}
                 rows[name] = cells
