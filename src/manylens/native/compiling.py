@@ -1,0 +1,89 @@
+"""How hot loops are compiled: cached on disk, without the interpreter's lock, announced if it takes long."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+from numba.core import event
+
+logger = logging.getLogger("manylens")
+
+ANNOUNCE_AFTER = 1.0  # seconds of compilation before the user is told
+
+
+def compiled(function: Callable[..., Any] | None = None, *, cache: bool = True, **options: Any) -> Any:
+    """Compile a loop on its first call; later processes on the same machine load it from numba's cache.
+
+    Functions that are only ever inlined into others need `cache=False`. Loops never use `prange`: see
+    `native.threads`.
+    """
+    if function is None:
+        return functools.partial(compiled, cache=cache, **options)
+    _Announcement.install()
+    dispatcher = njit(function, cache=cache, nogil=True, **options)
+    if cache:
+        _key_cache_by_folder(dispatcher)
+    return dispatcher
+
+
+@functools.cache
+def folder_hash() -> str:
+    """Hash of all sources in this folder."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _key_cache_by_folder(dispatcher: Any) -> None:
+    """Discard a cached loop when any file in this folder has changed.
+
+    numba looks only at the file of the function itself, but loops here inline functions of other files. There
+    is no public way to say so; `tests/native/test_compiling.py` names this function if numba changes.
+    """
+    index = dispatcher._cache._cache_file
+    index._source_stamp = (index._source_stamp, folder_hash())
+
+
+class _Announcement(event.Listener):
+    """Tell the user, once per process, that a wait is due to compilation."""
+
+    _installed: _Announcement | None = None
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._timer: threading.Timer | None = None
+        self._done = False
+
+    @classmethod
+    def install(cls) -> None:
+        if cls._installed is None:
+            cls._installed = cls()
+            event.register("numba:compile", cls._installed)
+
+    def on_start(self, event: event.Event) -> None:
+        ours = event.data["dispatcher"].py_func.__module__.startswith("manylens.")
+        self._depth += 1
+        if ours and not self._done and self._timer is None:
+            self._timer = threading.Timer(ANNOUNCE_AFTER, self._announce)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def on_end(self, event: event.Event) -> None:
+        self._depth -= 1
+
+    def _announce(self) -> None:
+        self._timer = None
+        if self._depth > 0:
+            self._done = True
+            logger.warning(
+                "manylens is compiling its loops, once per machine. "
+                "`python -m manylens warmup` does it ahead of time."
+            )

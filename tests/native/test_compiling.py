@@ -1,0 +1,71 @@
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+from numba.core import event
+
+from manylens.native import compiling
+from manylens.native.compiling import compiled, folder_hash
+
+
+@compiled
+def total(values):
+    result = 0.0
+    for value in values:
+        result += value
+    return result
+
+
+def test_compiled_loops_release_the_lock_and_are_cached():
+    assert total(np.arange(4.0)) == 6.0
+    assert total.targetoptions["nogil"]
+    assert total.stats.cache_path is not None
+
+
+def test_the_cache_is_keyed_by_the_folder():
+    """`_key_cache_by_folder` relies on a private attribute of numba: see there if this fails."""
+    stamp = total._cache._cache_file._source_stamp
+    assert stamp[1] == folder_hash()
+
+
+def test_a_change_in_any_file_of_the_folder_discards_the_cache(tmp_path):
+    package = tmp_path / "loops"
+    package.mkdir()
+    source = (compiling.__file__, package / "compiling.py")
+    (package / "__init__.py").write_text("")
+    source[1].write_text(Path(source[0]).read_text())
+    (package / "inner.py").write_text(
+        "from loops.compiling import compiled\n@compiled\ndef inner(x):\n    return x + 1\n"
+    )
+    (package / "outer.py").write_text(
+        "from loops.compiling import compiled\nfrom loops.inner import inner\n"
+        "@compiled\ndef outer(x):\n    return inner(x)\n"
+    )
+    call = [sys.executable, "-c", "from loops.outer import outer; print(outer(1))"]
+
+    def result():
+        return subprocess.run(
+            call, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
+        ).stdout
+
+    assert result() == "2\n"
+    (package / "inner.py").write_text((package / "inner.py").read_text().replace("x + 1", "x + 2"))
+    assert result() == "3\n"
+
+
+def test_a_long_compilation_is_announced_once(caplog, monkeypatch):
+    monkeypatch.setattr(compiling, "ANNOUNCE_AFTER", 0.01)
+    listener = compiling._Announcement()
+    ours = SimpleNamespace(py_func=compiling.compiled)
+    start = event.Event("numba:compile", event.EventStatus.START, data={"dispatcher": ours})
+    with caplog.at_level(logging.WARNING, logger="manylens"):
+        for _ in range(2):
+            listener.on_start(start)
+            if listener._timer is not None:
+                listener._timer.join(timeout=10)
+            listener.on_end(start)
+    assert [record.message for record in caplog.records].count(caplog.records[0].message) == 1
+    assert "compiling" in caplog.records[0].message
