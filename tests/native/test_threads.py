@@ -1,6 +1,10 @@
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
+import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from manylens.native.threads import one_blas_thread
@@ -37,3 +41,20 @@ def test_large_matrices_keep_their_threads():
     before = blas_threads()
     with one_blas_thread(small=False):
         assert blas_threads() == before
+
+
+def test_a_blas_that_is_loaded_later_is_limited_too():
+    code = (
+        "from manylens.native.threads import one_blas_thread\n"
+        "with one_blas_thread(): pass\n"
+        "import faiss\n"
+        "from threadpoolctl import threadpool_info\n"
+        "with one_blas_thread():\n"
+        "    print({l['num_threads'] for l in threadpool_info() if l['user_api'] == 'blas'})\n"
+    )
+    pytest.importorskip("faiss")
+    environment = {**os.environ, "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120, check=True
+    )
+    assert done.stdout == "{1}\n"

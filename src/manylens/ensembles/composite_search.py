@@ -8,18 +8,18 @@ from sklearn.utils import check_scalar, gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.backends import BACKENDS
-from manylens.ensembles.query_blocks import over_blocks
+from manylens.ensembles.leading_scan import QUERY_BLOCK
 from manylens.native.nearest import rerank, rerank_union
-from manylens.native.threads import one_blas_thread
+from manylens.native.threads import one_blas_thread, over_blocks
 
-FEWEST = 5  # neighbours for which candidates are taken where fewer are asked for
+FEWEST = 5  # neighbors for which candidates are taken where fewer are asked for
 AT_ONCE = 16384  # queries whose candidates are held at a time
 LEADING = 96  # coordinates for a proof, and for faiss's lists, where the user sets none
-CANDIDATES = 10  # for each neighbour, with which most queries are proven
+CANDIDATES = 10  # for each neighbor, with which most queries are proven
 
 
 class CompositeSearch(BaseEstimator):
-    """Base of `ModuleNeighbors`: what happens between coordinates and neighbours.
+    """Base of `ModuleNeighbors`: what happens between coordinates and neighbors.
 
     A subclass holds, when fitted, `composite_`, `widths_` of the modules, `_rows_held` with the coordinates
     of the base, and `_finders`: one for the leading coordinates, or one for each module.
@@ -29,7 +29,7 @@ class CompositeSearch(BaseEstimator):
     candidates_per_neighbor_: float
 
     def search(self, coordinates, n_neighbors=None):
-        """Neighbours of rows that are given by their coordinates.
+        """Neighbors of rows that are given by their coordinates.
 
         Parameters
         ----------
@@ -75,8 +75,8 @@ class CompositeSearch(BaseEstimator):
             lists = (distances[block], rows[block], proven[block])
             rerank(queries[block], points, keys[block], candidates[block], shift[block], *lists)
 
-        over_blocks(rank, len(queries), self.n_jobs)
-        # Fewer candidates than neighbours can come from approximate lists: those queries are scanned whole.
+        over_blocks(rank, len(queries), QUERY_BLOCK, self.n_jobs)
+        # Fewer candidates than neighbors can come from approximate lists: those queries are scanned whole.
         left = np.flatnonzero(~proven) if bounded else np.flatnonzero(rows[:, -1] < 0)
         if len(left) and bounded:
             near, which = distances[left], rows[left]
@@ -126,14 +126,14 @@ class CompositeSearch(BaseEstimator):
         distances : ndarray, shape (n_queries, k)
             Squared distances, filled in place.
         rows : ndarray of int64, shape (n_queries, k)
-            Neighbours, filled in place.
+            Neighbors, filled in place.
         """
         points = self.coordinates_
 
         def rank(block):
             rerank_union(queries[block], points, candidates[block], distances[block], rows[block])
 
-        over_blocks(rank, len(queries), self.n_jobs)
+        over_blocks(rank, len(queries), QUERY_BLOCK, self.n_jobs)
 
     @property
     def coordinates_(self):
@@ -182,7 +182,7 @@ class CompositeSearch(BaseEstimator):
 
 
 def scan_whole(queries, points, n_neighbors, n_jobs):
-    """Nearest neighbours by all coordinates, without candidates.
+    """Nearest neighbors by all coordinates, without candidates.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def scan_whole(queries, points, n_neighbors, n_jobs):
     distances : ndarray, shape (n_queries, n_neighbors)
         Squared, ascending.
     rows : ndarray of int64, shape (n_queries, n_neighbors)
-        The neighbours.
+        The neighbors.
     """
     scan = BACKENDS["numpy"](points, n_jobs)
     distances = np.full((len(queries), n_neighbors), np.inf, dtype=queries.dtype)

@@ -3,9 +3,11 @@
 import numpy as np
 
 from manylens.ensembles.growing import GrowingRows
-from manylens.ensembles.query_blocks import over_blocks
 from manylens.native.nearest import scan_on
 from manylens.native.scanning import scan
+from manylens.native.threads import over_blocks
+
+QUERY_BLOCK = 512  # queries for which a tile of rows is transposed once; see native.scanning
 
 
 class LeadingScan:
@@ -85,7 +87,9 @@ class LeadingScan:
         rows = np.full(keys.shape, -1, dtype=np.int64)
 
         base = self.rows
-        over_blocks(lambda b: scan(queries[b], base, keys[b], rows[b]), len(queries), self.n_jobs)
+        over_blocks(
+            lambda b: scan(queries[b], base, keys[b], rows[b]), len(queries), QUERY_BLOCK, self.n_jobs
+        )
         return keys, rows
 
     def lower_bound_shift(self, leading, width):
@@ -112,7 +116,7 @@ class LeadingScan:
         return squares - rounding
 
     def search_on(self, leading, shift, queries, points, distances, rows):
-        """Finish lists of neighbours that are not proven: scan again, measuring whatever could be nearer.
+        """Finish lists of neighbors that are not proven: scan again, measuring whatever could be nearer.
 
         Parameters
         ----------
@@ -130,7 +134,7 @@ class LeadingScan:
         def finish(b):
             scan_on(scored[b], base, shift[b], queries[b], points, distances[b], rows[b])
 
-        over_blocks(finish, len(queries), self.n_jobs)
+        over_blocks(finish, len(queries), QUERY_BLOCK, self.n_jobs)
 
 
 def score_rows(leading):

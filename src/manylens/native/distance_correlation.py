@@ -16,7 +16,7 @@ def pair_distances(left, right, out):  # pragma: no cover
     Parameters
     ----------
     left, right : ndarray, shape (a, d) and (b, d)
-        Rows, centred: the nearer to 0, the less cancels.
+        Rows, centered: the nearer to 0, the less cancels.
     out : ndarray, shape (a, b)
         Filled with |x_i - y_j|.
     """

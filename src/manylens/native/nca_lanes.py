@@ -1,8 +1,8 @@
-"""Vectors of 32 numbers that stay in registers, for loops that a compiler does not vectorise by itself.
+"""Vectors of 32 numbers that stay in registers, for loops that a compiler does not vectorize by itself.
 
 The inner loop of NCA holds four rows against a tile of 32 columns: four accumulators per column live in
 registers while the dimensions go by. Plain loops over arrays lose that (each accumulator is stored and
-loaded again for every dimension, and possible aliasing stops the vectoriser), which costs a factor of eight.
+loaded again for every dimension, and possible aliasing stops the vectorizer), which costs a factor of eight.
 LLVM splits a vector of 32 into what the machine has, so nothing here is tied to one instruction set.
 """
 

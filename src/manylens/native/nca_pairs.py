@@ -50,7 +50,7 @@ from manylens.native.nca_tiles import (
     without_self,
     workers_and_block,
 )
-from manylens.native.workers import in_threads
+from manylens.native.threads import in_threads
 
 
 @njit(nogil=True)

@@ -32,7 +32,7 @@ from manylens.native.nca_lanes import (
     with_lane,
 )
 from manylens.native.nca_tiles import FAR
-from manylens.native.workers import in_threads
+from manylens.native.threads import in_threads
 
 MOST_CHUNKS = 32
 
@@ -81,7 +81,7 @@ def one_log_sums(points, d, tile_class, slot, log_sums):
             shifts[0] = largest(load(nearest, 0))
             shifts[1] = largest(load(nearest, LANES))
     for outside in range(2):
-        # the empty slots of a class of one lie at FAR too: nothing there is a neighbour
+        # the empty slots of a class of one lie at FAR too: nothing there is a neighbor
         if shifts[outside] <= far / 2:
             log_sums[outside] = -np.inf
         else:

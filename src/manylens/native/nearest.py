@@ -1,4 +1,4 @@
-"""Hot loops of neighbour search: distances by all coordinates of the few rows that matter."""
+"""Hot loops of neighbor search: distances by all coordinates of the few rows that matter."""
 
 import numpy as np
 from numba import njit
@@ -101,7 +101,7 @@ def rerank(queries, points, keys, candidates, shift, distances, rows, proven):  
     distances : ndarray, shape (n_queries, k)
         Squared distances, filled in place, ascending.
     rows : ndarray of int64, shape (n_queries, k)
-        The neighbours, filled in place.
+        The neighbors, filled in place.
     proven : ndarray of bool, shape (n_queries,)
         Filled in place.
     """
@@ -140,7 +140,7 @@ def rerank_union(queries, points, candidates, distances, rows):  # pragma: no co
     distances : ndarray, shape (n_queries, k)
         Squared distances, filled in place, ascending.
     rows : ndarray of int64, shape (n_queries, k)
-        The neighbours, filled in place.
+        The neighbors, filled in place.
     """
     k = distances.shape[1]
     for i in range(len(queries)):
@@ -157,7 +157,7 @@ def rerank_union(queries, points, candidates, distances, rows):  # pragma: no co
 
 @njit(cache=True, nogil=True)
 def scan_on(scored, base, shift, queries, points, distances, rows):  # pragma: no cover
-    """Scan until lists of neighbours are exact: every row whose lower bound is small enough is measured.
+    """Scan until lists of neighbors are exact: every row whose lower bound is small enough is measured.
 
     Parameters
     ----------

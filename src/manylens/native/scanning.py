@@ -1,4 +1,4 @@
-"""Hot loops of neighbour search: scan all rows by a few coordinates for those of smallest score.
+"""Hot loops of neighbor search: scan all rows by a few coordinates for those of smallest score.
 
 A scan forms the scores |b|² - 2 q.b of some queries against a tile of rows by one matrix product (BLAS,
 called from compiled code), and reads them once while they are still in cache. Products are small and take the

@@ -1,77 +1,123 @@
-"""BLAS on one thread, for matrices so small that threads would only wait for each other."""
+"""Threads in one place: BLAS on one thread, and shares of work on Python's threads.
+
+Compiled loops release the interpreter's lock, so plain threads run them side by side. numba's `prange` takes
+seconds longer to compile, and its default scheduler aborts if two threads enter it at once.
+"""
+
+from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from itertools import pairwise
+from types import TracebackType
+from typing import Any
 
+from joblib import effective_n_jobs
+from numba import get_num_threads
 from threadpoolctl import ThreadpoolController
+
+BRING_BLAS = frozenset({"numpy", "scipy.linalg", "sklearn", "faiss", "torch"})  # each with a BLAS of its own
+SMALL_ORDER = 2000  # LAPACK gains little from threads on matrices up to this order
 
 
 class OneThread:
-    """A limit of one BLAS thread, which every one that leaves sets back to what the first one found.
+    """A limit of one BLAS thread; the last to leave restores what the first one found.
 
-    Whether such a limit holds for a thread or for the process depends on the BLAS. Were each to set back what
-    it found itself, two fits that overlap in threads could leave the process with one thread for good.
+    Some BLAS libraries set the limit per thread, some per process. If each caller restored what it found
+    itself, two overlapping fits in threads could leave the process with one thread for good.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside = 0
-        self._libraries = None
-        self._found = []
+        self._libraries: list[Any] = []
+        self._seen: frozenset[str] | None = None  # packages loaded when the libraries were listed
+        self._found: list[int] = []
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         with self._lock:
-            if self._libraries is None:
-                # Finding the loaded libraries takes milliseconds, as long as a small solve: do it once.
-                self._libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+            loaded = BRING_BLAS.intersection(sys.modules)
+            if self._inside == 0 and loaded != self._seen:
+                # Listing the libraries takes milliseconds, as long as a small solve: only when there are
+                more. self._libraries = list(ThreadpoolController().select(user_api="blas").lib_controllers)
+                self._seen = loaded
             if self._inside == 0:
                 self._found = [library.num_threads for library in self._libraries]
             self._inside += 1
         self._set([1] * len(self._found))
 
-    def __exit__(self, *exception):
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._set(self._found)
         with self._lock:
             self._inside -= 1
 
-    def _set(self, counts):
-        for library, count in zip(self._libraries or [], counts, strict=True):
+    def _set(self, counts: Sequence[int]) -> None:
+        for library, count in zip(self._libraries, counts, strict=True):
             library.set_num_threads(count)
 
 
 _LIMIT = OneThread()
 
 
-def one_blas_thread(small=True):
-    """A context in which BLAS runs on one thread.
-
-    Parameters
-    ----------
-    small : bool
-        Whether the matrices are small; where not, nothing is changed.
-
-    Returns
-    -------
-    context manager
-        To be entered with `with`.
-    """
+def one_blas_thread(small: bool = True) -> contextlib.AbstractContextManager[None]:
+    """Context in which BLAS runs on one thread, if the matrices are small."""
     return _LIMIT if small else contextlib.nullcontext()
 
 
-def scipy_alone(size):
-    """A context for a call of scipy's BLAS or LAPACK between numpy's own: one thread, unless it is large.
+def scipy_alone(order: int) -> contextlib.AbstractContextManager[None]:
+    """Context for a LAPACK call of scipy between numpy's own: one thread unless the matrix is large.
 
-    Wheels of numpy and scipy each bring a BLAS with threads of its own, which wait busily for some hundredths
-    of a second after a call: those of the one would then take the cores from the other.
-
-    Parameters
-    ----------
-    size : int
-        Order of the matrix.
-
-    Returns
-    -------
-    context manager
-        To be entered with `with`.
+    The wheels of numpy and scipy each bring a BLAS whose threads wait busily for some hundredths of a second
+    after a call and take the cores from the other.
     """
-    return one_blas_thread(size <= 2000)
+    return one_blas_thread(order <= SMALL_ORDER)
+
+
+def in_threads(task: Callable[[int, int], Any], n_shares: int, alone: bool = False) -> None:
+    """Call task(first, last) over contiguous ranges that together cover shares 0 ... n_shares - 1.
+
+    `alone` keeps all work on the calling thread, for small work. Shares must not write to the same memory.
+    """
+    n_threads = 1 if alone else min(get_num_threads(), n_shares)
+    if n_threads <= 1:
+        task(0, n_shares)
+        return
+    cuts = [n_shares * k // n_threads for k in range(n_threads + 1)]
+    pool = _pool(n_threads, os.getpid())
+    others = [pool.submit(task, first, last) for first, last in pairwise(cuts[1:])]
+    task(0, cuts[1])
+    for other in others:
+        other.result()
+
+
+def over_blocks(work: Callable[[slice], Any], n_rows: int, block: int, n_jobs: int | None) -> None:
+    """Call work(slice) for blocks of rows on threads, each with one BLAS thread.
+
+    The blocks do not depend on the number of threads, and neither does the result.
+    """
+    blocks = [slice(first, min(first + block, n_rows)) for first in range(0, n_rows, block)]
+    n_threads = min(effective_n_jobs(n_jobs), len(blocks))
+    with one_blas_thread():
+        if n_threads < 2:
+            for rows in blocks:
+                work(rows)
+            return
+        with ThreadPoolExecutor(n_threads) as pool:
+            for finished in [pool.submit(work, rows) for rows in blocks]:
+                finished.result()
+
+
+@lru_cache(maxsize=8)
+def _pool(n_threads: int, process: int) -> ThreadPoolExecutor:
+    """Threads of this process; those of its parent are gone after a fork."""
+    return ThreadPoolExecutor(n_threads, thread_name_prefix=f"manylens-{process}")

@@ -5,7 +5,7 @@ import numba
 import numpy as np
 import pytest
 
-from manylens.native.workers import in_threads
+from manylens.native.threads import in_threads
 
 
 @pytest.fixture(params=[1, 2])
