@@ -1,0 +1,33 @@
+"""Array types and the small protocols that rooms agree on."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+FloatArray: TypeAlias = NDArray[np.floating[Any]]
+IntArray: TypeAlias = NDArray[np.integer[Any]]
+BoolArray: TypeAlias = NDArray[np.bool_]
+AnyArray: TypeAlias = NDArray[Any]
+
+SparseRows: TypeAlias = sparse.csr_matrix | sparse.csr_array
+Rows: TypeAlias = FloatArray | SparseRows  # validated rows, dense or CSR
+MatrixLike: TypeAlias = ArrayLike | sparse.spmatrix | sparse.sparray  # what a user may pass as X
+
+Seed: TypeAlias = int | np.random.RandomState | None  # scikit-learn's `random_state`
+
+
+@runtime_checkable
+class ModuleSet(Protocol):
+    """A transformer whose columns split into modules."""
+
+    def transform(self, X: Any) -> FloatArray:
+        """Map rows (n, d) to all modules side by side (n, M H)."""
+        ...
+
+    def split(self, Z: Any) -> FloatArray:
+        """Reshape the columns of `transform` to (n, M, H)."""
+        ...

@@ -1,0 +1,94 @@
+"""Checks of input and parameters that all estimators share, each with one wording."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from numbers import Integral, Real
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils.validation import validate_data
+
+from manylens.typing import AnyArray, Rows, Seed
+
+Boundaries = Literal["both", "left", "right", "neither"]
+
+
+def validate_rows(
+    estimator: BaseEstimator,
+    X: Any,
+    *,
+    reset: bool = False,
+    accept_sparse: bool = True,
+    min_rows: int = 1,
+) -> Rows:
+    """Rows as float32 or float64, dense or CSR; with `reset`, record the features seen in fit."""
+    return validate_data(
+        estimator,
+        X,
+        reset=reset,
+        accept_sparse="csr" if accept_sparse else False,
+        dtype=[np.float64, np.float32],
+        ensure_min_samples=min_rows,
+    )
+
+
+def check_choice(value: Any, name: str, choices: Iterable[Any]) -> None:
+    """Raise unless the value is one of the choices."""
+    known = list(choices)
+    if not any(value is choice or value == choice for choice in known):
+        raise ValueError(f"{name}={value!r} is unknown: give one of {', '.join(map(str, known))}.")
+
+
+def check_count(value: Any, name: str, minimum: int = 1) -> int:
+    """A whole number of at least `minimum`, as int."""
+    if isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name}={value!r} must be an integer, not a bool.")
+    return int(check_scalar(value, name, Integral, min_val=minimum))
+
+
+def check_real(
+    value: Any,
+    name: str,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    include: Boundaries = "both",
+) -> float:
+    """A real number within bounds, as float."""
+    return float(
+        check_scalar(value, name, Real, min_val=minimum, max_val=maximum, include_boundaries=include)
+    )
+
+
+def require_two_classes(classes: AnyArray, who: str) -> None:
+    """Raise if there are fewer than two classes; `who` names the estimator or function."""
+    if len(classes) < 2:
+        only = f" ({classes[0]!s})" if len(classes) else ""
+        raise ValueError(
+            f"y has one class only{only}: {who} needs at least two classes to tell apart. Check that "
+            "the labels were read correctly."
+        )
+
+
+def clear_fitted(estimator: BaseEstimator, *attributes: str) -> None:
+    """Delete fitted attributes, so that a fit that fails does not leave half of an earlier one behind."""
+    for name in attributes:
+        estimator.__dict__.pop(name, None)
+
+
+def new_generator(random_state: Seed) -> np.random.Generator:
+    """A NumPy generator determined by scikit-learn's `random_state`."""
+    return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+
+
+def import_optional(module: str, purpose: str, install: str) -> ModuleType:
+    """Import an optional dependency, or raise one sentence that says how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise ImportError(f"{purpose} needs {package}: pip install {install}") from None
