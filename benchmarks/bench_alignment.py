@@ -51,7 +51,7 @@ def related_features(n, widths, dtype, seed=0):
 class CKAOfTwentyLayers(Comparison):
     """Unbiased linear CKA of all pairs of 20 representations of 10,000 x 512 float32.
 
-    `matrix_products` is X_kᵀ X_l for each pair, of features that are already centred. torch_cka's formula on
+    `matrix_products` is X_kᵀ X_l for each pair, of features that are already centered. torch_cka's formula on
     all rows would take hours, so it is timed on one pair, and its seconds are multiplied by the 210 pairs;
     in batches of 256, as it is often used, it gives another number.
     """

@@ -153,8 +153,8 @@ class GrowthOfBaggingAutoencoder(Autoencoders):
     axes = {"n": FEWER_ROWS, "M": (1, 5, 20, 100)}
 
 
-class GrowthOfNeighbours(Growth):
-    """`ModuleNeighbors`: 1,000 queries for ten neighbours, modules fitted beforehand."""
+class GrowthOfNeighbors(Growth):
+    """`ModuleNeighbors`: 1,000 queries for ten neighbors, modules fitted beforehand."""
 
     estimator = "ModuleNeighbors.kneighbors"
     base = {"n": 20_000, "d": 50, "M": 10, "H": 10}
@@ -170,7 +170,7 @@ class GrowthOfNeighbours(Growth):
 
 
 class GrowthOfVoting(Growth):
-    """`ModuleVotingClassifier`: fit and 500 predictions by five neighbours in each module."""
+    """`ModuleVotingClassifier`: fit and 500 predictions by five neighbors in each module."""
 
     estimator = "ModuleVotingClassifier.fit, predict"
     base = {"n": 5_000, "d": 50, "M": 10, "H": 10}
@@ -331,7 +331,7 @@ class GrowthOfLayerRidge(Growth):
 
 
 class GrowthOfTransduction(GrowthOfLayerRidge):
-    """`TransductiveRidgeClassifier` on three layers with 100 labelled rows, against all rows."""
+    """`TransductiveRidgeClassifier` on three layers with 100 labeled rows, against all rows."""
 
     estimator = "TransductiveRidgeClassifier.fit"
     base = {"n": 1_000, "d": 30, "R": 100}
@@ -420,7 +420,7 @@ class GrowthOfVotingRegressor(GrowthOfVoting):
         return lambda: model.fit(X, y).predict(X[:500])
 
 
-class GrowthOfScanNeighbours(Growth):
+class GrowthOfScanNeighbors(Growth):
     """`ScanNeighborsClassifier`: fit and 500 predictions against rows and features."""
 
     estimator = "ScanNeighborsClassifier.fit, predict"

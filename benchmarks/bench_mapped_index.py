@@ -31,7 +31,7 @@ class MappedMillion(Comparison):
     memory = ("ours",)  # the index takes a minute to make
     claims = (
         Claim("peak memory beyond the mapped files, MB", result("ours", "peak_mb"), at_most=200),
-        Claim("share of the exact neighbours found by the default", result("ours", "same"), at_least=0.98),
+        Claim("share of the exact neighbors found by the default", result("ours", "same"), at_least=0.98),
         Claim("share found for queries of another kind, once tuned", result("tuned", "same"), at_least=0.98),
     )
 

@@ -35,7 +35,7 @@ def mnist(quick, n_train=12_000, n_test=5_000, n_validation=2_000):
     return [(data.X[part] / 255.0, data.y[part]) for part in parts]
 
 
-def neighbours(base, queries, n_neighbors=10):
+def neighbors(base, queries, n_neighbors=10):
     """Rows of `base` nearest to each query, by looking at all of them."""
     index = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute").fit(base)
     return index.kneighbors(queries, return_distance=False)
@@ -183,9 +183,9 @@ class ModularMemory(Comparison):
 
 
 def retrieval_precision(model, base, queries, truth):
-    """Share of the true 10 neighbours found: the modules' own neighbours, re-ranked by mean distance."""
+    """Share of the true 10 neighbors found: the modules' own neighbors, re-ranked by mean distance."""
     rows, asked = model.split(model.transform(base)), model.split(model.transform(queries))
-    found = [neighbours(rows[:, m], asked[:, m]) for m in range(rows.shape[1])]
+    found = [neighbors(rows[:, m], asked[:, m]) for m in range(rows.shape[1])]
     candidates = np.hstack(found)
     hits = 0
     for query, mine, right in zip(asked, candidates, truth, strict=True):
@@ -198,13 +198,13 @@ def retrieval_precision(model, base, queries, truth):
 def voting_accuracy(model, base, labels, queries, answers):
     """Accuracy (%) of the modal vote of 5-NN classifiers, one a module."""
     rows, asked = model.split(model.transform(base)), model.split(model.transform(queries))
-    nearest = [neighbours(rows[:, m], asked[:, m], 5) for m in range(rows.shape[1])]
+    nearest = [neighbors(rows[:, m], asked[:, m], 5) for m in range(rows.shape[1])]
     votes = np.stack([mode(labels[mine], axis=1).mode for mine in nearest])
     return 100 * np.mean(mode(votes, axis=0).mode == answers)
 
 
 class ModularRetrieval(Comparison):
-    """MNIST 12,000 rows, 15 modules of 20, rank 1,000, 5,000 queries: precision of the 10 nearest neighbours
+    """MNIST 12,000 rows, 15 modules of 20, rank 1,000, 5,000 queries: precision of the 10 nearest neighbors
     in pixels and accuracy of 5-NN voting. Each diversity is chosen on 2,000 other rows (Table 2 of the paper:
     76.6 / 95.8; partition 67.7 / 89.2; bootstrap 55.4 / 95.0; random 71.5 / 94.5; monolithic 78.6 / 95.7)."""
 
@@ -244,7 +244,7 @@ class ModularRetrieval(Comparison):
         X, y, _, _ = data
         path = ModularKernelPCA(**self.settings).fit(X).diversity_path(self.diversities)
         asked, answers = self.validation
-        truth = neighbours(X, asked)
+        truth = neighbors(X, asked)
         retrieval = [retrieval_precision(model, X, asked, truth) for model in path]
         voting = [voting_accuracy(model, X, y, asked, answers) for model in path]
         return path[int(np.argmax(retrieval))], path[int(np.argmax(voting))]
@@ -270,7 +270,7 @@ class ModularRetrieval(Comparison):
         X, y, queries, answers = data
         for_retrieval, for_voting = models
         return {
-            "precision": retrieval_precision(for_retrieval, X, queries, neighbours(X, queries)),
+            "precision": retrieval_precision(for_retrieval, X, queries, neighbors(X, queries)),
             "accuracy": voting_accuracy(for_voting, X, y, queries, answers),
             "diversity_retrieval": getattr(for_retrieval, "diversity_", ""),
             "diversity_voting": getattr(for_voting, "diversity_", ""),

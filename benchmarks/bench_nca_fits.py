@@ -34,9 +34,9 @@ def split(name, quick=False, n_train=None):
 
 
 def vote(map_, X, y, X_test, y_test):
-    """Accuracy of the five nearest neighbours under a map."""
-    neighbours = KNeighborsClassifier(5).fit(map_.transform(X), y)
-    return float(neighbours.score(map_.transform(X_test), y_test))
+    """Accuracy of the five nearest neighbors under a map."""
+    neighbors = KNeighborsClassifier(5).fit(map_.transform(X), y)
+    return float(neighbors.score(map_.transform(X_test), y_test))
 
 
 class NCAMnist(Comparison):

@@ -1,7 +1,7 @@
 """Networks trained together against networks trained apart: ten of 20 hidden units each.
 
 The diversity is the default; scikit-learn's bagging and its one big network (200 units) get the same batches,
-step, early stopping, and standardised columns and targets. Rows are float32 for all, scores of held-out rows.
+step, early stopping, and standardized columns and targets. Rows are float32 for all, scores of held-out rows.
 """
 
 import warnings
@@ -26,7 +26,7 @@ def reason_to_leave_out():
 
 
 def first_training():
-    """torch's optimisers load seconds of code at their first use: not a part of any training."""
+    """torch's optimizers load seconds of code at their first use: not a part of any training."""
     with warnings.catch_warnings(action="ignore"):
         NegativeCorrelationRegressor(2, 2, max_iter=1).fit(np.eye(5), np.arange(5.0))
 

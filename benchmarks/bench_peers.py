@@ -43,8 +43,8 @@ def mnist_rows(n, quick, quick_n=400):
 
 class PeerKernelPCA(Comparison):
     """The top 100 kernel principal components of 4,000 rows of MNIST, Gaussian kernel: ours by 1,000
-    landmarks, scikit-learn's KernelPCA exactly (its randomised solver). The error is that of the inner
-    products of 500 rows, over the centred kernel's own size."""
+    landmarks, scikit-learn's KernelPCA exactly (its randomized solver). The error is that of the inner
+    products of 500 rows, over the centered kernel's own size."""
 
     contenders = ("ours", "sklearn_kernel_pca")
     needs = ("mnist",)
@@ -63,8 +63,8 @@ class PeerKernelPCA(Comparison):
         self.gamma = MonolithicKernelPCA(2, rank=20, random_state=0).fit(X).feature_map_.kernel_.gamma_
         squared = np.sum(X**2, axis=1)
         kernel = np.exp(-self.gamma * np.maximum(squared[:, None] + squared - 2 * X @ X.T, 0))
-        centred = kernel - kernel.mean(axis=0) - kernel.mean(axis=1)[:, None] + kernel.mean()
-        self.kernel = centred[:500, :500]
+        centered = kernel - kernel.mean(axis=0) - kernel.mean(axis=1)[:, None] + kernel.mean()
+        self.kernel = centered[:500, :500]
         return X
 
     def ours(self, X):
@@ -92,7 +92,7 @@ def renamed(check):
 
 class PeerNCA(Comparison):
     """NCA to two dimensions of 1,000 of scikit-learn's digits, 30 iterations at most of every contender;
-    accuracy of five neighbours on the other 797."""
+    accuracy of five neighbors on the other 797."""
 
     contenders = ("ours", "sklearn", "metric_learn")
     needs_packages = {"metric_learn": "metric_learn"}
@@ -133,7 +133,7 @@ class PeerNCA(Comparison):
 
 
 class PeerSearch(Comparison):
-    """1,000 queries for ten neighbours among 20,000 rows of MNIST by 15 modules of 20 (300 dimensions): ours,
+    """1,000 queries for ten neighbors among 20,000 rows of MNIST by 15 modules of 20 (300 dimensions): ours,
     scikit-learn by looking at all, and pynndescent's graph; precision against all 300 dimensions. Indices are
     built beforehand."""
 
@@ -212,7 +212,7 @@ class PeerAlignment(Comparison):
         return X, Y, X @ X.T, Y @ Y.T
 
     def ours(self, data):
-        return cka(*data[:2], centre=False)
+        return cka(*data[:2], center=False)
 
     def mklpy(self, data):
         import torch

@@ -98,8 +98,8 @@ class BaggedTrees(Pruning):
                     yield Setting(BaggingClassifier(classifier, **common), *tasks[1], sizes)
 
 
-class BaggedNeighbours(BaggedTrees):
-    """Figures 4.3, 4.4, 4.9, 4.10: as BaggedTrees, with 1, 5, 10 and 25 nearest neighbours; to 128."""
+class BaggedNeighbors(BaggedTrees):
+    """Figures 4.3, 4.4, 4.9, 4.10: as BaggedTrees, with 1, 5, 10 and 25 nearest neighbors; to 128."""
 
     learners = tuple((KNeighborsRegressor(k), KNeighborsClassifier(k)) for k in (1, 5, 10, 25))
     largest = 128

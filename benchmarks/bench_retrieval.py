@@ -1,4 +1,4 @@
-"""Retrieval: ten neighbours by modules against a flat scan of the monolithic representation of equal size.
+"""Retrieval: ten neighbors by modules against a flat scan of the monolithic representation of equal size.
 
 Searches are timed on representations that are there: mapping the queries costs all contenders the same.
 Precision is measured against the nearest rows in the input space. $MANYLENS_DATA has no Fashion-MNIST; the
@@ -67,9 +67,7 @@ class RetrievalMNIST(Comparison):
             Claim("the default, times as fast as a flat scan", ratio("flat", "ours"), at_least=4),
             Claim("the default, points of precision lost", lost_points("ours"), at_most=0.5),
             Claim("exact mode, times as fast as a flat scan", ratio("flat", "exact"), at_least=2),
-            Claim(
-                "exact mode, share of the flat scan's neighbours", result("exact", "same"), at_least=0.9999
-            ),
+            Claim("exact mode, share of the flat scan's neighbors", result("exact", "same"), at_least=0.9999),
             Claim("faiss's lists, times as fast as a flat scan", ratio("flat", "faiss_lists"), at_least=10),
             Claim("faiss's lists, points of precision lost", lost_points("faiss_lists"), at_most=1),
             Claim("the paper's method, points of precision lost", lost_points("paper"), at_most=0.5),

@@ -78,18 +78,18 @@ class TransferDigits(NetworkComparison):
 
 
 class TransferFewLabels(NetworkComparison):
-    """CIFAR-10 (JPEG) with 10 labels a class and the rest of 6,000 rows unlabelled, the mean of three draws
-    of the labels: the labelled rows alone, one transductive step with hard guesses (the literature) and
+    """CIFAR-10 (JPEG) with 10 labels a class and the rest of 6,000 rows unlabeled, the mean of three draws
+    of the labels: the labeled rows alone, one transductive step with hard guesses (the literature) and
     with class-balanced ones, ten steps with balanced guesses (ours). All weigh layers by alignment."""
 
-    contenders = ("ours", "one_step", "one_balanced_step", "labelled_alone")
+    contenders = ("ours", "one_step", "one_balanced_step", "labeled_alone")
     alone = False
     needs = ("cifar10_jpg_12k",)
     task = OBJECTS
     quick_task = FEW_OBJECTS
     claims = (
-        Claim("one step: accuracy gained", gain("one_step", "labelled_alone"), at_least=0.015),
-        Claim("balanced: accuracy gained", gain("ours", "labelled_alone"), at_least=0.05),
+        Claim("one step: accuracy gained", gain("one_step", "labeled_alone"), at_least=0.015),
+        Claim("balanced: accuracy gained", gain("ours", "labeled_alone"), at_least=0.05),
     )
 
     def over_draws(self, data, fit):
@@ -121,7 +121,7 @@ class TransferFewLabels(NetworkComparison):
     def one_balanced_step(self, data):
         return self.transductive(data, n_steps=1)
 
-    def labelled_alone(self, data):
+    def labeled_alone(self, data):
         def fit(train, y, known):
             few = {name: rows[known] for name, rows in train.items()}
             model = LayerRidgeClassifier(weights="alignment", random_state=0)  # as in transduction

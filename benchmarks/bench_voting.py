@@ -1,4 +1,4 @@
-"""Voting: five nearest neighbours in each module against five nearest in the monolithic representation.
+"""Voting: five nearest neighbors in each module against five nearest in the monolithic representation.
 
 Both ask the same classifier, `ScanNeighborsClassifier`; scikit-learn's on the monolithic representation
 stands beside. Predictions are timed on representations that are there. $MANYLENS_DATA has no Fashion-MNIST;

@@ -4,7 +4,7 @@
 
 Prints the time of a search of MNIST (60,000 rows, 15 modules of 20) for several numbers of leading
 coordinates and candidates, the products of two coordinates that a candidate is worth by least squares, and
-what the default chooses for kernel PCA and for linear autoencoders, with the share of exact neighbours that
+what the default chooses for kernel PCA and for linear autoencoders, with the share of exact neighbors that
 test rows then find.
 """
 
@@ -57,7 +57,7 @@ def main():
         found = retrieval_precision(index.kneighbors(queries)[1], exact.kneighbors(queries)[1])
         print(
             f"{name}: {index.n_leading_} coordinates, {index.candidates_per_neighbor_:.1f} candidates for "
-            f"each neighbour; {100 * found:.1f} % of the exact neighbours found"
+            f"each neighbor; {100 * found:.1f} % of the exact neighbors found"
         )
 
 

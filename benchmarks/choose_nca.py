@@ -3,7 +3,7 @@
     python -m benchmarks.choose_nca recipe    # rate, steps, batch, batcher, anchors
     python -m benchmarks.choose_nca method    # what method="auto" decides by
 
-A fifth of a training set, at most 5,000 rows, is held out; the map is learnt from the rest. `recipe` learns
+A fifth of a training set, at most 5,000 rows, is held out; the map is learned from the rest. `recipe` learns
 from at most 20,000 rows and varies one thing at a time around the defaults; `method` gives every method the
 same rows, more and more of them. Printed are held-out 5-NN accuracy (%) and seconds, means over the repeats.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.bench_nca_fits import split, vote
 from manylens import NCA
 from manylens.metric import training
-from manylens.metric.optimisers import Adam
+from manylens.metric.optimizers import Adam
 
 COMPONENTS = {"letter": 8, "isolet": 20, "usps": 10, "mnist": 10}
 MOST_TRAIN, MOST_HELD_OUT = 20_000, 5000

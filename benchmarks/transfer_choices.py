@@ -28,8 +28,8 @@ SUPERVISED = {
     "thesis": {"preset": "thesis"},
 }
 TRANSDUCTIVE = {
-    "labelled rows alone, uniform weights": {"alone": True},
-    "labelled rows alone, alignment weights": {"alone": True, "weights": "alignment"},
+    "labeled rows alone, uniform weights": {"alone": True},
+    "labeled rows alone, alignment weights": {"alone": True, "weights": "alignment"},
     "the default": {},
     "uniform weights": {"weights": "uniform"},
     "alignment weights": {"weights": "alignment"},

@@ -4,7 +4,7 @@ Layers of a network: how alike they are, and how many directions they use
 
 A network with four hidden layers is trained on the digits. The heat map shows the alignment (CKA) between
 the pixels, the layers and the classes on held-out digits; beside it stands the stable rank of each layer.
-Neighbouring layers resemble each other, the last ones resemble the classes, and none uses nearly as many
+Neighboring layers resemble each other, the last ones resemble the classes, and none uses nearly as many
 directions as it has units.
 """
 

@@ -22,7 +22,7 @@ for strength in np.linspace(0, 1, 24):
 figure, ax = plt.subplots(figsize=(5.5, 5.2), layout="constrained")
 display = SketchedAlignmentDisplay.from_pairs(pairs, CountSketch(128), ax=ax)
 one = [
-    cka(*(CountSketch(128, random_state=k).update(Z).centred() for Z in pair), centre=False)
+    cka(*(CountSketch(128, random_state=k).update(Z).centered() for Z in pair), center=False)
     for k, pair in enumerate(pairs)
 ]
 ax.scatter(display.exact, one, marker="x", s=18, color="tab:red", label="one sketch, uncorrected")

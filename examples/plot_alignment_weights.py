@@ -3,7 +3,7 @@ Which views matter, and how many rows it takes to know
 ======================================================
 
 Six views of the same digits: three bands of rows of pixels; the middle band again, in rotated coordinates;
-a blurred image, and noise. The weights of the best combined kernel are learnt from ever more of the rows.
+a blurred image, and noise. The weights of the best combined kernel are learned from ever more of the rows.
 They settle early, the noise loses its weight, and of the two equal views the solver takes one.
 """
 
@@ -36,7 +36,7 @@ for method in ("uniform", "r2", "align", "alignf"):
     weights = align_kernels(views, digits.target, method=method)
     joint = np.hstack([np.sqrt(weights[name]) * view for name, view in views.items()])
     reached[method] = cka(joint, target)
-bars = right.barh(list(reached), list(reached.values()), color=["lightgrey"] * 3 + ["tab:purple"])
+bars = right.barh(list(reached), list(reached.values()), color=["lightgray"] * 3 + ["tab:purple"])
 right.bar_label(bars, fmt="%.3f", padding=3)
 right.set(
     xlabel="alignment with the classes", xlim=(0, 1.25 * max(reached.values())), title="of the weighted sum"

@@ -2,10 +2,10 @@
 Many small maps of one manifold
 ===============================
 
-Isomap, locally linear embedding and Laplacian eigenmaps are kernel PCA with a kernel learnt from the graph of
-neighbours, so each of them can be modular: several plane maps of the same digits, trained together, in place
-of one. On the left the usual map, which is what every module is at diversity 0; then three of the six
-modules at diversity 0.9, and on the right what five neighbours say about held-out digits: in one module, by
+Isomap, locally linear embedding and Laplacian eigenmaps are kernel PCA with a kernel learned from the graph
+of neighbors, so each of them can be modular: several plane maps of the same digits, trained together, in
+place of one. On the left the usual map, which is what every module is at diversity 0; then three of the six
+modules at diversity 0.9, and on the right what five neighbors say about held-out digits: in one module, by
 the vote of all six, and in one map of all their twelve dimensions.
 """
 
@@ -34,7 +34,7 @@ X_train, X_test, y_train, y_test = train_test_split(
 
 
 def votes(model):
-    """What five neighbours say in each module, shape (queries, modules)."""
+    """What five neighbors say in each module, shape (queries, modules)."""
     base, queries = (model.split(model.transform(X)) for X in (X_train, X_test))
     return np.stack(
         [

@@ -2,9 +2,9 @@
 What diversity does to modules
 ==============================
 
-Ten modules of ten dimensions each are learnt from handwritten digits. At diversity 0 all of them are the same
-kernel PCA; as the diversity grows they divide the principal components among themselves (left). Each by
-itself then knows less, and together they know more: they find more of a digit's true neighbours (middle), in
+Ten modules of ten dimensions each are learned from handwritten digits. At diversity 0 all of them are the
+same kernel PCA; as the diversity grows they divide the principal components among themselves (left). Each by
+itself then knows less, and together they know more: they find more of a digit's true neighbors (middle), in
 the end nearly as many as one map of all hundred dimensions, and their vote names it better than one of them
 does (right). One decomposition serves every diversity, and every model here is the best possible one, as its
 certificate says.
@@ -63,7 +63,7 @@ left.legend(loc="lower center", bbox_to_anchor=(0.52, 0.05), fontsize=9)
 left.set_title("Ten modules divide the principal components")
 
 titles = {
-    "precision": ("retrieval precision, %", "Neighbours found again"),
+    "precision": ("retrieval precision, %", "Neighbors found again"),
     "accuracy": ("accuracy of the vote, %", "Held-out digits named correctly"),
 }
 for ax, (what, (label, title)) in zip(right, titles.items(), strict=True):

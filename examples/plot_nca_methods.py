@@ -58,7 +58,7 @@ with warnings.catch_warnings():
             start = time.perf_counter()
             nca = NCA(d, random_state=0, **{"max_iter": 10, **parameters}).fit(X, y)
             seconds = time.perf_counter() - start
-            accuracy = 100 * nca.neighbour_classifier(X, y).score(X_test, y_test)
+            accuracy = 100 * nca.neighbor_classifier(X, y).score(X_test, y_test)
             marker = "osD^v<>PX"[number]
             ax.scatter(seconds, accuracy, color=f"C{number}", marker=marker, s=60, label=name)
         ax.set(title=f"{title}, d = {d}", xlabel="training time (s)", ylabel="test 5-NN accuracy (%)")

@@ -2,7 +2,7 @@
 What a sub-sample does not see
 ==============================
 
-NCA learnt from a third of the wine data separates that third perfectly. Applied to all rows the same map
+NCA learned from a third of the wine data separates that third perfectly. Applied to all rows the same map
 makes mistakes: the sub-sample is thinner than the data, so the map that it asks for is too loose for them.
 """
 
@@ -36,9 +36,9 @@ def mistakes(nca, X, y):
 
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.8), layout="constrained")
 for ax, nca, rows, labels, title in (
-    (axes[0], thin, third, y_third, "learnt from a third, that third"),
-    (axes[1], thin, X, y, "learnt from a third, all rows"),
-    (axes[2], full, X, y, "learnt from all rows"),
+    (axes[0], thin, third, y_third, "learned from a third, that third"),
+    (axes[1], thin, X, y, "learned from a third, all rows"),
+    (axes[2], full, X, y, "learned from all rows"),
 ):
     ProjectionDisplay.from_estimator(nca, rows, labels, ax=ax)
     ax.set_title(f"{title}\n{mistakes(nca, rows, labels)} of {len(rows)} next to another class", fontsize=10)

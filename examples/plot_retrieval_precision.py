@@ -33,10 +33,10 @@ ax.set(xlabel="leading coordinates", ylabel="precision")
 ax.legend(frameon=False)
 
 # %%
-# Left to itself an index chooses both, so that rows of the base would have found 99 % of their neighbours;
+# Left to itself an index chooses both, so that rows of the base would have found 99 % of their neighbors;
 # among few rows all coordinates are cheap.
 index = ModuleNeighbors(model).fit(base)
-print(index.n_leading_, "coordinates,", index.candidates_per_neighbor_, "candidates for each neighbour")
+print(index.n_leading_, "coordinates,", index.candidates_per_neighbor_, "candidates for each neighbor")
 
 # %%
 # The same modules at other diversities: near 1 all components keep some weight.

@@ -63,7 +63,7 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constraine
 sizes = [50, 100, 200, 400, n]
 models = {size: LayerRidgeClassifier(weights="alignment").fit(first(size), y[:size]) for size in sizes}
 FittedLayerWeightsDisplay.from_estimators(models, ax=left)
-left.set(title="Weights that alignment gives", xlabel="labelled rows")
+left.set(title="Weights that alignment gives", xlabel="labeled rows")
 
 alone = {name: LayerRidgeClassifier(weights={name: 1.0}) for name in layers}
 single = {name: model.fit(first(200), y[:200]).score(test, y[n:]) for name, model in alone.items()}
@@ -110,7 +110,7 @@ ReliabilityDisplay.from_predictions(y[n:], raw, n_bins=8, name="raw scores", ax=
 ReliabilityDisplay.from_estimator(model, test, y[n:], n_bins=8, name="with temperature", ax=left)
 left.set(title="Reliability with 100 labels")
 CalibrationErrorDisplay.from_estimators(models, test, y[n:], ax=right)
-right.set(title="Before and after the temperature", xlabel="labelled rows")
+right.set(title="Before and after the temperature", xlabel="labeled rows")
 
 # %%
 # Rows without labels
@@ -127,8 +127,8 @@ for k in per_class:
     joined.append(transductive.score(test, y[n:]))
 print("labels a class:", per_class, "alone:", np.round(supervised, 3), "joined:", np.round(joined, 3))
 figure, ax = plt.subplots(figsize=(6, 4.2), layout="constrained")
-ax.plot(per_class, supervised, marker="o", label="labelled rows alone")
-ax.plot(per_class, joined, marker="o", label="with unlabelled rows, balanced")
+ax.plot(per_class, supervised, marker="o", label="labeled rows alone")
+ax.plot(per_class, joined, marker="o", label="with unlabeled rows, balanced")
 ax.set(xlabel="labels a class", ylabel="accuracy", title="Rows without labels put to use")
 ax.set_xticks(per_class)
 ax.legend(frameon=False)

@@ -70,12 +70,10 @@ for name, values in accuracy.items():
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
 FittedLayerWeightsDisplay.from_estimators(models, ax=left)
-left.set(title="Weights that alignment gives", xlabel="labelled rows")
+left.set(title="Weights that alignment gives", xlabel="labeled rows")
 for name, values in accuracy.items():
     right.plot(sizes, values, marker="o", label=name)
-right.set(
-    xscale="log", xlabel="labelled rows", ylabel="accuracy", title="Digits, by a network of photographs"
-)
+right.set(xscale="log", xlabel="labeled rows", ylabel="accuracy", title="Digits, by a network of photographs")
 right.set_xticks(sizes, [str(size) for size in sizes])
 right.minorticks_off()
 right.legend(frameon=False)

@@ -98,7 +98,7 @@ def test_the_page_has_its_parts(page):
         assert version in page
 
 
-def test_figures_take_the_colour_of_the_page(page):
+def test_figures_take_the_color_of_the_page(page):
     assert "#010203" not in page
     assert page.count("currentColor") > 20
 

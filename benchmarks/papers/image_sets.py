@@ -93,7 +93,7 @@ def before_noise(X, rng):
 
 
 def before_photographs(X, rng, least_deviation=0.1):
-    """Every image before a patch of a grey photograph, not too even; the brighter of the two is seen."""
+    """Every image before a patch of a gray photograph, not too even; the brighter of the two is seen."""
     photographs = [image.mean(axis=2) / 255 for image in load_sample_images().images]
     made = np.empty_like(X)
     for row, image in zip(made, X, strict=True):
@@ -125,15 +125,15 @@ def one_region(is_convex, rng, least_pixels):
             return region
 
 
-def pixel_centres():
-    """Coordinates (SIDE², 2) of the pixels, centred."""
+def pixel_centers():
+    """Coordinates (SIDE², 2) of the pixels, centered."""
     axis = np.arange(SIDE) - (SIDE - 1) / 2
     return np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
 
 
-CENTRES = pixel_centres()
+CENTERS = pixel_centers()
 ANGLES = np.linspace(0, 2 * np.pi, 360, endpoint=False)
-REACH = CENTRES @ np.stack([np.cos(ANGLES), np.sin(ANGLES)])  # of every pixel in 360 directions
+REACH = CENTERS @ np.stack([np.cos(ANGLES), np.sin(ANGLES)])  # of every pixel in 360 directions
 ROUNDS = [np.ascontiguousarray(REACH[:, start::10]) for start in range(10)]
 
 
@@ -143,7 +143,7 @@ def half_planes(rng):
     angles = rng.uniform(0, 2 * np.pi, n)
     through = rng.uniform(-SIDE / 2, SIDE / 2, (n, 2))
     normals = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    return np.all(np.sum(normals * through, axis=1) >= CENTRES @ normals.T, axis=1)
+    return np.all(np.sum(normals * through, axis=1) >= CENTERS @ normals.T, axis=1)
 
 
 def hull_pixels(region):
@@ -167,7 +167,7 @@ def rectangles(n_train, n_rest, rng):
 
 
 def digit_views(rng):
-    """mfeat's 649 features, each standardised."""
+    """mfeat's 649 features, each standardized."""
     data = load_dataset("mfeat_multiview")
     rows = rng.permutation(len(data.X))
     X = data.X[rows].astype(np.float32)

@@ -77,7 +77,7 @@ def test_units_do_not_matter():
     np.testing.assert_allclose(other.v * scale, one.v, rtol=1e-8)
 
 
-def test_the_guess_takes_few_factorisations_for_many_variables():
+def test_the_guess_takes_few_factorizations_for_many_variables():
     A, y = problem(0, 600, 400)
     passive, n_iterations = block_pivoting(np.corrcoef(A.T), A.T @ y)
     assert passive.sum() > 50

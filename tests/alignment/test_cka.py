@@ -8,20 +8,20 @@ from scipy.stats import ortho_group
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
 from manylens import StreamingCKA, align_kernels, cka, cka_matrix, hsic, stable_rank
-from manylens.alignment.cka import labelled
+from manylens.alignment.cka import labeled
 from manylens.alignment.gram import LinearKernel
 from manylens.alignment.inner_products import gram_products, linear_products
 from manylens.kernels.bandwidth import bandwidth
 
 
-def literal_hsic(K, L, estimator, centre=True):
+def literal_hsic(K, L, estimator, center=True):
     """Written out from the definitions, with n x n matrices and sums over pairs and quadruples."""
     n = len(K)
     if estimator == "biased":
-        H = np.eye(n) - 1 / n if centre else np.eye(n)
+        H = np.eye(n) - 1 / n if center else np.eye(n)
         return np.trace(H @ K @ H @ H @ L @ H)
     K, L = K - np.diag(np.diag(K)), L - np.diag(np.diag(L))
-    if not centre:
+    if not center:
         return np.sum(K * L)
     one = np.ones(n)
     return (
@@ -31,9 +31,9 @@ def literal_hsic(K, L, estimator, centre=True):
     )
 
 
-def literal_cka(K, L, estimator="biased", centre=True):
-    own = literal_hsic(K, K, estimator, centre) * literal_hsic(L, L, estimator, centre)
-    return literal_hsic(K, L, estimator, centre) / np.sqrt(own)
+def literal_cka(K, L, estimator="biased", center=True):
+    own = literal_hsic(K, K, estimator, center) * literal_hsic(L, L, estimator, center)
+    return literal_hsic(K, L, estimator, center) / np.sqrt(own)
 
 
 def pair(n=40, d=6, seed=0, offset=3.0):
@@ -42,37 +42,37 @@ def pair(n=40, d=6, seed=0, offset=3.0):
     return X, np.tanh(X[:, :4] @ rng.standard_normal((4, 5))) + 0.3 * rng.standard_normal((n, 5))
 
 
-CONVENTIONS = [(estimator, centre) for estimator in ("biased", "unbiased") for centre in (True, False)]
+CONVENTIONS = [(estimator, center) for estimator in ("biased", "unbiased") for center in (True, False)]
 
 
-@pytest.mark.parametrize(("estimator", "centre"), CONVENTIONS)
+@pytest.mark.parametrize(("estimator", "center"), CONVENTIONS)
 @pytest.mark.parametrize("n", [12, 200])  # sample space and feature space
-def test_linear_alignment_is_the_definition(n, estimator, centre):
+def test_linear_alignment_is_the_definition(n, estimator, center):
     X, Y = pair(n, d=20)
-    wanted = literal_cka(X @ X.T, Y @ Y.T, estimator, centre)
-    assert cka(X, Y, estimator=estimator, centre=centre) == pytest.approx(wanted, rel=1e-10)
+    wanted = literal_cka(X @ X.T, Y @ Y.T, estimator, center)
+    assert cka(X, Y, estimator=estimator, center=center) == pytest.approx(wanted, rel=1e-10)
 
 
-@pytest.mark.parametrize(("estimator", "centre"), CONVENTIONS)
-def test_both_spaces_give_the_same_products(estimator, centre):
+@pytest.mark.parametrize(("estimator", "center"), CONVENTIONS)
+def test_both_spaces_give_the_same_products(estimator, center):
     X, Y = pair(60)
-    features, _ = linear_products([X, Y], estimator, centre)
-    samples, _ = gram_products([LinearKernel(X), LinearKernel(Y)], estimator, centre)
+    features, _ = linear_products([X, Y], estimator, center)
+    samples, _ = gram_products([LinearKernel(X), LinearKernel(Y)], estimator, center)
     np.testing.assert_allclose(features, samples, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("estimator", "centre"), CONVENTIONS)
-def test_other_kernels_are_the_definition(estimator, centre, monkeypatch):
+@pytest.mark.parametrize(("estimator", "center"), CONVENTIONS)
+def test_other_kernels_are_the_definition(estimator, center, monkeypatch):
     monkeypatch.setattr("manylens.alignment.gram.BLOCK_BYTES", 2 * 8 * 32**2)  # blocks of 32 rows
     X, Y = pair(75)
     K, L = rbf_kernel(X, gamma=bandwidth(X, "mean")), rbf_kernel(Y, gamma=bandwidth(Y, "mean"))
-    wanted = literal_cka(K, L, estimator, centre)
-    options = {"estimator": estimator, "centre": centre}
+    wanted = literal_cka(K, L, estimator, center)
+    options = {"estimator": estimator, "center": center}
     assert cka(X, Y, "rbf", gamma="mean", **options) == pytest.approx(wanted, rel=1e-9)
     assert cka(K, L, "precomputed", **options) == pytest.approx(wanted, rel=1e-9)
     K, L = polynomial_kernel(X), polynomial_kernel(Y)
     assert cka(X, Y, polynomial_kernel, **options) == pytest.approx(
-        literal_cka(K, L, estimator, centre), rel=1e-9
+        literal_cka(K, L, estimator, center), rel=1e-9
     )
 
 
@@ -202,7 +202,7 @@ def test_a_dict_gives_a_data_frame():
 def test_without_pandas_a_dict_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
     with pytest.raises(ImportError, match="pip install pandas, or give a list"):
-        labelled(np.eye(1), ["a"], {"a": None})
+        labeled(np.eye(1), ["a"], {"a": None})
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf", polynomial_kernel])
@@ -230,9 +230,9 @@ def test_features_whose_unbiased_norm_is_zero_are_refused():
     assert 0 < cka(X, Y) < 1
 
 
-def test_a_zero_kernel_is_refused_where_nothing_is_centred():
+def test_a_zero_kernel_is_refused_where_nothing_is_centered():
     with pytest.raises(ValueError, match="X is constant"):
-        cka(np.zeros((8, 2)), pair(8)[1], centre=False)
+        cka(np.zeros((8, 2)), pair(8)[1], center=False)
 
 
 @pytest.mark.parametrize("n", [12, 200])  # sample space and feature space

@@ -20,7 +20,7 @@ def views(n=120, seed=0):
 
 
 def literal_alignment(weights, features, Y):
-    """Alignment of the weighted sum of centred n x n kernels with the target kernel."""
+    """Alignment of the weighted sum of centered n x n kernels with the target kernel."""
     n = len(Y)
     H = np.eye(n) - 1 / n
     K = sum(w * H @ X @ X.T @ H for w, X in zip(weights, features, strict=True))
@@ -120,7 +120,7 @@ def test_other_kernels_are_those_of_their_matrices(kernel):
         matrices = [rbf_kernel(X, gamma=gamma) for X, gamma in zip(features, gammas, strict=True)]
     given = matrices if kernel == "precomputed" else features
     H = np.eye(60) - 1 / 60
-    roots = []  # features whose linear kernel is the centred matrix
+    roots = []  # features whose linear kernel is the centered matrix
     for K in matrices:
         values, vectors = np.linalg.eigh(H @ K @ H)
         roots.append(vectors * np.sqrt(np.maximum(values, 0)))

@@ -36,9 +36,9 @@ def test_the_estimate_does_not_share_the_upward_bias_of_one_sketch():
     estimates = [cka(X, Y, sketch=CountSketch(32, random_state=100 * trial)).value for trial in range(60)]
     plain = [
         cka(
-            CountSketch(32, random_state=t).update(X).centred(),
-            CountSketch(32, random_state=t).update(Y).centred(),
-            centre=False,
+            CountSketch(32, random_state=t).update(X).centered(),
+            CountSketch(32, random_state=t).update(Y).centered(),
+            center=False,
         )
         for t in range(300)
     ]
@@ -77,7 +77,7 @@ def test_the_angle_and_its_interval_follow_the_score():
 
 def test_what_cannot_be_meant_is_refused_in_a_sentence():
     X, Y = pair(1.0)
-    with pytest.raises(ValueError, match="A sketch estimates the linear, centred, biased alignment"):
+    with pytest.raises(ValueError, match="A sketch estimates the linear, centered, biased alignment"):
         cka(X, Y, "rbf", sketch=CountSketch(64))
     with pytest.raises(ValueError, match="n_replicates=2 gives no standard error"):
         cka(X, Y, sketch=CountSketch(64), n_replicates=2)

@@ -24,14 +24,14 @@ CONVENTIONS = st.tuples(st.sampled_from(["biased", "unbiased"]), st.booleans())
 
 @given(cuts=st.lists(st.integers(1, 100), max_size=8), convention=CONVENTIONS, split=st.integers(0, 8))
 def test_any_batches_and_any_merge_give_the_value_of_all_rows(cuts, convention, split):
-    estimator, centre = convention
+    estimator, center = convention
     everything = features()
     bounds = [0, *sorted(set(cuts)), 101]
-    one, other = (StreamingCKA(estimator=estimator, centre=centre) for _ in range(2))
+    one, other = (StreamingCKA(estimator=estimator, center=center) for _ in range(2))
     for k, (first, last) in enumerate(itertools.pairwise(bounds)):
         batch = {name: X[first:last] for name, X in everything.items()}
         (one if k < split else other).update(batch)
-    wanted = cka_matrix(everything, estimator=estimator, centre=centre)
+    wanted = cka_matrix(everything, estimator=estimator, center=center)
     np.testing.assert_allclose(one.merge(other).result(), wanted, atol=1e-10)
     assert one.n_rows_ == 101
 
@@ -90,7 +90,7 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence():
     with pytest.raises(ValueError, match="This batch has widths"):
         StreamingCKA().update(everything).update({name: X[:, :2] for name, X in everything.items()})
     with pytest.raises(ValueError, match="do not merge"):
-        StreamingCKA().merge(StreamingCKA(centre=False))
+        StreamingCKA().merge(StreamingCKA(center=False))
     with pytest.raises(ValueError, match="unbiased estimator needs at least 4 rows"):
         StreamingCKA(estimator="unbiased").update({name: X[:3] for name, X in everything.items()}).result()
     with pytest.raises(ValueError, match="b is constant"):

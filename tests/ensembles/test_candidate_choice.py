@@ -34,7 +34,7 @@ def test_ranks_are_those_of_a_sort():
             assert np.abs(expected - ranks[w, i]).max() <= 1
 
 
-def test_neighbours_of_rows_and_of_queries_are_scikit_learns():
+def test_neighbors_of_rows_and_of_queries_are_scikit_learns():
     points, queries = rows_of_spectrum(300, np.ones(6)), rows_of_spectrum(40, np.ones(6), seed=1)
     search = NearestNeighbors(n_neighbors=5).fit(points)
     of_rows = nearest_rows(points, judges_of(points), 5)
@@ -47,7 +47,7 @@ def test_neighbours_of_rows_and_of_queries_are_scikit_learns():
 
 
 def share_found(points, queries, n_leading, n_candidates, k):
-    """Literal: the candidates on leading coordinates against the neighbours by all of them."""
+    """Literal: the candidates on leading coordinates against the neighbors by all of them."""
     near = NearestNeighbors(n_neighbors=n_candidates).fit(points[:, :n_leading])
     named = near.kneighbors(queries[:, :n_leading], return_distance=False)
     true = NearestNeighbors(n_neighbors=k).fit(points).kneighbors(queries, return_distance=False)
@@ -77,7 +77,7 @@ def test_candidates_that_are_given_get_as_few_coordinates_as_suffice():
     points = rows_of_spectrum(4000, np.arange(1, 41) ** -1.0)
     widths = [choose_scan(points, judges_of(points), 10, 0.99, n_candidates=m)[0] for m in (10, 100, 1000)]
     assert widths == sorted(widths, reverse=True)
-    assert widths[0] == 40  # ten candidates for ten neighbours: all coordinates
+    assert widths[0] == 40  # ten candidates for ten neighbors: all coordinates
     assert widths[-1] < 20
 
 
@@ -102,7 +102,7 @@ def test_a_base_of_one_row_leaves_nothing_to_judge():
 
 
 class Shuffled:
-    """Lists that name every row, true neighbours at places known beforehand, and the query first."""
+    """Lists that name every row, true neighbors at places known beforehand, and the query first."""
 
     def __init__(self, judges, nearest, places, n):
         self.named = np.full((len(nearest), n), -1)

@@ -140,14 +140,14 @@ def test_the_number_of_threads_changes_nothing(lenses, method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_without_queries_no_row_is_its_own_neighbour(lenses, method):
+def test_without_queries_no_row_is_its_own_neighbor(lenses, method):
     twice = np.vstack([BASE[:100], BASE[:100]])  # with duplicates, a row need not be first on its own list
     distances, rows = ModuleNeighbors(lenses, method=method).fit(twice).kneighbors(n_neighbors=3)
     assert not np.any(rows == np.arange(200)[:, None])
     np.testing.assert_allclose(distances[:, 0], 0, atol=1e-6)
 
 
-def test_the_graph_holds_the_neighbours(lenses):
+def test_the_graph_holds_the_neighbors(lenses):
     index = ModuleNeighbors(lenses, n_neighbors=4).fit(BASE)
     distances, rows = index.kneighbors(QUERIES)
     graph = index.kneighbors_graph(QUERIES, mode="distance")
@@ -285,7 +285,7 @@ def test_lists_that_come_back_too_short_are_filled_by_a_whole_scan(lenses, monke
     np.testing.assert_array_equal(rows[few], whole[few])
 
 
-def test_more_neighbours_than_rows_are_refused(lenses):
+def test_more_neighbors_than_rows_are_refused(lenses):
     index = ModuleNeighbors(lenses).fit(BASE[:10])
     with pytest.raises(ValueError, match="n_neighbors=11 is more than the 10 rows to choose from"):
         index.kneighbors(QUERIES, 11)

@@ -17,7 +17,7 @@ def test_scikit_learns_own_checks(estimator, check):
 
 
 @pytest.mark.parametrize("k", [1, 4, 9])
-def test_it_says_what_scikit_learns_neighbours_say(k):
+def test_it_says_what_scikit_learns_neighbors_say(k):
     rng = np.random.default_rng(0)
     rows = X + rng.random(X.shape)  # no two distances are equal
     ours = ScanNeighborsClassifier(k).fit(rows[:1200], Y[:1200])
@@ -34,6 +34,6 @@ def test_it_votes_in_modules_and_pickles():
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(ours)).predict(X), ours.predict(X))
 
 
-def test_more_neighbours_than_rows_are_refused():
+def test_more_neighbors_than_rows_are_refused():
     with pytest.raises(ValueError, match="n_neighbors=5 is more than the rows given, n_samples=4: ask fewer"):
         ScanNeighborsClassifier(5).fit(X[:4], Y[:4])

@@ -59,7 +59,7 @@ class MapContract:
     def test_rows_in_blocks_are_rows_at_once(self, X, monkeypatch):
         fitted = self.make().fit(X)
         whole = fitted.transform(X)
-        monkeypatch.setattr("manylens.streaming.moments.BLOCK_BYTES", 64)
+        monkeypatch.setattr("manylens.summaries.moments.BLOCK_BYTES", 64)
         np.testing.assert_allclose(fitted.transform(X), whole, atol=1e-12)
 
     def test_float32_stays_float32(self, X):
@@ -136,7 +136,7 @@ class TestNystroemLowRank(LowRankContract):
 
 
 class TestNystroemKMeans(LowRankContract):
-    tolerance = 1e-2  # float32 rows move the centres a little
+    tolerance = 1e-2  # float32 rows move the centers a little
 
     def make(self):
         return NystroemMap(RBF(), rank=40, landmarks="k-means", random_state=0)
@@ -200,9 +200,9 @@ def test_nystroem_is_exact_between_landmarks_and_never_too_large(X):
 
 def test_k_means_landmarks_are_better_than_uniform_on_clusters():
     rng = np.random.default_rng(0)
-    centres = rng.normal(0, 10, (15, 4))
+    centers = rng.normal(0, 10, (15, 4))
     weights = np.r_[0.6, np.full(14, 0.4 / 14)]
-    X = centres[rng.choice(15, 600, p=weights)] + rng.normal(0, 0.1, (600, 4))
+    X = centers[rng.choice(15, 600, p=weights)] + rng.normal(0, 0.1, (600, 4))
     truth = RBF("median").fit(X, 0)(X, X)
 
     def error(how):

@@ -13,9 +13,9 @@ from sklearn.neighbors import kneighbors_graph
 import manylens
 from manylens import ModularKernelPCA
 from manylens.kernels import ExactMap, IsomapKernel, LaplacianEigenmapKernel, LocallyLinearKernel
-from manylens.kernels.neighbourhood import joined_graph, laplacian_pseudo_inverse, rebuilding_weights
+from manylens.kernels.neighborhood import joined_graph, laplacian_pseudo_inverse, rebuilding_weights
 
-# Pixels are whole numbers, so many distances tie; a little noise makes every neighbourhood unique.
+# Pixels are whole numbers, so many distances tie; a little noise makes every neighborhood unique.
 DIGITS = load_digits().data + 1e-2 * np.random.default_rng(0).standard_normal((1797, 64))
 ROWS, NEW = DIGITS[:500], DIGITS[500:600]
 KERNELS = [IsomapKernel(8), LocallyLinearKernel(8), LaplacianEigenmapKernel(8)]
@@ -88,7 +88,7 @@ def test_the_pseudo_inverse_of_the_laplacian_satisfies_its_definition():
     )
 
 
-def test_rebuilding_weights_sum_to_one_and_rebuild_a_row_inside_its_neighbours():
+def test_rebuilding_weights_sum_to_one_and_rebuild_a_row_inside_its_neighbors():
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((6, 5))
     mixture = rng.dirichlet(np.ones(6), size=3)
@@ -180,11 +180,11 @@ def test_rows_added_later_are_compared_with_the_first_ones(kernel):
     model = one_module(kernel).partial_fit(ROWS).partial_fit(NEW)
     assert model.feature_map_.width == len(ROWS)
     Z = model.transform(np.vstack([ROWS, NEW]))
-    np.testing.assert_allclose(Z.mean(axis=0), 0, atol=1e-9 * np.abs(Z).max())  # centred on all of them
+    np.testing.assert_allclose(Z.mean(axis=0), 0, atol=1e-9 * np.abs(Z).max())  # centered on all of them
 
 
 @each_kernel
-def test_too_few_rows_for_the_neighbours_are_refused(kernel):
+def test_too_few_rows_for_the_neighbors_are_refused(kernel):
     with pytest.raises(ValueError, match="n_neighbors=8 needs more than 8 rows, and 8 were given"):
         clone(kernel).fit(ROWS[:8])
 
@@ -220,15 +220,15 @@ def test_joining_uses_the_shortest_edge_so_isomap_stays_scikit_learns():
 
 def test_equal_rows_are_joined_by_an_edge_that_costs_nothing():
     X = np.array([[0.0], [0.0], [1.0], [2.0], [3.0]])
-    neighbours = np.array([[1, 2], [0, 2], [0, 3], [2, 4], [3, 2]])
-    graph = joined_graph(X, neighbours, np.abs(X[:, 0][neighbours] - X))
+    neighbors = np.array([[1, 2], [0, 2], [0, 3], [2, 4], [3, 2]])
+    graph = joined_graph(X, neighbors, np.abs(X[:, 0][neighbors] - X))
     assert graph.nnz == 10
     geodesics = IsomapKernel(2).fit(X).geodesics_
     np.testing.assert_allclose(geodesics[0], [0, 0, 1, 2, 3], atol=1e-300)
 
 
 def test_edges_that_weigh_nothing_are_refused_with_the_parameter_named():
-    with pytest.raises(ValueError, match=r"gamma=10.0 leaves the neighbourhood graph in \d+ parts"):
+    with pytest.raises(ValueError, match=r"gamma=10.0 leaves the neighborhood graph in \d+ parts"):
         one_module(LaplacianEigenmapKernel(8, gamma=10.0)).fit(ROWS)
 
 

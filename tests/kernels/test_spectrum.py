@@ -36,7 +36,7 @@ def test_the_exact_kernels_spectrum_is_kernel_pca_also_out_of_sample(X):
 
 
 @pytest.mark.parametrize("make", [lambda: LinearMap(), lambda: NystroemMap(RBF(), rank=30, random_state=0)])
-def test_coordinates_are_centred_and_uncorrelated_with_the_spectrum_as_variances(make, X):
+def test_coordinates_are_centered_and_uncorrelated_with_the_spectrum_as_variances(make, X):
     fitted, spectrum = spectrum_of(make(), X)
     Z = spectrum.coordinates(fitted.features(X))
     np.testing.assert_allclose(Z.mean(axis=0), 0, atol=1e-10)
@@ -52,7 +52,7 @@ def test_energy_counts_the_components_that_are_not_kept(X):
 
 def test_rows_may_come_in_any_blocks(X, monkeypatch):
     _, whole = spectrum_of(NystroemMap(RBF(), rank=30, random_state=0), X, 5)
-    monkeypatch.setattr("manylens.streaming.moments.BLOCK_BYTES", 64)
+    monkeypatch.setattr("manylens.summaries.moments.BLOCK_BYTES", 64)
     _, blocks = spectrum_of(NystroemMap(RBF(), rank=30, random_state=0), X, 5)
     np.testing.assert_allclose(blocks.values, whole.values, rtol=1e-9)
     np.testing.assert_allclose(blocks.projection, whole.projection, atol=1e-7)

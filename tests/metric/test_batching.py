@@ -63,7 +63,7 @@ def test_farthest_point_clusters_are_neither_tiny_nor_huge():
 
 
 @pytest.mark.parametrize("kind", [FarthestPointClusters, RecursiveProjectionClusters])
-def test_a_row_sees_nearer_neighbours_in_a_cluster_than_in_a_random_batch(kind):
+def test_a_row_sees_nearer_neighbors_in_a_cluster_than_in_a_random_batch(kind):
     points = rows(1000)
 
     def nearest(batches):

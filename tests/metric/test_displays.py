@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from manylens import NCA, NeighbourProbabilitiesDisplay, ProjectionDisplay, TreeBoxesDisplay
-from manylens.plotting.metric import neighbour_probabilities
+from manylens import NCA, NeighborProbabilitiesDisplay, ProjectionDisplay, TreeBoxesDisplay
+from manylens.plotting.metric import neighbor_probabilities
 
 mpl.use("Agg")
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -17,18 +17,18 @@ def iris():
     return load_iris(return_X_y=True)
 
 
-def test_neighbour_probabilities_are_those_that_nca_scores(iris):
+def test_neighbor_probabilities_are_those_that_nca_scores(iris):
     X, y = iris
     nca = NCA(2, max_iter=3, random_state=0).fit(X, y)
     Z = nca.transform(X)
-    p = np.array([neighbour_probabilities(Z, row)[y == y[row]].sum() for row in range(len(X))])
+    p = np.array([neighbor_probabilities(Z, row)[y == y[row]].sum() for row in range(len(X))])
     np.testing.assert_allclose(p.mean(), nca.score_path_[-1], rtol=1e-6)
 
 
 def test_probabilities_are_drawn_for_every_stage(iris):
     X, y = iris
     maps = [np.eye(4)[:2], 3 * np.eye(4)[:2]]
-    display = NeighbourProbabilitiesDisplay.from_maps(maps, X, y, row=70, stages=[0, 9])
+    display = NeighborProbabilitiesDisplay.from_maps(maps, X, y, row=70, stages=[0, 9])
     assert display.probabilities.shape == (2, 149)
     np.testing.assert_allclose(display.probabilities.sum(axis=1), 1)
     assert display.probabilities[1].max() > display.probabilities[0].max()

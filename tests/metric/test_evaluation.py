@@ -20,8 +20,8 @@ seeds = st.integers(0, 100)
 def islands(n=1500, d=2, n_classes=3, spread=6.0, seed=0):
     rng = np.random.default_rng(seed)
     y = rng.integers(n_classes, size=n)
-    centres = rng.normal(size=(12, d)) * spread
-    return centres[rng.integers(12, size=n)] + rng.normal(size=(n, d)), y
+    centers = rng.normal(size=(12, d)) * spread
+    return centers[rng.integers(12, size=n)] + rng.normal(size=(n, d)), y
 
 
 @given(

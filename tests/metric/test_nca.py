@@ -55,14 +55,14 @@ def test_every_method_beats_the_principal_components(method, digits):
     assert nca.score_path_[-1] > nca.score_path_[0]
     principal = PCA(4, random_state=0).fit(X_train)
     vote = KNeighborsClassifier(5).fit(principal.transform(X_train), y_train)
-    learnt = nca.neighbour_classifier(X_train, y_train)
-    assert learnt.score(X_test, y_test) > vote.score(principal.transform(X_test), y_test)
+    learned = nca.neighbor_classifier(X_train, y_train)
+    assert learned.score(X_test, y_test) > vote.score(principal.transform(X_test), y_test)
 
 
 @pytest.mark.parametrize("batching", ["random", "rpc", "fpc"])
-@pytest.mark.parametrize("optimiser", ["adam", "adagrad"])
-def test_every_batcher_climbs_with_every_step_optimiser(batching, optimiser, digits):
-    nca = NCA(4, method="minibatch", batching=batching, optimiser=optimiser, batch_size=150, random_state=0)
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+def test_every_batcher_climbs_with_every_step_optimizer(batching, optimizer, digits):
+    nca = NCA(4, method="minibatch", batching=batching, optimizer=optimizer, batch_size=150, random_state=0)
     path = nca.fit(*digits).score_path_
     assert path[-5:].mean() > path[0] + 0.1
 
@@ -158,7 +158,7 @@ def test_partial_fit_learns_from_blocks_and_goes_on_after_pickling():
     assert nca.n_iter_ == 30
     assert len(nca.score_path_) == 30
     assert nca.score_path_[-5:].mean() > nca.score_path_[:5].mean() + 0.05
-    assert nca.neighbour_classifier(X[:1500], y[:1500]).score(X[1500:], y[1500:]) > 0.85
+    assert nca.neighbor_classifier(X[:1500], y[:1500]).score(X[1500:], y[1500:]) > 0.85
 
 
 def test_partial_fit_goes_on_from_fit(digits):
@@ -244,8 +244,8 @@ def test_the_metric_gives_the_distances_between_projected_rows(digits):
     np.testing.assert_allclose(difference @ nca.mahalanobis() @ difference, expected, rtol=1e-8)
 
 
-def test_a_learnt_mixing_coefficient_is_reported(digits):
-    nca = NCA(2, method="compact-background", mixing="learnt", max_iter=20, random_state=0).fit(*digits)
+def test_a_learned_mixing_coefficient_is_reported(digits):
+    nca = NCA(2, method="compact-background", mixing="learned", max_iter=20, random_state=0).fit(*digits)
     assert 0 < nca.mixing_ < 1
     assert nca.set_params(mixing="fixed", max_iter=1).fit(*digits).mixing_ is None
 
@@ -260,21 +260,21 @@ REFUSALS = {
         'Use method="compact-background", or objective="accuracy"',
     ),
     "lbfgs on batches": (
-        {"method": "minibatch", "optimiser": "lbfgs"},
+        {"method": "minibatch", "optimizer": "lbfgs"},
         {},
-        "optimiser='lbfgs' does not serve method='minibatch'",
+        "optimizer='lbfgs' does not serve method='minibatch'",
     ),
     "adam on all": (
-        {"method": "exact", "optimiser": "adam"},
+        {"method": "exact", "optimizer": "adam"},
         {},
-        "optimiser='adam' does not serve method='exact'",
+        "optimizer='adam' does not serve method='exact'",
     ),
     "unknown method": ({"method": "fast"}, {}, "Choose one of auto, exact"),
     "unknown batching": ({"batching": "kmeans"}, {}, "Choose one of random, fpc, rpc"),
     "unknown objective": ({"objective": "loss"}, {}, "Choose one of accuracy, likelihood"),
     "unknown start": ({"init": "best"}, {}, "Choose one of auto, pca"),
     "unknown precision": ({"precision": "half"}, {}, "Choose one of auto, single, double"),
-    "unknown mixing": ({"method": "compact-background", "mixing": "free"}, {}, "Choose fixed or learnt"),
+    "unknown mixing": ({"method": "compact-background", "mixing": "free"}, {}, "Choose fixed or learned"),
     "start of wrong shape": ({"n_components": 2, "init": np.eye(3)}, {}, "init has shape"),
     "tolerance": ({"tolerance": 2.0}, {}, "is outside \\(0, 1\\)"),
     "max_iter": ({"max_iter": 0}, {}, "max_iter=0 is not an integer of at least 1"),

@@ -167,7 +167,7 @@ def test_a_class_of_one_row_scores_by_rule_and_leaves_the_others_right(name):
     np.testing.assert_allclose(outcome.forces[[3, 10]], expected, rtol=1e-5, atol=1e-7)
 
 
-def test_duplicates_are_neighbours_at_distance_zero():
+def test_duplicates_are_neighbors_at_distance_zero():
     Z, y = points(n=40)
     Z, y = np.r_[Z, Z], np.r_[y, y]
     for objective, literal in CASES.values():
@@ -210,10 +210,10 @@ def test_anchors_are_the_rows_of_the_full_objective():
         np.testing.assert_allclose(sum(o.forces for o in outcomes), full.forces, rtol=1e-8, atol=1e-11)
 
 
-def test_a_learnt_mixing_coefficient_has_the_slope_of_the_scores():
+def test_a_learned_mixing_coefficient_has_the_slope_of_the_scores():
     Z, y = points(d=2)
     for form in ("accuracy", "likelihood"):
-        objective = CompactBackground(form, "learnt")
+        objective = CompactBackground(form, "learned")
         layout = class_layout(y)
 
         def value(t, objective=objective, layout=layout):
@@ -221,7 +221,7 @@ def test_a_learnt_mixing_coefficient_has_the_slope_of_the_scores():
 
         slope = objective.evaluate(Z, layout, extra=np.array([-1.0])).extra
         np.testing.assert_allclose(slope, (value(-1 + 1e-6) - value(-1 - 1e-6)) / 2e-6, rtol=1e-6)
-    scores = CompactBackground("accuracy", "learnt").evaluate(Z, class_layout(y), extra=np.zeros(1)).scores
+    scores = CompactBackground("accuracy", "learned").evaluate(Z, class_layout(y), extra=np.zeros(1)).scores
     np.testing.assert_allclose(scores, background_scores(Z, y, mixing=0.5, ridge=RIDGE), rtol=1e-10)
 
 

@@ -41,7 +41,7 @@ def test_the_rank_constrained_root_beats_any_other_factor(size, rank, seed):
         assert np.linalg.norm(other.T @ other - A) >= best - 1e-12
 
 
-def test_proposition_1_kernel_pca_minimises_the_inner_product_loss():
+def test_proposition_1_kernel_pca_minimizes_the_inner_product_loss():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 5))
     gram = X @ X.T

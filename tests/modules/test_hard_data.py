@@ -28,8 +28,8 @@ def scaled(wine):
 
 
 def exact_spectrum(K):
-    centred = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
-    return np.linalg.eigvalsh(centred)[::-1] / len(K)
+    centered = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
+    return np.linalg.eigvalsh(centered)[::-1] / len(K)
 
 
 @pytest.mark.parametrize("kernel", ["polynomial", "rbf", "laplacian"])
@@ -69,7 +69,7 @@ def test_an_offset_changes_no_linear_kernel_with_fewer_rows_than_columns(scaled,
     np.testing.assert_allclose(model.spectrum_, (singular**2 / 8)[: len(model.spectrum_)], rtol=1e-6)
 
 
-def test_many_float32_rows_are_centred_on_their_mean():
+def test_many_float32_rows_are_centered_on_their_mean():
     X = np.random.default_rng(0).normal(1000.0, 1.0, (300_000, 3)).astype(np.float32)
     model = ModularAutoencoder(1, 1, 0.5, random_state=0).fit(X)
     np.testing.assert_allclose(model.mean_, X.mean(axis=0, dtype=np.float64), rtol=1e-9)
@@ -209,7 +209,7 @@ def test_a_functions_own_complaint_reaches_the_user(scaled):
         ModularKernelPCA(2, 2, kernel=picky).fit(scaled)
 
 
-def test_a_vectorised_function_takes_sparse_rows(scaled):
+def test_a_vectorized_function_takes_sparse_rows(scaled):
     thin = sparse.csr_array(np.where(scaled > 0, scaled, 0.0))
     model = ModularKernelPCA(2, 2, kernel=lambda a, b: a @ b.T, random_state=0).fit(thin)
     assert np.isfinite(model.transform(thin)).all()

@@ -23,7 +23,7 @@ def X():
     return load_digits().data[:300]
 
 
-def centred_gram(X, gamma):
+def centered_gram(X, gamma):
     K = RBF(gamma).fit(X)(X, X)
     return K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
 
@@ -32,7 +32,7 @@ def centred_gram(X, gamma):
 def test_the_loss_is_definition_3_over_all_pairs(X, diversity):
     model = ModularKernelPCA(4, 3, diversity, gamma=1e-3, random_state=0).fit(X)
     modules = np.moveaxis(model.split(model.transform(X)), 1, 0)
-    literal = modular_inner_product_loss(modules, centred_gram(X, 1e-3), diversity)
+    literal = modular_inner_product_loss(modules, centered_gram(X, 1e-3), diversity)
     assert model.loss_ == pytest.approx(literal, rel=1e-8)
     assert model.optimality_gap_ < 1e-9
 
@@ -40,7 +40,7 @@ def test_the_loss_is_definition_3_over_all_pairs(X, diversity):
 def test_the_loss_holds_for_any_modules_on_the_map(X):
     model = RandomKernelProjection(4, 3, gamma=1e-3, random_state=0).fit(X)
     modules = np.moveaxis(model.split(model.transform(X)), 1, 0)
-    parts, K = model.ambiguity(), centred_gram(X, 1e-3)
+    parts, K = model.ambiguity(), centered_gram(X, 1e-3)
     assert parts.individual == pytest.approx(modular_inner_product_loss(modules, K, 0.0), rel=1e-8)
     assert parts.ensemble == pytest.approx(modular_inner_product_loss(modules, K, 1.0), rel=1e-8)
 
@@ -111,7 +111,7 @@ def test_a_diversity_path_is_a_fit_at_each_diversity(X):
         assert model.get_params() == again.get_params()
 
 
-def test_batches_given_one_by_one_are_learnt_like_all_rows_at_once(X):
+def test_batches_given_one_by_one_are_learned_like_all_rows_at_once(X):
     landmarks = X[:50]
     options = {"gamma": 1e-3, "feature_map": "nystroem", "landmarks": landmarks, "random_state": 0}
     whole = ModularKernelPCA(4, 3, 0.9, **options).fit(X)
@@ -153,7 +153,7 @@ def test_every_kernel_can_be_modular(X, kernel):
     assert np.isfinite(model.transform(X)).all()
 
 
-def test_sparse_rows_are_learnt_like_dense_ones(X):
+def test_sparse_rows_are_learned_like_dense_ones(X):
     dense = ModularKernelPCA(3, 4, 0.9, random_state=0).fit(X)
     thin = ModularKernelPCA(3, 4, 0.9, random_state=0).fit(sparse.csr_array(X))
     assert thin.loss_ == pytest.approx(dense.loss_, rel=1e-8)
@@ -167,8 +167,8 @@ def test_more_dimensions_than_the_rows_have_are_left_empty():
     assert len(model.spectrum_) == 2
     assert model.loss_ == pytest.approx(0.0, abs=1e-10 * model.decomposition_.energy)
     Z = model.split(model.transform(X))
-    centred = X - X.mean(axis=0)
-    np.testing.assert_allclose(Z[:, 0] @ Z[:, 0].T, centred @ centred.T, atol=1e-9)
+    centered = X - X.mean(axis=0)
+    np.testing.assert_allclose(Z[:, 0] @ Z[:, 0].T, centered @ centered.T, atol=1e-9)
 
 
 def test_pre_images_return_to_the_rows(X):
@@ -282,7 +282,7 @@ def test_rows_that_are_all_the_same_are_refused():
 def test_partial_fit_refuses_what_needs_all_rows(X):
     with pytest.raises(ValueError, match="goes over the rows again and again"):
         ModularKernelPCA(solver="sgd").partial_fit(X)
-    with pytest.raises(ValueError, match="Pre-images are learnt from all rows at once"):
+    with pytest.raises(ValueError, match="Pre-images are learned from all rows at once"):
         ModularKernelPCA(fit_inverse_transform=True).partial_fit(X)
 
 

@@ -129,7 +129,7 @@ def test_scaling_the_kernel_scales_the_solution(spectrum, M, H, diversity, facto
 
 
 def test_modules_are_exchangeable():
-    """Over seeds no module is favoured: each has the same mean share of every coordinate."""
+    """Over seeds no module is favored: each has the same mean share of every coordinate."""
     q = make_spectrum("power", 12, 5)
     own = np.mean(
         [
@@ -160,7 +160,7 @@ def test_the_same_seed_gives_the_same_modules_and_another_seed_others():
 
 @given(spectra, st.integers(1, 5), st.integers(1, 4), st.floats(0.01, 1))
 def test_pooled_water_filling_solves_the_convex_program(spectrum, M, H, diversity):
-    """The bound minimises (1-λ)|g|² + λ|t|² - 2<t, q> under the conditions of docs/theory.md.
+    """The bound minimizes (1-λ)|g|² + λ|t|² - 2<t, q> under the conditions of docs/theory.md.
 
     A feasible point of a convex program is its minimum where no feasible direction descends; that is a linear
     program in the direction.

@@ -48,7 +48,7 @@ def test_many_cells_are_not_annotated():
     plt.close("all")
 
 
-def test_weights_are_learnt_from_nested_parts_of_the_rows(layers):
+def test_weights_are_learned_from_nested_parts_of_the_rows(layers):
     features, y = layers
     display = LayerWeightsDisplay.from_features(features, y, shares=(0.25, 1.0))
     assert display.weights.shape == (2, 2)

@@ -16,14 +16,14 @@ def test_a_density_is_positive_and_integrates_to_1(values):
     assert trapezoid(density, places) == pytest.approx(1, abs=1e-3)
 
 
-def labelled_rows():
+def labeled_rows():
     rng = np.random.default_rng(0)
     y = np.repeat(["left", "right"], [30, 90])
     return rng.normal(size=(120, 3)) + 6 * (y == "right")[:, None], y
 
 
 def test_the_classes_share_of_the_rows_is_that_of_the_area():
-    X, y = labelled_rows()
+    X, y = labeled_rows()
     display = ModuleDensityDisplay.from_estimator(ModularAutoencoder(2, 1, random_state=0).fit(X), X, y)
     areas = trapezoid(display.densities, display.places[:, None], axis=2)
     np.testing.assert_allclose(areas, [[0.25, 0.75]] * 2, rtol=0.1)
@@ -32,6 +32,6 @@ def test_the_classes_share_of_the_rows_is_that_of_the_area():
 
 
 def test_modules_of_more_than_one_dimension_are_refused():
-    X, y = labelled_rows()
+    X, y = labeled_rows()
     with pytest.raises(ValueError, match="these have 2: fit them with n_components=1"):
         ModuleDensityDisplay.from_estimator(ModularKernelPCA(2, 2, random_state=0).fit(X), X, y)

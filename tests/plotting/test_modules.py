@@ -107,7 +107,7 @@ def test_the_gallery_frames_exactly_the_wrong_labels_and_shows_a_known_query_fir
     )
     frames = [patch for patch in display.ax_.patches if isinstance(patch, Rectangle)]
     assert len(frames) == display.wrong.sum() > 0
-    for line in range(4):  # a query that is itself in the base is its own nearest neighbour
+    for line in range(4):  # a query that is itself in the base is its own nearest neighbor
         np.testing.assert_array_equal(display.found_images[line, -1, 0], display.query_images[line])
     assert display.names == ["module 1", "module 2", "module 3", "all 5 together"]
     canvas = display.ax_.images[0].get_array()

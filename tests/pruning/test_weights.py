@@ -36,7 +36,7 @@ def problem(seed, n=60, p=8, C=1):
     return P, Y
 
 
-def centred(P, Y):
+def centered(P, Y):
     P, Y = P - P.mean(axis=0), Y - Y.mean(axis=0)
     flat = P.transpose(0, 2, 1).reshape(-1, P.shape[1])
     return flat, Y.ravel()
@@ -57,8 +57,8 @@ def test_moments_in_blocks_and_merged_are_those_of_all_rows(seed, C, cut):
     G = np.einsum("ikc,ilc,ic->kl", P - mean, P - mean, weight)
     b = np.einsum("ikc,ic,ic->k", P - mean, Y - target, weight)
     for moments in (blocks, merged):
-        np.testing.assert_allclose(moments.centred()[0], G, atol=1e-9)
-        np.testing.assert_allclose(moments.centred()[1], b, atol=1e-9)
+        np.testing.assert_allclose(moments.centered()[0], G, atol=1e-9)
+        np.testing.assert_allclose(moments.centered()[1], b, atol=1e-9)
         np.testing.assert_allclose(moments.means()[0], mean, atol=1e-9)
         np.testing.assert_allclose(moments.means()[1], target, atol=1e-9)
 
@@ -66,8 +66,8 @@ def test_moments_in_blocks_and_merged_are_those_of_all_rows(seed, C, cut):
 @given(seeds, st.integers(1, 3))
 def test_stacking_is_scipys_non_negative_least_squares(seed, C):
     P, Y = problem(seed, C=C)
-    G, b, total = PredictionMoments().update(P, Y).centred()
-    A, y = centred(P, Y)
+    G, b, total = PredictionMoments().update(P, Y).centered()
+    A, y = centered(P, Y)
     theirs, residual = nnls(A, y)
     ours = stacking_weights(G, b)
     np.testing.assert_allclose(ours, theirs, atol=1e-7)
@@ -77,22 +77,22 @@ def test_stacking_is_scipys_non_negative_least_squares(seed, C):
 @given(seeds, st.integers(1, 3))
 def test_alignment_is_that_of_the_kernels_written_out(seed, C):
     P, Y = problem(seed, n=30, p=6, C=C)
-    G, b, _ = PredictionMoments().update(P, Y).centred()
-    A, y = centred(P, Y)
-    towards = b > 0
-    if not towards.any():
+    G, b, _ = PredictionMoments().update(P, Y).centered()
+    A, y = centered(P, Y)
+    toward = b > 0
+    if not toward.any():
         return
-    kernels = np.stack([np.outer(f, f).ravel() for f in A[:, towards].T], axis=1)
+    kernels = np.stack([np.outer(f, f).ravel() for f in A[:, toward].T], axis=1)
     wanted, _ = nnls(kernels, np.outer(y, y).ravel())
     ours = alignment_weights(G, b)
-    assert np.all(ours[~towards] == 0)
-    np.testing.assert_allclose(ours[towards], wanted / np.linalg.norm(wanted), atol=1e-6)
+    assert np.all(ours[~toward] == 0)
+    np.testing.assert_allclose(ours[toward], wanted / np.linalg.norm(wanted), atol=1e-6)
 
 
 def test_for_one_column_alignment_is_align_kernels_and_no_other_weights_are_better_aligned():
     P, Y = problem(1, n=200, p=5)
     P = np.abs(np.random.default_rng(2).uniform(0.2, 1, 5))[:, None] * Y[:, None] + 0.5 * P
-    G, b, _ = PredictionMoments().update(P, Y).centred()
+    G, b, _ = PredictionMoments().update(P, Y).centered()
     ours = alignment_weights(G, b)
     np.testing.assert_allclose(ours, align_kernels([P[:, k] for k in range(5)], Y), atol=1e-9)
     best = cka(P[:, :, 0] * np.sqrt(ours), Y)
@@ -103,7 +103,7 @@ def test_for_one_column_alignment_is_align_kernels_and_no_other_weights_are_bett
 @given(seeds)
 def test_readmission_reaches_every_error_that_stacking_reaches(seed):
     P, Y = problem(seed)
-    G, b, total = PredictionMoments().update(P, Y).centred()
+    G, b, total = PredictionMoments().update(P, Y).centered()
     least = squared_error(stacking_weights(G, b), G, b, total)
     start = stacking_weights(G, b, alignment_weights(G, b) > 0)
     for share in (0.0, 0.5, 1.0):
@@ -115,7 +115,7 @@ def test_readmission_reaches_every_error_that_stacking_reaches(seed):
 @given(seeds)
 def test_what_is_kept_is_never_worse_than_the_mean_of_all_on_these_rows(seed):
     P, Y = problem(seed)
-    if not np.any(PredictionMoments().update(P, Y).centred()[1] > 0):
+    if not np.any(PredictionMoments().update(P, Y).centered()[1] > 0):
         return
     result = prune_predictions(P[:, :, 0], Y[:, 0])
     whole = P[:, :, 0].mean(axis=1)
@@ -128,7 +128,7 @@ def test_what_is_kept_is_never_worse_than_the_mean_of_all_on_these_rows(seed):
 
 def test_r2_keeps_the_best_correlated_and_no_mixture_is_better():
     P, Y = problem(3)
-    G, b, _ = PredictionMoments().update(P, Y).centred()
+    G, b, _ = PredictionMoments().update(P, Y).centered()
     chosen = best_single(G, b)
     correlations = np.array([np.corrcoef(P[:, k, 0], Y[:, 0])[0, 1] for k in range(8)])
     assert np.flatnonzero(chosen) == [np.argmax(correlations)]
@@ -141,8 +141,8 @@ def test_r2_keeps_the_best_correlated_and_no_mixture_is_better():
 @pytest.mark.parametrize("summed", [False, True])
 def test_accumulated_errors_are_those_of_the_running_mean_or_sum(summed):
     P, Y = problem(4)
-    G, b, total = PredictionMoments().update(P, Y).centred()
-    A, y = centred(P, Y)
+    G, b, total = PredictionMoments().update(P, Y).centered()
+    A, y = centered(P, Y)
     order = ranking(G, b)
     own = ((A - y[:, None]) ** 2).sum(axis=0)
     np.testing.assert_array_equal(order, np.argsort(own))
@@ -165,7 +165,7 @@ def test_early_stopping_waits_for_its_patience():
 def test_ridge_without_noise_is_least_squares():
     P, _ = problem(5, n=200)
     y = P[:, :, 0] @ np.array([1.0, -2, 0, 0, 3, 0, 0, 1])
-    G, b, total = PredictionMoments().update(P, y[:, None]).centred()
+    G, b, total = PredictionMoments().update(P, y[:, None]).centered()
     ours = ridge_weights(G, b, total, 200, np.ones(8, dtype=bool))
     np.testing.assert_allclose(ours, LinearRegression().fit(P[:, :, 0], y).coef_, atol=1e-6)
 
@@ -198,7 +198,7 @@ def test_out_of_bag_deviations_count_once_for_the_rows_that_a_predictor_has_not_
 @given(seeds)
 def test_each_shorter_choice_leaves_out_the_one_that_costs_least(seed):
     P, Y = problem(seed)
-    G, b, total = PredictionMoments().update(P, Y).centred()
+    G, b, total = PredictionMoments().update(P, Y).centered()
 
     def least_error(among):
         k = np.flatnonzero(among)
@@ -216,7 +216,7 @@ def test_each_shorter_choice_leaves_out_the_one_that_costs_least(seed):
 @given(seeds)
 def test_a_strong_penalty_gives_a_multiple_of_the_ensembles_own_weights(seed):
     P, Y = problem(seed)
-    G, b, total = PredictionMoments().update(P, Y).centred()
+    G, b, total = PredictionMoments().update(P, Y).centered()
     own = np.random.default_rng(seed).uniform(0.5, 2, 8)
     if own @ b <= 0:
         return
@@ -230,13 +230,13 @@ def test_folded_moments_are_those_of_every_fifth_row_whatever_the_blocks(seed, C
     P, Y = problem(seed, C=C)
     folded = FoldedMoments().update(P[:cut], Y[:cut]).update(P[cut:], Y[cut:])
     whole = folded.whole()
-    np.testing.assert_allclose(whole.centred()[0], PredictionMoments().update(P, Y).centred()[0], atol=1e-9)
+    np.testing.assert_allclose(whole.centered()[0], PredictionMoments().update(P, Y).centered()[0], atol=1e-9)
     for k, (others, part) in enumerate(folded.splits(whole)):
         out = np.arange(60) % 5 == k
         for moments, rows in ((others, ~out), (part, out)):
             wanted = PredictionMoments().update(P[rows], Y[rows])
             assert moments.n_rows_ == rows.sum()
-            for ours, theirs in zip(moments.centred(), wanted.centred(), strict=True):
+            for ours, theirs in zip(moments.centered(), wanted.centered(), strict=True):
                 np.testing.assert_allclose(ours, theirs, atol=1e-8)
         weights = np.random.default_rng(seed).uniform(size=8) * (np.arange(8) % 2)
         intercept = Y[~out].mean(axis=0) - weights @ P[~out].mean(axis=0)
@@ -250,7 +250,7 @@ def test_the_error_by_cross_validation_tells_what_the_error_on_the_rows_hides():
     P, Q = y[:, None] + 3 * rng.standard_normal((250, 60)), new[:, None] + 3 * rng.standard_normal((5000, 60))
     free, shrunk = prune_predictions(P, y, shrinkage=0), prune_predictions(P, y)
     wrong, less = (np.mean((Q @ each.weights + each.intercept - new) ** 2) for each in (free, shrunk))
-    assert free.error < 0.8 * wrong  # learnt by heart
+    assert free.error < 0.8 * wrong  # learned by heart
     assert free.held_out_error == pytest.approx(wrong, rel=0.25)
     assert less < 0.9 * wrong
 
@@ -261,7 +261,7 @@ def test_probabilities_that_are_too_timid_do_not_excuse_a_short_choice():
     y = np.repeat([0, 1, 2], 100)
     P = 1 / 3 + 0.1 * (np.eye(3)[y][:, None] + rng.standard_normal((300, 40, 3)))
     result = prune_predictions(P, y)
-    G, b, total = PredictionMoments().update(P, np.eye(3)[y]).centred()
+    G, b, total = PredictionMoments().update(P, np.eye(3)[y]).centered()
     assert result.error <= rescaled_error(G, b, total, np.full(40, 1 / 40)) / 300 * (1 + 1e-9)
     assert result.error < 0.5 * result.whole_error
 

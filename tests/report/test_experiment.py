@@ -17,10 +17,10 @@ def by_name(experiment):
     return {measured.name: measured.scores for measured in experiment.baselines}
 
 
-def test_a_representation_that_keeps_all_distances_finds_all_neighbours():
+def test_a_representation_that_keeps_all_distances_finds_all_neighbors():
     digits = split_digits(300, 100, 10, seed=0)
     whole = MonolithicKernelPCA(64, kernel="linear").fit(digits.base)
-    # Pixels are whole numbers, so that some neighbours tie and either may be called the tenth.
+    # Pixels are whole numbers, so that some neighbors tie and either may be called the tenth.
     assert score_modules(whole, digits, 10, 5).precision > 0.99
 
 
@@ -45,7 +45,7 @@ def test_full_diversity_keeps_what_kernel_pca_of_all_dimensions_keeps(experiment
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_modules_find_more_neighbours_than_partition_bootstrap_and_random(seed):
+def test_modules_find_more_neighbors_than_partition_bootstrap_and_random(seed):
     found = run_experiment(Settings.quick(seed))
     for name in ("partition", "bootstrap", "random"):
         assert found.best.scores.precision > by_name(found)[name].precision + 0.02

@@ -62,8 +62,8 @@ def test_the_exact_head_is_kernel_ridge_with_the_max_norm_rule(digits):
     model = LayerRidgeClassifier(alphas=[0.01]).fit(cut(layers, TRAIN), y[TRAIN])
     blocks = []
     for part in layers.values():
-        centred = part[:800] - part[TRAIN].mean(axis=0)
-        blocks.append(centred / np.sqrt(np.mean(np.square(centred[TRAIN]).sum(axis=1))) / np.sqrt(3))
+        centered = part[:800] - part[TRAIN].mean(axis=0)
+        blocks.append(centered / np.sqrt(np.mean(np.square(centered[TRAIN]).sum(axis=1))) / np.sqrt(3))
     F = np.hstack(blocks)
     squared = np.square(F).sum(axis=1)
     K = np.exp(-(squared[:, None] + squared - 2 * F @ F.T) / squared[TRAIN].max())

@@ -90,14 +90,14 @@ def test_coefficients_are_those_of_ridge(kind, n, p):
     np.testing.assert_allclose(intercept, theirs.intercept_, rtol=1e-7)
 
 
-def test_the_dual_is_kernel_ridge_on_the_centred_kernel():
+def test_the_dual_is_kernel_ridge_on_the_centered_kernel():
     F, Y = problem(30, 4)
     K = np.exp(-0.1 * np.square(F[:, None] - F[None]).sum(axis=2))
     coef, intercept = DualRidge(K, Y).solve(0.3)
-    centring = np.eye(30) - 1 / 30
-    centred = centring @ K @ centring
-    theirs = KernelRidge(alpha=0.3, kernel="precomputed").fit(centred, Y - Y.mean(axis=0))
-    np.testing.assert_allclose(K @ coef + intercept, theirs.predict(centred) + Y.mean(axis=0), rtol=1e-8)
+    centering = np.eye(30) - 1 / 30
+    centered = centering @ K @ centering
+    theirs = KernelRidge(alpha=0.3, kernel="precomputed").fit(centered, Y - Y.mean(axis=0))
+    np.testing.assert_allclose(K @ coef + intercept, theirs.predict(centered) + Y.mean(axis=0), rtol=1e-8)
     np.testing.assert_allclose(coef.sum(axis=0), 0, atol=1e-8)
 
 
@@ -120,11 +120,13 @@ def test_single_precision_features_give_the_same_alpha_and_near_scores():
     np.testing.assert_allclose(narrow.left_out(1.0), wide.left_out(1.0), rtol=1e-3, atol=1e-3)
 
 
-def test_moments_give_the_ridge_and_generalised_cross_validation_of_the_rows():
+def test_moments_give_the_ridge_and_generalized_cross_validation_of_the_rows():
     F, Y = problem(60, 5)
     joint = np.hstack([F, Y])
-    centred = joint - joint.mean(axis=0)
-    coef, intercept, alpha, errors = ridge_of_moments(centred.T @ centred, joint.mean(axis=0), 60, 5, ALPHAS)
+    centered = joint - joint.mean(axis=0)
+    coef, intercept, alpha, errors = ridge_of_moments(
+        centered.T @ centered, joint.mean(axis=0), 60, 5, ALPHAS
+    )
     theirs = Ridge(alpha, solver="svd").fit(F, Y)
     np.testing.assert_allclose(coef.T, theirs.coef_, rtol=1e-8)
     np.testing.assert_allclose(intercept, theirs.intercept_, rtol=1e-8)

@@ -1,4 +1,4 @@
-"""Transduction: the closed form, the balance of guesses, and what unlabelled rows are worth."""
+"""Transduction: the closed form, the balance of guesses, and what unlabeled rows are worth."""
 
 import pickle
 
@@ -114,7 +114,7 @@ def test_a_class_that_nothing_speaks_for_still_gets_its_share():
     np.testing.assert_allclose(balanced.mean(axis=0), [0.7, 0.3], atol=1e-5)
 
 
-def test_unlabelled_rows_raise_the_accuracy(digits):
+def test_unlabeled_rows_raise_the_accuracy(digits):
     X, y, given = digits
     known = given >= 0
     supervised = LayerRidgeClassifier(random_state=0).fit(X[:1000][known], given[known])
@@ -154,7 +154,7 @@ def test_balanced_guesses_have_the_shares_asked_for(digits):
     np.testing.assert_allclose(model.guesses_.mean(axis=0), prior, atol=1e-3)
 
 
-def test_without_unlabelled_rows_it_is_the_ridge_itself(digits):
+def test_without_unlabeled_rows_it_is_the_ridge_itself(digits):
     X, y, _ = digits
     model = fast(head="linear").fit(X[:200], y[:200])
     plain = LayerRidgeClassifier(head="linear").fit(X[:200], y[:200])

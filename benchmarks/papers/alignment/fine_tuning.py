@@ -28,7 +28,7 @@ class SameTime(OnTheNetwork):
 
     where = "Table 3.3"
     differs = """EfficientNet-Lite0 for ResNets, 1,000 rows of CIFAR-10 (as JPEG) and of MNIST for four large
-    sets, two cores for a graphics card; Adam at 1e-3, batches of 50, normalisation kept as pretrained, with
+    sets, two cores for a graphics card; Adam at 1e-3, batches of 50, normalization kept as pretrained, with
     no search of its settings."""
     printed = {
         "The thesis's accuracies (%), ResNet-18": {
@@ -115,16 +115,16 @@ def tuned(images, y, task, names, seconds, seed):
     model._fc = torch.nn.Linear(model._fc.in_features, int(y.max()) + 1)
     for name, parameter in model.named_parameters():
         parameter.requires_grad = name.startswith(names)
-    optimiser = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=1e-3)
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=1e-3)
     targets = torch.as_tensor(y)
     start = time.perf_counter()
     while time.perf_counter() - start < seconds:
         rows = rng.permutation(task.n_train)[:50]
         (batch,) = batches(images[rows], task.pixels)
         loss = torch.nn.functional.cross_entropy(model(batch), targets[rows])
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     with torch.no_grad():
         scores = [model(batch) for batch in batches(images[task.n_train :], task.pixels)]
     return torch.cat(scores).argmax(dim=1).numpy()

@@ -210,8 +210,8 @@ def last(found, task):
 
 
 class AccumulatedLayers(OnTheNetwork):
-    """Layers added one by one, the heaviest first, against each of them alone; and 2, 10 and 50 labelled rows
-    a class with the rest unlabelled, against the labelled rows alone."""
+    """Layers added one by one, the heaviest first, against each of them alone; and 2, 10 and 50 labeled rows
+    a class with the rest unlabeled, against the labeled rows alone."""
 
     where = "Figures 3.5 and 3.7"
     differs = DIFFERS + " The six heaviest layers at most."
@@ -224,9 +224,9 @@ class AccumulatedLayers(OnTheNetwork):
             },
         ),
         Statement(
-            "unlabelled rows help",
+            "unlabeled rows help",
             lambda found: {
-                row: cells["with unlabelled"] > cells["labelled alone"]
+                row: cells["with unlabeled"] > cells["labeled alone"]
                 for row, cells in found["Few labels, accuracy (%)"].items()
             },
         ),
@@ -272,8 +272,8 @@ class AccumulatedLayers(OnTheNetwork):
         helped = TransductiveRidgeClassifier(random_state=0).fit(train, given)
         alone = LayerRidgeClassifier(random_state=0).fit(some_rows(train, known), y[known])
         return {
-            "labelled alone": 100 * np.mean(alone.predict(data.flat[1]) == data.y[1]),
-            "with unlabelled": 100 * np.mean(helped.predict(data.flat[1]) == data.y[1]),
+            "labeled alone": 100 * np.mean(alone.predict(data.flat[1]) == data.y[1]),
+            "with unlabeled": 100 * np.mean(helped.predict(data.flat[1]) == data.y[1]),
         }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks.bench_pruning import BaggedNeighbours, BaggedNetworks, BaggedTrees
+from benchmarks.bench_pruning import BaggedNeighbors, BaggedNetworks, BaggedTrees
 from benchmarks.figures import curve, panel
 from benchmarks.papers.alignment import PAPER
 from benchmarks.pruning_settings import AS_IN_THE_THESIS, Setting
@@ -142,13 +142,13 @@ class PrunedTrees(PrunedBagging):
     labels = ("unpruned trees", "trees of 3 levels", "stumps")
 
 
-class PrunedNeighbours(PrunedBagging):
-    """Bagged nearest-neighbour learners (1, 5, 10 and 25 neighbours), up to 64 of them; tasks and ratios as
+class PrunedNeighbors(PrunedBagging):
+    """Bagged nearest-neighbor learners (1, 5, 10 and 25 neighbors), up to 64 of them; tasks and ratios as
     for trees."""
 
     where = "Figures 4.3, 4.4, 4.9, 4.10 and 4.14"
-    learners = BaggedNeighbours.learners
-    labels = ("1 neighbour", "5 neighbours", "10 neighbours", "25 neighbours")
+    learners = BaggedNeighbors.learners
+    labels = ("1 neighbor", "5 neighbors", "10 neighbors", "25 neighbors")
     largest = 64
 
 

@@ -73,7 +73,7 @@ class Probe:
 class AlignmentInTraining(Reproduction):
     """A network of three hidden layers (256, 128 and 64 units) trained on 4,000 rows of MNIST for 20 passes:
     sketched CKA of its layers with the targets, and the accuracy of a ridge classifier on its last layer, for
-    other rows of MNIST, turned digits, and rectangles. Then the same for a network that learnt the digits 0
+    other rows of MNIST, turned digits, and rectangles. Then the same for a network that learned the digits 0
     to 4 and is tuned to 5 to 9."""
 
     paper = PAPER

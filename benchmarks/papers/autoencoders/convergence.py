@@ -55,10 +55,10 @@ class AutoencoderConvergence(Reproduction):
         n_draws = 1 if self.quick else 5
         draws = [self.draw(np.random.default_rng([self.seed, draw])) for draw in range(n_draws)]
         tables = {TIMES: {}, COSTS: {}}
-        for row, summarise in SUMMARIES.items():
+        for row, summarize in SUMMARIES.items():
             for title, table in tables.items():
                 table[row] = {
-                    key: float(summarise([draw[title][key] for draw in draws])) for key in draws[0][title]
+                    key: float(summarize([draw[title][key] for draw in draws])) for key in draws[0][title]
                 }
         return Findings(tables, {})
 

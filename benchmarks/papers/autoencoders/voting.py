@@ -18,7 +18,7 @@ COLUMNS = tuple(map(str, DIVERSITIES))
 
 
 def errors(base, asked, y, answers):
-    """Errors (%) of the vote of one-nearest-neighbour classifiers, one a module, and of one on average."""
+    """Errors (%) of the vote of one-nearest-neighbor classifiers, one a module, and of one on average."""
     votes = np.array(
         [y[nearest(base[:, m], asked[:, m], 1)[0][:, 0]] for m in range(base.shape[1])], dtype=np.int64
     )
@@ -39,7 +39,7 @@ def along(row):
 
 
 class AutoencoderVotes(Reproduction):
-    """Ten modules of ten hidden nodes, a one-nearest-neighbour classifier on each, their majority; bagged
+    """Ten modules of ten hidden nodes, a one-nearest-neighbor classifier on each, their majority; bagged
     autoencoders beside. Five-fold cross-validation; distance correlations on the first fold's test rows."""
 
     paper = PAPER

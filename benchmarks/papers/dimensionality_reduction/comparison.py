@@ -44,8 +44,8 @@ def above_the_rest(table, margin=level):
 
 
 class ModularMethodsCompared(Reproduction):
-    """15 modules of 20 on a rank-1,000 Nystroem map: precision of the ten nearest neighbours, and votes of
-    five-nearest-neighbour classifiers, by four ways to make modules and by the top 300 components as one."""
+    """15 modules of 20 on a rank-1,000 Nystroem map: precision of the ten nearest neighbors, and votes of
+    five-nearest-neighbor classifiers, by four ways to make modules and by the top 300 components as one."""
 
     paper = PAPER
     where = "Tables 2 and 3"

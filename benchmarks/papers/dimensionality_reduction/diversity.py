@@ -14,7 +14,7 @@ def best_at(row):
 
 
 class EveryDiversity(Reproduction):
-    """15 modules of 20 at nine diversities from 0 to 1: precision of ten neighbours, accuracy of the vote."""
+    """15 modules of 20 at nine diversities from 0 to 1: precision of ten neighbors, accuracy of the vote."""
 
     paper = PAPER
     where = "Figures 5, 8 and 10"

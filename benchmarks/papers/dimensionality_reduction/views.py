@@ -1,4 +1,4 @@
-"""What the tables and figures share: fitting the paper's five methods, and asking them for neighbours."""
+"""What the tables and figures share: fitting the paper's five methods, and asking them for neighbors."""
 
 import time
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class Answers(NamedTuple):
     Parameters
     ----------
     precision, accuracy : float
-        Per cent of the true ten neighbours found, of the votes of five that are right.
+        Per cent of the true ten neighbors found, of the votes of five that are right.
     retrieval_seconds, vote_seconds : float
         Of one module's search (the median over modules), with the ranking of candidates for retrieval.
     """
@@ -54,17 +54,17 @@ class Questions(NamedTuple):
         Rows.
     y : ndarray of int
         Their classes.
-    neighbours : ndarray of int, shape (n_queries, 10)
+    neighbors : ndarray of int, shape (n_queries, 10)
         Nearest rows of the base in the input space.
     """
 
     X: np.ndarray
     y: np.ndarray
-    neighbours: np.ndarray
+    neighbors: np.ndarray
 
 
 def questions(base, X, y):
-    """Queries with their true neighbours."""
+    """Queries with their true neighbors."""
     index = NearestNeighbors(n_neighbors=RETRIEVED, algorithm="brute").fit(base)
     return Questions(X, y, index.kneighbors(X, return_distance=False))
 
@@ -105,7 +105,7 @@ def answers(base, asked, y, queries):
     ranking = time.perf_counter() - start
     right = modal_class(np.array(votes), n_classes) == queries.y
     return Answers(
-        100 * retrieval_precision(retrieved, queries.neighbours),
+        100 * retrieval_precision(retrieved, queries.neighbors),
         100 * float(np.mean(right)),
         float(np.median(seconds)) + ranking,
         float(np.median(vote_seconds)),

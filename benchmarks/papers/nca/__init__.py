@@ -1,3 +1,3 @@
-"""Reducing the computational cost of neighbourhood components analysis (chapter 4 of the thesis)."""
+"""Reducing the computational cost of neighborhood components analysis (chapter 4 of the thesis)."""
 
-PAPER = "Fast neighbourhood components"
+PAPER = "Fast neighborhood components"

@@ -31,7 +31,7 @@ def assignments(Z):
 
 
 class DecayOfAssignments(Reproduction):
-    """The digits, standardised, in ten dimensions: stochastic assignments p_ij at the start and after 5, 20
+    """The digits, standardized, in ten dimensions: stochastic assignments p_ij at the start and after 5, 20
     and 50 iterations, in falling order; the mean over all rows of the share that is below 1 % of the
     largest."""
 
@@ -84,7 +84,7 @@ class BatchesOfRows(Reproduction):
 
     paper = PAPER
     where = "Sections 4.2 and 4.3"
-    differs = "The digits, standardised, projected by principal components; the thesis gives no numbers."
+    differs = "The digits, standardized, projected by principal components; the thesis gives no numbers."
     statements = (
         Statement(
             "random batches are thinner than the data, clusters keep the density",

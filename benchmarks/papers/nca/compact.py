@@ -15,7 +15,7 @@ from manylens.metric.background import CompactBackground
 from manylens.metric.compact import Compact
 from manylens.metric.evaluation import Exact, RangeSearch
 
-PAIRS, ALONE, MIXING = "Pairs within reach", "Rows that find no neighbour (%)", "Mixing coefficient learnt"
+PAIRS, ALONE, MIXING = "Pairs within reach", "Rows that find no neighbor (%)", "Mixing coefficient learned"
 
 
 def fitted(method, X, y, seed, n_components=2, **options):
@@ -28,11 +28,11 @@ def fitted(method, X, y, seed, n_components=2, **options):
 class CompactSupport(Reproduction):
     """Compact kernels at trained maps of two dimensions: which pairs of tiles are within reach, whether range
     search changes anything, what happens to rows that are out of reach when the map is made four times
-    larger, and the mixing coefficient learnt for classes that are convex (three blobs) or not (two rings)."""
+    larger, and the mixing coefficient learned for convex classes (three blobs) and others (two rings)."""
 
     paper = PAPER
     where = "Figure 4.4, Sections 4.5 and 4.6"
-    differs = "The thesis gives no numbers; small tables of scikit-learn, standardised, and drawn classes."
+    differs = "The thesis gives no numbers; small tables of scikit-learn, standardized, and drawn classes."
     statements = (
         Statement(
             "only a part of the pairs is needed, and the result is exact",
@@ -76,7 +76,7 @@ class CompactSupport(Reproduction):
         return Findings({PAIRS: pairs, ALONE: alone, MIXING: self.mixing()}, {"one class": self.densities()})
 
     def mixing(self):
-        """The coefficient learnt on five draws of either kind of classes."""
+        """The coefficient learned on five draws of either kind of classes."""
         n = 90 if self.quick else 300
         rows = {}
         for draw in range(1 if self.quick else 5):
@@ -85,7 +85,7 @@ class CompactSupport(Reproduction):
                 "two rings": make_circles(n, factor=0.5, noise=0.1, random_state=draw),
             }
             rows[f"draw {draw + 1}"] = {
-                name: fitted("compact-background", X, y, self.seed, mixing="learnt").mixing_
+                name: fitted("compact-background", X, y, self.seed, mixing="learned").mixing_
                 for name, (X, y) in drawn.items()
             }
         return rows

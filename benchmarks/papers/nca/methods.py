@@ -12,7 +12,7 @@ from benchmarks.papers.nca.small_sets import LOADERS, table
 from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import NCA
 
-ACCURACY = "Test accuracy of one neighbour (%)"
+ACCURACY = "Test accuracy of one neighbor (%)"
 METHODS = {
     "sub-sampled third": lambda n: {"method": "subsample", "batch_size": n // 3},
     "random batches": lambda n: {"method": "minibatch", "batch_size": n // 3},
@@ -26,13 +26,13 @@ METHODS = {
 
 
 class MethodsOfTheChapter(Reproduction):
-    """Two dimensions, half of the rows to learn from, the nearest neighbour's class for the others; the mean
+    """Two dimensions, half of the rows to learn from, the nearest neighbor's class for the others; the mean
     of five splits; principal components beside."""
 
     paper = PAPER
     where = "Sections 4.1 to 4.6"
     differs = """The thesis says of these methods that they trade little accuracy for speed, without numbers
-    in this chapter; tables of scikit-learn, standardised."""
+    in this chapter; tables of scikit-learn, standardized."""
     statements = (
         Statement(
             "all methods but sub-sampling come within two points of the whole objective",
@@ -79,7 +79,7 @@ class MethodsOfTheChapter(Reproduction):
 
 
 def accuracy(lens, split):
-    """Of the nearest neighbour under a map."""
+    """Of the nearest neighbor under a map."""
     X, X_test, y, y_test = split
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""Small tables that come with scikit-learn, standardised."""
+"""Small tables that come with scikit-learn, standardized."""
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
@@ -12,7 +12,7 @@ LOADERS = {
 
 
 def table(name):
-    """Rows with standardised columns (constant ones left out) and classes."""
+    """Rows with standardized columns (constant ones left out) and classes."""
     X, y = LOADERS[name](return_X_y=True)
     X = X[:, X.std(axis=0) > 0]
     return (X - X.mean(axis=0)) / X.std(axis=0), y

@@ -1,4 +1,4 @@
-"""Figure 4.1 and Section 4.1: a map learnt on a part of the rows, and then applied to all."""
+"""Figure 4.1 and Section 4.1: a map learned on a part of the rows, and then applied to all."""
 
 import warnings
 
@@ -10,24 +10,24 @@ from benchmarks.papers.nca.small_sets import leave_one_out_error, table
 from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import NCA
 
-ERROR = "Leave-one-out error of the nearest neighbour on wine (%)"
+ERROR = "Leave-one-out error of the nearest neighbor on wine (%)"
 SHARES = {"all rows": 1, "a third": 3, "a sixth": 6, "a twelfth": 12}
 
 
 class SubSampledWine(Reproduction):
-    """Wine in two dimensions: the map learnt on a third, a sixth and a twelfth of the rows; errors within
+    """Wine in two dimensions: the map learned on a third, a sixth and a twelfth of the rows; errors within
     those rows and on all of them, and the size of the map; the mean of ten draws."""
 
     paper = PAPER
     where = "Figure 4.1, Section 4.1"
-    differs = "Columns are standardised; ten draws instead of the one shown."
+    differs = "Columns are standardized; ten draws instead of the one shown."
     statements = (
         Statement(
-            "the rows learnt from are (all but) perfectly separated: at most 1 % of errors",
+            "the rows learned from are (all but) perfectly separated: at most 1 % of errors",
             lambda found: {row: cells["within"] <= 1 for row, cells in found[ERROR].items()},
         ),
         Statement(
-            "all rows are not: more errors than among those learnt from",
+            "all rows are not: more errors than among those learned from",
             lambda found: {
                 row: cells["on all"] > cells["within"]
                 for row, cells in found[ERROR].items()
@@ -60,14 +60,14 @@ class SubSampledWine(Reproduction):
             for draw in range(1 if self.quick or part == 1 else 10):
                 rng = np.random.default_rng([self.seed, draw])
                 chosen = np.sort(rng.permutation(len(X))[: len(X) // part])
-                A = learnt(X[chosen], y[chosen], draw)
+                A = learned(X[chosen], y[chosen], draw)
                 Z = X @ A.T
                 found.append(
                     [leave_one_out_error(Z[chosen], y[chosen]), leave_one_out_error(Z, y), np.linalg.norm(A)]
                 )
                 if draw == 0 and part == 3:
                     figures = {
-                        "the third learnt from": scatter(Z[chosen], y[chosen]),
+                        "the third learned from": scatter(Z[chosen], y[chosen]),
                         "all rows": scatter(Z, y),
                     }
             within, on_all, size = np.mean(found, axis=0)
@@ -75,7 +75,7 @@ class SubSampledWine(Reproduction):
         return Findings({ERROR: rows}, figures)
 
 
-def learnt(X, y, seed):
+def learned(X, y, seed):
     """The map to two dimensions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # stopping at the last iteration is no matter here

@@ -1,1 +1,1 @@
-"""Comparing lenses: centred kernel alignment, kernel weights, transferability."""
+"""Comparing lenses: centered kernel alignment, kernel weights, transferability."""

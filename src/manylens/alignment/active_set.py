@@ -1,7 +1,7 @@
-"""Non-negative least squares from its normal equations: the exact minimiser of vᵀMv - 2 vᵀa over v ≥ 0.
+"""Non-negative least squares from its normal equations: the exact minimizer of vᵀMv - 2 vᵀa over v ≥ 0.
 
 Two stages. Block pivoting (Portugal, Júdice and Vicente 1994; Kim and Park 2011) exchanges many variables at
-a time and guesses the set of positive ones in a handful of factorisations, whatever their number. The
+a time and guesses the set of positive ones in a handful of factorizations, whatever their number. The
 active-set method of Lawson and Hanson then starts from that guess: it terminates at the exact solution, and
 accepts a variable only if its column is not a combination of those it has, so M may be singular.
 """
@@ -21,18 +21,18 @@ PATIENCE = 5  # block exchanges without progress before exchanging one variable 
 
 
 class Solution(NamedTuple):
-    """Minimiser of vᵀMv - 2 vᵀa over v ≥ 0.
+    """Minimizer of vᵀMv - 2 vᵀa over v ≥ 0.
 
     Parameters
     ----------
     v : ndarray, shape (p,)
-        The minimiser.
+        The minimizer.
     objective : float
         vᵀMv - 2 vᵀa.
     violation : float
         Largest positive entry of the scaled a - Mv, zero where no variable could still improve the objective.
     n_iterations : int
-        Factorisations done in both stages.
+        Factorizations done in both stages.
     """
 
     v: np.ndarray
@@ -42,7 +42,7 @@ class Solution(NamedTuple):
 
 
 def nonnegative_minimum(M, a, tolerance=1e-10):
-    """Minimise vᵀMv - 2 vᵀa over v ≥ 0, exactly.
+    """Minimize vᵀMv - 2 vᵀa over v ≥ 0, exactly.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def nonnegative_minimum(M, a, tolerance=1e-10):
     Returns
     -------
     Solution
-        The minimiser and its certificate.
+        The minimizer and its certificate.
     """
     M, a = np.asarray(M, dtype=np.float64), np.asarray(a, dtype=np.float64)
     own = np.diag(M)
@@ -101,7 +101,7 @@ def block_pivoting(C, c, ridge=100 * DEPENDENT[0], most=100):
     passive : ndarray of bool, shape (p,)
         The variables guessed to be positive.
     n_iterations : int
-        Factorisations done.
+        Factorizations done.
     """
     p = len(c)
     passive = np.zeros(p, dtype=bool)
@@ -123,7 +123,7 @@ def block_pivoting(C, c, ridge=100 * DEPENDENT[0], most=100):
             patience -= 1
         else:  # Murty's rule cannot cycle: exchange the last only
             wrong = np.arange(p) == np.flatnonzero(wrong)[-1]
-        # The set at most doubles: few variables end up positive, and large factorisations cost the most.
+        # The set at most doubles: few variables end up positive, and large factorizations cost the most.
         entering = np.flatnonzero(wrong & ~passive)
         room = max(FEWEST, len(chosen))
         if len(entering) > room:
@@ -151,9 +151,9 @@ def lawson_hanson(C, c, passive, tolerance, dependent=DEPENDENT[0], most=None):
     Returns
     -------
     x : ndarray, shape (p,)
-        The minimiser.
+        The minimizer.
     n_iterations : int
-        Factorisations done.
+        Factorizations done.
     """
     p = len(c)
     most = 10 * p + 100 if most is None else most
@@ -187,7 +187,7 @@ def lawson_hanson(C, c, passive, tolerance, dependent=DEPENDENT[0], most=None):
 
 
 def feasible_step(C, c, x, chosen):
-    """Minimise over the chosen variables, letting go of those that would turn negative.
+    """Minimize over the chosen variables, letting go of those that would turn negative.
 
     Parameters
     ----------
@@ -201,11 +201,11 @@ def feasible_step(C, c, x, chosen):
     Returns
     -------
     x : ndarray, shape (p,)
-        The minimiser over the variables that are left, all of them positive.
+        The minimizer over the variables that are left, all of them positive.
     chosen : ndarray of int
         Those variables.
     n_iterations : int
-        Factorisations done.
+        Factorizations done.
     """
     current = np.zeros_like(x)
     current[chosen] = x[chosen]

@@ -1,4 +1,4 @@
-"""Centred kernel alignment: how alike two sets of features of the same rows are."""
+"""Centered kernel alignment: how alike two sets of features of the same rows are."""
 
 import numpy as np
 
@@ -19,17 +19,17 @@ def cka(
     Y,
     kernel="linear",
     estimator="biased",
-    centre=True,
+    center=True,
     return_="score",
     *,
     gamma="median",
     sketch=None,
     n_replicates=8,
 ):
-    """Centred kernel alignment of two representations of the same rows.
+    """Centered kernel alignment of two representations of the same rows.
 
-    ρ(K, L) = <K, L> / (|K| |L|) for the centred kernel matrices K of X and L of Y; for linear kernels and
-    centred features |XᵀY|² / (|XᵀX| |YᵀY|) (Cortes, Mohri and Rostamizadeh 2012; Kornblith et al. 2019). It
+    ρ(K, L) = <K, L> / (|K| |L|) for the centered kernel matrices K of X and L of Y; for linear kernels and
+    centered features |XᵀY|² / (|XᵀX| |YᵀY|) (Cortes, Mohri and Rostamizadeh 2012; Kornblith et al. 2019). It
     does not change when X is rotated, shifted or scaled.
 
     Parameters
@@ -40,17 +40,17 @@ def cka(
         The kernel of both; a callable takes two arrays of rows and returns their kernel values.
     estimator : {"biased", "unbiased"}, default="biased"
         "biased" is the formula above. "unbiased" replaces the three inner products by their unbiased
-        estimates (Song et al. 2012; Nguyen et al. 2021), which no longer grow towards 1 with the width of the
+        estimates (Song et al. 2012; Nguyen et al. 2021), which no longer grow toward 1 with the width of the
         features when rows are few; it needs 4 rows and may be slightly negative.
-    centre : bool, default=True
-        False gives the uncentred alignment of Cristianini et al. (2001).
+    center : bool, default=True
+        False gives the uncentered alignment of Cristianini et al. (2001).
     return_ : {"score", "angle"}, default="score"
         The alignment itself, 1 for equal kernels, or arccos of it, a distance: 0 for equal kernels.
     gamma : {"mean", "median", "max-norm"} or float, default="median"
         Scale of "rbf", exp(-gamma |x - y|²): a rule of `manylens.kernels.bandwidth`, applied to X and to Y,
         or the value.
     sketch : CountSketch, optional
-        Estimate from sketches of this kind instead (linear, biased, centred only).
+        Estimate from sketches of this kind instead (linear, biased, centered only).
     n_replicates : int, default=8
         Independent sketches, with seeds that follow the given one; their spread gives the standard error.
 
@@ -76,20 +76,20 @@ def cka(
     X, Y = check_features(X, "X"), check_features(Y, "Y")
     check_same_rows(X, Y)
     if sketch is not None:
-        if kernel != "linear" or estimator != "biased" or not centre:
+        if kernel != "linear" or estimator != "biased" or not center:
             raise ValueError(
-                "A sketch estimates the linear, centred, biased alignment; leave kernel, estimator and "
-                "centre at their defaults."
+                "A sketch estimates the linear, centered, biased alignment; leave kernel, estimator and "
+                "center at their defaults."
             )
         refuse_constant([X, Y], ["X", "Y"])
         sketches_x, sketches_y = (sketch_replicates(Z, sketch, n_replicates) for Z in (X, Y))
         return sketched_cka(sketches_x, sketches_y, return_)
-    scores = alignments([X, Y], ["X", "Y"], kernel, estimator, centre, gamma)
+    scores = alignments([X, Y], ["X", "Y"], kernel, estimator, center, gamma)
     return float(as_returned(scores[0, 1], return_))
 
 
 def cka_matrix(
-    representations, kernel="linear", estimator="biased", centre=True, return_="score", *, gamma="median"
+    representations, kernel="linear", estimator="biased", center=True, return_="score", *, gamma="median"
 ):
     """Alignment of every representation with every other.
 
@@ -97,7 +97,7 @@ def cka_matrix(
     ----------
     representations : dict or sequence of array-like, each of shape (n, d_k)
         Feature sets of the same rows.
-    kernel, estimator, centre, return_, gamma
+    kernel, estimator, center, return_, gamma
         As for `cka`.
 
     Returns
@@ -107,13 +107,13 @@ def cka_matrix(
 
     Notes
     -----
-    Each pair is computed once and each representation's own norm once. Memory: a centred copy of the
+    Each pair is computed once and each representation's own norm once. Memory: a centered copy of the
     features, or, where n is the smaller, 32 MB of kernel blocks.
     """
     check_return(return_)
     names, arrays = check_feature_sets(representations)
-    scores = alignments(arrays, names, kernel, estimator, centre, gamma)
-    return labelled(as_returned(scores, return_), names, representations)
+    scores = alignments(arrays, names, kernel, estimator, center, gamma)
+    return labeled(as_returned(scores, return_), names, representations)
 
 
 def check_return(return_):
@@ -127,7 +127,7 @@ def as_returned(scores, return_):
     return np.arccos(np.clip(scores, -1.0, 1.0)) if return_ == "angle" else scores
 
 
-def labelled(scores, names, given):
+def labeled(scores, names, given):
     """A data frame where the representations were given by name, else the array."""
     if not hasattr(given, "keys"):
         return scores

@@ -99,7 +99,7 @@ def check_same_rows(X, Y, name_x="X", name_y="Y"):
         )
 
 
-def centred(X):
+def centered(X):
     """X minus its column means; exactly zero where all rows are equal up to rounding.
 
     Parameters
@@ -180,7 +180,7 @@ def undefined(name, estimator="biased"):
             "alignment with anything is undefined. Leave it out, or use estimator='biased'."
         )
     return (
-        f"{name} is constant: all its rows are equal, so its centred kernel is zero and its alignment with "
+        f"{name} is constant: all its rows are equal, so its centered kernel is zero and its alignment with "
         "anything is undefined. Leave it out."
     )
 
@@ -211,7 +211,7 @@ def target_features(y, n_rows, target="auto"):
     Returns
     -------
     ndarray of float64, shape (n, C)
-        The columns, not centred.
+        The columns, not centered.
     """
     if target not in TARGETS:
         raise ValueError(f"target={target!r} is unknown: choose one of {', '.join(TARGETS)}.")

@@ -137,7 +137,7 @@ def gram_statistics(families, shift=True):
     families : list
         Families of kernels of the same rows.
     shift : bool
-        Whether to subtract from each kernel about its mean. Centred products do not notice, save that a
+        Whether to subtract from each kernel about its mean. Centered products do not notice, save that a
         kernel which is nearly constant then loses no digits.
 
     Returns

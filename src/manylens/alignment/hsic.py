@@ -90,7 +90,7 @@ def hsic_test(X, Y, kernel="rbf", *, gamma="median", n_permutations=999, random_
     check_convention(kernel, "biased", True, n)
     if not isinstance(n_permutations, numbers.Integral) or n_permutations < 1:
         raise ValueError(f"n_permutations={n_permutations} is not a positive whole number.")
-    K, L = (centred_kernel(kernel_family(Z, kernel, gamma, True)) for Z in (X, Y))
+    K, L = (centered_kernel(kernel_family(Z, kernel, gamma, True)) for Z in (X, Y))
     rng = check_random_state(random_state)
     orders = np.array([np.arange(n)] + [rng.permutation(n) for _ in range(n_permutations)], dtype=np.int64)
     products = permuted_products(K, L, orders)
@@ -100,7 +100,7 @@ def hsic_test(X, Y, kernel="rbf", *, gamma="median", n_permutations=999, random_
     return IndependenceTest(float(products[0] / (n - 1) ** 2), p_value, int(n_permutations))
 
 
-def centred_kernel(family):
+def centered_kernel(family):
     """H K H of a family of one kernel, shape (n, n)."""
     everything = slice(0, family.n_rows)
     K = family.block(everything, everything)[0]

@@ -1,9 +1,10 @@
-"""The inner products that HSIC, CKA and kernel learning share: centred, biased or unbiased, for many kernels.
+"""The inner products that HSIC, CKA and kernel learning share: centered, biased or unbiased, for many
+kernels.
 
 For kernel matrices K, L of n rows (H = I - 1 1ᵀ/n; K° is K with a zero diagonal):
 
 =========  ==================================================================================  ==============
-estimator  centred                                                                             not centred
+estimator  centered                                                                             not centered
 =========  ==================================================================================  ==============
 biased     <H K H, H L H>                                                                      <K, L>
 unbiased   <K°, L°> + (1ᵀK°1)(1ᵀL°1)/((n-1)(n-2)) - 2/(n-2) 1ᵀK°L°1   (Song et al. 2012)       <K°, L°>
@@ -13,7 +14,7 @@ unbiased   <K°, L°> + (1ᵀK°1)(1ᵀL°1)/((n-1)(n-2)) - 2/(n-2) 1ᵀK°L°1 
 import numpy as np
 from scipy import sparse
 
-from manylens.alignment.features import centred, column_means, out_of_range, undefined, unit_scaled
+from manylens.alignment.features import centered, column_means, out_of_range, undefined, unit_scaled
 from manylens.alignment.gram import (
     CallableKernel,
     LinearKernel,
@@ -33,7 +34,7 @@ LEAST_ROWS = {("biased", True): 2, ("biased", False): 1, ("unbiased", True): 4, 
 
 
 def inner_products(
-    arrays, names, kernel="linear", estimator="biased", centre=True, gamma="median", zero_ok=False
+    arrays, names, kernel="linear", estimator="biased", center=True, gamma="median", zero_ok=False
 ):
     """All inner products of the kernels of several feature sets.
 
@@ -47,8 +48,8 @@ def inner_products(
         The kernel.
     estimator : {"biased", "unbiased"}
         See the table at the head of this file.
-    centre : bool
-        Whether kernels are centred.
+    center : bool
+        Whether kernels are centered.
     gamma : str or float
         Bandwidth rule or value of "rbf".
     zero_ok : bool
@@ -59,24 +60,24 @@ def inner_products(
     ndarray of float64, shape (p, p)
         The products.
     """
-    products, exponents = scaled_products(arrays, names, kernel, estimator, centre, gamma, zero_ok)
+    products, exponents = scaled_products(arrays, names, kernel, estimator, center, gamma, zero_ok)
     with np.errstate(over="ignore", under="ignore"):  # told below
         products = np.ldexp(products, np.add.outer(exponents, exponents))
     refuse_out_of_range(products, names, zero_ok)
     return products
 
 
-def alignments(arrays, names, kernel="linear", estimator="biased", centre=True, gamma="median"):
+def alignments(arrays, names, kernel="linear", estimator="biased", center=True, gamma="median"):
     """Inner products over the norms, <K_k, K_l> / (|K_k| |K_l|), shape (p, p); arguments as above."""
-    return normalised(scaled_products(arrays, names, kernel, estimator, centre, gamma)[0])
+    return normalized(scaled_products(arrays, names, kernel, estimator, center, gamma)[0])
 
 
-def scaled_products(arrays, names, kernel, estimator, centre, gamma, zero_ok=False):
+def scaled_products(arrays, names, kernel, estimator, center, gamma, zero_ok=False):
     """Inner products of kernels that are scaled by powers of two, so that none overflows or vanishes.
 
     Parameters
     ----------
-    arrays, names, kernel, estimator, centre, gamma, zero_ok
+    arrays, names, kernel, estimator, center, gamma, zero_ok
         As for `inner_products`.
 
     Returns
@@ -86,33 +87,33 @@ def scaled_products(arrays, names, kernel, estimator, centre, gamma, zero_ok=Fal
     exponents : ndarray of int, shape (p,)
         e_k.
     """
-    check_convention(kernel, estimator, centre, arrays[0].shape[0])
+    check_convention(kernel, estimator, center, arrays[0].shape[0])
     exponents = np.zeros(len(arrays), dtype=int)
     if isinstance(kernel, str) and kernel != "rbf":
         scaled = [unit_scaled(X) for X in arrays]
         arrays = [X for X, _ in scaled]
         exponents = np.array([e if kernel == "precomputed" else 2 * e for _, e in scaled])
     if isinstance(kernel, str) and kernel == "linear" and feature_space_is_cheaper(arrays):
-        products, least = linear_products(arrays, estimator, centre)
+        products, least = linear_products(arrays, estimator, center)
     else:
-        families = [kernel_family(X, kernel, gamma, centre) for X in arrays]
-        products, least = gram_products(families, estimator, centre)
+        families = [kernel_family(X, kernel, gamma, center) for X in arrays]
+        products, least = gram_products(families, estimator, center)
     refuse_out_of_range(products, names)
     if not zero_ok:
         refuse_zero(products, least, names, estimator)
     return products, exponents
 
 
-def check_convention(kernel, estimator, centre, n):
+def check_convention(kernel, estimator, center, n):
     """Refuse what has no meaning, and too few rows for what has."""
     if not callable(kernel) and kernel not in KERNELS:
         raise ValueError(f"kernel={kernel!r} is unknown: give {', '.join(KERNELS)} or a function.")
     if estimator not in ESTIMATORS:
         raise ValueError(f"estimator={estimator!r} is unknown: choose biased or unbiased.")
-    least = LEAST_ROWS[estimator, bool(centre)]
+    least = LEAST_ROWS[estimator, bool(center)]
     if n < least:
         raise ValueError(
-            f"The {estimator} estimator needs at least {least} rows{' to centre' if centre else ''}; "
+            f"The {estimator} estimator needs at least {least} rows{' to center' if center else ''}; "
             f"{n} given."
         )
 
@@ -125,7 +126,7 @@ def feature_space_is_cheaper(arrays):
     return width**2 <= n * (width + 10 * len(arrays) ** 2)
 
 
-def kernel_family(X, kernel, gamma, centre):
+def kernel_family(X, kernel, gamma, center):
     """The family of one feature set."""
     if callable(kernel):
         return CallableKernel(X, kernel)
@@ -135,10 +136,10 @@ def kernel_family(X, kernel, gamma, centre):
         return RBFKernels(X, bandwidth(X, gamma, "rbf", random_state=0))
     if kernel == "precomputed":
         return PrecomputedKernel(X)
-    return LinearKernel(centred(X) if centre and not sparse.issparse(X) else X)
+    return LinearKernel(centered(X) if center and not sparse.issparse(X) else X)
 
 
-def gram_products(families, estimator, centre):
+def gram_products(families, estimator, center):
     """Inner products from blocks of kernel matrices, and what is rounding in those of a kernel with itself.
 
     Parameters
@@ -146,7 +147,7 @@ def gram_products(families, estimator, centre):
     families : list
         Families of kernels of the same rows.
     estimator : {"biased", "unbiased"}
-    centre : bool
+    center : bool
 
     Returns
     -------
@@ -154,18 +155,18 @@ def gram_products(families, estimator, centre):
     least : ndarray, shape (p,)
         A product of a kernel with itself that is not larger cannot be told from zero.
     """
-    statistics = gram_statistics(families, shift=centre)
+    statistics = gram_statistics(families, shift=center)
     n = families[0].n_rows
     P, R, D = statistics.products, statistics.row_sums, statistics.diagonals
     if estimator == "biased":
         products = P + D @ D.T
-        if centre:
+        if center:
             sums = R + D
             total = sums.sum(axis=1)
             products = products - (2 / n) * (sums @ sums.T) + np.outer(total, total) / n**2
     else:
         products = P
-        if centre:
+        if center:
             total = R.sum(axis=1)
             products = P + np.outer(total, total) / ((n - 1) * (n - 2)) - 2 / (n - 2) * (R @ R.T)
     terms = np.diag(P) + (D**2).sum(axis=1) + (R**2).sum(axis=1) / n
@@ -174,10 +175,10 @@ def gram_products(families, estimator, centre):
     return products, np.maximum(ROUNDING[estimator] * terms, constant)
 
 
-def linear_products(arrays, estimator, centre):
+def linear_products(arrays, estimator, center):
     """Inner products of linear kernels in the space of the features; as `gram_products`.
 
-    For centred features K 1 = 0, so 1ᵀK°1 = -Σ k_i and K°1 = -k, with k_i = |x_i|² the diagonal: what the
+    For centered features K 1 = 0, so 1ᵀK°1 = -Σ k_i and K°1 = -k, with k_i = |x_i|² the diagonal: what the
     unbiased estimator needs beyond |XᵀY|² are products of row norms.
 
     Parameters
@@ -185,7 +186,7 @@ def linear_products(arrays, estimator, centre):
     arrays : list of ndarray or CSR matrix, each of shape (n, d_k)
         Feature sets.
     estimator : {"biased", "unbiased"}
-    centre : bool
+    center : bool
 
     Returns
     -------
@@ -193,21 +194,21 @@ def linear_products(arrays, estimator, centre):
     least : ndarray, shape (p,)
     """
     if any(sparse.issparse(X) for X in arrays):
-        products, norms = sparse_linear_products(arrays, centre)
+        products, norms = sparse_linear_products(arrays, center)
     else:
         dtype = np.result_type(*arrays)  # one for all: a product of two would be converted at every pair
         arrays = [X.astype(dtype, copy=False) for X in arrays]
-        if centre:
-            arrays = [centred(X) for X in arrays]
+        if center:
+            arrays = [centered(X) for X in arrays]
         products = kernel_products(arrays)
         norms = np.array([row_norms_about(X) for X in arrays])
     least = ROUNDING[estimator] * np.diag(products)
     if estimator == "unbiased":
-        products = without_diagonals(products, norms @ norms.T, norms.sum(axis=1), norms.shape[1], centre)
+        products = without_diagonals(products, norms @ norms.T, norms.sum(axis=1), norms.shape[1], center)
     return products, least
 
 
-def without_diagonals(products, diagonal_products, traces, n, centre):
+def without_diagonals(products, diagonal_products, traces, n, center):
     """The unbiased inner products of linear kernels from the biased ones.
 
     Parameters
@@ -220,22 +221,22 @@ def without_diagonals(products, diagonal_products, traces, n, centre):
         Σ_i |x_i|².
     n : int
         Number of rows.
-    centre : bool
-        Whether the features were centred.
+    center : bool
+        Whether the features were centered.
 
     Returns
     -------
     ndarray, shape (p, p)
         The unbiased inner products.
     """
-    if not centre:
+    if not center:
         return products - diagonal_products
     return products - n / (n - 2) * diagonal_products + np.outer(traces, traces) / ((n - 1) * (n - 2))
 
 
-def sparse_linear_products(arrays, centre):
-    """|XᵀY|² and row norms where some feature sets are sparse: centred by correction, in double."""
-    means = [column_means(X) if centre else np.zeros(X.shape[1]) for X in arrays]
+def sparse_linear_products(arrays, center):
+    """|XᵀY|² and row norms where some feature sets are sparse: centered by correction, in double."""
+    means = [column_means(X) if center else np.zeros(X.shape[1]) for X in arrays]
     products = np.empty((len(arrays), len(arrays)))
     for k, X in enumerate(arrays):
         for m in range(k, len(arrays)):
@@ -258,7 +259,7 @@ def refuse_zero(products, least, names, estimator):
             raise ValueError(undefined(name, estimator))
 
 
-def normalised(products):
+def normalized(products):
     """Products over the norms: M_kl / sqrt(M_kk M_ll), one on the diagonal."""
     norms = np.sqrt(np.diag(products))
     scores = products / np.outer(norms, norms)

@@ -15,7 +15,7 @@ from manylens.alignment.kernel_weights import METHODS, alignment_system, solve_w
 class KernelAlignment(TransformerMixin, BaseEstimator):
     """Weigh groups of columns so that their joint linear kernel is best aligned with the target.
 
-    `transform` answers with the centred columns of every group that has a weight above zero, times the root
+    `transform` answers with the centered columns of every group that has a weight above zero, times the root
     of the weight, side by side: their linear kernel is Σ_k μ_k K_k.
 
     Parameters
@@ -106,8 +106,8 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
         weights = solve_weights(M, a, self.method)
         self.weights_ = np.zeros(len(arrays))
         self.weights_[varying] = weights
-        centred_target = Y - Y.mean(axis=0)
-        size = np.linalg.norm(centred_target.T @ centred_target)
+        centered_target = Y - Y.mean(axis=0)
+        size = np.linalg.norm(centered_target.T @ centered_target)
         self.alignment_ = float(weights @ a / np.sqrt(weights @ M @ weights) / size)
         self.mean_ = X.mean(axis=0, dtype=np.float64)
         return self

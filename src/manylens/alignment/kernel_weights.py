@@ -7,7 +7,7 @@ import numpy as np
 
 from manylens.alignment.active_set import nonnegative_minimum
 from manylens.alignment.features import (
-    centred,
+    centered,
     check_feature_sets,
     check_features,
     refuse_constant,
@@ -25,7 +25,7 @@ from manylens.alignment.inner_products import (
 )
 from manylens.alignment.products import kernel_products
 from manylens.kernels.bandwidth import bandwidth
-from manylens.streaming import CountSketch
+from manylens.summaries import CountSketch
 
 METHODS = ("alignf", "align", "r2", "uniform")
 
@@ -50,8 +50,8 @@ def align_kernels(
 ):
     """Weights of several kernels whose weighted sum is best aligned with the target.
 
-    Maximises ρ(Σ_k μ_k K_k, Y Yᵀ) over μ ≥ 0, |μ| = 1, for centred kernels: alignf of Cortes, Mohri and
-    Rostamizadeh (2012). The maximiser is v/|v| with v = argmin over v ≥ 0 of vᵀMv - 2 vᵀa, M_kl = <K_k, K_l>,
+    Maximizes ρ(Σ_k μ_k K_k, Y Yᵀ) over μ ≥ 0, |μ| = 1, for centered kernels: alignf of Cortes, Mohri and
+    Rostamizadeh (2012). The maximizer is v/|v| with v = argmin over v ≥ 0 of vᵀMv - 2 vᵀa, M_kl = <K_k, K_l>,
     a_k = <K_k, Y Yᵀ>; it is found exactly, also where kernels repeat each other and M is singular. Most
     weights come out as zero.
 
@@ -141,13 +141,13 @@ def align_bandwidths(X, y, powers=(-2, 10), *, target="auto", gamma="median"):
     gammas = base * 2.0 ** -np.arange(lowest, highest + 1)
     family = RBFKernels(X, gammas[0], len(gammas))
     names = [f"the kernel with gamma={value:.3g}" for value in gammas]
-    products, least = gram_products([family, LinearKernel(centred(Y))], "biased", True)
+    products, least = gram_products([family, LinearKernel(centered(Y))], "biased", True)
     refuse_zero(products, least, [*names, "y"], "biased")
     return BandwidthWeights(gammas, solve_weights(products[:-1, :-1], products[:-1, -1], "alignf"))
 
 
 def alignment_system(arrays, names, Y, kernel="linear", gamma="median", sketch=None):
-    """M_kl = <K_k, K_l> and a_k = <K_k, Y Yᵀ> of centred kernels.
+    """M_kl = <K_k, K_l> and a_k = <K_k, Y Yᵀ> of centered kernels.
 
     Parameters
     ----------
@@ -175,17 +175,17 @@ def alignment_system(arrays, names, Y, kernel="linear", gamma="median", sketch=N
     else:
         check_convention(kernel, "biased", True, len(Y))
         families = [kernel_family(X, kernel, gamma, True) for X in arrays]
-        products, least = gram_products([*families, LinearKernel(centred(Y))], "biased", True)
+        products, least = gram_products([*families, LinearKernel(centered(Y))], "biased", True)
         refuse_zero(products, least, [*names, "y"], "biased")
     return products[:-1, :-1], products[:-1, -1]
 
 
 def sketched_system(arrays, names, Y, sketch):
-    """M and a from sketches of the centred features, all with the same buckets."""
+    """M and a from sketches of the centered features, all with the same buckets."""
     if not isinstance(sketch, CountSketch):
         raise TypeError(f"sketch={sketch!r} is not a CountSketch: give CountSketch(n_buckets).")
     refuse_constant(arrays, names)
-    scaled = [unit_scaled(sketch.fresh().update(X, 0).centred()) for X in [*arrays, Y]]
+    scaled = [unit_scaled(sketch.fresh().update(X, 0).centered()) for X in [*arrays, Y]]
     exponents = 2 * np.array([exponent for _, exponent in scaled])
     products = np.ldexp(kernel_products([rows for rows, _ in scaled]), np.add.outer(exponents, exponents))
     refuse_out_of_range(products, [*names, "y"], zero_ok=False)

@@ -30,7 +30,7 @@ def kernel_products(arrays):
     M = np.empty((len(arrays), len(arrays)))
     for i, (rows, A, starts) in enumerate(made):
         for columns, B, other_starts in made[i:]:
-            # A.T @ A is recognised as symmetric by NumPy, which then does half the work
+            # A.T @ A is recognized as symmetric by NumPy, which then does half the work
             M[rows, columns] = tile_sums(A.T @ B, starts, other_starts)
             M[columns, rows] = M[rows, columns].T
     return M

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats
 
 from manylens.alignment.features import undefined, unit_scaled
-from manylens.streaming import CountSketch
+from manylens.summaries import CountSketch
 
 
 class Estimate(NamedTuple):
@@ -94,7 +94,7 @@ def sketched_cka(sketches_x, sketches_y, return_="score"):
         Value, standard error, number of replicates.
     """
     check_sketches(sketches_x, sketches_y)
-    X, Y = centred_sketches(sketches_x, "X"), centred_sketches(sketches_y, "Y")
+    X, Y = centered_sketches(sketches_x, "X"), centered_sketches(sketches_y, "Y")
     grams = np.stack([replicate_gram(X, Y), replicate_gram(X, X), replicate_gram(Y, Y)])
     n_replicates = len(X)
     value = ratio_of_means(grams, return_)
@@ -108,9 +108,9 @@ def sketched_cka(sketches_x, sketches_y, return_="score"):
     return Estimate(float(value), float(np.sqrt(variance)), n_replicates)
 
 
-def centred_sketches(sketches, name):
-    """The sketches of the centred rows (R, n_buckets, d), unless these are zero up to rounding."""
-    made = [sketch.centred() for sketch in sketches]
+def centered_sketches(sketches, name):
+    """The sketches of the centered rows (R, n_buckets, d), unless these are zero up to rounding."""
+    made = [sketch.centered() for sketch in sketches]
     for sketch, rows in zip(sketches, made, strict=True):
         if np.linalg.norm(rows) <= 1e-12 * np.linalg.norm(sketch.ones_) * np.linalg.norm(sketch.mean_):
             raise ValueError(undefined(name))

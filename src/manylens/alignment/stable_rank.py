@@ -5,13 +5,13 @@ from scipy import sparse
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from manylens.alignment.features import centred, check_features, column_means, undefined, unit_scaled
+from manylens.alignment.features import centered, check_features, column_means, undefined, unit_scaled
 from manylens.alignment.products import row_norms_about
 
 SMALL = 300  # widths up to which the whole Gram matrix is cheaper than iterating
 
 
-def stable_rank(X, centre=True):
+def stable_rank(X, center=True):
     """Stable rank |X|² / |X|₂², the squared Frobenius norm over the squared spectral norm.
 
     Between 1 and the rank; small singular values hardly count, so noise does not raise it (Rudelson and
@@ -21,8 +21,8 @@ def stable_rank(X, centre=True):
     ----------
     X : array-like or sparse matrix, shape (n, d)
         Rows.
-    centre : bool, default=True
-        Whether the column means are subtracted first (sparse rows are centred without being filled in).
+    center : bool, default=True
+        Whether the column means are subtracted first (sparse rows are centered without being filled in).
 
     Returns
     -------
@@ -38,18 +38,18 @@ def stable_rank(X, centre=True):
     --------
     >>> import numpy as np
     >>> from manylens import stable_rank
-    >>> round(stable_rank(np.eye(4), centre=False), 6)
+    >>> round(stable_rank(np.eye(4), center=False), 6)
     4.0
     """
     X, _ = unit_scaled(check_features(X, "X"))  # the ratio does not notice, and squares do not overflow
-    if centre and X.shape[0] < 2:
-        raise ValueError("Centring needs at least 2 rows; 1 was given.")
-    mean = column_means(X) if centre else np.zeros(X.shape[1])
+    if center and X.shape[0] < 2:
+        raise ValueError("Centering needs at least 2 rows; 1 was given.")
+    mean = column_means(X) if center else np.zeros(X.shape[1])
     if sparse.issparse(X):
         total = float(row_norms_about(X, mean).sum())
         constant = total <= (8 * np.finfo(X.dtype).eps) ** 2 * X.shape[0] * float(mean @ mean)
     else:
-        X, mean = centred(X) if centre else X, np.zeros(X.shape[1])
+        X, mean = centered(X) if center else X, np.zeros(X.shape[1])
         total = float(np.einsum("ij,ij->", X, X, dtype=np.float64))
         constant = total == 0
     if constant:

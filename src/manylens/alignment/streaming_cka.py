@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from manylens.alignment.cka import as_returned, check_return, labelled
+from manylens.alignment.cka import as_returned, check_return, labeled
 from manylens.alignment.features import check_feature_sets, out_of_range, undefined
 from manylens.alignment.inner_products import ROUNDING, check_convention, without_diagonals
-from manylens.streaming.cross_moments import CrossMoments
+from manylens.summaries.cross_moments import CrossMoments
 
 
 class StreamingCKA:
@@ -23,7 +23,7 @@ class StreamingCKA:
         Which representations to compare, by name (or position); all with all by default.
     estimator : {"biased", "unbiased"}, default="biased"
         As for `cka`.
-    centre : bool, default=True
+    center : bool, default=True
         As for `cka`.
 
     Attributes
@@ -49,10 +49,10 @@ class StreamingCKA:
     True
     """
 
-    def __init__(self, pairs=None, estimator="biased", centre=True):
-        check_convention("linear", estimator, centre, np.inf)
+    def __init__(self, pairs=None, estimator="biased", center=True):
+        check_convention("linear", estimator, center, np.inf)
         self.pairs = None if pairs is None else [tuple(pair) for pair in pairs]
-        self.estimator, self.centre = estimator, centre
+        self.estimator, self.center = estimator, center
         self.n_rows_ = 0
         self._widths: list[int] = []
 
@@ -113,8 +113,8 @@ class StreamingCKA:
         StreamingCKA
             Itself.
         """
-        if (self.pairs, self.estimator, self.centre) != (other.pairs, other.estimator, other.centre):
-            raise ValueError("Streams with different pairs, estimator or centre do not merge.")
+        if (self.pairs, self.estimator, self.center) != (other.pairs, other.estimator, other.center):
+            raise ValueError("Streams with different pairs, estimator or center do not merge.")
         if not other.n_rows_:
             return self
         if not self.n_rows_:
@@ -145,7 +145,7 @@ class StreamingCKA:
         check_return(return_)
         if not self.n_rows_:
             raise NotFittedError("This StreamingCKA has seen no rows: call update first.")
-        check_convention("linear", self.estimator, self.centre, self.n_rows_)
+        check_convention("linear", self.estimator, self.center, self.n_rows_)
         products = self._products()
         own = {k: products[k, k] for k in range(len(self.names_))}
         scores = np.eye(len(self.names_))
@@ -154,7 +154,7 @@ class StreamingCKA:
                 scores[k, m] = scores[m, k] = product / np.sqrt(own[k]) / np.sqrt(own[m])
         scores = as_returned(np.clip(scores, -1.0, 1.0), return_)
         if self.pairs is None:
-            return labelled(scores, self.names_, dict.fromkeys(self.names_) if self._named else self.names_)
+            return labeled(scores, self.names_, dict.fromkeys(self.names_) if self._named else self.names_)
         place = {name: k for k, name in enumerate(self.names_)}
         return {(one, other): float(scores[place[one], place[other]]) for one, other in self.pairs}
 
@@ -162,7 +162,7 @@ class StreamingCKA:
         """Inner products of the kernels of each pair, biased or unbiased."""
         n = self.n_rows_
         means = self._moments.means()
-        points = means if self.centre else [np.zeros_like(mean) for mean in means]
+        points = means if self.center else [np.zeros_like(mean) for mean in means]
         products = {}
         for (k, m), A in self._moments.about(points).items():
             product = np.vdot(A[1:-1, 1:-1], A[1:-1, 1:-1])
@@ -176,7 +176,7 @@ class StreamingCKA:
             if self.estimator == "unbiased":
                 # A[0, -1] and A[-1, 0] are the two traces, A[-1, -1] the product of the diagonals
                 traces = np.array([A[-1, 0], A[0, -1]])
-                pair = without_diagonals(np.full((2, 2), product), A[-1, -1], traces, n, self.centre)
+                pair = without_diagonals(np.full((2, 2), product), A[-1, -1], traces, n, self.center)
                 if k == m and pair[0, 1] <= ROUNDING["unbiased"] * product:
                     raise ValueError(undefined(self.names_[k], "unbiased"))
                 product = pair[0, 1]

@@ -25,7 +25,7 @@ def log_evidence(X, Y, tolerance=1e-6, most=300):
     Parameters
     ----------
     X : ndarray, shape (n, d)
-        Features, as they are (not centred).
+        Features, as they are (not centered).
     Y : ndarray, shape (n, C)
         Target columns; constant ones are left out.
     tolerance : float
@@ -124,7 +124,7 @@ def h_score(X, codes):
 
 
 def shrunk_h_score(X, codes):
-    """Regularised H-score (Ibrahim, Ponomareva and Mazumder 2022): Cov(x) shrunk as Ledoit and Wolf advise.
+    """Regularized H-score (Ibrahim, Ponomareva and Mazumder 2022): Cov(x) shrunk as Ledoit and Wolf advise.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def trans_rate(X, codes):
     Parameters
     ----------
     X : ndarray, shape (n, d)
-        Features; they are centred first.
+        Features; they are centered first.
     codes : ndarray of int, shape (n,)
         Classes 0 ... C - 1.
 

@@ -1,4 +1,4 @@
-"""How many leading coordinates and candidates a search needs: judged by rows whose neighbours are known."""
+"""How many leading coordinates and candidates a search needs: judged by rows whose neighbors are known."""
 
 from typing import NamedTuple
 
@@ -10,14 +10,14 @@ from manylens.ensembles.retrieval import without_self
 from manylens.native.nearest import count_below
 from manylens.native.threads import one_blas_thread
 
-JUDGES = 256  # queries whose exact neighbours are found
+JUDGES = 256  # queries whose exact neighbors are found
 AT_ONCE = 512  # rows of the base in a product
 WIDTHS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
 # To keep a candidate and to measure it, its coordinates not in cache, takes as long as so many products of
 # two coordinates in a scan, or about so (`python -m benchmarks.choose_candidates`).
 MEASURING = 25_000
-LEAST = 2.0  # candidates for a neighbour: fewer save nothing
-MOST = 64  # for each neighbour that approximate lists are asked for
+LEAST = 2.0  # candidates for a neighbor: fewer save nothing
+MOST = 64  # for each neighbor that approximate lists are asked for
 
 
 class Judges(NamedTuple):
@@ -28,7 +28,7 @@ class Judges(NamedTuple):
     coordinates : ndarray, shape (s, D)
         Their coordinates.
     own : ndarray of int, shape (s,), or None
-        The rows of the base that they are, none of which is its own neighbour.
+        The rows of the base that they are, none of which is its own neighbor.
     """
 
     coordinates: np.ndarray
@@ -56,10 +56,10 @@ def judges_of(points, queries=None):
 
 
 def choose_scan(points, judges, n_neighbors, recall, n_leading=None, n_candidates=None):
-    """The cheapest scan among those that find the wanted share of neighbours.
+    """The cheapest scan among those that find the wanted share of neighbors.
 
-    A scan of d leading coordinates with m candidates finds the neighbours that rank among the first m by
-    those coordinates. So from the ranks that the neighbours of some queries have on d coordinates follows
+    A scan of d leading coordinates with m candidates finds the neighbors that rank among the first m by
+    those coordinates. So from the ranks that the neighbors of some queries have on d coordinates follows
     how many candidates d needs, and of all (d, m) that suffice the one of least cost n d + 25,000 m is
     taken.
 
@@ -72,7 +72,7 @@ def choose_scan(points, judges, n_neighbors, recall, n_leading=None, n_candidate
     n_neighbors : int
         k.
     recall : float
-        Share of their k nearest neighbours that they shall find.
+        Share of their k nearest neighbors that they shall find.
     n_leading, n_candidates : int, optional
         Where the user has decided.
 
@@ -81,7 +81,7 @@ def choose_scan(points, judges, n_neighbors, recall, n_leading=None, n_candidate
     n_leading : int
         Leading coordinates; all where the candidates given suffice on no fewer.
     per_neighbor : float
-        Candidates for each neighbour.
+        Candidates for each neighbor.
     """
     n, width = points.shape
     k = min(n_neighbors, n - (judges.own is not None))
@@ -101,7 +101,7 @@ def choose_scan(points, judges, n_neighbors, recall, n_leading=None, n_candidate
 
 
 def candidates_of_lists(finder, points, n_leading, judges, n_neighbors, recall):
-    """Candidates that approximate lists have to name for a neighbour.
+    """Candidates that approximate lists have to name for a neighbor.
 
     Parameters
     ----------
@@ -116,12 +116,12 @@ def candidates_of_lists(finder, points, n_leading, judges, n_neighbors, recall):
     n_neighbors : int
         k.
     recall : float
-        Wanted share of the neighbours that the lists name at all.
+        Wanted share of the neighbors that the lists name at all.
 
     Returns
     -------
     float
-        Candidates for each neighbour.
+        Candidates for each neighbor.
     """
     k = min(n_neighbors, len(points) - (judges.own is not None))
     if k < 1:
@@ -161,7 +161,7 @@ def nearest_rows(points, judges, n_neighbors):
     points : ndarray, shape (n, D)
         Coordinates of the base.
     judges : Judges
-        Whose neighbours.
+        Whose neighbors.
     n_neighbors : int
         k.
 
@@ -177,7 +177,7 @@ def nearest_rows(points, judges, n_neighbors):
 
 
 def ranks_on_leading(points, judges, nearest, widths):
-    """Ranks of neighbours by leading coordinates: one more than there are nearer rows.
+    """Ranks of neighbors by leading coordinates: one more than there are nearer rows.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def ranks_on_leading(points, judges, nearest, widths):
     judges : Judges
         The queries.
     nearest : ndarray of int, shape (s, k)
-        Their neighbours.
+        Their neighbors.
     widths : ndarray of int, shape (w,)
         Numbers of leading coordinates, ascending.
 
@@ -204,7 +204,7 @@ def ranks_on_leading(points, judges, nearest, widths):
             axis=1,
         )
         limits.sort(axis=2)
-        # Copies of a neighbour, whose scores differ by rounding alone, would do as well as it does.
+        # Copies of a neighbor, whose scores differ by rounding alone, would do as well as it does.
         limits -= 1e-6 * (np.abs(limits) + np.einsum("ij,ij->i", queries, queries)[:, None])
         for batch in gen_batches(len(points), AT_ONCE):
             count_below(partial_scores(queries, points[batch], parts), limits, ranks)

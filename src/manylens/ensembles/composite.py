@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from manylens.kernels.spectrum import leading_eigenpairs
-from manylens.streaming import Moments, block_rows
+from manylens.summaries import Moments, block_rows
 
 
 @dataclass(frozen=True)

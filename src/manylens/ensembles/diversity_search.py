@@ -182,7 +182,7 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
 
     @delegated("kneighbors")
     def kneighbors(self, X=None, n_neighbors=None, return_distance=True):
-        """Neighbours by the best index.
+        """Neighbors by the best index.
 
         Parameters
         ----------

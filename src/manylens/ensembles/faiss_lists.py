@@ -4,7 +4,7 @@ import numpy as np
 
 
 class FaissLists:
-    """faiss's inverted lists with 4-bit product quantisation of the leading coordinates.
+    """faiss's inverted lists with 4-bit product quantization of the leading coordinates.
 
     Fast and approximate. A base too small to learn lists from is scanned whole.
 
@@ -19,7 +19,7 @@ class FaissLists:
     """
 
     proves = False
-    smallest = 10_000  # rows from which lists can be learnt
+    smallest = 10_000  # rows from which lists can be learned
 
     def __init__(self, leading, n_jobs=-1, n_probe=20):
         faiss = import_faiss()

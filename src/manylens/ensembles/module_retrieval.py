@@ -1,4 +1,4 @@
-"""Retrieval by modules that are there as arrays: each module's own neighbours, the best of them by all."""
+"""Retrieval by modules that are there as arrays: each module's own neighbors, the best of them by all."""
 
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
@@ -7,7 +7,7 @@ from manylens.native.nearest import rerank_union
 
 
 def module_neighbors(base, queries, n_neighbors):
-    """Nearest neighbours in each module by itself.
+    """Nearest neighbors in each module by itself.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Nearest neighbours by all modules together: candidates from a few coordinates, re-ranked by all."""
+"""Nearest neighbors by all modules together: candidates from a few coordinates, re-ranked by all."""
 
 from numbers import Real
 
@@ -37,11 +37,11 @@ class ModuleNeighbors(CompositeSearch):
     modules : transformer with `split`
         Fitted (used as it is) or not (a copy is fitted to the rows). By default `ModularKernelPCA()`.
     n_neighbors : int
-        Neighbours where `kneighbors` is not told otherwise.
+        Neighbors where `kneighbors` is not told otherwise.
     method : {"nested", "exact", "paper"}
         "nested" takes the candidates of the leading coordinates. "exact" also proves, from partial sums,
         that no other row is nearer, and searches on for the few queries where that is not so. "paper" takes
-        as candidates each module's own nearest neighbours; every module could be a worker of its own.
+        as candidates each module's own nearest neighbors; every module could be a worker of its own.
     backend : {"numpy", "faiss"}
         What finds candidates: a scan in tiles, or the approximate lists of the package faiss (on its own
         threads).
@@ -50,10 +50,10 @@ class ModuleNeighbors(CompositeSearch):
         and for faiss 96.
     n_candidates : int, optional
         Candidates for a query: by default as many as the wanted recall takes, for "exact" 10 for each
-        neighbour asked for. "paper" takes as many of each module as neighbours are asked for.
+        neighbor asked for. "paper" takes as many of each module as neighbors are asked for.
     recall : float
         Share of the nearest rows that "nested" shall find, 0 to 1. `fit` judges it by some of its own rows,
-        whose neighbours it finds by all coordinates; `tune` by queries of yours. With faiss, the share of
+        whose neighbors it finds by all coordinates; `tune` by queries of yours. With faiss, the share of
         what its lists name at all.
     n_jobs : int
         Threads of the scan.
@@ -71,7 +71,7 @@ class ModuleNeighbors(CompositeSearch):
     n_leading_ : int
         Leading coordinates in use (of no use to "paper").
     candidates_per_neighbor_ : float
-        Candidates for each neighbour asked for, as if at least five were (of no use to "paper").
+        Candidates for each neighbor asked for, as if at least five were (of no use to "paper").
     fitted_as_ : dict
         The parameters that decide what is stored; a search after others were set is refused.
     proven_share_ : float
@@ -219,7 +219,7 @@ class ModuleNeighbors(CompositeSearch):
         Parameters
         ----------
         X : array-like or CSR matrix, shape (n_queries, d), optional
-            Queries; without them, the base's own rows, none of which is its own neighbour.
+            Queries; without them, the base's own rows, none of which is its own neighbor.
         n_neighbors : int, optional
             How many; by default `n_neighbors` of the index.
         return_distance : bool
@@ -244,7 +244,7 @@ class ModuleNeighbors(CompositeSearch):
         return (distances, rows) if return_distance else rows
 
     def kneighbors_graph(self, X=None, n_neighbors=None, mode="connectivity"):
-        """Neighbours as a sparse matrix.
+        """Neighbors as a sparse matrix.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""How well neighbours in a representation are neighbours in the input space."""
+"""How well neighbors in a representation are neighbors in the input space."""
 
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
@@ -39,16 +39,16 @@ def retrieval_precision(found, relevant):
 
 
 def without_self(own, rows, *beside):
-    """Neighbours of rows of the base, each row taken off its own list; the last where it is not on it.
+    """Neighbors of rows of the base, each row taken off its own list; the last where it is not on it.
 
     Parameters
     ----------
     own : ndarray of int, shape (n,)
-        The rows whose neighbours these are.
+        The rows whose neighbors these are.
     rows : ndarray of int, shape (n, k + 1)
-        Neighbours, the farthest last: among copies of itself a row may be missing.
+        Neighbors, the farthest last: among copies of itself a row may be missing.
     *beside : ndarray, shape (n, k + 1)
-        What belongs to the neighbours, such as distances.
+        What belongs to the neighbors, such as distances.
 
     Returns
     -------
@@ -68,7 +68,7 @@ class RetrievalPrecision:
     Parameters
     ----------
     n_neighbors : int
-        Neighbours asked for.
+        Neighbors asked for.
     """
 
     def __init__(self, n_neighbors=10):

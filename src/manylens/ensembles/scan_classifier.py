@@ -1,4 +1,4 @@
-"""Nearest neighbours' majority by the tiled scan: the classifier that a vote asks most often."""
+"""Nearest neighbors' majority by the tiled scan: the classifier that a vote asks most often."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -11,7 +11,7 @@ from manylens.ensembles.leading_scan import LeadingScan
 
 
 class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
-    """Majority of the nearest neighbours, found by the fused scan that `ModuleNeighbors` uses.
+    """Majority of the nearest neighbors, found by the fused scan that `ModuleNeighbors` uses.
 
     The classes are those of scikit-learn's KNeighborsClassifier with uniform weights, but that distances are
     compared in float32; at the widths of modules it takes less time (benchmarks/bench_voting.py).
@@ -19,7 +19,7 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     n_neighbors : int
-        Neighbours that vote.
+        Neighbors that vote.
     n_jobs : int
         Threads of the scan.
 
@@ -72,7 +72,7 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X):
-        """Shares of the classes among the nearest neighbours.
+        """Shares of the classes among the nearest neighbors.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
         return counts.reshape(len(X), -1) / self.n_neighbors
 
     def predict(self, X):
-        """The class of most of the nearest neighbours; of several, the first.
+        """The class of most of the nearest neighbors; of several, the first.
 
         Parameters
         ----------

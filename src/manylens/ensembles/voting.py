@@ -104,7 +104,7 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
     modules : transformer with `split`
         Fitted (used as it is) or not (a copy is fitted to the rows). By default `ModularKernelPCA()`.
     estimator : classifier
-        Cloned for every module. By default 5 nearest neighbours.
+        Cloned for every module. By default 5 nearest neighbors.
     voting : {"hard", "soft"}
         The class that most modules name, or the class of the largest mean probability.
     n_jobs : int, optional
@@ -155,7 +155,7 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
             Their classes.
         **fit_params : array-like
             For the `fit` of every module's classifier, such as `sample_weight`; the modules themselves are
-            learnt from the rows alone.
+            learned from the rows alone.
 
         Returns
         -------
@@ -266,7 +266,7 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
             Their values.
         **fit_params : array-like
             For the `fit` of every module's regressor, such as `sample_weight`; the modules themselves are
-            learnt from the rows alone.
+            learned from the rows alone.
 
         Returns
         -------

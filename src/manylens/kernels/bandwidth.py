@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from manylens.streaming import block_rows, column_means
+from manylens.summaries import block_rows, column_means
 
 RULES = ("mean", "median", "max-norm")
 SAMPLE_ROWS = 1000  # half a million pairs: the median of a sample is then within a percent or so

@@ -56,7 +56,7 @@ def make_feature_map(feature_map, kernel, X, rank=1000, landmarks="uniform", ran
             )
         return LinearMap()
     if feature_map == "exact":
-        return ExactMap(Linear(centred=True) if isinstance(kernel, Linear) else kernel, random_state)
+        return ExactMap(Linear(centered=True) if isinstance(kernel, Linear) else kernel, random_state)
     if feature_map == "nystroem" and isinstance(landmarks, str) and landmarks == "count-sketch":
         return CountSketchMap(kernel, rank, random_state=random_state)
     if feature_map == "nystroem":

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.kernels import FromCallable, Precomputed, fitted_kernel
 from manylens.kernels.roots import inverse_root, rank_tolerance, warn_if_indefinite
-from manylens.streaming import block_rows
+from manylens.summaries import block_rows
 
 LARGEST_AMPLIFICATION = 1e7  # times the rounding of float64: the spectrum keeps nine digits of its largest
 
@@ -184,7 +184,7 @@ class NystroemMap(LandmarkMap):
     rank : int
         Number of landmarks (at most the number of rows).
     landmarks : {"uniform", "k-means"} or array-like of shape (rank, d)
-        Rows drawn at random, centres of clusters of a sample, or rows of the user's own.
+        Rows drawn at random, centers of clusters of a sample, or rows of the user's own.
     random_state : int, RandomState or None
         Which landmarks.
     """
@@ -208,7 +208,7 @@ class NystroemMap(LandmarkMap):
 
 
 def refuse_without_landmarks(kernel, feature_map):
-    """Raise where a kernel is learnt from all rows together, so that no map but the exact one has it.
+    """Raise where a kernel is learned from all rows together, so that no map but the exact one has it.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def refuse_without_landmarks(kernel, feature_map):
     if not getattr(kernel, "has_landmarks", True):
         raise ValueError(
             f"feature_map={feature_map!r} stands on kernels that compare any two rows by themselves; "
-            f"{type(kernel).__name__} is learnt from the graph of all training rows. Use feature_map='exact' "
+            f"{type(kernel).__name__} is learned from the graph of all training rows. Use 'exact' "
             "(or 'auto')."
         )
 
@@ -270,7 +270,7 @@ def choose_landmarks(X, rank, how, random_state):
     if how == "uniform":
         return X[np.sort(random_state.choice(n, rank, replace=False))]
     if how == "k-means":
-        # Centres settle on a sample of some tens of rows a cluster; more rows only cost time.
+        # Centers settle on a sample of some tens of rows a cluster; more rows only cost time.
         sample = X if n <= 20 * rank else X[np.sort(random_state.choice(n, 20 * rank, replace=False))]
         clusters = MiniBatchKMeans(
             rank, init="random", n_init=1, max_iter=20, batch_size=4 * rank, random_state=random_state

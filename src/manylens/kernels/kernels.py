@@ -13,7 +13,7 @@ from sklearn.utils.extmath import row_norms, safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.bandwidth import bandwidth
-from manylens.streaming import column_means
+from manylens.summaries import column_means
 
 
 class Kernel(BaseEstimator):
@@ -52,16 +52,16 @@ class Linear(Kernel):
 
     Parameters
     ----------
-    centred : bool
+    centered : bool
         Whether dense rows are taken from the mean of the training rows, k(x, y) = (x - mean).(y - mean):
-        the same once the kernel is centred, and without the rounding of a large offset.
+        the same once the kernel is centered, and without the rounding of a large offset.
     """
 
-    def __init__(self, centred=False):
-        self.centred = centred
+    def __init__(self, centered=False):
+        self.centered = centered
 
     def fit(self, X, random_state=None):
-        self.origin_ = column_means(X) if self.centred and not sparse.issparse(X) else None
+        self.origin_ = column_means(X) if self.centered and not sparse.issparse(X) else None
         return self
 
     def __call__(self, X, Y):

@@ -6,7 +6,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 
 from manylens.kernels.feature_maps import FeatureMap, as_rows, dense
 from manylens.kernels.kernels import Linear, Precomputed, fitted_kernel
-from manylens.streaming import CountSketch, block_rows
+from manylens.summaries import CountSketch, block_rows
 
 
 class CountSketchMap(FeatureMap):

@@ -1,4 +1,4 @@
-"""Kernel principal components from one pass: the spectrum of the centred kernel and its coordinates."""
+"""Kernel principal components from one pass: the spectrum of the centered kernel and its coordinates."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from scipy import linalg
 from sklearn.utils.extmath import safe_sparse_dot
 
 from manylens.native.threads import scipy_alone
-from manylens.streaming import Moments
+from manylens.summaries import Moments
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,12 @@ class Spectrum:
     Parameters
     ----------
     values : ndarray, shape (k,)
-        Eigenvalues q of the covariance of psi (of the centred kernel matrix over n), largest first.
+        Eigenvalues q of the covariance of psi (of the centered kernel matrix over n), largest first.
     projection : ndarray, shape (R, k)
         From features to coordinates, c(x) = features(x) @ projection - shift; over the training rows they
         have mean zero and are uncorrelated with variances q.
     shift : ndarray, shape (k,)
-        Coordinates, before centring, of the mean of the training rows.
+        Coordinates, before centering, of the mean of the training rows.
     energy : float
         Sum of the squares of all eigenvalues, also of those not kept.
     """
@@ -43,7 +43,7 @@ class Spectrum:
         Returns
         -------
         ndarray, shape (n, k)
-            Centred with respect to the training rows.
+            Centered with respect to the training rows.
         """
         dtype = features.dtype
         return np.asarray(features @ self.projection.astype(dtype)) - self.shift.astype(dtype)

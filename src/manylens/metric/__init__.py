@@ -1,4 +1,4 @@
-"""One supervised lens: a learnt metric. NCA = objective x evaluation or batcher x optimiser."""
+"""One supervised lens: a learned metric. NCA = objective x evaluation or batcher x optimizer."""
 
 from manylens.metric.nca import NCA
 

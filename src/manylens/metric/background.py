@@ -5,7 +5,7 @@ unit ball of d dimensions), the class densities of eq. 4.18, times N_c, are
 
     h_c(z) = (1 - b_c) K Σ_{j in c} k(|z - z_j|²) + N_c b_c N(z | mean_c, cov_c),
 
-    p_i = h_{c_i}(z_i) / Σ_c h_c(z_i),       b_c = 1 / (N_c + 1), or one b learnt for all classes.
+    p_i = h_{c_i}(z_i) / Σ_c h_c(z_i),       b_c = 1 / (N_c + 1), or one b learned for all classes.
 
 Mean and covariance are those of the projected rows of the class, so all of it is a function of Z.
 """
@@ -57,8 +57,8 @@ class ClassGaussians:
         self.log_density = np.empty((n, n_classes))
         for c, rows in enumerate(self.members):
             mean = Z[rows].mean(axis=0)
-            centred = Z[rows] - mean
-            covariance = centred.T @ centred / len(rows) + RIDGE * np.eye(d)
+            centered = Z[rows] - mean
+            covariance = centered.T @ centered / len(rows) + RIDGE * np.eye(d)
             self.inverses[c] = np.linalg.inv(covariance)
             self.pulls[c] = (Z - mean) @ self.inverses[c]
             squares = np.einsum("ij,ij->i", Z - mean, self.pulls[c])
@@ -85,8 +85,8 @@ class ClassGaussians:
             t, v = slopes[:, c], self.pulls[c]
             forces -= t[:, None] * v
             spread = 0.5 * ((t[:, None] * v).T @ v - t.sum() * self.inverses[c])
-            centred = self.Z[rows] - self.Z[rows].mean(axis=0)
-            forces[rows] += (t @ v + 2.0 * centred @ spread) / len(rows)
+            centered = self.Z[rows] - self.Z[rows].mean(axis=0)
+            forces[rows] += (t @ v + 2.0 * centered @ spread) / len(rows)
         return forces
 
 
@@ -97,8 +97,8 @@ class CompactBackground(Objective):
     ----------
     form : {"accuracy", "likelihood"}, default="accuracy"
         Sum of p_i, or of log p_i.
-    mixing : {"fixed", "learnt"}, default="fixed"
-        b_c = 1 / (N_c + 1), or one b for all classes that is learnt with A (as its log odds).
+    mixing : {"fixed", "learned"}, default="fixed"
+        b_c = 1 / (N_c + 1), or one b for all classes that is learned with A (as its log odds).
     """
 
     kernel = "compact-background"
@@ -106,7 +106,7 @@ class CompactBackground(Objective):
     def __init__(self, form="accuracy", mixing="fixed"):
         super().__init__(form)
         self.mixing = mixing
-        self.n_extra = int(mixing == "learnt")
+        self.n_extra = int(mixing == "learned")
 
     def initial_extra(self, counts):
         mean_size = np.mean(counts)

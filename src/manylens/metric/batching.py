@@ -1,4 +1,4 @@
-"""Which rows the optimiser sees together.
+"""Which rows the optimizer sees together.
 
 A batcher turns one sweep over the rows into batches. Clusters keep the density that a row sees in the full
 data, where a random batch is thinner; they are made afresh from the projected rows at each sweep
@@ -59,7 +59,7 @@ class StochasticAnchors(RandomBatches):
 
 
 class FarthestPointClusters(Batcher):
-    """Clusters around centres each of which was the row farthest from those before (Algorithm 4.2).
+    """Clusters around centers each of which was the row farthest from those before (Algorithm 4.2).
 
     Their sizes are whatever they come to be: clusters of more than four times `size` are dealt into parts at
     random, to bound the cost, and clusters of fewer than 16 rows join the next.
@@ -68,16 +68,16 @@ class FarthestPointClusters(Batcher):
     needs_points = True
 
     def sweep(self, n, points, rng):
-        n_centres = max(1, round(n / self.size))
-        centre = rng.randint(n)
+        n_centers = max(1, round(n / self.size))
+        center = rng.randint(n)
         nearest = np.full(n, np.inf)
         cluster = np.zeros(n, np.int64)
-        for number in range(n_centres):
-            distance = np.square(points - points[centre]).sum(axis=1)
+        for number in range(n_centers):
+            distance = np.square(points - points[center]).sum(axis=1)
             closer = distance < nearest
             cluster[closer] = number
             nearest[closer] = distance[closer]
-            centre = nearest.argmax()
+            center = nearest.argmax()
         batches = []
         waiting = np.empty(0, np.int64)
         for rows in np.split(np.argsort(cluster, kind="stable"), np.cumsum(np.bincount(cluster))[:-1]):

@@ -146,7 +146,7 @@ def negligible_distance(least, n, tolerance):
 
 
 def tree_layout(Z, labels):
-    """Layout in which consecutive rows of a class are neighbours in a k-d tree of the class.
+    """Layout in which consecutive rows of a class are neighbors in a k-d tree of the class.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The methods by name: which objective, evaluation, batches and optimiser each stands for.
+"""The methods by name: which objective, evaluation, batches and optimizer each stands for.
 
 What does not go together is refused here, by naming the two sides and what would work.
 """
@@ -13,13 +13,13 @@ from manylens.metric.compact import Compact
 from manylens.metric.evaluation import Evaluation, Exact, RangeSearch, Tree
 from manylens.metric.gaussian import Gaussian
 from manylens.metric.objectives import FORMS, Objective
-from manylens.metric.optimisers import STEP_OPTIMISERS
+from manylens.metric.optimizers import STEP_OPTIMISERS
 
 # Up to so many rows all pairs take a second, and up to so many in few dimensions trees are on average better
 # than batches (`python -m benchmarks.choose_nca method`; the guide has its table).
 FEW_ROWS = 4000
 TREE_ROWS, TREE_COMPONENTS = 20_000, 3
-# Batches must hold several rows of each class, or no row has a neighbour to find.
+# Batches must hold several rows of each class, or no row has a neighbor to find.
 BATCH_ROWS, ROWS_PER_CLASS, MOST_BATCH_ROWS = 2000, 20, 20_000
 ANCHORS = 256
 # Steps after which batches have taught most of what they can (`python -m benchmarks.choose_nca recipe`).
@@ -39,7 +39,7 @@ class Method:
     evaluation : type or None
         How the whole objective is evaluated; None where batches are.
     batches : {None, "sample", "within", "anchors"}
-        Rows the optimiser sees: all; one sub-sample; batch after batch, each within itself; or batch after
+        Rows the optimizer sees: all; one sub-sample; batch after batch, each within itself; or batch after
         batch against all rows.
     """
 
@@ -48,8 +48,8 @@ class Method:
     batches: str | None = None
 
     @property
-    def optimisers(self):
-        """Names of the optimisers that can serve."""
+    def optimizers(self):
+        """Names of the optimizers that can serve."""
         return ("lbfgs",) if self.evaluation is not None else tuple(STEP_OPTIMISERS)
 
 
@@ -107,7 +107,7 @@ def default_batch_size(n_classes):
     return int(np.clip(ROWS_PER_CLASS * n_classes, BATCH_ROWS, MOST_BATCH_ROWS))
 
 
-def check_choices(method, form, batching, optimiser, n_components):
+def check_choices(method, form, batching, optimizer, n_components):
     """Refuse a combination that cannot work.
 
     Parameters
@@ -118,8 +118,8 @@ def check_choices(method, form, batching, optimiser, n_components):
         Form of the objective.
     batching : str
         Name of the batcher.
-    optimiser : str
-        Name of the optimiser, or "auto".
+    optimizer : str
+        Name of the optimizer, or "auto".
     n_components : int
         Dimensions of the projected space.
     """
@@ -133,15 +133,15 @@ def check_choices(method, form, batching, optimiser, n_components):
             'objective="likelihood" takes the logarithm of every p_i, and method="compact" leaves rows out '
             'of reach with p_i = 0. Use method="compact-background", or objective="accuracy".'
         )
-    if optimiser != "auto" and optimiser not in recipe.optimisers:
+    if optimizer != "auto" and optimizer not in recipe.optimizers:
         if recipe.evaluation is None:
             reason = "which a new batch at each step is not"
-            remedy = f'optimiser="{recipe.optimisers[0]}", or method="exact"'
+            remedy = f'optimizer="{recipe.optimizers[0]}", or method="exact"'
         else:
             reason = "and a step without line search wastes what the whole objective tells"
-            remedy = 'optimiser="lbfgs", or method="minibatch"'
+            remedy = 'optimizer="lbfgs", or method="minibatch"'
         raise ValueError(
-            f"optimiser={optimiser!r} does not serve method={method!r}: L-BFGS needs the same function at "
+            f"optimizer={optimizer!r} does not serve method={method!r}: L-BFGS needs the same function at "
             f"every call, {reason}. Use {remedy}."
         )
     if recipe.evaluation is not None and n_components > recipe.evaluation.max_components:
@@ -160,7 +160,7 @@ def make_objective(method, form, mixing):
         Name of the method.
     form : {"accuracy", "likelihood"}
         Form.
-    mixing : {"fixed", "learnt"}
+    mixing : {"fixed", "learned"}
         Mixing coefficient of the background, where there is one.
 
     Returns
@@ -169,14 +169,14 @@ def make_objective(method, form, mixing):
     """
     kind = METHODS[method].objective
     if kind is CompactBackground:
-        if mixing not in ("fixed", "learnt"):
-            raise ValueError(f"mixing={mixing!r} is unknown. Choose fixed or learnt.")
+        if mixing not in ("fixed", "learned"):
+            raise ValueError(f"mixing={mixing!r} is unknown. Choose fixed or learned.")
         return CompactBackground(form, mixing)
     return kind(form)
 
 
 def make_evaluation(method, labels, dtype, tolerance):
-    """The evaluation of a method whose optimiser sees the whole objective."""
+    """The evaluation of a method whose optimizer sees the whole objective."""
     kind = METHODS[method].evaluation
     if kind is None:
         raise ValueError(f"method={method!r} sees batches, never the whole objective.")
@@ -184,7 +184,7 @@ def make_evaluation(method, labels, dtype, tolerance):
 
 
 def make_batcher(method, batching, batch_size, n_classes) -> Batcher | None:
-    """The batcher of a method whose optimiser sees batches; None for one that sees the whole objective."""
+    """The batcher of a method whose optimizer sees batches; None for one that sees the whole objective."""
     if METHODS[method].evaluation is not None:
         return None
     if METHODS[method].batches == "anchors":

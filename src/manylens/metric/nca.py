@@ -1,4 +1,4 @@
-"""`NCA`: a linear map under which rows of one class are each other's neighbours."""
+"""`NCA`: a linear map under which rows of one class are each other's neighbors."""
 
 import warnings
 
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manylens.metric.batching import RandomBatches, subsample
 from manylens.metric.checks import check_components, check_parameters
-from manylens.metric.initialisation import scale_for, unscaled_start
+from manylens.metric.initialization import scale_for, unscaled_start
 from manylens.metric.methods import (
     BATCH_ROWS,
     METHODS,
@@ -25,7 +25,7 @@ from manylens.metric.methods import (
     pair_dtype,
     resolve_method,
 )
-from manylens.metric.optimisers import Schedule, step_optimiser
+from manylens.metric.optimizers import Schedule, step_optimizer
 from manylens.metric.training import (
     BatchObjective,
     Progress,
@@ -39,9 +39,9 @@ from manylens.native.threads import one_blas_thread
 
 
 class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Neighbourhood components analysis at any size.
+    """Neighborhood components analysis at any size.
 
-    Learns a linear map A such that a row x, asked for a neighbour at random with probabilities falling with
+    Learns a linear map A such that a row x, asked for a neighbor at random with probabilities falling with
     the squared distance under A, finds one of its own class. Takes the arguments of
     `sklearn.neighbors.NeighborhoodComponentsAnalysis` and gives the same `components_`; memory grows with
     the rows, never with their square.
@@ -67,12 +67,12 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         What the start is multiplied by. "auto" looks for the scale that suits the kernel, except for an
         array, which is taken as it is.
     objective : {"accuracy", "likelihood"}, default="accuracy"
-        Maximise the sum of p_i, the expected number of rows put right, or of log p_i.
-    optimiser : {"auto", "lbfgs", "adam", "adagrad"}, default="auto"
+        Maximize the sum of p_i, the expected number of rows put right, or of log p_i.
+    optimizer : {"auto", "lbfgs", "adam", "adagrad"}, default="auto"
         L-BFGS where the whole objective is seen, Adam for batches.
     alpha : float, default=0.0
         Weight of the penalty ½ alpha |A|² on the mean score.
-    mixing : {"fixed", "learnt"}, default="fixed"
+    mixing : {"fixed", "learned"}, default="fixed"
         Mixing coefficient of `method="compact-background"`.
     tolerance : float, default=1e-3
         Largest part of a row's kernel sum that `method="tree"` may leave out.
@@ -105,7 +105,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     n_iter_ : int
         Iterations or sweeps made.
     mixing_ : float or None
-        Mixing coefficient of the background, with `mixing="learnt"`.
+        Mixing coefficient of the background, with `mixing="learned"`.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray, shape (n_features,)
@@ -140,7 +140,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         init="auto",
         init_scale="auto",
         objective="accuracy",
-        optimiser="auto",
+        optimizer="auto",
         alpha=0.0,
         mixing="fixed",
         tolerance=1e-3,
@@ -159,7 +159,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.init = init
         self.init_scale = init_scale
         self.objective = objective
-        self.optimiser = optimiser
+        self.optimizer = optimizer
         self.alpha = alpha
         self.mixing = mixing
         self.tolerance = tolerance
@@ -190,7 +190,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         n_components = check_components(self.n_components, X.shape[1])
         rng = check_random_state(self.random_state)
         method = resolve_method(self.method, len(X), n_components, labels.max() + 1)
-        check_choices(method, self.objective, self.batching, self.optimiser, n_components)
+        check_choices(method, self.objective, self.batching, self.optimizer, n_components)
         if METHODS[method].batches == "sample":
             rows = subsample(labels, self.batch_size or BATCH_ROWS, rng)
             X, labels = X[rows], np.unique(labels[rows], return_inverse=True)[1]
@@ -206,7 +206,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             A, extra, search = climb_whole(whole, A, extra, self.max_iter, self.tol, progress)
         else:
             part = BatchObjective(X, labels, objective, batcher.against_all, self.alpha, dtype)
-            stepper = step_optimiser(self.optimiser)
+            stepper = step_optimizer(self.optimizer)
             A, search = climb_batches(part, A, batcher, stepper, self.max_iter, rng, progress)
         self.components_ = A.astype(X.dtype)
         self.method_, self.scale_ = method, scale
@@ -228,7 +228,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Learn from one more block of rows, in batches of `batch_size`; the first sets start and scale.
 
         Rows are compared within their batch, so a block should hold several rows of several classes. Always
-        the Gaussian kernel and Adam (or `optimiser`), with a step that falls as the root of the steps made.
+        the Gaussian kernel and Adam (or `optimizer`), with a step that falls as the root of the steps made.
         `callback` and `verbose` are served once for each block.
 
         Parameters
@@ -250,14 +250,14 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         batcher = RandomBatches(self.batch_size or BATCH_ROWS)
         if first:
             n_components = check_components(self.n_components, X.shape[1])
-            check_choices("minibatch", self.objective, self.batching, self.optimiser, n_components)
+            check_choices("minibatch", self.objective, self.batching, self.optimizer, n_components)
             rng = check_random_state(self.random_state)
             A, self.scale_ = self._start(X, labels, n_components, objective, batcher, dtype, rng)
             self.method_, self.n_iter_, self.score_path_ = "minibatch", 0, np.empty(0)
         else:
             rng, A = check_random_state(self.random_state), self.components_.astype(np.float64)
         if not hasattr(self, "_online"):
-            self._online = step_optimiser(self.optimiser)(A.ravel(), Schedule()), rng
+            self._online = step_optimizer(self.optimizer)(A.ravel(), Schedule()), rng
         stepper, rng = self._online
         part = BatchObjective(X, labels, objective, batcher.against_all, self.alpha, dtype)
         with one_blas_thread():
@@ -286,7 +286,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return project(X, self.components_)
 
     def mahalanobis(self):
-        """The learnt metric.
+        """The learned metric.
 
         Returns
         -------
@@ -296,17 +296,17 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self.components_.T @ self.components_
 
-    def neighbour_classifier(self, X, y, n_neighbors=5):
+    def neighbor_classifier(self, X, y, n_neighbors=5):
         """A classifier by the nearest rows in the projected space, found with a k-d tree.
 
         Parameters
         ----------
         X : array-like, shape (n, n_features)
-            Rows to find neighbours among.
+            Rows to find neighbors among.
         y : array-like, shape (n,)
             Their classes.
         n_neighbors : int, default=5
-            Neighbours that vote.
+            Neighbors that vote.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""What NCA maximises: scores of projected points, and the force on each of them.
+"""What NCA maximizes: scores of projected points, and the force on each of them.
 
 Every objective here is a function of the projected points Z = X Aᵀ alone, so that one gradient with respect
 to Z serves them all, and  ∂f/∂A = (∂f/∂Z)ᵀ X  costs O(n d D) beside the O(n² d) of the pairs.

@@ -35,7 +35,7 @@ ALL_PAIRS = TilePairs(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def arithmetic(Z, dtype):
-    """The float type in which distances between the rows of centred `Z` keep their digits.
+    """The float type in which distances between the rows of centered `Z` keep their digits.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""From rows and a first map to a learnt one: the whole objective climbed, or batch after batch."""
+"""From rows and a first map to a learned one: the whole objective climbed, or batch after batch."""
 
 import time
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from manylens.metric.layout import class_layout
 from manylens.metric.methods import STEPS
-from manylens.metric.optimisers import LBFGS, Schedule, Search, Stop
+from manylens.metric.optimizers import LBFGS, Schedule, Search, Stop
 from manylens.native.threads import one_blas_thread
 
 
@@ -108,7 +108,7 @@ def climb_whole(whole, A, extra, max_iter, tol, progress):
         progress(iteration, whole.split(parameters)[0], value / n)
 
     with one_blas_thread():  # beside numba's threads those of BLAS only get in the way: idle ones spin
-        search = LBFGS(max_iter, tol).maximise(whole, whole.join(A, extra), report)
+        search = LBFGS(max_iter, tol).maximize(whole, whole.join(A, extra), report)
     return *whole.split(search.parameters), search
 
 
@@ -157,7 +157,7 @@ def planned_sweeps(n, batch_size, max_iter):
     return max(1, min(max_iter, -(-STEPS // per_sweep)))
 
 
-def climb_batches(part, A, batcher, optimiser, max_iter, rng, progress):
+def climb_batches(part, A, batcher, optimizer, max_iter, rng, progress):
     """Sweep after sweep over batches, from A.
 
     Parameters
@@ -168,8 +168,8 @@ def climb_batches(part, A, batcher, optimiser, max_iter, rng, progress):
         First map.
     batcher : Batcher
         Makes the batches.
-    optimiser : type
-        Kind of step optimiser.
+    optimizer : type
+        Kind of step optimizer.
     max_iter : int
         Sweeps at most.
     rng : numpy.random.RandomState
@@ -184,7 +184,7 @@ def climb_batches(part, A, batcher, optimiser, max_iter, rng, progress):
     """
     n = len(part.X)
     n_sweeps = planned_sweeps(n, batcher.size, max_iter)
-    stepper = optimiser(A.ravel(), Schedule(n_sweeps * max(1, round(n / batcher.size))))
+    stepper = optimizer(A.ravel(), Schedule(n_sweeps * max(1, round(n / batcher.size))))
     done = 0
     try:
         with one_blas_thread():

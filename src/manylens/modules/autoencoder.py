@@ -33,7 +33,7 @@ CERTIFICATE = (
 class ModularAutoencoder(DiversityPathMixin, LinearAutoencoders):
     """Many small autoencoders, trained together; linear ones with a certificate of optimality.
 
-    M modules of H dimensions each minimise, over the rows x,
+    M modules of H dimensions each minimize, over the rows x,
 
         (1-λ) mean_m |A_m B_m x - x|² + λ |mean_m A_m B_m x - x|²,
 
@@ -48,7 +48,7 @@ class ModularAutoencoder(DiversityPathMixin, LinearAutoencoders):
     diversity : float
         λ in [0, 1].
     solver : {"auto", "backfit", "gradient"}
-        "auto" constructs a minimiser directly. The others are iterative, kept to compare: backfitting sets
+        "auto" constructs a minimizer directly. The others are iterative, kept to compare: backfitting sets
         each module in turn to its best, gradient descends on all encoders and decoders.
     hidden : int or sequence of int, optional
         Units of the hidden layers between rows and modules, and in reverse between modules and
@@ -79,7 +79,7 @@ class ModularAutoencoder(DiversityPathMixin, LinearAutoencoders):
     loss_, lower_bound_, optimality_gap_ : float
         Loss reached; a bound that no modules can go below; (loss - bound)/bound.
     spectrum_ : ndarray, shape (k,)
-        Singular values of the centred rows over sqrt(n).
+        Singular values of the centered rows over sqrt(n).
     coverage_ : ndarray, shape (n_modules * n_components,)
         How much of each singular value the modules keep together.
     n_shared_ : int

@@ -1,7 +1,7 @@
 """The iterative solvers of the linear modular autoencoder: backfitting and batch gradient descent.
 
 Both work in the coordinates of the row space, where the covariance is Σ = diag(s²), s the singular values of
-the centred data over sqrt(n). A module is an encoder B_m (H, r) and a decoder A_m (r, H), C_m = A_m B_m, and
+the centered data over sqrt(n). A module is an encoder B_m (H, r) and a decoder A_m (r, H), C_m = A_m B_m, and
 
     E = (1-λ) mean_m tr((C_m - I) Σ (C_m - I)ᵀ) + λ tr((C̄ - I) Σ (C̄ - I)ᵀ).
 """

@@ -6,7 +6,7 @@ from sklearn.utils import check_random_state, check_scalar, gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from manylens.streaming import block_rows
+from manylens.summaries import block_rows
 
 
 class ModuleTransformer(TransformerMixin, BaseEstimator):

@@ -160,7 +160,7 @@ def random_modules(spectrum, n_modules, n_components, rng):
 
 
 def approximate_root(matrix, rank):
-    """F of shape (rank, d) that minimises |Fᵀ F - matrix|: the largest eigenpairs, negative ones as zero.
+    """F of shape (rank, d) that minimizes |Fᵀ F - matrix|: the largest eigenpairs, negative ones as zero.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def module_by_module(
 ):
     """Algorithm 1 of modular dimensionality reduction: each module in turn is set to its best.
 
-    With the others fixed, module m minimises |F_mᵀF_m - T|², T = c (Q - (λ/M) Σ_{q≠m} F_qᵀF_q + ε F_mᵀF_m),
+    With the others fixed, module m minimizes |F_mᵀF_m - T|², T = c (Q - (λ/M) Σ_{q≠m} F_qᵀF_q + ε F_mᵀF_m),
     c = 1/((1-λ) + λ/M + ε).
 
     Parameters
@@ -206,7 +206,7 @@ def module_by_module(
     verbose : bool or int
         Whether to print progress.
     epsilon : float
-        ε, the pull of a module towards where it was.
+        ε, the pull of a module toward where it was.
 
     Returns
     -------
@@ -311,11 +311,11 @@ def adam(
     scale = spectrum_scale(spectrum)
     q = spectrum / scale
     start = random_modules(q, n_modules, n_components, rng)
-    optimiser = Adam(start.shape, learning_rate)
+    optimizer = Adam(start.shape, learning_rate)
     found = descend(
         "adam",
         start,
-        lambda modules: modules + optimiser.step(loss_and_gradient(modules, q, diversity)[1]),
+        lambda modules: modules + optimizer.step(loss_and_gradient(modules, q, diversity)[1]),
         lambda modules: modules,
         lambda modules: modular_loss(modules, q, diversity),
         max_iter=max_iter,

@@ -21,11 +21,11 @@ SOLVERS = ("auto", "mbm", "adam", "sgd", "drop-module")
 class ModularKernelPCA(DiversityPathMixin, KernelModules):
     """Many small, diverse kernel representations of the same rows, with a certificate of optimality.
 
-    M modules of H dimensions each are trained together to minimise
+    M modules of H dimensions each are trained together to minimize
 
         (1-λ) mean_m |K_m - K|² + λ |mean_m K_m - K|²   (over n²),
 
-    where K is the centred kernel matrix, K_m the inner products within module m and λ the `diversity`: at 0
+    where K is the centered kernel matrix, K_m the inner products within module m and λ the `diversity`: at 0
     every module is kernel PCA on H components, at 1 all of them together are kernel PCA on M H components,
     evenly dealt. Where the feature map approximates the kernel (more rows than `rank`), K is the kernel of
     the map, and so is what the certificate is about.
@@ -57,8 +57,8 @@ class ModularKernelPCA(DiversityPathMixin, KernelModules):
     alpha : float
         Ridge penalty of the pre-images.
     solver : {"auto", "mbm", "adam", "sgd", "drop-module"}
-        "auto" constructs a minimiser directly. The others are iterative, kept to compare: module-by-module
-        (alternating minimisation), Adam on the compressed problem, stochastic gradients on pairs of rows,
+        "auto" constructs a minimizer directly. The others are iterative, kept to compare: module-by-module
+        (alternating minimization), Adam on the compressed problem, stochastic gradients on pairs of rows,
         the same with modules dropped at random.
     max_iter : int
         Iterations of the iterative solvers at most.
@@ -80,7 +80,7 @@ class ModularKernelPCA(DiversityPathMixin, KernelModules):
     loss_, lower_bound_, optimality_gap_ : float
         Loss reached; a bound that no modules can go below; (loss - bound)/bound.
     spectrum_ : ndarray, shape (k,)
-        Eigenvalues of the centred kernel over n that the modules can use.
+        Eigenvalues of the centered kernel over n that the modules can use.
     coverage_ : ndarray, shape (n_modules * n_components,)
         How much of each component the modules keep together.
     n_shared_ : int
@@ -165,7 +165,7 @@ class ModularKernelPCA(DiversityPathMixin, KernelModules):
         self.verbose = verbose
 
     def partial_fit(self, X, y=None):
-        """Add rows to what the modules are learnt from.
+        """Add rows to what the modules are learned from.
 
         The first call fixes the feature map, its landmarks and its scale, so its batch should hold at least
         `rank` rows, or `landmarks` be given; every call adds to the moments of the features and finds the
@@ -190,7 +190,7 @@ class ModularKernelPCA(DiversityPathMixin, KernelModules):
                 f"solver={self.solver!r} goes over the rows again and again: use fit, not partial_fit."
             )
         if self.fit_inverse_transform:
-            raise ValueError("Pre-images are learnt from all rows at once: use fit, not partial_fit.")
+            raise ValueError("Pre-images are learned from all rows at once: use fit, not partial_fit.")
         first = not hasattr(self, "moments_")
         X = self._validated(X, reset=first)
         if first:

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.kernels.feature_maps import LinearMap
 from manylens.kernels.spectrum import feature_moments, leading_eigenpairs, principal_spectrum
 from manylens.modules.base import ModuleTransformer, forget, refuse_equal_rows
-from manylens.streaming import block_rows, bootstrap_moments, column_means
+from manylens.summaries import block_rows, bootstrap_moments, column_means
 
 
 def is_linear(estimator):
@@ -83,7 +83,7 @@ class LinearAutoencoders(ModuleTransformer):
         Returns
         -------
         ndarray, shape (n, k)
-            Centred.
+            Centered.
         """
         check_is_fitted(self)
         X = self._validated(X, reset=False)
@@ -181,7 +181,7 @@ def principal_axes(X):
 
 
 def dual_axes(X, mean):
-    """Variances and principal axes of few rows, from their centred inner products.
+    """Variances and principal axes of few rows, from their centered inner products.
 
     Parameters
     ----------
@@ -208,6 +208,6 @@ def dual_axes(X, mean):
     values, vectors = leading_eigenpairs(gram / n, n - 1)
     precision = float(np.finfo(X.dtype).eps)
     kept = values > max(n * precision * max(values[0], 0.0), (8 * precision) ** 2 * (mean @ mean))
-    # The eigenvectors are orthogonal to the ones vector, so sparse rows need no centring here.
+    # The eigenvectors are orthogonal to the ones vector, so sparse rows need no centering here.
     axes = (rows.T @ vectors[:, kept]).T
     return values[kept], np.asarray(axes) / np.sqrt(n * values[kept])[:, None]

@@ -7,7 +7,7 @@ keeps. With Ḡ the mean of the G_m and Q = diag(q) the loss of both papers is
     L = (1-λ)/M Σ_m |G_m - Q|² + λ |Ḡ - Q|²,
 
 where q are the eigenvalues of the kernel's covariance (modular kernel PCA) or the singular values of the
-centred data over sqrt(n) (linear modular autoencoder).
+centered data over sqrt(n) (linear modular autoencoder).
 """
 
 import numbers

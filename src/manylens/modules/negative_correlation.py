@@ -14,7 +14,7 @@ from manylens.modules.networks import nearest_probabilities
 class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
     """Networks trained together, whose mean predicts: negative correlation learning.
 
-    M networks F_1 ... F_M minimise, over the rows,
+    M networks F_1 ... F_M minimize, over the rows,
 
         mean_m |F_m - y|² - λ mean_m |F_m - F̄|² = (1-λ) mean_m |F_m - y|² + λ |F̄ - y|²,
 
@@ -64,7 +64,7 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
     See Also
     --------
     NegativeCorrelationClassifier : The same on classes.
-    ModuleVotingRegressor : Any regressor on modules that were learnt without targets.
+    ModuleVotingRegressor : Any regressor on modules that were learned without targets.
 
     Notes
     -----
@@ -276,7 +276,7 @@ class NegativeCorrelationClassifier(ClassifierMixin, NegativeCorrelationNetworks
     def predict_proba(self, X):
         """The probabilities nearest to the mean output.
 
-        A network that minimises squared errors on zeros and ones estimates probabilities, but need not stay
+        A network that minimizes squared errors on zeros and ones estimates probabilities, but need not stay
         between 0 and 1, nor sum to 1; the nearest point that does is taken.
 
         Parameters

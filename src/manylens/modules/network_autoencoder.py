@@ -10,7 +10,7 @@ from manylens.modules.network_options import hidden_widths
 from manylens.modules.network_tensors import TensorRows
 from manylens.modules.network_training import train
 from manylens.modules.networks import network_loss, random_networks, scaled
-from manylens.streaming import block_rows, column_means
+from manylens.summaries import block_rows, column_means
 
 
 class NetworkAutoencoders:
@@ -19,7 +19,7 @@ class NetworkAutoencoders:
     Parameters
     ----------
     networks : StackedNetworks
-        Encoders followed by decoders, on rows that were centred and scaled.
+        Encoders followed by decoders, on rows that were centered and scaled.
     n_encoding : int
         Layers of an encoder.
     mean : ndarray, shape (d,)

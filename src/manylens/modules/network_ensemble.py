@@ -12,7 +12,7 @@ from manylens.modules.network_options import check_activation, hidden_widths, op
 from manylens.modules.network_tensors import TensorRows
 from manylens.modules.network_training import train, warn_unless_rested
 from manylens.modules.networks import check_network_diversity, output_ambiguity, random_networks, scaled
-from manylens.streaming import column_means
+from manylens.summaries import column_means
 
 
 class NegativeCorrelationNetworks(BaseEstimator):

@@ -69,7 +69,7 @@ def train(networks, rows, targets, options, rng, name):
     n_held = int(options.validation_fraction * len(rows))
     held, used = order[:n_held], order[n_held:]
     parameters = as_parameters(networks, rows[used[:1]])
-    optimiser = torch.optim.Adam(parameters, lr=options.learning_rate)
+    optimizer = torch.optim.Adam(parameters, lr=options.learning_rate)
     watch = held if n_held else used
     stop = Patience(options.patience, options.tol)
     path: list[float] = []
@@ -83,10 +83,10 @@ def train(networks, rows, targets, options, rng, name):
                 outputs, wanted = forward(parameters, networks.activations, rows[index]), targets[index]
                 seen = outputs.detach()
                 total += network_loss(seen, wanted, options.diversity) * len(index)
-                optimiser.zero_grad()
+                optimizer.zero_grad()
                 # The derivative by the outputs is known: only the networks themselves are gone back through.
                 outputs.backward(len(networks) * output_gradient(seen, wanted, options.diversity))
-                optimiser.step()
+                optimizer.step()
             path.append(float(total) / len(order))
             # Without held-back rows the loss that the batches met is watched: a pass more would cost a third.
             watched = (

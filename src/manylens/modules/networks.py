@@ -18,7 +18,7 @@ from scipy.special import expit
 from sklearn.utils import gen_batches
 
 from manylens.modules.loss import Ambiguity
-from manylens.streaming import block_rows
+from manylens.summaries import block_rows
 
 ACTIVATIONS = {
     "identity": lambda values: values,

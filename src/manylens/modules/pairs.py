@@ -176,7 +176,7 @@ def drop_module(
 ):
     """Stochastic gradient descent on random pairs of rows with modules dropped at random.
 
-    Its minimisers are those of the modular loss at λ = M p/(1 + p (M-1)), over sqrt(p/λ) (Theorem 2); the
+    Its minimizers are those of the modular loss at λ = M p/(1 + p (M-1)), over sqrt(p/λ) (Theorem 2); the
     modules returned are scaled back, and the path is the modular loss.
 
     Parameters

@@ -7,23 +7,23 @@ from sklearn.utils import gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 
 from manylens.kernels.feature_maps import NystroemMap
-from manylens.streaming import block_rows, column_means
+from manylens.summaries import block_rows, column_means
 
 
 class RidgePreimage(RegressorMixin, BaseEstimator):
-    """Ridge regression from representations Z to rows X over [Z, k(Z, centres)], an rbf kernel in Z.
+    """Ridge regression from representations Z to rows X over [Z, k(Z, centers)], an rbf kernel in Z.
 
-    Minimises |Φ B - (X - mean)|²/n + alpha tr(Φᵀ Φ/n)/p |B|², in one pass over blocks. Memory
-    O(p² + p d), p = width of Z plus the number of centres.
+    Minimizes |Φ B - (X - mean)|²/n + alpha tr(Φᵀ Φ/n)/p |B|², in one pass over blocks. Memory
+    O(p² + p d), p = width of Z plus the number of centers.
 
     Parameters
     ----------
     alpha : float
         Penalty, relative to the mean variance of the features.
     rank : int
-        Number of centres at most.
+        Number of centers at most.
     random_state : int, RandomState or None
-        Which rows are centres.
+        Which rows are centers.
     """
 
     def __init__(self, alpha=1e-3, rank=1000, random_state=None):

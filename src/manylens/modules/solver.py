@@ -94,7 +94,7 @@ def solve_modules(spectrum, n_modules, n_components, diversity, rng, energy=None
     n_modules, n_components : int
         M and H.
     diversity : float
-        λ in [0, 1]; 1 stands for the limit λ -> 1, the balanced one of the many minimisers at 1.
+        λ in [0, 1]; 1 stands for the limit λ -> 1, the balanced one of the many minimizers at 1.
     rng : numpy.random.Generator
         Source of the frames.
     energy : float, optional

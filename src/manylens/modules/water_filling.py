@@ -3,7 +3,7 @@
 The lower bound on the modular loss (docs/theory.md) depends only on t, the eigenvalues of the mean Ḡ, and
 on g, the mean eigenvalues of the modules. Its minimum is found in closed form: the K = M H coordinates are
 dealt into H slots of M, one head and M - 1 tail coordinates each; every slot has its own water level;
-neighbouring slots whose levels are out of order are pooled.
+neighboring slots whose levels are out of order are pooled.
 """
 
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ def fill(spectrum, rank, level, diversity):
     level : float
         The level g.
     diversity : float
-        λ; towards 0 the h largest are kept whole.
+        λ; toward 0 the h largest are kept whole.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def slot_coordinates(first, last, n_modules, n_components):
 
 
 def pooled_blocks(spectrum, n_modules, n_components, diversity, pool=True):
-    """Minimise the lower bound: deal the coordinates into slots and pool those out of order.
+    """Minimize the lower bound: deal the coordinates into slots and pool those out of order.
 
     Parameters
     ----------

@@ -14,8 +14,8 @@ def annotate_cells(ax, values, dark_above):
     if values.size > 400:
         return
     for (row, column), value in np.ndenumerate(values):
-        colour = "white" if value > dark_above else "black"
-        ax.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, fontsize="x-small")
+        color = "white" if value > dark_above else "black"
+        ax.text(column, row, f"{value:.2f}", ha="center", va="center", color=color, fontsize="x-small")
 
 
 class AlignmentDisplay:
@@ -43,7 +43,7 @@ class AlignmentDisplay:
         ax : matplotlib.axes.Axes, optional
             Where to draw.
         **conventions
-            Passed to `cka_matrix`: kernel, estimator, centre, gamma.
+            Passed to `cka_matrix`: kernel, estimator, center, gamma.
 
         Returns
         -------
@@ -54,7 +54,7 @@ class AlignmentDisplay:
         return cls(cka_matrix(arrays, **conventions), names).plot(ax=ax)
 
     def plot(self, *, ax=None):
-        """Draw the heat map, annotated, on one colour scale from 0 to 1.
+        """Draw the heat map, annotated, on one color scale from 0 to 1.
 
         Parameters
         ----------
@@ -79,7 +79,7 @@ class AlignmentDisplay:
 
 
 class LayerWeightsDisplay:
-    """Heat map of kernel weights against the share of the training rows they were learnt from.
+    """Heat map of kernel weights against the share of the training rows they were learned from.
 
     Parameters
     ----------
@@ -168,14 +168,14 @@ class StableRankDisplay:
         self.ranks, self.widths = ranks, widths
 
     @classmethod
-    def from_representations(cls, representations, *, centre=True, ax=None):
+    def from_representations(cls, representations, *, center=True, ax=None):
         """Compute the stable ranks and draw them.
 
         Parameters
         ----------
         representations : dict or sequence of array-like, each of shape (n, d_k)
             Layers in order.
-        centre : bool, default=True
+        center : bool, default=True
             As for `stable_rank`.
         ax : matplotlib.axes.Axes, optional
             Where to draw.
@@ -186,7 +186,7 @@ class StableRankDisplay:
             With `ax_`, `figure_` and `line_`.
         """
         names, arrays = check_feature_sets(representations)
-        ranks = {name: stable_rank(X, centre) for name, X in zip(names, arrays, strict=True)}
+        ranks = {name: stable_rank(X, center) for name, X in zip(names, arrays, strict=True)}
         return cls(ranks, {name: X.shape[1] for name, X in zip(names, arrays, strict=True)}).plot(ax=ax)
 
     def plot(self, *, ax=None):
@@ -204,7 +204,7 @@ class StableRankDisplay:
         """
         ax = axes_or_new(ax, self)
         places = range(len(self.ranks))
-        ax.plot(places, list(self.widths.values()), color="grey", linestyle="--", label="width")
+        ax.plot(places, list(self.widths.values()), color="gray", linestyle="--", label="width")
         (self.line_,) = ax.plot(places, list(self.ranks.values()), marker="o", label="stable rank")
         ax.set_yscale("log")
         ax.set_xticks(places, list(self.ranks), rotation=45, ha="right", rotation_mode="anchor")

@@ -63,7 +63,7 @@ class SketchedAlignmentDisplay:
         ax = axes_or_new(ax, self)
         values = np.array([estimate.value for estimate in self.estimates])
         reach = np.array([estimate.interval()[1] for estimate in self.estimates]) - values
-        ax.axline((0, 0), slope=1, color="grey", linestyle="--", linewidth=1, zorder=0)
+        ax.axline((0, 0), slope=1, color="gray", linestyle="--", linewidth=1, zorder=0)
         self.errorbar_ = ax.errorbar(
             self.exact, values, yerr=reach, fmt="o", markersize=3, elinewidth=0.8, alpha=0.7
         )
@@ -105,9 +105,7 @@ class TransferabilityDisplay:
         errors = [row.standard_error or 0.0 for row in self.ranking]
         ax.errorbar(scores, reached, xerr=errors, fmt="o", elinewidth=1)
         ax.margins(x=0.15, y=0.1)
-        for k, row in enumerate(
-            self.ranking
-        ):  # in the order of the scores: neighbours are named on two sides
+        for k, row in enumerate(self.ranking):  # in the order of the scores: neighbors are named on two sides
             side = 1 - 2 * (k % 2)
             ax.annotate(
                 str(row.name),

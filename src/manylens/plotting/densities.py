@@ -64,7 +64,7 @@ class ModuleDensityDisplay:
 
     @classmethod
     def from_estimator(cls, modules, X, y, *, resolution=200, axes=None):
-        """Estimate the densities of labelled rows, and draw them.
+        """Estimate the densities of labeled rows, and draw them.
 
         Parameters
         ----------

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from manylens.ensembles.distance_correlation import distance_correlation_matrix
+from manylens.alignment.distance_correlation import distance_correlation_matrix
 from manylens.ensembles.representation import module_views
 from manylens.plotting.style import axes_or_new, import_pyplot
 
@@ -134,7 +134,7 @@ class VotingBoundaryDisplay:
         X : array-like, shape (n, 2)
             Rows that the grid is to cover; drawn as dots.
         y : array-like, shape (n,), optional
-            Their classes, for the dots' colours.
+            Their classes, for the dots' colors.
         resolution : int
             Points a side of the grid.
         margin : float
@@ -159,8 +159,8 @@ class VotingBoundaryDisplay:
         answers.append(np.searchsorted(classifier.classes_, classifier.predict(points)))
         names = [f"module {m}" for m in range(len(views))] + ["vote"]
         display = cls(tuple(grid), np.array(answers).reshape(-1, *grid[0].shape), names)
-        colours = None if y is None else np.searchsorted(classifier.classes_, np.asarray(y))
-        return display.plot(axes, X, colours)
+        colors = None if y is None else np.searchsorted(classifier.classes_, np.asarray(y))
+        return display.plot(axes, X, colors)
 
     def plot(self, axes=None, X=None, classes=None):
         """Draw.
@@ -172,7 +172,7 @@ class VotingBoundaryDisplay:
         X : ndarray, shape (n, 2), optional
             Rows to show as dots.
         classes : ndarray of int, shape (n,), optional
-            Their colours.
+            Their colors.
 
         Returns
         -------
@@ -188,13 +188,13 @@ class VotingBoundaryDisplay:
             )
         self.axes_ = np.atleast_1d(axes)
         self.figure_ = self.axes_[0].figure
-        colours = {"cmap": "tab10", "vmin": 0, "vmax": 9}
+        colors = {"cmap": "tab10", "vmin": 0, "vmax": 9}
         for ax, region, name in zip(self.axes_, self.regions, self.names, strict=True):
-            ax.pcolormesh(*self.grid, region % 10, alpha=0.3, rasterized=True, **colours)
+            ax.pcolormesh(*self.grid, region % 10, alpha=0.3, rasterized=True, **colors)
             for c in np.unique(region)[:-1]:  # class by class: between 0 and 2 no class 1 need be passed
                 ax.contour(*self.grid, region == c, levels=[0.5], colors="0.3", linewidths=0.5)
             if X is not None and classes is not None:
-                ax.scatter(*X.T, c=classes % 10, s=7, linewidths=0, **colours)
+                ax.scatter(*X.T, c=classes % 10, s=7, linewidths=0, **colors)
             elif X is not None:
                 ax.scatter(*X.T, c="0.3", s=7, linewidths=0)
             ax.set(title=name, xticks=[], yticks=[])

@@ -78,7 +78,7 @@ class RetrievalGalleryDisplay:
         n_shown : int
             How many modules are shown, from the first on.
         n_candidates : int
-            Neighbours that every module offers to the ranking of all together.
+            Neighbors that every module offers to the ranking of all together.
         ax : matplotlib Axes, optional
             Where to draw (a new figure).
 
@@ -111,7 +111,7 @@ class RetrievalGalleryDisplay:
         ax : matplotlib Axes, optional
             Where to draw (a new figure).
         cmap : str
-            Colours of the images.
+            Colors of the images.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Displays of what a learnt metric does."""
+"""Displays of what a learned metric does."""
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.plotting.style import axes_or_new
 
 
-def neighbour_probabilities(Z, row):
+def neighbor_probabilities(Z, row):
     """p_ij of one row i against all others: softmax of -|z_i - z_j|² over j ≠ i.
 
     Parameters
@@ -29,8 +29,8 @@ def neighbour_probabilities(Z, row):
     return softmax(exponents)
 
 
-class NeighbourProbabilitiesDisplay:
-    """How the probabilities of a row's neighbours gather on a few of its own class as A is learnt.
+class NeighborProbabilitiesDisplay:
+    """How the probabilities of a row's neighbors gather on a few of its own class as A is learned.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class NeighbourProbabilitiesDisplay:
         y : array-like, shape (n,)
             Their classes.
         row : int
-            The row whose neighbours are looked at.
+            The row whose neighbors are looked at.
         stages : sequence of int, default=None
             Iteration of each map; counted from 0 by default.
         ax : matplotlib.axes.Axes, default=None
@@ -75,33 +75,33 @@ class NeighbourProbabilitiesDisplay:
 
         Returns
         -------
-        NeighbourProbabilitiesDisplay
+        NeighborProbabilitiesDisplay
             The display.
         """
         X, y = check_array(X), np.asarray(y)
         others = np.arange(len(X)) != row
-        probabilities = np.array([neighbour_probabilities(X @ A.T, row)[others] for A in maps])
+        probabilities = np.array([neighbor_probabilities(X @ A.T, row)[others] for A in maps])
         stages = range(len(maps)) if stages is None else stages
         return cls(probabilities, (y == y[row])[others], list(stages)).plot(ax=ax)
 
-    def plot(self, *, ax=None, n_neighbours=60):
+    def plot(self, *, ax=None, n_neighbors=60):
         """Draw the largest probabilities of each stage, in falling order.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, default=None
             Where to draw.
-        n_neighbours : int, default=60
+        n_neighbors : int, default=60
             How many to show.
 
         Returns
         -------
-        NeighbourProbabilitiesDisplay
+        NeighborProbabilitiesDisplay
             The display.
         """
         ax = axes_or_new(ax, self)
         shades = np.linspace(0.25, 1.0, len(self.stages))
-        ranks = np.arange(1, min(n_neighbours, self.probabilities.shape[1]) + 1)
+        ranks = np.arange(1, min(n_neighbors, self.probabilities.shape[1]) + 1)
         for p, stage, shade in zip(self.probabilities, self.stages, shades, strict=True):
             order = np.argsort(-p)[: len(ranks)]
             same = self.same[order]
@@ -111,7 +111,7 @@ class NeighbourProbabilitiesDisplay:
             ax.annotate(f" iteration {stage}", (ranks[0], p[order[0]]), fontsize=8, va="bottom", color="0.25")
         ax.scatter([], [], s=14, color="C0", label="same class")
         ax.scatter([], [], s=14, color="C3", marker="x", label="other class")
-        ax.set(xscale="log", yscale="log", xlabel="neighbour, most probable first", ylabel="$p_{ij}$")
+        ax.set(xscale="log", yscale="log", xlabel="neighbor, most probable first", ylabel="$p_{ij}$")
         ax.set_ylim(bottom=1e-6, top=2)
         ax.legend(frameon=False, loc="lower left")
         self.ax_, self.figure_ = ax, ax.figure
@@ -119,7 +119,7 @@ class NeighbourProbabilitiesDisplay:
 
 
 class ProjectionDisplay:
-    """Rows in the first two directions of a map, coloured by class.
+    """Rows in the first two directions of a map, colored by class.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Colours that read on light and dark, and axes to draw on."""
+"""Colors that read on light and dark, and axes to draw on."""
 
 SPECTRUM_COLOR, ENSEMBLE_COLOR, SINGLE_COLOR, WRONG_COLOR = "#8d99ae", "#2a8c9d", "#e07a4b", "#e5383b"
 REFERENCE_STYLES = ("-", "--", "-.", ":")

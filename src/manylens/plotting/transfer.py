@@ -183,7 +183,7 @@ class FittedLayerWeightsDisplay:
         ax : matplotlib Axes, optional
             Where to draw.
         cmap : str, default="Blues"
-            Colours.
+            Colors.
 
         Returns
         -------
@@ -210,7 +210,7 @@ class FittedLayerWeightsDisplay:
         ax : matplotlib Axes, optional
             Where to draw.
         cmap : str, default="Blues"
-            Colours.
+            Colors.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Pictures of what labels are worth: accuracy against the share of labelled rows, and calibration errors."""
+"""Pictures of what labels are worth: accuracy against the share of labeled rows, and calibration errors."""
 
 import numpy as np
 from scipy.special import softmax

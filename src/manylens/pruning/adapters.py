@@ -232,7 +232,7 @@ class BaggingMembers(Members):
 
 
 class ForestMembers(Members):
-    """Random forests and extremely randomised trees; leaves can hold any weight, so all can be rebuilt."""
+    """Random forests and extremely randomized trees; leaves can hold any weight, so all can be rebuilt."""
 
     reads = ("RandomForestClassifier", "RandomForestRegressor", "ExtraTreesClassifier", "ExtraTreesRegressor")
 

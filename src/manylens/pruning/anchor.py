@@ -18,8 +18,8 @@ def choose_anchor(ensemble, X, y, prune):
 
     Copies of the ensemble are fitted to two thirds of the rows, pruned there with every anchor, and compared
     on the last third. Rows of which the ensemble itself knows no more than its copies do of rows that they
-    have not seen are new to it: nothing that is learnt from them fits its noise a second time, and the anchor
-    is 0.
+    have not seen are new to it: nothing that is learned from them fits its noise a second time, and the
+    anchor is 0.
 
     Parameters
     ----------

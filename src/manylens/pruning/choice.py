@@ -40,7 +40,7 @@ class Pruned(NamedTuple):
     error, whole_error : float
         Mean squared error, on the rows given, of what is kept and of the whole ensemble.
     held_out_error : float
-        That of what is kept by cross-validation over the rows given, weights and choice learnt anew without
+        That of what is kept by cross-validation over the rows given, weights and choice learned anew without
         each part of them; NaN where the number of predictors was not chosen so (see `slack`).
     """
 
@@ -91,7 +91,7 @@ def prune_predictions(
         stays within this share of the smallest there is (and the bound of `tolerance` holds). None leaves
         out none.
     shrinkage : float, default=1.0
-        How strongly weights are drawn towards equal ones: the factor λ of `Penalty`; 0 for plain least
+        How strongly weights are drawn toward equal ones: the factor λ of `Penalty`; 0 for plain least
         squares. All three are for method="alignment" with refit="nonnegative"; `tolerance=None, slack=None,
         shrinkage=0` is the thesis's method.
     target : {"auto", "classes", "values"}, default="auto"
@@ -164,7 +164,7 @@ def prune_moments(
     """
     check_choice(method, refit, tolerance, slack, shrinkage)
     whole = moments.whole()
-    G, b, total = whole.centred()
+    G, b, total = whole.centered()
     if total <= 0:
         raise ValueError(
             "y has one value only (one class, or one sample): no predictor can be told from another. Give "

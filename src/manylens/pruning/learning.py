@@ -1,4 +1,4 @@
-"""Which predictions are learnt from: as they are, out-of-bag, cross-fitted, or of an anchored target."""
+"""Which predictions are learned from: as they are, out-of-bag, cross-fitted, or of an anchored target."""
 
 import numbers
 

@@ -64,14 +64,14 @@ def rescaled_error(G, b, total, baseline):
 
 
 def held_out_error(weights, others, part):
-    """Squared error on a part of the rows, the intercept learnt on the others.
+    """Squared error on a part of the rows, the intercept learned on the others.
 
     Parameters
     ----------
     weights : ndarray, shape (p,)
         Weights.
     others, part : PredictionMoments
-        Moments of the rows that were learnt from, and of the part.
+        Moments of the rows that were learned from, and of the part.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def held_out_error(weights, others, part):
     """
     kept = np.flatnonzero(weights)
     w = weights[kept]
-    G, b, total = part.centred(kept)
+    G, b, total = part.centered(kept)
     offsets = []
     for moments in (others, part):
         means, target = moments.means()
@@ -113,7 +113,7 @@ def best_length(lengths, folded, whole, shorten, slack):
     """
     errors = np.zeros(len(lengths))
     for others, part in folded.splits(whole):
-        G, b, total = others.centred()
+        G, b, total = others.centered()
         live = np.diag(G) > DUST * np.diag(whole.products_)[:-1]
         G, b = np.where(np.outer(live, live), G, 0.0), np.where(live, b, 0.0)
         choices = list(shorten((G, b, total)))

@@ -4,10 +4,10 @@ import numpy as np
 
 
 class PredictionMoments:
-    """Sums over rows from which inner products of centred predictions follow.
+    """Sums over rows from which inner products of centered predictions follow.
 
     A predictor is a matrix P_k of n rows and C columns (one for regression, one a class otherwise). With the
-    target Y as the last of p + 1 such matrices, and entry weights ω (n x C), the centred inner products are
+    target Y as the last of p + 1 such matrices, and entry weights ω (n x C), the centered inner products are
     <A, B> = Σ_ic ω_ic (A_ic - Ā_c)(B_ic - B̄_c), Ā_c the weighted mean of column c. Memory is (p + 1)²,
     however many rows pass.
 
@@ -91,8 +91,8 @@ class PredictionMoments:
         self.n_rows_ += other.n_rows_
         return self
 
-    def centred(self, among=None):
-        """Inner products of the centred predictions with one another and with the target.
+    def centered(self, among=None):
+        """Inner products of the centered predictions with one another and with the target.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ def out_of_bag(P, in_bag, share=None):
     With m_i the mean of P_il over the predictors l that had not seen row i, and q_k the share of rows that
     predictor k had not seen, P_ik becomes m_i + (P_ik - m_i)/q_k where it had not seen row i, and m_i
     elsewhere. A deviation from m then counts in sums with the target as if the predictor had not seen any of
-    the rows; its square counts 1/q_k times too much, which acts as a ridge towards the mean of all. Unlike
+    the rows; its square counts 1/q_k times too much, which acts as a ridge toward the mean of all. Unlike
     products over the rows that two predictors have both not seen, the inner products stay positive
     semi-definite.
 

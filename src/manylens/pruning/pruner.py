@@ -52,9 +52,9 @@ class AlignmentPruner(Scored, MetaEstimatorMixin, BaseEstimator):
     slack : float or None, default=0.01
         As for `prune_predictions`.
     shrinkage : float, default=1.0
-        As for `prune_predictions`; drawn towards the ensemble's own weights, up to their common scale.
+        As for `prune_predictions`; drawn toward the ensemble's own weights, up to their common scale.
     anchor : "auto" or float in [0, 1], default="auto"
-        For boosting: how far the target is drawn from y towards the ensemble's own score. 1 makes the pruned
+        For boosting: how far the target is drawn from y toward the ensemble's own score. 1 makes the pruned
         model an imitation of the whole one. "auto" is 0 beyond 2,000 rows; below, copies of the ensemble are
         fitted to parts of the rows, and it is the least anchor with which they lose no more than 1 % on the
         others.
@@ -77,8 +77,8 @@ class AlignmentPruner(Scored, MetaEstimatorMixin, BaseEstimator):
     alignments_ : ndarray, shape (p,)
         Alignment of each member's own kernel with the target's.
     error_, whole_error_ : float
-        Mean squared error of the scores, on the predictions that were learnt from, of what is kept and of the
-        whole ensemble.
+        Mean squared error of the scores, on the predictions that were learned from, of what is kept and of
+        the whole ensemble.
     held_out_error_ : float
         That of what is kept by cross-validation over these rows: an estimate of its error on new ones. NaN
         where `slack` is None or the method is another.

@@ -44,8 +44,8 @@ def target_columns(y, members):
 
 
 def warn_of_interpolation(moments):
-    """Say that most predictions are y itself: rows learnt by heart do not tell which member to keep."""
-    G, b, total = moments.whole().centred()
+    """Say that most predictions are y itself: rows learned by heart do not tell which member to keep."""
+    G, b, total = moments.whole().centered()
     exact = np.diag(G) - 2 * b + total <= 1e-9 * total
     if total > 0 and len(b) > 1 and exact.sum() > len(b) / 2:
         warnings.warn(
@@ -79,7 +79,7 @@ def working_target(Y, score, link, anchor):
     link : {"identity", "logistic"}
         How F becomes a prediction.
     anchor : float
-        0 for the full step towards Y, 1 for F itself.
+        0 for the full step toward Y, 1 for F itself.
 
     Returns
     -------

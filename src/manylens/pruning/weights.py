@@ -1,6 +1,6 @@
 """Which predictors to keep and how to weigh them: pure functions of inner products.
 
-G (p x p) holds the inner products of the centred predictions, b (p) those with the centred target, `total`
+G (p x p) holds the inner products of the centered predictions, b (p) those with the centered target, `total`
 that of the target with itself; so |y - Σ w_k f_k|² = total - 2 wᵀb + wᵀGw. Equations are numbered as in the
 fourth chapter of Tang's thesis, with the repairs of docs/pruning.md.
 """
@@ -16,7 +16,7 @@ BATCH = 0.1  # share of the kept predictors that enters or leaves at a time
 
 
 def squared_error(weights, G, b, total):
-    """|y - Σ_k w_k f_k|², all centred.
+    """|y - Σ_k w_k f_k|², all centered.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def alignment_weights(G, b):
     Returns
     -------
     ndarray, shape (p,)
-        μ, of unit norm, or zero where no predictor points towards the target.
+        μ, of unit norm, or zero where no predictor points toward the target.
     """
     return _on(b > 0, len(b), lambda k: _unit(nonnegative_minimum(G[np.ix_(k, k)] ** 2, b[k] ** 2).v))
 
@@ -75,7 +75,7 @@ def stacking_weights(G, b, among=None, penalty=None):
 
     def solve(k):
         A = penalty.added_to(G, k)
-        if penalty.strength:  # most weights are then positive, and one factorisation shows it
+        if penalty.strength:  # most weights are then positive, and one factorization shows it
             try:
                 free = cho_solve(cho_factor(A), b[k])
             except LinAlgError:
@@ -90,34 +90,34 @@ def stacking_weights(G, b, among=None, penalty=None):
 class Penalty(NamedTuple):
     """λ c |w - projection of w on u|²: how far weights are from a multiple of the ensemble's own weights u.
 
-    c, the mean of G_kk over the predictors concerned, makes λ free of units. Weights learnt from few or noisy
-    rows are drawn towards those that the ensemble would give the same predictors, whose common scale stays
-    free.
+    c, the mean of G_kk over the predictors concerned, makes λ free of units. Weights learned from few or
+    noisy rows are drawn toward those that the ensemble would give the same predictors, whose common scale
+    stays free.
 
     Parameters
     ----------
     strength : float
         λ.
-    towards : ndarray, shape (p,), optional
+    toward : ndarray, shape (p,), optional
         u; equal weights by default.
     """
 
     strength: float = 0.0
-    towards: np.ndarray | None = None
+    toward: np.ndarray | None = None
 
     def added_to(self, G, k):
         """G + λ c (I - uuᵀ/|u|²) among the predictors k."""
         A = G[np.ix_(k, k)]
         if not self.strength:
             return A
-        u = _unit(np.ones(len(k)) if self.towards is None else self.towards[k])
+        u = _unit(np.ones(len(k)) if self.toward is None else self.toward[k])
         return A + self.strength * np.trace(A) / len(k) * (np.eye(len(k)) - np.outer(u, u))
 
 
 def ridge_weights(G, b, total, n_rows, among):
-    """Signed weights by ridge regression (equation 4.5), the penalty chosen by generalised cross-validation.
+    """Signed weights by ridge regression (equation 4.5), the penalty chosen by generalized cross-validation.
 
-    w = (G + λI)⁻¹ b in units in which G_kk = 1; λ minimises |y - ŷ|² / (1 - (1 + tr H) / n)².
+    w = (G + λI)⁻¹ b in units in which G_kk = 1; λ minimizes |y - ŷ|² / (1 - (1 + tr H) / n)².
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def ridge_weights(G, b, total, n_rows, among):
 
 
 def best_single(G, b):
-    """The vertex that maximises Σ μ_k b_k² / Σ μ_k G_kk (equation 4.9): one predictor, the best correlated.
+    """The vertex that maximizes Σ μ_k b_k² / Σ μ_k G_kk (equation 4.9): one predictor, the best correlated.
 
     Parameters
     ----------
@@ -160,12 +160,12 @@ def best_single(G, b):
     Returns
     -------
     ndarray, shape (p,)
-        One at that predictor, zero elsewhere (zero everywhere where none points towards the target).
+        One at that predictor, zero elsewhere (zero everywhere where none points toward the target).
     """
     weights = np.zeros(len(b))
-    towards = np.flatnonzero(b > 0)
-    if len(towards):
-        weights[towards[np.argmax(b[towards] ** 2 / np.diag(G)[towards])]] = 1.0
+    toward = np.flatnonzero(b > 0)
+    if len(toward):
+        weights[toward[np.argmax(b[toward] ** 2 / np.diag(G)[toward])]] = 1.0
     return weights
 
 
@@ -215,7 +215,7 @@ def shortened(weights, G, b, penalty=None):
     """Ever shorter choices: each leaves out the tenth (at least one) that matters least to the one before.
 
     Leaving out predictor k of those kept, and refitting the others freely, adds w_k² / (A⁻¹)_kk to the
-    penalised squared error, A being G and its penalty among those kept.
+    penalized squared error, A being G and its penalty among those kept.
 
     Parameters
     ----------

@@ -12,14 +12,14 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import NearestNeighbors
 
-from manylens.ensembles.module_retrieval import module_neighbors, rerank
-from manylens.ensembles.retrieval import retrieval_precision
-from manylens.modules.baselines import (
+from manylens.baselines.kernel_pca import (
     BootstrapKernelPCA,
     MonolithicKernelPCA,
     PartitionKernelPCA,
     RandomKernelProjection,
 )
+from manylens.ensembles.module_retrieval import module_neighbors, rerank
+from manylens.ensembles.retrieval import retrieval_precision
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.native.threads import one_blas_thread
 
@@ -37,9 +37,9 @@ class Settings:
     n_base, n_queries : int
         Digits to learn from and search, and digits to search for.
     n_neighbors : int
-        Neighbours that retrieval is asked for.
+        Neighbors that retrieval is asked for.
     n_voters : int
-        Neighbours that vote in each module.
+        Neighbors that vote in each module.
     seed : int
         Of the split and of the modules.
     """
@@ -80,15 +80,15 @@ class Digits:
         Images as rows.
     base_labels, query_labels : ndarray, shape (n,) and (m,)
         Which digit each is.
-    neighbours : ndarray of int, shape (m, k)
-        Nearest neighbours of every query in the base, by pixels.
+    neighbors : ndarray of int, shape (m, k)
+        Nearest neighbors of every query in the base, by pixels.
     """
 
     base: np.ndarray
     queries: np.ndarray
     base_labels: np.ndarray
     query_labels: np.ndarray
-    neighbours: np.ndarray
+    neighbors: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Scores:
     Parameters
     ----------
     precision : float
-        Share of the true neighbours that all modules together return.
+        Share of the true neighbors that all modules together return.
     accuracy : float
         Share of queries whose label the modules' vote gets right.
     module_precision, module_accuracy : float
@@ -174,14 +174,14 @@ def split_digits(n_base, n_queries, n_neighbors, seed):
     n_base, n_queries : int
         Sizes; together at most 1,797.
     n_neighbors : int
-        Number of true neighbours of each query.
+        Number of true neighbors of each query.
     seed : int
         Of the split.
 
     Returns
     -------
     Digits
-        The split, with the true neighbours.
+        The split, with the true neighbors.
     """
     data = load_digits()
     base, queries, base_labels, query_labels = train_test_split(
@@ -199,7 +199,7 @@ def split_digits(n_base, n_queries, n_neighbors, seed):
 def score_modules(model, digits, n_neighbors, n_voters):
     """Retrieval precision and voting accuracy of a representation.
 
-    Every module offers its own nearest neighbours; of all that are offered, those of the smallest mean
+    Every module offers its own nearest neighbors; of all that are offered, those of the smallest mean
     squared distance over modules are returned. For a label, the nearest rows vote within each module, and
     then the modules among each other.
 
@@ -210,7 +210,7 @@ def score_modules(model, digits, n_neighbors, n_voters):
     digits : Digits
         Base and queries.
     n_neighbors, n_voters : int
-        Neighbours for retrieval and for the vote.
+        Neighbors for retrieval and for the vote.
 
     Returns
     -------
@@ -223,9 +223,9 @@ def score_modules(model, digits, n_neighbors, n_voters):
     together = rerank(offered, base, queries, n_neighbors)
     voices = stats.mode(digits.base_labels[found[:, :, :n_voters]], axis=2).mode
     verdict = stats.mode(voices, axis=1).mode
-    single = [retrieval_precision(offered[:, m], digits.neighbours) for m in range(base.shape[1])]
+    single = [retrieval_precision(offered[:, m], digits.neighbors) for m in range(base.shape[1])]
     return Scores(
-        precision=retrieval_precision(together, digits.neighbours),
+        precision=retrieval_precision(together, digits.neighbors),
         accuracy=float(np.mean(verdict == digits.query_labels)),
         module_precision=float(np.mean(single)),
         module_accuracy=float(np.mean(voices == digits.query_labels[:, None])),

@@ -1,4 +1,4 @@
-"""The report's figures as SVG that takes the page's own colour and width."""
+"""The report's figures as SVG that takes the page's own color and width."""
 
 import io
 import re
@@ -9,7 +9,7 @@ import numpy as np
 from manylens.ensembles.module_retrieval import module_neighbors
 from manylens.plotting import CoverageDisplay, DiversityPathDisplay, RetrievalGalleryDisplay
 
-INK = "#010203"  # text and axes are drawn in this colour, which is then replaced by that of the page
+INK = "#010203"  # text and axes are drawn in this color, which is then replaced by that of the page
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.size": 10.5,
@@ -179,7 +179,7 @@ def gallery_queries(model, digits, n_neighbors):
     digits : Digits
         Base and queries.
     n_neighbors : int
-        Neighbours in each module.
+        Neighbors in each module.
 
     Returns
     -------
@@ -194,14 +194,14 @@ def gallery_queries(model, digits, n_neighbors):
 
 
 def inline_svg(name, figure, description):
-    """A figure as an SVG element for a page: as wide as its place, in the colour of the text around it.
+    """A figure as an SVG element for a page: as wide as its place, in the color of the text around it.
 
     Parameters
     ----------
     name : str
         Put before all identifiers, so that figures on one page do not share them.
     figure : matplotlib.figure.Figure
-        Drawn in the colour `INK`.
+        Drawn in the color `INK`.
     description : str
         For those who do not see it.
 

@@ -65,10 +65,10 @@ def summary(experiment):
     precision = {measured.name: in_percent(measured.scores.precision) for measured in experiment.baselines}
     return (
         f"From {settings.n_base:,} of scikit-learn's digits, {settings.n_modules} kernel-PCA modules of "
-        f"{settings.n_components} dimensions each were learnt together, at {len(settings.diversities)} "
+        f"{settings.n_components} dimensions each were learned together, at {len(settings.diversities)} "
         f"diversities from one decomposition, and measured on {settings.n_queries:,} digits held out. "
         f"At diversity {best.model.diversity_:g} they find {in_percent(best.scores.precision)} of a digit's "
-        f"{settings.n_neighbors} nearest neighbours together, where one of them finds "
+        f"{settings.n_neighbors} nearest neighbors together, where one of them finds "
         f"{in_percent(best.scores.module_precision)}, principal components dealt at random "
         f"{precision['partition']}, and one map of all {settings.n_modules * settings.n_components} "
         f"dimensions {precision['monolithic']}."
@@ -90,7 +90,7 @@ def explanation(experiment):
     """
     settings = experiment.settings
     return (
-        f"Precision: every module offers its own {settings.n_neighbors} nearest neighbours, those of the "
+        f"Precision: every module offers its own {settings.n_neighbors} nearest neighbors, those of the "
         "smallest mean squared distance over modules are returned, and the share of the true "
         f"{settings.n_neighbors} (by pixels) is counted. Vote: the {settings.n_voters} nearest digits vote "
         "in each module, then the modules among each other. “Of one”: the mean over modules by themselves. "

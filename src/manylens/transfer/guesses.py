@@ -7,7 +7,7 @@ from manylens.transfer.layer_columns import check_choice
 
 
 def guess(scores, kind, temperature, prior):
-    """Labels (u, C) of unlabelled rows from their scores (u, C), as `TransductiveRidgeClassifier` says."""
+    """Labels (u, C) of unlabeled rows from their scores (u, C), as `TransductiveRidgeClassifier` says."""
     if kind == "hard":
         return np.eye(scores.shape[1])[np.argmax(scores, axis=1)]
     proba = softmax(scores / temperature, axis=1)
@@ -47,11 +47,11 @@ def balance(proba, prior, max_iter=100, tol=1e-6):
 
 
 def class_shares(class_prior, targets):
-    """Shares of the classes among unlabelled rows, by rule or as given."""
+    """Shares of the classes among unlabeled rows, by rule or as given."""
     n_classes = targets.shape[1]
     if isinstance(class_prior, str):
-        check_choice(class_prior, "class_prior", ("labelled", "uniform"))
-        return targets.mean(axis=0) if class_prior == "labelled" else np.full(n_classes, 1 / n_classes)
+        check_choice(class_prior, "class_prior", ("labeled", "uniform"))
+        return targets.mean(axis=0) if class_prior == "labeled" else np.full(n_classes, 1 / n_classes)
     prior = np.asarray(class_prior, dtype=np.float64)
     if prior.shape != (n_classes,) or not np.all(prior > 0):
         raise ValueError(

@@ -7,7 +7,7 @@ from sklearn.utils import check_random_state, gen_batches
 
 from manylens.kernels import RBF, CountSketchMap, FeatureMap, Linear, LinearMap, NystroemMap
 from manylens.kernels.kernels import fitted_kernel
-from manylens.streaming import block_rows
+from manylens.summaries import block_rows
 from manylens.transfer.ridge import DualRidge, PrimalRidge, choose_alpha, linear_ridge
 
 HEADS = ("rbf", "linear")

@@ -85,7 +85,7 @@ def refuse_one_class(classes):
         )
 
 
-def refuse_unlabelled(y):
+def refuse_unlabeled(y):
     """Refuse -1 beside two or more other whole numbers, where it marks rows without a label."""
     if y.dtype.kind in "iuf" and np.any(y == UNLABELLED) and len(np.unique(y)) > 2:
         count = int(np.sum(y == UNLABELLED))

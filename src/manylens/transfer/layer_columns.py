@@ -1,4 +1,4 @@
-"""Layers as they are given, and as ridge takes them: low rank, centred, of equal trace, weighted."""
+"""Layers as they are given, and as ridge takes them: low rank, centered, of equal trace, weighted."""
 
 import numbers
 from collections.abc import Mapping
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import sparse
 
-from manylens.alignment.features import centred, check_feature_sets
+from manylens.alignment.features import centered, check_feature_sets
 from manylens.alignment.kernel_alignment import resolve_groups
 from manylens.alignment.kernel_weights import alignment_system, solve_weights
 from manylens.kernels import CountSketchMap, Linear
-from manylens.streaming import CountSketch
+from manylens.summaries import CountSketch
 
 LAYER_MAPS = ("nystroem", "projection")
 WEIGHTS = ("alignment", "uniform", "stacked")
@@ -45,7 +45,7 @@ def resolve_slices(layer_slices, n_columns, names=None):
 
 
 class LayerMaps:
-    """Every layer made low-rank, centred, and scaled so that its rows have a mean squared norm of one.
+    """Every layer made low-rank, centered, and scaled so that its rows have a mean squared norm of one.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class LayerMaps:
         self.columns, self.maps, self.means, self.scales = columns, [], [], []
         for name, own in zip(names, columns, strict=True):
             rows = X[:, own]
-            residual = centred(rows)
+            residual = centered(rows)
             if not residual.any():
                 raise ValueError(
                     f"Layer {name!r} is constant: all its rows are equal (zeros, perhaps), so it says "

@@ -109,7 +109,7 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         """Add a batch of rows; only moments are kept of them.
 
         The first batch fixes the layers' maps, scales and weights and the landmarks; alpha is chosen anew
-        after each batch, by generalised cross-validation. Stacked layers have no such method. After `fit`,
+        after each batch, by generalized cross-validation. Stacked layers have no such method. After `fit`,
         which keeps no moments, it starts anew.
 
         Parameters

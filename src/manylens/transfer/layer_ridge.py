@@ -10,7 +10,7 @@ from manylens.transfer.labels import (
     ScoredClassifier,
     check_labels,
     refuse_one_class,
-    refuse_unlabelled,
+    refuse_unlabeled,
 )
 from manylens.transfer.layered import ALPHAS, LayerEstimator
 from manylens.transfer.temperature import best_temperature
@@ -61,7 +61,7 @@ class LayerRidge(LayerEstimator):
 class LayerRidgeClassifier(ScoredClassifier, LayerRidge):
     """Classify rows from several layers of features, in closed form.
 
-    Each layer is made low-rank, centred and scaled to the same trace; the layers' kernels are summed with
+    Each layer is made low-rank, centered and scaled to the same trace; the layers' kernels are summed with
     weights; a Gaussian kernel stands on the sum; and a ridge on one-hot classes, its penalty chosen by exact
     leave-one-out, gives the scores. Probabilities are softmax(scores / T), with the temperature T fitted to
     the scores of the rows left out.
@@ -91,7 +91,7 @@ class LayerRidgeClassifier(ScoredClassifier, LayerRidge):
     rank : int, default=2048
         Number of landmarks.
     landmarks : {"uniform", "k-means", "count-sketch"}, default="uniform"
-        Rows drawn at random, centres of clusters, or signed sums of rows in the kernel's own space, which
+        Rows drawn at random, centers of clusters, or signed sums of rows in the kernel's own space, which
         take O(n²) time.
     alphas : array-like of float, default=1e-6 ... 1e2
         Penalties to choose from; rows have a mean squared norm of one.
@@ -116,7 +116,7 @@ class LayerRidgeClassifier(ScoredClassifier, LayerRidge):
         Chosen penalty; one for each layer where they are stacked.
     loo_errors_ : ndarray, shape (A,)
         Squared error of the rows left out, for each of `alphas`; after `partial_fit`, its estimate by
-        generalised cross-validation. None where layers are stacked.
+        generalized cross-validation. None where layers are stacked.
     loo_score_ : float
         Accuracy on the rows left out one by one; with "stacked", of the logistic regression on folds of
         their scores. After `partial_fit`, on the last batch before it was added.
@@ -166,7 +166,7 @@ class LayerRidgeClassifier(ScoredClassifier, LayerRidge):
         """
         X = self._read(X, reset=True)
         y = check_labels(y, X)
-        refuse_unlabelled(y)
+        refuse_unlabeled(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         refuse_one_class(self.classes_)
         targets = np.eye(len(self.classes_))[codes]
@@ -185,7 +185,7 @@ class LayerRidgeClassifier(ScoredClassifier, LayerRidge):
         """Add a batch of rows; only moments are kept of them.
 
         The first batch fixes the layers' maps, scales and weights and the landmarks; alpha is chosen anew
-        after each batch, by generalised cross-validation, and the temperature on a batch before it is added.
+        after each batch, by generalized cross-validation, and the temperature on a batch before it is added.
         Stacked layers have no such method. After `fit`, which keeps no moments, it starts anew.
 
         Parameters
@@ -216,7 +216,7 @@ class LayerRidgeClassifier(ScoredClassifier, LayerRidge):
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes={classes!r} is not the same as in the first call of partial_fit.")
         if UNLABELLED not in self.classes_:
-            refuse_unlabelled(y)
+            refuse_unlabeled(y)
         codes = np.searchsorted(self.classes_, y)
         if np.any(self.classes_[np.minimum(codes, len(self.classes_) - 1)] != y):
             raise ValueError("y holds labels that are not in classes.")

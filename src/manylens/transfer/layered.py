@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manylens.alignment.features import side_by_side
 from manylens.kernels import LinearMap
-from manylens.streaming import Moments
+from manylens.summaries import Moments
 from manylens.transfer.head import HEADS, HeadSettings, RidgeHead, fit_head
 from manylens.transfer.layer_columns import (
     LAYER_MAPS,

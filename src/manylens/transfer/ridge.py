@@ -1,10 +1,10 @@
 """Ridge regression with an intercept, for every alpha at the price of one decomposition.
 
-    minimise over W, b   |Y - F W - 1 bᵀ|² + alpha |W|²
+    minimize over W, b   |Y - F W - 1 bᵀ|² + alpha |W|²
 
-The intercept is not penalised, so W sees centred features, and the fitted values are Ŷ = H Y with
-H = 1 1ᵀ/n + Z (Λ + alpha)^(-1) Zᵀ, where Z Zᵀ is the centred Gram matrix and Zᵀ Z = Λ is diagonal. A row that
-is left out is then predicted with the residual (y_i - ŷ_i) / (1 - H_ii): the identity holds for every
+The intercept is not penalized, so W sees centered features, and the fitted values are Ŷ = H Y with
+H = 1 1ᵀ/n + Z (Λ + alpha)^(-1) Zᵀ, where Z Zᵀ is the centered Gram matrix and Zᵀ Z = Λ is diagonal. A row
+that is left out is then predicted with the residual (y_i - ŷ_i) / (1 - H_ii): the identity holds for every
 quadratic penalty, hence for the one that spares the intercept. Note the 1/n in H_ii.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from manylens.native.threads import one_blas_thread
-from manylens.streaming import block_rows
+from manylens.summaries import block_rows
 
 SMALL = 2**21  # numbers in a matrix below which a second BLAS thread waits more than it works
 MOST_COLUMNS = 512  # of predictions, for several alphas, that are made in one product
@@ -104,10 +104,10 @@ class PrimalRidge(Decomposed):
         self.target_mean = targets.mean(axis=0)
         self.targets = targets
         self.is_small = features.size <= SMALL
-        centred = features - self.mean.astype(features.dtype)
+        centered = features - self.mean.astype(features.dtype)
         with one_blas_thread(self.is_small):
-            self.values, self.directions = symmetric_spectrum(centred.T @ centred)
-            self.basis = centred @ self.directions.astype(features.dtype)  # Z = F V
+            self.values, self.directions = symmetric_spectrum(centered.T @ centered)
+            self.basis = centered @ self.directions.astype(features.dtype)  # Z = F V
             self.products = self.basis.T @ (targets - self.target_mean).astype(features.dtype)  # Zᵀ Y
 
     def _residuals_of(self, rows, fitted, weights):
@@ -136,14 +136,14 @@ class PrimalRidge(Decomposed):
 class DualRidge(Decomposed):
     """Ridge from the n x n kernel matrix, for n below p or a kernel without features: time n³, memory n².
 
-    With the kernel centred on both sides, K_c = U Λ Uᵀ, the coefficients are a = U (Λ + alpha)^(-1) Uᵀ Y, the
-    residuals alpha a, and 1 - H_ii = alpha Σ_k u_ik² / (λ_k + alpha) over the eigenvectors orthogonal to 1.
-    Their quotient holds its digits where alpha is tiny and both vanish.
+    With the kernel centered on both sides, K_c = U Λ Uᵀ, the coefficients are a = U (Λ + alpha)^(-1) Uᵀ Y,
+    the residuals alpha a, and 1 - H_ii = alpha Σ_k u_ik² / (λ_k + alpha) over the eigenvectors orthogonal to
+    1. Their quotient holds its digits where alpha is tiny and both vanish.
 
     Parameters
     ----------
     kernel : ndarray, shape (n, n)
-        K, symmetric, not centred.
+        K, symmetric, not centered.
     targets : ndarray, shape (n, C)
         Y.
     """
@@ -154,13 +154,13 @@ class DualRidge(Decomposed):
         self.target_mean = targets.mean(axis=0)
         self.kernel_mean = kernel.mean(axis=0, dtype=np.float64)
         self.is_small = kernel.size <= SMALL
-        centred = kernel - self.kernel_mean - self.kernel_mean[:, np.newaxis] + self.kernel_mean.mean()
+        centered = kernel - self.kernel_mean - self.kernel_mean[:, np.newaxis] + self.kernel_mean.mean()
         # 1 is an eigenvector with eigenvalue 0, and could mix with others of that eigenvalue: lifted to twice
         # the trace, above all others also where there is only one, it stands last and alone, and is cut off.
-        trace = float(np.trace(centred))
-        centred += (2.0 * trace if trace > 0 else 1.0) / n
+        trace = float(np.trace(centered))
+        centered += (2.0 * trace if trace > 0 else 1.0) / n
         with one_blas_thread(self.is_small):
-            values, vectors = symmetric_spectrum(centred)
+            values, vectors = symmetric_spectrum(centered)
             self.values, self.basis = values[:-1], vectors[:, :-1]
             self.products = self.basis.T @ (targets - self.target_mean)
 
@@ -199,8 +199,8 @@ class DualLinearRidge(DualRidge):
 
     def __init__(self, features, targets):
         self.mean = features.mean(axis=0, dtype=np.float64)
-        self.centred = features - self.mean.astype(features.dtype)
-        super().__init__(self.centred @ self.centred.T, targets)
+        self.centered = features - self.mean.astype(features.dtype)
+        super().__init__(self.centered @ self.centered.T, targets)
 
     def solve(self, alpha):
         """Coefficients Fᵀ a (p, C) and intercept (C,).
@@ -215,7 +215,7 @@ class DualLinearRidge(DualRidge):
         coef : ndarray, shape (p, C)
         intercept : ndarray, shape (C,)
         """
-        coef = self.centred.T @ super().solve(alpha)[0]
+        coef = self.centered.T @ super().solve(alpha)[0]
         return coef, self.target_mean - self.mean @ coef
 
 

@@ -6,7 +6,7 @@ from manylens.transfer.ridge import free_share, symmetric_spectrum
 
 
 def ridge_of_moments(scatter, mean, n_rows, n_features, alphas):
-    """Ridge from the joint moments of features and targets, alpha by generalised cross-validation.
+    """Ridge from the joint moments of features and targets, alpha by generalized cross-validation.
 
     Rows that are gone cannot be left out; their mean leverage still can be known, and
     GCV(alpha) = n |Y - Ŷ|² / (n - tr H)² needs nothing else (Golub, Heath and Wahba 1979).
@@ -14,7 +14,7 @@ def ridge_of_moments(scatter, mean, n_rows, n_features, alphas):
     Parameters
     ----------
     scatter : ndarray, shape (p + C, p + C)
-        Centred scatter of the rows [f, y].
+        Centered scatter of the rows [f, y].
     mean : ndarray, shape (p + C,)
         Their mean.
     n_rows : float

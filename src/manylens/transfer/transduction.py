@@ -6,7 +6,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.streaming.moments import block_rows
+from manylens.summaries.moments import block_rows
 from manylens.transfer.guesses import class_shares, guess
 from manylens.transfer.labels import UNLABELLED, ScoredClassifier, check_labels, refuse_one_class
 from manylens.transfer.layer_columns import (
@@ -28,10 +28,10 @@ STRENGTHS = (0.3, 1.0, 3.0)
 class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
     """Classify rows of which only a few have labels; -1 in y marks the others.
 
-    A ridge on the labelled rows guesses the labels Y' of the others; then, `n_steps` times,
+    A ridge on the labeled rows guesses the labels Y' of the others; then, `n_steps` times,
     W = (β' Ψ'ᵀΨ' + β ΨᵀΨ + I)^(-1) (β' Ψ'ᵀY' + β ΨᵀY) is solved and Y' guessed anew. Ψ and Ψ' are the
-    features of labelled and unlabelled rows (layers of equal trace, weighted, under a Gaussian kernel on
-    landmarks, an unpenalised intercept); the matrix is the same in all steps and decomposed once.
+    features of labeled and unlabeled rows (layers of equal trace, weighted, under a Gaussian kernel on
+    landmarks, an unpenalized intercept); the matrix is the same in all steps and decomposed once.
 
     Parameters
     ----------
@@ -39,21 +39,21 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
         Where X is one array, how its columns form layers; see `LayerRidgeClassifier`.
     guesses : {"balanced", "soft", "hard"}, default="balanced"
         What Y' is: the class of the greatest score and nothing else ("hard"); probabilities ("soft"); or
-        probabilities scaled so that, over the unlabelled rows, every class has the share that `class_prior`
+        probabilities scaled so that, over the unlabeled rows, every class has the share that `class_prior`
         gives it ("balanced", by Sinkhorn's algorithm).
     n_steps : int, default=10
         How often labels are guessed; 1 with "hard" is the rule of the literature.
-    class_prior : {"labelled", "uniform"} or array-like of shape (C,), default="labelled"
-        Shares of the classes among unlabelled rows: those among the labelled, equal, or given.
+    class_prior : {"labeled", "uniform"} or array-like of shape (C,), default="labeled"
+        Shares of the classes among unlabeled rows: those among the labeled, equal, or given.
     ratios : array-like of float, default=(0.03, 0.1, 0.3, 1)
-        Candidates for β'/β, the weight of an unlabelled row.
+        Candidates for β'/β, the weight of an unlabeled row.
     strengths : array-like of float, default=(0.3, 1, 3)
-        Candidates for β, as multiples of the one that leave-one-out on the labelled rows finds best.
+        Candidates for β, as multiples of the one that leave-one-out on the labeled rows finds best.
     cv : int, default=5
-        Folds of the labelled rows over which ratio and strength are chosen: labels of a fold are hidden, and
-        its rows become unlabelled; 1 leaves the choice out.
+        Folds of the labeled rows over which ratio and strength are chosen: labels of a fold are hidden, and
+        its rows become unlabeled; 1 leaves the choice out.
     weights : {"alignment", "uniform"}, dict or array-like of shape (L,), default="alignment"
-        How layers are combined; "alignment" looks at the labelled rows.
+        How layers are combined; "alignment" looks at the labeled rows.
     head : {"rbf", "linear"}, default="rbf"
         Kernel of the ridge.
     layer_map : {"nystroem", "projection"}, default="nystroem"
@@ -67,7 +67,7 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
     landmarks : {"uniform", "k-means", "count-sketch"}, default="uniform"
         How they are chosen.
     alphas : array-like of float, default=1e-6 ... 1e2
-        Penalties that leave-one-out on the labelled rows chooses from.
+        Penalties that leave-one-out on the labeled rows chooses from.
     random_state : int, RandomState or None, default=None
         Seed of hashes, landmarks and folds.
 
@@ -77,19 +77,19 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
         Labels, without -1.
     transduction_ : ndarray, shape (n,)
         Label of every row given to `fit`; given labels stay.
-    guesses_ : ndarray, shape (n_unlabelled, C)
+    guesses_ : ndarray, shape (n_unlabeled, C)
         Last Y'.
     beta_, ratio_ : float
         Chosen β and β'/β.
     alpha_ : float
-        Penalty of the first ridge, on labelled rows alone.
+        Penalty of the first ridge, on labeled rows alone.
     cv_scores_ : ndarray, shape (strengths, ratios)
         Accuracy on hidden labels; NaN where a class has a single label, and none can be hidden: then the
         strength nearest to 1 and the smallest ratio are taken.
     layer_names_, layer_weights_, selected_layers_
         As for `LayerRidgeClassifier`.
     temperature_ : float
-        T of softmax(scores / T), fitted to the scores of the labelled rows while their labels were hidden; to
+        T of softmax(scores / T), fitted to the scores of the labeled rows while their labels were hidden; to
         their leave-one-out scores where there are no folds.
     n_features_in_ : int
         Number of columns of all layers.
@@ -121,7 +121,7 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
         *,
         guesses="balanced",
         n_steps=10,
-        class_prior="labelled",
+        class_prior="labeled",
         ratios=RATIOS,
         strengths=STRENGTHS,
         cv=5,
@@ -177,23 +177,23 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
             raise ValueError("weights='stacked' needs labels of all rows: choose 'uniform' or 'alignment'.")
         X = self._read(X, reset=True)
         y = check_labels(y, X)
-        labelled = y != UNLABELLED if y.dtype.kind in "iuf" else np.ones(len(y), dtype=bool)
-        if not labelled.any():
+        labeled = y != UNLABELLED if y.dtype.kind in "iuf" else np.ones(len(y), dtype=bool)
+        if not labeled.any():
             raise ValueError("y is -1 in every row: no row has a label to learn from.")
-        self.classes_, codes = np.unique(y[labelled], return_inverse=True)
+        self.classes_, codes = np.unique(y[labeled], return_inverse=True)
         refuse_one_class(self.classes_)
         random_state = check_random_state(self.random_state)
-        psi = self._fit_features(X, labelled, np.eye(len(self.classes_))[codes], given, random_state)
-        self._fit_transduction(psi, np.flatnonzero(labelled), codes, strengths, ratios, random_state)
+        psi = self._fit_features(X, labeled, np.eye(len(self.classes_))[codes], given, random_state)
+        self._fit_transduction(psi, np.flatnonzero(labeled), codes, strengths, ratios, random_state)
         self.transduction_ = np.empty(len(y), dtype=self.classes_.dtype)
-        self.transduction_[labelled] = y[labelled]
-        self.transduction_[~labelled] = self.classes_[np.argmax(self._linear(psi[~labelled]), axis=1)]
+        self.transduction_[labeled] = y[labeled]
+        self.transduction_[~labeled] = self.classes_[np.argmax(self._linear(psi[~labeled]), axis=1)]
         return self
 
-    def _fit_features(self, X, labelled, targets, given, random_state):
-        """Features psi (n, p) of all rows; weights look at the labelled ones alone."""
+    def _fit_features(self, X, labeled, targets, given, random_state):
+        """Features psi (n, p) of all rows; weights look at the labeled ones alone."""
         layers = self._fit_layers(X, given, random_state)
-        known = [rows[labelled] for rows in layers]
+        known = [rows[labeled] for rows in layers]
         self._set_weights(layer_weights(known, self.layer_names_, targets, given["weights"]))
         features = combine(layers, self.layer_weights_)
         # What is decomposed has the width of the features: of many linear ones, landmarks leave fewer.
@@ -247,7 +247,7 @@ class Transduction:
     """Ridge on rows of which some have labels, for any choice of these and of the weights.
 
     Rows are moved to their mean, and their scatter is taken once; what a choice changes is of the rank of the
-    labelled rows.
+    labeled rows.
 
     Parameters
     ----------
@@ -268,8 +268,8 @@ class Transduction:
     def solve(self, known, targets, start, beta, ratio, guessed, n_steps):
         """W = (β' Ψ'ᵀΨ' + β ΨᵀΨ + I)^(-1) (β' Ψ'ᵀY' + β ΨᵀY), repeated with Y' = g(Ψ' W + b).
 
-        The intercept is not penalised: features and targets are centred at their means, in which a labelled
-        row counts β and an unlabelled one β'.
+        The intercept is not penalized: features and targets are centered at their means, in which a labeled
+        row counts β and an unlabeled one β'.
 
         Parameters
         ----------
@@ -302,9 +302,9 @@ class Transduction:
             return coef, intercept, np.empty((0, targets.shape[1]))
         heft = np.where(others, beta * ratio, beta)
         total = heft.sum()
-        labelled = self.rows[known].astype(np.float64, copy=False)
-        mean = (beta * ratio * self.total + beta * (1 - ratio) * labelled.sum(axis=0)) / total
-        scatter = beta * ratio * self.scatter + beta * (1 - ratio) * (labelled.T @ labelled)
+        labeled = self.rows[known].astype(np.float64, copy=False)
+        mean = (beta * ratio * self.total + beta * (1 - ratio) * labeled.sum(axis=0)) / total
+        scatter = beta * ratio * self.scatter + beta * (1 - ratio) * (labeled.T @ labeled)
         scatter -= total * np.outer(mean, mean)
         factor = linalg.cho_factor(scatter + np.eye(len(scatter)))
         labels = np.zeros((len(self.rows), targets.shape[1]))

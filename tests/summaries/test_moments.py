@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from manylens.streaming import Moments, block_rows
+from manylens.summaries import Moments, block_rows
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 100))

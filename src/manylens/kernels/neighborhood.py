@@ -1,4 +1,4 @@
-"""Rows and their neighbours: the graph that joins them, the weights that rebuild them, its Laplacian."""
+"""Rows and their neighbors: the graph that joins them, the weights that rebuild them, its Laplacian."""
 
 import warnings
 
@@ -8,16 +8,16 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.utils import gen_batches
 
-from manylens.streaming import block_rows
+from manylens.summaries import block_rows
 
 # A sparse matrix may lose an edge of no length, so equal rows are this far apart.
 SHORTEST = np.finfo(np.float64).tiny
 
 
-def row_distances(X, rows, neighbours):
-    """Distances |x_i - rows_j| of rows from their neighbours, from the differences themselves.
+def row_distances(X, rows, neighbors):
+    """Distances |x_i - rows_j| of rows from their neighbors, from the differences themselves.
 
-    A row that equals its neighbour is at distance 0, not at the 1e-8 that |x|² + |y|² - 2 x.y would leave.
+    A row that equals its neighbor is at distance 0, not at the 1e-8 that |x|² + |y|² - 2 x.y would leave.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def row_distances(X, rows, neighbours):
         Rows.
     rows : ndarray or CSR matrix, shape (n, d)
         Those that have been searched.
-    neighbours : ndarray of int, shape (m, k)
+    neighbors : ndarray of int, shape (m, k)
         Which of them.
 
     Returns
@@ -33,10 +33,10 @@ def row_distances(X, rows, neighbours):
     ndarray, shape (m, k)
         Distances in float64.
     """
-    distances = np.empty(neighbours.shape)
+    distances = np.empty(neighbors.shape)
     wide = X.astype(np.float64)
-    for column, neighbour in zip(distances.T, neighbours.T, strict=True):
-        difference = wide - rows[neighbour]
+    for column, neighbor in zip(distances.T, neighbors.T, strict=True):
+        difference = wide - rows[neighbor]
         if sparse.issparse(difference):
             column[:] = np.asarray(difference.multiply(difference).sum(axis=1)).ravel()
         else:
@@ -44,33 +44,33 @@ def row_distances(X, rows, neighbours):
     return np.sqrt(distances)
 
 
-def joined_graph(X, neighbours, distances):
-    """Neighbourhood graph of rows, with the shortest edge between every two of its parts added.
+def joined_graph(X, neighbors, distances):
+    """Neighborhood graph of rows, with the shortest edge between every two of its parts added.
 
     Parameters
     ----------
     X : ndarray or CSR matrix, shape (n, d)
         Rows.
-    neighbours : ndarray of int, shape (n, k)
-        Neighbours of each.
+    neighbors : ndarray of int, shape (n, k)
+        Neighbors of each.
     distances : ndarray, shape (n, k)
         Distances from them.
 
     Returns
     -------
     scipy.sparse.csr_array, shape (n, n)
-        Entry (i, j) is the distance where j is a neighbour of i.
+        Entry (i, j) is the distance where j is a neighbor of i.
     """
-    n, k = neighbours.shape
+    n, k = neighbors.shape
     lengths = np.maximum(distances.ravel(), SHORTEST)
-    columns, ends = neighbours.ravel().astype(np.int32), np.arange(0, n * k + 1, k, dtype=np.int32)
+    columns, ends = neighbors.ravel().astype(np.int32), np.arange(0, n * k + 1, k, dtype=np.int32)
     graph = sparse.csr_array((lengths, columns, ends), shape=(n, n))  # SciPy's graphs count in int32
     n_parts, part = connected_components(graph, directed=False)
     if n_parts == 1:
         return graph
     warnings.warn(
-        f"The graph of {k} neighbours falls into {n_parts} parts, which were joined by their shortest edges: "
-        "more neighbours would make the distances between them mean more.",
+        f"The graph of {k} neighbors falls into {n_parts} parts, which were joined by their shortest edges: "
+        "more neighbors would make the distances between them mean more.",
         stacklevel=2,
     )
     members = [np.flatnonzero(part == number) for number in range(n_parts)]
@@ -104,10 +104,10 @@ def nearest_pair(X, first, second):
     return first[closest], second[nearest[closest]], length
 
 
-def rebuilding_weights(X, rows, neighbours, reg):
-    """Weights that rebuild rows best from their neighbours, min_w |x - Σ_j w_j r_j|² with Σ_j w_j = 1.
+def rebuilding_weights(X, rows, neighbors, reg):
+    """Weights that rebuild rows best from their neighbors, min_w |x - Σ_j w_j r_j|² with Σ_j w_j = 1.
 
-    The solution is w ∝ C⁻¹ 1 with C_jk = (x - r_j).(x - r_k), to which a ridge is added because k neighbours
+    The solution is w ∝ C⁻¹ 1 with C_jk = (x - r_j).(x - r_k), to which a ridge is added because k neighbors
     in fewer dimensions rebuild a row in many ways.
 
     Parameters
@@ -116,7 +116,7 @@ def rebuilding_weights(X, rows, neighbours, reg):
         Rows to rebuild.
     rows : ndarray, shape (n, d)
         Rows to rebuild from.
-    neighbours : ndarray of int, shape (m, k)
+    neighbors : ndarray of int, shape (m, k)
         Which of them, for each.
     reg : float
         Ridge as a share of the trace of C.
@@ -126,11 +126,11 @@ def rebuilding_weights(X, rows, neighbours, reg):
     ndarray, shape (m, k)
         Weights; every row sums to one.
     """
-    m, k = neighbours.shape
+    m, k = neighbors.shape
     weights = np.empty((m, k))
     diagonal = np.arange(k)
     for batch in gen_batches(m, block_rows(k * X.shape[1])):
-        differences = X[batch, None, :].astype(np.float64) - rows[neighbours[batch]]
+        differences = X[batch, None, :].astype(np.float64) - rows[neighbors[batch]]
         local = differences @ differences.swapaxes(1, 2)
         trace = np.trace(local, axis1=1, axis2=2)
         local[:, diagonal, diagonal] += reg * np.where(trace > 0, trace, 1.0)[:, None]

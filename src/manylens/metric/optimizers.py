@@ -14,7 +14,7 @@ class Stop(Exception):
 
 @dataclass
 class Search:
-    """What an optimiser hands back.
+    """What an optimizer hands back.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class LBFGS:
         self.max_iter = max_iter
         self.tol = tol
 
-    def maximise(self, value_and_gradient, start, progress):
+    def maximize(self, value_and_gradient, start, progress):
         """Climb from `start`.
 
         Parameters
@@ -122,8 +122,8 @@ class Schedule:
         return 0.5 * (1.0 + np.cos(np.pi * min(1.0, step / self.n_steps)))
 
 
-class StepOptimiser:
-    """Base of the optimisers that see one batch after another.
+class StepOptimizer:
+    """Base of the optimizers that see one batch after another.
 
     The length of a step is `rate` times the root mean square of the parameters at the start, which the scale
     search has put into the units of the kernel; gradients are divided by their own size. Neither the units of
@@ -156,7 +156,7 @@ class StepOptimiser:
         raise NotImplementedError
 
 
-class Adam(StepOptimiser):
+class Adam(StepOptimizer):
     """Running means of the gradient and of its square, both freed of their start at zero."""
 
     decay, square_decay = 0.9, 0.999
@@ -174,7 +174,7 @@ class Adam(StepOptimiser):
         return np.divide(mean, np.sqrt(square), out=np.zeros_like(mean), where=square > 0)
 
 
-class AdaGrad(StepOptimiser):
+class AdaGrad(StepOptimizer):
     """The gradient over the root of the sum of its squares so far; slows by itself, hence the longer step."""
 
     rate = 1.0
@@ -191,6 +191,6 @@ class AdaGrad(StepOptimiser):
 STEP_OPTIMISERS = {"adam": Adam, "adagrad": AdaGrad}
 
 
-def step_optimiser(name):
-    """The kind of step optimiser that `name` stands for; Adam for "auto"."""
+def step_optimizer(name):
+    """The kind of step optimizer that `name` stands for; Adam for "auto"."""
     return STEP_OPTIMISERS["adam" if name == "auto" else name]

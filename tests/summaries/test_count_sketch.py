@@ -76,8 +76,8 @@ def test_a_start_offset_and_the_default_continue_the_numbering(X):
 
 
 @pytest.mark.parametrize("n_hashes", [1, 2])
-def test_centring_afterwards_is_centring_before(X, n_hashes):
-    after = CountSketch(16, n_hashes).update(X[:90]).update(X[90:]).centred()
+def test_centering_afterwards_is_centering_before(X, n_hashes):
+    after = CountSketch(16, n_hashes).update(X[:90]).update(X[90:]).centered()
     before = CountSketch(16, n_hashes).update(X - X.mean(axis=0)).summary_
     np.testing.assert_allclose(after, before, atol=1e-12)
 
@@ -89,7 +89,7 @@ def test_sparse_rows_give_the_dense_sketch(container, dtype):
     dense = CountSketch(16, 2).update(X.toarray())
     thin = CountSketch(16, 2).update(container(X))
     np.testing.assert_allclose(thin.summary_, dense.summary_, atol=ROUNDING[dtype])
-    np.testing.assert_allclose(thin.centred(), dense.centred(), atol=ROUNDING[dtype])
+    np.testing.assert_allclose(thin.centered(), dense.centered(), atol=ROUNDING[dtype])
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.uint8, np.int64])
@@ -185,7 +185,7 @@ def test_rows_with_nan_leave_the_sketch_as_it_was(monkeypatch, kind, X):
     bad = X.copy()
     bad[3, 2] = np.nan
     for small_bytes in (2**24, 0):  # found before adding, and found in the sums
-        monkeypatch.setattr("manylens.streaming.count_sketch.SMALL_BYTES", small_bytes)
+        monkeypatch.setattr("manylens.summaries.count_sketch.SMALL_BYTES", small_bytes)
         sketch = CountSketch(8).update(X)
         before = sketch.summary_
         with pytest.raises(ValueError, match=r"contains? NaN"):

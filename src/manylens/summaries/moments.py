@@ -41,10 +41,10 @@ def column_means(X):
 
 
 class Moments:
-    """Weighted number, mean and centred scatter Σ_i w_i (x_i - mean)(x_i - mean)ᵀ of rows.
+    """Weighted number, mean and centered scatter Σ_i w_i (x_i - mean)(x_i - mean)ᵀ of rows.
 
-    Blocks are joined by the pairwise formula of Chan, Golub and LeVeque. Dense blocks are centred before they
-    are multiplied, so that a large common offset costs no digits; sparse ones are not, to stay sparse.
+    Blocks are joined by the pairwise formula of Chan, Golub and LeVeque. Dense blocks are centered before
+    they are multiplied, so that a large common offset costs no digits; sparse ones are not, to stay sparse.
     Products are taken in the rows' own precision and summed in float64. Memory: O(d²) beyond one block.
 
     Parameters
@@ -160,12 +160,12 @@ def bootstrap_moments(blocks, n_rows, n_samples, rng):
 
 def _dense_moments(rows, weights, weight):
     mean = rows.mean(axis=0, dtype=np.float64) if weights is None else weights @ rows / weight
-    centred = rows - mean.astype(rows.dtype)
+    centered = rows - mean.astype(rows.dtype)
     # The mean was rounded to the rows' precision; what that left over is a second, tiny shift.
     rest = mean - mean.astype(rows.dtype)
     if weights is not None:
-        centred *= np.sqrt(weights).astype(rows.dtype)[:, None]
-    scatter = (centred.T @ centred).astype(np.float64, copy=False)
+        centered *= np.sqrt(weights).astype(rows.dtype)[:, None]
+    scatter = (centered.T @ centered).astype(np.float64, copy=False)
     return mean, scatter - weight * np.outer(rest, rest)
 
 

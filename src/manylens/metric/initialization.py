@@ -1,8 +1,8 @@
 """Where the search for A starts: a linear map, and the scale at which to use it.
 
 NCA's objective knows a length: the kernel's. At a scale too small every p_ij is the same, at one too large
-each row sees its nearest neighbour only, and either way the gradient says little. The scale is therefore
-looked for, by the objective itself, before anything else is learnt.
+each row sees its nearest neighbor only, and either way the gradient says little. The scale is therefore
+looked for, by the objective itself, before anything else is learned.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ INITS = ("auto", "pca", "lda", "identity", "random")
 
 
 def choose_init(n_rows, n_features, n_components, n_classes, batches):
-    """The start that "auto" stands for, as in scikit-learn; never "lda" where A is learnt from batches.
+    """The start that "auto" stands for, as in scikit-learn; never "lda" where A is learned from batches.
 
     From LDA's few directions, whose spread between classes is already as large as it gets, noisy steps lead
     down to a collapsed map.
@@ -32,7 +32,7 @@ def choose_init(n_rows, n_features, n_components, n_classes, batches):
     n_rows, n_features, n_components, n_classes : int
         Sizes of the problem.
     batches : bool
-        Whether the optimiser sees batches.
+        Whether the optimizer sees batches.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def initial_map(init, X, y, n_components, rng):
     return A * (np.sqrt(n_components) / np.linalg.norm(A))
 
 
-def median_neighbour_distance(Z):
+def median_neighbor_distance(Z):
     """Median over the rows of `Z`, shape (n, d), of the distance to the nearest other row."""
     squared = np.einsum("ij,ij->i", Z, Z)
     distances = squared[:, None] + squared - 2 * Z @ Z.T
@@ -125,7 +125,7 @@ def find_scale(value, start, most=12):
 
 def first_guess(Z):
     """A scale that gives the rows of `Z` a length near the kernel's: one over a typical distance."""
-    typical = median_neighbour_distance(Z)
+    typical = median_neighbor_distance(Z)
     if not typical > 0:  # most rows have a twin
         typical = float(np.sqrt(np.mean(np.var(Z, axis=0))))
     return 1.0 / typical if typical > 0 else 1.0
@@ -135,7 +135,7 @@ def scale_for(Z, labels, objective, alone, dtype, rng):
     """The scale at which projected rows serve `objective` best.
 
     The Gaussian is judged by its likelihood: the expected accuracy of a good map goes on rising to a scale
-    where each row sees one neighbour and no gradient is left. Compact support punishes that itself, since
+    where each row sees one neighbor and no gradient is left. Compact support punishes that itself, since
     rows out of reach score nothing; with a background it is judged without, or the background would do
     everything at a scale where no row reaches another.
 
@@ -146,7 +146,7 @@ def scale_for(Z, labels, objective, alone, dtype, rng):
     labels : ndarray of int, shape (n,)
         Classes.
     objective : Objective
-        What will be maximised.
+        What will be maximized.
     alone : int or None
         Number of rows that will be scored among themselves; None where it is all of them.
     dtype : dtype
@@ -191,7 +191,7 @@ def unscaled_start(init, X, labels, n_components, batches, rng):
     n_components : int
         Rows of A.
     batches : bool
-        Whether the optimiser sees batches.
+        Whether the optimizer sees batches.
     rng : numpy.random.RandomState
         Randomness.
 

@@ -1,9 +1,9 @@
-"""Optimisers on functions whose maxima are known."""
+"""Optimizers on functions whose maxima are known."""
 
 import numpy as np
 import pytest
 
-from manylens.metric.optimisers import LBFGS, STEP_OPTIMISERS, Schedule, Stop
+from manylens.metric.optimizers import LBFGS, STEP_OPTIMISERS, Schedule, Stop
 
 
 def bowl(x):
@@ -13,20 +13,20 @@ def bowl(x):
 
 def test_lbfgs_finds_the_top_and_reports_every_iteration():
     seen = []
-    search = LBFGS(100, 1e-12).maximise(bowl, np.zeros(3), lambda *facts: seen.append(facts[0]))
+    search = LBFGS(100, 1e-12).maximize(bowl, np.zeros(3), lambda *facts: seen.append(facts[0]))
     np.testing.assert_allclose(search.parameters, 1.0, atol=1e-5)
     assert search.converged
     assert seen == list(range(1, search.n_iter + 1))
 
 
 def test_a_search_that_runs_out_has_not_converged():
-    search = LBFGS(1, 1e-12).maximise(bowl, np.zeros(3), lambda *_: None)
+    search = LBFGS(1, 1e-12).maximize(bowl, np.zeros(3), lambda *_: None)
     assert not search.converged
     assert search.n_iter == 1
 
 
 def test_a_start_at_the_top_counts_one_iteration():
-    search = LBFGS(10, 1e-6).maximise(bowl, np.ones(3), lambda *_: None)
+    search = LBFGS(10, 1e-6).maximize(bowl, np.ones(3), lambda *_: None)
     assert (search.n_iter, search.converged) == (1, True)
 
 
@@ -35,7 +35,7 @@ def test_a_stop_keeps_what_was_reached():
         if iteration == 2:
             raise Stop
 
-    search = LBFGS(100, 1e-12).maximise(bowl, np.zeros(3), stop)
+    search = LBFGS(100, 1e-12).maximize(bowl, np.zeros(3), stop)
     assert search.n_iter == 2
     assert not search.converged
     assert bowl(search.parameters)[0] > bowl(np.zeros(3))[0]
@@ -46,17 +46,17 @@ def test_steps_in_the_objective_end_the_search_at_a_top_rather_than_in_an_error(
         value, gradient = bowl(x)
         return np.floor(4 * value) / 4, gradient
 
-    search = LBFGS(200, 1e-6).maximise(stairs, np.full(3, 5.0), lambda *_: None)
+    search = LBFGS(200, 1e-6).maximize(stairs, np.full(3, 5.0), lambda *_: None)
     assert stairs(search.parameters)[0] > stairs(np.full(3, 5.0))[0]
 
 
 @pytest.mark.parametrize("kind", STEP_OPTIMISERS.values())
-def test_step_optimisers_climb_a_noisy_bowl(kind):
+def test_step_optimizers_climb_a_noisy_bowl(kind):
     rng = np.random.default_rng(0)
     x = np.full(3, 3.0)
-    optimiser = kind(x, Schedule(300))
+    optimizer = kind(x, Schedule(300))
     for _ in range(300):
-        x = x + optimiser.step(bowl(x)[1] + rng.normal(size=3))
+        x = x + optimizer.step(bowl(x)[1] + rng.normal(size=3))
     np.testing.assert_allclose(x, 1.0, atol=0.3)
 
 
@@ -72,8 +72,8 @@ def test_steps_follow_the_units_of_the_parameters_and_ignore_those_of_the_gradie
 
 @pytest.mark.parametrize("kind", STEP_OPTIMISERS.values())
 def test_a_parameter_without_gradient_stays(kind):
-    optimiser = kind(np.ones(2), Schedule())
-    assert optimiser.step(np.array([1.0, 0.0]))[1] == 0
+    optimizer = kind(np.ones(2), Schedule())
+    assert optimizer.step(np.array([1.0, 0.0]))[1] == 0
 
 
 def test_the_rate_falls_to_zero_as_planned_or_slowly_without_a_plan():

@@ -81,7 +81,7 @@ def distance_correlation_matrix(lenses, *, n_jobs=-1):
 
 
 def checked_lenses(lenses):
-    """Lenses as centred C-ordered float64 arrays of equal length.
+    """Lenses as centered C-ordered float64 arrays of equal length.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def checked_lenses(lenses):
     Returns
     -------
     list of ndarray, each of shape (n, d_l)
-        Centred, so that products cancel as little as may be.
+        Centered, so that products cancel as little as may be.
     """
     if isinstance(lenses, np.ndarray) and lenses.ndim == 3:
         lenses = lenses.swapaxes(0, 1)
@@ -109,7 +109,7 @@ def distance_covariances(lenses, n_jobs=-1):
     Parameters
     ----------
     lenses : list of ndarray, each of shape (n, d_l)
-        Centred.
+        Centered.
     n_jobs : int
         Threads.
 
@@ -135,7 +135,7 @@ def sums_of_tiles(lenses, part):
     Parameters
     ----------
     lenses : list of ndarray, each of shape (n, d_l)
-        Centred.
+        Centered.
     part : int
         Which of the parts: every PARTS-th tile of rows, against itself and all later ones.
 

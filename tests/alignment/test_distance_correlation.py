@@ -8,7 +8,7 @@ from manylens import ModularKernelPCA, distance_correlation, distance_correlatio
 
 
 def literal(X, Y):
-    """The definition: double-centred matrices of distances."""
+    """The definition: double-centered matrices of distances."""
     A, B = cdist(X, X), cdist(Y, Y)
     A, B = (D - D.mean(axis=0) - D.mean(axis=1)[:, None] + D.mean() for D in (A, B))
     own = np.sqrt(np.mean(A * A) * np.mean(B * B))

@@ -214,8 +214,8 @@ class CountSketch:
         self.n_rows_ += other.n_rows_
         return self
 
-    def centred(self):
-        """The sketch of the centred rows, S (X - 1 μᵀ) = S X - (S 1) μᵀ, without a second pass.
+    def centered(self):
+        """The sketch of the centered rows, S (X - 1 μᵀ) = S X - (S 1) μᵀ, without a second pass.
 
         Returns
         -------

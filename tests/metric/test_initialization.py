@@ -8,12 +8,12 @@ from sklearn.datasets import load_iris, make_blobs
 
 from manylens.metric.compact import Compact
 from manylens.metric.gaussian import Gaussian
-from manylens.metric.initialisation import (
+from manylens.metric.initialization import (
     choose_init,
     find_scale,
     first_guess,
     initial_map,
-    median_neighbour_distance,
+    median_neighbor_distance,
     scale_for,
 )
 from manylens.metric.layout import class_layout
@@ -52,7 +52,7 @@ def test_the_scale_is_better_than_half_or_double_of_it():
 def test_rows_that_are_all_twins_still_get_a_scale():
     assert np.isfinite(first_guess(np.repeat(np.eye(2), 10, axis=0)))
     assert first_guess(np.zeros((5, 2))) == 1.0
-    assert median_neighbour_distance(np.array([[0.0], [1.0], [3.0]])) == pytest.approx(1.0)
+    assert median_neighbor_distance(np.array([[0.0], [1.0], [3.0]])) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("init", ["pca", "lda", "identity", "random"])

@@ -5,7 +5,7 @@ import numpy as np
 from manylens.kernels.spectrum import leading_eigenpairs
 from manylens.modules.kernel_modules import KernelModules
 from manylens.modules.water_filling import pad_spectrum
-from manylens.streaming import bootstrap_moments
+from manylens.summaries import bootstrap_moments
 
 
 class MonolithicKernelPCA(KernelModules):

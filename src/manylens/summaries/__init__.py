@@ -1,6 +1,6 @@
 """Summaries of rows that `update(block)` and `merge(other)`: every pass over the data is one of these."""
 
-from manylens.streaming.count_sketch import CountSketch
-from manylens.streaming.moments import Moments, block_rows, bootstrap_moments, column_means
+from manylens.summaries.count_sketch import CountSketch
+from manylens.summaries.moments import Moments, block_rows, bootstrap_moments, column_means
 
 __all__ = ["CountSketch", "Moments", "block_rows", "bootstrap_moments", "column_means"]

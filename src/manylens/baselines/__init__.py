@@ -1,0 +1,1 @@
+"""Representations that the papers compare modules with, behind the same interface."""
