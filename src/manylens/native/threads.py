@@ -43,8 +43,8 @@ class OneThread:
         with self._lock:
             loaded = BRING_BLAS.intersection(sys.modules)
             if self._inside == 0 and loaded != self._seen:
-                # Listing the libraries takes milliseconds, as long as a small solve: only when there are
-                more. self._libraries = list(ThreadpoolController().select(user_api="blas").lib_controllers)
+                # Listing the libraries takes milliseconds, as long as a small solve.
+                self._libraries = list(ThreadpoolController().select(user_api="blas").lib_controllers)
                 self._seen = loaded
             if self._inside == 0:
                 self._found = [library.num_threads for library in self._libraries]
