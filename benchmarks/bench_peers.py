@@ -27,7 +27,7 @@ from manylens import (
     retrieval_precision,
 )
 from manylens.datasets import load_dataset, make_friedman
-from manylens.transfer.ridge import PrimalRidge, choose_alpha
+from manylens.transfer.ridge import choose_alpha, primal_ridge
 
 warnings.filterwarnings("ignore", message="NCA stopped after")
 
@@ -394,7 +394,7 @@ class PeerRidgeCV(Comparison):
         return X, Y
 
     def ours(self, data):
-        return choose_alpha(PrimalRidge(*data), np.logspace(-2, 6, 17))[0]
+        return choose_alpha(primal_ridge(*data), np.logspace(-2, 6, 17))[0]
 
     def sklearn_ridge_cv(self, data):
         return RidgeCV(np.logspace(-2, 6, 17)).fit(*data).alpha_

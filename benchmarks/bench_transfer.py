@@ -23,7 +23,7 @@ from manylens import (
     collect_layers,
 )
 from manylens.datasets import load_dataset
-from manylens.transfer.ridge import PrimalRidge, choose_alpha
+from manylens.transfer.ridge import choose_alpha, primal_ridge
 
 CONTENDERS = ("ours", "thesis", "stacked", "logistic_top", "ridge_top", "rbf_pixels", "rbf_ensemble_pixels")
 
@@ -79,8 +79,8 @@ class TransferDigits(NetworkComparison):
 
 class TransferFewLabels(NetworkComparison):
     """CIFAR-10 (JPEG) with 10 labels a class and the rest of 6,000 rows unlabeled, the mean of three draws
-    of the labels: the labeled rows alone, one transductive step with hard guesses (the literature) and
-    with class-balanced ones, ten steps with balanced guesses (ours). All weigh layers by alignment."""
+    of the labels: the labeled rows alone, one transductive step with hard pseudo-labels (the literature) and
+    with class-balanced ones, ten steps with balanced pseudo-labels (ours). All weigh layers by alignment."""
 
     contenders = ("ours", "one_step", "one_balanced_step", "labeled_alone")
     alone = False
@@ -116,7 +116,7 @@ class TransferFewLabels(NetworkComparison):
         return self.transductive(data)
 
     def one_step(self, data):
-        return self.transductive(data, guesses="hard", n_steps=1)
+        return self.transductive(data, pseudo_labels="hard", n_steps=1)
 
     def one_balanced_step(self, data):
         return self.transductive(data, n_steps=1)
@@ -212,7 +212,7 @@ class RidgeThreads(Comparison):
 
     def chosen(self, data, threads):
         with threadpool_limits(threads, user_api="blas"):
-            return choose_alpha(PrimalRidge(*data), np.logspace(-6, 2, 17))[0]
+            return choose_alpha(primal_ridge(*data), np.logspace(-6, 2, 17))[0]
 
     def two_threads(self, data):
         return self.chosen(data, 2)

@@ -13,8 +13,7 @@ import numpy as np
 
 from manylens import CountSketch, collect_layers
 from manylens.datasets import load_dataset
-from manylens.transfer.layer_pass import LayerPass
-from manylens.transfer.layers import sketch_root
+from manylens.transfer.network_layers import LayerPass, sketch_root
 
 CACHE = Path(tempfile.gettempdir()) / "manylens-network-features"
 BATCH = 50

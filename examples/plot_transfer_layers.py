@@ -25,6 +25,7 @@ from manylens import (
     TransductiveRidgeClassifier,
 )
 from manylens.datasets import data_available, load_dataset
+from manylens.transfer import TransductionSearch
 
 # %%
 # The layers
@@ -117,13 +118,14 @@ right.set(title="Before and after the temperature", xlabel="labeled rows")
 # -------------------
 per_class = [1, 2, 5, 10]
 supervised, joined = [], []
+search = TransductionSearch(strengths=(1,))
 for k in per_class:
     chosen = np.concatenate([np.flatnonzero(y[:n] == c)[:k] for c in np.unique(y)])
     known = np.full(n, -1)
     known[chosen] = y[chosen]
     few = {name: rows[chosen] for name, rows in layers.items()}
     supervised.append(LayerRidgeClassifier().fit(few, y[chosen]).score(test, y[n:]))
-    transductive = TransductiveRidgeClassifier(rank=200, strengths=[1], random_state=0).fit(first(n), known)
+    transductive = TransductiveRidgeClassifier(rank=200, search=search, random_state=0).fit(first(n), known)
     joined.append(transductive.score(test, y[n:]))
 print("labels a class:", per_class, "alone:", np.round(supervised, 3), "joined:", np.round(joined, 3))
 figure, ax = plt.subplots(figsize=(6, 4.2), layout="constrained")
