@@ -33,6 +33,8 @@ def sum_of_kernels(A, B, gammas, weights):
 class NetworkComparison(Comparison):
     """Base of the comparisons on features of EfficientNet-Lite0, which are collected beforehand."""
 
+    abstract = True
+
     task: Task
     quick_task: Task
     repeats = 1
