@@ -7,8 +7,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.data.network_features import Task, network_features, reason_to_leave_out
 from benchmarks.harness import Comparison
-from benchmarks.network_features import Task, network_features, reason_to_leave_out
 from manylens import LayerRidgeClassifier, align_bandwidths, expected_calibration_error
 from manylens.transfer.layered import ALPHAS
 from manylens.transfer.ridge import DualRidge, choose_alpha
