@@ -64,7 +64,30 @@ class Result:
         return results[self.contender][self.what]
 
 
-ratio, result = Ratio, Result
+@dataclass(frozen=True)
+class Gain:
+    """By how much a score of contender `of` exceeds that of contender `over`, times `scale`."""
+
+    of: str
+    over: str
+    what: str = "accuracy"
+    scale: float = 1.0
+
+    @property
+    def compared(self):
+        """Both contenders."""
+        return (self.of, self.over)
+
+    @property
+    def scores(self):
+        """The score itself is shown."""
+        return (self.what,)
+
+    def __call__(self, results):
+        return self.scale * (results[self.of][self.what] - results[self.over][self.what])
+
+
+gain, ratio, result = Gain, Ratio, Result
 
 
 @dataclass(frozen=True)
@@ -81,8 +104,8 @@ class Claim:
     at_least, at_most : float, optional
         Bounds of the number.
     compared : tuple of str, optional
-        Contenders whose scores are shown beside the number. By default those of a ratio of seconds or memory:
-        no speed without the accuracy.
+        Contenders whose scores are shown beside the number. By default those of a claim about seconds or
+        memory (no speed without the accuracy) and of a gain.
     """
 
     text: str
@@ -93,7 +116,7 @@ class Claim:
 
     @property
     def contenders(self):
-        """Contenders whose scores are shown: those of a claim about seconds or memory."""
+        """Contenders whose scores are shown."""
         return getattr(self.measure, "compared", ()) if self.compared is None else self.compared
 
     def judge(self, results, scores=None):
@@ -109,7 +132,7 @@ class Claim:
             "at_least": self.at_least,
             "at_most": self.at_most,
             "held": held,
-            "scores": scores_beside(results, self.contenders, scores),
+            "scores": scores_beside(results, self.contenders, getattr(self.measure, "scores", scores)),
         }
 
 

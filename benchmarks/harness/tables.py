@@ -103,7 +103,8 @@ def comparison_table(record):
     for contender, values in results.items():
         cells = [number(values[key]) if key in values else "" for key in columns]
         rows.append([contender.replace("_", " "), times_of(results, contender, first), *cells])
-    return markdown(["", f"times {first.replace('_', ' ')}", *columns], rows)
+    header = [key.replace("_", " ") for key in columns]
+    return markdown(["", f"times {first.replace('_', ' ')}", *header], rows)
 
 
 def times_of(results, contender, first):

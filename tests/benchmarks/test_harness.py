@@ -11,6 +11,7 @@ from benchmarks.harness import (
     Comparison,
     benchmark,
     comparison,
+    gain,
     ratio,
     records,
     report,
@@ -73,6 +74,12 @@ def test_a_claim_on_memory_shows_the_score():
 
 def test_a_claim_on_a_score_shows_no_other_scores():
     assert Claim("error", ratio("ours", "other", "error"), at_most=1).judge(ROUNDS)["scores"] == {}
+
+
+def test_a_claim_on_a_gain_shows_both_scores():
+    judged = Claim("lost", gain("other", "ours", "error", 100), at_most=60).judge(ROUNDS)
+    assert judged["value"] == 50
+    assert judged["scores"] == {"error": {"other": 1.0, "ours": 0.5}}
 
 
 def test_a_comparison_can_name_the_scores_to_show():

@@ -10,7 +10,7 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.neighbors import NearestNeighbors
 
 from benchmarks.data.mnist import mnist_rows
-from benchmarks.harness import Claim, Comparison, ratio, result
+from benchmarks.harness import Claim, Comparison, gain, ratio, result
 from manylens import (
     BootstrapKernelPCA,
     ModularKernelPCA,
@@ -220,7 +220,7 @@ class ModularKernelPCAQuality(Comparison):
         *(
             Claim(
                 f"points of {what} above {other}",
-                lambda r, other=other, what=what: r["ours"][what] - r[other][what],
+                gain("ours", other, what),
                 at_least=0,
             )
             for other in ("partition", "bootstrap", "random")

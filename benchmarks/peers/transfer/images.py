@@ -13,7 +13,7 @@ from benchmarks.data.network_features import (
     network,
     reason_to_leave_out,
 )
-from benchmarks.harness import Claim, Comparison, ratio, result
+from benchmarks.harness import Claim, Comparison, gain, ratio, result
 from benchmarks.peers.transfer.network_comparison import NetworkComparison
 from manylens import (
     CountSketch,
@@ -24,11 +24,6 @@ from manylens import (
 from manylens.datasets import load_dataset
 
 CONTENDERS = ("ours", "thesis", "stacked", "logistic_top", "ridge_top", "rbf_pixels", "rbf_ensemble_pixels")
-
-
-def gain(of, over, what="accuracy"):
-    """Gain in `what` of one contender over another."""
-    return lambda results: results[of][what] - results[over][what]
 
 
 class TransferObjects(NetworkComparison):

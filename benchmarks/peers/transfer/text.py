@@ -9,7 +9,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from benchmarks.data.docstrings import docstring_task
-from benchmarks.harness import Claim, Comparison, result
+from benchmarks.harness import Claim, Comparison, gain, result
 from benchmarks.peers.transfer.network_comparison import logistic
 from manylens import LayerRidgeClassifier, collect_layers, expected_calibration_error
 
@@ -28,7 +28,7 @@ class TransferText(Comparison):
     claims = (
         Claim(
             "default: gain in accuracy over logistic regression on the last layer",
-            lambda results: results["ours"]["accuracy"] - results["logistic_top"]["accuracy"],
+            gain("ours", "logistic_top"),
             at_least=0.0,
         ),
         Claim("default: calibration error", result("ours", "ece"), at_most=0.05),
