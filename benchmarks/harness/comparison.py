@@ -166,14 +166,14 @@ class Comparison(Benchmark):
     claims: tuple[Claim, ...] = ()
     repeats = 3
     scores: tuple[str, ...] | None = None  # shown beside claims on speed and memory; by default the first
+    judge_if_quick = False  # whether the claims are meant for quick runs, too
     warm_up: bool | tuple[str, ...] = True  # contenders that run once before timing; long ones need not
     memory: bool | tuple[str, ...] = True  # contenders whose peak memory is measured
     needs_packages: dict[str, str] = {}  # contender -> package; the contender is skipped without it
 
     @classmethod
     def reworded(cls, record):
-        claims = judged(cls, record["results"])
-        return super().reworded(record) | {"claims": claims}
+        return super().reworded(record) | {"claims": judged(cls(), record["results"])}
 
     def make_data(self):
         raise NotImplementedError
@@ -210,7 +210,8 @@ class Comparison(Benchmark):
             values["seconds"] = min(values["all_seconds"])
         for name in chosen(self.memory, names) if not self.quick else ():
             results[name]["peak_mb"] = measured_apart(type(self), self.quick, name)
-        return {"results": results, "claims": [] if self.quick else judged(type(self), results)}
+        judging = self.judge_if_quick or not self.quick
+        return {"results": results, "claims": judged(self, results) if judging else []}
 
 
 def keep_pages():
@@ -239,14 +240,14 @@ def chosen(who, names):
     return [name for name in names if (name in who if isinstance(who, tuple) else who)]
 
 
-def judged(kind, results):
+def judged(comparison, results):
     """Judge all claims of a comparison, except those about a contender that was skipped."""
     verdicts = []
-    for claim in kind.claims:
+    for claim in comparison.claims:
         try:
-            verdicts.append(claim.judge(results, kind.scores))
+            verdicts.append(claim.judge(results, comparison.scores))
         except KeyError as missing:
-            print(f"{kind.__name__}: not judged without {missing}: {claim.text}", flush=True)
+            print(f"{type(comparison).__name__}: not judged without {missing}: {claim.text}", flush=True)
     return verdicts
 
 

@@ -1,9 +1,7 @@
 """Complete NCA fits: time, memory and test accuracy of 5-NN, for every method and for other libraries."""
 
-import os
 import subprocess
 import sys
-import tempfile
 import warnings
 
 import numpy as np
@@ -242,62 +240,6 @@ class NCAMillionRows(Comparison):
 
     def score(self, data, outcome):
         return {"mean_score": outcome.score_path_[-1], "sweeps": outcome.n_iter_}
-
-
-class NCAFirstCall(Comparison):
-    """The first fit in a fresh process: with nothing compiled, and with the compiled code cached."""
-
-    contenders = ("cold", "cached")
-    repeats = 1
-    warm_up = False
-    memory = False
-    claims = (
-        Claim("the first call compiles in under 10 s", result("cold", "first_call"), at_most=10),
-        Claim("and takes under 1 s once cached", result("cached", "first_call"), at_most=1),
-        Claim(
-            "importing manylens takes under 0.5 s beyond scikit-learn",
-            result("cached", "import_time"),
-            at_most=0.5,
-        ),
-    )
-
-    PROGRAM = """
-import time
-import sklearn.neighbors, sklearn.decomposition, sklearn.discriminant_analysis, sklearn.pipeline
-start = time.perf_counter()
-import manylens
-imported = time.perf_counter() - start
-import numpy as np
-rng = np.random.default_rng(0)
-X, y = rng.normal(size=(200, 5)), rng.integers(3, size=200)
-nca = manylens.NCA(2, tol=0.1, max_iter=1000)
-start = time.perf_counter()
-nca.fit(X, y)
-print(time.perf_counter() - start, imported)
-"""
-
-    def make_data(self):
-        return tempfile.TemporaryDirectory()
-
-    def run_fresh(self, folder):
-        environment = dict(os.environ)
-        if not self.quick:
-            environment["NUMBA_CACHE_DIR"] = folder.name
-        run = subprocess.run(
-            [sys.executable, "-c", self.PROGRAM], env=environment, capture_output=True, check=True, text=True
-        )
-        first_call, import_time = map(float, run.stdout.split())
-        return {"first_call": first_call, "import_time": import_time}
-
-    def cold(self, data):
-        return self.run_fresh(data)
-
-    def cached(self, data):
-        runs = [self.run_fresh(data) for _ in range(1 if self.quick else 3)]
-        return {name: min(run[name] for run in runs) for name in runs[0]}
-
-    def score(self, data, outcome):
-        return outcome
 
 
 def renamed(check):
