@@ -69,7 +69,7 @@ def boosted(n_stages):
 
 
 def few_rows(n_splits=8):
-    """Boosting on 300 rows of diabetes: R² on the others and stages kept, by the anchor."""
+    """PrunedBoostedTrees on 300 rows of diabetes: R² on the others and stages kept, by the anchor."""
     print("gradient boosting, 300 rows of diabetes: R² and stages kept, the mean of eight splits")
     X, y = load_diabetes(return_X_y=True)
     for options in ({}, {"subsample": 0.5}, {"learning_rate": 0.05}):
