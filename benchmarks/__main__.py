@@ -3,8 +3,8 @@
 import argparse
 import sys
 
-from benchmarks import figures, harness, report
-from benchmarks.running import listing, run_in_full, run_quickly
+from benchmarks.harness import benchmark, figures, records, report
+from benchmarks.harness.running import listing, run_in_full, run_quickly
 
 
 def main():
@@ -27,7 +27,7 @@ def main():
     if arguments.command == "list":
         print("\n".join(listing()))
         return 0
-    found = harness.discover()
+    found = benchmark.discover()
     unknown = set(arguments.names) - set(found)
     if unknown:
         parser.error(f"no benchmark named {', '.join(sorted(unknown))}; known: {', '.join(found)}")
@@ -41,7 +41,7 @@ def main():
 def write_report(arguments):
     """One of the three reports."""
     if arguments.figures:
-        drawn = [figures.draw(record) for record in harness.read_records().values()]
+        drawn = [figures.draw(record) for record in records.read_records().values()]
         print("\n".join(str(path) for path in drawn if path))
     elif arguments.site:
         report.write_site_page()

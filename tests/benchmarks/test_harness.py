@@ -6,11 +6,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import harness, report, tables
-from benchmarks.growth import Growth, exponent
-from benchmarks.harness import Claim, Comparison, ratio, result
-from benchmarks.measuring import PeakMemory
-from benchmarks.running import run_in_full
+from benchmarks.harness import (
+    Claim,
+    Comparison,
+    benchmark,
+    comparison,
+    ratio,
+    records,
+    report,
+    result,
+    tables,
+)
+from benchmarks.harness.growth import Growth, exponent
+from benchmarks.harness.measuring import PeakMemory
+from benchmarks.harness.running import run_in_full
 
 ROUNDS = {
     "ours": {"all_seconds": [1.0, 2.0], "seconds": 1.0, "error": 0.5},
@@ -52,7 +61,7 @@ def test_a_ratio_of_times_comes_with_its_range_over_the_rounds():
 
 def test_one_that_is_not_repeated_stands_with_its_last_run():
     results = {"ours": {"all_seconds": [1.0, 2.0]}, "slow": {"all_seconds": [12.0]}}
-    assert harness.rounds(results, "slow", "ours") == [12.0, 6.0]
+    assert comparison.rounds(results, "slow", "ours") == [12.0, 6.0]
 
 
 class Counted(Comparison):
@@ -80,10 +89,10 @@ class Counted(Comparison):
 
 
 def test_only_those_named_are_warmed_up_and_long_runs_are_not_repeated(monkeypatch):
-    monkeypatch.setattr(harness, "LONG_ENOUGH", 0.01)
-    comparison = Counted()
-    record = harness.run(comparison)
-    assert comparison.data == {"ours": 1 + 3, "slow": 1}
+    monkeypatch.setattr(comparison, "LONG_ENOUGH", 0.01)
+    counted = Counted()
+    record = benchmark.run(counted)
+    assert counted.data == {"ours": 1 + 3, "slow": 1}
     assert len(record["results"]["slow"]["all_seconds"]) == 1
 
 
@@ -97,8 +106,8 @@ class Broken(Comparison):
 def test_a_benchmark_that_fails_does_not_take_the_others_with_it(monkeypatch, capsys):
     kinds = {"Broken": Broken, "Sums": Sums}
     saved = []
-    monkeypatch.setattr(harness, "discover", lambda: kinds)
-    monkeypatch.setattr(harness, "save", saved.append)
+    monkeypatch.setattr(benchmark, "discover", lambda: kinds)
+    monkeypatch.setattr(records, "save", saved.append)
     assert run_in_full(["Broken", "Sums"]) == ["Broken failed: ValueError: no data today"]
     assert [record["name"] for record in saved] == ["Sums"]
     assert "no data today" in capsys.readouterr().err
@@ -109,16 +118,16 @@ def test_other_numbers_have_no_spread():
 
 
 def test_contenders_that_are_not_installed_are_left_out_with_their_claims(capsys):
-    record = harness.run(Sums())
+    record = benchmark.run(Sums())
     assert list(record["results"]) == ["ours", "loop"]
     assert [claim["held"] for claim in record["claims"]] == [True]
     assert "no_such_package is not installed" in capsys.readouterr().out
 
 
 def test_a_record_survives_its_file_and_says_what_it_was_taken_on(tmp_path):
-    record = harness.run(Sums())
-    harness.save(record, tmp_path)
-    read = harness.read_records(tmp_path)["Sums"]
+    record = benchmark.run(Sums())
+    records.save(record, tmp_path)
+    read = records.read_records(tmp_path)["Sums"]
     assert read == record
     assert read["machine"]["versions"]["numpy"] == np.__version__
     assert read["duration"] > 0
@@ -126,11 +135,11 @@ def test_a_record_survives_its_file_and_says_what_it_was_taken_on(tmp_path):
 
 
 def test_every_record_kept_is_readable():
-    report.page(report.ordered(harness.read_records()))
+    report.page(report.ordered(records.read_records()))
 
 
 def test_every_benchmark_says_what_it_is():
-    found = harness.discover()
+    found = benchmark.discover()
     assert found
     assert {kind.kind for kind in found.values()} <= set(report.ORDER)
     assert all(kind.__doc__ and kind.__doc__ != kind.__mro__[1].__doc__ for kind in found.values())
@@ -162,7 +171,7 @@ class Squares(Growth):
 
 
 def test_growth_measures_every_axis():
-    record = harness.run(Squares(quick=True))
+    record = benchmark.run(Squares(quick=True))
     assert list(record["axes"]) == ["n", "d"]
     assert all(len(axis["seconds"]) == 1 for axis in record["axes"].values())
     assert len(tables.growth_table([record])) == 2 + 2

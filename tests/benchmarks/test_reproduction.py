@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchmarks import harness, report, tables
-from benchmarks.figures import curve, draw, panel
-from benchmarks.reproduction import Findings, Reproduction, Statement, verdict_of, verdict_on_all
+from benchmarks.harness import benchmark, records, report, tables
+from benchmarks.harness.figures import curve, draw, panel
+from benchmarks.harness.reproduction import Findings, Reproduction, Statement, verdict_of, verdict_on_all
 
 
 class Falling(Reproduction):
@@ -46,7 +46,7 @@ def test_a_table_has_the_word_of_its_statements_only_where_they_agree():
 
 
 def test_the_record_says_where_a_statement_failed():
-    record = harness.run(Falling(quick=True))
+    record = benchmark.run(Falling(quick=True))
     assert record["statements"][0]["cases"] == {"digits": True, "letters": False}
     assert record["verdict"] == "partly"
     assert "not letters" in tables.statement_line(record["statements"][0])
@@ -58,25 +58,25 @@ def test_the_verdict_follows_the_numbers():
 
         errors = {"digits": (21.0, 9.0), "letters": (6.0, 5.0)}
 
-    assert harness.run(Better())["verdict"] == "yes"
+    assert benchmark.run(Better())["verdict"] == "yes"
 
 
 def test_our_number_stands_before_the_papers():
-    lines = tables.reproduction_tables(harness.run(Falling()))
+    lines = tables.reproduction_tables(benchmark.run(Falling()))
     assert "| digits | 21 (20) | 9 (10) |" in lines
     assert "| letters | 5 | 6 |" in lines
 
 
 def test_a_saved_record_makes_the_page(tmp_path):
-    harness.save(harness.run(Falling()), tmp_path)
-    records = report.ordered(harness.read_records(tmp_path))
-    text = report.page(records, {"Falling": "a.png"})
+    records.save(benchmark.run(Falling()), tmp_path)
+    kept = report.ordered(records.read_records(tmp_path))
+    text = report.page(kept, {"Falling": "a.png"})
     assert "![Table 1](a.png)" in text
     assert "Did the paper's claims hold here? **partly**" in text
 
 
 def test_figures_are_drawn_from_the_record(tmp_path):
     pytest.importorskip("matplotlib")
-    path = draw(harness.run(Falling()), tmp_path)
+    path = draw(benchmark.run(Falling()), tmp_path)
     assert path.read_bytes().startswith(b"\x89PNG")
     assert draw({"name": "nothing", "figures": {}}, tmp_path) is None

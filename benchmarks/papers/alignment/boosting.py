@@ -4,11 +4,10 @@ import numpy as np
 from sklearn.ensemble import AdaBoostRegressor, GradientBoostingRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from benchmarks.figures import curve, panel
+from benchmarks.data.ensembles import Setting
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.alignment import PAPER
 from benchmarks.papers.alignment.pruning import METHODS, RESULT, SIZES, pruned
-from benchmarks.pruning_settings import Setting
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens.datasets import make_friedman
 
 

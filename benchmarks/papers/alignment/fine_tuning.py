@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.network_features import Task, batches, load_images, network, write_features
+from benchmarks.data.network_features import Task, batches, load_images, network, write_features
+from benchmarks.harness import Findings, Statement
 from benchmarks.papers.alignment.layers import OnTheNetwork, thesis
-from benchmarks.reproduction import Findings, Statement
 
 TITLE = "Accuracy (%) in the same time"
 TUNED = {

@@ -11,12 +11,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.bench_transfer import TransferDigits, TransferObjects
-from benchmarks.figures import curve, panel
-from benchmarks.network_features import Task, network_features, reason_to_leave_out
+from benchmarks.data.network_features import Task, network_features, reason_to_leave_out
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.alignment import PAPER
 from benchmarks.papers.alignment.training import alignment, one_hot
-from benchmarks.reproduction import Findings, Reproduction, Statement
+from benchmarks.peers.transfer import TransferDigits, TransferObjects
 from manylens import (
     LayerRidgeClassifier,
     TransductiveRidgeClassifier,

@@ -7,11 +7,10 @@ import numpy as np
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks.bench_pruning import BaggedNeighbors, BaggedNetworks, BaggedTrees
-from benchmarks.figures import curve, panel
+from benchmarks.data.ensembles import AS_IN_THE_THESIS, Setting
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.alignment import PAPER
-from benchmarks.pruning_settings import AS_IN_THE_THESIS, Setting
-from benchmarks.reproduction import Findings, Reproduction, Statement
+from benchmarks.peers.pruning import BaggedNeighbors, BaggedNetworks, BaggedTrees
 from manylens.datasets import make_friedman, make_shells
 
 RESULT = "The whole ensemble pruned"

@@ -4,10 +4,10 @@ import numpy as np
 from sklearn.linear_model import RidgeClassifierCV
 from sklearn.neural_network import MLPClassifier
 
+from benchmarks.data.image_sets import load_parts
+from benchmarks.harness import Findings, Reproduction, Statement
 from benchmarks.papers.alignment import PAPER
 from benchmarks.papers.alignment.training import hidden
-from benchmarks.papers.image_sets import load_parts
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import CountSketch, align_kernels
 
 ACCURACY, KEPT = "Accuracy (%)", "Networks with a weight (%)"

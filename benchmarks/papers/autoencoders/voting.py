@@ -3,11 +3,10 @@
 import numpy as np
 from sklearn.model_selection import KFold
 
-from benchmarks.figures import curve, panel
+from benchmarks.data.image_sets import DIFFERS, IMAGE_NAMES, NEEDS, load_parts
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.autoencoders.convergence import PAPER
 from benchmarks.papers.dimensionality_reduction.views import nearest
-from benchmarks.papers.image_sets import DIFFERS, IMAGE_NAMES, NEEDS, load_parts
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import BaggingAutoencoder, ModularAutoencoder, distance_correlation_matrix
 from manylens.ensembles.voting import modal_class
 

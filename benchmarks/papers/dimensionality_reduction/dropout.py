@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from benchmarks.figures import curve, panel
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.dimensionality_reduction.views import PAPER
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens.modules.pairs import drop_gradient, keep_probability_of, pair_gradient
 
 TITLE = "Relative difference of the two gradients"

@@ -4,9 +4,9 @@ import time
 
 import numpy as np
 
+from benchmarks.data.image_sets import DIFFERS, NEEDS, load_parts
+from benchmarks.harness import Findings, Reproduction, Statement
 from benchmarks.papers.dimensionality_reduction.views import PAPER
-from benchmarks.papers.image_sets import DIFFERS, NEEDS, load_parts
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import RandomKernelProjection
 from manylens.modules.descent import adam, module_by_module
 from manylens.modules.pairs import stochastic_pairs

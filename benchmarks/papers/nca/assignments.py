@@ -5,10 +5,9 @@ import warnings
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from benchmarks.figures import curve, panel
+from benchmarks.data.small_tables import table
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.nca import PAPER
-from benchmarks.papers.nca.small_sets import table
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import NCA
 from manylens.metric.batching import (
     FarthestPointClusters,

@@ -6,10 +6,9 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.datasets import make_blobs, make_circles
 
-from benchmarks.figures import curve, panel
+from benchmarks.data.small_tables import LOADERS, table
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.nca import PAPER
-from benchmarks.papers.nca.small_sets import LOADERS, table
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import NCA
 from manylens.metric.background import CompactBackground
 from manylens.metric.compact import Compact

@@ -4,10 +4,9 @@ import warnings
 
 import numpy as np
 
-from benchmarks.figures import curve, panel
+from benchmarks.data.small_tables import leave_one_out_error, table
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.nca import PAPER
-from benchmarks.papers.nca.small_sets import leave_one_out_error, table
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import NCA
 
 ERROR = "Leave-one-out error of the nearest neighbor on wine (%)"

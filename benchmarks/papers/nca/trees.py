@@ -7,9 +7,8 @@ from itertools import pairwise
 import numpy as np
 from sklearn.datasets import load_digits
 
-from benchmarks.figures import curve, panel
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.nca import PAPER
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import NCA
 from manylens.datasets import load_dataset
 from manylens.metric.evaluation import Exact, Tree

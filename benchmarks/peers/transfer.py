@@ -3,9 +3,7 @@
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.harness import Claim, Comparison, ratio, result
-from benchmarks.network_comparison import NetworkComparison
-from benchmarks.network_features import (
+from benchmarks.data.network_features import (
     DIGITS,
     FEW_DIGITS,
     FEW_OBJECTS,
@@ -16,6 +14,8 @@ from benchmarks.network_features import (
     network,
     reason_to_leave_out,
 )
+from benchmarks.harness import Claim, Comparison, ratio, result
+from benchmarks.peers.network_comparison import NetworkComparison
 from manylens import (
     CountSketch,
     LayerRidgeClassifier,

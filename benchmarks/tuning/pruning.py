@@ -1,4 +1,4 @@
-"""How the defaults of AlignmentPruner were chosen: `python -m benchmarks.choose_pruning_defaults`.
+"""How the defaults of AlignmentPruner were chosen: `python -m benchmarks.tuning.pruning`.
 
 No row that bench_pruning tests on is looked at: Friedman's function and the shells are drawn from other
 seeds, the benchmark's tables are split again within its training rows, and the other tables are not in it.
@@ -19,7 +19,7 @@ from sklearn.ensemble import (
 from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from benchmarks.pruning_settings import Setting, split_table, summary
+from benchmarks.data.ensembles import Setting, split_table, summary
 from manylens import AlignmentPruner
 from manylens.datasets import load_dataset, make_friedman, make_shells
 from manylens.pruning import Alignment

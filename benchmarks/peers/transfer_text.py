@@ -8,9 +8,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from benchmarks.docstrings import docstring_task
+from benchmarks.data.docstrings import docstring_task
 from benchmarks.harness import Claim, Comparison, result
-from benchmarks.network_comparison import logistic
+from benchmarks.peers.network_comparison import logistic
 from manylens import LayerRidgeClassifier, collect_layers, expected_calibration_error
 
 
@@ -43,7 +43,7 @@ class TransferText(Comparison):
         return f"{missing[0]} is not installed: {advice}" if missing else ""
 
     def make_data(self):
-        from benchmarks.sentence_encoder import sentence_encoder, text_batches
+        from benchmarks.data.sentence_encoder import sentence_encoder, text_batches
 
         texts, packages = docstring_task(12 if self.quick else 450)
         layers = collect_layers(sentence_encoder(), text_batches(texts))

@@ -81,7 +81,7 @@ def whole_process_mb():
     Linux only: `getrusage` would count what this process held when it started the other.
     """
     program = (
-        "from benchmarks.bench_nca_fits import NCA, split; X, y = split('mnist')[:2];"
+        "from benchmarks.peers.nca_fits import NCA, split; X, y = split('mnist')[:2];"
         "NCA(n_components=10, random_state=0).fit(X, y);"
         "lines = open('/proc/self/status').read().splitlines();"
         "print(next(int(line.split()[1]) / 1024 for line in lines if line.startswith('VmHWM')))"

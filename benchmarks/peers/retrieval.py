@@ -12,8 +12,8 @@ from importlib.util import find_spec
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
+from benchmarks.data.rotated_mnist import load_rotated_mnist
 from benchmarks.harness import Claim, Comparison, ratio, result
-from benchmarks.rotated_mnist import load_rotated_mnist
 from manylens import ModularKernelPCA, ModuleNeighbors, MonolithicKernelPCA, retrieval_precision
 from manylens.datasets import load_dataset
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 FOLDER = HERE / "figures"  # untracked: `python -m benchmarks report --figures` draws them anew
 
 

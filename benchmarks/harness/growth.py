@@ -14,8 +14,8 @@ import time
 
 import numpy as np
 
-from benchmarks.harness import Benchmark
-from benchmarks.measuring import PeakMemory
+from benchmarks.harness.benchmark import Benchmark
+from benchmarks.harness.measuring import PeakMemory
 
 REPEAT_BELOW = 2.0  # seconds: shorter calls are measured thrice, and the best counts
 NEGLIGIBLE_MB = 2.0  # memory below this says nothing of how it grows

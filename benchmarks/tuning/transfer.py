@@ -1,4 +1,4 @@
-"""How the defaults of the transfer room were chosen: `python -m benchmarks.transfer_choices`.
+"""How the defaults of the transfer room were chosen: `python -m benchmarks.tuning.transfer`.
 
 Every candidate is fitted to one part of the *training* rows of the benchmarks' two tasks (CIFAR-10 as JPEG,
 MNIST as RGB) and scored on another part of them, the mean of three splits. The test rows of the benchmarks
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.network_features import DIGITS, OBJECTS, network_features, reason_to_leave_out
+from benchmarks.data.network_features import DIGITS, OBJECTS, network_features, reason_to_leave_out
 from manylens import LayerRidgeClassifier, TransductiveRidgeClassifier, expected_calibration_error
 
 SUPERVISED = {
@@ -111,7 +111,7 @@ def compare(title, made, candidates, measure):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.transfer_choices", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tuning.transfer", description=__doc__)
     parser.add_argument("--fit", type=int, default=2000, help="rows to fit to")
     parser.add_argument("--validation", type=int, default=1000, help="rows to score on")
     parser.add_argument("--splits", type=int, default=3)

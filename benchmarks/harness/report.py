@@ -3,9 +3,10 @@
 import json
 import os
 
-from benchmarks import tables
-from benchmarks.figures import draw
-from benchmarks.harness import HERE, discover, read_records
+from benchmarks.harness import tables
+from benchmarks.harness.benchmark import HERE, discover
+from benchmarks.harness.figures import draw
+from benchmarks.harness.records import read_records
 
 README = HERE.parent / "README.md"
 PAGE = HERE.parent / "docs" / "benchmarks.md"  # untracked, like the pictures it shows

@@ -8,7 +8,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import NearestCentroid
 
-from benchmarks.growth import Growth
+from benchmarks.harness import Growth
 from manylens import (
     NCA,
     AlignmentPruner,

@@ -1,7 +1,7 @@
 """How NCA's defaults were chosen: on held-out rows of training sets, never on a test part.
 
-    python -m benchmarks.choose_nca recipe    # rate, steps, batch, batcher, anchors
-    python -m benchmarks.choose_nca method    # what method="auto" decides by
+    python -m benchmarks.tuning.nca recipe    # rate, steps, batch, batcher, anchors
+    python -m benchmarks.tuning.nca method    # what method="auto" decides by
 
 A fifth of a training set, at most 5,000 rows, is held out; the map is learned from the rest. `recipe` learns
 from at most 20,000 rows and varies one thing at a time around the defaults; `method` gives every method the
@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.bench_nca_fits import split, vote
+from benchmarks.peers.nca_fits import split, vote
 from manylens import NCA
 from manylens.metric import training
 from manylens.metric.optimizers import Adam

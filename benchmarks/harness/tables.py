@@ -4,7 +4,7 @@ from statistics import median
 
 import numpy as np
 
-from benchmarks.harness import rounds
+from benchmarks.harness.comparison import rounds
 
 
 def number(value):

@@ -8,8 +8,8 @@ the second set is MNIST with turned digits, regenerated; USPS stands for small s
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
+from benchmarks.data.rotated_mnist import load_rotated_mnist
 from benchmarks.harness import Claim, Comparison, ratio
-from benchmarks.rotated_mnist import load_rotated_mnist
 from manylens import ModularKernelPCA, MonolithicKernelPCA, ScanNeighborsClassifier
 from manylens.datasets import load_dataset
 from manylens.ensembles.voting_members import modal_class

@@ -1,6 +1,6 @@
 """How `ModuleNeighbors` weighs coordinates against candidates, and what it then chooses.
 
-    python -m benchmarks.choose_candidates
+    python -m benchmarks.tuning.candidates
 
 Prints the time of a search of MNIST (60,000 rows, 15 modules of 20) for several numbers of leading
 coordinates and candidates, the products of two coordinates that a candidate is worth by least squares, and

@@ -6,8 +6,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 from sklearn.neighbors import KDTree
 
-from benchmarks.bench_nca_fits import split
 from benchmarks.harness import Claim, Comparison, ratio, result
+from benchmarks.peers.nca_fits import split
 from manylens import NCA
 from manylens.metric.evaluation import Exact, Tree
 from manylens.metric.gaussian import Gaussian, in_kernel_units

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.harness import Benchmark
+from benchmarks.harness.benchmark import Benchmark
 
 
 @dataclass(frozen=True)

@@ -1,28 +1,23 @@
-"""The machinery behind every benchmark: a file gives the data, ours and the others; this gives the rest.
+"""Comparisons of ours with others, and claims about them.
 
-A benchmark is a subclass of `Comparison` (here), `Reproduction` (a table or figure of a paper) or `Growth`
-(how cost grows), in a file `benchmarks/bench_*.py` or `benchmarks/papers/*/*.py`. Times of a comparison are
-taken in one process, contenders in turn (interleaved) after a warm-up, and the best of the repeats counts;
-the ratios within each round give the spread. A contender that has run for ten seconds is not repeated. Peak
-memory is taken in a process of its own for each contender: anonymous pages above those held once the data are
-made, so that pages of a memory-mapped file do not count.
+Times of a comparison are taken in one process, contenders in turn (interleaved) after a warm-up, and the best
+of the repeats counts; the ratios within each round give the spread. A contender that has run for ten seconds
+is not repeated. Peak memory is taken in a process of its own for each contender: anonymous pages above those
+held once the data are made, so that pages of a memory-mapped file do not count.
 """
 
 import gc
 import importlib
 import importlib.util
-import json
 import multiprocessing
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measuring import PeakMemory, machine
+from benchmarks.harness.benchmark import Benchmark
+from benchmarks.harness.measuring import PeakMemory
 
-HERE = Path(__file__).parent
-RECORDS = HERE / "records"
 LONG_ENOUGH = 10.0  # seconds, after which another run of the same would hardly change the best of them
 
 
@@ -98,28 +93,6 @@ def result(contender, what):
     return lambda results: results[contender][what]
 
 
-class Benchmark:
-    """What every kind shares; the docstring of the subclass says on what data and what is measured."""
-
-    abstract = True  # only what the others share
-    alone = True  # whether times are what it is about; others share the machine with each other
-    kind = ""
-    seed = 0  # of everything drawn; each file hands it, or numbers that follow it, to its generators
-    needs: tuple[str, ...] = ()  # data sets without which the benchmark is left out
-
-    def __init__(self, quick=False):
-        self.quick = quick
-
-    @classmethod
-    def left_out(cls):
-        """Why it cannot run here, in a sentence; nothing where it can."""
-        return ""
-
-    def measure(self):
-        """The parts of the record that are this kind's own; a dict."""
-        raise NotImplementedError
-
-
 class Comparison(Benchmark):
     """Base of every benchmark of ours against others."""
 
@@ -179,23 +152,6 @@ def keep_pages():
     np.ones(31 * 2**17)
 
 
-def discover():
-    """All benchmarks, by name."""
-    found = {}
-    for path in sorted([*HERE.glob("bench_*.py"), *HERE.glob("papers/*/*.py")]):
-        module = importlib.import_module(
-            ".".join(["benchmarks", *path.relative_to(HERE).with_suffix("").parts])
-        )
-        found.update({name: value for name, value in vars(module).items() if defined_in(module, value)})
-    return found
-
-
-def defined_in(module, value):
-    """Whether `value` is a benchmark that this module defines, and not only a base of others."""
-    is_benchmark = isinstance(value, type) and issubclass(value, Benchmark)
-    return is_benchmark and value.__module__ == module.__name__ and "abstract" not in vars(value)
-
-
 def present(comparison):
     """Contenders whose packages are installed; says which are left out."""
     names = []
@@ -224,23 +180,6 @@ def judged(comparison, results):
     return verdicts
 
 
-def run(benchmark):
-    """Run one benchmark; returns the record."""
-    start = time.perf_counter()
-    measured = benchmark.measure()
-    return {
-        "name": type(benchmark).__name__,
-        "kind": benchmark.kind,
-        "about": " ".join((benchmark.__doc__ or "").split()),
-        "quick": benchmark.quick,
-        "seed": benchmark.seed,
-        "alone": benchmark.alone,
-        "duration": time.perf_counter() - start,
-        "machine": machine(),
-        **measured,
-    }
-
-
 def measured_apart(kind, quick, contender):
     """Peak of anonymous memory (MB) of one contender in a fresh process, above what the data take."""
     context = multiprocessing.get_context("spawn")
@@ -265,24 +204,3 @@ def _peak_of(pipe, module, name, quick, contender):
     with PeakMemory() as peak:
         getattr(comparison, contender)(data)
     pipe.send(peak.megabytes)
-
-
-def read_records(folder=RECORDS):
-    """All records, by name; those written before there were kinds are comparisons."""
-    records = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
-    return {record["name"]: {"kind": "comparison", **record} for record in records}
-
-
-def save(record, folder=RECORDS):
-    """Write one record as JSON."""
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{record['name']}.json"
-    path.write_text(json.dumps(record, indent=1, default=as_plain) + "\n")
-    return path
-
-
-def as_plain(value):
-    """A NumPy scalar or array as JSON can hold it."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    raise TypeError(f"{type(value)} does not go into a record")

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import joblib
 import numpy as np
 
-from benchmarks import harness, tables
+from benchmarks.harness import benchmark, records, tables
 from manylens.datasets import data_available
 
 THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
@@ -26,7 +26,7 @@ def run_quickly(names):
 def run_in_full(names):
     """Full runs; says how long all of them took, and gives back what went wrong."""
     start = time.perf_counter()
-    found = harness.discover()
+    found = benchmark.discover()
     together = [name for name in names if not found[name].alone]
     in_turn = [name for name in names if found[name].alone or len(together) == 1]
     failed = side_by_side(together, quick=False) if len(together) > 1 else []
@@ -49,7 +49,7 @@ def give_back_threads():
 
 def side_by_side(names, quick):
     """One benchmark a core, on one thread each; gives back what went wrong."""
-    known = harness.read_records()
+    known = records.read_records()
     # the longest first, so that no core is left with one of them at the end
     names = sorted(names, key=lambda name: -known.get(name, {}).get("duration", np.inf))
     pool = ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn"))
@@ -73,7 +73,7 @@ def run_on_one_core(name, quick):
 
 def run_one(name, quick):
     """Run one benchmark, keep its record if it was a full run, and print what was found."""
-    kind = harness.discover()[name]
+    kind = benchmark.discover()[name]
     missing = [name for name in kind.needs if not data_available(name)]
     if missing:
         print(f"{kind.__name__}: left out, $MANYLENS_DATA has no {', '.join(missing)}", flush=True)
@@ -83,21 +83,21 @@ def run_one(name, quick):
         print(f"{kind.__name__}: left out, {reason}", flush=True)
         return
     start = time.perf_counter()
-    record = harness.run(kind(quick))
+    record = benchmark.run(kind(quick))
     if not quick:
         record["duration"] = time.perf_counter() - start
-        harness.save(record)
+        records.save(record)
     print(f"{kind.__name__}: {time.perf_counter() - start:.1f} s", flush=True)
     print("\n".join("    " + line for line in tables.summary(record)), flush=True)
 
 
 def listing():
     """Every benchmark with the seconds its recorded full run took, and what they add up to on all cores."""
-    records = harness.read_records()
+    known = records.read_records()
     lines, total = [], 0.0
-    for name, kind in harness.discover().items():
-        seconds = records.get(name, {}).get("duration")
+    for name, kind in benchmark.discover().items():
+        seconds = known.get(name, {}).get("duration")
         total += (seconds or 0.0) / (1 if kind.alone else os.cpu_count())
-        known = "no record" if seconds is None else f"{seconds:.0f} s"
-        lines.append(f"{known:>10}  {name}: {kind.__doc__.splitlines()[0]}")
+        took = "no record" if seconds is None else f"{seconds:.0f} s"
+        lines.append(f"{took:>10}  {name}: {kind.__doc__.splitlines()[0]}")
     return [*lines, f"{total:8.0f} s  in all, of {BUDGET} allowed"]

@@ -7,8 +7,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.data.network_features import Task, network_features, reason_to_leave_out
 from benchmarks.harness import Comparison
-from benchmarks.network_features import Task, network_features, reason_to_leave_out
 from manylens import LayerRidgeClassifier, align_bandwidths, expected_calibration_error
 from manylens.transfer.layered import ALPHAS
 from manylens.transfer.ridge import DualRidge, choose_alpha
@@ -32,6 +32,8 @@ def sum_of_kernels(A, B, gammas, weights):
 
 class NetworkComparison(Comparison):
     """Base of the comparisons on features of EfficientNet-Lite0, which are collected beforehand."""
+
+    abstract = True
 
     task: Task
     quick_task: Task

@@ -11,8 +11,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.harness import Comparison
-from benchmarks.network_features import (
+from benchmarks.data.network_features import (
     DIGITS,
     FEW_DIGITS,
     FEW_OBJECTS,
@@ -20,6 +19,7 @@ from benchmarks.network_features import (
     network_features,
     reason_to_leave_out,
 )
+from benchmarks.harness import Comparison
 from manylens import rank_models
 from manylens.datasets import load_dataset
 

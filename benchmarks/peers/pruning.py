@@ -13,8 +13,8 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+from benchmarks.data.ensembles import AS_IN_THE_THESIS, Setting, split_table, summary
 from benchmarks.harness import Claim, Comparison, ratio, result
-from benchmarks.pruning_settings import AS_IN_THE_THESIS, Setting, split_table, summary
 from manylens import AlignmentPruner
 from manylens.datasets import make_friedman, make_shells
 from manylens.pruning.members import read_members
