@@ -11,12 +11,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.bench_transfer import TransferDigits, TransferObjects
-from benchmarks.figures import curve, panel
-from benchmarks.network_features import Task, network_features, reason_to_leave_out
+from benchmarks.data.network_features import Task, network_features, reason_to_leave_out
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.alignment import PAPER
 from benchmarks.papers.alignment.training import alignment, one_hot
-from benchmarks.reproduction import Findings, Reproduction, Statement
+from benchmarks.peers.transfer.images import TransferDigits, TransferObjects
 from manylens import (
     CountSketch,
     LayerRidgeClassifier,
@@ -70,11 +69,12 @@ def layer_shares(layers, y):
 
 
 def hashed_features(layers, n_buckets=64):
-    """Layers whose features are hashed into so many buckets."""
-    return {
-        name: random_projection(CountSketch(n_buckets, 4, seed).matrix(rows.shape[1]), rows)
-        for seed, (name, rows) in enumerate(layers.items())
-    }
+    """Layers whose features, if there are more than that, are hashed into so many buckets."""
+    hashed = {}
+    for seed, (name, rows) in enumerate(layers.items()):
+        S = CountSketch(n_buckets, 4, seed).matrix(rows.shape[1])
+        hashed[name] = random_projection(S, rows) if rows.shape[1] > n_buckets else rows
+    return hashed
 
 
 class RidgeOnLayers(OnTheNetwork):
@@ -344,7 +344,7 @@ class DeeperNetworks(OnTheNetwork):
         return Findings({ACCURACY: accuracy}, figures)
 
 
-class RanksAndTasks(OnTheNetwork):
+class StableRankAndTaskAccuracy(OnTheNetwork):
     """Stable rank of every layer; and 40 random tasks of two to ten of CIFAR-10's classes: the logarithm of
     the top layer's sketched CKA with the targets against the accuracy of a ridge classifier on it."""
 

@@ -264,8 +264,8 @@ def best_temperature(scores: FloatArray, codes: IntArray) -> float:
     """T of maximum likelihood for scores (n, C) and the column of each true class.
 
     With b = 1/T the log-likelihood Σ_i b s_i,y - log Σ_c exp(b s_ic) is concave: its slope, the sum of
-    s_i,y - E_b[s_i], decreases with b. T is kept within a factor of 1e4 of the scores' scale, the mean distance
-    of a row's greatest score from the row's mean. It is 1 if all scores of each row are equal.
+    s_i,y - E_b[s_i], decreases with b. T is kept within a factor of 1e4 of the scores' scale, the mean
+    distance of a row's greatest score from the row's mean. It is 1 if all scores of each row are equal.
     """
     scores = scores - scores.mean(axis=1, keepdims=True)
     scale = float(scores.max(axis=1).mean())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from manylens.kernels.roots import inverse_root, rank_tolerance
+from manylens.kernels.spectrum import inverse_root, rank_tolerance
 from manylens.summaries import CountSketch
 from manylens.typing import FloatArray
 from manylens.validation import check_choice, import_optional
