@@ -7,13 +7,12 @@ from manylens._lazy import attach
 if TYPE_CHECKING:
     from manylens.transfer.calibration import TemperatureScaler, expected_calibration_error
     from manylens.transfer.layer_ridge import LayerRidgeClassifier, LayerRidgeRegressor
-    from manylens.transfer.network_layers import LayerSketches, collect_layers
+    from manylens.transfer.network_layers import collect_layers
     from manylens.transfer.transduction import TransductionSearch, TransductiveRidgeClassifier
 
 __all__ = [
     "LayerRidgeClassifier",
     "LayerRidgeRegressor",
-    "LayerSketches",
     "TemperatureScaler",
     "TransductionSearch",
     "TransductiveRidgeClassifier",
@@ -26,7 +25,7 @@ __getattr__, __dir__ = attach(
     {
         "manylens.transfer.calibration": ["TemperatureScaler", "expected_calibration_error"],
         "manylens.transfer.layer_ridge": ["LayerRidgeClassifier", "LayerRidgeRegressor"],
-        "manylens.transfer.network_layers": ["LayerSketches", "collect_layers"],
+        "manylens.transfer.network_layers": ["collect_layers"],
         "manylens.transfer.transduction": ["TransductionSearch", "TransductiveRidgeClassifier"],
     },
 )

@@ -25,21 +25,11 @@ SHARPEST = 1e4  # times the scale of the scores: beyond, probabilities are 0 and
 
 @dataclass(frozen=True)
 class ReliabilityBins:
-    """Rows grouped by the confidence of their prediction; empty groups are left out.
+    """Rows grouped by the confidence of their prediction, without empty groups."""
 
-    Parameters
-    ----------
-    confidence : ndarray, shape (B,)
-        Mean predicted probability.
-    frequency : ndarray, shape (B,)
-        Share of rows for which the prediction is correct.
-    weight : ndarray, shape (B,)
-        Share of all rows.
-    """
-
-    confidence: FloatArray
-    frequency: FloatArray
-    weight: FloatArray
+    confidence: FloatArray  # mean predicted probability, (B,)
+    frequency: FloatArray  # share of rows for which the prediction is correct, (B,)
+    weight: FloatArray  # share of all rows, (B,)
 
     @property
     def error(self) -> float:
@@ -67,22 +57,17 @@ def expected_calibration_error(
     n_bins : int, default=15
         Number of bins.
     kind : {"top", "classwise"}, default="top"
-        Whether to measure the confidence in the predicted class, or that in each class, averaged over
-        classes.
+        Measure the confidence in the predicted class, or in each class, averaged over classes.
     binning : {"width", "mass"}, default="width"
-        Bins of equal width in [0, 1], or of equal numbers of rows. The latter leave no bin empty and depend
-        less on where the confidences lie.
+        Bins of equal width in [0, 1], or of equal numbers of rows, which leave no bin empty.
     classes : array-like, shape (C,), default=None
         Labels of the columns, if not all of them occur in y.
 
     Returns
     -------
     float
-        Between 0 and 1; 0 if confidence and accuracy agree in every bin.
-
-    Notes
-    -----
-    The estimate is biased upwards: a perfectly calibrated model with n rows in B bins has about sqrt(B/n).
+        Between 0 and 1. The estimate is biased upwards: a perfectly calibrated model with n rows in B bins
+        has about sqrt(B/n).
 
     Examples
     --------
@@ -90,12 +75,12 @@ def expected_calibration_error(
     >>> round(expected_calibration_error([0, 1, 1, 1], [[0.5, 0.5]] * 4), 2)  # predicts 0, right once in four
     0.25
     """
-    y, proba, classes = check_probabilities(y, proba, classes)
+    labels, P, columns = check_probabilities(y, proba, classes)
     check_binning(n_bins, kind, binning)
-    correct = y[:, np.newaxis] == classes
+    correct = labels[:, np.newaxis] == columns
     if kind == "top":
-        return top_bins(correct, proba, n_bins, binning).error
-    errors = [reliability(proba[:, c], correct[:, c], n_bins, binning).error for c in range(proba.shape[1])]
+        return top_bins(correct, P, n_bins, binning).error
+    errors = [reliability(P[:, c], correct[:, c], n_bins, binning).error for c in range(P.shape[1])]
     return float(np.mean(errors))
 
 
@@ -110,7 +95,7 @@ def reliability(
     confidence: FloatArray, correct: BoolArray, n_bins: int, binning: Binning = "width"
 ) -> ReliabilityBins:
     """Rows in bins of confidence; with equal widths, a value on an edge belongs to the lower bin."""
-    confidence = np.asarray(confidence, dtype=np.float64)
+    edges: FloatArray
     if binning == "width":
         edges = np.linspace(0, 1, n_bins + 1)[1:-1]
     else:
@@ -128,26 +113,26 @@ def check_probabilities(
     y: ArrayLike, proba: ArrayLike, classes: ArrayLike | None = None
 ) -> tuple[AnyArray, FloatArray, AnyArray]:
     """Validated labels (n,), probabilities (n, C) and labels of the columns (C,)."""
-    y = column_or_1d(y)
-    proba = check_array(proba, dtype=np.float64, ensure_2d=False, input_name="proba")
-    if proba.ndim == 1:
-        proba = np.column_stack([1 - proba, proba])
-    check_consistent_length(y, proba)
-    if proba.min() < 0 or np.any(np.abs(proba.sum(axis=1) - 1) > 1e-4):
+    labels = column_or_1d(y)
+    P = check_array(proba, dtype=np.float64, ensure_2d=False, input_name="proba")
+    if P.ndim == 1:
+        P = np.column_stack([1 - P, P])
+    check_consistent_length(labels, P)
+    if P.min() < 0 or np.any(np.abs(P.sum(axis=1) - 1) > 1e-4):
         raise ValueError(
             "proba contains rows that are not probabilities (negative, or not summing to one): turn scores "
             "into probabilities with TemperatureScaler first."
         )
-    classes = np.unique(y) if classes is None else np.asarray(classes)
-    if len(classes) != proba.shape[1]:
+    columns = np.unique(labels) if classes is None else np.asarray(classes)
+    if len(columns) != P.shape[1]:
         raise ValueError(
-            f"proba has {proba.shape[1]} columns, but there are {len(classes)} classes: give the labels of "
+            f"proba has {P.shape[1]} columns, but there are {len(columns)} classes: give the labels of "
             "the columns in classes, such as classes=model.classes_."
         )
-    unknown = np.setdiff1d(y, classes)
+    unknown = np.setdiff1d(labels, columns)
     if len(unknown):
         raise ValueError(f"y contains {unknown[0]!r}, which is not in classes.")
-    return y, proba, classes
+    return labels, P, columns
 
 
 def check_binning(n_bins: int, kind: Kind = "top", binning: Binning = "width") -> None:
@@ -160,11 +145,9 @@ def check_binning(n_bins: int, kind: Kind = "top", binning: Binning = "width") -
 class TemperatureScaler(BaseEstimator):
     """Probabilities softmax(scores / T) with the temperature T > 0 of maximum likelihood.
 
-    Dividing by T keeps the order of a row's scores, so predicted labels do not change. The likelihood is
-    concave in 1/T, and its maximum is found as the root of a decreasing function.
-
-    Fit it to scores of rows that the classifier was not trained on, or to leave-one-out scores. With scores
-    of the training rows, T would be too small.
+    Dividing by T keeps the order of a row's scores, so predicted labels do not change. Fit it to scores of
+    rows that the classifier was not trained on, or to leave-one-out scores: with scores of the training rows,
+    T would be too small.
 
     Attributes
     ----------
@@ -172,12 +155,6 @@ class TemperatureScaler(BaseEstimator):
         T.
     classes_ : ndarray, shape (C,)
         Labels, in the order of the columns of the scores.
-    n_features_in_ : int
-        C.
-
-    See Also
-    --------
-    expected_calibration_error : The error that scaling reduces.
 
     References
     ----------
@@ -210,19 +187,19 @@ class TemperatureScaler(BaseEstimator):
         TemperatureScaler
             The fitted scaler.
         """
-        scores = check_array(scores, dtype=np.float64, input_name="scores")
+        checked = check_array(scores, dtype=np.float64, input_name="scores")
         check_classification_targets(y)
-        y = column_or_1d(y)
-        check_consistent_length(scores, y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) != scores.shape[1]:
+        labels = column_or_1d(y)
+        check_consistent_length(checked, labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) != checked.shape[1]:
             raise ValueError(
-                f"scores has {scores.shape[1]} columns, but y has {len(self.classes_)} classes: give one "
+                f"scores has {checked.shape[1]} columns, but y has {len(self.classes_)} classes: give one "
                 "column per class, in sorted order."
             )
         require_two_classes(self.classes_, type(self).__name__)
-        self.temperature_ = best_temperature(scores, codes)
-        self.n_features_in_ = scores.shape[1]
+        self.temperature_ = best_temperature(checked, codes)
+        self.n_features_in_ = checked.shape[1]
         return self
 
     def predict_proba(self, scores: ArrayLike) -> FloatArray:
@@ -239,10 +216,10 @@ class TemperatureScaler(BaseEstimator):
             Rows sum to one; float32 scores give float32.
         """
         check_is_fitted(self)
-        scores = check_array(scores, dtype=[np.float64, np.float32], input_name="scores")
-        if scores.shape[1] != self.n_features_in_:
-            raise ValueError(f"scores has {scores.shape[1]} columns; in fit it had {self.n_features_in_}.")
-        return softmax(scores / scores.dtype.type(self.temperature_), axis=1)
+        checked = check_array(scores, dtype=[np.float64, np.float32], input_name="scores")
+        if checked.shape[1] != self.n_features_in_:
+            raise ValueError(f"scores has {checked.shape[1]} columns; in fit it had {self.n_features_in_}.")
+        return softmax(checked / checked.dtype.type(self.temperature_), axis=1)
 
     def predict(self, scores: ArrayLike) -> AnyArray:
         """The label with the greatest score, which does not depend on the temperature.

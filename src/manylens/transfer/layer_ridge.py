@@ -3,140 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import replace
+from typing import Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils import (
-    Tags,
-    assert_all_finite,
-    check_array,
-    check_consistent_length,
-    check_random_state,
-    column_or_1d,
-)
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
 
+from manylens.kernels.bandwidths import Gamma
 from manylens.summaries import Moments
+from manylens.transfer import layer_models, ridge
 from manylens.transfer.calibration import best_temperature
-from manylens.transfer.layer_features import (
-    WEIGHTS,
-    LayerMaps,
-    Layers,
-    LayerSlices,
-    LayerWeights,
-    Slices,
-    combine,
-    fit_layer_maps,
-    fit_rows,
-    is_stacked,
-    layer_columns,
-    layer_weights,
-    new_rows,
-)
-from manylens.transfer.ridge import (
-    ALPHAS,
-    KERNELS,
-    FittedRidge,
-    Gamma,
-    RidgeKernel,
-    RidgePredictor,
-    RidgeSettings,
-    check_positive,
-    choose_alpha,
-    fit_ridge,
-    gcv_errors,
-    joint_moments,
-    linear_ridge,
-    map_columns,
-    path_from_moments,
-)
+from manylens.transfer.layer_models import LayerMaps, Layers, StackedLayers, WeightedLayers
+from manylens.transfer.ridge import FittedRidge, RidgePredictor, RidgeSettings
 from manylens.typing import AnyArray, FloatArray, IntArray, Seed
-from manylens.validation import check_choice, check_count, clear_fitted, require_two_classes
+from manylens.validation import clear_fitted, require_two_classes
 
-UNLABELED = -1
 STACK_CS = (0.01, 0.1, 1.0, 10.0)  # candidate penalties of the logistic regression that stacks layers
-
-
-# --- Fitted models ---
-
-
-@dataclass
-class WeightedLayers:
-    """One ridge on the weighted sum of the layers' kernels."""
-
-    maps: LayerMaps
-    weights: FloatArray  # (L,)
-    ridge: RidgePredictor
-
-    def features(self, X: FloatArray) -> FloatArray:
-        """Weighted layers of rows (n, d), side by side."""
-        return combine(self.maps.transform(X), self.weights)
-
-    def scores(self, X: FloatArray) -> FloatArray:
-        """Predictions (n, C)."""
-        return self.ridge.scores(self.features(X))
-
-
-@dataclass
-class StackedLayers:
-    """One ridge per layer, and a linear map that joins their scores."""
-
-    maps: LayerMaps
-    ridges: list[RidgePredictor]
-    coef: FloatArray  # (L C, C)
-    intercept: FloatArray  # (C,)
-
-    def scores(self, X: FloatArray) -> FloatArray:
-        """Predictions (n, C)."""
-        layers = self.maps.transform(X)
-        parts = np.hstack([ridge.scores(rows) for ridge, rows in zip(self.ridges, layers, strict=True)])
-        return (parts @ self.coef + self.intercept).astype(parts.dtype)
-
-
-# --- Steps of fit ---
-
-
-def ridge_settings(estimator: LayerRidge) -> RidgeSettings:
-    """Validated parameters of the ridge of an estimator."""
-    if isinstance(estimator.weights, str):
-        check_choice(estimator.weights, "weights", WEIGHTS)
-    check_choice(estimator.kernel, "kernel", KERNELS)
-    if estimator.layer_rank is not None:
-        check_count(estimator.layer_rank, "layer_rank")
-    return RidgeSettings(
-        estimator.kernel,
-        estimator.gamma,
-        check_count(estimator.max_exact_rows, "max_exact_rows", minimum=0),
-        check_count(estimator.rank, "rank"),
-        check_positive(estimator.alphas, "alphas"),
-    )
-
-
-def map_layers(estimator: LayerEstimator, X: FloatArray, random_state: np.random.RandomState) -> LayerMaps:
-    """Maps of the layers of validated rows (n, d)."""
-    column_names = getattr(estimator, "feature_names_in_", None)
-    names, columns = layer_columns(estimator._slices, estimator.layer_slices, X.shape[1], column_names)
-    return fit_layer_maps(X, names, columns, estimator.layer_rank, random_state)
 
 
 def fit_weighted(
     estimator: LayerRidge, X: FloatArray, targets: FloatArray
 ) -> tuple[WeightedLayers, FittedRidge]:
     """Map the layers, choose their weights, and fit one ridge on the weighted sum."""
-    settings, random_state = ridge_settings(estimator), check_random_state(estimator.random_state)
-    maps = map_layers(estimator, X, random_state)
-    layers = maps.transform(X)
-    weights = layer_weights(layers, maps.names, targets, estimator.weights)
-    fitted = fit_ridge(combine(layers, weights), targets, settings, random_state)
+    settings, random_state = estimator._settings(), check_random_state(estimator.random_state)
+    maps, weights, features = layer_models.weigh_layers(estimator, X, targets, random_state)
+    fitted = ridge.fit_ridge(features, targets, settings, random_state)
     return WeightedLayers(maps, weights, fitted.predictor), fitted
 
 
@@ -144,19 +41,15 @@ def fit_each_layer(
     estimator: LayerRidge, X: FloatArray, targets: FloatArray
 ) -> tuple[LayerMaps, list[FittedRidge]]:
     """Map the layers, and fit one ridge per layer."""
-    settings, random_state = ridge_settings(estimator), check_random_state(estimator.random_state)
-    maps = map_layers(estimator, X, random_state)
-    return maps, [fit_ridge(rows, targets, settings, random_state) for rows in maps.transform(X)]
+    settings, random_state = estimator._settings(), check_random_state(estimator.random_state)
+    maps = layer_models.map_layers(estimator, X, random_state)
+    return maps, [ridge.fit_ridge(rows, targets, settings, random_state) for rows in maps.transform(X)]
 
 
 def stack_classes(left_out: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray, float]:
-    """Coefficients, intercept and cross-validated accuracy of a logistic regression on left-out scores.
-
-    If a class is too small for three folds, the penalty is not chosen and the accuracy is that on the
-    training rows.
-    """
+    """Coefficients, intercept and cross-validated accuracy of a logistic regression on left-out scores."""
     stack = LogisticRegression(max_iter=1000)
-    if np.bincount(codes).min() < 3:
+    if np.bincount(codes).min() < 3:  # too few for folds: the accuracy is that on the training rows
         score = stack.fit(left_out, codes).score(left_out, codes)
     else:
         scoring = ["neg_log_loss", "accuracy"]
@@ -169,133 +62,41 @@ def stack_classes(left_out: FloatArray, codes: IntArray) -> tuple[FloatArray, Fl
     return coef, intercept, float(score)
 
 
-def norm_shares(coef: FloatArray, n_layers: int) -> FloatArray:
-    """Each layer's share (L,) in the norm of stacking coefficients (L C, C)."""
-    sizes = np.linalg.norm(coef.reshape(n_layers, -1), axis=1)
-    return sizes / sizes.sum() if sizes.sum() > 0 else np.full(n_layers, 1.0 / n_layers)
-
-
-# --- Steps of partial_fit: summarize a batch, merge, learn from the summary ---
+# partial_fit in three steps: summarize a batch, merge it, learn from the summary.
 
 
 def start_model(estimator: LayerRidge, X: FloatArray, targets: FloatArray) -> WeightedLayers:
     """Maps, weights and landmarks of the first batch, with a ridge that has not learned yet."""
-    settings, random_state = ridge_settings(estimator), check_random_state(estimator.random_state)
-    maps = map_layers(estimator, X, random_state)
-    layers = maps.transform(X)
-    weights = layer_weights(layers, maps.names, targets, estimator.weights)
-    is_linear = settings.kernel == "linear"
-    columns = None if is_linear else settings.landmark_map(combine(layers, weights), random_state)
+    settings, random_state = estimator._settings(), check_random_state(estimator.random_state)
+    maps, weights, features = layer_models.weigh_layers(estimator, X, targets, random_state)
+    columns = None if settings.kernel == "linear" else settings.landmark_map(features, random_state)
     return WeightedLayers(maps, weights, RidgePredictor(columns, np.empty((0, 0)), np.empty(0)))
 
 
 def summarize_batch(model: WeightedLayers, X: FloatArray, targets: FloatArray) -> Moments:
     """Joint moments of the ridge's columns and the targets."""
-    columns = map_columns(model.ridge.columns, model.features(X))
-    return joint_moments(columns.astype(np.float64), targets)
+    columns = ridge.map_columns(model.ridge.columns, model.features(X))
+    return ridge.joint_moments(columns.astype(np.float64), targets)
 
 
 def learn_from_moments(
     model: WeightedLayers, moments: Moments, n_targets: int, alphas: FloatArray
 ) -> tuple[WeightedLayers, float, FloatArray]:
-    """The model with the ridge of all moments, its alpha and the GCV error of each alpha."""
-    path = path_from_moments(moments, len(moments.mean) - n_targets)
-    errors = gcv_errors(path, moments, alphas)
+    """The model with the ridge of all moments, its alpha, and the GCV error of each alpha."""
+    path = ridge.path_from_moments(moments, moments.n_features - n_targets)
+    errors = ridge.gcv_errors(path, moments, alphas)
     alpha = float(alphas[np.argmin(errors)])
-    ridge = RidgePredictor(model.ridge.columns, *path.solve(alpha))
-    return WeightedLayers(model.maps, model.weights, ridge), alpha, errors
+    return replace(model, ridge=RidgePredictor(model.ridge.columns, *path.solve(alpha))), alpha, errors
 
 
 def learns_from_batches(estimator: LayerRidge) -> bool:
     """Whether moments suffice; stacking needs the left-out scores of all rows."""
-    if is_stacked(estimator.weights):
+    if layer_models.is_stacked(estimator.weights):
         raise AttributeError("weights='stacked' needs all rows at once, so there is no partial_fit: use fit.")
     return True
 
 
-# --- Estimators ---
-
-
-class LayerEstimator(BaseEstimator):
-    """Base of all estimators on layers: scores of new rows from a fitted model."""
-
-    layer_slices: LayerSlices
-    layer_rank: int | None
-    model_: WeightedLayers | StackedLayers
-    _slices: Slices
-
-    def _scores(self, X: Layers) -> FloatArray:
-        """Predictions (n, C) for layers in the form of `fit`."""
-        check_is_fitted(self, "model_")
-        return self.model_.scores(new_rows(self, X, self._slices))
-
-    def _set_model(self, model: WeightedLayers | StackedLayers, weights: FloatArray) -> None:
-        """Set the fitted model and what is reported about its layers."""
-        self.model_ = model
-        self.layer_names_ = model.maps.names
-        self.layer_weights_ = weights
-        self.selected_layers_ = [
-            name for name, weight in zip(self.layer_names_, weights, strict=True) if weight > 0
-        ]
-
-
-class LayerClassifierMixin(ClassifierMixin):
-    """Labels and calibrated probabilities from the scores of a `LayerEstimator`."""
-
-    classes_: AnyArray
-    temperature_: float
-
-    def decision_function(self: Any, X: Layers) -> FloatArray:
-        """Scores of the classes.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, or array-like of shape (n, d)
-            Layers, as in `fit`.
-
-        Returns
-        -------
-        ndarray, shape (n, C), or (n,) for two classes
-            The predicted class has the greatest score; with two classes, the second is predicted if the
-            score is positive.
-        """
-        scores = self._scores(X)
-        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def predict_proba(self: Any, X: Layers) -> FloatArray:
-        """Calibrated probabilities of the classes.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, or array-like of shape (n, d)
-            Layers, as in `fit`.
-
-        Returns
-        -------
-        ndarray, shape (n, C)
-            Rows sum to one.
-        """
-        scores = self._scores(X)
-        return softmax(scores / scores.dtype.type(self.temperature_), axis=1)
-
-    def predict(self: Any, X: Layers) -> AnyArray:
-        """The class with the greatest score.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, or array-like of shape (n, d)
-            Layers, as in `fit`.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            Labels.
-        """
-        scores = self._scores(X)
-        return self.classes_[np.argmax(scores, axis=1)]
-
-
-class LayerRidge(LayerEstimator):
+class LayerRidge(layer_models.LayerEstimator):
     """Parameters and fitted attributes of the two estimators below."""
 
     moments_: Moments | None
@@ -304,15 +105,15 @@ class LayerRidge(LayerEstimator):
 
     def __init__(
         self,
-        layer_slices: LayerSlices = None,
+        layer_slices: layer_models.LayerSlices = None,
         *,
-        weights: LayerWeights = "uniform",
-        kernel: RidgeKernel = "rbf",
+        weights: layer_models.LayerWeights = "uniform",
+        kernel: ridge.RidgeKernel = "rbf",
         gamma: Gamma = "max-norm",
         layer_rank: int | None = 1024,
         max_exact_rows: int = 6000,
         rank: int = 2048,
-        alphas: Sequence[float] | FloatArray = ALPHAS,
+        alphas: Sequence[float] | FloatArray = ridge.ALPHAS,
         random_state: Seed = None,
     ) -> None:
         self.layer_slices = layer_slices
@@ -325,42 +126,41 @@ class LayerRidge(LayerEstimator):
         self.alphas = alphas
         self.random_state = random_state
 
-    def _set_weighted(self, model: WeightedLayers, alpha: float, errors: FloatArray) -> None:
-        """Set the attributes of one ridge on weighted layers."""
-        self._set_model(model, model.weights)
-        self.alpha_, self.loo_errors_ = alpha, errors
+    def _settings(self) -> RidgeSettings:
+        """Validated parameters of the ridge."""
+        return RidgeSettings(self.kernel, self.gamma, self.max_exact_rows, self.rank, self.alphas)
 
-    def _set_stacked(
-        self, maps: LayerMaps, fits: list[FittedRidge], coef: FloatArray, intercept: FloatArray
-    ) -> None:
-        """Set the attributes of one ridge per layer."""
-        model = StackedLayers(maps, [fit.predictor for fit in fits], coef, intercept)
-        self._set_model(model, norm_shares(coef, len(fits)))
-        self.alpha_, self.loo_errors_ = np.array([fit.alpha for fit in fits]), None
+    def _batch_rows(self, X: Layers) -> tuple[FloatArray, bool]:
+        """Validated rows of a batch, and whether it is the first one."""
+        if getattr(self, "moments_", None) is not None:
+            return layer_models.new_rows(self, X, self._slices), False
+        clear_fitted(self, "loo_score_", "temperature_")
+        self.moments_ = None
+        rows, self._slices = layer_models.fit_rows(self, X)
+        return rows, True
 
     def _add_batch(self, model: WeightedLayers, X: FloatArray, targets: FloatArray) -> None:
         """Summarize a batch, merge it with the batches before, and learn from all of them."""
         batch = summarize_batch(model, X, targets)
         moments = batch if self.moments_ is None else self.moments_.merge(batch)
-        alphas = check_positive(self.alphas, "alphas")
-        self._set_weighted(*learn_from_moments(model, moments, targets.shape[1], alphas))
+        alphas = self._settings().alphas
+        model, self.alpha_, self.loo_errors_ = learn_from_moments(model, moments, targets.shape[1], alphas)
         self.moments_ = moments
+        self._set_model(model)
 
 
-class LayerRidgeClassifier(LayerClassifierMixin, LayerRidge):
+class LayerRidgeClassifier(layer_models.LayerClassifierMixin, LayerRidge):
     """Classify rows from several layers of features, in closed form.
 
     Each layer is made low-rank, centered and scaled to the same trace. The layers' kernels are summed with
-    weights, a Gaussian kernel is applied to the sum, and a ridge on one-hot classes gives the scores; exact
-    leave-one-out chooses its penalty. Probabilities are softmax(scores / T), with the temperature T fitted to
-    the leave-one-out scores.
+    weights, a Gaussian kernel is applied to the sum, and a ridge on one-hot classes gives the scores. Exact
+    leave-one-out chooses its penalty and the temperature T of the probabilities softmax(scores / T).
 
     Parameters
     ----------
     layer_slices : None, list of int, list of columns or dict, default=None
         How the columns form layers if X is one array: widths of consecutive layers, or the columns of each
-        layer (slices, positions or column names), by name in a dict. None means that X is one layer. Not used
-        if X is a dict or list of layers.
+        layer (slices, positions or column names), by name in a dict. None means that X is one layer.
     weights : {"uniform", "alignment", "stacked"}, dict or array-like of shape (L,), default="uniform"
         How layers are combined: with equal weights; with weights that maximize the alignment of the joint
         kernel with the classes (sparse); or with one ridge per layer, whose leave-one-out scores a logistic
@@ -388,29 +188,18 @@ class LayerRidgeClassifier(LayerClassifierMixin, LayerRidge):
     layer_names_ : list
         Names of the layers, or their positions.
     layer_weights_ : ndarray, shape (L,)
-        Weights of the layers' kernels, summing to one; with "stacked", each layer's share in the norm of the
-        logistic regression's coefficients.
+        Weights of the kernels, summing to one; with "stacked", shares in the norm of its coefficients.
     selected_layers_ : list
         Names of the layers with a positive weight.
     alpha_ : float or ndarray, shape (L,)
         Chosen penalty; one per layer if layers are stacked.
     loo_errors_ : ndarray, shape (A,), or None
-        Leave-one-out squared error for each of `alphas`; after `partial_fit`, its estimate by generalized
-        cross-validation. None if layers are stacked.
+        Leave-one-out squared error for each of `alphas` (estimated after `partial_fit`); None with "stacked".
     loo_score_ : float
-        Leave-one-out accuracy; with "stacked", cross-validated accuracy of the logistic regression. After
-        `partial_fit`, accuracy on the last batch before it was added.
+        Leave-one-out accuracy (cross-validated with "stacked"); after `partial_fit`, that on the last batch
+        before it was added.
     temperature_ : float
         T.
-    n_features_in_ : int
-        Number of columns of all layers.
-    feature_names_in_ : ndarray of str
-        Names of the columns seen in fit, if X was one array with column names.
-
-    See Also
-    --------
-    collect_layers : Layers of a PyTorch network.
-    TransductiveRidgeClassifier : For data with few labels.
 
     References
     ----------
@@ -444,32 +233,34 @@ class LayerRidgeClassifier(LayerClassifierMixin, LayerRidge):
         LayerRidgeClassifier
             The fitted classifier.
         """
-        rows, self._slices = fit_rows(self, X)
-        y = check_labels(y, rows)
-        refuse_unlabeled(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        rows, self._slices = layer_models.fit_rows(self, X)
+        labels = layer_models.check_labels(y, rows)
+        layer_models.refuse_unlabeled(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
         require_two_classes(self.classes_, type(self).__name__)
         targets = np.eye(len(self.classes_))[codes]
         self.moments_ = None
-        if is_stacked(self.weights):
+        if layer_models.is_stacked(self.weights):
             maps, fits = fit_each_layer(self, rows, targets)
             left_out = np.hstack([fit.left_out for fit in fits])
             coef, intercept, self.loo_score_ = stack_classes(left_out, codes)
+            self._set_model(StackedLayers(maps, [fit.predictor for fit in fits], coef, intercept))
+            self.alpha_, self.loo_errors_ = np.array([fit.alpha for fit in fits]), None
             self.temperature_ = 1.0
-            self._set_stacked(maps, fits, coef, intercept)
         else:
             model, fitted = fit_weighted(self, rows, targets)
+            self._set_model(model)
+            self.alpha_, self.loo_errors_ = fitted.alpha, fitted.errors
             self._calibrate(fitted.left_out, codes)
-            self._set_weighted(model, fitted.alpha, fitted.errors)
         return self
 
     @available_if(learns_from_batches)
     def partial_fit(self, X: Layers, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Add a batch of rows and keep only their moments.
 
-        The first batch fixes the layers' maps, scales and weights and the landmarks. After each batch, alpha
-        is chosen by generalized cross-validation; the temperature is fitted to a batch before it is added.
-        Not available for stacked layers. After `fit`, which keeps no moments, it starts over.
+        The first batch fixes the layers' maps, scales and weights and the landmarks. Generalized
+        cross-validation chooses alpha, and the temperature is fitted to a batch before it is added. Not
+        available for stacked layers. After `fit`, which keeps no moments, it starts over.
 
         Parameters
         ----------
@@ -485,36 +276,38 @@ class LayerRidgeClassifier(LayerClassifierMixin, LayerRidge):
         LayerRidgeClassifier
             The classifier.
         """
-        if getattr(self, "moments_", None) is None:
-            rows, self._slices = fit_rows(self, X)
-            y = check_labels(y, rows)
-            classes = getattr(self, "classes_", None) if classes is None else classes
-            if classes is None:
-                raise ValueError(
-                    "classes is required in the first call of partial_fit: pass all labels that may occur."
-                )
-            self.classes_, self.moments_ = np.unique(classes), None
-            require_two_classes(self.classes_, type(self).__name__)
-            codes = self._codes(y)
-            targets = np.eye(len(self.classes_))[codes]
+        rows, is_first = self._batch_rows(X)
+        labels = layer_models.check_labels(y, rows)
+        self._check_classes(classes, is_first)
+        codes = self._codes(labels)
+        targets = np.eye(len(self.classes_))[codes]
+        if is_first:
             self._add_batch(start_model(self, rows, targets), rows, targets)
-            self._calibrate(self.model_.scores(rows), codes)
-            return self
-        rows = new_rows(self, X, self._slices)
-        y = check_labels(y, rows)
-        if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(f"classes={classes!r} differs from that in the first call of partial_fit.")
-        codes = self._codes(y)
-        assert isinstance(self.model_, WeightedLayers)  # there are moments
-        before = self.model_.scores(rows)
-        self._add_batch(self.model_, rows, np.eye(len(self.classes_))[codes])
-        self._calibrate(before, codes)
+            scores = self.model_.scores(rows)
+        else:
+            model = cast(WeightedLayers, self.model_)
+            scores = model.scores(rows)
+            self._add_batch(model, rows, targets)
+        self._calibrate(scores, codes)
         return self
+
+    def _check_classes(self, classes: ArrayLike | None, is_first: bool) -> None:
+        """Set `classes_` in the first call of `partial_fit`; check that it does not change later."""
+        known = getattr(self, "classes_", None)
+        if classes is None and known is None:
+            raise ValueError(
+                "classes is required in the first call of partial_fit: pass all labels that may occur."
+            )
+        if is_first:
+            self.classes_ = np.unique(np.asarray(known if classes is None else classes))
+            require_two_classes(self.classes_, type(self).__name__)
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(f"classes={classes!r} differs from that in the first call of partial_fit.")
 
     def _codes(self, y: AnyArray) -> IntArray:
         """Positions of labels in `classes_`."""
-        if UNLABELED not in self.classes_:
-            refuse_unlabeled(y)
+        if layer_models.UNLABELED not in self.classes_:
+            layer_models.refuse_unlabeled(y)
         codes = np.searchsorted(self.classes_, y)
         if np.any(self.classes_[np.minimum(codes, len(self.classes_) - 1)] != y):
             raise ValueError("y contains labels that are not in classes.")
@@ -529,16 +322,14 @@ class LayerRidgeClassifier(LayerClassifierMixin, LayerRidge):
 class LayerRidgeRegressor(RegressorMixin, LayerRidge):
     """Predict values from several layers of features, in closed form.
 
-    Like `LayerRidgeClassifier`, with the values as targets: low-rank layers of equal trace, summed with
-    weights, a Gaussian kernel on the sum, and a ridge whose penalty is chosen by exact leave-one-out.
+    Like `LayerRidgeClassifier`, with the values as targets of the ridge.
 
     Parameters
     ----------
     layer_slices : None, list of int, list of columns or dict, default=None
         How the columns form layers if X is one array; see `LayerRidgeClassifier`.
     weights : {"uniform", "alignment", "stacked"}, dict or array-like of shape (L,), default="uniform"
-        How layers are combined. "stacked" fits one ridge per layer, and another ridge to their leave-one-out
-        predictions.
+        How layers are combined. "stacked" fits a second ridge to the leave-one-out predictions of each layer.
     kernel : {"rbf", "linear"}, default="rbf"
         Kernel of the ridge.
     gamma : {"max-norm", "mean", "median"} or float, default="max-norm"
@@ -546,8 +337,7 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
     layer_rank : int or None, default=1024
         Layers with more columns than this are made low-rank.
     max_exact_rows : int, default=6000
-        Number of rows up to which the kernel ridge is exact, in O(n³) time; with more rows it uses landmarks,
-        in time linear in n.
+        Number of rows up to which the kernel ridge is exact; with more rows it uses landmarks.
     rank : int, default=2048
         Number of landmarks.
     alphas : array-like of float, default=np.logspace(-6, 2, 17)
@@ -557,23 +347,10 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
 
     Attributes
     ----------
-    layer_names_ : list
-        Names of the layers, or their positions.
-    layer_weights_ : ndarray, shape (L,)
-        Weights of the layers' kernels, summing to one; with "stacked", each layer's share in the norm of the
-        second ridge's coefficients.
-    selected_layers_ : list
-        Names of the layers with a positive weight.
-    alpha_ : float or ndarray, shape (L,)
-        Chosen penalty; one per layer if layers are stacked.
-    loo_errors_ : ndarray, shape (A,), or None
-        Leave-one-out squared error for each of `alphas`; None if layers are stacked.
+    layer_names_, layer_weights_, selected_layers_, alpha_, loo_errors_
+        As for `LayerRidgeClassifier`.
     loo_score_ : float
         Leave-one-out R²; not available after `partial_fit`.
-    n_features_in_ : int
-        Number of columns of all layers.
-    feature_names_in_ : ndarray of str
-        Names of the columns seen in fit, if X was one array with column names.
 
     Examples
     --------
@@ -600,19 +377,21 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         LayerRidgeRegressor
             The fitted regressor.
         """
-        rows, self._slices = fit_rows(self, X)
-        targets, self._is_1d = check_values(y, rows)
+        rows, self._slices = layer_models.fit_rows(self, X)
+        targets, self._is_1d = layer_models.check_values(y, rows)
         self.moments_ = None
-        if is_stacked(self.weights):
+        if layer_models.is_stacked(self.weights):
             maps, fits = fit_each_layer(self, rows, targets)
-            stack = linear_ridge(np.hstack([fit.left_out for fit in fits]), targets)
-            alpha, _ = choose_alpha(stack, check_positive(self.alphas, "alphas"))
+            stack = ridge.linear_ridge(np.hstack([fit.left_out for fit in fits]), targets)
+            alpha, _ = ridge.choose_alpha(stack, self._settings().alphas)
+            self._set_model(StackedLayers(maps, [fit.predictor for fit in fits], *stack.solve(alpha)))
+            self.alpha_, self.loo_errors_ = np.array([fit.alpha for fit in fits]), None
             left_out = stack.left_out(alpha)
-            self._set_stacked(maps, fits, *stack.solve(alpha))
         else:
             model, fitted = fit_weighted(self, rows, targets)
+            self._set_model(model)
+            self.alpha_, self.loo_errors_ = fitted.alpha, fitted.errors
             left_out = fitted.left_out
-            self._set_weighted(model, fitted.alpha, fitted.errors)
         self.loo_score_ = float(r2_score(targets, left_out))
         return self
 
@@ -620,9 +399,9 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
     def partial_fit(self, X: Layers, y: ArrayLike) -> Self:
         """Add a batch of rows and keep only their moments.
 
-        The first batch fixes the layers' maps, scales and weights and the landmarks. After each batch, alpha
-        is chosen by generalized cross-validation. Not available for stacked layers. After `fit`, which keeps
-        no moments, it starts over.
+        The first batch fixes the layers' maps, scales and weights and the landmarks. Generalized
+        cross-validation chooses alpha. Not available for stacked layers. After `fit`, which keeps no moments,
+        it starts over.
 
         Parameters
         ----------
@@ -636,17 +415,9 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         LayerRidgeRegressor
             The regressor.
         """
-        if getattr(self, "moments_", None) is None:
-            clear_fitted(self, "loo_score_", "moments_")
-            rows, self._slices = fit_rows(self, X)
-            targets, self._is_1d = check_values(y, rows)
-            self.moments_ = None
-            model = start_model(self, rows, targets)
-        else:
-            rows = new_rows(self, X, self._slices)
-            targets, self._is_1d = check_values(y, rows)
-            assert isinstance(self.model_, WeightedLayers)  # there are moments
-            model = self.model_
+        rows, is_first = self._batch_rows(X)
+        targets, self._is_1d = layer_models.check_values(y, rows)
+        model = start_model(self, rows, targets) if is_first else cast(WeightedLayers, self.model_)
         self._add_batch(model, rows, targets)
         return self
 
@@ -670,38 +441,3 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-# --- Targets ---
-
-
-def check_labels(y: ArrayLike, X: FloatArray) -> AnyArray:
-    """Labels as a 1-d array of the length of X."""
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None.")
-    y = column_or_1d(y, warn=True)
-    assert_all_finite(y, input_name="y")
-    check_classification_targets(y)
-    check_consistent_length(X, y)
-    return y
-
-
-def check_values(y: ArrayLike, X: FloatArray) -> tuple[FloatArray, bool]:
-    """Values as a 2-d array of the length of X, and whether they were 1-d."""
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None.")
-    values = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
-    check_consistent_length(X, values)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = column_or_1d(values, warn=True)
-    return values.reshape(len(values), -1), values.ndim == 1
-
-
-def refuse_unlabeled(y: AnyArray) -> None:
-    """Raise if y is -1 beside two or more other numbers: there -1 marks rows without a label."""
-    if y.dtype.kind in "iuf" and np.any(y == UNLABELED) and len(np.unique(y)) > 2:
-        count = int(np.sum(y == UNLABELED))
-        raise ValueError(
-            f"y is -1 for {count} rows, which marks rows without a label: leave them out, or use "
-            "TransductiveRidgeClassifier."
-        )

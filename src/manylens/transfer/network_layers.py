@@ -1,15 +1,11 @@
-"""Features of a network's layers from one forward pass, sketched batch by batch.
-
-A hook is registered at every chosen layer. Its output for a batch is pooled or flattened to rows and added to
-the layer's sketch, so memory is layers x buckets x width for any number of rows. A second pass maps any rows
-to the low-rank features that the sketches define.
-"""
+"""Features of a network's layers from one forward pass, collected by hooks and sketched batch by batch."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -60,7 +56,8 @@ def collect_layers(
         repeated blocks, and the layers with a weight matrix beside them. If a module runs several times, its
         last output counts.
     sketch : CountSketch, default=None
-        Hash rows into the buckets of this sketch. None keeps every row.
+        Hash rows into the buckets of this sketch: memory is n_buckets x d_l doubles per layer for any number
+        of rows. None keeps every row.
     hashed : {"rows", "columns"}, default="rows"
         With "rows", S X is collected, from which a second pass gives the Nystroem features
         X (S X)ᵀ (S X Xᵀ Sᵀ)^(-1/2). With "columns", features are hashed into buckets, X Sᵀ, and no second
@@ -81,11 +78,6 @@ def collect_layers(
         pass; otherwise arrays with one row per sample, (n, d_l) or (n, n_buckets). In the order in which the
         layers run; float32.
 
-    Notes
-    -----
-    With a sketch of rows, memory is that of the model, of one batch through it, and of n_buckets x width
-    doubles per layer. Rows are hashed by their number, in the same way in all layers.
-
     Examples
     --------
     >>> import torch  # doctest: +SKIP
@@ -101,43 +93,29 @@ def collect_layers(
         check_choice(pooling, "pooling", POOLINGS)
     if sketch is not None and not isinstance(sketch, CountSketch):
         raise TypeError(f"sketch={sketch!r} is not a CountSketch: pass CountSketch(n_buckets, n_hashes).")
-    passes = LayerPass(model, choose_layers(model, layers), pooling, forward)
+    names = choose_layers(model, layers)
+    run = partial(run_layers, model=model, names=names, pooling=pooling, forward=forward)
     if sketch is None:
-        return gather(passes.run(batches))
+        return gather(run(batches))
     if hashed == "columns":
-        return gather(passes.run(batches), ColumnHashes(sketch))
+        return gather(run(batches), ColumnHashes(sketch))
     sketches: dict[str, CountSketch] = {}
     widths: dict[str, int] = {}
-    with closing(passes.run(batches)) as run:  # an error must not leave hooks behind
-        for features in run:
+    with closing(run(batches)) as passes:  # an error must not leave hooks behind
+        for features in passes:
             for name, rows in features.items():
                 own = sketches.setdefault(name, sketch.fresh())
                 check_width(name, rows, widths.setdefault(name, rows.shape[1]))
                 own.update(rows)
     require_batches(sketches)
-    return LayerSketches(passes, sketches)
+    return LayerSketches(run, sketches)
 
 
 class LayerSketches(Mapping[str, FloatArray]):
-    """Sketches S X_l of a network's layers, and the low-rank features that they define.
+    """Mapping from a layer's name to its sketch S X_l (n_buckets, d_l) of `n_rows_` rows."""
 
-    A mapping from a layer's name to its sketch, an array of shape (n_buckets, d_l).
-
-    Parameters
-    ----------
-    passes : LayerPass
-        How rows go through the network.
-    sketches : dict of CountSketch
-        One sketch per layer.
-
-    Attributes
-    ----------
-    n_rows_ : int
-        Number of rows in the sketches.
-    """
-
-    def __init__(self, passes: LayerPass, sketches: dict[str, CountSketch]) -> None:
-        self._passes = passes
+    def __init__(self, run: Callable[..., Generator[LayerRows]], sketches: dict[str, CountSketch]) -> None:
+        self._run = run
         self._rows = {name: own.summary_.astype(np.float32) for name, own in sketches.items()}
         self._roots = {name: sketch_root(rows) for name, rows in self._rows.items()}
         self.n_rows_ = next(iter(sketches.values())).n_rows_
@@ -162,10 +140,9 @@ class LayerSketches(Mapping[str, FloatArray]):
         Returns
         -------
         dict of ndarray, each of shape (n, rank_l)
-            Features by layer; rank_l is at most the number of buckets. Their inner products are the Nystroem
-            approximation of those of the layer's own features.
+            Nystroem features by layer; rank_l is at most the number of buckets.
         """
-        return gather(self._passes.run(batches), self._low_rank)
+        return gather(self._run(batches), self._low_rank)
 
     def _low_rank(self, rows: FloatArray, name: str) -> FloatArray:
         check_width(name, rows, self._rows[name].shape[1])
@@ -194,12 +171,12 @@ def sketch_root(rows: FloatArray) -> FloatArray:
 
 
 def gather(
-    passes: Iterator[LayerRows], transform: Callable[[FloatArray, str], FloatArray] | None = None
+    passes: Generator[LayerRows], transform: Callable[[FloatArray, str], FloatArray] | None = None
 ) -> LayerRows:
     """All rows of each layer in one array, transformed batch by batch."""
     parts: dict[str, list[FloatArray]] = {}
-    with closing(passes) as run:  # type: ignore[type-var]  # a generator
-        for features in run:
+    with closing(passes) as batches:
+        for features in batches:
             for name, rows in features.items():
                 parts.setdefault(name, []).append(rows if transform is None else transform(rows, name))
                 check_width(name, parts[name][-1], parts[name][0].shape[1])
@@ -220,9 +197,6 @@ def require_batches(found: Mapping[str, Any]) -> None:
     """Raise if there were no batches."""
     if not found:
         raise ValueError("batches is empty: a generator can be read only once, so pass a new one.")
-
-
-# --- Which modules are layers ---
 
 
 def choose_layers(model: nn.Module, layers: LayerChoice = "auto") -> list[str]:
@@ -250,11 +224,9 @@ def choose_layers(model: nn.Module, layers: LayerChoice = "auto") -> list[str]:
 
 
 def block_names(module: nn.Module, prefix: str = "") -> Iterator[str]:
-    """Names of the blocks of a network, outermost first.
+    """Names of the modules with a weight matrix, outermost first, inside containers and repeated units.
 
-    A block is a module with a weight matrix. The search descends into containers (Sequential, ModuleList) and
-    into modules with repeated units (a container with two or more modules of one class that have submodules),
-    so an encoder gives its layers, and a residual block stays whole.
+    So an encoder gives its layers, and a residual block stays whole.
     """
     for name, child in module.named_children():
         if is_container(child) or has_repeated_units(child):
@@ -279,57 +251,36 @@ def has_repeated_units(module: nn.Module) -> bool:
     return False
 
 
-# --- The forward pass ---
+def run_layers(
+    batches: Iterable[Any], model: nn.Module, names: list[str], pooling: Pooling, forward: Forward | None
+) -> Generator[LayerRows]:
+    """Float32 rows (n, d_l) of the named layers for each batch, in the order in which the layers ran."""
+    seen: LayerRows = {}
+    mask: torch.Tensor | None = None
+    modules = dict(model.named_modules())
 
+    def store(name: str, _module: nn.Module, _inputs: Any, output: Any) -> None:
+        seen.pop(name, None)  # the last run of a module counts, in its place in the order
+        seen[name] = pool(first_tensor(output, name), pooling, name, mask)
 
-class LayerPass:
-    """Runs batches through a network with hooks, and yields the rows of each layer."""
-
-    def __init__(
-        self,
-        model: nn.Module,
-        names: list[str],
-        pooling: Pooling = "auto",
-        forward: Forward | None = None,
-    ) -> None:
-        self.model = model
-        self.names = names
-        self.pooling = pooling
-        self.forward = forward or call_model
-
-    def run(self, batches: Iterable[Any]) -> Iterator[LayerRows]:
-        """Float32 rows (n, d_l) of every layer for each batch, in the order in which the layers ran."""
-        torch = import_torch()
-        seen: LayerRows = {}
-        masks: list[torch.Tensor | None] = [None]  # that of the current batch
-        modules = dict(self.model.named_modules())
-        handles = [modules[name].register_forward_hook(self._hook(seen, masks, name)) for name in self.names]
-        training = [module for module in modules.values() if module.training]
-        self.model.eval()
-        try:
-            for batch in batches:
-                seen.clear()
-                masks[0] = token_mask(batch)
-                with torch.inference_mode():
-                    self.forward(self.model, batch)
-                missing = [name for name in self.names if name not in seen]
-                if missing:
-                    raise ValueError(f"Layer {missing[0]!r} did not run in the forward pass: leave it out.")
-                yield dict(seen)
-        finally:
-            for handle in handles:
-                handle.remove()
-            for module in training:
-                module.training = True
-
-    def _hook(
-        self, seen: LayerRows, masks: list[torch.Tensor | None], name: str
-    ) -> Callable[[nn.Module, Any, Any], None]:
-        def store(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            seen.pop(name, None)  # the last run of a module counts, in its place in the order
-            seen[name] = pool(first_tensor(output, name), self.pooling, name, masks[0])
-
-        return store
+    handles = [modules[name].register_forward_hook(partial(store, name)) for name in names]
+    training = [module for module in modules.values() if module.training]
+    model.eval()
+    try:
+        for batch in batches:
+            seen.clear()
+            mask = token_mask(batch)
+            with import_torch().inference_mode():
+                (forward or call_model)(model, batch)
+            missing = [name for name in names if name not in seen]
+            if missing:
+                raise ValueError(f"Layer {missing[0]!r} did not run in the forward pass: leave it out.")
+            yield dict(seen)
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module in training:
+            module.training = True
 
 
 def call_model(model: nn.Module, batch: Any) -> Any:

@@ -19,21 +19,18 @@ from numpy.typing import ArrayLike
 from sklearn.utils import gen_batches
 
 from manylens.kernels import RBF, FeatureMap, Kernel, Linear, NystroemMap
+from manylens.kernels.bandwidths import Gamma
 from manylens.native.threads import one_blas_thread
 from manylens.summaries import Moments, block_rows
 from manylens.summaries.base import summarize
 from manylens.typing import FloatArray
+from manylens.validation import check_choice, check_count
 
 RidgeKernel: TypeAlias = Literal["rbf", "linear"]
-Gamma: TypeAlias = Literal["max-norm", "mean", "median"] | float
 
-KERNELS = ("rbf", "linear")
 ALPHAS = tuple(np.logspace(-6, 2, 17).tolist())
 SMALL = 2**21  # entries of a matrix below which a second BLAS thread does not help
 MOST_COLUMNS = 512  # predictions, for several alphas, that are computed in one product
-
-
-# --- Decompositions ---
 
 
 @dataclass(frozen=True)
@@ -163,9 +160,6 @@ def choose_alpha(ridge: LeaveOneOutRidge, alphas: ArrayLike) -> tuple[float, Flo
     return float(np.max(alphas[best])), errors
 
 
-# --- Ridge from moments ---
-
-
 def joint_moments(features: FloatArray, targets: FloatArray) -> Moments:
     """Moments of the columns [features, targets], in the precision of the features."""
     width = features.shape[1] + targets.shape[1]
@@ -211,18 +205,18 @@ def free_share(leverage: Any) -> Any:
     return np.maximum(1.0 - leverage, 1e-10)
 
 
-# --- Kernel ridge ---
-
-
-@dataclass(frozen=True)
 class RidgeSettings:
-    """Validated parameters of a kernel ridge."""
+    """Validated parameters of a kernel ridge; see `LayerRidgeClassifier`."""
 
-    kernel: RidgeKernel
-    gamma: Gamma
-    max_exact_rows: int  # above it the Gaussian kernel is approximated with landmarks
-    rank: int  # number of landmarks
-    alphas: FloatArray
+    def __init__(
+        self, kernel: RidgeKernel, gamma: Gamma, max_exact_rows: int, rank: int, alphas: ArrayLike
+    ) -> None:
+        check_choice(kernel, "kernel", ("rbf", "linear"))
+        self.kernel = kernel
+        self.gamma = gamma
+        self.max_exact_rows = check_count(max_exact_rows, "max_exact_rows", minimum=0)
+        self.rank = check_count(rank, "rank")
+        self.alphas = check_positive(alphas, "alphas")
 
     def landmark_map(self, features: FloatArray, random_state: np.random.RandomState) -> FeatureMap:
         """The Nystroem map of the kernel, fitted on features (n, D)."""

@@ -13,31 +13,14 @@ from scipy.special import softmax
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state, gen_batches
 
+from manylens.kernels.bandwidths import Gamma
 from manylens.summaries import Moments, block_rows
 from manylens.summaries.base import summarize
+from manylens.transfer import layer_models
 from manylens.transfer.calibration import best_temperature
-from manylens.transfer.layer_features import (
-    WEIGHTS,
-    Layers,
-    LayerSlices,
-    LayerWeights,
-    combine,
-    fit_rows,
-    is_stacked,
-    layer_weights,
-)
-from manylens.transfer.layer_ridge import (
-    UNLABELED,
-    LayerClassifierMixin,
-    LayerEstimator,
-    WeightedLayers,
-    check_labels,
-    map_layers,
-)
+from manylens.transfer.layer_models import Layers, LayerSlices, LayerWeights, WeightedLayers
 from manylens.transfer.ridge import (
     ALPHAS,
-    KERNELS,
-    Gamma,
     RidgeKernel,
     RidgePredictor,
     RidgeSettings,
@@ -66,15 +49,8 @@ class TransductionSearch:
     ratios : sequence of float, default=(0.03, 0.1, 0.3, 1)
         Candidates for β'/β, the weight of an unlabeled row.
     cv : int, default=5
-        Folds of the labeled rows on which β and β'/β are chosen: the labels of a fold are hidden, and its
-        rows count as unlabeled. With 1, nothing is hidden: the strength nearest to 1 and the smallest ratio
-        are used.
-
-    Examples
-    --------
-    >>> from manylens import TransductiveRidgeClassifier
-    >>> from manylens.transfer import TransductionSearch
-    >>> model = TransductiveRidgeClassifier(search=TransductionSearch(strengths=(1,), cv=3))
+        Folds of the labeled rows on which β and β'/β are chosen: the labels of a fold are hidden. If none can
+        be hidden (with 1), the strength nearest to 1 and the smallest ratio are used.
     """
 
     alphas: Sequence[float] | FloatArray = field(default=ALPHAS, repr=False)
@@ -92,29 +68,26 @@ class TransductionSearch:
         )
 
 
-class TransductiveRidgeClassifier(LayerClassifierMixin, LayerEstimator):
+class TransductiveRidgeClassifier(layer_models.LayerClassifierMixin, layer_models.LayerEstimator):
     """Classify rows of which only a few have labels; -1 in y marks the others.
 
     A ridge on the labeled rows gives pseudo-labels Y' of the others. Then, `n_steps` times,
     W = (β' Ψ'ᵀΨ' + β ΨᵀΨ + I)^(-1) (β' Ψ'ᵀY' + β ΨᵀY) is solved and Y' is updated. Ψ and Ψ' are the features
-    of labeled and unlabeled rows: layers of equal trace, weighted, under a Gaussian kernel on landmarks, with
-    an unpenalized intercept. The matrix is the same in all steps and is factored once.
+    of labeled and unlabeled rows: weighted layers under a Gaussian kernel on landmarks.
 
     Parameters
     ----------
     layer_slices : None, list of int, list of columns or dict, default=None
         How the columns form layers if X is one array; see `LayerRidgeClassifier`.
     pseudo_labels : {"balanced", "soft", "hard"}, default="balanced"
-        How scores become Y': one-hot for the greatest score ("hard"); probabilities ("soft"); or
-        probabilities scaled by Sinkhorn's algorithm so that each class has the share in `class_prior` among
-        the unlabeled rows ("balanced").
+        How scores become Y': one-hot ("hard"), probabilities ("soft"), or probabilities scaled so that each
+        class has its share in `class_prior` among the unlabeled rows ("balanced").
     n_steps : int, default=10
         Number of updates; 1 with "hard" is the rule of the literature.
     class_prior : {"labeled", "uniform"} or array-like of shape (C,), default="labeled"
         Shares of the classes among unlabeled rows: as among the labeled rows, equal, or given.
     search : TransductionSearch or None, default=None
-        Candidates for the penalty and for β and β', and the number of folds; None is
-        `TransductionSearch()`.
+        Candidates for the penalty, β and β', and the number of folds; None is `TransductionSearch()`.
     weights : {"alignment", "uniform"}, dict or array-like of shape (L,), default="alignment"
         How layers are combined; "alignment" uses the labeled rows.
     kernel : {"rbf", "linear"}, default="rbf"
@@ -124,8 +97,7 @@ class TransductiveRidgeClassifier(LayerClassifierMixin, LayerEstimator):
     layer_rank : int or None, default=1024
         Layers with more columns than this are made low-rank.
     rank : int, default=1024
-        Number of landmarks, drawn from all rows. A linear kernel needs none if the layers have no more
-        columns than this.
+        Number of landmarks, drawn from all rows; not used for a linear kernel on fewer columns.
     random_state : int, RandomState or None, default=None
         Seed of hashes, landmarks and folds.
 
@@ -142,17 +114,11 @@ class TransductiveRidgeClassifier(LayerClassifierMixin, LayerEstimator):
     alpha_ : float
         Penalty of the ridge on the labeled rows.
     cv_scores_ : ndarray, shape (strengths, ratios)
-        Accuracy on hidden labels; NaN if none can be hidden because a class has a single label. Then the
-        strength nearest to 1 and the smallest ratio are used.
+        Accuracy on hidden labels; NaN if a class has a single label, so that none can be hidden.
     layer_names_, layer_weights_, selected_layers_
         As for `LayerRidgeClassifier`.
     temperature_ : float
-        T of softmax(scores / T), fitted to the scores of labeled rows while their labels were hidden; to
-        leave-one-out scores if there are no folds.
-    n_features_in_ : int
-        Number of columns of all layers.
-    feature_names_in_ : ndarray of str
-        Names of the columns seen in fit, if X was one array with column names.
+        T of softmax(scores / T), fitted to the scores of labeled rows while their labels were hidden.
 
     References
     ----------
@@ -162,10 +128,11 @@ class TransductiveRidgeClassifier(LayerClassifierMixin, LayerEstimator):
     --------
     >>> import numpy as np
     >>> from sklearn.datasets import load_digits
-    >>> from manylens import TransductiveRidgeClassifier
+    >>> from manylens.transfer import TransductionSearch, TransductiveRidgeClassifier
     >>> X, y = load_digits(return_X_y=True)
     >>> known = np.where(np.arange(len(y)) < 60, y, -1)
-    >>> model = TransductiveRidgeClassifier(rank=200, random_state=0).fit(X, known)
+    >>> search = TransductionSearch(strengths=(1,), cv=3)
+    >>> model = TransductiveRidgeClassifier(rank=200, search=search, random_state=0).fit(X, known)
     >>> bool(np.mean(model.transduction_[60:] == y[60:]) > 0.8)
     True
     """
@@ -213,47 +180,39 @@ class TransductiveRidgeClassifier(LayerClassifierMixin, LayerEstimator):
             The fitted classifier.
         """
         search, settings = self._validate_parameters()
-        rows, self._slices = fit_rows(self, X)
-        y = check_labels(y, rows)
-        labeled = y != UNLABELED if y.dtype.kind in "iuf" else np.ones(len(y), dtype=bool)
+        rows, self._slices = layer_models.fit_rows(self, X)
+        labels = layer_models.check_labels(y, rows)
+        is_number = labels.dtype.kind in "iuf"
+        labeled = labels != layer_models.UNLABELED if is_number else np.ones(len(labels), dtype=bool)
         if not labeled.any():
             raise ValueError("y is -1 in every row: label at least one row of each of two classes.")
-        self.classes_, codes = np.unique(y[labeled], return_inverse=True)
+        self.classes_, codes = np.unique(labels[labeled], return_inverse=True)
         require_two_classes(self.classes_, type(self).__name__)
         targets = np.eye(len(self.classes_))[codes]
         random_state = check_random_state(self.random_state)
 
-        maps = map_layers(self, rows, random_state)
-        layers = maps.transform(rows)
-        weights = layer_weights([each[labeled] for each in layers], maps.names, targets, self.weights)
-        features = combine(layers, weights)
+        maps, weights, features = layer_models.weigh_layers(self, rows, targets, random_state, labeled)
         # The scatter of the columns is factored: landmarks reduce many linear features, too.
         is_narrow = settings.kernel == "linear" and features.shape[1] <= settings.rank
         columns = None if is_narrow else settings.landmark_map(features, random_state)
         psi = map_columns(columns, features)
 
         solution = self._transduce(psi, np.flatnonzero(labeled), targets, search, random_state)
-        self._set_model(WeightedLayers(maps, weights, RidgePredictor(columns, *solution)), weights)
+        self._set_model(WeightedLayers(maps, weights, RidgePredictor(columns, *solution)))
         self.transduction_ = self.classes_[np.argmax(RidgePredictor(None, *solution).scores(psi), axis=1)]
-        self.transduction_[labeled] = y[labeled]
+        self.transduction_[labeled] = labels[labeled]
         return self
 
     def _validate_parameters(self) -> tuple[TransductionSearch, RidgeSettings]:
         """The validated search, and the settings of the kernel."""
         check_choice(self.pseudo_labels, "pseudo_labels", ("balanced", "soft", "hard"))
         check_count(self.n_steps, "n_steps")
-        if is_stacked(self.weights):
+        if layer_models.is_stacked(self.weights):
             raise ValueError("weights='stacked' needs labels of all rows: use 'uniform' or 'alignment'.")
-        if isinstance(self.weights, str):
-            check_choice(self.weights, "weights", WEIGHTS)
-        check_choice(self.kernel, "kernel", KERNELS)
-        if self.layer_rank is not None:
-            check_count(self.layer_rank, "layer_rank")
         if self.search is not None and not isinstance(self.search, TransductionSearch):
             raise TypeError(f"search={self.search!r} must be a TransductionSearch or None.")
         search = (self.search or TransductionSearch()).validated()
-        alphas = np.asarray(search.alphas)
-        return search, RidgeSettings(self.kernel, self.gamma, 0, check_count(self.rank, "rank"), alphas)
+        return search, RidgeSettings(self.kernel, self.gamma, 0, self.rank, search.alphas)
 
     def _transduce(
         self,
@@ -288,14 +247,15 @@ class TransductiveRidgeClassifier(LayerClassifierMixin, LayerEstimator):
             for kept, hidden in folds.split(known, codes):
                 start = linear_ridge(psi[known[kept]], targets[kept]).solve(self.alpha_)
                 for i, j in np.ndindex(len(strengths), len(ratios)):
-                    coef, intercept, _ = run(known[kept], targets[kept], start, strengths[i], ratios[j])
+                    choice = float(strengths[i]), float(ratios[j])
+                    coef, intercept, _ = run(known[kept], targets[kept], start, *choice)
                     hidden_scores[i, j, hidden] = psi[known[hidden]] @ coef + intercept
             self.cv_scores_ = np.mean(np.argmax(hidden_scores, axis=3) == codes, axis=2)
-            i, j = np.unravel_index(np.argmax(self.cv_scores_), self.cv_scores_.shape)
+            i, j = map(int, np.unravel_index(np.argmax(self.cv_scores_), self.cv_scores_.shape))
             self.temperature_ = best_temperature(hidden_scores[i, j], codes)
         else:
             self.cv_scores_ = np.full((len(strengths), len(ratios)), np.nan)
-            i, j = np.argmin(np.abs(np.log(strengths))), np.argmin(ratios)
+            i, j = int(np.argmin(np.abs(np.log(strengths)))), int(np.argmin(ratios))
         self.beta_, self.ratio_ = float(strengths[i] / self.alpha_), float(ratios[j])
         start = supervised.solve(self.alpha_)
         coef, intercept, self.pseudo_labels_ = run(known, targets, start, strengths[i], ratios[j])
@@ -303,11 +263,7 @@ class TransductiveRidgeClassifier(LayerClassifierMixin, LayerEstimator):
 
 
 class Transduction:
-    """Ridge on rows (n, p) of which some have labels, for any choice of these and of their weights.
-
-    Rows are centered and their scatter is computed once; a choice changes it by a term whose rank is the
-    number of labeled rows.
-    """
+    """Ridge on rows (n, p) of which some have labels; their scatter is computed once for all choices."""
 
     def __init__(self, rows: FloatArray) -> None:
         # A weak penalty adds I to a scatter of 1e9: products in float32 would lose it.
