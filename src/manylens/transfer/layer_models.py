@@ -113,13 +113,13 @@ class LayerEstimator(BaseEstimator):
         self.selected_layers_ = [name for name, weight in pairs if weight > 0]
 
 
-class LayerClassifierMixin(ClassifierMixin):
-    """Labels and calibrated probabilities from the scores of a `LayerEstimator`."""
+class LayerClassifier(ClassifierMixin, LayerEstimator):
+    """Base of the classifiers on layers: labels and calibrated probabilities from scores."""
 
     classes_: AnyArray
     temperature_: float
 
-    def decision_function(self: Any, X: Layers) -> FloatArray:
+    def decision_function(self, X: Layers) -> FloatArray:
         """Scores of the classes.
 
         Parameters
@@ -136,7 +136,7 @@ class LayerClassifierMixin(ClassifierMixin):
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def predict_proba(self: Any, X: Layers) -> FloatArray:
+    def predict_proba(self, X: Layers) -> FloatArray:
         """Calibrated probabilities of the classes.
 
         Parameters
@@ -152,7 +152,7 @@ class LayerClassifierMixin(ClassifierMixin):
         scores = self._scores(X)
         return softmax(scores / scores.dtype.type(self.temperature_), axis=1)
 
-    def predict(self: Any, X: Layers) -> AnyArray:
+    def predict(self, X: Layers) -> AnyArray:
         """The class with the greatest score.
 
         Parameters
@@ -186,6 +186,13 @@ def new_rows(estimator: BaseEstimator, X: Layers, slices: Slices) -> FloatArray:
     return cast(FloatArray, validate_rows(estimator, joined, accept_sparse=False))
 
 
+def batch_rows(estimator: LayerEstimator, X: Layers, is_first: bool) -> tuple[FloatArray, Slices]:
+    """Validated rows of a batch; the first one fixes the layout."""
+    if is_first:
+        return fit_rows(estimator, X)
+    return new_rows(estimator, X, estimator._slices), estimator._slices
+
+
 def layers_by_name(X: Layers) -> dict[Any, FloatArray] | None:
     """Layers by name or position, or None if X is a single array."""
     named = isinstance(X, Mapping) and not sparse.issparse(X)  # SciPy's dok format is a mapping, too
@@ -209,6 +216,8 @@ def layer_columns(
 
 def map_layers(estimator: LayerEstimator, X: FloatArray, random_state: np.random.RandomState) -> LayerMaps:
     """Maps of the layers of validated rows (n, d)."""
+    if isinstance(estimator.weights, str):
+        check_choice(estimator.weights, "weights", ("uniform", "alignment", "stacked"))
     column_names = getattr(estimator, "feature_names_in_", None)
     names, columns = layer_columns(estimator._slices, estimator.layer_slices, X.shape[1], column_names)
     return fit_layer_maps(X, names, columns, estimator.layer_rank, random_state)
@@ -264,10 +273,7 @@ def fit_layer_maps(
 
 def is_stacked(weights: LayerWeights) -> bool:
     """Whether each layer gets a ridge of its own."""
-    if not isinstance(weights, str):
-        return False
-    check_choice(weights, "weights", ("uniform", "alignment", "stacked"))
-    return weights == "stacked"
+    return isinstance(weights, str) and weights == "stacked"
 
 
 def layer_weights(

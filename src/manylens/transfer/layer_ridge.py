@@ -96,10 +96,32 @@ def learns_from_batches(estimator: LayerRidge) -> bool:
     return True
 
 
+def batch_classes(classes: ArrayLike | None, known: AnyArray | None, is_first: bool) -> AnyArray:
+    """All labels that may occur, from the first call of `partial_fit`."""
+    if classes is None and known is None:
+        raise ValueError(
+            "classes is required in the first call of partial_fit: pass all labels that may occur."
+        )
+    given = np.unique(np.asarray(known if classes is None else classes))
+    if not is_first and not np.array_equal(given, np.asarray(known)):
+        raise ValueError(f"classes={classes!r} differs from that in the first call of partial_fit.")
+    return given
+
+
+def class_codes(y: AnyArray, classes: AnyArray) -> IntArray:
+    """Positions of labels in `classes`."""
+    if layer_models.UNLABELED not in classes:
+        layer_models.refuse_unlabeled(y)
+    codes = np.searchsorted(classes, y)
+    if np.any(classes[np.minimum(codes, len(classes) - 1)] != y):
+        raise ValueError("y contains labels that are not in classes.")
+    return codes
+
+
 class LayerRidge(layer_models.LayerEstimator):
     """Parameters and fitted attributes of the two estimators below."""
 
-    moments_: Moments | None
+    moments_: Moments | None = None
     alpha_: float | FloatArray
     loo_errors_: FloatArray | None
 
@@ -130,26 +152,18 @@ class LayerRidge(layer_models.LayerEstimator):
         """Validated parameters of the ridge."""
         return RidgeSettings(self.kernel, self.gamma, self.max_exact_rows, self.rank, self.alphas)
 
-    def _batch_rows(self, X: Layers) -> tuple[FloatArray, bool]:
-        """Validated rows of a batch, and whether it is the first one."""
-        if getattr(self, "moments_", None) is not None:
-            return layer_models.new_rows(self, X, self._slices), False
-        clear_fitted(self, "loo_score_", "temperature_")
-        self.moments_ = None
-        rows, self._slices = layer_models.fit_rows(self, X)
-        return rows, True
-
     def _add_batch(self, model: WeightedLayers, X: FloatArray, targets: FloatArray) -> None:
         """Summarize a batch, merge it with the batches before, and learn from all of them."""
-        batch = summarize_batch(model, X, targets)
-        moments = batch if self.moments_ is None else self.moments_.merge(batch)
+        moments = summarize_batch(model, X, targets)
+        if self.moments_ is not None:
+            moments = self.moments_.merge(moments)
         alphas = self._settings().alphas
         model, self.alpha_, self.loo_errors_ = learn_from_moments(model, moments, targets.shape[1], alphas)
         self.moments_ = moments
         self._set_model(model)
 
 
-class LayerRidgeClassifier(layer_models.LayerClassifierMixin, LayerRidge):
+class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
     """Classify rows from several layers of features, in closed form.
 
     Each layer is made low-rank, centered and scaled to the same trace. The layers' kernels are summed with
@@ -276,10 +290,12 @@ class LayerRidgeClassifier(layer_models.LayerClassifierMixin, LayerRidge):
         LayerRidgeClassifier
             The classifier.
         """
-        rows, is_first = self._batch_rows(X)
+        is_first = self.moments_ is None
+        rows, self._slices = layer_models.batch_rows(self, X, is_first)
         labels = layer_models.check_labels(y, rows)
-        self._check_classes(classes, is_first)
-        codes = self._codes(labels)
+        self.classes_ = batch_classes(classes, getattr(self, "classes_", None), is_first)
+        require_two_classes(self.classes_, type(self).__name__)
+        codes = class_codes(labels, self.classes_)
         targets = np.eye(len(self.classes_))[codes]
         if is_first:
             self._add_batch(start_model(self, rows, targets), rows, targets)
@@ -290,28 +306,6 @@ class LayerRidgeClassifier(layer_models.LayerClassifierMixin, LayerRidge):
             self._add_batch(model, rows, targets)
         self._calibrate(scores, codes)
         return self
-
-    def _check_classes(self, classes: ArrayLike | None, is_first: bool) -> None:
-        """Set `classes_` in the first call of `partial_fit`; check that it does not change later."""
-        known = getattr(self, "classes_", None)
-        if classes is None and known is None:
-            raise ValueError(
-                "classes is required in the first call of partial_fit: pass all labels that may occur."
-            )
-        if is_first:
-            self.classes_ = np.unique(np.asarray(known if classes is None else classes))
-            require_two_classes(self.classes_, type(self).__name__)
-        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(f"classes={classes!r} differs from that in the first call of partial_fit.")
-
-    def _codes(self, y: AnyArray) -> IntArray:
-        """Positions of labels in `classes_`."""
-        if layer_models.UNLABELED not in self.classes_:
-            layer_models.refuse_unlabeled(y)
-        codes = np.searchsorted(self.classes_, y)
-        if np.any(self.classes_[np.minimum(codes, len(self.classes_) - 1)] != y):
-            raise ValueError("y contains labels that are not in classes.")
-        return codes
 
     def _calibrate(self, scores: FloatArray, codes: IntArray) -> None:
         """Set the temperature and the accuracy from scores of rows that were not used to learn them."""
@@ -415,8 +409,10 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         LayerRidgeRegressor
             The regressor.
         """
-        rows, is_first = self._batch_rows(X)
+        is_first = self.moments_ is None
+        rows, self._slices = layer_models.batch_rows(self, X, is_first)
         targets, self._is_1d = layer_models.check_values(y, rows)
+        clear_fitted(self, "loo_score_")
         model = start_model(self, rows, targets) if is_first else cast(WeightedLayers, self.model_)
         self._add_batch(model, rows, targets)
         return self

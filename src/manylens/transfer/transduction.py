@@ -68,7 +68,7 @@ class TransductionSearch:
         )
 
 
-class TransductiveRidgeClassifier(layer_models.LayerClassifierMixin, layer_models.LayerEstimator):
+class TransductiveRidgeClassifier(layer_models.LayerClassifier):
     """Classify rows of which only a few have labels; -1 in y marks the others.
 
     A ridge on the labeled rows gives pseudo-labels Y' of the others. Then, `n_steps` times,
