@@ -7,10 +7,10 @@ from sklearn.datasets import load_digits
 from manylens import (
     LayerRidgeClassifier,
     TransductiveRidgeClassifier,
-    align_bandwidths,
     align_kernels,
     expected_calibration_error,
 )
+from manylens.alignment.kernel_weights import align_bandwidths
 from manylens.kernels import CountSketchMap, Linear
 from manylens.papers import linear_kernel_alignment as thesis
 from manylens.transfer.transduction import Transduction, make_pseudo_labels

@@ -162,14 +162,10 @@ class TemperatureScaler(BaseEstimator):
 
     Examples
     --------
-    >>> import numpy as np
     >>> from manylens import TemperatureScaler
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(3, size=500)
-    >>> scores = 10 * (np.eye(3)[y] + rng.standard_normal((500, 3)))
-    >>> scaler = TemperatureScaler().fit(scores, y)
-    >>> bool(scaler.temperature_ > 5)
-    True
+    >>> scaler = TemperatureScaler().fit([[9, 0], [9, 0], [0, 9], [9, 0]], [0, 0, 1, 1])
+    >>> scaler.predict_proba([[9, 0]]).round(2)
+    array([[0.75, 0.25]])
     """
 
     def fit(self, scores: ArrayLike, y: ArrayLike) -> Self:
@@ -222,7 +218,7 @@ class TemperatureScaler(BaseEstimator):
         return softmax(checked / checked.dtype.type(self.temperature_), axis=1)
 
     def predict(self, scores: ArrayLike) -> AnyArray:
-        """The label with the greatest score, which does not depend on the temperature.
+        """The label with the greatest score.
 
         Parameters
         ----------
@@ -241,8 +237,7 @@ def best_temperature(scores: FloatArray, codes: IntArray) -> float:
     """T of maximum likelihood for scores (n, C) and the column of each true class.
 
     With b = 1/T the log-likelihood Σ_i b s_i,y - log Σ_c exp(b s_ic) is concave: its slope, the sum of
-    s_i,y - E_b[s_i], decreases with b. T is kept within a factor of 1e4 of the scores' scale, the mean
-    distance of a row's greatest score from the row's mean. It is 1 if all scores of each row are equal.
+    s_i,y - E_b[s_i], decreases with b. T is kept within a factor of 1e4 of the scale of the scores.
     """
     scores = scores - scores.mean(axis=1, keepdims=True)
     scale = float(scores.max(axis=1).mean())

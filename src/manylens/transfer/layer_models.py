@@ -130,8 +130,7 @@ class LayerClassifier(ClassifierMixin, LayerEstimator):
         Returns
         -------
         ndarray, shape (n, C), or (n,) for two classes
-            The predicted class has the greatest score; with two classes, the second is predicted if the
-            score is positive.
+            The predicted class has the greatest score; the second of two, a positive one.
         """
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
@@ -244,11 +243,7 @@ def fit_layer_maps(
     rank: int | None,
     random_state: np.random.RandomState,
 ) -> LayerMaps:
-    """Learn the map, mean and scale of each layer.
-
-    Layers of more than `rank` columns, if there are more rows than that, get the Nystroem features
-    X (S X)ᵀ (S X Xᵀ Sᵀ)^(-1/2) of their rows hashed by S.
-    """
+    """Map, mean and scale of each layer; wide layers get Nystroem features X (S X)ᵀ (S X Xᵀ Sᵀ)^(-1/2)."""
     if rank is not None:
         check_count(rank, "layer_rank")
     fitted = LayerMaps(names, columns, [], [], [])

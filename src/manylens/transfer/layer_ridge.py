@@ -393,9 +393,7 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
     def partial_fit(self, X: Layers, y: ArrayLike) -> Self:
         """Add a batch of rows and keep only their moments.
 
-        The first batch fixes the layers' maps, scales and weights and the landmarks. Generalized
-        cross-validation chooses alpha. Not available for stacked layers. After `fit`, which keeps no moments,
-        it starts over.
+        As `LayerRidgeClassifier.partial_fit`, without a temperature.
 
         Parameters
         ----------

@@ -63,11 +63,10 @@ def collect_layers(
         X (S X)ᵀ (S X Xᵀ Sᵀ)^(-1/2). With "columns", features are hashed into buckets, X Sᵀ, and no second
         pass is needed.
     pooling : {"auto", "flatten", "mean", "first"} or callable, default="auto"
-        How the axes after the first are reduced: flattened; averaged over positions, which are the axes after
-        the channels in maps (n, channels, height, width) and the middle axis in tokens (n, tokens, width); or
-        only the first position. "auto" flattens maps and averages tokens. If a batch is a dict with
-        `attention_mask` (n, tokens), tokens marked with zero are left out of the average. A callable takes
-        the tensor and returns one of shape (n, d).
+        How maps (n, channels, height, width) and tokens (n, tokens, width) become rows: flattened, averaged
+        over positions, or only the first position. "auto" flattens maps and averages tokens. If a batch is a
+        dict with `attention_mask` (n, tokens), tokens marked with zero are left out of the average. A
+        callable takes the tensor and returns one of shape (n, d).
     forward : callable, default=None
         `forward(model, batch)` runs the model, if batches are not simply its inputs.
 
@@ -75,18 +74,13 @@ def collect_layers(
     -------
     LayerSketches or dict of ndarray
         With hashed rows, a mapping from names to sketches (n_buckets, d_l) whose `transform` does the second
-        pass; otherwise arrays with one row per sample, (n, d_l) or (n, n_buckets). In the order in which the
-        layers run; float32.
+        pass; otherwise float32 arrays (n, d_l) or (n, n_buckets), in the order in which the layers run.
 
     Examples
     --------
-    >>> import torch  # doctest: +SKIP
     >>> from manylens import CountSketch, collect_layers
-    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Linear(16, 4))  # doctest: +SKIP
-    >>> batches = torch.randn(10, 32, 8)  # doctest: +SKIP
-    >>> sketches = collect_layers(model, batches, sketch=CountSketch(8, 4))  # doctest: +SKIP
-    >>> {name: rows.shape for name, rows in sketches.transform(batches).items()}  # doctest: +SKIP
-    {'0': (320, 8), '1': (320, 4)}
+    >>> sketches = collect_layers(network, batches, sketch=CountSketch(512, 4))  # doctest: +SKIP
+    >>> layers = sketches.transform(batches)  # doctest: +SKIP
     """
     check_choice(hashed, "hashed", ("rows", "columns"))
     if not callable(pooling):

@@ -117,8 +117,7 @@ def dual_ridge(kernel: FloatArray, targets: FloatArray) -> LeaveOneOutRidge:
     """Ridge from a symmetric kernel (n, n) that is not centered: time n³, memory n².
 
     With the centered kernel U Λ Uᵀ the coefficients are a = U (Λ + alpha)^(-1) Uᵀ Y, the residuals alpha a,
-    and 1 - H_ii = alpha Σ_k u_ik² / (λ_k + alpha) over the eigenvectors orthogonal to 1. Their quotient stays
-    accurate if alpha is tiny. The prediction for a new row is k(x, X) @ coef + intercept.
+    and 1 - H_ii = alpha Σ_k u_ik² / (λ_k + alpha) over the eigenvectors orthogonal to 1.
     """
     n = len(kernel)
     target_mean = targets.mean(axis=0)
@@ -177,11 +176,7 @@ def path_from_moments(moments: Moments, n_features: int) -> RidgePath:
 
 
 def gcv_errors(path: RidgePath, moments: Moments, alphas: FloatArray) -> FloatArray:
-    """Generalized cross-validation, n |Y - Ŷ|² / (n - tr H)² per target, for each alpha.
-
-    Rows that were not kept cannot be left out, but moments give their mean leverage (Golub, Heath and Wahba
-    1979).
-    """
+    """Generalized cross-validation, n |Y - Ŷ|² / (n - tr H)² per target, for each alpha."""
     n_rows, n_targets = moments.weight, path.products.shape[1]
     power = np.square(path.products).sum(axis=1)
     total = np.trace(moments.scatter[-n_targets:, -n_targets:])

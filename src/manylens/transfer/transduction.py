@@ -289,9 +289,8 @@ class Transduction:
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """W = (β' Ψ'ᵀΨ' + β ΨᵀΨ + I)^(-1) (β' Ψ'ᵀY' + β ΨᵀY), repeated with Y' = update(Ψ' W + b).
 
-        `known` are the m rows with one-hot `targets` (m, C); `start` gives the first Y'. The intercept is not
-        penalized: features and targets are centered at means in which a labeled row counts β and an unlabeled
-        one β'. Returns coefficients, intercept and the last Y' (n - m, C).
+        `known` are the m rows with one-hot `targets` (m, C); `start` gives the first Y'. The intercept b is
+        not penalized. Returns coefficients, intercept and the last Y' (n - m, C).
         """
         coef, intercept = start
         others = np.ones(len(self.rows), dtype=bool)
@@ -331,10 +330,7 @@ def make_pseudo_labels(
 
 
 def balance(proba: FloatArray, prior: FloatArray, max_iter: int = 100, tol: float = 1e-6) -> FloatArray:
-    """Scale rows and columns of `proba` (u, C) until rows sum to one and columns have the mean `prior` (C,).
-
-    Sinkhorn's algorithm: among all matrices with these sums, the result is nearest in relative entropy.
-    """
+    """Sinkhorn's algorithm: scale `proba` (u, C) to rows that sum to one and columns of mean `prior` (C,)."""
     positive = np.maximum(proba, np.finfo(np.float64).tiny ** 0.5)  # a column of zeros could not be scaled
     scale = np.ones(len(prior))
     for _ in range(max_iter):
