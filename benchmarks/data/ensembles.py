@@ -6,7 +6,7 @@ from sklearn.preprocessing import StandardScaler
 
 from manylens.datasets import load_dataset
 from manylens.pruning import Alignment
-from manylens.pruning.members import read_members
+from manylens.pruning.pruner import read_members
 from manylens.pruning.selection import select_predictors
 from manylens.pruning.training_moments import out_of_bag, target_columns, working_response
 from manylens.summaries.prediction_moments import FoldedMoments
