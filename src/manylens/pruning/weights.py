@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from manylens.alignment.active_set import nonnegative_minimum
+from manylens.alignment.nonnegative_least_squares import nonnegative_minimum
 
 BATCH = 0.1  # share of the kept predictors that enters or leaves at a time
 
