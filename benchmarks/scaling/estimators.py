@@ -76,7 +76,7 @@ class KernelModules(Growth):
         return lambda: model.fit(X)
 
 
-class GrowthOfModularKernelPCA(KernelModules):
+class ModularKernelPCAScaling(KernelModules):
     """`ModularKernelPCA.fit` against rows, features, modules, their width and the rank."""
 
     estimator = "ModularKernelPCA.fit"
@@ -85,14 +85,14 @@ class GrowthOfModularKernelPCA(KernelModules):
     beside = {"M": {"H": 2}, "H": {"M": 4}, "R": {"M": 2, "H": 5}}
 
 
-class GrowthOfPartition(KernelModules):
+class PartitionKernelPCAScaling(KernelModules):
     """`PartitionKernelPCA.fit` against rows and modules."""
 
     estimator = "PartitionKernelPCA.fit"
     make = PartitionKernelPCA
 
 
-class GrowthOfBootstrap(KernelModules):
+class BootstrapKernelPCAScaling(KernelModules):
     """`BootstrapKernelPCA.fit` against rows and modules."""
 
     estimator = "BootstrapKernelPCA.fit"
@@ -101,14 +101,14 @@ class GrowthOfBootstrap(KernelModules):
     beside = {"M": {"n": 1_000, "H": 2, "R": 200}, "n": {"R": 200}}
 
 
-class GrowthOfRandomProjection(KernelModules):
+class RandomKernelProjectionScaling(KernelModules):
     """`RandomKernelProjection.fit` against rows and modules."""
 
     estimator = "RandomKernelProjection.fit"
     make = RandomKernelProjection
 
 
-class GrowthOfMonolithic(Growth):
+class MonolithicKernelPCAScaling(Growth):
     """`MonolithicKernelPCA.fit` against rows, components and the rank."""
 
     estimator = "MonolithicKernelPCA.fit"
@@ -138,14 +138,14 @@ class Autoencoders(Growth):
         return lambda: model.fit(X)
 
 
-class GrowthOfModularAutoencoder(Autoencoders):
+class ModularAutoencoderScaling(Autoencoders):
     """`ModularAutoencoder.fit` against rows, features, modules and their width."""
 
     estimator = "ModularAutoencoder.fit"
     make = ModularAutoencoder
 
 
-class GrowthOfBaggingAutoencoder(Autoencoders):
+class BaggingAutoencoderScaling(Autoencoders):
     """`BaggingAutoencoder.fit` against rows and modules."""
 
     estimator = "BaggingAutoencoder.fit"
@@ -153,7 +153,7 @@ class GrowthOfBaggingAutoencoder(Autoencoders):
     axes = {"n": FEWER_ROWS, "M": (1, 5, 20, 100)}
 
 
-class GrowthOfNeighbors(Growth):
+class ModuleNeighborsScaling(Growth):
     """`ModuleNeighbors`: 1,000 queries for ten neighbors, modules fitted beforehand."""
 
     estimator = "ModuleNeighbors.kneighbors"
@@ -169,7 +169,7 @@ class GrowthOfNeighbors(Growth):
         return lambda: index.kneighbors(X[:1_000])
 
 
-class GrowthOfVoting(Growth):
+class ModuleVotingClassifierScaling(Growth):
     """`ModuleVotingClassifier`: fit and 500 predictions by five neighbors in each module."""
 
     estimator = "ModuleVotingClassifier.fit, predict"
@@ -185,7 +185,7 @@ class GrowthOfVoting(Growth):
         return lambda: model.fit(X, y).predict(X[:500])
 
 
-class GrowthOfNCAExact(Growth):
+class ExactNCAScaling(Growth):
     """`NCA(method="exact")`, ten iterations, against rows, features and dimensions of the map (H)."""
 
     estimator = 'NCA(method="exact").fit, 10 iterations'
@@ -201,7 +201,7 @@ class GrowthOfNCAExact(Growth):
         return lambda: model.fit(X, y)
 
 
-class GrowthOfNCABatches(GrowthOfNCAExact):
+class MinibatchNCAScaling(ExactNCAScaling):
     """`NCA(method="minibatch")`, ten sweeps at most, against rows, features and dimensions of the map (H)."""
 
     estimator = 'NCA(method="minibatch").fit, 10 sweeps'
@@ -209,7 +209,7 @@ class GrowthOfNCABatches(GrowthOfNCAExact):
     axes = {"n": ROWS, "d": COLUMNS, "H": (1, 5, 20, 100)}
 
 
-class GrowthOfCKA(Growth):
+class CKAScaling(Growth):
     """`cka` of two linear kernels against rows and features."""
 
     estimator = "cka, linear"
@@ -223,7 +223,7 @@ class GrowthOfCKA(Growth):
         return lambda: cka(X, Y, kernel=self.kernel)
 
 
-class GrowthOfGaussianCKA(GrowthOfCKA):
+class GaussianCKAScaling(CKAScaling):
     """`cka` of two Gaussian kernels against rows."""
 
     estimator = "cka, rbf"
@@ -231,7 +231,7 @@ class GrowthOfGaussianCKA(GrowthOfCKA):
     axes = {"n": FEWER_ROWS}
 
 
-class GrowthOfStreamingCKA(GrowthOfCKA):
+class StreamingCKAScaling(CKAScaling):
     """`StreamingCKA` in blocks of 1,000 rows against rows and features."""
 
     estimator = "StreamingCKA.update"
@@ -247,7 +247,7 @@ class GrowthOfStreamingCKA(GrowthOfCKA):
         return stream
 
 
-class GrowthOfSketch(GrowthOfCKA):
+class CountSketchScaling(CKAScaling):
     """`CountSketch` of rows in 512 buckets against rows and features."""
 
     estimator = "CountSketch.update"
@@ -257,7 +257,7 @@ class GrowthOfSketch(GrowthOfCKA):
         return lambda: CountSketch(512).update(X)
 
 
-class GrowthOfStableRank(GrowthOfCKA):
+class StableRankScaling(CKAScaling):
     """`stable_rank` against rows and features."""
 
     estimator = "stable_rank"
@@ -267,7 +267,7 @@ class GrowthOfStableRank(GrowthOfCKA):
         return lambda: stable_rank(X)
 
 
-class GrowthOfRanking(GrowthOfCKA):
+class ModelRankingScaling(CKAScaling):
     """`rank_models` of two feature sets against rows and features."""
 
     estimator = "rank_models"
@@ -278,7 +278,7 @@ class GrowthOfRanking(GrowthOfCKA):
         return lambda: rank_models(models, y, n_groups=0)
 
 
-class GrowthOfHSICTest(GrowthOfCKA):
+class HSICTestScaling(CKAScaling):
     """`hsic_test` with 99 permutations against rows."""
 
     estimator = "hsic_test, 99 permutations"
@@ -289,7 +289,7 @@ class GrowthOfHSICTest(GrowthOfCKA):
         return lambda: hsic_test(X, Y, n_permutations=99, random_state=0)
 
 
-class GrowthOfDistanceCorrelation(GrowthOfCKA):
+class DistanceCorrelationScaling(CKAScaling):
     """`distance_correlation` of two lenses against rows and features."""
 
     estimator = "distance_correlation"
@@ -301,7 +301,7 @@ class GrowthOfDistanceCorrelation(GrowthOfCKA):
         return lambda: distance_correlation(X, Y)
 
 
-class GrowthOfKernelWeights(Growth):
+class KernelWeightsScaling(Growth):
     """`align_kernels` against rows, and against the number of kernels (M) of ten features each."""
 
     estimator = "align_kernels"
@@ -315,7 +315,7 @@ class GrowthOfKernelWeights(Growth):
         return lambda: align_kernels(features, y)
 
 
-class GrowthOfLayerRidge(Growth):
+class LayerRidgeClassifierScaling(Growth):
     """`LayerRidgeClassifier` on three layers, 256 landmarks, against rows, features and the rank."""
 
     estimator = "LayerRidgeClassifier.fit"
@@ -330,7 +330,7 @@ class GrowthOfLayerRidge(Growth):
         return lambda: self.make([d] * 3, rank=R, layer_rank=R, random_state=0, **self.options).fit(X, y)
 
 
-class GrowthOfTransduction(GrowthOfLayerRidge):
+class TransductiveRidgeScaling(LayerRidgeClassifierScaling):
     """`TransductiveRidgeClassifier` on three layers with 100 labeled rows, against all rows."""
 
     estimator = "TransductiveRidgeClassifier.fit"
@@ -344,7 +344,7 @@ class GrowthOfTransduction(GrowthOfLayerRidge):
         return lambda: model.fit(X, known)
 
 
-class GrowthOfPruning(Growth):
+class PredictionPruningScaling(Growth):
     """`prune_predictions` of a regression ensemble against rows and members (M)."""
 
     estimator = "prune_predictions"
@@ -359,7 +359,7 @@ class GrowthOfPruning(Growth):
         return lambda: prune_predictions(P, y)
 
 
-class GrowthOfPruner(Growth):
+class AlignmentPrunerScaling(Growth):
     """`AlignmentPruner` of a fitted forest, out-of-bag predictions included, against rows and trees (M)."""
 
     estimator = "AlignmentPruner.fit"
@@ -373,7 +373,7 @@ class GrowthOfPruner(Growth):
         return lambda: AlignmentPruner(forest).fit(X, y)
 
 
-class GrowthOfDiversitySearch(Growth):
+class DiversitySearchScaling(Growth):
     """`DiversitySearchCV` over nine diversities and three folds, centroids that vote, against rows and M."""
 
     estimator = "DiversitySearchCV.fit"
@@ -389,7 +389,7 @@ class GrowthOfDiversitySearch(Growth):
         return lambda: search.fit(X, y)
 
 
-class GrowthOfKernelAlignment(GrowthOfKernelWeights):
+class KernelAlignmentScaling(KernelWeightsScaling):
     """`KernelAlignment` on feature sets (M) of ten columns each, against rows and sets."""
 
     estimator = "KernelAlignment.fit_transform"
@@ -400,7 +400,7 @@ class GrowthOfKernelAlignment(GrowthOfKernelWeights):
         return lambda: model.fit_transform(X, y)
 
 
-class GrowthOfLayerRegression(GrowthOfLayerRidge):
+class LayerRidgeRegressorScaling(LayerRidgeClassifierScaling):
     """`LayerRidgeRegressor` on three layers, 256 landmarks, against rows."""
 
     estimator = "LayerRidgeRegressor.fit"
@@ -408,7 +408,7 @@ class GrowthOfLayerRegression(GrowthOfLayerRidge):
     axes = {"n": ROWS}
 
 
-class GrowthOfVotingRegressor(GrowthOfVoting):
+class ModuleVotingRegressorScaling(ModuleVotingClassifierScaling):
     """`ModuleVotingRegressor`: fit and 500 predictions by a ridge on each module, against rows and M."""
 
     estimator = "ModuleVotingRegressor.fit, predict"
@@ -420,7 +420,7 @@ class GrowthOfVotingRegressor(GrowthOfVoting):
         return lambda: model.fit(X, y).predict(X[:500])
 
 
-class GrowthOfScanNeighbors(Growth):
+class ScanNeighborsScaling(Growth):
     """`ScanNeighborsClassifier`: fit and 500 predictions against rows and features."""
 
     estimator = "ScanNeighborsClassifier.fit, predict"
@@ -433,7 +433,7 @@ class GrowthOfScanNeighbors(Growth):
         return lambda: ScanNeighborsClassifier(5).fit(X, y).predict(X[:500])
 
 
-class GrowthOfTemperature(Growth):
+class TemperatureScalerScaling(Growth):
     """`TemperatureScaler` of ten classes' scores against rows."""
 
     estimator = "TemperatureScaler.fit"
@@ -446,7 +446,7 @@ class GrowthOfTemperature(Growth):
         return lambda: TemperatureScaler().fit(X, y)
 
 
-class GrowthOfNetworks(Growth):
+class NegativeCorrelationScaling(Growth):
     """`NegativeCorrelationRegressor`, five passes over the rows, 20 hidden units, against rows, features and
     networks (M)."""
 

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.peers.nca_fits import split, vote
+from benchmarks.peers.metric.nca_fits import split, vote
 from manylens import NCA
 from manylens.metric import training
 from manylens.metric.optimizers import Adam

@@ -15,7 +15,7 @@ from benchmarks.data.network_features import Task, network_features, reason_to_l
 from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.alignment import PAPER
 from benchmarks.papers.alignment.training import alignment, one_hot
-from benchmarks.peers.transfer import TransferDigits, TransferObjects
+from benchmarks.peers.transfer.images import TransferDigits, TransferObjects
 from manylens import (
     LayerRidgeClassifier,
     TransductiveRidgeClassifier,
@@ -331,7 +331,7 @@ class DeeperNetworks(OnTheNetwork):
         return Findings({ACCURACY: accuracy}, figures)
 
 
-class RanksAndTasks(OnTheNetwork):
+class StableRankAndTaskAccuracy(OnTheNetwork):
     """Stable rank of every layer; and 40 random tasks of two to ten of CIFAR-10's classes: the logarithm of
     the top layer's sketched CKA with the targets against the accuracy of a ridge classifier on it."""
 

@@ -14,7 +14,7 @@ ACCURACY, KEPT = "Accuracy (%)", "Networks with a weight (%)"
 SOURCES = ("MNIST", "Rotations", "Rectangles")
 
 
-class ManyNetworks(Reproduction):
+class TransferFromManyNetworks(Reproduction):
     """24 networks of one hidden layer (64 units), eight trained on 1,000 rows each of MNIST, of turned digits
     and of rectangles; their hidden layers for 1,500 other rows of each task weighed by alignment from
     sketches of 512 buckets; a ridge classifier on the weighted features, 1,000 test rows."""

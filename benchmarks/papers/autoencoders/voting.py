@@ -37,7 +37,7 @@ def along(row):
     return [row[column] for column in COLUMNS if column in row]
 
 
-class AutoencoderVotes(Reproduction):
+class AutoencoderVoting(Reproduction):
     """Ten modules of ten hidden nodes, a one-nearest-neighbor classifier on each, their majority; bagged
     autoencoders beside. Five-fold cross-validation; distance correlations on the first fold's test rows."""
 

@@ -43,7 +43,7 @@ def above_the_rest(table, margin=level):
     }
 
 
-class ModularMethodsCompared(Reproduction):
+class ModularMethods(Reproduction):
     """15 modules of 20 on a rank-1,000 Nystroem map: precision of the ten nearest neighbors, and votes of
     five-nearest-neighbor classifiers, by four ways to make modules and by the top 300 components as one."""
 

@@ -12,7 +12,7 @@ def best_at(row):
     return float(max(row, key=row.get))
 
 
-class EveryDiversity(Reproduction):
+class QualityByDiversity(Reproduction):
     """15 modules of 20 at nine diversities from 0 to 1: precision of ten neighbors, accuracy of the vote."""
 
     paper = PAPER

@@ -9,7 +9,7 @@ from manylens.modules.pairs import drop_gradient, keep_probability_of, pair_grad
 TITLE = "Relative difference of the two gradients"
 
 
-class DropModuleAndDiversity(Reproduction):
+class DropModuleEquivalence(Reproduction):
     """The diversity λ = M p / (1 + p (M - 1)) of keeping modules with probability p: both gradients of the
     same weights over the same 200 pairs of rows, the expectation over all 2^M ways to drop modules taken
     exactly."""

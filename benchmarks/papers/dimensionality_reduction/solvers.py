@@ -20,7 +20,7 @@ def printed(*rows):
     return {name: dict(zip(SOLVERS, values, strict=True)) for name, *values in rows}
 
 
-class SolversCompared(Reproduction):
+class SolverComparison(Reproduction):
     """10 modules of 10 at diversity 0.9: the least loss that each solver reaches, and when it comes within
     1 % of it; for SGD and Adam at the best of their learning rates."""
 

@@ -37,7 +37,7 @@ def best_of_modular(row, width):
     return row[f"{MODULAR} {width}"] >= max(row[f"{other} {width}"] for other in BASELINES)
 
 
-class ModulesOfEveryWidth(Reproduction):
+class QualityByModuleWidth(Reproduction):
     """Modules of 5 to 100 dimensions, 300 in all: precision, accuracy of the vote, and test time of both."""
 
     paper = PAPER

@@ -24,7 +24,7 @@ def fitted(method, X, y, seed, n_components=2, **options):
         return NCA(n_components, method=method, random_state=seed, **options).fit(X, y)
 
 
-class CompactSupport(Reproduction):
+class CompactKernels(Reproduction):
     """Compact kernels at trained maps of two dimensions: which pairs of tiles are within reach, whether range
     search changes anything, what happens to rows that are out of reach when the map is made four times
     larger, and the mixing coefficient learned for convex classes (three blobs) and others (two rings)."""

@@ -25,7 +25,7 @@ METHODS = {
 }
 
 
-class MethodsOfTheChapter(Reproduction):
+class NCAMethods(Reproduction):
     """Two dimensions, half of the rows to learn from, the nearest neighbor's class for the others; the mean
     of five splits; principal components beside."""
 

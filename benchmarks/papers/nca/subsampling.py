@@ -13,7 +13,7 @@ ERROR = "Leave-one-out error of the nearest neighbor on wine (%)"
 SHARES = {"all rows": 1, "a third": 3, "a sixth": 6, "a twelfth": 12}
 
 
-class SubSampledWine(Reproduction):
+class SubsampledWine(Reproduction):
     """Wine in two dimensions: the map learned on a third, a sixth and a twelfth of the rows; errors within
     those rows and on all of them, and the size of the map; the mean of ten draws."""
 
