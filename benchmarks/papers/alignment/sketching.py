@@ -5,6 +5,7 @@ import numpy as np
 from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.alignment import PAPER
 from manylens import CountSketch, cka, sketched_cka
+from manylens.papers import linear_kernel_alignment as thesis
 
 DIFFERENCE = "Difference from CKA"
 
@@ -39,7 +40,7 @@ class SketchedAlignment(Reproduction):
             T = np.linalg.qr(rng.standard_normal((d, d)))[0] / np.arange(1, d + 1) ** power
             Y = X @ T
             others = [maker.fresh().update(Y) for maker in makers]
-            once = cka(sketches[0].summary_, others[0].summary_, center=False)
+            once = thesis.sketched_cka(sketches[0].summary_, others[0].summary_)
             scores.append([cka(X, Y), once, sketched_cka(sketches, others).value])
         exact, once, thrice = np.array(scores).T
         kinds = {"one sketch": once, "three sketches": thrice}
