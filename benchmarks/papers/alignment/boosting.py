@@ -23,7 +23,7 @@ def stage_errors(setting):
         np.cumsum(part[:, : len(weights), 0] * weights, axis=1, dtype=np.float64)
         for part in (setting.P, setting.T)
     )
-    if setting.members.summed:
+    if setting.members.additive:
         start = setting.Y.mean() - trained.mean(axis=0)  # what boosting starts from gives the targets' mean
         trained, tested = trained + start, tested + start
     else:

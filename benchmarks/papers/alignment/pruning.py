@@ -15,7 +15,7 @@ from manylens.datasets import make_friedman, make_shells
 
 RESULT = "The whole ensemble pruned"
 SIZES = tuple(2**k for k in range(3, 9))
-METHODS = {"LKA": {"method": "alignment", **AS_IN_THE_THESIS}, "stacking": {"method": "stacking"}}
+METHODS = {"LKA": AS_IN_THE_THESIS, "stacking": "stacking"}
 
 
 def accumulated(setting, p):
@@ -33,10 +33,10 @@ def accumulated(setting, p):
 
 def pruned(setting, method):
     """Members kept and relative test error at every size, and the seconds that the largest takes."""
-    outcome = setting.prune(honest=False, **method)
+    outcome = setting.prune(method, honest=False)
     sizes, setting.sizes = setting.sizes, setting.sizes[-1:]
     start = time.perf_counter()
-    setting.prune(honest=False, **method)
+    setting.prune(method, honest=False)
     seconds = time.perf_counter() - start
     setting.sizes = sizes
     return outcome, seconds

@@ -17,9 +17,10 @@ from benchmarks.data.ensembles import AS_IN_THE_THESIS, Setting, split_table, su
 from benchmarks.harness import Claim, Comparison, ratio, result
 from manylens import AlignmentPruner
 from manylens.datasets import make_friedman, make_shells
-from manylens.pruning.choice import prune_moments
-from manylens.pruning.moments import FoldedMoments, out_of_bag
-from manylens.pruning.registry import read_members
+from manylens.pruning.members import read_members
+from manylens.pruning.selection import select_predictors
+from manylens.pruning.training_moments import out_of_bag
+from manylens.summaries.prediction_moments import FoldedMoments
 
 QUALITY = (
     Claim(
@@ -58,7 +59,7 @@ class Pruning(Comparison):
         return np.concatenate([setting.prune("alignment", True) for setting in data])
 
     def thesis(self, data):
-        return np.concatenate([setting.prune("alignment", False, **AS_IN_THE_THESIS) for setting in data])
+        return np.concatenate([setting.prune(AS_IN_THE_THESIS, False) for setting in data])
 
     def stacking(self, data):
         return np.concatenate([setting.prune("stacking", False) for setting in data])
@@ -250,7 +251,7 @@ class PruningCost(Comparison):
     def ours(self, data):
         _, y, _, P, in_bag = data
         filled, rows = out_of_bag(P, in_bag)
-        return prune_moments(FoldedMoments().update(filled, y[rows, np.newaxis]), "alignment", "nonnegative")
+        return select_predictors(FoldedMoments().update(filled, y[rows, np.newaxis]))
 
     def training(self, data):
         X, y, forest, *_ = data

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from manylens.summaries.base import Summary
-from manylens.typing import AnyArray, FloatArray, Rows, SparseRows
+from manylens.typing import AnyArray, FloatArray, Rows, SparseRows, is_sparse
 
 BLOCK_BYTES = 2**25  # large enough for BLAS to run at full speed, small against any machine's memory
 
@@ -75,7 +75,7 @@ class Moments(Summary):
         weight = float(rows.shape[0]) if weights is None else float(np.sum(weights))
         if weight == 0:
             return self
-        if sparse.issparse(rows):
+        if is_sparse(rows):
             mean, scatter = _sparse_moments(rows, weights, weight)
         else:
             mean, scatter = _dense_moments(rows, weights, weight)

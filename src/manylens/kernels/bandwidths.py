@@ -1,77 +1,34 @@
 """Rules that choose the scale of a kernel from the data, by name.
 
-Every rule answers with `gamma`, the factor of the distance (or product) inside a kernel:
+Every rule gives `gamma`, the factor of the distance (or product) inside a kernel:
 exp(-gamma |x - y|²) for "rbf", exp(-gamma |x - y|_1) for "laplacian", (gamma x.y + c)^p for "polynomial".
 """
 
-import numbers
+from __future__ import annotations
+
+from numbers import Real
+from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy import sparse
 from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from manylens.summaries import block_rows, column_means
+from manylens.typing import FloatArray, Rows, Seed, is_sparse
+
+Rule: TypeAlias = Literal["mean", "median", "max-norm"]
+Gamma: TypeAlias = Rule | float
+ScaledKernel: TypeAlias = Literal["rbf", "laplacian", "polynomial"]
 
 RULES = ("mean", "median", "max-norm")
-SAMPLE_ROWS = 1000  # half a million pairs: the median of a sample is then within a percent or so
+SAMPLE_ROWS = 1000  # half a million pairs: the median of a sample is then within about a percent
 
 
-def mean_squared_distance(X):
-    """Mean of |x_i - x_j|² over pairs i ≠ j, in closed form.
-
-    The mean is 2 n/(n-1) times the total variance of the rows, so no pair is ever formed.
-
-    Parameters
-    ----------
-    X : ndarray or CSR matrix, shape (n, d)
-        Rows.
-
-    Returns
-    -------
-    float
-        The mean squared distance.
-    """
-    n = X.shape[0]
-    if n < 2:
-        return 0.0
-    if sparse.issparse(X):
-        variance = mean_variance_axis(X, axis=0)[1].sum(dtype=np.float64)
-    else:
-        mean = column_means(X)
-        batches = gen_batches(n, block_rows(X.shape[1]))
-        variance = sum(row_norms(X[batch] - mean, squared=True).sum() for batch in batches) / n
-    return float(2.0 * n / (n - 1) * variance)
-
-
-def sampled_distances(X, metric, random_state=None):
-    """Distances between the pairs of a sample of at most 1,000 rows.
-
-    Parameters
-    ----------
-    X : ndarray or CSR matrix, shape (n, d)
-        Rows.
-    metric : {"squared", "manhattan"}
-        Squared Euclidean or L1 distance.
-    random_state : int, RandomState or None
-        Which rows.
-
-    Returns
-    -------
-    ndarray, shape (pairs,)
-        One distance for each pair i < j.
-    """
-    n = X.shape[0]
-    if n > SAMPLE_ROWS:
-        chosen = check_random_state(random_state).choice(n, SAMPLE_ROWS, replace=False)
-        X = X[np.sort(chosen)]
-    distances = euclidean_distances(X, squared=True) if metric == "squared" else manhattan_distances(X)
-    return distances[np.triu_indices(X.shape[0], k=1)]
-
-
-def bandwidth(X, rule="mean", kernel="rbf", random_state=None):
+def bandwidth(
+    X: Rows, rule: Gamma = "mean", kernel: ScaledKernel = "rbf", random_state: Seed = None
+) -> float:
     """The kernel's scale `gamma` by a named rule.
 
     ========== ============================== ======================= ============================
@@ -89,19 +46,19 @@ def bandwidth(X, rule="mean", kernel="rbf", random_state=None):
     ----------
     X : ndarray or CSR matrix, shape (n, d)
         Rows.
-    rule : {"mean", "median", "max-norm"} or float
+    rule : {"mean", "median", "max-norm"} or float, default="mean"
         The rule, or the value itself.
-    kernel : {"rbf", "laplacian", "polynomial"}
-        What gamma is the scale of.
-    random_state : int, RandomState or None
-        Which rows are sampled.
+    kernel : {"rbf", "laplacian", "polynomial"}, default="rbf"
+        The kernel that gamma belongs to.
+    random_state : int, RandomState or None, default=None
+        Chooses the rows that are sampled.
 
     Returns
     -------
     float
-        A positive number; 1 where all rows are equal, so that no distance sets a scale.
+        A positive number; 1 if all rows are equal, because no distance then sets a scale.
     """
-    if isinstance(rule, numbers.Real) and not isinstance(rule, bool):
+    if isinstance(rule, Real) and not isinstance(rule, bool):
         gamma = float(rule)
         if not (np.isfinite(gamma) and gamma > 0):
             raise ValueError(f"gamma={rule} is not a positive number.")
@@ -112,7 +69,34 @@ def bandwidth(X, rule="mean", kernel="rbf", random_state=None):
     return 1.0 / scale if scale > 0 else 1.0
 
 
-def _scale(X, rule, kernel, random_state):
+def mean_squared_distance(X: Rows) -> float:
+    """Mean of |x_i - x_j|² over pairs i ≠ j: 2 n/(n-1) times the total variance, so no pair is formed."""
+    n = X.shape[0]
+    if n < 2:
+        return 0.0
+    if is_sparse(X):
+        variance = mean_variance_axis(X, axis=0)[1].sum(dtype=np.float64)
+    else:
+        mean = column_means(X)
+        batches = gen_batches(n, block_rows(X.shape[1]))
+        variance = sum(row_norms(X[batch] - mean, squared=True).sum() for batch in batches) / n
+    return float(2.0 * n / (n - 1) * variance)
+
+
+def sampled_distances(
+    X: Rows, metric: Literal["squared", "manhattan"], random_state: Seed = None
+) -> FloatArray:
+    """Squared Euclidean or L1 distances between all pairs of a sample of at most 1,000 rows."""
+    n = X.shape[0]
+    if n > SAMPLE_ROWS:
+        chosen = check_random_state(random_state).choice(n, SAMPLE_ROWS, replace=False)
+        X = X[np.sort(chosen)]
+    distances = euclidean_distances(X, squared=True) if metric == "squared" else manhattan_distances(X)
+    return distances[np.triu_indices(X.shape[0], k=1)]
+
+
+def _scale(X: Rows, rule: Rule, kernel: ScaledKernel, random_state: Seed) -> float:
+    """The distance or norm that the rule names."""
     if kernel == "polynomial" or (kernel == "rbf" and rule == "max-norm"):
         norms = row_norms(X, squared=True).astype(np.float64)
         return float({"mean": norms.mean(), "median": np.median(norms), "max-norm": norms.max()}[rule])

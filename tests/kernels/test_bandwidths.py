@@ -3,7 +3,7 @@ import pytest
 from scipy import sparse
 from scipy.spatial.distance import pdist
 
-from manylens.kernels.bandwidth import bandwidth, mean_squared_distance, sampled_distances
+from manylens.kernels.bandwidths import bandwidth, mean_squared_distance, sampled_distances
 
 
 @pytest.fixture
