@@ -16,6 +16,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import manylens
 from benchmarks.harness import Claim, Comparison, ratio
 from manylens import ModularAutoencoder, NegativeCorrelationRegressor
 from manylens.datasets import load_dataset
@@ -154,7 +155,7 @@ class NetworkAutoencoder(Comparison):
 
     def trained(self, X, **options):
         passes = 5 if self.quick else 200
-        model = ModularAutoencoder(
+        model = manylens.NetworkAutoencoder(
             5, 4, diversity=0.9, tol=1e-4, learning_rate=3e-3, max_iter=passes, random_state=0, **options
         )
         return model.fit(X)

@@ -21,11 +21,11 @@ from manylens import (
     AlignmentPruner,
     ModularKernelPCA,
     ModuleNeighbors,
-    MonolithicKernelPCA,
     cka,
     rank_models,
     retrieval_precision,
 )
+from manylens.baselines import MonolithicKernelPCA
 from manylens.datasets import load_dataset, make_friedman
 from manylens.transfer.ridge import PrimalRidge, choose_alpha
 
