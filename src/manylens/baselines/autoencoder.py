@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from manylens.kernels.spectrum import leading_eigenpairs
-from manylens.modules.autoencoder import LinearAutoencoders, principal_axes
+from manylens.modules.autoencoder import LinearAutoencoders
 from manylens.summaries import block_rows, bootstrap_moments
 from manylens.typing import MatrixLike, Seed
 from manylens.validation import check_count, clear_fitted, new_generator, validate_rows
@@ -57,9 +57,9 @@ class BaggingAutoencoder(LinearAutoencoders):
         M, H = check_count(self.n_modules, "n_modules"), check_count(self.n_components, "n_components")
         X = validate_rows(self, X, reset=True, min_rows=2)
         clear_fitted(self, "components_")
-        self.mean_, self.spectrum_, self.axes_ = principal_axes(X)
-        k = len(self.spectrum_)
-        blocks = (X[batch] @ self.axes_.T for batch in gen_batches(X.shape[0], block_rows(k)))
+        self._set_axes(X)
+        k, axes = len(self.spectrum_), self.decomposition_.projection
+        blocks = (X[batch] @ axes for batch in gen_batches(X.shape[0], block_rows(k)))
         samples = bootstrap_moments(blocks, X.shape[0], M, new_generator(self.random_state))
         encoders = np.zeros((M, H, k))
         for encoder, sample in zip(encoders, samples, strict=True):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -14,29 +15,91 @@ from manylens.summaries import bootstrap_moments
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import clear_fitted, new_generator
 
-
-def decompose(model: KernelModules, X: Rows, n_wanted: int | None = None) -> Spectrum:
-    """Kernel principal components of rows, for a model that has its feature map."""
-    spectrum = principal_spectrum(feature_moments(model.feature_map_, X), model.feature_map_, n_wanted)
-    refuse_equal_rows(spectrum.values)
-    return spectrum
+# Modules (M, H, K) from a spectrum, the shape (M, H), a source of randomness, a feature map and its rows.
+ChooseModules = Callable[..., FloatArray]
 
 
-class MonolithicKernelPCA(KernelModules):
+def top_components(spectrum: Spectrum, shape: tuple[int, int], *_: Any) -> FloatArray:
+    """One module with the top H components."""
+    return np.diag(np.sqrt(pad_spectrum(spectrum.values, shape[1])))[None]
+
+
+def partition(spectrum: Spectrum, shape: tuple[int, int], rng: np.random.Generator, *_: Any) -> FloatArray:
+    """Modules that each keep H of the top M H components, strongest first."""
+    M, H = shape
+    roots = np.sqrt(pad_spectrum(spectrum.values, M * H))
+    kept = np.sort(rng.permutation(M * H).reshape(M, H), axis=1)
+    modules = np.zeros((M, H, M * H))
+    for m in range(M):
+        modules[m, np.arange(H), kept[m]] = roots[kept[m]]
+    return modules
+
+
+def bootstrap(
+    spectrum: Spectrum, shape: tuple[int, int], rng: np.random.Generator, feature_map: Any, X: Rows
+) -> FloatArray:
+    """Modules that are each kernel PCA of a bootstrap sample; samples are weights on the rows of one pass."""
+    modules = np.zeros((*shape, len(spectrum.values)))
+    blocks = (spectrum.coordinates(block) for block in feature_map.feature_blocks(X))
+    samples = bootstrap_moments(blocks, X.shape[0], shape[0], rng)
+    for module, sample in zip(modules, samples, strict=True):
+        _, vectors = leading_eigenpairs(sample.covariance(), shape[1])
+        # A projection on v maps coordinates c to v.c; in coordinates of unit variance that is v q^½.
+        module[: vectors.shape[1]] = vectors.T * np.sqrt(spectrum.values)
+    return modules
+
+
+def random_directions(
+    spectrum: Spectrum, shape: tuple[int, int], rng: np.random.Generator, *_: Any
+) -> FloatArray:
+    """Modules of Gaussian directions of unit length."""
+    directions = rng.standard_normal((*shape, len(spectrum.values)))
+    directions /= np.linalg.norm(directions, axis=2, keepdims=True)
+    return directions * np.sqrt(spectrum.values)
+
+
+class KernelBaseline(KernelModules):
+    """Modules chosen by a function of the spectrum and the rows."""
+
+    choose_modules: ClassVar[ChooseModules]
+    top_only: ClassVar[bool] = False  # whether the top M H components are enough
+
+    def fit(self, X: MatrixLike, y: Any = None) -> Self:
+        """Learn the modules.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Rows; with kernel="precomputed" the square matrix of their similarities.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self
+            Fitted.
+        """
+        X = self._validate(X)
+        clear_fitted(self, "components_", "preimage_")
+        shape, rng = (self.n_modules, self.n_components), new_generator(self.random_state)
+        feature_map = self.feature_map_ = self._fit_feature_map(X)
+        n_wanted = self.n_modules * self.n_components if self.top_only else None
+        spectrum = principal_spectrum(feature_moments(feature_map, X), feature_map, n_wanted)
+        refuse_equal_rows(spectrum.values)
+        self._set_modules(spectrum, self.choose_modules(spectrum, shape, rng, feature_map, X))
+        self._set_preimages(X)
+        return self
+
+
+class MonolithicKernelPCA(KernelBaseline):
     """Kernel PCA as one module: diversity 1 without modules.
 
     Parameters
     ----------
     n_components : int, default=100
         Number of kernel principal components.
-    kernel, gamma, feature_map, rank, landmarks
-        As in `ModularKernelPCA`.
-    fit_inverse_transform : bool, default=False
-        Whether to learn pre-images.
-    alpha : float, default=1e-3
-        Ridge penalty of the pre-images.
-    random_state : int, RandomState or None, default=None
-        Seed of the landmarks.
+    kernel, gamma, feature_map, rank, landmarks, fit_inverse_transform, alpha, random_state
+        As in `ModularKernelPCA`, with the same defaults.
 
     Examples
     --------
@@ -46,6 +109,9 @@ class MonolithicKernelPCA(KernelModules):
     >>> MonolithicKernelPCA(n_components=3, random_state=0).fit_transform(X).shape
     (150, 3)
     """
+
+    choose_modules = staticmethod(top_components)
+    top_only = True
 
     def __init__(
         self,
@@ -73,47 +139,16 @@ class MonolithicKernelPCA(KernelModules):
             random_state=random_state,
         )
 
-    def fit(self, X: MatrixLike, y: Any = None) -> Self:
-        """Learn the components.
 
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows; with kernel="precomputed" the square matrix of their similarities.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self
-            Fitted.
-        """
-        X = self._validate(X)
-        clear_fitted(self, "components_", "preimage_")
-        self.feature_map_ = self._fit_feature_map(X)
-        spectrum = decompose(self, X, self.n_components)
-        self._set_modules(spectrum, np.diag(np.sqrt(pad_spectrum(spectrum.values, self.n_components)))[None])
-        self._set_preimages(X)
-        return self
-
-
-class PartitionKernelPCA(KernelModules):
+class PartitionKernelPCA(KernelBaseline):
     """The top M H kernel principal components, divided at random among M modules.
 
     Parameters
     ----------
-    n_modules : int, default=10
-        Number of modules M.
-    n_components : int, default=10
-        Dimensions per module H.
-    kernel, gamma, feature_map, rank, landmarks
-        As in `ModularKernelPCA`.
-    fit_inverse_transform : bool, default=False
-        Whether to learn pre-images.
-    alpha : float, default=1e-3
-        Ridge penalty of the pre-images.
-    random_state : int, RandomState or None, default=None
-        Seed of the landmarks and the partition.
+    n_modules, n_components : int, default=10
+        Number of modules M and dimensions per module H.
+    kernel, gamma, feature_map, rank, landmarks, fit_inverse_transform, alpha, random_state
+        As in `ModularKernelPCA`, with the same defaults.
 
     Examples
     --------
@@ -123,63 +158,23 @@ class PartitionKernelPCA(KernelModules):
     (150, 8)
     """
 
-    def fit(self, X: MatrixLike, y: Any = None) -> Self:
-        """Learn the modules.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows; with kernel="precomputed" the square matrix of their similarities.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self
-            Fitted.
-        """
-        X = self._validate(X)
-        clear_fitted(self, "components_", "preimage_")
-        self.feature_map_ = self._fit_feature_map(X)
-        M, H = self.n_modules, self.n_components
-        spectrum = decompose(self, X, M * H)
-        self._set_modules(spectrum, partition(spectrum.values, M, H, new_generator(self.random_state)))
-        self._set_preimages(X)
-        return self
+    choose_modules = staticmethod(partition)
+    top_only = True
 
 
-def partition(values: FloatArray, n_modules: int, n_components: int, rng: np.random.Generator) -> FloatArray:
-    """Modules (M, H, M H) that each keep H of the top M H components, strongest first."""
-    M, H = n_modules, n_components
-    roots = np.sqrt(pad_spectrum(values, M * H))
-    kept = np.sort(rng.permutation(M * H).reshape(M, H), axis=1)
-    modules = np.zeros((M, H, M * H))
-    for m in range(M):
-        modules[m, np.arange(H), kept[m]] = roots[kept[m]]
-    return modules
-
-
-class BootstrapKernelPCA(KernelModules):
+class BootstrapKernelPCA(KernelBaseline):
     """Bagging of kernel PCA: every module is kernel PCA of its own bootstrap sample of the rows.
 
     Parameters
     ----------
-    n_modules : int, default=10
-        Number of modules M.
-    n_components : int, default=10
-        Dimensions per module H.
-    kernel, gamma, feature_map, rank, landmarks
-        As in `ModularKernelPCA`.
-    fit_inverse_transform : bool, default=False
-        Whether to learn pre-images.
-    alpha : float, default=1e-3
-        Ridge penalty of the pre-images.
-    random_state : int, RandomState or None, default=None
-        Seed of the landmarks and the samples.
+    n_modules, n_components : int, default=10
+        Number of modules M and dimensions per module H.
+    kernel, gamma, feature_map, rank, landmarks, fit_inverse_transform, alpha, random_state
+        As in `ModularKernelPCA`, with the same defaults.
 
     Notes
     -----
-    The samples are weights on the rows, so one pass serves all modules; memory O(M R²).
+    One pass serves all modules; memory O(M R²).
 
     Examples
     --------
@@ -189,55 +184,18 @@ class BootstrapKernelPCA(KernelModules):
     (150, 8)
     """
 
-    def fit(self, X: MatrixLike, y: Any = None) -> Self:
-        """Learn the modules.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows; with kernel="precomputed" the square matrix of their similarities.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self
-            Fitted.
-        """
-        X = self._validate(X)
-        clear_fitted(self, "components_", "preimage_")
-        self.feature_map_ = self._fit_feature_map(X)
-        M, H = self.n_modules, self.n_components
-        spectrum = decompose(self, X)
-        blocks = (spectrum.coordinates(block) for block in self.feature_map_.feature_blocks(X))
-        modules = np.zeros((M, H, len(spectrum.values)))
-        samples = bootstrap_moments(blocks, X.shape[0], M, new_generator(self.random_state))
-        for module, sample in zip(modules, samples, strict=True):
-            _, vectors = leading_eigenpairs(sample.covariance(), H)
-            # A projection on v maps coordinates c to v.c; in coordinates of unit variance that is v q^½.
-            module[: vectors.shape[1]] = vectors.T * np.sqrt(spectrum.values)
-        self._set_modules(spectrum, modules)
-        self._set_preimages(X)
-        return self
+    choose_modules = staticmethod(bootstrap)
 
 
-class RandomKernelProjection(KernelModules):
+class RandomKernelProjection(KernelBaseline):
     """Random projections in the kernel's feature space: Gaussian directions of unit length.
 
     Parameters
     ----------
-    n_modules : int, default=10
-        Number of modules M.
-    n_components : int, default=10
-        Dimensions per module H.
-    kernel, gamma, feature_map, rank, landmarks
-        As in `ModularKernelPCA`.
-    fit_inverse_transform : bool, default=False
-        Whether to learn pre-images.
-    alpha : float, default=1e-3
-        Ridge penalty of the pre-images.
-    random_state : int, RandomState or None, default=None
-        Seed of the landmarks and the directions.
+    n_modules, n_components : int, default=10
+        Number of modules M and dimensions per module H.
+    kernel, gamma, feature_map, rank, landmarks, fit_inverse_transform, alpha, random_state
+        As in `ModularKernelPCA`, with the same defaults.
 
     Examples
     --------
@@ -247,28 +205,4 @@ class RandomKernelProjection(KernelModules):
     (150, 8)
     """
 
-    def fit(self, X: MatrixLike, y: Any = None) -> Self:
-        """Draw the directions.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows; with kernel="precomputed" the square matrix of their similarities.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self
-            Fitted.
-        """
-        X = self._validate(X)
-        clear_fitted(self, "components_", "preimage_")
-        self.feature_map_ = self._fit_feature_map(X)
-        spectrum = decompose(self, X)
-        rng = new_generator(self.random_state)
-        directions = rng.standard_normal((self.n_modules, self.n_components, len(spectrum.values)))
-        directions /= np.linalg.norm(directions, axis=2, keepdims=True)
-        self._set_modules(spectrum, directions * np.sqrt(spectrum.values))
-        self._set_preimages(X)
-        return self
+    choose_modules = staticmethod(random_directions)

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.feature_maps import LinearMap
-from manylens.kernels.spectrum import feature_moments, leading_eigenpairs, principal_spectrum
-from manylens.modules.base import (
-    ModuleTransformer,
-    affine_in_blocks,
-    refuse_equal_rows,
-    refuse_larger_shape,
-)
+from manylens.kernels.spectrum import Spectrum, feature_moments, leading_eigenpairs, principal_spectrum
+from manylens.modules.base import AffineModules, DiverseModulesMixin, refuse_equal_rows
 from manylens.modules.loss import check_diversity, lower_bound, pad_spectrum
 from manylens.modules.solver import ModularSolution, count_equal, solve_modules
 from manylens.summaries import column_means
@@ -26,75 +19,24 @@ from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import check_count, clear_fitted, new_generator, validate_rows
 
 
-class LinearAutoencoders(ModuleTransformer):
+class LinearAutoencoders(AffineModules):
     """Linear encoders and decoders: the parts that the modular autoencoder and its baseline share."""
 
     mean_: FloatArray
-    axes_: FloatArray
-    spectrum_: FloatArray
     encoders_: FloatArray
     decoders_: FloatArray
-    components_: FloatArray
-    offset_: FloatArray
+
+    def _set_axes(self, X: Rows) -> None:
+        """Set the mean and the principal axes of rows."""
+        self.feature_map_, self.mean_ = LinearMap().fit(X), column_means(X)
+        self.decomposition_ = principal_axes(X, self.mean_)
+        self.spectrum_ = np.sqrt(self.decomposition_.values)
 
     def _set_modules(self, encoders: FloatArray, decoders: FloatArray) -> None:
         """Set encoders (M, H, k) and decoders (M, k, H), given in the coordinates of the principal axes."""
-        M, H, _ = encoders.shape
-        self.module_shape_ = (M, H)
-        self.encoders_ = encoders @ self.axes_
-        self.decoders_ = (decoders.swapaxes(1, 2) @ self.axes_).swapaxes(1, 2)
-        self.components_ = self.encoders_.reshape(M * H, -1)
-        self.offset_ = self.components_ @ self.mean_
-
-    def transform(self, X: MatrixLike) -> FloatArray:
-        """Map rows to all modules.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n, n_modules * n_components)
-            The modules side by side; `split` separates them.
-        """
-        check_is_fitted(self, "components_")
-        return affine_in_blocks(validate_rows(self, X), self.components_, self.offset_)
-
-    def principal_coordinates(self, X: MatrixLike) -> FloatArray:
-        """Coordinates of rows on the principal axes that the modules are made of.
-
-        They do not depend on the diversity: `transform_coordinates` of the model at any diversity takes them.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n, k)
-            Centered.
-        """
-        check_is_fitted(self, "components_")
-        return affine_in_blocks(validate_rows(self, X), self.axes_, self.axes_ @ self.mean_)
-
-    def transform_coordinates(self, C: FloatArray) -> FloatArray:
-        """Map principal coordinates of rows to all modules.
-
-        Parameters
-        ----------
-        C : ndarray of shape (n, k)
-            Output of `principal_coordinates`.
-
-        Returns
-        -------
-        ndarray of shape (n, n_modules * n_components)
-            What `transform` returns for the rows.
-        """
-        check_is_fitted(self, "components_")
-        return C @ (self.components_ @ self.axes_.T).T.astype(C.dtype)
+        self._set_weights(self.decomposition_, encoders)
+        self.encoders_ = self.components_.reshape(*encoders.shape[:2], -1)
+        self.decoders_ = self.decomposition_.projection @ decoders
 
     def inverse_transform(self, Z: ArrayLike) -> FloatArray:
         """Rows reconstructed by all modules together: the mean of what each module decodes.
@@ -111,12 +53,12 @@ class LinearAutoencoders(ModuleTransformer):
         """
         modules = self.split(Z)
         M, H = self.module_shape_
-        dtype = np.float32 if modules.dtype == np.float32 else np.float64
+        dtype = modules.dtype if modules.dtype == np.float32 else np.dtype(np.float64)
         decoder = (self.decoders_ / M).swapaxes(1, 2).reshape(M * H, -1).astype(dtype)
         return modules.reshape(len(modules), M * H) @ decoder + self.mean_.astype(dtype)
 
 
-class ModularAutoencoder(LinearAutoencoders):
+class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
     """Many small linear autoencoders, trained together, with a certificate of optimality.
 
     M modules of H dimensions each minimize, over the rows x,
@@ -212,59 +154,17 @@ class ModularAutoencoder(LinearAutoencoders):
         check_diversity(self.diversity)
         X = validate_rows(self, X, reset=True, min_rows=2)
         clear_fitted(self, "components_")
-        self.mean_, self.spectrum_, self.axes_ = principal_axes(X)
-        self._set_solution(self._solve())
-        return self
+        self._set_axes(X)
+        return self._learn(self.decomposition_)
 
-    def _solve(self) -> ModularSolution:
-        """Modules of least loss on the principal axes."""
+    def _learn(self, axes: Spectrum) -> Self:
+        """Solve for the modules on principal axes and set them."""
         shape, diversity = (self.n_modules, self.n_components), check_diversity(self.diversity)
-        return solve_modules(self.spectrum_, *shape, diversity, new_generator(self.random_state))
-
-    def _set_solution(self, solution: ModularSolution) -> None:
-        """Set encoders, decoders and their certificate."""
-        self._set_certificate(solution)
-        self._set_modules(*orthonormal_codes(solution.modules, self.spectrum_))
-
-    def _set_certificate(self, solution: ModularSolution) -> None:
-        self.diversity_ = check_diversity(self.diversity)
-        self.loss_, self.lower_bound_ = solution.loss, solution.lower_bound
-        self.optimality_gap_ = solution.optimality_gap
-        self.coverage_, self.n_shared_ = solution.coverage, solution.n_shared
-
-    def with_diversity(self, diversity: float) -> Self:
-        """The same model at another diversity, from the principal axes that this one holds.
-
-        Parameters
-        ----------
-        diversity : float
-            λ in [0, 1].
-
-        Returns
-        -------
-        ModularAutoencoder
-            A fitted copy; it shares the axes with this one.
-        """
-        check_is_fitted(self, "components_")
-        refuse_larger_shape((self.n_modules, self.n_components), self.module_shape_)
-        other = copy.copy(self).set_params(diversity=diversity)
-        other._set_solution(other._solve())
-        return other
-
-    def diversity_path(self, diversities: Iterable[float]) -> list[Self]:
-        """The model at many diversities, from one decomposition.
-
-        Parameters
-        ----------
-        diversities : iterable of float
-            Values in [0, 1].
-
-        Returns
-        -------
-        list of ModularAutoencoder
-            One fitted model per diversity.
-        """
-        return [self.with_diversity(diversity) for diversity in diversities]
+        singular_values = np.sqrt(axes.values)
+        solution = solve_modules(singular_values, *shape, diversity, new_generator(self.random_state))
+        self._set_certificate(solution, diversity)
+        self._set_modules(*orthonormal_codes(solution.modules, singular_values))
+        return self
 
     def with_modules(self, encoders: ArrayLike, decoders: ArrayLike) -> Self:
         """The same model with modules found by other means, certified at this model's diversity.
@@ -293,7 +193,7 @@ class ModularAutoencoder(LinearAutoencoders):
                 "entry per value of spectrum_."
             )
         other = copy.copy(self).set_params(n_modules=B.shape[0], n_components=B.shape[1])
-        other._set_certificate(certify_maps(B, A, self.spectrum_, check_diversity(self.diversity)))
+        other._set_certificate(certify_maps(B, A, self.spectrum_, self.diversity_), self.diversity_)
         other._set_modules(B, A)
         return other
 
@@ -331,32 +231,31 @@ def certify_maps(
     return ModularSolution(encoders, coverage, count_equal(own, beside), float(loss), bound, energy)
 
 
-def principal_axes(X: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Mean (d,), singular values over sqrt(n) (k,) and orthonormal principal axes (k, d) of rows."""
-    mean = column_means(X)
+def principal_axes(X: Rows, mean: FloatArray) -> Spectrum:
+    """Principal components of rows with their mean, from the smaller of the two Gram matrices."""
     if X.shape[1] <= X.shape[0]:
         feature_map = LinearMap().fit(X)
-        spectrum = principal_spectrum(feature_moments(feature_map, X), feature_map)
-        variances, axes = spectrum.values, spectrum.projection.T
+        axes = principal_spectrum(feature_moments(feature_map, X), feature_map)
     else:
-        variances, axes = dual_axes(X, mean)
-    refuse_equal_rows(variances)
-    return mean, np.sqrt(variances), axes
+        axes = dual_axes(X, mean)
+    refuse_equal_rows(axes.values)
+    return axes
 
 
-def dual_axes(X: Rows, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Variances (k,) and principal axes (k, d) of few rows (n < d), from their centered inner products."""
+def dual_axes(X: Rows, mean: FloatArray) -> Spectrum:
+    """Principal components of few rows (n < d), from their centered inner products."""
     n = X.shape[0]
-    if sparse.issparse(X):
+    if isinstance(X, np.ndarray):
+        rows = X - mean
+        gram = rows @ rows.T
+    else:
         rows = X
         gram = (X @ X.T).toarray().astype(np.float64)
         gram = gram - gram.mean(axis=0) - gram.mean(axis=1)[:, None] + gram.mean()
-    else:
-        rows = X - mean
-        gram = rows @ rows.T
     values, vectors = leading_eigenpairs(gram / n, n - 1)
     precision = float(np.finfo(X.dtype).eps)
     kept = values > max(n * precision * max(values[0], 0.0), (8 * precision) ** 2 * (mean @ mean))
+    values, vectors = values[kept], vectors[:, kept]
     # The eigenvectors are orthogonal to the ones vector, so sparse rows need no centering here.
-    axes = (rows.T @ vectors[:, kept]).T
-    return values[kept], np.asarray(axes) / np.sqrt(n * values[kept])[:, None]
+    axes = np.asarray(rows.T @ vectors) / np.sqrt(n * values)  # (d, k)
+    return Spectrum(values, axes, mean @ axes, float(np.sum(values**2)))

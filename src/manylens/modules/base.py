@@ -1,9 +1,15 @@
-"""Transformers whose columns are M modules of H dimensions: splitting, column names, blockwise transform."""
+"""Transformers whose columns are M modules of H dimensions.
+
+`ModuleTransformer` splits and names columns. `AffineModules` holds the composition that kernel PCA and linear
+autoencoders share: a feature map, principal components of the features, weights on the components.
+`DiverseModulesMixin` changes the diversity after fitting.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import copy
+from collections.abc import Iterable
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,8 +18,11 @@ from sklearn.utils import gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.kernels.spectrum import Spectrum
+from manylens.modules.solver import ModularSolution
 from manylens.summaries import block_rows
-from manylens.typing import AnyArray, FloatArray, Rows
+from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows
+from manylens.validation import clear_fitted, validate_rows
 
 
 class ModuleTransformer(TransformerMixin, BaseEstimator):
@@ -85,21 +94,131 @@ class ModuleTransformer(TransformerMixin, BaseEstimator):
         return tags
 
 
-def affine_in_blocks(
-    X: Rows,
-    weights: FloatArray,
-    offset: FloatArray,
-    features: Callable[[Rows], Rows] | None = None,
-    width: int = 0,
-) -> FloatArray:
-    """features(X) @ weights.T - offset, (n, p), in blocks of rows; `width` is that of a block of features."""
-    matrix, shift = weights.T.astype(X.dtype), offset.astype(X.dtype)
-    Z = np.empty((X.shape[0], matrix.shape[1]), dtype=X.dtype)
-    for batch in gen_batches(X.shape[0], block_rows(max(*matrix.shape, width), X.dtype.itemsize)):
-        block = X[batch] if features is None else features(X[batch])
-        Z[batch] = safe_sparse_dot(block, matrix, dense_output=True)
-        Z[batch] -= shift
-    return Z
+class AffineModules(ModuleTransformer):
+    """Modules that are linear functions of principal components: features(X) @ components_.T - offset_."""
+
+    feature_map_: Any
+    decomposition_: Spectrum
+    spectrum_: FloatArray
+    components_: FloatArray
+    offset_: FloatArray
+
+    def _set_weights(self, decomposition: Spectrum, weights: FloatArray) -> None:
+        """Set modules by their weights (M, H, k) on the principal coordinates."""
+        M, H, k = weights.shape
+        self.decomposition_, self.module_shape_ = decomposition, (M, H)
+        self.weights_ = weights.reshape(M * H, k)
+        self.offset_ = self.weights_ @ decomposition.shift
+        self.components_ = self.weights_ @ decomposition.projection.T
+
+    def _transform_rows(self, X: Rows) -> FloatArray:
+        """Modules of validated rows, in blocks."""
+        weights, offset = self.components_.T.astype(X.dtype), self.offset_.astype(X.dtype)
+        Z = np.empty((X.shape[0], weights.shape[1]), dtype=X.dtype)
+        widest = max(*weights.shape, self.feature_map_.block_width)
+        for batch in gen_batches(X.shape[0], block_rows(widest, X.dtype.itemsize)):
+            Z[batch] = safe_sparse_dot(self.feature_map_.features(X[batch]), weights, dense_output=True)
+            Z[batch] -= offset
+        return Z
+
+    def transform(self, X: MatrixLike) -> FloatArray:
+        """Map rows to all modules.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, n_modules * n_components)
+            The modules side by side; `split` separates them. Memory beyond the result is that of a block of
+            rows.
+        """
+        check_is_fitted(self, "components_")
+        return self._transform_rows(validate_rows(self, X))
+
+    def principal_coordinates(self, X: MatrixLike) -> FloatArray:
+        """Coordinates of rows on the principal components that the modules are made of.
+
+        They do not depend on the diversity: `transform_coordinates` of the model at any diversity takes them.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+            Centered with respect to the training rows.
+        """
+        check_is_fitted(self, "components_")
+        blocks = self.feature_map_.feature_blocks(validate_rows(self, X))
+        return np.vstack([self.decomposition_.coordinates(block) for block in blocks])
+
+    def transform_coordinates(self, C: FloatArray) -> FloatArray:
+        """Map principal coordinates of rows to all modules.
+
+        Parameters
+        ----------
+        C : ndarray of shape (n, k)
+            Output of `principal_coordinates`.
+
+        Returns
+        -------
+        ndarray of shape (n, n_modules * n_components)
+            What `transform` returns for the rows.
+        """
+        check_is_fitted(self, "components_")
+        return C @ self.weights_.T.astype(C.dtype)
+
+
+class DiverseModulesMixin:
+    """Change the diversity of fitted modules; the class provides `_learn(decomposition)`, which solves."""
+
+    module_shape_: tuple[int, int]
+
+    def with_diversity(self, diversity: float) -> Self:
+        """The same model at another diversity, from the decomposition that this one holds.
+
+        Parameters
+        ----------
+        diversity : float
+            λ in [0, 1].
+
+        Returns
+        -------
+        estimator
+            A fitted copy; it shares the decomposition of the rows with this one.
+        """
+        check_is_fitted(self, "components_")
+        other: Any = copy.copy(self)
+        other.set_params(diversity=diversity)
+        refuse_larger_shape((other.n_modules, other.n_components), self.module_shape_)
+        clear_fitted(other, "moments_")
+        return other._learn(other.decomposition_)
+
+    def diversity_path(self, diversities: Iterable[float]) -> list[Self]:
+        """The model at many diversities, from one decomposition.
+
+        Parameters
+        ----------
+        diversities : iterable of float
+            Values in [0, 1].
+
+        Returns
+        -------
+        list of estimators
+            One fitted model per diversity.
+        """
+        return [self.with_diversity(diversity) for diversity in diversities]
+
+    def _set_certificate(self, solution: ModularSolution, diversity: float) -> None:
+        """Set the loss of modules, its lower bound, and what they cover."""
+        self.diversity_, self.loss_, self.lower_bound_ = diversity, solution.loss, solution.lower_bound
+        self.optimality_gap_ = solution.optimality_gap
+        self.coverage_, self.n_shared_ = solution.coverage, solution.n_shared
 
 
 def refuse_equal_rows(spectrum: FloatArray) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -20,13 +20,13 @@ from manylens.kernels.feature_maps import FeatureMap, NystroemMap
 from manylens.kernels.kernels import Kernel, Precomputed, make_kernel
 from manylens.kernels.spectrum import Spectrum, feature_moments, principal_spectrum
 from manylens.modules.base import (
-    ModuleTransformer,
-    affine_in_blocks,
+    AffineModules,
+    DiverseModulesMixin,
     refuse_equal_rows,
     refuse_larger_shape,
 )
 from manylens.modules.loss import Ambiguity, ambiguity, check_diversity, pad_spectrum
-from manylens.modules.solver import ModularSolution, certify, solve_modules
+from manylens.modules.solver import certify, solve_modules
 from manylens.summaries import Moments, block_rows, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import check_count, check_real, clear_fitted, new_generator, validate_rows
@@ -37,15 +37,10 @@ MapLike: TypeAlias = Literal["auto", "exact", "nystroem", "fourier", "linear"] |
 Landmarks: TypeAlias = Literal["uniform", "k-means", "count-sketch"] | ArrayLike
 
 
-class KernelModules(ModuleTransformer):
+class KernelModules(AffineModules):
     """Modules on kernel principal components: the parts that modular kernel PCA and its baselines share."""
 
-    feature_map_: Any
-    decomposition_: Spectrum
-    spectrum_: FloatArray
     modules_: FloatArray
-    components_: FloatArray
-    offset_: FloatArray
 
     def __init__(
         self,
@@ -87,82 +82,18 @@ class KernelModules(ModuleTransformer):
         return make_feature_map(self.feature_map, kernel, X, self.rank, self.landmarks, seed).fit(X)
 
     def _set_modules(self, spectrum: Spectrum, modules: FloatArray) -> None:
-        """Set modules, given in the coordinates of the spectrum, and their weights on the features."""
-        M, H, _ = modules.shape
+        """Set modules, given in the coordinates of the spectrum scaled to variance 1."""
         k = len(spectrum.values)
-        flat = modules[:, :, :k].reshape(M * H, -1)
-        scaled = np.divide(flat, np.sqrt(spectrum.values[: flat.shape[1]]))
-        self.decomposition_, self.spectrum_ = spectrum, spectrum.values
-        self.modules_, self.module_shape_ = modules, (M, H)
-        self.offset_ = scaled @ spectrum.shift[: flat.shape[1]]
-        self.components_ = scaled @ spectrum.projection[:, : flat.shape[1]].T
+        weights = np.zeros((*modules.shape[:2], k))
+        weights[:, :, : modules.shape[2]] = modules[:, :, :k]
+        self.modules_, self.spectrum_ = modules, spectrum.values
+        self._set_weights(spectrum, weights / np.sqrt(spectrum.values))
 
     def _set_preimages(self, X: Rows) -> None:
         """Learn to map modules back to rows, if asked for."""
         if self.fit_inverse_transform:
             preimage = RidgePreimage(self.alpha, self.rank, self.random_state)
-            self.preimage_ = preimage.fit(self._modules_of(X), X)
-
-    def _modules_of(self, X: Rows) -> FloatArray:
-        feature_map = self.feature_map_
-        return affine_in_blocks(
-            X, self.components_, self.offset_, feature_map.features, feature_map.block_width
-        )
-
-    def transform(self, X: MatrixLike) -> FloatArray:
-        """Map rows to all modules.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n, n_modules * n_components)
-            The modules side by side; `split` separates them. Computed in blocks of rows: memory beyond the
-            result is that of one block.
-        """
-        check_is_fitted(self, "components_")
-        return self._modules_of(validate_rows(self, X))
-
-    def principal_coordinates(self, X: MatrixLike) -> FloatArray:
-        """Coordinates of rows on the kernel principal components that the modules are made of.
-
-        They do not depend on the diversity: `transform_coordinates` of the model at any diversity takes them.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n, k)
-            Computed in blocks of rows.
-        """
-        check_is_fitted(self, "components_")
-        blocks = self.feature_map_.feature_blocks(validate_rows(self, X))
-        return np.vstack([self.decomposition_.coordinates(block) for block in blocks])
-
-    def transform_coordinates(self, C: FloatArray) -> FloatArray:
-        """Map principal coordinates of rows to all modules.
-
-        Parameters
-        ----------
-        C : ndarray of shape (n, k)
-            Output of `principal_coordinates`.
-
-        Returns
-        -------
-        ndarray of shape (n, n_modules * n_components)
-            What `transform` returns for the rows.
-        """
-        check_is_fitted(self, "components_")
-        M, H = self.module_shape_
-        weights = self.modules_[:, :, : C.shape[1]].reshape(M * H, -1)
-        k = weights.shape[1]
-        return C[:, :k] @ (weights / np.sqrt(self.spectrum_[:k])).T.astype(C.dtype)
+            self.preimage_ = preimage.fit(self._transform_rows(X), X)
 
     def ambiguity(self) -> Ambiguity:
         """Decompose the loss: mean loss of single modules, their diversity, loss of all together.
@@ -205,7 +136,7 @@ class KernelModules(ModuleTransformer):
         return tags
 
 
-class ModularKernelPCA(KernelModules):
+class ModularKernelPCA(DiverseModulesMixin, KernelModules):
     """Many small, diverse kernel representations of the same rows, with a certificate of optimality.
 
     M modules of H dimensions each are trained together to minimize
@@ -263,8 +194,6 @@ class ModularKernelPCA(KernelModules):
         Diversity of the modules.
     feature_map_ : FeatureMap
         The fitted map from rows to features.
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
 
     See Also
     --------
@@ -288,6 +217,8 @@ class ModularKernelPCA(KernelModules):
     >>> lenses.split(lenses.transform(X)).shape
     (1797, 5, 4)
     """
+
+    moments_: Moments  # set by `partial_fit` only
 
     def __init__(
         self,
@@ -425,57 +356,17 @@ class ModularKernelPCA(KernelModules):
         check_is_fitted(self, "feature_map_")
         spectrum = principal_spectrum(summary, self.feature_map_, self.n_modules * self.n_components)
         refuse_equal_rows(spectrum.values)
-        self._set_solution(spectrum, self._solve(spectrum))
-        return self
+        return self._learn(spectrum)
 
-    def _solve(self, spectrum: Spectrum) -> ModularSolution:
-        """Modules of least loss on a spectrum."""
+    def _learn(self, spectrum: Spectrum) -> Self:
+        """Solve for the modules on a spectrum and set them."""
         shape, diversity = (self.n_modules, self.n_components), check_diversity(self.diversity)
         rng = new_generator(self.random_state)
-        return solve_modules(spectrum.values, *shape, diversity, rng, spectrum.energy)
-
-    def _set_solution(self, spectrum: Spectrum, solution: ModularSolution) -> None:
-        """Set modules and their certificate."""
-        self.diversity_ = check_diversity(self.diversity)
-        self.loss_, self.lower_bound_ = solution.loss, solution.lower_bound
-        self.optimality_gap_ = solution.optimality_gap
-        self.coverage_ = pad_spectrum(solution.coverage, self.n_modules * self.n_components)
-        self.n_shared_ = solution.n_shared
+        solution = solve_modules(spectrum.values, *shape, diversity, rng, spectrum.energy)
+        clear_fitted(self, "preimage_")
+        self._set_certificate(solution, diversity)
         self._set_modules(spectrum, solution.modules)
-
-    def with_diversity(self, diversity: float) -> Self:
-        """The same model at another diversity, from the decomposition that this one holds.
-
-        Parameters
-        ----------
-        diversity : float
-            λ in [0, 1].
-
-        Returns
-        -------
-        ModularKernelPCA
-            A fitted copy; it shares the feature map and the decomposition with this one.
-        """
-        check_is_fitted(self, "components_")
-        refuse_larger_shape((self.n_modules, self.n_components), self.module_shape_)
-        other = self._copy(diversity=diversity)
-        other._set_solution(self.decomposition_, other._solve(self.decomposition_))
-        return other
-
-    def diversity_path(self, diversities: Iterable[float]) -> list[Self]:
-        """The model at many diversities, from one decomposition.
-
-        Parameters
-        ----------
-        diversities : iterable of float
-            Values in [0, 1].
-
-        Returns
-        -------
-        list of ModularKernelPCA
-            One fitted model per diversity.
-        """
-        return [self.with_diversity(diversity) for diversity in diversities]
+        return self
 
     def with_modules(self, modules: ArrayLike) -> Self:
         """The same model with modules found by other means, certified at this model's diversity.
@@ -501,15 +392,12 @@ class ModularKernelPCA(KernelModules):
             )
         M, H, _ = F.shape
         refuse_larger_shape((M, H), self.module_shape_)
-        other = self._copy(n_modules=M, n_components=H)
-        diversity, energy = check_diversity(self.diversity), self.decomposition_.energy
-        other._set_solution(self.decomposition_, certify(F[:, :, :k], self.spectrum_, diversity, energy))
-        return other
-
-    def _copy(self, **parameters: Any) -> Self:
-        """A copy with other parameters; pre-images and moments belong to this model only."""
-        other = copy.copy(self).set_params(**parameters)
+        other = copy.copy(self).set_params(n_modules=M, n_components=H)
         clear_fitted(other, "preimage_", "moments_")
+        solution = certify(F[:, :, :k], self.spectrum_, self.diversity_, self.decomposition_.energy)
+        other._set_certificate(solution, self.diversity_)
+        other.coverage_ = pad_spectrum(solution.coverage, M * H)
+        other._set_modules(self.decomposition_, solution.modules)
         return other
 
 

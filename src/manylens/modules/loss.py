@@ -191,8 +191,8 @@ def block_loss(blocks: list[Block], spectrum: FloatArray, diversity: float, ener
     loss = energy
     for block in blocks:
         t, q = block.coverage, spectrum[block.coordinates]
-        loss += (1 - diversity) * block.rank * block.level**2 + diversity * (t @ t) - 2 * (t @ q)
-    return float(loss)
+        loss += float((1 - diversity) * block.rank * block.level**2 + diversity * (t @ t) - 2 * (t @ q))
+    return loss
 
 
 def lower_bound(

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
@@ -133,6 +133,24 @@ class NegativeCorrelationNetworks(BaseEstimator):
         check_is_fitted(self, "networks_")
         return output_ambiguity(self._each_output(X), target_table(y, getattr(self, "classes_", None)))
 
+    def individual_scores(self, X: MatrixLike, y: ArrayLike) -> FloatArray:
+        """R² or accuracy of every network by itself, to compare with `score`.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Rows.
+        y : array-like of shape (n,) or (n, Q)
+            Their targets.
+
+        Returns
+        -------
+        ndarray of shape (n_networks,)
+            One score per network.
+        """
+        metric = accuracy_score if is_classifier(self) else r2_score
+        return np.array([metric(y, predicted) for predicted in self.predict_each(X)])
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -236,9 +254,9 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
         self
             Fitted.
         """
-        X, y = validate_targets(self, X, y, y_numeric=True)
-        self._single_output = y.ndim == 1
-        self._train(X, target_table(y))
+        rows, values = validate_targets(self, X, y, y_numeric=True)
+        self._single_output = values.ndim == 1
+        self._train(rows, target_table(values))
         return self
 
     def predict(self, X: MatrixLike) -> FloatArray:
@@ -273,23 +291,6 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
         each = self._each_output(X)
         return each[..., 0] if self._single_output else each
 
-    def individual_scores(self, X: MatrixLike, y: ArrayLike) -> FloatArray:
-        """R² of every network by itself, to compare with `score`.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-        y : array-like of shape (n,) or (n, Q)
-            Their values.
-
-        Returns
-        -------
-        ndarray of shape (n_networks,)
-            One score per network.
-        """
-        return np.array([r2_score(y, predicted) for predicted in self.predict_each(X)])
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
@@ -303,45 +304,17 @@ class NegativeCorrelationClassifier(ClassifierMixin, NegativeCorrelationNetworks
 
     Parameters
     ----------
-    n_networks : int, default=10
-        Number of networks M.
-    hidden : int or sequence of int, default=50
-        Units of the hidden layers of each network.
-    diversity : float, default=0.9
-        λ in [0, 1].
-    activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
-        Activation of the hidden layers.
-    learning_rate : float, default=3e-3
-        Step of Adam, for rows and targets of variance one (they are scaled).
-    batch_size : int, default=200
-        Rows per step.
-    max_iter : int, default=500
-        Maximum number of epochs.
-    tol : float, default=1e-4
-        Share of the monitored loss that counts as a gain.
-    patience : int, default=10
-        Epochs without a gain after which training ends.
-    validation_fraction : float, default=0.1
-        Share of the rows held out to monitor the loss; with 0 the training loss is monitored.
-    device : str, default="cpu"
-        Where torch computes: "cpu", "cuda", ...
-    verbose : bool or int, default=False
-        Whether to print the loss every ten epochs; with 2, every epoch.
-    random_state : int, RandomState or None, default=None
-        Seed of weights, held-out rows and batches.
+    n_networks, hidden, diversity, activation, learning_rate, batch_size, max_iter, tol, patience
+        As in `NegativeCorrelationRegressor`, with the same defaults.
+    validation_fraction, device, verbose, random_state
+        As in `NegativeCorrelationRegressor`, with the same defaults.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes.
-    networks_ : StackedNetworks
-        Weights and biases as NumPy arrays; those of the least monitored loss.
-    loss_path_ : ndarray of shape (n_iter,)
-        Training loss of every epoch.
-    validation_path_ : ndarray of shape (n_iter + 1,)
-        The monitored loss before the first epoch and after each.
-    n_iter_ : int
-        Number of epochs.
+    networks_, loss_path_, validation_path_, n_iter_
+        As in `NegativeCorrelationRegressor`.
 
     See Also
     --------
@@ -372,12 +345,12 @@ class NegativeCorrelationClassifier(ClassifierMixin, NegativeCorrelationNetworks
         self
             Fitted.
         """
-        X, y = validate_targets(self, X, y)
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        self.classes_ = np.unique(y)
+        rows, labels = validate_targets(self, X, y)
+        labels = column_or_1d(labels, warn=True)
+        check_classification_targets(labels)
+        self.classes_ = np.unique(labels)
         require_two_classes(self.classes_, type(self).__name__)
-        self._train(X, target_table(y, self.classes_))
+        self._train(rows, target_table(labels, self.classes_))
         return self
 
     def predict(self, X: MatrixLike) -> AnyArray:
@@ -429,23 +402,6 @@ class NegativeCorrelationClassifier(ClassifierMixin, NegativeCorrelationNetworks
         """
         best = np.argmax(self._each_output(X), axis=2)
         return self.classes_[best]
-
-    def individual_scores(self, X: MatrixLike, y: ArrayLike) -> FloatArray:
-        """Accuracy of every network by itself, to compare with `score`.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-        y : array-like of shape (n,)
-            Their classes.
-
-        Returns
-        -------
-        ndarray of shape (n_networks,)
-            One score per network.
-        """
-        return np.array([accuracy_score(y, predicted) for predicted in self.predict_each(X)])
 
 
 def validate_targets(estimator: BaseEstimator, X: Any, y: Any, y_numeric: bool = False) -> tuple[Any, Any]:

@@ -71,7 +71,7 @@ def training_options(estimator: Any, diversity: float) -> TrainingOptions:
 
 def hidden_widths(hidden: int | Sequence[int]) -> list[int]:
     """Widths of the hidden layers as a list."""
-    widths = [hidden] if np.ndim(hidden) == 0 else hidden
+    widths = [hidden] if isinstance(hidden, int | np.integer) else list(hidden)
     return [check_count(width, "hidden") for width in widths]
 
 

@@ -89,7 +89,8 @@ def random_networks(
     n_networks: int, widths: Sequence[int], activations: Sequence[str], rng: np.random.Generator
 ) -> StackedNetworks:
     """Random networks: uniform weights of variance 2/(in + out), biases of zero (Glorot and Bengio)."""
-    weights, biases = [], []
+    weights: list[FloatArray] = []
+    biases: list[FloatArray] = []
     for n_in, n_out in pairwise(widths):
         limit = np.sqrt(6 / (n_in + n_out))
         weights.append(rng.uniform(-limit, limit, size=(n_networks, n_in, n_out)))
@@ -154,7 +155,7 @@ def column_scales(X: Rows) -> tuple[FloatArray, FloatArray]:
 
 def standardize(rows: Rows, shift: ArrayLike, scale: ArrayLike) -> FloatArray:
     """(rows - shift) / scale, dense, in the rows' own precision."""
-    dense = rows.toarray() if sparse.issparse(rows) else rows
+    dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
     return (dense - np.asarray(shift, dtype=rows.dtype)) / np.asarray(scale, dtype=rows.dtype)
 
 

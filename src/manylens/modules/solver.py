@@ -74,7 +74,8 @@ def solve_modules(
     blocks = pooled_blocks(q, M, H, diversity, pool=M != 2)
     if M >= 3:
         blocks = attainable_blocks(blocks, q, M, diversity)
-    modules, worst, row = np.zeros((M, H, K)), 0.0, 0
+    modules: FloatArray = np.zeros((M, H, K))
+    worst, row = 0.0, 0
     with one_blas_thread():
         for block in blocks:
             used = block.coverage > NEGLIGIBLE * block.level

@@ -159,14 +159,8 @@ def gradient_descent(
 
     Parameters
     ----------
-    singular_values : ndarray of shape (r,)
-        s, all positive.
-    n_modules, n_components : int
-        M and H.
-    diversity : float
-        λ in [0, 1].
-    rng : numpy.random.Generator
-        Source of the random start.
+    singular_values, n_modules, n_components, diversity, rng
+        As in `backfit`.
     max_iter : int, default=1000
         Maximum number of steps.
     tol : float, default=1e-6

@@ -172,14 +172,8 @@ def compressed_adam(
 
     Parameters
     ----------
-    spectrum : ndarray of shape (k,)
-        Eigenvalues q, largest first.
-    n_modules, n_components : int
-        M and H.
-    diversity : float
-        λ in [0, 1].
-    rng : numpy.random.Generator
-        Source of the random start.
+    spectrum, n_modules, n_components, diversity, rng
+        As in `module_by_module`.
     max_iter : int, default=500
         Maximum number of steps.
     tol : float, default=1e-6
@@ -280,22 +274,10 @@ def drop_module(
 
     Parameters
     ----------
-    rows : ndarray of shape (n, k)
-        Principal coordinates of the rows; their variances are q.
-    n_modules, n_components : int
-        M and H.
+    rows, n_modules, n_components, rng, max_iter, tol, learning_rate, batch_size
+        As in `sgd_on_pairs`, with the same defaults.
     keep_probability : float
         p in (0, 1].
-    rng : numpy.random.Generator
-        Source of the random start, the pairs and the modules that are kept.
-    max_iter : int, default=500
-        Maximum number of epochs of n pairs.
-    tol : float, default=1e-6
-        Stop if five epochs lower the loss by less than this share of it.
-    learning_rate : float, default=0.5
-        As in `sgd_on_pairs`.
-    batch_size : int, default=64
-        Pairs per step.
 
     Returns
     -------
