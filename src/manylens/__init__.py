@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from manylens.plotting.pruning import KeptPredictorsDisplay, PruningCurveDisplay
     from manylens.plotting.transfer import FittedLayerWeightsDisplay, ReliabilityDisplay
     from manylens.plotting.transfer_shares import CalibrationErrorDisplay, LabelShareDisplay
-    from manylens.pruning.choice import prune_predictions
     from manylens.pruning.pruner import AlignmentPruner
+    from manylens.pruning.selection import prune_predictions
     from manylens.summaries.count_sketch import CountSketch
     from manylens.transfer.calibration import expected_calibration_error
     from manylens.transfer.layer_regressor import LayerRidgeRegressor
@@ -147,8 +147,8 @@ __getattr__, __dir__ = attach(
         "manylens.plotting.pruning": ["KeptPredictorsDisplay", "PruningCurveDisplay"],
         "manylens.plotting.transfer": ["FittedLayerWeightsDisplay", "ReliabilityDisplay"],
         "manylens.plotting.transfer_shares": ["CalibrationErrorDisplay", "LabelShareDisplay"],
-        "manylens.pruning.choice": ["prune_predictions"],
         "manylens.pruning.pruner": ["AlignmentPruner"],
+        "manylens.pruning.selection": ["prune_predictions"],
         "manylens.summaries.count_sketch": ["CountSketch"],
         "manylens.transfer.calibration": ["expected_calibration_error"],
         "manylens.transfer.layer_regressor": ["LayerRidgeRegressor"],

@@ -7,9 +7,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from manylens.kernels.bandwidths import Gamma
+from manylens.kernels.feature_maps import FeatureMap, Landmarks
+from manylens.kernels.kernels import KernelLike
 from manylens.kernels.spectrum import Spectrum, feature_moments, leading_eigenpairs, principal_spectrum
 from manylens.modules.base import refuse_equal_rows
-from manylens.modules.kernel_pca import Gamma, KernelLike, KernelModules, Landmarks, MapLike
+from manylens.modules.kernel_pca import KernelModules, MapLike
 from manylens.modules.loss import pad_spectrum
 from manylens.summaries import bootstrap_moments
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
@@ -36,7 +39,7 @@ def partition(spectrum: Spectrum, shape: tuple[int, int], rng: np.random.Generat
 
 
 def bootstrap(
-    spectrum: Spectrum, shape: tuple[int, int], rng: np.random.Generator, feature_map: Any, X: Rows
+    spectrum: Spectrum, shape: tuple[int, int], rng: np.random.Generator, feature_map: FeatureMap, X: Rows
 ) -> FloatArray:
     """Modules that are each kernel PCA of a bootstrap sample; samples are weights on the rows of one pass."""
     modules = np.zeros((*shape, len(spectrum.values)))

@@ -18,6 +18,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.kernels.feature_maps import FeatureMap
 from manylens.kernels.spectrum import Spectrum
 from manylens.modules.solver import ModularSolution
 from manylens.summaries import block_rows
@@ -97,7 +98,7 @@ class ModuleTransformer(TransformerMixin, BaseEstimator):
 class AffineModules(ModuleTransformer):
     """Modules that are linear functions of principal components: features(X) @ components_.T - offset_."""
 
-    feature_map_: Any
+    feature_map_: FeatureMap
     decomposition_: Spectrum
     spectrum_: FloatArray
     components_: FloatArray

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -15,9 +14,9 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.kernels.choice import make_feature_map
-from manylens.kernels.feature_maps import FeatureMap, NystroemMap
-from manylens.kernels.kernels import Kernel, Precomputed, make_kernel
+from manylens.kernels.bandwidths import Gamma
+from manylens.kernels.feature_maps import FeatureMap, Landmarks, NystroemMap, make_feature_map
+from manylens.kernels.kernels import KernelLike, Precomputed, make_kernel
 from manylens.kernels.spectrum import Spectrum, feature_moments, principal_spectrum
 from manylens.modules.base import (
     AffineModules,
@@ -31,10 +30,7 @@ from manylens.summaries import Moments, block_rows, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import check_count, check_real, clear_fitted, new_generator, validate_rows
 
-KernelLike: TypeAlias = str | Kernel | Callable[..., Any]
-Gamma: TypeAlias = Literal["mean", "median", "max-norm"] | float
 MapLike: TypeAlias = Literal["auto", "exact", "nystroem", "fourier", "linear"] | FeatureMap
-Landmarks: TypeAlias = Literal["uniform", "k-means", "count-sketch"] | ArrayLike
 
 
 class KernelModules(AffineModules):
@@ -75,7 +71,7 @@ class KernelModules(AffineModules):
         check_real(self.alpha, "alpha", 0, include="neither")
         return validate_rows(self, X, reset=reset, min_rows=2 if reset else 1)
 
-    def _fit_feature_map(self, X: Rows) -> Any:
+    def _fit_feature_map(self, X: Rows) -> FeatureMap:
         """The feature map that the parameters describe, fitted to rows."""
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         kernel = make_kernel(self.kernel, self.gamma)

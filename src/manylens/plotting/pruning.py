@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.plotting.style import axes_or_new
-from manylens.pruning.registry import read_members
+from manylens.pruning.members import read_members
 
 
 class PruningCurveDisplay:
@@ -193,9 +193,9 @@ def ranking_curve(pruner, X, y):
     members = read_members(pruner.ensemble_)
     P = members.predict(X)
     p = P.shape[1]
-    order = np.arange(p) if members.summed else np.argsort(-pruner.alignments_, kind="stable")
+    order = np.arange(p) if members.additive else np.argsort(-pruner.alignments_, kind="stable")
     totals = np.cumsum(P[:, order], axis=1)
-    if members.summed:
+    if members.additive:
         totals += (members.score(X) - totals[:, -1])[:, np.newaxis]  # the constant they started from
     else:
         totals /= np.arange(1, p + 1)[:, np.newaxis]
