@@ -8,7 +8,7 @@ from sklearn.datasets import load_wine
 from sklearn.preprocessing import StandardScaler
 
 from manylens import ModularAutoencoder
-from manylens.modules.loss import lower_bound
+from manylens.modules.solver import lower_bound
 from manylens.papers.modular_autoencoders import (
     Autoencoders,
     autoencoder_gradient,

@@ -8,7 +8,7 @@ from sklearn.datasets import load_breast_cancer, load_wine
 
 from manylens import ModularKernelPCA
 from manylens.baselines import RandomKernelProjection
-from manylens.modules.loss import loss_and_gradient, lower_bound, modular_loss
+from manylens.modules.solver import loss_and_gradient, lower_bound, modular_loss
 from manylens.papers.descent import has_converged
 from manylens.papers.modular_dimensionality_reduction import (
     approximate_root,

@@ -13,7 +13,7 @@ from manylens.kernels.kernels import KernelLike
 from manylens.kernels.spectrum import Spectrum, feature_moments, leading_eigenpairs, principal_spectrum
 from manylens.modules.base import refuse_equal_rows
 from manylens.modules.kernel_pca import KernelModules, MapLike
-from manylens.modules.loss import pad_spectrum
+from manylens.modules.solver import pad_spectrum
 from manylens.summaries import bootstrap_moments
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import clear_fitted, new_generator

@@ -24,11 +24,17 @@ from manylens.modules.base import (
     refuse_equal_rows,
     refuse_larger_shape,
 )
-from manylens.modules.loss import Ambiguity, ambiguity, check_diversity, pad_spectrum
-from manylens.modules.solver import certify, solve_modules
+from manylens.modules.solver import Ambiguity, ambiguity, certify, pad_spectrum, solve_modules
 from manylens.summaries import Moments, block_rows, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import check_count, check_real, clear_fitted, new_generator, validate_rows
+from manylens.validation import (
+    check_count,
+    check_diversity,
+    check_real,
+    clear_fitted,
+    new_generator,
+    validate_rows,
+)
 
 MapLike: TypeAlias = Literal["auto", "exact", "nystroem", "fourier", "linear"] | FeatureMap
 

@@ -12,7 +12,6 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from manylens.modules.loss import Ambiguity
 from manylens.modules.network_training import (
     TensorRows,
     hidden_widths,
@@ -28,6 +27,7 @@ from manylens.modules.networks import (
     random_networks,
     standardize,
 )
+from manylens.modules.solver import Ambiguity
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     check_count,

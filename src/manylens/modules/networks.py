@@ -23,7 +23,7 @@ from scipy.special import expit
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import gen_batches
 
-from manylens.modules.loss import Ambiguity
+from manylens.modules.solver import Ambiguity
 from manylens.summaries import block_rows, column_means
 from manylens.typing import FloatArray, Rows
 

@@ -25,7 +25,7 @@ import numpy as np
 from scipy import linalg
 
 from manylens.metric.optimizers import Adam, Schedule
-from manylens.modules.loss import loss_and_gradient, modular_loss
+from manylens.modules.solver import loss_and_gradient, modular_loss
 from manylens.papers.descent import Descent, descend
 from manylens.typing import AnyArray, FloatArray
 
