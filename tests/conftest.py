@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from sklearn.datasets import load_digits
 
 # Deterministic examples in CI, so that a developer can repeat a failure.
 settings.register_profile(
@@ -54,3 +55,14 @@ def count_tests(node: Path) -> int:
         return 1
     tree = ast.parse(node.read_text())
     return sum(isinstance(part, ast.FunctionDef) and part.name.startswith("test_") for part in ast.walk(tree))
+
+@pytest.fixture(scope="session")
+def digits():
+    """scikit-learn's digits: 1,797 images of 64 pixels and their classes."""
+    return load_digits()
+
+
+@pytest.fixture(scope="session")
+def X(digits):
+    """The first 300 rows of the digits."""
+    return digits.data[:300]

@@ -12,8 +12,6 @@ from benchmarks.harness import Growth
 from manylens import (
     NCA,
     AlignmentPruner,
-    BaggingAutoencoder,
-    BootstrapKernelPCA,
     CountSketch,
     DiversitySearchCV,
     KernelAlignment,
@@ -24,10 +22,7 @@ from manylens import (
     ModuleNeighbors,
     ModuleVotingClassifier,
     ModuleVotingRegressor,
-    MonolithicKernelPCA,
     NegativeCorrelationRegressor,
-    PartitionKernelPCA,
-    RandomKernelProjection,
     ScanNeighborsClassifier,
     StreamingCKA,
     TemperatureScaler,
@@ -39,6 +34,13 @@ from manylens import (
     prune_predictions,
     rank_models,
     stable_rank,
+)
+from manylens.baselines import (
+    BaggingAutoencoder,
+    BootstrapKernelPCA,
+    MonolithicKernelPCA,
+    PartitionKernelPCA,
+    RandomKernelProjection,
 )
 
 warnings.filterwarnings("ignore", message="NCA stopped after|Training did not come to rest")

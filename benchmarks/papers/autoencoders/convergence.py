@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.harness import Findings, Reproduction, Statement
 from manylens import ModularAutoencoder
-from manylens.modules.backfitting import backfit, gradient_descent
+from manylens.papers.modular_autoencoders import backfit, gradient_descent
 
 PAPER = "Modular autoencoders"
 TIMES, COSTS = "Seconds until the cost falls by less than 1e-5 a sweep or step", "Cost reached"

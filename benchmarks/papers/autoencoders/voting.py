@@ -7,7 +7,8 @@ from benchmarks.data.image_sets import DIFFERS, IMAGE_NAMES, NEEDS, load_parts
 from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.autoencoders.convergence import PAPER
 from benchmarks.papers.dimensionality_reduction.views import nearest
-from manylens import BaggingAutoencoder, ModularAutoencoder, distance_correlation_matrix
+from manylens import ModularAutoencoder, distance_correlation_matrix
+from manylens.baselines import BaggingAutoencoder
 from manylens.ensembles.voting import modal_class
 
 DIVERSITIES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)

@@ -4,7 +4,12 @@ import numpy as np
 
 from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.dimensionality_reduction.views import PAPER
-from manylens.modules.pairs import drop_gradient, keep_probability_of, pair_gradient
+from manylens.papers.modular_dimensionality_reduction import (
+    drop_gradient,
+    dropping_diversity,
+    dropping_probability,
+    pair_gradient,
+)
 
 TITLE = "Relative difference of the two gradients"
 
@@ -55,8 +60,8 @@ class DropModuleEquivalence(Reproduction):
             kept = np.array([code >> m & 1 for m in range(M)], dtype=float)
             chance = np.prod(np.where(kept == 1, p, 1 - p))
             expected += chance * drop_gradient(weights, left, right, np.tile(kept, (n, 1)))
-        diversity = M * p / (1 + p * (M - 1))
-        assert np.isclose(keep_probability_of(diversity, M), p)
+        diversity = dropping_diversity(p, M)
+        assert np.isclose(dropping_probability(diversity, M), p)
         # The chain rule through the scaling s of the weights gives s times the gradient at the scaled ones.
         scale = np.sqrt(p / diversity)
         other = p * pair_gradient(scale * weights, left, right, diversity) / scale

@@ -7,10 +7,13 @@ import numpy as np
 from benchmarks.data.image_sets import DIFFERS, NEEDS, load_parts
 from benchmarks.harness import Findings, Reproduction, Statement
 from benchmarks.papers.dimensionality_reduction.views import PAPER
-from manylens import RandomKernelProjection
-from manylens.modules.descent import adam, module_by_module
-from manylens.modules.pairs import stochastic_pairs
+from manylens.baselines import RandomKernelProjection
 from manylens.modules.solver import solve_modules
+from manylens.papers.modular_dimensionality_reduction import (
+    compressed_adam,
+    module_by_module,
+    sgd_on_pairs,
+)
 
 LOSS, TIME = "Least loss over the lower bound", "Seconds until within 1 % of the solver's own least loss"
 SOLVERS = ("SGD", "Adam", "MBM")
@@ -96,11 +99,11 @@ class SolverComparison(Reproduction):
         rounds = (2, 5, 2) if self.quick else (15, 300, 25)
         paths = {
             "SGD": [
-                self.run(stochastic_pairs, rows, q, shape, max_iter=rounds[0], learning_rate=rate)
+                self.run(sgd_on_pairs, rows, shape, max_iter=rounds[0], learning_rate=rate)
                 for rate in (0.1, 0.5, 2.0)
             ],
             "Adam": [
-                self.run(adam, q, shape, max_iter=rounds[1], learning_rate=rate)
+                self.run(compressed_adam, q, shape, max_iter=rounds[1], learning_rate=rate)
                 for rate in (1e-3, 1e-2, 1e-1, 1.0)
             ],
             "MBM": [self.run(module_by_module, q, shape, max_iter=rounds[2])],

@@ -6,13 +6,12 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
-from manylens import (
+from manylens import ModularKernelPCA, retrieval_precision
+from manylens.baselines import (
     BootstrapKernelPCA,
-    ModularKernelPCA,
     MonolithicKernelPCA,
     PartitionKernelPCA,
     RandomKernelProjection,
-    retrieval_precision,
 )
 from manylens.ensembles.backends import LeadingScan
 from manylens.ensembles.voting import modal_class
