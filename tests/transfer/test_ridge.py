@@ -75,7 +75,7 @@ def test_alpha_and_errors_are_those_of_ridge_cv(n, p):
 @pytest.mark.parametrize("together", [2, 4, 1000])  # one, two and all alphas in a product
 def test_errors_of_many_alphas_are_those_of_each_whatever_the_blocks(kind, together, monkeypatch):
     monkeypatch.setattr("manylens.transfer.ridge.MOST_COLUMNS", together)
-    monkeypatch.setattr("manylens.transfer.ridge.block_rows", lambda *_: 7)
+    monkeypatch.setattr("manylens.transfer.ridge.cached_rows", lambda _: 7)
     F, Y = problem(30, 9)
     ridge = kind(F, Y)
     wanted = [np.mean(np.square(Y - literally_left_out(F, Y, alpha))) for alpha in ALPHAS]

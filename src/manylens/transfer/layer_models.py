@@ -15,8 +15,7 @@ from sklearn.utils import assert_all_finite, check_array, check_consistent_lengt
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.alignment.features import centered, check_feature_sets, side_by_side
-from manylens.alignment.kernel_alignment import resolve_groups
+from manylens.alignment.features import centered, check_feature_sets, resolve_groups, side_by_side
 from manylens.alignment.kernel_weights import align_kernels
 from manylens.kernels import CountSketchMap, Linear
 from manylens.transfer.ridge import RidgePredictor
@@ -198,8 +197,8 @@ def layers_by_name(X: Layers) -> dict[Any, FloatArray] | None:
     listed = isinstance(X, list | tuple) and X and all(getattr(each, "ndim", 0) >= 2 for each in X)
     if not named and not listed:
         return None
-    names, arrays = check_feature_sets(X, accept_sparse=False)
-    return dict(zip(names, arrays, strict=True))
+    names, arrays = check_feature_sets(cast(Mapping[Any, Any], X), accept_sparse=False)
+    return cast(dict[Any, FloatArray], dict(zip(names, arrays, strict=True)))
 
 
 def layer_columns(

@@ -91,7 +91,7 @@ class LeaveOneOutRidge:
         shrunk = 1.0 / (path.values[:, np.newaxis] + alphas)  # (k, A)
         coef = (shrunk[:, :, np.newaxis] * path.products[:, np.newaxis]).reshape(len(shrunk), -1)
         shape = (-1, len(alphas), path.products.shape[1])
-        for rows in gen_batches(len(self.basis), block_rows(8 * self.basis.shape[1])):  # some 4 MB
+        for rows in gen_batches(len(self.basis), cached_rows(self.basis.shape[1])):
             block = self.basis[rows].astype(np.float64, copy=False)
             fitted, weights = (block @ coef).reshape(shape), np.square(block) @ shrunk
             if self.is_dual:  # alpha a_i over alpha Σ_k u_ik² / (λ_k + alpha): alpha cancels
@@ -193,6 +193,11 @@ def symmetric_spectrum(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues, smallest first and not below zero, and eigenvectors of a symmetric matrix, in float64."""
     values, vectors = np.linalg.eigh(matrix.astype(np.float64, copy=False))
     return np.maximum(values, 0.0), vectors
+
+
+def cached_rows(n_columns: int) -> int:
+    """Rows of a block of some 4 MB, which stays in the cache while it is used several times."""
+    return max(64, 2**19 // max(1, n_columns))
 
 
 def free_share(leverage: Any) -> Any:
