@@ -5,14 +5,10 @@ from typing import TYPE_CHECKING
 from manylens._lazy import attach
 
 if TYPE_CHECKING:
-    from manylens.alignment.cka import cka, cka_matrix
-    from manylens.alignment.distance_correlation import distance_correlation, distance_correlation_matrix
-    from manylens.alignment.hsic import hsic, hsic_test
-    from manylens.alignment.kernel_alignment import KernelAlignment
-    from manylens.alignment.kernel_weights import align_bandwidths, align_kernels
-    from manylens.alignment.sketched import sketched_cka
-    from manylens.alignment.stable_rank import stable_rank
-    from manylens.alignment.streaming_cka import StreamingCKA
+    from manylens.alignment.distances import distance_correlation, distance_correlation_matrix
+    from manylens.alignment.kernel_weights import KernelAlignment, align_kernels
+    from manylens.alignment.similarity import cka, cka_matrix, hsic_test, stable_rank
+    from manylens.alignment.streaming import StreamingCKA, sketched_cka
     from manylens.alignment.transferability import rank_models
     from manylens.ensembles.diversity_search import DiversitySearchCV
     from manylens.ensembles.neighbors import ModuleNeighbors
@@ -38,8 +34,7 @@ if TYPE_CHECKING:
     from manylens.plotting.pruning import KeptPredictorsDisplay, PruningCurveDisplay
     from manylens.plotting.transfer import FittedLayerWeightsDisplay, ReliabilityDisplay
     from manylens.plotting.transfer_shares import CalibrationErrorDisplay, LabelShareDisplay
-    from manylens.pruning.pruner import AlignmentPruner
-    from manylens.pruning.selection import prune_predictions
+    from manylens.pruning.pruner import AlignmentPruner, prune_predictions
     from manylens.summaries.count_sketch import CountSketch
     from manylens.transfer.calibration import expected_calibration_error
     from manylens.transfer.layer_regressor import LayerRidgeRegressor
@@ -92,7 +87,6 @@ __all__ = [
     "TreeBoxesDisplay",
     "VotingBoundaryDisplay",
     "__version__",
-    "align_bandwidths",
     "align_kernels",
     "cka",
     "cka_matrix",
@@ -100,7 +94,6 @@ __all__ = [
     "distance_correlation",
     "distance_correlation_matrix",
     "expected_calibration_error",
-    "hsic",
     "hsic_test",
     "load",
     "prune_predictions",
@@ -114,15 +107,11 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
-        "manylens.alignment.cka": ["cka", "cka_matrix"],
-        "manylens.alignment.hsic": ["hsic", "hsic_test"],
-        "manylens.alignment.kernel_alignment": ["KernelAlignment"],
-        "manylens.alignment.kernel_weights": ["align_bandwidths", "align_kernels"],
-        "manylens.alignment.sketched": ["sketched_cka"],
-        "manylens.alignment.stable_rank": ["stable_rank"],
-        "manylens.alignment.streaming_cka": ["StreamingCKA"],
+        "manylens.alignment.distances": ["distance_correlation", "distance_correlation_matrix"],
+        "manylens.alignment.kernel_weights": ["KernelAlignment", "align_kernels"],
+        "manylens.alignment.similarity": ["cka", "cka_matrix", "hsic_test", "stable_rank"],
+        "manylens.alignment.streaming": ["StreamingCKA", "sketched_cka"],
         "manylens.alignment.transferability": ["rank_models"],
-        "manylens.alignment.distance_correlation": ["distance_correlation", "distance_correlation_matrix"],
         "manylens.ensembles.diversity_search": ["DiversitySearchCV"],
         "manylens.ensembles.neighbors": ["ModuleNeighbors"],
         "manylens.ensembles.retrieval": ["RetrievalPrecision", "retrieval_precision"],
@@ -147,8 +136,7 @@ __getattr__, __dir__ = attach(
         "manylens.plotting.pruning": ["KeptPredictorsDisplay", "PruningCurveDisplay"],
         "manylens.plotting.transfer": ["FittedLayerWeightsDisplay", "ReliabilityDisplay"],
         "manylens.plotting.transfer_shares": ["CalibrationErrorDisplay", "LabelShareDisplay"],
-        "manylens.pruning.pruner": ["AlignmentPruner"],
-        "manylens.pruning.selection": ["prune_predictions"],
+        "manylens.pruning.pruner": ["AlignmentPruner", "prune_predictions"],
         "manylens.summaries.count_sketch": ["CountSketch"],
         "manylens.transfer.calibration": ["expected_calibration_error"],
         "manylens.transfer.layer_regressor": ["LayerRidgeRegressor"],

@@ -15,16 +15,16 @@ TITLE = "Relative difference of the two gradients"
 
 
 class DropModuleEquivalence(Reproduction):
-    """The diversity λ = M p / (1 + p (M - 1)) of keeping modules with probability p: both gradients of the
-    same weights over the same 200 pairs of rows, the expectation over all 2^M ways to drop modules taken
-    exactly."""
+    """The diversity λ = M p / (1 + p (M - 1)) that corresponds to keeping modules with probability p:
+    both gradients at the same weights and 200 pairs of rows, with the exact expectation over all 2^M
+    choices."""
 
     paper = PAPER
     where = "Figure 1 and Theorem 2"
     differs = "Nothing is estimated: the theorem is checked at random weights and rows."
     statements = (
         Statement(
-            "the drop-module gradient at p is p times the modular one at λ, weights scaled by sqrt(p/λ)",
+            "the drop-module gradient at p is p times the modular one at λ with weights scaled by sqrt(p/λ)",
             lambda found: {
                 f"{row}, {column}": value < 1e-10
                 for row, cells in found[TITLE].items()
@@ -32,7 +32,7 @@ class DropModuleEquivalence(Reproduction):
             },
         ),
         Statement(
-            "with many modules p = 0.5 is a diversity just below 1",
+            "with many modules p = 0.5 corresponds to a diversity just below 1",
             lambda found: {"M = 20": 0.9 < found["Diversity at p = 0.5"]["20 modules"]["diversity"] < 1},
         ),
     )

@@ -24,8 +24,8 @@ def printed(*rows):
 
 
 class SolverComparison(Reproduction):
-    """10 modules of 10 at diversity 0.9: the least loss that each solver reaches, and when it comes within
-    1 % of it; for SGD and Adam at the best of their learning rates."""
+    """10 modules of 10 at diversity 0.9: the smallest loss that each solver reaches, and the time until
+    it is within 1 % of it; SGD and Adam with the best of several learning rates."""
 
     alone = True
 
@@ -34,7 +34,7 @@ class SolverComparison(Reproduction):
     needs = NEEDS
     differs = (
         DIFFERS
-        + """ A rank-500 map of 6,000 rows, 15 passes of SGD, 300 steps of Adam and 25 sweeps of MBM instead
+        + """ A rank-500 map of 6,000 rows, 15 epochs of SGD, 300 steps of Adam and 25 sweeps of MBM instead
     of an hour of each; rates among 3 and 4. MBM and Adam work on the spectrum, where the
     compressed data (Proposition 5) are diagonal. Losses are divided by the certified lower bound, as the
     paper's have a scale of their own. "Direct" is this library's solver."""
@@ -57,7 +57,7 @@ class SolverComparison(Reproduction):
     }
     statements = (
         Statement(
-            "MBM's least loss is not above Adam's (by more than 0.5 %)",
+            "MBM's smallest loss is at most 0.5 % above Adam's",
             lambda found: {name: row["MBM"] <= 1.005 * row["Adam"] for name, row in found[LOSS].items()},
         ),
         Statement(

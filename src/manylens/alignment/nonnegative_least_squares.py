@@ -3,8 +3,10 @@
 Two stages. Block pivoting (Portugal, Júdice and Vicente 1994; Kim and Park 2011) exchanges many variables at
 a time and guesses the set of positive ones in a handful of factorizations, whatever their number. The
 active-set method of Lawson and Hanson then starts from that guess: it terminates at the exact solution, and
-accepts a variable only if its column is not a combination of those it has, so M may be singular.
+accepts a variable only if its column is not a combination of those already chosen, so M may be singular.
 """
+
+from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -12,63 +14,41 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from manylens.native.threads import one_blas_thread
+from manylens.typing import BoolArray, FloatArray, IntArray
 
 # Relative pivots below which a column counts as a combination of others: for a system from features in double
-# precision, and, where that proves not to be positive semi-definite, for one from single precision.
+# precision, and, if that proves not to be positive semi-definite, for one from single precision.
 DEPENDENT = (1e-12, 1e-6)
 FEWEST = 32  # variables that may enter at once, however few are positive so far
 PATIENCE = 5  # block exchanges without progress before exchanging one variable at a time
 
 
 class Solution(NamedTuple):
-    """Minimizer of vᵀMv - 2 vᵀa over v ≥ 0.
+    """Minimizer of vᵀMv - 2 vᵀa over v ≥ 0, with its certificate."""
 
-    Parameters
-    ----------
-    v : ndarray, shape (p,)
-        The minimizer.
-    objective : float
-        vᵀMv - 2 vᵀa.
-    violation : float
-        Largest positive entry of the scaled a - Mv, zero where no variable could still improve the objective.
-    n_iterations : int
-        Factorizations done in both stages.
-    """
-
-    v: np.ndarray
-    objective: float
-    violation: float
-    n_iterations: int
+    v: FloatArray  # (p,)
+    objective: float  # vᵀMv - 2 vᵀa
+    violation: float  # largest positive entry of the scaled a - Mv; zero if no variable can improve further
+    n_iterations: int  # factorizations in both stages
 
 
-def nonnegative_minimum(M, a, tolerance=1e-10):
+def nonnegative_minimum(M: FloatArray, a: FloatArray, tolerance: float = 1e-10) -> Solution:
     """Minimize vᵀMv - 2 vᵀa over v ≥ 0, exactly.
 
-    Parameters
-    ----------
-    M : ndarray, shape (p, p)
-        Symmetric positive semi-definite, possibly singular.
-    a : ndarray, shape (p,)
-        In the range of M; otherwise the objective has no minimum.
-    tolerance : float, default=1e-10
-        How far above zero an entry of a - Mv may lie, relative to |a_k| in the scale where M_kk = 1.
-
-    Returns
-    -------
-    Solution
-        The minimizer and its certificate.
+    M (p, p) is symmetric positive semi-definite, possibly singular; a (p,) is in its range, otherwise there
+    is no minimum. In units with M_kk = 1 and max a = 1, entries of a - Mv may exceed zero by `tolerance`.
     """
     M, a = np.asarray(M, dtype=np.float64), np.asarray(a, dtype=np.float64)
     own = np.diag(M)
     if np.any((own <= 0) & (a > 0)):
-        raise ValueError("a has an entry above zero where the diagonal of M is zero: there is no minimum.")
+        raise ValueError("a has an entry above zero at which the diagonal of M is zero: there is no minimum.")
     # In units in which M_kk = 1 and the largest a is 1 all tolerances are relative.
     scale = np.where(own > 0, 1.0 / np.sqrt(np.where(own > 0, own, 1.0)), 0.0)
     top = np.max(a * scale, initial=0.0)
     if top <= 0:
         return Solution(np.zeros(len(a)), 0.0, 0.0, 0)
     C, c = M * np.outer(scale, scale), a * scale / top
-    with one_blas_thread():  # for factors this small, more threads only wait
+    with one_blas_thread():  # more threads would only wait for each other on such small factors
         for dependent in DEPENDENT:
             try:
                 guess, n_block = block_pivoting(C, c, ridge=100 * dependent)
@@ -82,26 +62,13 @@ def nonnegative_minimum(M, a, tolerance=1e-10):
     return Solution(v, float(v @ M @ v - 2 * (v @ a)), max(violation, 0.0), n_block + n_single)
 
 
-def block_pivoting(C, c, ridge=100 * DEPENDENT[0], most=100):
-    """Guess which variables are positive, exchanging all that are wrong at once.
+def block_pivoting(
+    C: FloatArray, c: FloatArray, ridge: float = 100 * DEPENDENT[0], most: int = 100
+) -> tuple[BoolArray, int]:
+    """Guess which variables (p,) are positive, exchanging all wrong ones at once; and the factorizations.
 
-    Parameters
-    ----------
-    C : ndarray, shape (p, p)
-        Correlation-like: ones on the diagonal.
-    c : ndarray, shape (p,)
-        Linear term.
-    ridge : float
-        Added to the diagonal, so that every set of variables has a solution.
-    most : int
-        Exchanges after which the guess is taken as it is.
-
-    Returns
-    -------
-    passive : ndarray of bool, shape (p,)
-        The variables guessed to be positive.
-    n_iterations : int
-        Factorizations done.
+    C (p, p) has ones on the diagonal; `ridge` is added to it, so that every set of variables has a solution.
+    After `most` exchanges the guess is taken as it is.
     """
     p = len(c)
     passive = np.zeros(p, dtype=bool)
@@ -123,7 +90,7 @@ def block_pivoting(C, c, ridge=100 * DEPENDENT[0], most=100):
             patience -= 1
         else:  # Murty's rule cannot cycle: exchange the last only
             wrong = np.arange(p) == np.flatnonzero(wrong)[-1]
-        # The set at most doubles: few variables end up positive, and large factorizations cost the most.
+        # The set at most doubles: few variables are positive in the end, and large factors cost the most.
         entering = np.flatnonzero(wrong & ~passive)
         room = max(FEWEST, len(chosen))
         if len(entering) > room:
@@ -132,34 +99,23 @@ def block_pivoting(C, c, ridge=100 * DEPENDENT[0], most=100):
     return passive, most
 
 
-def lawson_hanson(C, c, passive, tolerance, dependent=DEPENDENT[0], most=None):
-    """The active-set method, from a guess of the positive variables.
+def lawson_hanson(
+    C: FloatArray,
+    c: FloatArray,
+    passive: BoolArray,
+    tolerance: float,
+    dependent: float = DEPENDENT[0],
+    most: int | None = None,
+) -> tuple[FloatArray, int]:
+    """The active-set method from a guess of the positive variables: the minimizer, and the factorizations.
 
-    Parameters
-    ----------
-    C, c : ndarray, shapes (p, p) and (p,)
-        The problem, ones on the diagonal of C.
-    passive : ndarray of bool, shape (p,)
-        Guess of the positive variables.
-    tolerance : float
-        How far c - Cx may lie above zero.
-    dependent : float
-        Relative pivot below which a column counts as a combination of others.
-    most : int, optional
-        Most steps, 10 p + 100 by default.
-
-    Returns
-    -------
-    x : ndarray, shape (p,)
-        The minimizer.
-    n_iterations : int
-        Factorizations done.
+    c - Cx may exceed zero by `tolerance`; a column with a relative pivot below `dependent` counts as a
+    combination of others; at most 10 p + 100 steps by default.
     """
     p = len(c)
     most = 10 * p + 100 if most is None else most
-    x = np.zeros(p)
     chosen = independent_subset(C, np.flatnonzero(passive), dependent)
-    x, chosen, steps = feasible_step(C, c, x, chosen)
+    x, chosen, steps = feasible_step(C, c, np.zeros(p), chosen)
     barred = np.zeros(p, dtype=bool)  # columns that depend on the chosen ones, until these change
     while steps < most:
         slope = c - C[:, chosen] @ x[chosen]
@@ -175,37 +131,23 @@ def lawson_hanson(C, c, passive, tolerance, dependent=DEPENDENT[0], most=None):
         before = set(chosen.tolist())
         x, chosen, taken = feasible_step(C, c, x, wider)
         steps += taken
-        # A variable that enters and at once leaves has a slope of rounding size: it would do so for ever.
+        # A variable that enters and leaves at once has a slope of rounding size: it would do so forever.
         if set(chosen.tolist()) == before:
             barred[best] = True
         else:
             barred[:] = False
     raise ArithmeticError(
-        "The active-set method did not end: a is not in the range of M (no minimum), or M is not symmetric "
-        "and positive semi-definite."
+        "The active-set method did not converge: a is not in the range of M (no minimum), or M is not "
+        "symmetric and positive semi-definite."
     )
 
 
-def feasible_step(C, c, x, chosen):
-    """Minimize over the chosen variables, letting go of those that would turn negative.
+def feasible_step(
+    C: FloatArray, c: FloatArray, x: FloatArray, chosen: IntArray
+) -> tuple[FloatArray, IntArray, int]:
+    """Minimize over the chosen variables from x ≥ 0, dropping those that would become negative.
 
-    Parameters
-    ----------
-    C, c : ndarray
-        The problem.
-    x : ndarray, shape (p,)
-        A point with x ≥ 0.
-    chosen : ndarray of int
-        Variables that may move; the others stay at zero.
-
-    Returns
-    -------
-    x : ndarray, shape (p,)
-        The minimizer over the variables that are left, all of them positive.
-    chosen : ndarray of int
-        Those variables.
-    n_iterations : int
-        Factorizations done.
+    Returns the minimizer, the variables that are left (all positive), and the number of factorizations.
     """
     current = np.zeros_like(x)
     current[chosen] = x[chosen]
@@ -219,7 +161,7 @@ def feasible_step(C, c, x, chosen):
         here = current[chosen]
         falling = target <= 0
         ratios = np.full(len(chosen), np.inf)
-        # From zero to below zero: no step at all; that variable leaves first.
+        # A variable at zero that would become negative allows no step and leaves first.
         ratios[falling] = here[falling] / np.maximum(here[falling] - target[falling], np.finfo(float).tiny)
         step = ratios.min()
         moved = here + step * (target - here)
@@ -229,22 +171,10 @@ def feasible_step(C, c, x, chosen):
     return current, chosen, n_iterations
 
 
-def independent_subset(C, chosen, dependent=DEPENDENT[0]):
-    """Those of the chosen columns that are not combinations of the ones before them.
+def independent_subset(C: FloatArray, chosen: IntArray, dependent: float = DEPENDENT[0]) -> IntArray:
+    """The chosen columns, in order of preference, that are not combinations of the ones before them.
 
-    Parameters
-    ----------
-    C : ndarray, shape (p, p)
-        Ones on the diagonal.
-    chosen : ndarray of int
-        Columns, in order of preference.
-    dependent : float
-        Pivot below which a column counts as a combination of those before it.
-
-    Returns
-    -------
-    ndarray of int
-        A subset on which C is positive definite.
+    C is positive definite on them; a pivot below `dependent` counts as zero.
     """
     try:
         factor = np.linalg.cholesky(C[np.ix_(chosen, chosen)])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from manylens.alignment.active_set import (
+from manylens.alignment.nonnegative_least_squares import (
     block_pivoting,
     independent_subset,
     lawson_hanson,

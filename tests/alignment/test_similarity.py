@@ -7,11 +7,11 @@ from scipy import sparse
 from scipy.stats import ortho_group
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
-from manylens import StreamingCKA, align_kernels, cka, cka_matrix, hsic, stable_rank
-from manylens.alignment.cka import labeled
-from manylens.alignment.gram import LinearKernel
-from manylens.alignment.inner_products import gram_products, linear_products
-from manylens.kernels import bandwidth
+from manylens import StreamingCKA, align_kernels, cka, cka_matrix, hsic_test, stable_rank
+from manylens.alignment import hsic
+from manylens.alignment.features import labeled
+from manylens.alignment.inner_products import gram_products, kernel_gram, linear_products
+from manylens.kernels import RBF, Cosine, IsomapKernel, Linear, Polynomial, bandwidth, make_kernel
 
 
 def literal_hsic(K, L, estimator, center=True):
@@ -57,13 +57,13 @@ def test_linear_alignment_is_the_definition(n, estimator, center):
 def test_both_spaces_give_the_same_products(estimator, center):
     X, Y = pair(60)
     features, _ = linear_products([X, Y], estimator, center)
-    samples, _ = gram_products([LinearKernel(X), LinearKernel(Y)], estimator, center)
+    samples, _ = gram_products([kernel_gram(Z, Linear(), center) for Z in (X, Y)], estimator, center)
     np.testing.assert_allclose(features, samples, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("estimator", "center"), CONVENTIONS)
 def test_other_kernels_are_the_definition(estimator, center, monkeypatch):
-    monkeypatch.setattr("manylens.alignment.gram.BLOCK_BYTES", 2 * 8 * 32**2)  # blocks of 32 rows
+    monkeypatch.setattr("manylens.alignment.inner_products.BLOCK_BYTES", 2 * 8 * 32**2)  # blocks of 32 rows
     X, Y = pair(75)
     K, L = rbf_kernel(X, gamma=bandwidth(X, "mean")), rbf_kernel(Y, gamma=bandwidth(Y, "mean"))
     wanted = literal_cka(K, L, estimator, center)
@@ -74,6 +74,21 @@ def test_other_kernels_are_the_definition(estimator, center, monkeypatch):
     assert cka(X, Y, polynomial_kernel, **options) == pytest.approx(
         literal_cka(K, L, estimator, center), rel=1e-9
     )
+
+
+@pytest.mark.parametrize("kernel", [RBF(0.1), Polynomial(gamma=0.2, degree=2), Cosine(), "laplacian"])
+@pytest.mark.parametrize("wrap", [np.asarray, sparse.csr_matrix])
+def test_every_kernel_of_the_library_can_be_compared(kernel, wrap):
+    X, Y = (np.where(np.abs(Z) > 1, Z, 0.0) for Z in pair(30))
+    made = [make_kernel(kernel, 0.3).fit(Z).gram(Z) for Z in (X, Y)]
+    assert cka(wrap(X), wrap(Y), kernel, gamma=0.3) == pytest.approx(literal_cka(*made), rel=1e-9)
+
+
+def test_graph_kernels_and_centered_linear_kernels_can_be_compared():
+    X, Y = pair(60)
+    made = [IsomapKernel(8).fit(Z).gram(Z) for Z in (X, Y)]
+    assert cka(X, Y, IsomapKernel(8)) == pytest.approx(literal_cka(*made), rel=1e-9)
+    assert cka(X, Y, Linear(centered=True), center=False) == pytest.approx(cka(X, Y), rel=1e-9)
 
 
 def test_a_nearly_constant_kernel_loses_no_digits():
@@ -202,7 +217,7 @@ def test_a_dict_gives_a_data_frame():
 def test_without_pandas_a_dict_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
     with pytest.raises(ImportError, match="pip install pandas, or give a list"):
-        labeled(np.eye(1), ["a"], {"a": None})
+        labeled(np.eye(1), ["a"], by_name=True)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf", polynomial_kernel])
@@ -230,7 +245,7 @@ def test_features_whose_unbiased_norm_is_zero_are_refused():
     assert 0 < cka(X, Y) < 1
 
 
-def test_a_zero_kernel_is_refused_where_nothing_is_centered():
+def test_a_zero_kernel_is_refused_without_centering():
     with pytest.raises(ValueError, match="X is constant"):
         cka(np.zeros((8, 2)), pair(8)[1], center=False)
 
@@ -268,11 +283,11 @@ def test_products_that_cannot_be_represented_are_refused_not_returned():
         hsic(1e100 * X, 1e100 * Y)
 
 
-def test_wide_sparse_features_are_multiplied_some_columns_at_a_time(monkeypatch):
+def test_wide_sparse_features_are_multiplied_in_blocks_of_columns(monkeypatch):
     X = sparse.random(300, 30, 0.2, random_state=0, format="csr")
     Y = sparse.random(300, 25, 0.2, random_state=1, format="csr")
     wanted = cka(X.toarray(), Y.toarray())
-    monkeypatch.setattr("manylens.alignment.products.BLOCK_BYTES", 8 * 25 * 7)  # seven columns
+    monkeypatch.setattr("manylens.alignment.inner_products.BLOCK_BYTES", 8 * 25 * 7)  # seven columns
     assert cka(X, Y) == pytest.approx(wanted, rel=1e-12)
 
 
@@ -282,13 +297,13 @@ def test_a_sparse_kernel_matrix_is_read_as_the_dense_one():
     assert cka(sparse.csr_matrix(K), L, "precomputed") == pytest.approx(cka(X, Y))
 
 
-def test_what_cannot_be_meant_is_refused_in_a_sentence():
+def test_invalid_arguments_are_refused():
     X, Y = pair()
     lopsided = np.triu(X @ X.T)
-    with pytest.raises(ValueError, match="A precomputed kernel is symmetric"):
+    with pytest.raises(ValueError, match="A precomputed kernel must be symmetric"):
         cka(lopsided, Y @ Y.T, "precomputed")
     for one_array in (X, sparse.csr_matrix(X)):
-        with pytest.raises(ValueError, match="One array was given where several feature sets are needed"):
+        with pytest.raises(ValueError, match="One array was given, but several feature sets are needed"):
             cka_matrix(one_array)
     with pytest.raises(ValueError, match="X has 40 rows and Y has 39: row i of each must describe the same"):
         cka(X, Y[1:])
@@ -296,16 +311,14 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence():
         cka(np.full((4, 2), np.nan), Y[:4])
     with pytest.raises(ValueError, match="biased estimator needs at least 2 rows"):
         cka(X[:1], Y[:1])
-    with pytest.raises(ValueError, match="kernel='cosine' is unknown"):
-        cka(X, Y, "cosine")
+    with pytest.raises(ValueError, match="kernel='cosin' is unknown: give one of linear, rbf"):
+        cka(X, Y, "cosin")
     with pytest.raises(ValueError, match="estimator='debiased' is unknown"):
         cka(X, Y, estimator="debiased")
     with pytest.raises(ValueError, match="return_='distance' is unknown"):
         cka(X, Y, return_="distance")
-    with pytest.raises(ValueError, match="A precomputed kernel is square"):
+    with pytest.raises(ValueError, match="A precomputed kernel must be square"):
         cka(X, Y, "precomputed")
-    with pytest.raises(TypeError, match="takes dense features"):
-        cka(sparse.csr_matrix(X), Y, "rbf")
     with pytest.raises(ValueError, match="must give one value for each pair"):
         cka(X, Y, lambda A, B: np.ones(len(A) + len(B)))
     with pytest.raises(ValueError, match="The kernel gave NaN"):
@@ -321,3 +334,86 @@ def test_the_input_is_left_alone():
         cka(X @ X.T, Y @ Y.T, kernel) if kernel == "precomputed" else cka(X, Y, kernel)
     np.testing.assert_array_equal(X, before[0])
     np.testing.assert_array_equal(Y, before[1])
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_the_statistic_is_hsic(kernel):
+    X, Y = np.random.default_rng(0).standard_normal((2, 40, 3)) + 2
+    assert hsic_test(X, Y, kernel, n_permutations=9).statistic == pytest.approx(hsic(X, Y, kernel), rel=1e-9)
+
+
+def test_under_independence_the_p_value_is_uniform():
+    rng = np.random.default_rng(0)
+    p_values = np.array(
+        [
+            hsic_test(*rng.standard_normal((2, 15, 2)), n_permutations=19, random_state=t).p_value
+            for t in range(250)
+        ]
+    )
+    for level in (0.05, 0.2, 0.5):
+        rate = np.mean(p_values <= level + 1e-12)
+        assert abs(rate - level) < 4 * np.sqrt(level * (1 - level) / 250)
+
+
+def test_dependence_without_correlation_is_found_by_rbf_and_not_by_linear():
+    x = np.random.default_rng(0).uniform(-1, 1, (150, 1))
+    assert hsic_test(x, x**2, "rbf", n_permutations=199, random_state=0).p_value == pytest.approx(1 / 200)
+    assert hsic_test(x, x**2, "linear", n_permutations=199, random_state=0).p_value > 0.02
+
+
+def test_the_seed_fixes_the_answer_and_ties_count():
+    X, Y = np.random.default_rng(0).standard_normal((2, 20, 2))
+    assert hsic_test(X, Y, random_state=1) == hsic_test(X, Y, random_state=1)
+    pairs = np.array([[0.0], [1.0]])
+    assert hsic_test(pairs, pairs, "linear", n_permutations=49).p_value == 1.0  # both orders give the same
+
+
+def test_invalid_arguments_of_the_test_are_refused():
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    with pytest.raises(ValueError, match="n_permutations == 0, must be >= 1"):
+        hsic_test(X, X, n_permutations=0)
+    with pytest.raises(ValueError, match="X has 20 rows and Y has 19"):
+        hsic_test(X, X[1:])
+
+
+def literal_stable_rank(X):
+    values = np.linalg.svd(np.asarray(X, dtype=np.float64), compute_uv=False)
+    return np.sum(values**2) / values[0] ** 2
+
+
+@given(n=st.integers(2, 30), d=st.integers(1, 30), seed=st.integers(0, 10**6), center=st.booleans())
+def test_it_is_the_ratio_of_squared_singular_values(n, d, seed, center):
+    X = np.random.default_rng(seed).standard_normal((n, d)) + 2
+    wanted = literal_stable_rank(X - X.mean(axis=0) if center else X)
+    assert stable_rank(X, center) == pytest.approx(wanted, rel=1e-9)
+    assert 1 - 1e-9 <= stable_rank(X, center) <= min(n, d) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("shape", [(500, 400), (350, 600)])
+def test_large_matrices_are_iterated_to_the_same_value(shape, kind, center):
+    X = sparse.random(*shape, 0.05, random_state=0).toarray()
+    wanted = literal_stable_rank(X - X.mean(axis=0) if center else X)
+    assert stable_rank(kind(X), center) == pytest.approx(wanted, rel=1e-8)
+
+
+def test_limits():
+    assert stable_rank(np.eye(5), center=False) == pytest.approx(5)
+    assert stable_rank(np.outer(np.arange(4.0), np.ones(3))) == pytest.approx(1)
+    assert stable_rank(sparse.csr_matrix(np.arange(4.0)[:, np.newaxis])) == pytest.approx(1)
+
+
+def test_the_stable_rank_of_single_precision_rows_is_that_of_double_precision_ones():
+    X = np.random.default_rng(0).standard_normal((200, 30)).astype(np.float32)
+    assert stable_rank(X) == pytest.approx(stable_rank(X.astype(np.float64)), rel=1e-5)
+
+
+def test_what_has_no_rank_is_refused():
+    for X in (np.full((5, 2), 0.3), sparse.csr_matrix(np.full((5, 2), 0.3))):
+        with pytest.raises(ValueError, match="X is constant"):
+            stable_rank(X)
+    with pytest.raises(ValueError, match="X is constant"):
+        stable_rank(np.zeros((3, 2)), center=False)
+    with pytest.raises(ValueError, match="Centering needs at least 2 rows"):
+        stable_rank(np.ones((1, 2)))
