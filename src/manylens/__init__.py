@@ -10,12 +10,6 @@ if TYPE_CHECKING:
     from manylens.alignment.similarity import cka, cka_matrix, hsic_test, stable_rank
     from manylens.alignment.streaming import StreamingCKA, sketched_cka
     from manylens.alignment.transferability import rank_models
-    from manylens.baselines.kernel_pca import (
-        BootstrapKernelPCA,
-        MonolithicKernelPCA,
-        PartitionKernelPCA,
-        RandomKernelProjection,
-    )
     from manylens.ensembles.diversity_search import DiversitySearchCV
     from manylens.ensembles.neighbors import ModuleNeighbors
     from manylens.ensembles.retrieval import RetrievalPrecision, retrieval_precision
@@ -24,11 +18,11 @@ if TYPE_CHECKING:
     from manylens.metric.nca import NCA
     from manylens.modules.autoencoder import ModularAutoencoder
     from manylens.modules.kernel_pca import ModularKernelPCA
-    from manylens.modules.linear_autoencoders import BaggingAutoencoder
     from manylens.modules.negative_correlation import (
         NegativeCorrelationClassifier,
         NegativeCorrelationRegressor,
     )
+    from manylens.modules.network_autoencoder import NetworkAutoencoder
     from manylens.persistence import load, save
     from manylens.plotting.alignment import AlignmentDisplay, LayerWeightsDisplay, StableRankDisplay
     from manylens.plotting.alignment_estimates import SketchedAlignmentDisplay, TransferabilityDisplay
@@ -40,8 +34,7 @@ if TYPE_CHECKING:
     from manylens.plotting.pruning import KeptPredictorsDisplay, PruningCurveDisplay
     from manylens.plotting.transfer import FittedLayerWeightsDisplay, ReliabilityDisplay
     from manylens.plotting.transfer_shares import CalibrationErrorDisplay, LabelShareDisplay
-    from manylens.pruning.pruner import AlignmentPruner
-    from manylens.pruning.selection import prune_predictions
+    from manylens.pruning.pruner import AlignmentPruner, prune_predictions
     from manylens.summaries.count_sketch import CountSketch
     from manylens.transfer.calibration import expected_calibration_error
     from manylens.transfer.layer_regressor import LayerRidgeRegressor
@@ -56,8 +49,6 @@ __all__ = [
     "NCA",
     "AlignmentDisplay",
     "AlignmentPruner",
-    "BaggingAutoencoder",
-    "BootstrapKernelPCA",
     "CalibrationErrorDisplay",
     "CountSketch",
     "CoverageDisplay",
@@ -77,14 +68,12 @@ __all__ = [
     "ModuleNeighbors",
     "ModuleVotingClassifier",
     "ModuleVotingRegressor",
-    "MonolithicKernelPCA",
     "NegativeCorrelationClassifier",
     "NegativeCorrelationRegressor",
     "NeighborProbabilitiesDisplay",
-    "PartitionKernelPCA",
+    "NetworkAutoencoder",
     "ProjectionDisplay",
     "PruningCurveDisplay",
-    "RandomKernelProjection",
     "ReliabilityDisplay",
     "RetrievalGalleryDisplay",
     "RetrievalPrecision",
@@ -130,18 +119,12 @@ __getattr__, __dir__ = attach(
         "manylens.ensembles.voting": ["ModuleVotingClassifier", "ModuleVotingRegressor"],
         "manylens.metric.nca": ["NCA"],
         "manylens.modules.autoencoder": ["ModularAutoencoder"],
-        "manylens.baselines.kernel_pca": [
-            "BootstrapKernelPCA",
-            "MonolithicKernelPCA",
-            "PartitionKernelPCA",
-            "RandomKernelProjection",
-        ],
         "manylens.modules.kernel_pca": ["ModularKernelPCA"],
-        "manylens.modules.linear_autoencoders": ["BaggingAutoencoder"],
         "manylens.modules.negative_correlation": [
             "NegativeCorrelationClassifier",
             "NegativeCorrelationRegressor",
         ],
+        "manylens.modules.network_autoencoder": ["NetworkAutoencoder"],
         "manylens.persistence": ["load", "save"],
         "manylens.plotting.alignment": ["AlignmentDisplay", "LayerWeightsDisplay", "StableRankDisplay"],
         "manylens.plotting.alignment_estimates": ["SketchedAlignmentDisplay", "TransferabilityDisplay"],
@@ -153,8 +136,7 @@ __getattr__, __dir__ = attach(
         "manylens.plotting.pruning": ["KeptPredictorsDisplay", "PruningCurveDisplay"],
         "manylens.plotting.transfer": ["FittedLayerWeightsDisplay", "ReliabilityDisplay"],
         "manylens.plotting.transfer_shares": ["CalibrationErrorDisplay", "LabelShareDisplay"],
-        "manylens.pruning.pruner": ["AlignmentPruner"],
-        "manylens.pruning.selection": ["prune_predictions"],
+        "manylens.pruning.pruner": ["AlignmentPruner", "prune_predictions"],
         "manylens.summaries.count_sketch": ["CountSketch"],
         "manylens.transfer.calibration": ["expected_calibration_error"],
         "manylens.transfer.layer_regressor": ["LayerRidgeRegressor"],

@@ -11,19 +11,19 @@ DIFFERENCE = "Difference from CKA"
 
 
 class SketchedAlignment(Reproduction):
-    """CKA of X (10,000 x 128) and X T for 100 random maps T, and the same from sketches of 512 buckets with
-    four hashes: one sketch, as in the thesis, and three with the bias taken out (`sketched_cka`)."""
+    """CKA of X (10,000 x 128) and X T for 100 random maps T, and estimates from sketches of 512 buckets
+    with four hashes: from one sketch, as in the thesis, and from three, without bias (`sketched_cka`)."""
 
     paper = PAPER
     where = "Figure 2.2"
     differs = "128 columns instead of 512, 100 maps instead of 250."
     statements = (
         Statement(
-            "the difference between CKA and sketched CKA is small (0.05 at most)",
+            "the difference between CKA and sketched CKA is small (at most 0.05)",
             lambda found: {row: cells["largest"] <= 0.05 for row, cells in found[DIFFERENCE].items()},
         ),
         Statement(
-            "it is small on average (0.02 at most)",
+            "the difference is small on average (at most 0.02)",
             lambda found: {row: cells["mean"] <= 0.02 for row, cells in found[DIFFERENCE].items()},
         ),
     )

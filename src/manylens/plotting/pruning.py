@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.plotting.style import axes_or_new
-from manylens.pruning.members import read_members
+from manylens.pruning.pruner import read_members
 
 
 class PruningCurveDisplay:

@@ -1,4 +1,4 @@
-"""How far boosting's training rows are trusted."""
+"""The choice of the anchor, for boosting that is pruned on few rows."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,7 @@ from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegress
 from sklearn.model_selection import train_test_split
 
 from manylens import AlignmentPruner
-from manylens.pruning import pruner
-from manylens.pruning.anchor import ANCHORS, choose_anchor
+from manylens.pruning.pruner import ANCHORS, choose_anchor
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +17,7 @@ def diabetes():
     return X, y, X_test, y_test, GradientBoostingRegressor(random_state=0).fit(X, y)
 
 
-def test_few_noisy_rows_are_not_fitted_a_second_time(diabetes):
+def test_noise_in_few_rows_is_not_fitted_a_second_time(diabetes):
     X, y, X_test, y_test, boosting = diabetes
     whole = boosting.score(X_test, y_test)
     free = AlignmentPruner(boosting, anchor=0).fit(X, y)
@@ -29,12 +28,12 @@ def test_few_noisy_rows_are_not_fitted_a_second_time(diabetes):
     assert held.n_kept_ < 100
 
 
-def test_rows_that_the_ensemble_has_not_seen_are_trusted(diabetes):
+def test_rows_that_the_ensemble_has_not_seen_need_no_anchor(diabetes):
     _, _, X_test, y_test, boosting = diabetes
     assert AlignmentPruner(boosting).fit(X_test, y_test).anchor_ == 0
 
 
-def test_rows_without_noise_are_trusted():
+def test_rows_without_noise_need_no_anchor():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(400, 3))
     y = X[:, 0] + 2 * (X[:, 1] > 0.5)
@@ -42,14 +41,14 @@ def test_rows_without_noise_are_trusted():
     assert AlignmentPruner(boosting).fit(X, y).anchor_ == 0
 
 
-def test_many_rows_and_other_ensembles_are_not_fitted_again(diabetes, monkeypatch):
+def test_ensembles_are_not_refitted_for_many_rows_or_without_boosting(diabetes, monkeypatch):
     def refuse(*arguments):
-        raise AssertionError("no copy is wanted here")
+        raise AssertionError("the ensemble must not be refitted here")
 
-    monkeypatch.setattr(pruner, "choose_anchor", refuse)
+    monkeypatch.setattr("manylens.pruning.pruner.choose_anchor", refuse)
     X, y = diabetes[:2]
     assert AlignmentPruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, y).anchor_ == 0
-    monkeypatch.setattr(pruner, "FEW_ROWS", 200)
+    monkeypatch.setattr("manylens.pruning.pruner.ANCHOR_ROWS", 200)
     assert AlignmentPruner(diabetes[-1]).fit(X, y).anchor_ == 0
 
 
@@ -64,14 +63,14 @@ def test_classes_are_compared_by_their_probabilities():
     assert pruned.anchor_ in ANCHORS
 
 
-def test_a_class_too_small_to_be_parted_gets_the_most_careful_anchor(diabetes):
+def test_a_class_too_small_to_split_gets_the_largest_anchor(diabetes):
     X = diabetes[0][:60]
     y = np.repeat([0, 1, 2], [29, 29, 2])
     boosting = GradientBoostingClassifier(n_estimators=5, random_state=0).fit(X, y)
     assert choose_anchor(boosting, X, y, None) == ANCHORS[-1]
 
 
-def test_an_ensemble_that_asks_for_more_than_rows_gets_the_most_careful_anchor(diabetes):
+def test_an_ensemble_that_cannot_be_refitted_gets_the_largest_anchor(diabetes):
     xgboost = pytest.importorskip("xgboost", reason="early stopping by given rows is XGBoost's")
     X, y, X_test, y_test, _ = diabetes
     boosting = xgboost.XGBRegressor(n_estimators=20, early_stopping_rounds=5)
@@ -80,12 +79,12 @@ def test_an_ensemble_that_asks_for_more_than_rows_gets_the_most_careful_anchor(d
 
 
 @pytest.mark.parametrize("anchor", [2, -0.1, "much"])
-def test_an_anchor_outside_its_range_is_refused(diabetes, anchor):
+def test_an_anchor_out_of_range_is_refused(diabetes, anchor):
     with pytest.raises(ValueError, match=r"must lie in \[0, 1\], or be 'auto'"):
         AlignmentPruner(diabetes[-1], anchor=anchor).fit(*diabetes[:2])
 
 
-def test_an_imitation_may_be_perfect(diabetes):
+def test_with_anchor_1_the_pruned_model_can_be_identical(diabetes):
     X, y, X_test, _, boosting = diabetes
-    copy = AlignmentPruner(boosting, anchor=1, tolerance=0).fit(X, y)
+    copy = AlignmentPruner(boosting, anchor=1).fit(X, y)
     np.testing.assert_allclose(copy.predict(X_test), boosting.predict(X_test), rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Pruned trees as arrays: they decide as scikit-learn's, and go into files that run no code."""
+"""The pruned model: flat trees that agree with scikit-learn, in files that run no code."""
 
 import pickle
 
@@ -15,18 +15,12 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 import manylens
 from manylens import AlignmentPruner
-from manylens.datasets import make_friedman, make_shells
-from manylens.native.trees import FlatTrees, check_flat_trees, rounded_down
-from manylens.pruning.registry import read_members
-
-X, y = make_friedman(300, random_state=0)
-S, number = make_shells(300, random_state=0)
-label = np.array(["inner", "middle", "outer"])[number]
+from manylens.native.trees import FlatTrees, check_flat_trees, round_down
+from tests.pruning.conftest import S, X, label, weighted_sum, y
 
 TREES = [
     RandomForestRegressor(12, random_state=0),
@@ -48,19 +42,14 @@ def pruned(request):
     return AlignmentPruner(fitted).fit(rows, target), rows
 
 
-def weighted_sum(pruner, rows):
-    P = read_members(pruner.ensemble_).predict(rows)
-    return np.einsum("ikc,k->ic", P, pruner.weights_) + pruner.intercept_
-
-
-@pytest.mark.parametrize("n_rows", [1, 7, 8, 9, 300])
+@pytest.mark.parametrize("n_rows", [1, 7, 8, 9, 400])
 def test_flat_trees_are_the_weighted_sum_of_the_members_for_any_number_of_rows(pruned, n_rows):
     pruner, rows = pruned
     assert pruner.estimator_.trees is not None
     wanted = weighted_sum(pruner, rows[:n_rows])
-    np.testing.assert_allclose(pruner.estimator_.score_rows(rows[:n_rows]), wanted, atol=1e-10)
+    np.testing.assert_allclose(pruner.estimator_.raw_scores(rows[:n_rows]), wanted, atol=1e-10)
     np.testing.assert_allclose(
-        pruner.estimator_.score_rows(sparse.csr_array(rows[:n_rows])), wanted, atol=1e-10
+        pruner.estimator_.raw_scores(sparse.csr_array(rows[:n_rows])), wanted, atol=1e-10
     )
 
 
@@ -75,20 +64,20 @@ def test_a_pruned_model_of_trees_is_loaded_from_a_file_without_trust(pruned, tmp
 
 
 @pytest.mark.parametrize("part", ["roots", "feature", "children", "leaf", "missing", "depths"])
-def test_a_file_whose_trees_lead_out_of_themselves_is_refused(part, tmp_path):
+def test_a_file_with_node_indices_out_of_bounds_is_refused(part, tmp_path):
     pytest.importorskip("skops")
     model = AlignmentPruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, y).estimator_
     broken = getattr(model.trees, part).copy()
     broken.flat[0] = np.iinfo(broken.dtype).max
     model.trees = model.trees._replace(**{part: broken})
     manylens.save(model, tmp_path / "broken.skops")
-    with pytest.raises(ValueError, match="trees that lead out of themselves"):
+    with pytest.raises(ValueError, match="node indices out of bounds"):
         manylens.load(tmp_path / "broken.skops")
-    with pytest.raises(ValueError, match="trees that lead out of themselves"):
+    with pytest.raises(ValueError, match="node indices out of bounds"):
         pickle.loads(pickle.dumps(model))
 
 
-def test_arrays_of_another_kind_or_shape_are_refused():
+def test_arrays_of_the_wrong_type_or_shape_are_refused():
     trees = AlignmentPruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, y).estimator_.trees
     check_flat_trees(trees, 10, 1)
     wrong = [
@@ -98,13 +87,13 @@ def test_arrays_of_another_kind_or_shape_are_refused():
         trees._replace(value=trees.value.tolist()),
     ]
     for each in wrong:
-        with pytest.raises(ValueError, match="trees that lead out of themselves"):
+        with pytest.raises(ValueError, match="node indices out of bounds"):
             check_flat_trees(FlatTrees(*each), 10, 1)
-    with pytest.raises(ValueError, match="trees that lead out of themselves"):
+    with pytest.raises(ValueError, match="node indices out of bounds"):
         check_flat_trees(trees, 5, 1)
 
 
-def test_flat_trees_decide_as_scikit_learns_at_the_thresholds_themselves():
+def test_flat_trees_and_scikit_learn_agree_at_the_thresholds():
     forest = RandomForestRegressor(40, random_state=0).fit(X, y)
     pruner = AlignmentPruner(forest).fit(X, y)
     tree = forest.estimators_[pruner.kept_[0]].tree_
@@ -113,41 +102,22 @@ def test_flat_trees_decide_as_scikit_learns_at_the_thresholds_themselves():
     edge[np.arange(len(edge)), tree.feature[inner][:100]] = tree.threshold[inner][:100]
     np.testing.assert_allclose(pruner.predict(edge), weighted_sum(pruner, edge)[:, 0])
     thresholds = np.random.default_rng(0).standard_normal(1000)
-    narrow = rounded_down(thresholds)
+    narrow = round_down(thresholds)
     assert np.all(narrow <= thresholds)
     assert np.all(np.nextafter(narrow, np.float32(np.inf)) > thresholds)
 
 
-@pytest.mark.parametrize("trained_with_holes", [True, False])
-def test_missing_values_go_where_the_trees_send_them(trained_with_holes):
+@pytest.mark.parametrize("trained_with_missing", [True, False])
+def test_missing_values_go_where_the_trees_send_them(trained_with_missing):
     holes = X.copy()
     holes[::3, 3] = np.nan
     holes[1::4, 0] = np.nan
-    forest = RandomForestRegressor(10, random_state=0).fit(holes if trained_with_holes else X, y)
+    forest = RandomForestRegressor(10, random_state=0).fit(holes if trained_with_missing else X, y)
     pruner = AlignmentPruner(forest, cv=None).fit(holes, y)
-    np.testing.assert_allclose(pruner.estimator_.score_rows(holes), weighted_sum(pruner, holes))
+    np.testing.assert_allclose(pruner.estimator_.raw_scores(holes), weighted_sum(pruner, holes))
 
 
-def test_values_beyond_single_precision_are_refused_as_scikit_learn_refuses_them():
+def test_values_too_large_for_single_precision_are_refused():
     pruner = AlignmentPruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, y)
     with pytest.raises(ValueError, match="too large for dtype"):
         pruner.predict(np.full((1, 10), 1e300))
-
-
-def test_members_that_never_saw_a_class_give_it_nothing():
-    rare = np.where(np.arange(300) < 3, "never", np.where(S[:, 0] > 0, "right", "left"))
-    trees = [DecisionTreeClassifier().fit(S[k::10], rare[k::10]) for k in range(10)]
-    assert [len(tree.classes_) for tree in trees] == [3, 3, 3, 2, 2, 2, 2, 2, 2, 2]
-    pruner = AlignmentPruner(trees).fit(S, rare)
-    assert pruner.estimator_.trees is not None
-    np.testing.assert_allclose(pruner.estimator_.score_rows(S), weighted_sum(pruner, S), atol=1e-10)
-    whole = AlignmentPruner(trees, "uniform").fit(S, rare)
-    shares = [np.mean(tree.predict(S)[:, np.newaxis] == whole.classes_, axis=0) for tree in trees]
-    np.testing.assert_allclose(
-        (whole.estimator_.score_rows(S) - whole.intercept_).mean(axis=0), np.mean(shares, axis=0)
-    )
-    bagging = BaggingClassifier(KNeighborsClassifier(1), 10, max_samples=0.1, random_state=0).fit(S, rare)
-    assert any(len(member.classes_) < 3 for member in bagging.estimators_)
-    pruned = AlignmentPruner(bagging, "uniform", cv=None).fit(S, rare)
-    ours = pruned.estimator_.score_rows(S) - pruned.intercept_
-    np.testing.assert_allclose(ours, bagging.predict_proba(S), atol=1e-10)

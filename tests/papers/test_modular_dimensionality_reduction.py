@@ -1,32 +1,44 @@
-"""The papers' own algorithms: what the propositions and theorems say of them."""
+"""The algorithms of the paper: its propositions and theorems, and the fast estimator held to them."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer, load_wine
 
-from manylens.modules.descent import adam, approximate_root, descend, has_settled, module_by_module
-from manylens.modules.loss import loss_and_gradient, modular_loss
-from manylens.modules.pairs import (
+from manylens import ModularKernelPCA
+from manylens.baselines import RandomKernelProjection
+from manylens.modules.solver import loss_and_gradient, lower_bound, modular_loss
+from manylens.papers.descent import has_converged
+from manylens.papers.modular_dimensionality_reduction import (
+    approximate_root,
+    compressed_adam,
     drop_gradient,
     drop_module,
-    keep_probability_of,
-    pair_gradient,
-    stochastic_pairs,
-)
-from manylens.modules.water_filling import lower_bound
-from tests.modules.literal import (
     drop_module_loss,
+    dropping_diversity,
+    dropping_probability,
     inner_product_loss,
     modular_inner_product_loss,
-    numerical_gradient,
+    module_by_module,
+    pair_gradient,
+    pooled_vote,
+    sgd_on_pairs,
 )
+from tests.modules.gradients import numerical_gradient
 from tests.modules.strategies import make_spectrum
 
 
-def run(solver, *arguments, seed=0, **options):
+def run(algorithm, *arguments, seed=0, **options):
     settings = {"max_iter": 300, "tol": 1e-9, **options}
-    return solver(*arguments, rng=np.random.default_rng(seed), **settings)
+    return algorithm(*arguments, rng=np.random.default_rng(seed), **settings)
+
+
+def inner_products(lenses, X):
+    """Centered inner products of the feature map, the kernel that the lenses approximate."""
+    rows = lenses.feature_map_.transform(X)
+    rows = rows - rows.mean(axis=0)
+    return rows @ rows.T
 
 
 @given(st.integers(2, 8), st.integers(1, 4), st.integers(0, 1000))
@@ -70,7 +82,7 @@ def test_proposition_3_every_function_of_the_kernels_space_is_a_weight_on_its_ma
 
 
 @pytest.mark.parametrize("diversity", [0.0, 0.5, 0.95])
-def test_proposition_4_a_module_set_by_the_rule_is_its_best(diversity):
+def test_proposition_4_the_update_of_a_module_is_its_best(diversity):
     rng = np.random.default_rng(2)
     M, H, q = 4, 2, make_spectrum("power", 7, 0)
     F = rng.normal(size=(M, H, 7)) * np.sqrt(q)
@@ -97,7 +109,7 @@ def test_proposition_5_compressing_the_rows_keeps_the_cost(diversity):
 
 @pytest.mark.parametrize("diversity", [0.0, 0.3, 0.9, 0.99])
 @pytest.mark.parametrize("epsilon", [0.0, 0.05])
-def test_theorem_1_every_sweep_lowers_the_loss_until_a_critical_point(diversity, epsilon):
+def test_theorem_1_every_epoch_lowers_the_loss_until_a_critical_point(diversity, epsilon):
     q = make_spectrum("power", 15, 1)
     found = run(module_by_module, q, 4, 3, diversity, epsilon=epsilon, max_iter=400, tol=0.0)
     assert np.all(np.diff(found.path) <= 1e-12 * found.path[0])
@@ -116,8 +128,8 @@ def test_theorem_2_the_gradients_agree(p):
     phi = rng.normal(size=(M, n, H))
     rows = rng.normal(size=(n, 3))
     gram = rows @ rows.T
-    diversity = M * p / (1 + p * (M - 1))
-    assert keep_probability_of(diversity, M) == pytest.approx(p)
+    diversity = dropping_diversity(p, M)
+    assert dropping_probability(diversity, M) == pytest.approx(p)
     dropped = numerical_gradient(lambda x: drop_module_loss(x, gram, p), phi)
     shrink = np.sqrt(p / diversity)
     modular = numerical_gradient(lambda x: modular_inner_product_loss(x, gram, diversity), shrink * phi)
@@ -152,11 +164,11 @@ def test_drop_gradients_over_all_pairs_and_choices_are_the_gradient_of_the_drop_
     np.testing.assert_allclose(mine, numerical, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("solver", "tolerance"), [(module_by_module, 1e-3), (adam, 1e-2)])
+@pytest.mark.parametrize(("algorithm", "tolerance"), [(module_by_module, 1e-3), (compressed_adam, 1e-2)])
 @pytest.mark.parametrize("diversity", [0.2, 0.9])
-def test_iterative_solvers_reach_the_bound_within_their_tolerance(solver, tolerance, diversity):
+def test_iterative_algorithms_reach_the_bound_within_their_tolerance(algorithm, tolerance, diversity):
     q = make_spectrum("power", 20, 2)
-    found = run(solver, q, 4, 3, diversity, max_iter=2000, tol=1e-8)
+    found = run(algorithm, q, 4, 3, diversity, max_iter=2000, tol=1e-8)
     bound = lower_bound(q, 4, 3, diversity)
     assert bound * (1 - 1e-10) <= found.path.min() <= bound * (1 + tolerance)
     assert modular_loss(found.modules, q, diversity) == pytest.approx(found.path.min())
@@ -171,44 +183,97 @@ def rows():
     return rows @ np.linalg.inv(np.linalg.cholesky(rows.T @ rows / 400)).T * np.sqrt(q), q
 
 
-def test_stochastic_solvers_come_near_the_bound(rows):
+def test_stochastic_algorithms_come_near_the_bound(rows):
     coordinates, q = rows
     bound = lower_bound(q, 3, 2, 0.8)
-    by_pairs = run(stochastic_pairs, coordinates, q, 3, 2, 0.8, max_iter=150)
-    by_drops = run(drop_module, coordinates, q, 3, 2, keep_probability_of(0.8, 3), max_iter=150)
+    by_pairs = run(sgd_on_pairs, coordinates, 3, 2, 0.8, max_iter=150)
+    by_drops = run(drop_module, coordinates, 3, 2, dropping_probability(0.8, 3), max_iter=150)
     for found in (by_pairs, by_drops):
         assert bound * (1 - 1e-10) <= found.path.min() <= 1.15 * bound
         assert found.path.min() - bound < 0.2 * (found.path[0] - bound)
 
 
-def test_the_best_modules_are_kept_when_the_user_interrupts():
-    def step(state):
-        if state == 3:
-            raise KeyboardInterrupt
-        return state + 1
-
-    with pytest.warns(UserWarning, match="slow was interrupted: the best modules so far are kept"):
-        found = descend(
-            "slow", 0, step, float, lambda x: 10 + (x - 2) ** 2, max_iter=9, tol=-5.0, verbose=False
-        )
-    assert found.modules == 2
-    assert not found.converged
+def test_a_loss_converges_if_a_window_of_epochs_gains_too_little():
+    assert not has_converged([3.0, 2.0], 1e-3, 1)
+    assert has_converged([3.0, 2.0, 2.0], 1e-3, 1)
+    assert not has_converged([4.0, 3.0, 2.0, 1.0, 0.5], 1e-3, 2)
+    assert has_converged([4.0, 3.0, 1.0, 1.1, 1.05], 1e-3, 2)
+    assert not has_converged([4.0, 3.0, 5.0, 6.0, 7.0], 1e-3, 2)  # diverging is not converging
+    assert not has_converged([4.0, 5.0, np.inf], 1e-3, 1)
 
 
-def test_progress_is_printed_when_asked_for(capsys):
-    run(module_by_module, make_spectrum("power", 8, 0), 2, 2, 0.5, max_iter=3, verbose=True, tol=-1.0)
-    assert "mbm: iteration 3, loss" in capsys.readouterr().out
+def test_too_few_epochs_do_not_converge_and_a_step_too_long_diverges():
+    q = make_spectrum("power", 8, 0)
+    short = run(module_by_module, q, 2, 2, 0.5, max_iter=2, tol=-1.0)
+    assert not short.converged
+    assert len(short.path) == 3
+    long = run(compressed_adam, q, 2, 2, 0.5, learning_rate=1e6, max_iter=30)
+    assert not long.converged
+    assert long.path[-1] > long.path[0]
+    assert np.isfinite(long.modules).all()  # the best modules seen are kept
 
 
-def test_a_path_settles_when_a_window_gains_too_little():
-    assert not has_settled([3.0, 2.0], 1e-3, 1)
-    assert has_settled([3.0, 2.0, 2.0], 1e-3, 1)
-    assert not has_settled([4.0, 3.0, 2.0, 1.0, 0.5], 1e-3, 2)
-    assert has_settled([4.0, 3.0, 1.0, 1.1, 1.05], 1e-3, 2)
-    assert not has_settled([4.0, 3.0, 5.0, 6.0, 7.0], 1e-3, 2)  # running away is not a rest
-    assert not has_settled([4.0, 5.0, np.inf], 1e-3, 1)
-
-
-def test_drop_module_without_diversity_is_refused():
+def test_dropping_no_module_or_all_of_them_is_refused():
     with pytest.raises(ValueError, match="choose a diversity above 0"):
-        keep_probability_of(0.0, 5)
+        dropping_probability(0.0, 5)
+    with pytest.raises(ValueError, match=r"keep_probability=1.5 is outside \(0, 1\]"):
+        dropping_diversity(1.5, 5)
+
+
+@pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
+def test_stochastic_algorithms_do_not_diverge_on_raw_data(load):
+    X = load().data
+    C = RandomKernelProjection(rank=100, random_state=0).fit(X).principal_coordinates(X)
+    for algorithm, third in ((sgd_on_pairs, 0.9), (drop_module, dropping_probability(0.9, 5))):
+        found = run(algorithm, C, 5, 4, third, max_iter=60)
+        assert found.path.min() < 0.5 * found.path[0]
+
+
+def test_the_pooled_vote_is_the_most_frequent_of_all_neighbor_labels():
+    labels = np.array([[["a", "a", "b"], ["b", "c", "c"]], [["b", "b", "b"], ["b", "a", "a"]]])  # (M, n, k)
+    np.testing.assert_array_equal(pooled_vote(labels), ["b", "a"])  # 4 of 6; a tie
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, (4, 20, 5))
+    expected = [np.argmax(np.bincount(labels[:, i].ravel(), minlength=3)) for i in range(20)]
+    np.testing.assert_array_equal(pooled_vote(labels), expected)
+
+
+# The fast estimator against the paper
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "tolerance", "options"),
+    [
+        (module_by_module, 1e-3, {}),
+        (compressed_adam, 1e-2, {"max_iter": 1000}),
+        (sgd_on_pairs, 0.1, {"max_iter": 200}),
+        (drop_module, 0.15, {"max_iter": 200}),
+    ],
+)
+def test_no_algorithm_of_the_paper_beats_the_direct_solver(X, algorithm, tolerance, options):
+    lenses = ModularKernelPCA(3, 3, 0.8, random_state=0, rank=60).fit(X)
+    by_rows = algorithm in (sgd_on_pairs, drop_module)
+    data = lenses.principal_coordinates(X) if by_rows else lenses.spectrum_
+    third = dropping_probability(0.8, 3) if algorithm is drop_module else 0.8
+    found = run(algorithm, data, 3, 3, third, tol=1e-5, **options)
+    other = lenses.with_modules(found.modules)
+    assert lenses.loss_ * (1 - 1e-9) <= other.loss_ <= lenses.loss_ * (1 + tolerance)
+    assert other.lower_bound_ == pytest.approx(lenses.lower_bound_, rel=1e-9)
+    assert other.coverage_.shape == (9,)
+    modules = np.moveaxis(other.split(other.transform(X)), 1, 0)
+    literal = modular_inner_product_loss(modules, inner_products(lenses, X), 0.8)
+    assert other.loss_ == pytest.approx(literal, rel=1e-6)
+
+
+def test_modules_of_another_shape_are_certified_or_refused(X):
+    lenses = ModularKernelPCA(3, 4, 0.5, random_state=0).fit(X)
+    q = lenses.spectrum_
+    smaller = lenses.with_modules(run(module_by_module, q, 2, 3, 0.5).modules)
+    assert smaller.module_shape_ == (2, 3)
+    assert smaller.transform(X).shape == (300, 6)
+    direct = ModularKernelPCA(2, 3, 0.5, random_state=0).fit(X)
+    assert smaller.lower_bound_ == pytest.approx(direct.lower_bound_)
+    with pytest.raises(ValueError, match=r"shape \(2, 3, 5\); \(n_modules, n_components, 12\) is needed"):
+        lenses.with_modules(np.ones((2, 3, 5)))
+    with pytest.raises(ValueError, match=r"\(4, 4\) asks for more dimensions"):
+        lenses.with_modules(np.ones((4, 4, 12)))
