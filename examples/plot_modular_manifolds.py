@@ -16,7 +16,8 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 
-from manylens import ModularKernelPCA, MonolithicKernelPCA
+from manylens import ModularKernelPCA
+from manylens.baselines import MonolithicKernelPCA
 from manylens.kernels import IsomapKernel, LaplacianEigenmapKernel, LocallyLinearKernel
 
 N_MODULES, SHOWN = 6, 3

@@ -12,11 +12,9 @@ certificate says.
 
 import matplotlib.pyplot as plt
 
-from manylens import (
+from manylens import CoverageDisplay, DiversityPathDisplay, ModularKernelPCA
+from manylens.baselines import (
     BootstrapKernelPCA,
-    CoverageDisplay,
-    DiversityPathDisplay,
-    ModularKernelPCA,
     MonolithicKernelPCA,
     PartitionKernelPCA,
     RandomKernelProjection,

@@ -90,7 +90,7 @@ def files_of(call: Callable[[], Any]) -> list[str]:
     """Files of manylens in which some function runs during a call, in the order of their first use."""
     seen: dict[str, None] = {}
 
-    def record(frame: FrameType, event: str, argument: Any) -> None:
+    def record(frame: FrameType, event: str, _argument: Any) -> None:
         if event == "call" and frame.f_code.co_name != "<module>":
             path = Path(frame.f_code.co_filename)
             if SOURCE in path.parents:

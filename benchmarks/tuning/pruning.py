@@ -90,7 +90,7 @@ def few_rows(n_splits=8):
 
 
 def show(title, settings, grid):
-    """One line of figures for each combination of options."""
+    """Print one line per combination of options."""
     sizes = np.concatenate([setting.sizes for setting in settings])
     kept_by_stacking = np.concatenate([setting.prune("stacking", False) for setting in settings])[:, 0]
     print(f"{title}: {len(sizes)} settings; shares within 1 % of the whole and fewer than stacking")

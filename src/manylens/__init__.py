@@ -5,21 +5,11 @@ from typing import TYPE_CHECKING
 from manylens._lazy import attach
 
 if TYPE_CHECKING:
-    from manylens.alignment.cka import cka, cka_matrix
-    from manylens.alignment.distance_correlation import distance_correlation, distance_correlation_matrix
-    from manylens.alignment.hsic import hsic, hsic_test
-    from manylens.alignment.kernel_alignment import KernelAlignment
-    from manylens.alignment.kernel_weights import align_bandwidths, align_kernels
-    from manylens.alignment.sketched import sketched_cka
-    from manylens.alignment.stable_rank import stable_rank
-    from manylens.alignment.streaming_cka import StreamingCKA
+    from manylens.alignment.distances import distance_correlation, distance_correlation_matrix
+    from manylens.alignment.kernel_weights import KernelAlignment, align_kernels
+    from manylens.alignment.similarity import cka, cka_matrix, hsic_test, stable_rank
+    from manylens.alignment.streaming import StreamingCKA, sketched_cka
     from manylens.alignment.transferability import rank_models
-    from manylens.baselines.kernel_pca import (
-        BootstrapKernelPCA,
-        MonolithicKernelPCA,
-        PartitionKernelPCA,
-        RandomKernelProjection,
-    )
     from manylens.ensembles.diversity_search import DiversitySearchCV
     from manylens.ensembles.neighbors import ModuleNeighbors
     from manylens.ensembles.retrieval import RetrievalPrecision, retrieval_precision
@@ -28,11 +18,11 @@ if TYPE_CHECKING:
     from manylens.metric.nca import NCA
     from manylens.modules.autoencoder import ModularAutoencoder
     from manylens.modules.kernel_pca import ModularKernelPCA
-    from manylens.modules.linear_autoencoders import BaggingAutoencoder
     from manylens.modules.negative_correlation import (
         NegativeCorrelationClassifier,
         NegativeCorrelationRegressor,
     )
+    from manylens.modules.network_autoencoder import NetworkAutoencoder
     from manylens.persistence import load, save
     from manylens.plotting.alignment import AlignmentDisplay, LayerWeightsDisplay, StableRankDisplay
     from manylens.plotting.alignment_estimates import SketchedAlignmentDisplay, TransferabilityDisplay
@@ -59,8 +49,6 @@ __all__ = [
     "NCA",
     "AlignmentDisplay",
     "AlignmentPruner",
-    "BaggingAutoencoder",
-    "BootstrapKernelPCA",
     "CalibrationErrorDisplay",
     "CountSketch",
     "CoverageDisplay",
@@ -80,14 +68,12 @@ __all__ = [
     "ModuleNeighbors",
     "ModuleVotingClassifier",
     "ModuleVotingRegressor",
-    "MonolithicKernelPCA",
     "NegativeCorrelationClassifier",
     "NegativeCorrelationRegressor",
     "NeighborProbabilitiesDisplay",
-    "PartitionKernelPCA",
+    "NetworkAutoencoder",
     "ProjectionDisplay",
     "PruningCurveDisplay",
-    "RandomKernelProjection",
     "ReliabilityDisplay",
     "RetrievalGalleryDisplay",
     "RetrievalPrecision",
@@ -101,7 +87,6 @@ __all__ = [
     "TreeBoxesDisplay",
     "VotingBoundaryDisplay",
     "__version__",
-    "align_bandwidths",
     "align_kernels",
     "cka",
     "cka_matrix",
@@ -109,7 +94,6 @@ __all__ = [
     "distance_correlation",
     "distance_correlation_matrix",
     "expected_calibration_error",
-    "hsic",
     "hsic_test",
     "load",
     "prune_predictions",
@@ -123,15 +107,11 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
-        "manylens.alignment.cka": ["cka", "cka_matrix"],
-        "manylens.alignment.hsic": ["hsic", "hsic_test"],
-        "manylens.alignment.kernel_alignment": ["KernelAlignment"],
-        "manylens.alignment.kernel_weights": ["align_bandwidths", "align_kernels"],
-        "manylens.alignment.sketched": ["sketched_cka"],
-        "manylens.alignment.stable_rank": ["stable_rank"],
-        "manylens.alignment.streaming_cka": ["StreamingCKA"],
+        "manylens.alignment.distances": ["distance_correlation", "distance_correlation_matrix"],
+        "manylens.alignment.kernel_weights": ["KernelAlignment", "align_kernels"],
+        "manylens.alignment.similarity": ["cka", "cka_matrix", "hsic_test", "stable_rank"],
+        "manylens.alignment.streaming": ["StreamingCKA", "sketched_cka"],
         "manylens.alignment.transferability": ["rank_models"],
-        "manylens.alignment.distance_correlation": ["distance_correlation", "distance_correlation_matrix"],
         "manylens.ensembles.diversity_search": ["DiversitySearchCV"],
         "manylens.ensembles.neighbors": ["ModuleNeighbors"],
         "manylens.ensembles.retrieval": ["RetrievalPrecision", "retrieval_precision"],
@@ -139,18 +119,12 @@ __getattr__, __dir__ = attach(
         "manylens.ensembles.voting": ["ModuleVotingClassifier", "ModuleVotingRegressor"],
         "manylens.metric.nca": ["NCA"],
         "manylens.modules.autoencoder": ["ModularAutoencoder"],
-        "manylens.baselines.kernel_pca": [
-            "BootstrapKernelPCA",
-            "MonolithicKernelPCA",
-            "PartitionKernelPCA",
-            "RandomKernelProjection",
-        ],
         "manylens.modules.kernel_pca": ["ModularKernelPCA"],
-        "manylens.modules.linear_autoencoders": ["BaggingAutoencoder"],
         "manylens.modules.negative_correlation": [
             "NegativeCorrelationClassifier",
             "NegativeCorrelationRegressor",
         ],
+        "manylens.modules.network_autoencoder": ["NetworkAutoencoder"],
         "manylens.persistence": ["load", "save"],
         "manylens.plotting.alignment": ["AlignmentDisplay", "LayerWeightsDisplay", "StableRankDisplay"],
         "manylens.plotting.alignment_estimates": ["SketchedAlignmentDisplay", "TransferabilityDisplay"],

@@ -19,9 +19,9 @@ from manylens import (
     DiversityPathDisplay,
     ModularAutoencoder,
     ModularKernelPCA,
-    PartitionKernelPCA,
     RetrievalGalleryDisplay,
 )
+from manylens.baselines import PartitionKernelPCA
 
 X, y = load_digits(return_X_y=True)
 X, y = X[:300], y[:300]

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from manylens.alignment.cka import cka_matrix
 from manylens.alignment.features import check_feature_sets
 from manylens.alignment.kernel_weights import align_kernels
-from manylens.alignment.stable_rank import stable_rank
+from manylens.alignment.similarity import cka_matrix, stable_rank
 from manylens.plotting.style import axes_or_new
 
 

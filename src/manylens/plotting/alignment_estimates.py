@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.stats import spearmanr
 
-from manylens.alignment.cka import cka
+from manylens.alignment.similarity import cka
 from manylens.plotting.style import axes_or_new
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from manylens.alignment.distance_correlation import distance_correlation_matrix
+from manylens.alignment.distances import distance_correlation_matrix
 from manylens.ensembles.representation import module_views
 from manylens.plotting.style import axes_or_new, import_pyplot
 

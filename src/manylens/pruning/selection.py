@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from manylens.alignment.active_set import nonnegative_minimum
+from manylens.alignment.nonnegative_least_squares import nonnegative_minimum
 from manylens.summaries.prediction_moments import FoldedMoments, InnerProducts, PredictionMoments
 from manylens.typing import BoolArray, FloatArray, IntArray
 from manylens.validation import check_choice
