@@ -34,16 +34,6 @@ if TYPE_CHECKING:
         NegativeCorrelationRegressor,
     )
     from manylens.persistence import load, save
-    from manylens.plotting.alignment import AlignmentDisplay, LayerWeightsDisplay, StableRankDisplay
-    from manylens.plotting.alignment_estimates import SketchedAlignmentDisplay, TransferabilityDisplay
-    from manylens.plotting.densities import ModuleDensityDisplay
-    from manylens.plotting.ensembles import DistanceCorrelationDisplay, VotingBoundaryDisplay
-    from manylens.plotting.gallery import RetrievalGalleryDisplay
-    from manylens.plotting.metric import NeighborProbabilitiesDisplay, ProjectionDisplay, TreeBoxesDisplay
-    from manylens.plotting.modules import CoverageDisplay, DiversityPathDisplay
-    from manylens.plotting.pruning import KeptPredictorsDisplay, PruningCurveDisplay
-    from manylens.plotting.transfer import FittedLayerWeightsDisplay, ReliabilityDisplay
-    from manylens.plotting.transfer_shares import CalibrationErrorDisplay, LabelShareDisplay
     from manylens.pruning.choice import prune_predictions
     from manylens.pruning.pruner import AlignmentPruner
     from manylens.summaries.count_sketch import CountSketch
@@ -58,49 +48,29 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "NCA",
-    "AlignmentDisplay",
     "AlignmentPruner",
     "BaggingAutoencoder",
     "BootstrapKernelPCA",
-    "CalibrationErrorDisplay",
     "CountSketch",
-    "CoverageDisplay",
-    "DistanceCorrelationDisplay",
-    "DiversityPathDisplay",
     "DiversitySearchCV",
-    "FittedLayerWeightsDisplay",
-    "KeptPredictorsDisplay",
     "KernelAlignment",
-    "LabelShareDisplay",
     "LayerRidgeClassifier",
     "LayerRidgeRegressor",
-    "LayerWeightsDisplay",
     "ModularAutoencoder",
     "ModularKernelPCA",
-    "ModuleDensityDisplay",
     "ModuleNeighbors",
     "ModuleVotingClassifier",
     "ModuleVotingRegressor",
     "MonolithicKernelPCA",
     "NegativeCorrelationClassifier",
     "NegativeCorrelationRegressor",
-    "NeighborProbabilitiesDisplay",
     "PartitionKernelPCA",
-    "ProjectionDisplay",
-    "PruningCurveDisplay",
     "RandomKernelProjection",
-    "ReliabilityDisplay",
-    "RetrievalGalleryDisplay",
     "RetrievalPrecision",
     "ScanNeighborsClassifier",
-    "SketchedAlignmentDisplay",
-    "StableRankDisplay",
     "StreamingCKA",
     "TemperatureScaler",
     "TransductiveRidgeClassifier",
-    "TransferabilityDisplay",
-    "TreeBoxesDisplay",
-    "VotingBoundaryDisplay",
     "__version__",
     "align_bandwidths",
     "align_kernels",
@@ -153,16 +123,6 @@ __getattr__, __dir__ = attach(
             "NegativeCorrelationRegressor",
         ],
         "manylens.persistence": ["load", "save"],
-        "manylens.plotting.alignment": ["AlignmentDisplay", "LayerWeightsDisplay", "StableRankDisplay"],
-        "manylens.plotting.alignment_estimates": ["SketchedAlignmentDisplay", "TransferabilityDisplay"],
-        "manylens.plotting.densities": ["ModuleDensityDisplay"],
-        "manylens.plotting.ensembles": ["DistanceCorrelationDisplay", "VotingBoundaryDisplay"],
-        "manylens.plotting.gallery": ["RetrievalGalleryDisplay"],
-        "manylens.plotting.metric": ["NeighborProbabilitiesDisplay", "ProjectionDisplay", "TreeBoxesDisplay"],
-        "manylens.plotting.modules": ["CoverageDisplay", "DiversityPathDisplay"],
-        "manylens.plotting.pruning": ["KeptPredictorsDisplay", "PruningCurveDisplay"],
-        "manylens.plotting.transfer": ["FittedLayerWeightsDisplay", "ReliabilityDisplay"],
-        "manylens.plotting.transfer_shares": ["CalibrationErrorDisplay", "LabelShareDisplay"],
         "manylens.pruning.choice": ["prune_predictions"],
         "manylens.pruning.pruner": ["AlignmentPruner"],
         "manylens.summaries.count_sketch": ["CountSketch"],

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from manylens.ensembles.module_retrieval import module_neighbors
-from manylens.plotting import CoverageDisplay, DiversityPathDisplay, RetrievalGalleryDisplay
+from manylens.plotting import CoverageDisplay, CurveDisplay, GalleryDisplay
 
 INK = "#010203"  # text and axes are drawn in this color, which is then replaced by that of the page
 STYLE: dict[Any, Any] = {
@@ -125,12 +125,15 @@ def draw_path(experiment, what):
     """
     figure, ax = new_figure(5.4, 3.7)
     name = {"precision": "retrieval precision, %", "accuracy": "accuracy of the vote, %"}[what]
-    DiversityPathDisplay(
-        diversities=[measured.model.diversity_ for measured in experiment.path],
-        ensemble=[100 * getattr(measured.scores, what) for measured in experiment.path],
-        individual=[100 * getattr(measured.scores, f"module_{what}") for measured in experiment.path],
+    CurveDisplay(
+        [f"{measured.model.diversity_:g}" for measured in experiment.path],
+        {
+            "modules together": [100 * getattr(measured.scores, what) for measured in experiment.path],
+            "one module": [100 * getattr(measured.scores, f"module_{what}") for measured in experiment.path],
+        },
         references={measured.name: 100 * getattr(measured.scores, what) for measured in experiment.baselines},
-        score_name=name,
+        x_label="diversity",
+        y_label=name,
     ).plot(ax)
     low, high = ax.get_ylim()
     ax.set_ylim(low - 0.2 * (high - low), high)  # room for the legend
@@ -156,7 +159,7 @@ def draw_gallery(experiment):
     digits, model = experiment.digits, experiment.best.model
     chosen = gallery_queries(model, digits, experiment.settings.n_neighbors)
     figure, ax = new_figure(11, 3.05)
-    RetrievalGalleryDisplay.from_estimator(
+    GalleryDisplay.from_modules(
         model,
         digits.base,
         digits.queries[chosen],
