@@ -3,9 +3,10 @@ A forest of 256 trees, pruned
 =============================
 
 Most trees of a forest repeat each other. `AlignmentPruner` keeps those whose predictions, taken together, are
-best aligned with the target, and weighs them by non-negative least squares. It learns from out-of-bag
-predictions; the same method on the predictions for the training rows, which every tree knows by heart, errs
-more. `slack` is the share by which the error may exceed the smallest for fewer trees to be kept.
+best aligned with the target, and weights them by non-negative least squares. It learns from out-of-bag
+predictions; the same method on the predictions for the training rows, which every tree has memorized, has a
+larger error. With a larger `slack`, the error may exceed the smallest by a larger share, and fewer trees are
+kept.
 """
 
 import matplotlib.pyplot as plt
@@ -14,6 +15,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from manylens import AlignmentPruner, KeptPredictorsDisplay, PruningCurveDisplay
 from manylens.datasets import make_friedman
+from manylens.pruning import Alignment
 
 X, y = make_friedman(1500, random_state=0)
 new, truth = make_friedman(2000, random_state=1)
@@ -23,7 +25,7 @@ new, truth = make_friedman(2000, random_state=1)
 forest = RandomForestRegressor(256, max_features=0.33, random_state=0).fit(X, y)
 pruners = {
     "alignment, out of bag": AlignmentPruner(forest).fit(X, y),
-    "the same, slack=0.1": AlignmentPruner(forest, slack=0.1).fit(X, y),
+    "the same, slack=0.1": AlignmentPruner(forest, Alignment(slack=0.1)).fit(X, y),
     "alignment, training rows": AlignmentPruner(forest, cv=None).fit(X, y),
     "stacking, training rows": AlignmentPruner(forest, "stacking", cv=None).fit(X, y),
     "early stopping by rank": AlignmentPruner(forest, "rank", "none").fit(X, y),

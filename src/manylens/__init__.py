@@ -34,8 +34,8 @@ if TYPE_CHECKING:
         NegativeCorrelationRegressor,
     )
     from manylens.persistence import load, save
-    from manylens.pruning.choice import prune_predictions
     from manylens.pruning.pruner import AlignmentPruner
+    from manylens.pruning.selection import prune_predictions
     from manylens.summaries.count_sketch import CountSketch
     from manylens.transfer.calibration import expected_calibration_error
     from manylens.transfer.layer_regressor import LayerRidgeRegressor
@@ -123,8 +123,8 @@ __getattr__, __dir__ = attach(
             "NegativeCorrelationRegressor",
         ],
         "manylens.persistence": ["load", "save"],
-        "manylens.pruning.choice": ["prune_predictions"],
         "manylens.pruning.pruner": ["AlignmentPruner"],
+        "manylens.pruning.selection": ["prune_predictions"],
         "manylens.summaries.count_sketch": ["CountSketch"],
         "manylens.transfer.calibration": ["expected_calibration_error"],
         "manylens.transfer.layer_regressor": ["LayerRidgeRegressor"],

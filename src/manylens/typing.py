@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,11 @@ Rows: TypeAlias = FloatArray | SparseRows  # validated rows, dense or CSR
 MatrixLike: TypeAlias = ArrayLike | sparse.spmatrix | sparse.sparray  # what a user may pass as X
 
 Seed: TypeAlias = int | np.random.RandomState | None  # scikit-learn's `random_state`
+
+
+def is_sparse(X: Any) -> TypeGuard[SparseRows]:
+    """Whether X is a sparse matrix or array, in a form that type checkers understand."""
+    return bool(sparse.issparse(X))
 
 
 @runtime_checkable

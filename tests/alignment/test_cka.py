@@ -11,7 +11,7 @@ from manylens import StreamingCKA, align_kernels, cka, cka_matrix, hsic, stable_
 from manylens.alignment.cka import labeled
 from manylens.alignment.gram import LinearKernel
 from manylens.alignment.inner_products import gram_products, linear_products
-from manylens.kernels.bandwidth import bandwidth
+from manylens.kernels import bandwidth
 
 
 def literal_hsic(K, L, estimator, center=True):

@@ -5,7 +5,7 @@ from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 
 from manylens import CountSketch, align_bandwidths, align_kernels, cka
 from manylens.alignment.kernel_weights import alignment_system
-from manylens.kernels.bandwidth import bandwidth
+from manylens.kernels import bandwidth
 
 
 def views(n=120, seed=0):

@@ -4,11 +4,10 @@ import numpy as np
 from sklearn.ensemble import AdaBoostRegressor, GradientBoostingRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from benchmarks.figures import curve, panel
+from benchmarks.data.ensembles import Setting
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.alignment import PAPER
 from benchmarks.papers.alignment.pruning import METHODS, RESULT, SIZES, pruned
-from benchmarks.pruning_settings import Setting
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens.datasets import make_friedman
 
 
@@ -24,7 +23,7 @@ def stage_errors(setting):
         np.cumsum(part[:, : len(weights), 0] * weights, axis=1, dtype=np.float64)
         for part in (setting.P, setting.T)
     )
-    if setting.members.summed:
+    if setting.members.additive:
         start = setting.Y.mean() - trained.mean(axis=0)  # what boosting starts from gives the targets' mean
         trained, tested = trained + start, tested + start
     else:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.network_features import Task, batches, load_images, network, write_features
+from benchmarks.data.network_features import Task, batches, load_images, network, write_features
+from benchmarks.harness import Findings, Statement
 from benchmarks.papers.alignment.layers import OnTheNetwork, thesis
-from benchmarks.reproduction import Findings, Statement
 
 TITLE = "Accuracy (%) in the same time"
 TUNED = {
@@ -19,7 +19,7 @@ TUNED = {
 TASKS = {"objects": "cifar10_jpg_12k", "digits": "mnist"}
 
 
-class SameTime(OnTheNetwork):
+class FineTuningAtEqualTime(OnTheNetwork):
     """EfficientNet-Lite0 at 64 pixels, 1,000 training and 500 test images: ridge on its layers (collecting
     them and choosing the penalty included), and Adam on its top layer, its top layers and all layers for as
     many seconds as that took."""

@@ -11,12 +11,11 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.bench_transfer import TransferDigits, TransferObjects
-from benchmarks.figures import curve, panel
-from benchmarks.network_features import Task, network_features, reason_to_leave_out
+from benchmarks.data.network_features import Task, network_features, reason_to_leave_out
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.alignment import PAPER
 from benchmarks.papers.alignment.training import alignment, one_hot
-from benchmarks.reproduction import Findings, Reproduction, Statement
+from benchmarks.peers.transfer.images import TransferDigits, TransferObjects
 from manylens import (
     LayerRidgeClassifier,
     TransductiveRidgeClassifier,
@@ -332,7 +331,7 @@ class DeeperNetworks(OnTheNetwork):
         return Findings({ACCURACY: accuracy}, figures)
 
 
-class RanksAndTasks(OnTheNetwork):
+class StableRankAndTaskAccuracy(OnTheNetwork):
     """Stable rank of every layer; and 40 random tasks of two to ten of CIFAR-10's classes: the logarithm of
     the top layer's sketched CKA with the targets against the accuracy of a ridge classifier on it."""
 

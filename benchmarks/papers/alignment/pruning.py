@@ -7,16 +7,15 @@ import numpy as np
 from sklearn.ensemble import BaggingClassifier, BaggingRegressor
 from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks.bench_pruning import BaggedNeighbors, BaggedNetworks, BaggedTrees
-from benchmarks.figures import curve, panel
+from benchmarks.data.ensembles import AS_IN_THE_THESIS, Setting
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.alignment import PAPER
-from benchmarks.pruning_settings import AS_IN_THE_THESIS, Setting
-from benchmarks.reproduction import Findings, Reproduction, Statement
+from benchmarks.peers.pruning.ensembles import PrunedBaggedNeighbors, PrunedBaggedNetworks, PrunedBaggedTrees
 from manylens.datasets import make_friedman, make_shells
 
 RESULT = "The whole ensemble pruned"
 SIZES = tuple(2**k for k in range(3, 9))
-METHODS = {"LKA": {"method": "alignment", **AS_IN_THE_THESIS}, "stacking": {"method": "stacking"}}
+METHODS = {"LKA": AS_IN_THE_THESIS, "stacking": "stacking"}
 
 
 def accumulated(setting, p):
@@ -34,10 +33,10 @@ def accumulated(setting, p):
 
 def pruned(setting, method):
     """Members kept and relative test error at every size, and the seconds that the largest takes."""
-    outcome = setting.prune(honest=False, **method)
+    outcome = setting.prune(method, honest=False)
     sizes, setting.sizes = setting.sizes, setting.sizes[-1:]
     start = time.perf_counter()
-    setting.prune(honest=False, **method)
+    setting.prune(method, honest=False)
     seconds = time.perf_counter() - start
     setting.sizes = sizes
     return outcome, seconds
@@ -138,7 +137,7 @@ class PrunedTrees(PrunedBagging):
     on Friedman's function and on ten-dimensional shells."""
 
     where = "Figures 4.1, 4.2, 4.7, 4.8 and 4.13"
-    learners = BaggedTrees.learners
+    learners = PrunedBaggedTrees.learners
     labels = ("unpruned trees", "trees of 3 levels", "stumps")
 
 
@@ -147,7 +146,7 @@ class PrunedNeighbors(PrunedBagging):
     for trees."""
 
     where = "Figures 4.3, 4.4, 4.9, 4.10 and 4.14"
-    learners = BaggedNeighbors.learners
+    learners = PrunedBaggedNeighbors.learners
     labels = ("1 neighbor", "5 neighbors", "10 neighbors", "25 neighbors")
     largest = 64
 
@@ -157,7 +156,7 @@ class PrunedNetworks(PrunedBagging):
     50 %; tasks as for trees."""
 
     where = "Figures 4.5, 4.6, 4.11, 4.12 and 4.15"
-    learners = BaggedNetworks.learners
+    learners = PrunedBaggedNetworks.learners
     labels = ("small networks", "large networks")
     shares = (0.1, 0.5)
     largest = 16

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from benchmarks.figures import curve, panel
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.alignment import PAPER
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import CountSketch, cka, sketched_cka
 
 DIFFERENCE = "Difference from CKA"

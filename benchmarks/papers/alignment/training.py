@@ -7,10 +7,9 @@ from sklearn.metrics import f1_score
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import label_binarize
 
-from benchmarks.figures import curve, panel
+from benchmarks.data.image_sets import load_parts
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.alignment import PAPER
-from benchmarks.papers.image_sets import load_parts
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import CountSketch, cka_matrix, sketched_cka
 
 TRACKING, LAYERS, CLASSES = (

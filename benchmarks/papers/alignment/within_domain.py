@@ -3,10 +3,10 @@
 import numpy as np
 from sklearn.neural_network import MLPClassifier
 
+from benchmarks.data.image_sets import load_parts
+from benchmarks.harness import Findings, Reproduction, Statement
 from benchmarks.papers.alignment import PAPER
 from benchmarks.papers.alignment.training import UNITS, hidden
-from benchmarks.papers.image_sets import load_parts
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import LayerRidgeClassifier
 
 ACCURACY = "Accuracy (%), rows: trained on, columns: used for"

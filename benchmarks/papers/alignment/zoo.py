@@ -4,17 +4,17 @@ import numpy as np
 from sklearn.linear_model import RidgeClassifierCV
 from sklearn.neural_network import MLPClassifier
 
+from benchmarks.data.image_sets import load_parts
+from benchmarks.harness import Findings, Reproduction, Statement
 from benchmarks.papers.alignment import PAPER
 from benchmarks.papers.alignment.training import hidden
-from benchmarks.papers.image_sets import load_parts
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import CountSketch, align_kernels
 
 ACCURACY, KEPT = "Accuracy (%)", "Networks with a weight (%)"
 SOURCES = ("MNIST", "Rotations", "Rectangles")
 
 
-class ManyNetworks(Reproduction):
+class TransferFromManyNetworks(Reproduction):
     """24 networks of one hidden layer (64 units), eight trained on 1,000 rows each of MNIST, of turned digits
     and of rectangles; their hidden layers for 1,500 other rows of each task weighed by alignment from
     sketches of 512 buckets; a ridge classifier on the weighted features, 1,000 test rows."""

@@ -3,9 +3,8 @@
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.figures import curve, panel
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.autoencoders.convergence import PAPER
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import ModularAutoencoder
 
 ERROR, SAME = "Test error (%)", "Correlation of the two features"

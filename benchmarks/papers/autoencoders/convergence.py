@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from benchmarks.reproduction import Findings, Reproduction, Statement
+from benchmarks.harness import Findings, Reproduction, Statement
 from manylens import ModularAutoencoder
 from manylens.modules.backfitting import backfit, gradient_descent
 

@@ -3,11 +3,10 @@
 import numpy as np
 from sklearn.model_selection import KFold
 
-from benchmarks.figures import curve, panel
+from benchmarks.data.image_sets import DIFFERS, IMAGE_NAMES, NEEDS, load_parts
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.autoencoders.convergence import PAPER
 from benchmarks.papers.dimensionality_reduction.views import nearest
-from benchmarks.papers.image_sets import DIFFERS, IMAGE_NAMES, NEEDS, load_parts
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import BaggingAutoencoder, ModularAutoencoder, distance_correlation_matrix
 from manylens.ensembles.voting import modal_class
 
@@ -38,7 +37,7 @@ def along(row):
     return [row[column] for column in COLUMNS if column in row]
 
 
-class AutoencoderVotes(Reproduction):
+class AutoencoderVoting(Reproduction):
     """Ten modules of ten hidden nodes, a one-nearest-neighbor classifier on each, their majority; bagged
     autoencoders beside. Five-fold cross-validation; distance correlations on the first fold's test rows."""
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from benchmarks.data.image_sets import DIFFERS, NAMES, NEEDS, load_parts
+from benchmarks.harness import Findings, Reproduction, Statement
 from benchmarks.papers.dimensionality_reduction.views import (
     BASELINES,
     PAPER,
@@ -13,8 +15,6 @@ from benchmarks.papers.dimensionality_reduction.views import (
     over_diversities,
     questions,
 )
-from benchmarks.papers.image_sets import DIFFERS, NAMES, NEEDS, load_parts
-from benchmarks.reproduction import Findings, Reproduction, Statement
 
 PRECISION, ACCURACY, AGAINST = (
     "Retrieval precision (%)",
@@ -43,7 +43,7 @@ def above_the_rest(table, margin=level):
     }
 
 
-class ModularMethodsCompared(Reproduction):
+class ModularMethods(Reproduction):
     """15 modules of 20 on a rank-1,000 Nystroem map: precision of the ten nearest neighbors, and votes of
     five-nearest-neighbor classifiers, by four ways to make modules and by the top 300 components as one."""
 

@@ -1,9 +1,8 @@
 """Figures 5, 8 and 10: precision and accuracy against the diversity."""
 
-from benchmarks.figures import curve, panel
+from benchmarks.data.image_sets import DIFFERS, NAMES, NEEDS, load_parts
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.dimensionality_reduction.views import PAPER, TOTAL, over_diversities, questions
-from benchmarks.papers.image_sets import DIFFERS, NAMES, NEEDS, load_parts
-from benchmarks.reproduction import Findings, Reproduction, Statement
 
 DIVERSITIES = (0.0, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
 
@@ -13,7 +12,7 @@ def best_at(row):
     return float(max(row, key=row.get))
 
 
-class EveryDiversity(Reproduction):
+class QualityByDiversity(Reproduction):
     """15 modules of 20 at nine diversities from 0 to 1: precision of ten neighbors, accuracy of the vote."""
 
     paper = PAPER

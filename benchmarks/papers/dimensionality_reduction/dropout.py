@@ -2,15 +2,14 @@
 
 import numpy as np
 
-from benchmarks.figures import curve, panel
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.dimensionality_reduction.views import PAPER
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens.modules.pairs import drop_gradient, keep_probability_of, pair_gradient
 
 TITLE = "Relative difference of the two gradients"
 
 
-class DropModuleAndDiversity(Reproduction):
+class DropModuleEquivalence(Reproduction):
     """The diversity λ = M p / (1 + p (M - 1)) of keeping modules with probability p: both gradients of the
     same weights over the same 200 pairs of rows, the expectation over all 2^M ways to drop modules taken
     exactly."""

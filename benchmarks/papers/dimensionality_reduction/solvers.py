@@ -4,9 +4,9 @@ import time
 
 import numpy as np
 
+from benchmarks.data.image_sets import DIFFERS, NEEDS, load_parts
+from benchmarks.harness import Findings, Reproduction, Statement
 from benchmarks.papers.dimensionality_reduction.views import PAPER
-from benchmarks.papers.image_sets import DIFFERS, NEEDS, load_parts
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import RandomKernelProjection
 from manylens.modules.descent import adam, module_by_module
 from manylens.modules.pairs import stochastic_pairs
@@ -20,7 +20,7 @@ def printed(*rows):
     return {name: dict(zip(SOLVERS, values, strict=True)) for name, *values in rows}
 
 
-class SolversCompared(Reproduction):
+class SolverComparison(Reproduction):
     """10 modules of 10 at diversity 0.9: the least loss that each solver reaches, and when it comes within
     1 % of it; for SGD and Adam at the best of their learning rates."""
 

@@ -1,6 +1,7 @@
 """Figures 2, 3, 4, 6, 7 and 9: precision, accuracy and test time against the width of a module."""
 
-from benchmarks.figures import curve, panel
+from benchmarks.data.image_sets import DIFFERS, NAMES, NEEDS, load_parts
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.dimensionality_reduction.views import (
     BASELINES,
     PAPER,
@@ -12,8 +13,6 @@ from benchmarks.papers.dimensionality_reduction.views import (
     over_diversities,
     questions,
 )
-from benchmarks.papers.image_sets import DIFFERS, NAMES, NEEDS, load_parts
-from benchmarks.reproduction import Findings, Reproduction, Statement
 
 WIDTHS = (5, 10, 15, 20, 30, 50, 100)
 MODULAR = "Modular"
@@ -38,7 +37,7 @@ def best_of_modular(row, width):
     return row[f"{MODULAR} {width}"] >= max(row[f"{other} {width}"] for other in BASELINES)
 
 
-class ModulesOfEveryWidth(Reproduction):
+class QualityByModuleWidth(Reproduction):
     """Modules of 5 to 100 dimensions, 300 in all: precision, accuracy of the vote, and test time of both."""
 
     paper = PAPER

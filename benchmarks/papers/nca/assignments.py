@@ -5,10 +5,9 @@ import warnings
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from benchmarks.figures import curve, panel
+from benchmarks.data.small_tables import table
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.nca import PAPER
-from benchmarks.papers.nca.small_sets import table
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import NCA
 from manylens.metric.batching import (
     FarthestPointClusters,
@@ -30,7 +29,7 @@ def assignments(Z):
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-class DecayOfAssignments(Reproduction):
+class AssignmentDecay(Reproduction):
     """The digits, standardized, in ten dimensions: stochastic assignments p_ij at the start and after 5, 20
     and 50 iterations, in falling order; the mean over all rows of the share that is below 1 % of the
     largest."""
@@ -77,7 +76,7 @@ def shares(found):
     return [cells["share"] for cells in found[DECAY].values()]
 
 
-class BatchesOfRows(Reproduction):
+class BatchConstruction(Reproduction):
     """Batches of 100 of the 1,797 digits at a map to ten dimensions: how even they are, how dense (the
     distance to the nearest row of the batch, over that in all rows), and how far the mean of their gradients
     is from the gradient over all rows."""

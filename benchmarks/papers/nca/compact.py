@@ -6,10 +6,9 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.datasets import make_blobs, make_circles
 
-from benchmarks.figures import curve, panel
+from benchmarks.data.small_tables import LOADERS, table
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.nca import PAPER
-from benchmarks.papers.nca.small_sets import LOADERS, table
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import NCA
 from manylens.metric.background import CompactBackground
 from manylens.metric.compact import Compact
@@ -25,7 +24,7 @@ def fitted(method, X, y, seed, n_components=2, **options):
         return NCA(n_components, method=method, random_state=seed, **options).fit(X, y)
 
 
-class CompactSupport(Reproduction):
+class CompactKernels(Reproduction):
     """Compact kernels at trained maps of two dimensions: which pairs of tiles are within reach, whether range
     search changes anything, what happens to rows that are out of reach when the map is made four times
     larger, and the mixing coefficient learned for convex classes (three blobs) and others (two rings)."""

@@ -7,9 +7,9 @@ from sklearn.decomposition import PCA
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 
+from benchmarks.data.small_tables import LOADERS, table
+from benchmarks.harness import Findings, Reproduction, Statement
 from benchmarks.papers.nca import PAPER
-from benchmarks.papers.nca.small_sets import LOADERS, table
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import NCA
 
 ACCURACY = "Test accuracy of one neighbor (%)"
@@ -25,7 +25,7 @@ METHODS = {
 }
 
 
-class MethodsOfTheChapter(Reproduction):
+class NCAMethods(Reproduction):
     """Two dimensions, half of the rows to learn from, the nearest neighbor's class for the others; the mean
     of five splits; principal components beside."""
 

@@ -4,17 +4,16 @@ import warnings
 
 import numpy as np
 
-from benchmarks.figures import curve, panel
+from benchmarks.data.small_tables import leave_one_out_error, table
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.nca import PAPER
-from benchmarks.papers.nca.small_sets import leave_one_out_error, table
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import NCA
 
 ERROR = "Leave-one-out error of the nearest neighbor on wine (%)"
 SHARES = {"all rows": 1, "a third": 3, "a sixth": 6, "a twelfth": 12}
 
 
-class SubSampledWine(Reproduction):
+class SubsampledWine(Reproduction):
     """Wine in two dimensions: the map learned on a third, a sixth and a twelfth of the rows; errors within
     those rows and on all of them, and the size of the map; the mean of ten draws."""
 

@@ -7,9 +7,8 @@ from itertools import pairwise
 import numpy as np
 from sklearn.datasets import load_digits
 
-from benchmarks.figures import curve, panel
+from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.nca import PAPER
-from benchmarks.reproduction import Findings, Reproduction, Statement
 from manylens import NCA
 from manylens.datasets import load_dataset
 from manylens.metric.evaluation import Exact, Tree
@@ -32,7 +31,7 @@ def outline(points):
     return curve([left, right, right, left, left], [bottom, bottom, top, top, bottom])
 
 
-class BoxesOfATree(Reproduction):
+class TreeBoxes(Reproduction):
     """200 points of two bent classes in the plane, halved at the median of the widest direction: the boxes
     around the parts, level by level."""
 
@@ -75,7 +74,7 @@ class BoxesOfATree(Reproduction):
         return Findings({BOXES: rows}, figures)
 
 
-class TreesInEveryDimension(Reproduction):
+class TreesByDimension(Reproduction):
     """Value and gradient at a trained map, MNIST, 10,000 rows: by all pairs and by trees with a tolerance of
     1e-3, in 2, 5, 10 and 20 dimensions."""
 

@@ -3,12 +3,12 @@
 from itertools import pairwise
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.utils import check_array, check_consistent_length
 
-from manylens.native.distance_correlation import TILE, pair_distances, pair_products
-from manylens.native.threads import one_blas_thread
+from manylens.native.distance_correlation import distances_from_products
+from manylens.native.threads import over_blocks
 
+TILE = 128  # rows of a tile: distances of two tiles, 128 KB in float64, stay in the second-level cache
 PARTS = 8  # of the work, whatever the number of threads, so that sums come out the same
 
 
@@ -118,43 +118,30 @@ def distance_covariances(lenses, n_jobs=-1):
     ndarray, shape (L, L)
         mean_ij a_ij b_ij - 2 mean_i a_i. b_i. + a.. b..
     """
-    n = len(lenses[0])
-    with one_blas_thread():
-        parts = Parallel(n_jobs=n_jobs, backend="threading")(
-            delayed(sums_of_tiles)(lenses, part) for part in range(PARTS)
-        )
+    n, L = len(lenses[0]), len(lenses)
+    parts = [(np.zeros((L, L)), np.zeros((L, n))) for _ in range(PARTS)]
+    over_blocks(lambda part: add_tiles(lenses, part.start, *parts[part.start]), PARTS, 1, n_jobs)
     products = sum(product for product, _ in parts) / n**2
     means = sum(row_sums for _, row_sums in parts) / n  # (L, n)
     grand = means.mean(axis=1)
     return products - 2 * (means @ means.T) / n + np.outer(grand, grand)
 
 
-def sums_of_tiles(lenses, part):
-    """One part's sums of products of distances, and sums of each row's distances.
+def add_tiles(lenses, part, products, row_sums):
+    """Add one part's products of distances (L, L) and sums of each row's distances (L, n).
 
-    Parameters
-    ----------
-    lenses : list of ndarray, each of shape (n, d_l)
-        Centered.
-    part : int
-        Which of the parts: every PARTS-th tile of rows, against itself and all later ones.
-
-    Returns
-    -------
-    products : ndarray, shape (L, L)
-        Sums over ordered pairs.
-    row_sums : ndarray, shape (L, n)
-        What this part adds to each.
+    A part is every PARTS-th tile of rows, compared with itself and all later ones.
     """
-    n, L = len(lenses[0]), len(lenses)
+    n = len(lenses[0])
     edges = list(pairwise([*range(0, n, TILE), n]))
-    products, row_sums = np.zeros((L, L)), np.zeros((L, n))
-    for number in range(part, len(edges), PARTS):
-        start, stop = edges[number]
-        for first, last in edges[number:]:
-            distances = np.empty((L, stop - start, last - first))
+    for start, stop in edges[part::PARTS]:
+        for first, last in [edge for edge in edges if edge[0] >= start]:
+            distances = np.empty((len(lenses), stop - start, last - first))
             for lens, out in zip(lenses, distances, strict=True):
-                pair_distances(lens[start:stop], lens[first:last], out)
-            left, right = row_sums[:, start:stop], row_sums[:, first:last]
-            pair_products(distances, products, left, right, first > start)
-    return products, row_sums
+                np.matmul(lens[start:stop], lens[first:last].T, out=out)
+                distances_from_products(lens[start:stop], lens[first:last], out)
+            flat = distances.reshape(len(lenses), -1)
+            products += flat @ flat.T * (2.0 if first > start else 1.0)
+            row_sums[:, start:stop] += distances.sum(axis=2)
+            if first > start:
+                row_sums[:, first:last] += distances.sum(axis=1)

@@ -23,7 +23,7 @@ from manylens.alignment.gram import (
     gram_statistics,
 )
 from manylens.alignment.products import kernel_products, row_norms_about, squared_cross_product
-from manylens.kernels.bandwidth import bandwidth
+from manylens.kernels.bandwidths import bandwidth
 
 ESTIMATORS = ("biased", "unbiased")
 KERNELS = ("linear", "rbf", "precomputed")

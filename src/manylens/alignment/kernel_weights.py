@@ -24,7 +24,7 @@ from manylens.alignment.inner_products import (
     refuse_zero,
 )
 from manylens.alignment.products import kernel_products
-from manylens.kernels.bandwidth import bandwidth
+from manylens.kernels.bandwidths import bandwidth
 from manylens.summaries import CountSketch
 
 METHODS = ("alignf", "align", "r2", "uniform")

@@ -8,10 +8,10 @@ from sklearn.exceptions import NotFittedError
 from manylens.alignment.cka import as_returned, check_return, labeled
 from manylens.alignment.features import check_feature_sets, out_of_range, undefined
 from manylens.alignment.inner_products import ROUNDING, check_convention, without_diagonals
-from manylens.summaries.cross_moments import CrossMoments
+from manylens.summaries import CrossMoments, Summary
 
 
-class StreamingCKA:
+class StreamingCKA(Summary):
     """Linear CKA of representations that arrive a batch of rows at a time.
 
     Keeps the cross-moments of the pairs, not averages of batch-wise scores, so the result is that of all rows
@@ -99,6 +99,10 @@ class StreamingCKA:
             wanted = [(min(pair), max(pair)) for pair in both]
         own = [(k, k) for k in range(len(names))]
         self._moments = CrossMoments(own + wanted)
+
+    def fresh(self):
+        """An empty stream with the same settings."""
+        return type(self)(self.pairs, self.estimator, self.center)
 
     def merge(self, other):
         """Add what another stream of the same representations has seen.

@@ -16,13 +16,13 @@ from manylens.metric.objectives import FORMS, Objective
 from manylens.metric.optimizers import STEP_OPTIMISERS
 
 # Up to so many rows all pairs take a second, and up to so many in few dimensions trees are on average better
-# than batches (`python -m benchmarks.choose_nca method`; the guide has its table).
+# than batches (`python -m benchmarks.tuning.nca method`; the guide has its table).
 FEW_ROWS = 4000
 TREE_ROWS, TREE_COMPONENTS = 20_000, 3
 # Batches must hold several rows of each class, or no row has a neighbor to find.
 BATCH_ROWS, ROWS_PER_CLASS, MOST_BATCH_ROWS = 2000, 20, 20_000
 ANCHORS = 256
-# Steps after which batches have taught most of what they can (`python -m benchmarks.choose_nca recipe`).
+# Steps after which batches have taught most of what they can (`python -m benchmarks.tuning.nca recipe`).
 STEPS = 400
 # float32 pairs from so many rows on, whatever the type of X: their rounding is below the tolerance there.
 SINGLE_ROWS = 5000

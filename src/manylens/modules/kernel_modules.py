@@ -5,7 +5,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.kernels.choice import make_feature_map
+from manylens.kernels.feature_maps import make_feature_map
 from manylens.kernels.kernels import Precomputed, make_kernel
 from manylens.kernels.spectrum import feature_moments, principal_spectrum
 from manylens.modules.base import ModuleTransformer, forget, refuse_equal_rows

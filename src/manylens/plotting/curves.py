@@ -27,7 +27,7 @@ from manylens.plotting.style import (
     name_ticks,
     take_rows,
 )
-from manylens.pruning.registry import read_members
+from manylens.pruning.members import read_members
 from manylens.transfer.calibration import ReliabilityBins, check_binning, check_probabilities, top_bins
 from manylens.typing import AnyArray, FloatArray, IntArray, ModuleSet, Seed
 
@@ -567,9 +567,9 @@ def accumulated_error(pruner: Any, X: Any, y: AnyArray) -> FloatArray:
     """Error of the first 1, ..., p members, best aligned first (boosting: stage by stage)."""
     members = read_members(pruner.ensemble_)
     P = members.predict(X)  # (n, p, columns)
-    order = np.arange(P.shape[1]) if members.summed else np.argsort(-pruner.alignments_, kind="stable")
+    order = np.arange(P.shape[1]) if members.additive else np.argsort(-pruner.alignments_, kind="stable")
     totals = np.cumsum(P[:, order], axis=1)
-    if members.summed:
+    if members.additive:
         totals += (members.score(X) - totals[:, -1])[:, np.newaxis]  # the constant that boosting starts from
     else:
         totals /= np.arange(1, P.shape[1] + 1)[:, np.newaxis]

@@ -15,7 +15,7 @@ class Summary(ABC):
     """What one pass over rows leaves behind: fixed memory, mergeable, independent of the order of batches."""
 
     @abstractmethod
-    def update(self, *batch: Any) -> Self:
+    def update(self, *args: Any, **kwargs: Any) -> Self:
         """Add one batch of rows and return self; a batch that is refused leaves the summary unchanged."""
 
     @abstractmethod

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import numpy as np
 
-from manylens.kernels.roots import inverse_root, rank_tolerance
+from manylens.kernels.spectrum import inverse_root, rank_tolerance
 from manylens.summaries import CountSketch
 from manylens.transfer.blocks import choose_layers
 from manylens.transfer.layer_pass import POOLINGS, LayerPass
