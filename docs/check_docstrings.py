@@ -3,27 +3,25 @@
 import inspect
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 from numpydoc.validate import validate
 
-import manylens
-
+PACKAGES = ("manylens", "manylens.plotting", "manylens.datasets")
 SETTINGS = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
 CHECKS = set(SETTINGS["tool"]["numpydoc_validation"]["checks"])
 
 
 def documented_names():
     """Dotted names of the public objects, and of the methods they define themselves."""
-    for name in manylens.__all__:
-        value = getattr(manylens, name)
-        if not callable(value):
-            continue
+    values = [getattr(import_module(room), name) for room in PACKAGES for name in import_module(room).__all__]
+    for value in filter(callable, values):
         home = f"{value.__module__}.{value.__qualname__}"
         yield home
         if inspect.isclass(value):
             for attribute, member in vars(value).items():
-                if not attribute.startswith("_") and inspect.isfunction(member):
+                if not attribute.startswith("_") and inspect.isfunction(getattr(member, "__func__", member)):
                     yield f"{home}.{attribute}"
 
 

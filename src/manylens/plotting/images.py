@@ -117,8 +117,13 @@ class HeatMapDisplay(Display):
         """
         parts = modules.split(modules.transform(X))
         views = np.moveaxis(parts, 1, 0) if isinstance(parts, np.ndarray) else parts
-        named = {"data": X, **{str(m): view for m, view in enumerate(views)}}
-        return cls.from_representations(named, measure="distance_correlation", **options)
+        return cls(
+            distance_correlation_matrix([X, *views]),
+            ["data", *(str(m) for m in range(len(views)))],
+            value_name="distance correlation",
+            row_label="module",
+            column_label="module",
+        ).plot(**options)
 
     @classmethod
     def from_kernel_weights(

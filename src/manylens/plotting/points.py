@@ -131,14 +131,7 @@ class ScatterDisplay(Display):
         self.errorbar_ = ax.errorbar(x, y, xerr=self.x_error, yerr=self.y_error, **options)
         if self.names is not None:
             ax.margins(x=0.15, y=0.1)
-            for k, point in enumerate(np.argsort(x)):  # neighbors are named on alternating sides
-                below = k % 2 == 1
-                place, offset = (x[point], y[point]), (-5, -4) if below else (5, 4)
-                text: dict[str, Any] = (
-                    {"ha": "right", "va": "top"} if below else {"ha": "left", "va": "bottom"}
-                )
-                text |= {"textcoords": "offset points", "fontsize": "small"}
-                ax.annotate(str(self.names[point]), place, offset, **text)
+            write_names(ax, np.column_stack([x, y]), [str(name) for name in self.names])
         ax.set(xlabel=self.x_label, ylabel=self.y_label)
         ax.set_title(self.title, fontsize="medium")
         return self
@@ -306,6 +299,24 @@ class NeighborProbabilitiesDisplay(Display):
         ax.set_ylim(bottom=1e-6, top=3)
         add_legend(ax, loc="lower left")
         return self
+
+
+def write_names(ax: Axes, points: FloatArray, names: Sequence[str]) -> None:
+    """Write each name on that side of its point which is farthest from other points and names."""
+    pixels = ax.transData.transform(points)
+    unit = ax.figure.dpi / 72  # pixels per typographic point
+    occupied = list(pixels)
+    for pixel, point, name in zip(pixels, points, names, strict=True):
+        half = np.array([2.5 * len(name), 5.0]) * unit  # half width and half height of the name
+        sides = np.array([(1, 1), (-1, -1), (-1, 1), (1, -1)])
+        centers = pixel + sides * (half + np.array([5, 4]) * unit)
+        distances = (
+            np.maximum(np.abs(centers[:, None] - np.array(occupied)) - half, 0).sum(axis=2).min(axis=1)
+        )
+        (right, up), center = sides[distances.argmax()], centers[distances.argmax()]
+        occupied += [center + np.array([shift * half[0], 0]) for shift in (-1, 0, 1)]
+        text: dict[str, Any] = {"ha": "left" if right > 0 else "right", "va": "bottom" if up > 0 else "top"}
+        ax.annotate(name, point, (5 * right, 4 * up), textcoords="offset points", fontsize="small", **text)
 
 
 def neighbor_probabilities(Z: FloatArray, row: int) -> FloatArray:

@@ -18,8 +18,8 @@ Named: TypeAlias = "Mapping[Any, Any] | list[Any] | tuple[Any, ...]"  # items of
 
 # Ten colors that remain distinct for color-blind readers (Petroff, 2021).
 PALETTE = (
-    *("#3f90da", "#e76300", "#832db6", "#ffa90e", "#717581"),
-    *("#bd1f01", "#92dadd", "#a96b59", "#b9ac70", "#94a4a2"),
+    *("#3f90da", "#e76300", "#832db6", "#ffa90e", "#bd1f01"),
+    *("#92dadd", "#a96b59", "#b9ac70", "#94a4a2", "#717581"),
 )
 REFERENCE_COLOR, WRONG_COLOR = "#717581", "#bd1f01"
 REFERENCE_STYLES: tuple[Any, ...] = ("--", ":", "-.", (0, (5, 1)))
@@ -56,14 +56,18 @@ def marker(number: int) -> str:
 
 
 def add_legend(ax: Axes, **options: Any) -> None:
-    """Draw the legend in the common style, if anything has a label."""
-    if ax.get_legend_handles_labels()[0]:
+    """Draw the legend in the common style, beside the axes if it is long and the layout makes room for it."""
+    n_labels = len(ax.get_legend_handles_labels()[0])
+    if n_labels > 4 and not options and ax.figure.get_layout_engine() is not None:
+        options = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+    if n_labels:
         ax.legend(**{"frameon": False, "fontsize": "small", **options})
 
 
 def name_ticks(ax: Axes, names: list[str], places: Any = None) -> None:
-    """Write names below the x axis, slanted if they are long."""
-    long = max(map(len, names)) > 5
+    """Write names below the x axis, slanted if they would touch each other."""
+    room = 0.8 * ax.get_window_extent().width / ax.figure.dpi / len(names)  # inches
+    long = 0.1 * max(map(len, names)) > room
     ax.set_xticks(range(len(names)) if places is None else places, names, **(SLANTED if long else {}))
 
 
