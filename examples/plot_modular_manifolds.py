@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 
 from manylens import ModularKernelPCA
-from manylens.baselines.kernel_pca import MonolithicKernelPCA
+from manylens.baselines import MonolithicKernelPCA
 from manylens.kernels import IsomapKernel, LaplacianEigenmapKernel, LocallyLinearKernel
 from manylens.plotting import CurveDisplay, ProjectionDisplay
 

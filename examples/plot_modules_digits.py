@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
 from manylens import ModularKernelPCA, ModuleNeighbors, ModuleVotingClassifier, retrieval_precision
-from manylens.baselines.kernel_pca import BootstrapKernelPCA, MonolithicKernelPCA, PartitionKernelPCA
+from manylens.baselines import BootstrapKernelPCA, MonolithicKernelPCA, PartitionKernelPCA
 from manylens.plotting import CoverageDisplay, CurveDisplay
 from manylens.plotting.style import color
 

@@ -31,9 +31,7 @@ pruners = {
     "stacking, training rows": AlignmentPruner(forest, "stacking", cv=None).fit(X, y),
     "early stopping by rank": AlignmentPruner(forest, "rank", "none").fit(X, y),
 }
-figure, ax = plt.subplots(figsize=(7, 4.4), layout="constrained")
-CurveDisplay.from_pruners(pruners, X_test, y_test, ax=ax)
-ax.set_title("random forest: error on test rows")
+CurveDisplay.from_pruners(pruners, X_test, y_test).ax_.set_title("random forest: error on test rows")
 
 # %%
 # The number of trees that are kept, for ensembles of 8 to 256 bagged trees.

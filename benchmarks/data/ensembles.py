@@ -1,4 +1,4 @@
-"""Ensembles whose members' predictions are kept, so that every prefix can be pruned in every way."""
+"""Ensembles whose members' predictions are kept, so that every prefix can be pruned by every method."""
 
 import numpy as np
 from sklearn.model_selection import train_test_split
@@ -6,7 +6,7 @@ from sklearn.preprocessing import StandardScaler
 
 from manylens.datasets import load_dataset
 from manylens.pruning import Alignment
-from manylens.pruning.members import read_members
+from manylens.pruning.pruner import read_members
 from manylens.pruning.selection import select_predictors
 from manylens.pruning.training_moments import out_of_bag, target_columns, working_response
 from manylens.summaries.prediction_moments import FoldedMoments
@@ -42,7 +42,7 @@ class Setting:
         return FoldedMoments().update(P, Y)
 
     def prune(self, method, honest, refit="nonnegative", anchor=0.0):
-        """Of every size: members kept, and test error over that of the whole ensemble."""
+        """Members kept and test error relative to the whole ensemble, for every size."""
         outcome = []
         for p in self.sizes:
             baseline = self.members.baseline[:p]
@@ -65,7 +65,7 @@ class Setting:
 
 
 def summary(outcome, sizes, kept_by_stacking):
-    """What the claims are about, over many settings."""
+    """Summarize outcomes over many settings for the claims."""
     kept, relative = outcome.T
     return {
         "settings": len(kept),

@@ -1,4 +1,4 @@
-"""MNIST with every digit turned by an angle of its own: a second set of 60,000 base rows, regenerated."""
+"""Rows of MNIST, and MNIST with rotated digits, a second set with 60,000 base rows."""
 
 import numpy as np
 from scipy import ndimage
@@ -8,7 +8,7 @@ from manylens.datasets import load_dataset
 
 
 def load_rotated_mnist(n_train=60_000, n_test=10_000, seed=0):
-    """Rows turned by uniform angles, after Larochelle et al. 2007: `X`, `y` and `n_train`."""
+    """Digits rotated by uniform angles, after Larochelle et al. 2007: `X`, `y` and `n_train`."""
     loaded = load_dataset("mnist")
     chosen = np.r_[:n_train, 60_000 : 60_000 + n_test]
     angles = np.random.default_rng(seed).uniform(0, 360, len(chosen))
@@ -21,7 +21,7 @@ def load_rotated_mnist(n_train=60_000, n_test=10_000, seed=0):
 
 
 def mnist_rows(n, quick, quick_n=400):
-    """The first rows of MNIST in [0, 1]; if quick, of the digits."""
+    """The first rows of MNIST in [0, 1]; of scikit-learn's digits if quick."""
     if quick:
         X, y = load_digits(return_X_y=True)
         return X[:quick_n].astype(np.float32) / 16, y[:quick_n]

@@ -78,7 +78,7 @@ def statement_line(statement):
     failed = [name for name, held in cases.items() if not held]
     where = f"{len(cases) - len(failed)} of {len(cases)}"
     if failed:
-        where += f"; not {', '.join(failed)}"
+        where += f"; not {'; '.join(failed)}"
     return f"{statement['verdict']}: {statement['text']} ({where})"
 
 

@@ -1,4 +1,4 @@
-"""How the cost of every estimator grows with rows n, features d, modules M, their width H and the rank R."""
+"""Growth of every estimator's cost with rows n, features d, modules M, their width H and the rank R."""
 
 import warnings
 from importlib.util import find_spec
@@ -12,8 +12,6 @@ from benchmarks.harness import Growth
 from manylens import (
     NCA,
     AlignmentPruner,
-    BaggingAutoencoder,
-    BootstrapKernelPCA,
     CountSketch,
     DiversitySearchCV,
     KernelAlignment,
@@ -24,10 +22,7 @@ from manylens import (
     ModuleNeighbors,
     ModuleVotingClassifier,
     ModuleVotingRegressor,
-    MonolithicKernelPCA,
     NegativeCorrelationRegressor,
-    PartitionKernelPCA,
-    RandomKernelProjection,
     ScanNeighborsClassifier,
     StreamingCKA,
     TemperatureScaler,
@@ -39,6 +34,13 @@ from manylens import (
     prune_predictions,
     rank_models,
     stable_rank,
+)
+from manylens.baselines import (
+    BaggingAutoencoder,
+    BootstrapKernelPCA,
+    MonolithicKernelPCA,
+    PartitionKernelPCA,
+    RandomKernelProjection,
 )
 
 warnings.filterwarnings("ignore", message="NCA stopped after|Training did not come to rest")
@@ -202,7 +204,7 @@ class ExactNCAScaling(Growth):
 
 
 class MinibatchNCAScaling(ExactNCAScaling):
-    """`NCA(method="minibatch")`, ten sweeps at most, against rows, features and dimensions of the map (H)."""
+    """`NCA(method="minibatch")`, at most ten epochs, against rows, features and dimensions of the map (H)."""
 
     estimator = 'NCA(method="minibatch").fit, 10 sweeps'
     method = "minibatch"
@@ -290,7 +292,7 @@ class HSICTestScaling(CKAScaling):
 
 
 class DistanceCorrelationScaling(CKAScaling):
-    """`distance_correlation` of two lenses against rows and features."""
+    """`distance_correlation` of two modules against rows and features."""
 
     estimator = "distance_correlation"
     axes = {"n": FEWER_ROWS, "d": COLUMNS}
@@ -374,7 +376,7 @@ class AlignmentPrunerScaling(Growth):
 
 
 class DiversitySearchScaling(Growth):
-    """`DiversitySearchCV` over nine diversities and three folds, centroids that vote, against rows and M."""
+    """`DiversitySearchCV` with nine diversities, three folds and nearest centroids, against rows and M."""
 
     estimator = "DiversitySearchCV.fit"
     base = {"n": 2_000, "d": 50, "M": 10, "H": 5}
@@ -447,7 +449,7 @@ class TemperatureScalerScaling(Growth):
 
 
 class NegativeCorrelationScaling(Growth):
-    """`NegativeCorrelationRegressor`, five passes over the rows, 20 hidden units, against rows, features and
+    """`NegativeCorrelationRegressor`, five epochs, 20 hidden units, against rows, features and
     networks (M)."""
 
     estimator = "NegativeCorrelationRegressor.fit, 5 passes"

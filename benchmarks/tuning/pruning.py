@@ -70,7 +70,7 @@ def boosted(n_stages):
 
 
 def few_rows(n_splits=8):
-    """PrunedBoostedTrees on 300 rows of diabetes: R² on the others and stages kept, by the anchor."""
+    """Boosting on 300 rows of diabetes: R² on the others and stages kept, by the anchor."""
     print("gradient boosting, 300 rows of diabetes: R² and stages kept, the mean of eight splits")
     X, y = load_diabetes(return_X_y=True)
     for options in ({}, {"subsample": 0.5}, {"learning_rate": 0.05}):
@@ -90,7 +90,7 @@ def few_rows(n_splits=8):
 
 
 def show(title, settings, grid):
-    """One line of figures for each combination of options."""
+    """Print one line per combination of options."""
     sizes = np.concatenate([setting.sizes for setting in settings])
     kept_by_stacking = np.concatenate([setting.prune("stacking", False) for setting in settings])[:, 0]
     print(f"{title}: {len(sizes)} settings; shares within 1 % of the whole and fewer than stacking")

@@ -59,7 +59,7 @@ class Split:
 
 
 def splits(task, kind, n_fit, n_validation, n_splits):
-    """Parts of the training rows of a task, drawn anew for each split."""
+    """Parts of the training rows of a task, drawn separately for each split."""
     features = network_features(task)
     layers = {"flat": features.flat, "pooled": features.pooled, "both": features.all_layers}[kind][0]
     y = features.y[0]
@@ -81,7 +81,7 @@ def supervised(split, settings):
 
 
 def transductive(split, settings, per_class=10):
-    """The same where ten rows a class have labels."""
+    """The same with ten labeled rows per class."""
     y = split.y[0]
     known = np.concatenate([np.flatnonzero(y == c)[:per_class] for c in np.unique(y)])
     given = np.full(len(y), -1)
@@ -98,7 +98,7 @@ def transductive(split, settings, per_class=10):
 
 
 def chosen(candidates, beginnings):
-    """Candidates whose names begin in one of these ways."""
+    """Candidates whose names start with one of the prefixes."""
     return {name: settings for name, settings in candidates.items() if name.startswith(tuple(beginnings))}
 
 

@@ -64,6 +64,19 @@ def check_real(
     )
 
 
+def check_diversity(diversity: Any) -> float:
+    """`diversity` as a float; raise unless it is a number in [0, 1]."""
+    is_number = isinstance(diversity, Real) and not isinstance(diversity, bool)
+    if not is_number or not 0 <= float(diversity) <= 1:
+        fault = "is outside [0, 1]" if is_number else "is not a number in [0, 1]"
+        raise ValueError(
+            f"diversity={diversity!r} {fault}: above 1 the loss has no minimum (the modules diverge: Theorem "
+            "1 of the modular autoencoder paper), below 0 it rewards modules for being equal. Use a value "
+            "just below 1 for retrieval, 0.2-0.9 for voting."
+        )
+    return float(diversity)
+
+
 def require_two_classes(classes: AnyArray, who: str) -> None:
     """Raise if there are fewer than two classes; `who` names the estimator or function."""
     if len(classes) < 2:

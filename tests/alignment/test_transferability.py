@@ -8,7 +8,7 @@ from sklearn.covariance import ledoit_wolf
 from sklearn.cross_decomposition import CCA
 
 from manylens import cka, rank_models
-from manylens.alignment import transfer_scores as scores
+from manylens.alignment import transferability as scores
 
 
 def task(n=90, d=5, seed=0, strength=1.0):
@@ -193,10 +193,10 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence():
         rank_models([X], codes, n_groups=80)
     lone = np.where(np.arange(len(codes)) == 7, 1, 0)
     for metric in ("cka", "logme", "h-score", "transrate"):
-        with pytest.raises(ValueError, match="constant but for a few rows, which one group holds"):
+        with pytest.raises(ValueError, match="constant except for a few rows, which one group holds"):
             rank_models([X], lone, metric)
         assert np.isfinite(rank_models([X], lone, metric, n_groups=0)[0].score)
-    with pytest.raises(ValueError, match="not defined once some rows are left out"):
+    with pytest.raises(ValueError, match="not defined if some rows are left out"):
         rank_models([X], codes, lambda features, _: 1.0 if len(features) == len(codes) else np.nan)
     with pytest.raises(ValueError, match="the metric is not defined for these features"):
         rank_models([X], codes, lambda features, classes: np.nan * features[0, 0] * classes[0], n_groups=0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from manylens import MonolithicKernelPCA
+from manylens.baselines import MonolithicKernelPCA
 from manylens.cli.experiment import Settings, run_experiment, score_modules, split_digits
 from manylens.cli.report import COLUMNS, gap_text, table_rows
 

@@ -14,7 +14,7 @@ from manylens import (
     expected_calibration_error,
     stable_rank,
 )
-from manylens.baselines.kernel_pca import PartitionKernelPCA
+from manylens.baselines import PartitionKernelPCA
 from manylens.datasets import make_friedman, make_shells
 from manylens.plotting import CoverageDisplay, CurveDisplay, ReliabilityDisplay
 from manylens.plotting.curves import accumulated_error, kernel_density

@@ -341,7 +341,7 @@ def test_labels_that_cannot_be_learned_are_refused_in_a_sentence(digits):
 def test_other_layers_than_in_fit_are_refused_in_a_sentence(digits):
     layers, y = digits
     model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
-    with pytest.raises(ValueError, match="not those seen in fit: rows stands on one side only"):
+    with pytest.raises(ValueError, match="not those seen in fit: rows occurs only in one of the two"):
         model.predict({name: part[TEST] for name, part in layers.items() if name != "rows"})
     with pytest.raises(ValueError, match="'rows' has 3 features; in fit it had 8"):
         model.predict(cut(layers, TEST) | {"rows": layers["rows"][TEST, :3]})

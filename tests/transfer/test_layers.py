@@ -1,6 +1,6 @@
 """Collecting layers: hooks on small networks, against features taken by hand."""
 
-import builtins
+import sys
 
 import numpy as np
 import pytest
@@ -10,14 +10,7 @@ from manylens.transfer.blocks import choose_layers
 
 
 def test_without_pytorch_one_sentence_says_how_to_get_it(monkeypatch):
-    real = builtins.__import__
-
-    def none_of_torch(name, *rest, **more):
-        if name == "torch":
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", none_of_torch)
+    monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"pip install 'manylens\[torch\]'"):
         collect_layers(object(), [])
 

@@ -20,16 +20,16 @@ TASKS = {"objects": "cifar10_jpg_12k", "digits": "mnist"}
 
 
 class FineTuningAtEqualTime(OnTheNetwork):
-    """EfficientNet-Lite0 at 64 pixels, 1,000 training and 500 test images: ridge on its layers (collecting
-    them and choosing the penalty included), and Adam on its top layer, its top layers and all layers for as
-    many seconds as that took."""
+    """EfficientNet-Lite0 at 64 pixels, 1,000 training and 500 test images: ridge on its layers (including
+    collection and choice of the penalty), and Adam on its top layer, its top layers and all layers for
+    the same time."""
 
     alone = True
 
     where = "Table 3.3"
-    differs = """EfficientNet-Lite0 for ResNets, 1,000 rows of CIFAR-10 (as JPEG) and of MNIST for four large
-    sets, two cores for a graphics card; Adam at 1e-3, batches of 50, normalization kept as pretrained, with
-    no search of its settings."""
+    differs = """EfficientNet-Lite0 instead of ResNets, 1,000 rows of CIFAR-10 (as JPEG) and of MNIST
+    instead of four large sets, two cores instead of a GPU; Adam with a learning rate of 1e-3, batches of
+    50, pretrained normalization, without tuning."""
     printed = {
         "The thesis's accuracies (%), ResNet-18": {
             "CIFAR10": {
@@ -64,17 +64,17 @@ class FineTuningAtEqualTime(OnTheNetwork):
     }
     statements = (
         Statement(
-            "ridge on layers is above fine-tuning the top layer",
+            "ridge on layers is more accurate than fine-tuning the top layer",
             lambda found: {
                 task: cells["layers"] > cells["top layer"] for task, cells in found[TITLE].items()
             },
         ),
         Statement(
-            "ridge on layers is above fine-tuning all layers",
+            "ridge on layers is more accurate than fine-tuning all layers",
             lambda found: {task: cells["layers"] > cells["all"] for task, cells in found[TITLE].items()},
         ),
         Statement(
-            "far from the network's own task it is above fine-tuning the top layers too",
+            "far from the network's own task it is also more accurate than fine-tuning the top layers",
             lambda found: {"digits": found[TITLE]["digits"]["layers"] > found[TITLE]["digits"]["top layers"]},
         ),
     )
@@ -106,7 +106,7 @@ class FineTuningAtEqualTime(OnTheNetwork):
 
 
 def tuned(images, y, task, names, seconds, seed):
-    """Labels of the test images by a network whose named parts are trained by Adam for so many seconds."""
+    """Predict the test images with a network whose named parts were trained by Adam for some seconds."""
     import torch
 
     torch.manual_seed(seed)

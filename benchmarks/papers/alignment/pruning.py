@@ -19,7 +19,7 @@ METHODS = {"LKA": AS_IN_THE_THESIS, "stacking": "stacking"}
 
 
 def accumulated(setting, p):
-    """Test errors as members are added, best on the training rows first, and where training says to stop."""
+    """Test errors as members are added in the order of their training errors, and where to stop."""
     P, T = setting.P[:, :p], setting.T[:, :p]
     order = np.argsort(np.mean((P - setting.Y[:, np.newaxis]) ** 2, axis=(0, 2)))
     counts = np.arange(1, p + 1)[:, np.newaxis]
@@ -32,7 +32,7 @@ def accumulated(setting, p):
 
 
 def pruned(setting, method):
-    """Members kept and relative test error at every size, and the seconds that the largest takes."""
+    """Members kept and relative test error at every size, and the seconds for the largest."""
     outcome = setting.prune(method, honest=False)
     sizes, setting.sizes = setting.sizes, setting.sizes[-1:]
     start = time.perf_counter()
@@ -43,29 +43,29 @@ def pruned(setting, method):
 
 
 def everywhere(holds):
-    """Every row of the table as a case."""
+    """Cases: all rows of the table."""
     return lambda found: {row: holds(cells) for row, cells in found[RESULT].items()}
 
 
 class PrunedBagging(Reproduction):
-    """Base: what the figures of the three kinds of learners share."""
+    """Base of the figures for three kinds of learners."""
 
     abstract = True
     paper = PAPER
-    differs = """2,000 training rows and one draw of each instead of several; LKA and stacking learn from
-    predictions of the training rows, as in the thesis (the library's default is out-of-bag); ensembles up to
-    the size shown. Errors are relative to the whole ensemble's."""
+    differs = """2,000 training rows and one draw instead of several; LKA and stacking learn from
+    predictions of the training rows, as in the thesis (the library's default is out-of-bag); ensembles up
+    to the size shown. Errors are relative to the whole ensemble."""
     statements = (
         Statement(
-            "pruning by alignment does not raise the test error (by more than 1 %)",
+            "pruning by alignment increases the test error by at most 1 %",
             everywhere(lambda cells: cells["LKA error"] <= 1.01),
         ),
         Statement(
-            "stacking does not raise the test error (by more than 1 %)",
+            "stacking increases the test error by at most 1 %",
             everywhere(lambda cells: cells["stacking error"] <= 1.01),
         ),
         Statement(
-            "alignment keeps no more predictors than stacking",
+            "alignment keeps at most as many predictors as stacking",
             everywhere(lambda cells: cells["LKA kept"] <= cells["stacking kept"]),
         ),
         Statement(
@@ -73,7 +73,7 @@ class PrunedBagging(Reproduction):
             everywhere(lambda cells: cells["LKA kept"] < 0.5 * cells["members"]),
         ),
         Statement(
-            "adding ranked predictors until the training error stops falling is no better than alignment",
+            "alignment is at least as accurate as ranking with early stopping on the training error",
             everywhere(lambda cells: cells["LKA error"] <= cells["ranked error"]),
         ),
         Statement(
@@ -133,8 +133,8 @@ class PrunedBagging(Reproduction):
 
 
 class PrunedTrees(PrunedBagging):
-    """Bagged trees (unpruned, three levels, stumps; bootstrap ratios of 10, 20 and 50 %), up to 256 of them,
-    on Friedman's function and on ten-dimensional shells."""
+    """Up to 256 bagged trees (unpruned, three levels, stumps; bootstrap ratios of 10, 20 and 50 %) on
+    Friedman's function and on ten-dimensional shells."""
 
     where = "Figures 4.1, 4.2, 4.7, 4.8 and 4.13"
     learners = PrunedBaggedTrees.learners
@@ -142,8 +142,8 @@ class PrunedTrees(PrunedBagging):
 
 
 class PrunedNeighbors(PrunedBagging):
-    """Bagged nearest-neighbor learners (1, 5, 10 and 25 neighbors), up to 64 of them; tasks and ratios as
-    for trees."""
+    """Up to 64 bagged nearest-neighbor learners (1, 5, 10 and 25 neighbors); tasks and ratios as for
+    trees."""
 
     where = "Figures 4.3, 4.4, 4.9, 4.10 and 4.14"
     learners = PrunedBaggedNeighbors.learners
@@ -152,8 +152,8 @@ class PrunedNeighbors(PrunedBagging):
 
 
 class PrunedNetworks(PrunedBagging):
-    """Bagged networks (hidden layers of 5 and 2 units, and three of 100), up to 16 of them, ratios of 10 and
-    50 %; tasks as for trees."""
+    """Up to 16 bagged networks (hidden layers of 5 and 2 units, and three of 100), ratios of 10 and 50 %;
+    tasks as for trees."""
 
     where = "Figures 4.5, 4.6, 4.11, 4.12 and 4.15"
     learners = PrunedBaggedNetworks.learners

@@ -4,8 +4,8 @@ import numpy as np
 
 from benchmarks.harness import Claim, Comparison, ratio, result
 from manylens import cka, cka_matrix
-from manylens.alignment.active_set import nonnegative_minimum
 from manylens.alignment.kernel_weights import alignment_system
+from manylens.alignment.nonnegative_least_squares import nonnegative_minimum
 
 
 def hsic_as_torch_cka(K, L):

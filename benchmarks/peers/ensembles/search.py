@@ -14,7 +14,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from benchmarks.data.mnist import load_rotated_mnist
 from benchmarks.harness import Claim, Comparison, gain, ratio, result
-from manylens import ModularKernelPCA, ModuleNeighbors, MonolithicKernelPCA, retrieval_precision
+from manylens import ModularKernelPCA, ModuleNeighbors, retrieval_precision
+from manylens.baselines import MonolithicKernelPCA
 from manylens.datasets import load_dataset
 
 HAS_FAISS = find_spec("faiss") is not None

@@ -10,7 +10,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from benchmarks.data.mnist import load_rotated_mnist
 from benchmarks.harness import Claim, Comparison, gain, ratio
-from manylens import ModularKernelPCA, MonolithicKernelPCA, ScanNeighborsClassifier
+from manylens import ModularKernelPCA, ScanNeighborsClassifier
+from manylens.baselines import MonolithicKernelPCA
 from manylens.datasets import load_dataset
 from manylens.ensembles.voting_members import modal_class
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.harness import Claim, Comparison, ratio, result
 from manylens import ModularAutoencoder
-from manylens.modules.backfitting import backfit, gradient_descent
+from manylens.papers.modular_autoencoders import backfit, gradient_descent
 
 
 class AutoencoderSolvers(Comparison):

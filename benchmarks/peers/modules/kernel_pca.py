@@ -11,16 +11,16 @@ from sklearn.neighbors import NearestNeighbors
 
 from benchmarks.data.mnist import mnist_rows
 from benchmarks.harness import Claim, Comparison, gain, ratio, result
-from manylens import (
+from manylens import ModularKernelPCA
+from manylens.baselines import (
     BootstrapKernelPCA,
-    ModularKernelPCA,
     MonolithicKernelPCA,
     PartitionKernelPCA,
     RandomKernelProjection,
 )
 from manylens.datasets import load_dataset
-from manylens.modules.descent import adam, module_by_module
 from manylens.modules.solver import solve_modules
+from manylens.papers.modular_dimensionality_reduction import compressed_adam, module_by_module
 
 DIVERSITIES = (0.5, 0.9, 0.99, 0.999)
 
@@ -126,7 +126,10 @@ class ModuleSolver(Comparison):
         self.bound = solve_modules(q, *self.shape, self.diversity, np.random.default_rng(0)).lower_bound
         self.sweeps = self.steps_to_one_percent(module_by_module, q, max_iter=40)
         rates = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0)
-        steps = {rate: self.steps_to_one_percent(adam, q, max_iter=500, learning_rate=rate) for rate in rates}
+        steps = {
+            rate: self.steps_to_one_percent(compressed_adam, q, max_iter=500, learning_rate=rate)
+            for rate in rates
+        }
         self.learning_rate = min(steps, key=steps.get)
         self.steps = steps[self.learning_rate]
         return q
@@ -143,7 +146,7 @@ class ModuleSolver(Comparison):
         return self.run(module_by_module, q, max_iter=self.sweeps)
 
     def adam(self, q):
-        return self.run(adam, q, max_iter=self.steps, learning_rate=self.learning_rate)
+        return self.run(compressed_adam, q, max_iter=self.steps, learning_rate=self.learning_rate)
 
     def run(self, solver, q, **options):
         found = solver(q, *self.shape, self.diversity, rng=np.random.default_rng(0), tol=-np.inf, **options)

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.harness import Claim, Comparison, gain, ratio
-from manylens import ModularAutoencoder, NegativeCorrelationRegressor
+from manylens import ModularAutoencoder, NegativeCorrelationRegressor, NetworkAutoencoder
 from manylens.datasets import load_dataset
 
 
@@ -159,7 +159,7 @@ class TrainedAutoencoder(Comparison):
 
     def trained(self, X, **options):
         passes = 5 if self.quick else 200
-        model = ModularAutoencoder(
+        model = NetworkAutoencoder(
             5, 4, diversity=0.9, tol=1e-4, learning_rate=3e-3, max_iter=passes, random_state=0, **options
         )
         return model.fit(X)

@@ -9,7 +9,8 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.data.network_features import Task, network_features, reason_to_leave_out
 from benchmarks.harness import Comparison
-from manylens import LayerRidgeClassifier, align_bandwidths, expected_calibration_error
+from manylens import LayerRidgeClassifier, expected_calibration_error
+from manylens.alignment import align_bandwidths
 from manylens.transfer.layered import ALPHAS
 from manylens.transfer.ridge import DualRidge, choose_alpha
 

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import NearestNeighbors
 
-from manylens.baselines.kernel_pca import (
+from manylens.baselines import (
     BootstrapKernelPCA,
     MonolithicKernelPCA,
     PartitionKernelPCA,

@@ -14,8 +14,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
 
-from manylens.alignment.distance_correlation import distance_correlation
-from manylens.alignment.hsic import hsic_test
+from manylens.alignment.distances import distance_correlation
+from manylens.alignment.similarity import hsic_test
 from manylens.ensembles.neighbors import ModuleNeighbors
 from manylens.ensembles.scan_classifier import ScanNeighborsClassifier
 from manylens.metric.nca import NCA

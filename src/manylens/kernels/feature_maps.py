@@ -53,18 +53,7 @@ class FeatureMap(TransformerMixin, BaseEstimator):
         raise TypeError(f"{type(self).__name__} does not define how to fit: it needs fit(X).")
 
     def features(self, X: Rows) -> Rows:
-        """The columns whose fixed combinations are psi.
-
-        Parameters
-        ----------
-        X : ndarray or CSR matrix, shape (n, d)
-            Rows; one block of them if n is large.
-
-        Returns
-        -------
-        ndarray or CSR matrix, shape (n, width)
-            The columns.
-        """
+        """The columns (n, width) whose fixed combinations are psi, for a block of rows (n, d)."""
         raise TypeError(f"{type(self).__name__} does not define how to map rows: it needs features(X).")
 
     @property
@@ -94,18 +83,7 @@ class FeatureMap(TransformerMixin, BaseEstimator):
         return np.vstack([dense(self._rooted(block)) for block in self.feature_blocks(as_rows(X))])
 
     def feature_blocks(self, X: Rows) -> Iterator[Rows]:
-        """The features of consecutive blocks of rows, about 32 MB at a time.
-
-        Parameters
-        ----------
-        X : ndarray or CSR matrix, shape (n, d)
-            Rows.
-
-        Yields
-        ------
-        ndarray or CSR matrix
-            Features of one block.
-        """
+        """The features of consecutive blocks of rows, about 32 MB at a time."""
         for batch in gen_batches(X.shape[0], block_rows(self.block_width, X.dtype.itemsize)):
             yield self.features(X[batch])
 

@@ -43,20 +43,7 @@ class GraphKernel(Kernel):
     gram_: FloatArray
 
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
-        """Learn the Gram matrix of the rows.
-
-        Parameters
-        ----------
-        X : ndarray or CSR matrix, shape (n, d)
-            Training rows.
-        random_state : None
-            Not used.
-
-        Returns
-        -------
-        GraphKernel
-            The fitted kernel.
-        """
+        """Learn the Gram matrix of the training rows (n, d)."""
         check_count(self.n_neighbors, "n_neighbors")
         if X.shape[0] <= self.n_neighbors:
             raise ValueError(
@@ -177,14 +164,6 @@ class LocallyLinearKernel(GraphKernel):
     ----------
     gram_ : ndarray, shape (n, n)
         The kernel between training rows.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_swiss_roll
-    >>> from manylens import ModularKernelPCA
-    >>> X, _ = make_swiss_roll(200, random_state=0)
-    >>> ModularKernelPCA(2, 2, kernel=LocallyLinearKernel(8), random_state=0).fit_transform(X).shape
-    (200, 4)
     """
 
     def __init__(self, n_neighbors: int = 10, reg: float = 1e-3) -> None:
@@ -237,14 +216,6 @@ class LaplacianEigenmapKernel(GraphKernel):
     ----------
     gram_ : ndarray, shape (n, n)
         The kernel between training rows.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_swiss_roll
-    >>> from manylens import ModularKernelPCA
-    >>> X, _ = make_swiss_roll(200, random_state=0)
-    >>> ModularKernelPCA(2, 2, kernel=LaplacianEigenmapKernel(8), random_state=0).fit_transform(X).shape
-    (200, 4)
     """
 
     def __init__(self, n_neighbors: int = 10, gamma: float | None = None) -> None:

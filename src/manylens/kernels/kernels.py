@@ -49,35 +49,11 @@ class Kernel(BaseEstimator):
         raise TypeError(f"{type(self).__name__} does not define how to compare rows: it needs __call__.")
 
     def gram(self, X: Rows) -> FloatArray:
-        """Similarities within the rows that the kernel was fitted on.
-
-        Parameters
-        ----------
-        X : ndarray or CSR matrix, shape (n, d)
-            The rows of `fit`.
-
-        Returns
-        -------
-        ndarray, shape (n, n)
-            The Gram matrix.
-        """
+        """Gram matrix (n, n) of the rows (n, d) that the kernel was fitted on."""
         return self(X, X)
 
     def gram_block(self, X: Rows, rows: slice, columns: slice) -> FloatArray:
-        """One block of the Gram matrix of the rows that the kernel was fitted on.
-
-        Parameters
-        ----------
-        X : ndarray or CSR matrix, shape (n, d)
-            The rows of `fit`.
-        rows, columns : slice
-            Which of them are compared.
-
-        Returns
-        -------
-        ndarray, shape (len(rows), len(columns))
-            The block.
-        """
+        """One block of the Gram matrix of the rows (n, d) that the kernel was fitted on."""
         return self(X[rows], X[columns])
 
 
@@ -234,20 +210,7 @@ class FromCallable(Kernel):
         self.params = params
 
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
-        """Find out, on a few rows, whether the function takes sets of rows or single rows.
-
-        Parameters
-        ----------
-        X : ndarray or CSR matrix, shape (n, d)
-            Rows.
-        random_state : None
-            Not used.
-
-        Returns
-        -------
-        FromCallable
-            The fitted kernel.
-        """
+        """Find out, on a few rows, whether the function takes sets of rows or single rows."""
         few = X[:2], X[:3]
         try:
             result = self._of_sets(*few)

@@ -25,60 +25,27 @@ if TYPE_CHECKING:
 class Spectrum:
     """Leading kernel principal components of a set of rows.
 
-    Parameters
-    ----------
-    values : ndarray, shape (k,)
-        Eigenvalues q of the covariance of psi (of the centered kernel matrix over n), largest first.
-    projection : ndarray, shape (R, k)
-        From features to coordinates, c(x) = features(x) @ projection - shift; over the training rows they
-        have mean zero and are uncorrelated with variances q.
-    shift : ndarray, shape (k,)
-        Coordinates, before centering, of the mean of the training rows.
-    energy : float
-        Sum of the squares of all eigenvalues, including those not kept.
+    Coordinates are c(x) = features(x) @ projection - shift; over the training rows they have mean zero and
+    are uncorrelated with variances `values`.
     """
 
-    values: FloatArray
-    projection: FloatArray
-    shift: FloatArray
-    energy: float
+    values: FloatArray  # (k,): eigenvalues of the covariance of psi, largest first
+    projection: FloatArray  # (R, k): from features to coordinates
+    shift: FloatArray  # (k,): coordinates, before centering, of the mean of the training rows
+    energy: float  # sum of the squares of all eigenvalues, including those not kept
 
     def coordinates(self, features: Rows) -> FloatArray:
-        """Coordinates of rows on the components.
-
-        Parameters
-        ----------
-        features : ndarray or CSR matrix, shape (n, R)
-            Features of the rows.
-
-        Returns
-        -------
-        ndarray, shape (n, k)
-            Centered with respect to the training rows.
-        """
+        """Coordinates (n, k) of rows with these features (n, R), centered on the training rows."""
         dtype = features.dtype
         return np.asarray(features @ self.projection.astype(dtype)) - self.shift.astype(dtype)
 
 
 def feature_moments(feature_map: FeatureMap, X: Rows, moments: Moments | None = None) -> Moments:
-    """Mean and scatter of a map's features, in one pass over blocks of rows.
+    """Mean and scatter of a map's features, in one pass over blocks of rows; added to `moments` if given.
 
     If rounding allows it (`late_root_`), the moments are those of the features, and `principal_spectrum`
     applies the root, which saves one product per row. Otherwise they are the moments of psi.
-
-    Parameters
-    ----------
-    feature_map : FeatureMap
-        Fitted.
-    X : ndarray or CSR matrix, shape (n, d)
-        Rows.
-    moments : Moments, default=None
-        Moments of earlier rows, which are added to.
-
-    Returns
-    -------
-    Moments
-        Of the features or of psi. Memory O(block x R + R²).
+    Memory O(block x R + R²).
     """
     root = feature_map.root_
     if moments is None:
@@ -91,24 +58,10 @@ def feature_moments(feature_map: FeatureMap, X: Rows, moments: Moments | None = 
 def principal_spectrum(
     moments: Moments, feature_map: FeatureMap, n_components: int | None = None
 ) -> Spectrum:
-    """Kernel principal components from the moments of features.
+    """The leading kernel principal components with positive variance, from the moments of features.
 
     With psi = features @ root the covariance of psi is rootᵀ C root, and its eigenvectors V give the
     coordinates features @ root @ V, minus those of the mean.
-
-    Parameters
-    ----------
-    moments : Moments
-        From `feature_moments`.
-    feature_map : FeatureMap
-        The map that they belong to.
-    n_components : int, default=None
-        Largest number of components; all by default.
-
-    Returns
-    -------
-    Spectrum
-        The leading components; those of zero variance are left out.
     """
     root = feature_map.root_
     covariance, mean = moments.covariance(), moments.mean

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.alignment.stable_rank import stable_rank
+from manylens.alignment.similarity import stable_rank
 from manylens.plotting.style import (
     REFERENCE_COLOR,
     REFERENCE_STYLES,
@@ -27,7 +27,7 @@ from manylens.plotting.style import (
     name_ticks,
     take_rows,
 )
-from manylens.pruning.members import read_members
+from manylens.pruning.pruner import read_members
 from manylens.transfer.calibration import ReliabilityBins, check_binning, check_probabilities, top_bins
 from manylens.typing import AnyArray, FloatArray, IntArray, ModuleSet, Seed
 
@@ -302,7 +302,8 @@ class CurveDisplay(Display):
         **style
             Passed to `Axes.plot` for every curve and point.
         """
-        ax = self._open(ax, 6, 4)
+        long_legend = len(self.curves) + len(self.points) + len(self.references) > 4
+        ax = self._open(ax, 8.4 if long_legend else 6, 4)
         given = np.asarray(self.x)
         x = np.arange(len(given)) if given.dtype.kind == "U" else given
         for k, (name, values) in enumerate(self.references.items()):

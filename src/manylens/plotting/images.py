@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.alignment.cka import cka_matrix
-from manylens.alignment.distance_correlation import distance_correlation_matrix
+from manylens.alignment.distances import distance_correlation_matrix
 from manylens.alignment.kernel_weights import align_kernels
+from manylens.alignment.similarity import cka_matrix
 from manylens.ensembles.module_retrieval import module_neighbors, rerank
 from manylens.plotting.style import (
     COLORMAP,
@@ -153,9 +153,10 @@ class HeatMapDisplay(Display):
         layers, y = by_name(features), np.asarray(y)
         order = np.random.default_rng(random_state).permutation(len(y))
         nested = [order[: max(4, round(share * len(order)))] for share in shares]
-        weights = [align_kernels(take_rows(list(layers.values()), rows), y[rows]) for rows in nested]
+        parts = [take_rows(list(layers.values()), rows) for rows in nested]
+        weights = [align_kernels(part, y[rows]) for part, rows in zip(parts, nested, strict=True)]
         return cls(
-            np.transpose(weights),
+            np.column_stack([np.asarray(column) for column in weights]),
             list(layers),
             [f"{100 * share:g} %" for share in shares],
             value_name="weight μ",

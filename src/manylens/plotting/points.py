@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.alignment.cka import cka
+from manylens.alignment.similarity import cka
 from manylens.plotting.style import REFERENCE_COLOR, WRONG_COLOR, Display, add_legend, color
 from manylens.typing import BoolArray, FloatArray
 
@@ -303,6 +303,7 @@ class NeighborProbabilitiesDisplay(Display):
 
 def write_names(ax: Axes, points: FloatArray, names: Sequence[str]) -> None:
     """Write each name on that side of its point which is farthest from other points and names."""
+    ax.autoscale_view()
     pixels = ax.transData.transform(points)
     unit = ax.figure.dpi / 72  # pixels per typographic point
     occupied = list(pixels)

@@ -6,8 +6,8 @@ from manylens._lazy import attach
 
 if TYPE_CHECKING:
     from manylens.pruning.pruned_ensemble import PrunedEnsemble
-    from manylens.pruning.pruner import AlignmentPruner
-    from manylens.pruning.selection import Alignment, PruningResult, prune_predictions
+    from manylens.pruning.pruner import AlignmentPruner, prune_predictions
+    from manylens.pruning.selection import Alignment, PruningResult
 
 __all__ = ["Alignment", "AlignmentPruner", "PrunedEnsemble", "PruningResult", "prune_predictions"]
 
@@ -15,7 +15,7 @@ __getattr__, __dir__ = attach(
     __name__,
     {
         "manylens.pruning.pruned_ensemble": ["PrunedEnsemble"],
-        "manylens.pruning.pruner": ["AlignmentPruner"],
-        "manylens.pruning.selection": ["Alignment", "PruningResult", "prune_predictions"],
+        "manylens.pruning.pruner": ["AlignmentPruner", "prune_predictions"],
+        "manylens.pruning.selection": ["Alignment", "PruningResult"],
     },
 )

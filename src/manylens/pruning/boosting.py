@@ -36,7 +36,7 @@ class Stages(EstimatorMembers):
                 "losses whose prediction is the sum itself can be pruned, such as squared error."
             )
 
-    def read_weights(self) -> FloatArray:
+    def extract_weights(self) -> FloatArray:
         return np.ones(len(self.members))
 
     @property
@@ -57,7 +57,7 @@ class GradientBoostingStages(Stages):
 
     class_names = ("GradientBoostingClassifier", "GradientBoostingRegressor")
 
-    def read_members(self) -> Sequence[Any]:
+    def extract_members(self) -> Sequence[Any]:
         if self.classes is not None and self.loss != "log_loss":
             raise ValueError(
                 "GradientBoostingClassifier with loss='exponential' cannot be pruned: fit it with 'log_loss'."
@@ -114,7 +114,7 @@ class HistGradientBoostingStages(Iterations):
 
     class_names = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
 
-    def read_members(self) -> Sequence[Any]:
+    def extract_members(self) -> Sequence[Any]:
         self.booster = self.ensemble
         return list(range(self.booster.n_iter_))
 
@@ -142,7 +142,7 @@ class LightGBMStages(Iterations):
     def loss(self) -> str:
         return self.ensemble.objective_
 
-    def read_members(self) -> Sequence[Any]:
+    def extract_members(self) -> Sequence[Any]:
         self.booster = self.ensemble.booster_
         best = self.booster.best_iteration  # above zero after early stopping; predict uses no more then
         return list(range(best if best > 0 else self.booster.current_iteration()))
@@ -164,7 +164,7 @@ class XGBoostStages(Iterations):
     def loss(self) -> str:
         return self.ensemble.objective or "reg:squarederror"
 
-    def read_members(self) -> Sequence[Any]:
+    def extract_members(self) -> Sequence[Any]:
         self.booster = self.ensemble.get_booster()
         # predict does not use the rounds after the best one of early stopping
         best = getattr(self.ensemble, "best_iteration", None) if self.ensemble.early_stopping_rounds else None
@@ -182,7 +182,7 @@ class XGBoostStages(Iterations):
         return np.reshape(margin, (X.shape[0], -1))
 
 
-ADAPTERS = (GradientBoostingStages, HistGradientBoostingStages, LightGBMStages, XGBoostStages)
+BOOSTING = (GradientBoostingStages, HistGradientBoostingStages, LightGBMStages, XGBoostStages)
 
 
 def ensemble_score(ensemble: Any, X: Any) -> FloatArray:

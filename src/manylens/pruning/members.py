@@ -1,7 +1,8 @@
 """Members of a fitted ensemble as predictors that can be weighted, with one adapter per kind of ensemble.
 
 To support another kind, derive from `EstimatorMembers` here or `Stages` in boosting.py, list the class names
-that it reads, and add it to `ADAPTERS` of that file.
+that it reads, and add it to the tuple at the end of that file. `read_members` in pruner.py finds the adapter
+of an ensemble.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, cast
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
-from sklearn.exceptions import NotFittedError
 from sklearn.tree import (
     DecisionTreeClassifier,
     DecisionTreeRegressor,
@@ -108,14 +108,14 @@ class EstimatorMembers:
             raise ValueError(f"{self.name} predicts several targets at once: fit and prune one per target.")
         self.columns: list[IntArray] | None = None  # features that each member sees; None for all
         self.allow_nan = get_tags(ensemble).input_tags.allow_nan
-        self.members = self.read_members()
-        self.baseline = self.read_weights()
+        self.members = self.extract_members()
+        self.baseline = self.extract_weights()
 
-    def read_members(self) -> Sequence[Any]:
+    def extract_members(self) -> Sequence[Any]:
         """The fitted members of the ensemble."""
         return list(self.ensemble.estimators_)
 
-    def read_weights(self) -> FloatArray:
+    def extract_weights(self) -> FloatArray:
         """The ensemble's own weights, (p,)."""
         return np.full(len(self.members), 1 / len(self.members))
 
@@ -205,11 +205,11 @@ class BaggingMembers(EstimatorMembers):
 
     class_names = ("BaggingClassifier", "BaggingRegressor")
 
-    def read_members(self) -> Sequence[Any]:
+    def extract_members(self) -> Sequence[Any]:
         every = np.arange(self.ensemble.n_features_in_)
         features = self.ensemble.estimators_features_
         self.columns = None if all(np.array_equal(f, every) for f in features) else list(features)
-        return super().read_members()
+        return super().extract_members()
 
     def in_bag(self, n_rows: int) -> BoolArray | None:
         return bag_mask(self.ensemble.estimators_samples_, n_rows)
@@ -255,7 +255,7 @@ class AdaBoostMembers(EstimatorMembers):
     votes = True
     integer_classes = False
 
-    def read_weights(self) -> FloatArray:
+    def extract_weights(self) -> FloatArray:
         weights = self.ensemble.estimator_weights_[: len(self.members)]
         return weights / weights.sum()
 
@@ -268,10 +268,10 @@ class VotingMembers(EstimatorMembers):
     default_folds = 5
     accepts_frames = True
 
-    def read_weights(self) -> FloatArray:
+    def extract_weights(self) -> FloatArray:
         named = zip(self.ensemble.estimators, self.ensemble.weights or (), strict=False)
         weights = [weight for (_, member), weight in named if not isinstance(member, str)]
-        return np.array(weights) / np.sum(weights) if weights else super().read_weights()
+        return np.array(weights) / np.sum(weights) if weights else super().extract_weights()
 
     def rebuild(self, ensemble: Any, weights: FloatArray, intercept: FloatArray) -> Any:
         if not (np.isclose(weights.sum(), 1) and np.allclose(intercept, 0)):
@@ -293,11 +293,11 @@ class StackingMembers(EstimatorMembers):
     class_names = ("StackingClassifier", "StackingRegressor")
     accepts_frames = True
 
-    def read_members(self) -> Sequence[Any]:
+    def extract_members(self) -> Sequence[Any]:
         fitted_here = not (isinstance(self.ensemble.cv, str) and self.ensemble.cv == "prefit")
         self.integer_classes = self.refittable = fitted_here
         self.default_folds = 5 if fitted_here else None
-        return super().read_members()
+        return super().extract_members()
 
 
 class ListMembers(EstimatorMembers):
@@ -320,7 +320,7 @@ class ListMembers(EstimatorMembers):
         elif not all(is_regressor(member) for member in self.members):
             raise ValueError("The list mixes classifiers with other predictors: give one kind.")
         self.columns = None
-        self.baseline = self.read_weights()
+        self.baseline = self.extract_weights()
 
     def refit(self, X: Any, y: AnyArray) -> Members:
         copied = ListMembers([clone(member).fit(X, y) for member in self.members])
@@ -328,35 +328,7 @@ class ListMembers(EstimatorMembers):
         return copied
 
 
-ADAPTERS = (BaggingMembers, ForestMembers, AdaBoostMembers, VotingMembers, StackingMembers)
-
-
-def read_members(ensemble: Any) -> Members:
-    """The members of a fitted ensemble, or of a list of fitted predictors."""
-    from manylens.pruning.boosting import ADAPTERS as BOOSTING  # derives from the classes above
-
-    if isinstance(ensemble, list | tuple):
-        return ListMembers(ensemble)
-    if not isinstance(ensemble, BaseEstimator):
-        raise TypeError(f"{type(ensemble).__name__} is neither an ensemble nor a list of fitted predictors.")
-    if type(ensemble).__name__ == "FrozenEstimator":
-        return read_members(ensemble.estimator)
-    adapters: tuple[type[EstimatorMembers], ...] = (*ADAPTERS, *BOOSTING)
-    names = [base.__name__ for base in type(ensemble).__mro__]
-    for adapter in adapters:
-        if any(name in adapter.class_names for name in names):
-            try:
-                return adapter(ensemble)
-            except NotFittedError:
-                raise NotFittedError(
-                    f"This {type(ensemble).__name__} is not fitted yet: call its fit first, or use "
-                    "fit_ensemble=True."
-                ) from None
-    known = sorted(name for adapter in adapters for name in adapter.class_names)
-    raise TypeError(
-        f"{type(ensemble).__name__} is not an ensemble that can be pruned: give a list of fitted predictors, "
-        f"or one of {', '.join(known)}."
-    )
+AVERAGING = (BaggingMembers, ForestMembers, AdaBoostMembers, VotingMembers, StackingMembers)
 
 
 def prediction_blocks(

@@ -1,4 +1,4 @@
-"""AlignmentPruner: keep the few members of a fitted ensemble that matter."""
+"""Keep the few members of a fitted ensemble, or the few columns of predictions, that matter."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import check_cv
-from sklearn.utils import Tags, get_tags, indexable
+from sklearn.utils import Tags, check_array, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from manylens.pruning.members import Members, read_members, take_rows
+from manylens.alignment.features import target_features
+from manylens.pruning.boosting import BOOSTING
+from manylens.pruning.members import AVERAGING, EstimatorMembers, ListMembers, Members, take_rows
 from manylens.pruning.pruned_ensemble import PrunedEnsemble, ScoreMixin, typed_tags, validate_member_rows
 from manylens.pruning.selection import Method, PruningResult, Refit, check_method, select_predictors
 from manylens.pruning.training_moments import CV, training_moments
+from manylens.summaries.prediction_moments import FoldedMoments
 from manylens.typing import AnyArray, FloatArray, MatrixLike
 
+ADAPTERS: tuple[type[EstimatorMembers], ...] = (*AVERAGING, *BOOSTING)
 ANCHORS = (0.0, 0.25, 0.5, 0.75, 0.9)  # candidates of anchor="auto"
 ANCHOR_ROWS = 2000  # with more rows, weights rarely fit noise, and refitting the ensemble takes long
 ANCHOR_FOLDS = 3
@@ -277,6 +282,31 @@ def _predicts_classes(ensemble: Any) -> bool:
     )
 
 
+def read_members(ensemble: Any) -> Members:
+    """The members of a fitted ensemble, or of a list of fitted predictors."""
+    if isinstance(ensemble, list | tuple):
+        return ListMembers(ensemble)
+    if not isinstance(ensemble, BaseEstimator):
+        raise TypeError(f"{type(ensemble).__name__} is neither an ensemble nor a list of fitted predictors.")
+    if type(ensemble).__name__ == "FrozenEstimator":
+        return read_members(ensemble.estimator)
+    names = [base.__name__ for base in type(ensemble).__mro__]
+    for adapter in ADAPTERS:
+        if any(name in adapter.class_names for name in names):
+            try:
+                return adapter(ensemble)
+            except NotFittedError:
+                raise NotFittedError(
+                    f"This {type(ensemble).__name__} is not fitted yet: call its fit first, or use "
+                    "fit_ensemble=True."
+                ) from None
+    known = sorted(name for adapter in ADAPTERS for name in adapter.class_names)
+    raise TypeError(
+        f"{type(ensemble).__name__} is not an ensemble that can be pruned: give a list of fitted predictors, "
+        f"or one of {', '.join(known)}."
+    )
+
+
 def choose_anchor(
     ensemble: Any, X: Any, y: AnyArray, prune: Callable[[Any, Any, AnyArray, float], AlignmentPruner]
 ) -> float:
@@ -312,3 +342,67 @@ def squared_loss(model: Any, X: Any, y: AnyArray) -> float:
     if not hasattr(model, "classes_"):
         return float(np.sum((model.predict(X) - y) ** 2))
     return float(np.sum((model.predict_proba(X) - (y[:, np.newaxis] == model.classes_)) ** 2))
+
+
+def prune_predictions(
+    P: ArrayLike,
+    y: ArrayLike,
+    method: Method = "alignment",
+    refit: Refit = "nonnegative",
+    *,
+    target: Literal["auto", "classes", "values"] = "auto",
+) -> PruningResult:
+    """Keep few of many predictors, given only their predictions.
+
+    Step one selects the predictors whose rank-one kernels f_k f_kᵀ, in a non-negative sum, are best aligned
+    with the kernel of the target. Step two refits their weights by non-negative least squares, which removes
+    some more.
+
+    Parameters
+    ----------
+    P : array-like of shape (n, p) or (n, p, C)
+        Predictions. For regression, column k holds those of predictor k; for classification, P[:, k] holds
+        its probabilities (or one-hot votes) in the sorted order of the classes.
+    y : array-like of shape (n,) or (n, C)
+        Classes or values of the same rows, preferably rows that the predictors were not trained on.
+    method : {"alignment", "stacking", "r2", "rank", "uniform"} or Alignment, default="alignment"
+        Step one. "stacking" keeps what non-negative least squares keeps of all predictors; "r2" keeps the
+        single predictor best correlated with y; "rank" adds predictors in the order of their errors until the
+        error of their mean stops falling; "uniform" keeps all, with equal weights. `Alignment` holds the
+        settings of "alignment".
+    refit : {"nonnegative", "ridge", "none"}, default="nonnegative"
+        Step two. "ridge" allows negative weights; "none" only rescales the weights of step one.
+    target : {"auto", "classes", "values"}, default="auto"
+        How to read y.
+
+    Returns
+    -------
+    PruningResult
+        `weights`, `intercept`, `kept`, `alignments`, `error`, `whole_error`, `held_out_error`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manylens import prune_predictions
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.standard_normal(200)
+    >>> P = y[:, None] + np.array([0.1, 0.1, 5, 5]) * rng.standard_normal((200, 4))
+    >>> prune_predictions(P, y).kept[:2]
+    array([0, 1])
+    """
+    check_method(method, refit)
+    P = np.asarray(P)
+    if P.ndim not in (2, 3):
+        raise ValueError(
+            f"P has {P.ndim} dimensions: give (rows, predictors) or (rows, predictors, classes)."
+        )
+    check_array(P.reshape(len(P), -1), dtype=[np.float64, np.float32], input_name="P", ensure_min_samples=2)
+    if target == "auto" and P.ndim == 2:
+        target = "values"
+    Y = target_features(y, len(P), target)
+    P = P.reshape(len(P), P.shape[1], -1)
+    if P.shape[2] != Y.shape[1]:
+        raise ValueError(
+            f"P has {P.shape[2]} columns per predictor, but y has {Y.shape[1]} classes or targets."
+        )
+    return select_predictors(FoldedMoments().update(P, Y), method, refit)

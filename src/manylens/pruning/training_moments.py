@@ -13,7 +13,6 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from manylens.pruning.members import Members, prediction_blocks, take_rows
 from manylens.pruning.pruned_ensemble import probabilities
-from manylens.summaries.base import summarize
 from manylens.summaries.prediction_moments import FoldedMoments
 from manylens.typing import AnyArray, BoolArray, FloatArray
 from manylens.validation import require_two_classes
@@ -33,13 +32,20 @@ def training_moments(
     Y = target_columns(y, members)
     cv = members.default_folds if cv == "auto" and members.default_folds else cv
     if isinstance(cv, Integral) and not isinstance(cv, bool):
-        return summarize(FoldedMoments, _cross_fitted_batches(members, X, y, Y, int(cv), n_jobs))
+        return _summarized(_cross_fitted_batches(members, X, y, Y, int(cv), n_jobs))
     in_bag = _rows_in_bag(members, X.shape[0], cv)
     if in_bag is not None:
-        return summarize(FoldedMoments, _out_of_bag_batches(members, X, Y, in_bag, n_jobs))
-    moments = summarize(FoldedMoments, _plain_batches(members, X, Y, anchor, n_jobs))
+        return _summarized(_out_of_bag_batches(members, X, Y, in_bag, n_jobs))
+    moments = _summarized(_plain_batches(members, X, Y, anchor, n_jobs))
     if not members.additive:
         _warn_of_interpolation(moments)
+    return moments
+
+
+def _summarized(batches: Iterator[Batch]) -> FoldedMoments:
+    moments = FoldedMoments()
+    for batch in batches:
+        moments.update(*batch)
     return moments
 
 

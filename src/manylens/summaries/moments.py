@@ -84,18 +84,7 @@ class Moments(Summary):
         return self._join(weight, mean, scatter)
 
     def merge(self, other: Self) -> Self:
-        """Add what another summary of rows of the same width has seen.
-
-        Parameters
-        ----------
-        other : Moments
-            Moments of other rows; not changed.
-
-        Returns
-        -------
-        Moments
-            The summary itself.
-        """
+        """Add what another summary of rows of the same width has seen; it is not changed."""
         if other.n_features != self.n_features:
             raise ValueError(
                 f"Moments of {other.n_features} features cannot be merged into those of {self.n_features}."
@@ -104,23 +93,11 @@ class Moments(Summary):
         return self._join(other.weight, other.mean, other.scatter)
 
     def fresh(self) -> Self:
-        """Empty moments of rows of the same width.
-
-        Returns
-        -------
-        Moments
-            The empty summary.
-        """
+        """Empty moments of rows of the same width."""
         return type(self)(self.n_features)
 
     def covariance(self) -> FloatArray:
-        """Scatter divided by the number of rows, n rather than n - 1.
-
-        Returns
-        -------
-        ndarray, shape (d, d)
-            The covariance.
-        """
+        """Scatter divided by the number of rows (n, not n - 1), shape (d, d)."""
         return self.scatter / max(self.weight, 1.0)
 
     def _join(self, weight: float, mean: FloatArray, scatter: FloatArray) -> Self:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from manylens.modules.network_tensors import import_torch
+from manylens.validation import import_optional
 
 
 def choose_layers(model, layers="auto"):
@@ -21,7 +21,7 @@ def choose_layers(model, layers="auto"):
     list of str
         Names, as `model.named_modules()` spells them.
     """
-    torch = import_torch("Layers are collected")
+    torch = import_optional("torch", "Collecting layers", "'manylens[torch]'")
     if not isinstance(model, torch.nn.Module):
         raise TypeError(
             f"model is a {type(model).__name__}, not a torch.nn.Module: it has no layers to hook."
@@ -74,7 +74,7 @@ def blocks(module, prefix=""):
 
 def is_container(module):
     """Whether a module only lists others."""
-    nn = import_torch("Layers are collected").nn
+    nn = import_optional("torch", "Collecting layers", "'manylens[torch]'").nn
     return isinstance(module, nn.Sequential | nn.ModuleList)
 
 
@@ -103,7 +103,7 @@ def first_tensor(output, name):
     torch.Tensor
         The tensor.
     """
-    torch = import_torch("Layers are collected")
+    torch = import_optional("torch", "Collecting layers", "'manylens[torch]'")
     if isinstance(output, Mapping):
         parts = list(output.values())
     else:

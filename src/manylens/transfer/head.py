@@ -33,7 +33,7 @@ class HeadSettings(NamedTuple):
     """
 
     kind: str
-    gamma: object
+    gamma: float
     max_exact_rows: int
     rank: int
     landmarks: str

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import sparse
 
-from manylens.alignment.features import centered, check_feature_sets
-from manylens.alignment.kernel_alignment import resolve_groups
+from manylens.alignment.features import centered, check_feature_sets, resolve_groups
 from manylens.alignment.kernel_weights import alignment_system, solve_weights
 from manylens.kernels import CountSketchMap, Linear
 from manylens.summaries import CountSketch
