@@ -97,12 +97,12 @@ class RBF(Kernel):
         self.gamma_ = bandwidth(X, self.gamma, "rbf", random_state)
         # A common shift changes no distance, but it changes the rounding: with the rows moved to the origin
         # |x|² + |y|² - 2 x.y cancels no more digits than necessary.
-        self.origin_ = None if is_sparse(X) else column_means(X)
+        self.origin_ = X.mean(axis=0, dtype=np.float64) if isinstance(X, np.ndarray) else None
         return self
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
         check_is_fitted(self, "gamma_")
-        if self.origin_ is not None and not is_sparse(X) and not is_sparse(Y):
+        if self.origin_ is not None and isinstance(X, np.ndarray) and isinstance(Y, np.ndarray):
             X, Y = X - self.origin_.astype(X.dtype), Y - self.origin_.astype(Y.dtype)
         # The scale is applied to the few rows of Y and to the norms, not to the large block.
         gamma = X.dtype.type(self.gamma_)
