@@ -1,11 +1,11 @@
-"""What the demo measures, and what must be true of it."""
+"""Properties of the scores that the demo measures."""
 
 import numpy as np
 import pytest
 
 from manylens.baselines import MonolithicKernelPCA
-from manylens.report.experiment import Settings, run_experiment, score_modules, split_digits
-from manylens.report.table import COLUMNS, gap_text, table_rows
+from manylens.cli.experiment import Settings, run_experiment, score_modules, split_digits
+from manylens.cli.report import COLUMNS, gap_text, table_rows
 
 
 @pytest.fixture(scope="module")
@@ -17,10 +17,10 @@ def by_name(experiment):
     return {measured.name: measured.scores for measured in experiment.baselines}
 
 
-def test_a_representation_that_keeps_all_distances_finds_all_neighbors():
+def test_a_representation_that_preserves_distances_finds_all_neighbors():
     digits = split_digits(300, 100, 10, seed=0)
     whole = MonolithicKernelPCA(64, kernel="linear").fit(digits.base)
-    # Pixels are whole numbers, so that some neighbors tie and either may be called the tenth.
+    # Pixels are integers: some neighbors tie, and either may be the tenth.
     assert score_modules(whole, digits, 10, 5).precision > 0.99
 
 
@@ -31,15 +31,15 @@ def test_base_and_queries_are_disjoint_and_balanced():
     assert np.ptp(np.bincount(digits.query_labels)) <= 2
 
 
-def test_without_diversity_the_modules_together_are_one_of_them(experiment):
+def test_without_diversity_all_modules_together_score_like_one(experiment):
     same = experiment.path[0]
     assert same.model.diversity_ == 0
     assert same.scores.precision == pytest.approx(same.scores.module_precision, abs=1e-3)
     assert same.scores.accuracy == pytest.approx(same.scores.module_accuracy, abs=1e-9)
 
 
-def test_full_diversity_keeps_what_kernel_pca_of_all_dimensions_keeps(experiment):
-    # Both rank by the same distances; modules can only miss what none of them offers.
+def test_full_diversity_finds_nearly_what_one_kernel_pca_of_all_dimensions_finds(experiment):
+    # Both rank by the same distances; modules only miss neighbors that none of them proposes.
     assert by_name(experiment)["monolithic"].precision >= experiment.path[-1].scores.precision
     assert experiment.path[-1].scores.precision > by_name(experiment)["monolithic"].precision - 0.05
 
@@ -81,12 +81,12 @@ def test_the_table_holds_the_scores_and_marks_the_best(experiment):
     assert set(best) == {max(float(row.cells[2]) for row in rows)}
 
 
-def test_a_gap_of_nothing_is_written_as_nothing():
+def test_a_gap_of_zero_is_written_as_0():
     assert gap_text(0.0) == "0"
     assert gap_text(3.2e-13) == "3e-13"
 
 
-def test_every_step_is_announced():
-    words = []
-    run_experiment(Settings(3, 2, (0.5,), n_base=100, n_queries=20), words.append)
-    assert words == ["decomposition", "modular", "monolithic", "partition", "bootstrap", "random"]
+def test_every_step_is_reported():
+    steps = []
+    run_experiment(Settings(3, 2, (0.5,), n_base=100, n_queries=20), steps.append)
+    assert steps == ["decomposition", "modular", "monolithic", "partition", "bootstrap", "random"]

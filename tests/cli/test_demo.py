@@ -1,4 +1,4 @@
-"""The command line, and the page that it writes."""
+"""`manylens demo`: its options, its table and its report."""
 
 import re
 import sys
@@ -11,9 +11,8 @@ import pytest
 
 import manylens
 from manylens.cli import main
-from manylens.report.experiment import Settings, run_experiment
-from manylens.report.figures import gallery_queries
-from manylens.report.table import table_rows
+from manylens.cli.experiment import Settings, run_experiment
+from manylens.cli.report import gallery_queries, table_rows
 
 SEED = 3
 
@@ -37,7 +36,7 @@ def page(written):
 
 
 class Outline(HTMLParser):
-    """Tags that are open, identifiers, headings and cells of a page."""
+    """Open tags, identifiers, headings and table cells of a page."""
 
     void = {"meta", "br", "image", "path", "use", "rect"}
 
@@ -82,7 +81,7 @@ def test_the_page_is_well_formed_and_no_identifier_is_used_twice(page):
         assert name in outline.identifiers
 
 
-def test_the_page_has_its_parts(page):
+def test_the_page_has_all_sections_and_figures(page):
     assert Outline(page).headings == [
         "How the representations compare",
         "What the modules cover",
@@ -107,14 +106,14 @@ def test_the_images_of_the_gallery_are_embedded(written):
     assert "data:image/png;base64," in written
 
 
-def test_the_tables_numbers_are_what_the_functions_return(page, experiment):
+def test_the_table_shows_the_scores_of_the_experiment(page, experiment):
     printed = [row for row in Outline(page).rows if len(row) > 5 or (row and row[0] == "monolithic")]
     for shown, row in zip(printed, table_rows(experiment), strict=True):
         expected = [cell.strip() for cell in row.cells[:-1] if cell]  # the last is a time
         assert shown[: len(expected)] == expected
 
 
-def test_the_certificate_is_that_of_the_models(page, experiment):
+def test_the_page_shows_the_certificates_of_the_models(page, experiment):
     best = experiment.best.model
     assert f"<b>{best.loss_:.4g}</b>" in page
     assert f"<b>{best.lower_bound_:.4g}</b>" in page
@@ -154,20 +153,20 @@ def test_the_version_is_that_of_the_package(capsys):
     assert capsys.readouterr().out.strip() == f"manylens {manylens.__version__}"
 
 
-def test_no_command_shows_the_help(capsys):
+def test_without_a_command_the_help_is_printed(capsys):
     assert main([]) == 0
     assert "demo" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("package", ["rich", "matplotlib"])
-def test_a_missing_package_is_named_with_the_command_that_brings_it(package, monkeypatch, capsys, tmp_path):
+def test_the_error_for_a_missing_package_says_how_to_install_it(package, monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["demo", "--output", str(tmp_path / "page.html")]) == 2
     message = capsys.readouterr().err
     assert message == f'manylens: the demo needs {package}: pip install "manylens[cli]"\n'
 
 
-def test_a_folder_that_does_not_exist_is_refused_before_any_work(tmp_path, capsys):
+def test_a_missing_folder_is_refused_before_any_work(tmp_path, capsys):
     missing = tmp_path / "missing"
     assert main(["demo", "--output", str(missing / "page.html")]) == 2
     assert (
@@ -190,18 +189,18 @@ def test_a_file_that_cannot_be_written_is_named_with_the_reason(tmp_path, capsys
 
 
 @pytest.mark.parametrize("text", ["-1", "many", "4294967296"])
-def test_a_seed_that_is_none_is_refused(text, capsys):
+def test_an_invalid_seed_is_refused(text, capsys):
     with pytest.raises(SystemExit):
         main(["demo", f"--seed={text}"])
     assert f"'{text}' is not a whole number from 0 to 4294967295" in capsys.readouterr().err
 
 
-def test_stopping_leaves_a_sentence_and_no_report(tmp_path, capsys, monkeypatch):
+def test_an_interrupt_prints_one_line_and_writes_no_report(tmp_path, capsys, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("manylens.report.experiment.run_experiment", interrupted)
+    monkeypatch.setattr("manylens.cli.demo.run_experiment", interrupted)
     path = tmp_path / "page.html"
     assert main(["demo", "--output", str(path)]) == 130
-    assert "no report was written" in capsys.readouterr().err
+    assert capsys.readouterr().err == "manylens: interrupted.\n"
     assert not path.exists()
