@@ -12,6 +12,7 @@ from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.alignment import PAPER
 from benchmarks.peers.pruning.ensembles import PrunedBaggedNeighbors, PrunedBaggedNetworks, PrunedBaggedTrees
 from manylens.datasets import make_friedman, make_shells
+from manylens.papers.linear_kernel_alignment import ranked_predictors
 
 RESULT = "The whole ensemble pruned"
 SIZES = tuple(2**k for k in range(3, 9))
@@ -20,15 +21,10 @@ METHODS = {"LKA": AS_IN_THE_THESIS, "stacking": "stacking"}
 
 def accumulated(setting, p):
     """Test errors as members are added in the order of their training errors, and where to stop."""
-    P, T = setting.P[:, :p], setting.T[:, :p]
-    order = np.argsort(np.mean((P - setting.Y[:, np.newaxis]) ** 2, axis=(0, 2)))
+    ranked = ranked_predictors(setting.P[:, :p], setting.Y)
     counts = np.arange(1, p + 1)[:, np.newaxis]
-    trained, tested = (
-        np.cumsum(part[:, order], axis=1) / counts[np.newaxis] for part in (P, T)
-    )  # (rows, members, columns)
-    training = np.mean((trained - setting.Y[:, np.newaxis]) ** 2, axis=(0, 2))
-    rises = np.flatnonzero(np.diff(training) > 0)
-    return [setting.error(tested[:, k]) for k in range(p)], int(rises[0]) if len(rises) else p - 1
+    tested = np.cumsum(setting.T[:, ranked.order], axis=1) / counts  # (rows, members, columns)
+    return [setting.error(tested[:, k]) for k in range(p)], ranked.n_kept - 1
 
 
 def pruned(setting, method):

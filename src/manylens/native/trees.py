@@ -26,6 +26,7 @@ class FlatTrees(NamedTuple):
     value: FloatArray  # (n_leaves, C) float64: what a leaf adds to the sum
 
 
+LANES = 8  # rows that descend a tree together
 DTYPES = ("u4", "i8", "u4", "f4", "u4", "u1", "u4", "f8")  # of the arrays of FlatTrees
 
 
@@ -97,12 +98,16 @@ def round_down(threshold: FloatArray) -> FloatArray:
 
 def sum_of_trees(X: FloatArray, trees: FlatTrees) -> FloatArray:
     """Sums (n, C) over all trees of the value of each row's leaf; X (n, d) is float32 and may have NaN."""
-    kernel = sum_rows_with_missing if np.isnan(X).any() else sum_complete_rows
-    return kernel(X, *trees)
+    total = np.zeros((len(X), trees.value.shape[1]))  # outside of the loops, which then compile faster
+    if np.isnan(X).any():
+        add_rows_with_missing(X, *trees, total)
+    else:
+        add_complete_rows(X, *trees, np.empty(LANES, dtype=np.uint32), total)
+    return total
 
 
 @compiled
-def sum_complete_rows(
+def add_complete_rows(
     X: FloatArray,
     roots: IntArray,
     depths: IntArray,
@@ -112,43 +117,38 @@ def sum_complete_rows(
     missing: IntArray,  # noqa: ARG001
     leaf: IntArray,
     value: FloatArray,
-) -> FloatArray:
-    """Sums over trees for rows without missing values.
+    at: IntArray,
+    total: FloatArray,
+) -> None:
+    """Add the sums over trees of rows without missing values to `total`; `at` (8,) is working memory.
 
     Eight rows descend a tree together without branches that depend on them: while one waits for memory, the
     others go on. All take as many steps as the tree is deep, which costs less than mispredicted branches.
     """
-    n, C = X.shape[0], value.shape[1]
-    total = np.zeros((n, C))
+    n, C = total.shape
     for t in range(roots.shape[0]):
-        root = roots[t]
-        for i in range(0, n - n % 8, 8):
-            a, b, c, d, e, f, g, h = root, root, root, root, root, root, root, root
+        for first in range(0, n - n % LANES, LANES):
+            for j in range(LANES):
+                at[j] = roots[t]
             for _ in range(depths[t]):
-                a = children[a, np.uint8(not (X[i, feature[a]] <= threshold[a]))]
-                b = children[b, np.uint8(not (X[i + 1, feature[b]] <= threshold[b]))]
-                c = children[c, np.uint8(not (X[i + 2, feature[c]] <= threshold[c]))]
-                d = children[d, np.uint8(not (X[i + 3, feature[d]] <= threshold[d]))]
-                e = children[e, np.uint8(not (X[i + 4, feature[e]] <= threshold[e]))]
-                f = children[f, np.uint8(not (X[i + 5, feature[f]] <= threshold[f]))]
-                g = children[g, np.uint8(not (X[i + 6, feature[g]] <= threshold[g]))]
-                h = children[h, np.uint8(not (X[i + 7, feature[h]] <= threshold[h]))]
-            for j, at in enumerate((a, b, c, d, e, f, g, h)):
+                for j in range(LANES):
+                    node = at[j]
+                    at[j] = children[node, np.uint8(not (X[first + j, feature[node]] <= threshold[node]))]
+            for j in range(LANES):
                 for k in range(C):
-                    total[i + j, k] += value[leaf[at], k]
-        for i in range(n - n % 8, n):
-            at = root
+                    total[first + j, k] += value[leaf[at[j]], k]
+        for i in range(n - n % LANES, n):
+            node = roots[t]
             for _ in range(depths[t]):
-                if children[at, 0] == at:
+                if children[node, 0] == node:
                     break
-                at = children[at, np.uint8(not (X[i, feature[at]] <= threshold[at]))]
+                node = children[node, np.uint8(not (X[i, feature[node]] <= threshold[node]))]
             for k in range(C):
-                total[i, k] += value[leaf[at], k]
-    return total
+                total[i, k] += value[leaf[node], k]
 
 
 @compiled
-def sum_rows_with_missing(
+def add_rows_with_missing(
     X: FloatArray,
     roots: IntArray,
     depths: IntArray,
@@ -158,16 +158,16 @@ def sum_rows_with_missing(
     missing: IntArray,
     leaf: IntArray,
     value: FloatArray,
-) -> FloatArray:
-    """Sums over trees for rows that may have missing values."""
-    n, C = X.shape[0], value.shape[1]
-    total = np.zeros((n, C))
+    total: FloatArray,
+) -> None:
+    """Add the sums over trees of rows that may have missing values to `total`."""
+    n, C = total.shape
     for t in range(roots.shape[0]):
         for i in range(n):
-            at = roots[t]
+            node = roots[t]
             for _ in range(depths[t]):
-                x = X[i, feature[at]]
-                at = children[at, missing[at] if np.isnan(x) else np.uint8(not (x <= threshold[at]))]
+                x = X[i, feature[node]]
+                child = missing[node] if np.isnan(x) else np.uint8(not (x <= threshold[node]))
+                node = children[node, child]
             for k in range(C):
-                total[i, k] += value[leaf[at], k]
-    return total
+                total[i, k] += value[leaf[node], k]

@@ -59,12 +59,15 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
         Constant, one per column.
     trees : FlatTrees, default=None
         All members with their weights in the leaves, if they are trees.
-    n_features_in : int, default=None
-        Number of features.
-    feature_names_in : ndarray of str, default=None
-        Names of the features.
     n_jobs : int, default=None
         Threads that predict, if members predict one by one.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of str
+        Names of the features, if the rows had names.
     """
 
     def __init__(
@@ -73,25 +76,23 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
         weights: FloatArray,
         intercept: FloatArray,
         trees: FlatTrees | None = None,
-        n_features_in: int | None = None,
-        feature_names_in: AnyArray | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.members = members
         self.weights = weights
         self.intercept = intercept
         self.trees = trees
-        self.n_features_in = n_features_in
-        self.feature_names_in = feature_names_in
         self.n_jobs = n_jobs
 
     @classmethod
-    def from_members(cls, members: Members, weights: FloatArray, intercept: FloatArray, **rows: Any) -> Self:
-        """The pruned model of these members, as flat trees if possible; `rows` are the other parameters."""
+    def from_members(
+        cls, members: Members, weights: FloatArray, intercept: FloatArray, n_jobs: int | None = None
+    ) -> Self:
+        """The pruned model of these members, as flat trees if possible."""
         trees = members.trees(weights)
         if trees is None:
-            return cls(members, weights, intercept, **rows)
-        return cls(members.without_members(), weights, intercept, flatten_trees(trees), **rows)
+            return cls(members, weights, intercept, n_jobs=n_jobs)
+        return cls(members.without_members(), weights, intercept, flatten_trees(trees), n_jobs)
 
     def __sklearn_clone__(self) -> Self:
         return self
@@ -102,14 +103,7 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if self.trees is not None:  # evaluated without bounds checks, and the file may come from anyone
-            check_flat_trees(self.trees, self.n_features_in or 0, len(self.intercept))
-
-    def __getattr__(self, name: str) -> Any:
-        fitted = {"n_features_in_": "n_features_in", "feature_names_in_": "feature_names_in"}
-        value = self.__dict__.get(fitted.get(name, ""))
-        if value is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return value
+            check_flat_trees(self.trees, self.n_features_in_, len(self.intercept))
 
     @property
     def classes_(self) -> AnyArray:

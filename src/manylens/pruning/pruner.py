@@ -192,13 +192,11 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         self.error_, self.whole_error_ = result.error, result.whole_error
         self.held_out_error_ = result.held_out_error
         self.estimator_ = PrunedEnsemble.from_members(
-            members.keep(result.kept),
-            result.weights[result.kept],
-            result.intercept,
-            n_features_in=getattr(self, "n_features_in_", None),
-            feature_names_in=getattr(self, "feature_names_in_", None),
-            n_jobs=self.n_jobs,
+            members.keep(result.kept), result.weights[result.kept], result.intercept, self.n_jobs
         )
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(self.estimator_, name, getattr(self, name))
         return self
 
     def predict(self, X: MatrixLike) -> AnyArray:
