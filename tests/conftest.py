@@ -56,6 +56,7 @@ def count_tests(node: Path) -> int:
     tree = ast.parse(node.read_text())
     return sum(isinstance(part, ast.FunctionDef) and part.name.startswith("test_") for part in ast.walk(tree))
 
+
 @pytest.fixture(scope="session")
 def digits():
     """scikit-learn's digits: 1,797 images of 64 pixels and their classes."""

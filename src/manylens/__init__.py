@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from manylens.alignment.transferability import rank_models
     from manylens.ensembles.diversity_search import DiversitySearchCV
     from manylens.ensembles.neighbors import ModuleNeighbors
-    from manylens.ensembles.retrieval import RetrievalPrecision, retrieval_precision
+    from manylens.ensembles.retrieval import retrieval_precision
     from manylens.ensembles.scan_classifier import ScanNeighborsClassifier
     from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
     from manylens.metric.nca import NCA
@@ -24,68 +24,35 @@ if TYPE_CHECKING:
     )
     from manylens.modules.network_autoencoder import NetworkAutoencoder
     from manylens.persistence import load, save
-    from manylens.plotting.alignment import AlignmentDisplay, LayerWeightsDisplay, StableRankDisplay
-    from manylens.plotting.alignment_estimates import SketchedAlignmentDisplay, TransferabilityDisplay
-    from manylens.plotting.densities import ModuleDensityDisplay
-    from manylens.plotting.ensembles import DistanceCorrelationDisplay, VotingBoundaryDisplay
-    from manylens.plotting.gallery import RetrievalGalleryDisplay
-    from manylens.plotting.metric import NeighborProbabilitiesDisplay, ProjectionDisplay, TreeBoxesDisplay
-    from manylens.plotting.modules import CoverageDisplay, DiversityPathDisplay
-    from manylens.plotting.pruning import KeptPredictorsDisplay, PruningCurveDisplay
-    from manylens.plotting.transfer import FittedLayerWeightsDisplay, ReliabilityDisplay
-    from manylens.plotting.transfer_shares import CalibrationErrorDisplay, LabelShareDisplay
     from manylens.pruning.pruner import AlignmentPruner, prune_predictions
     from manylens.summaries.count_sketch import CountSketch
-    from manylens.transfer.calibration import expected_calibration_error
-    from manylens.transfer.layer_regressor import LayerRidgeRegressor
-    from manylens.transfer.layer_ridge import LayerRidgeClassifier
-    from manylens.transfer.layers import collect_layers
-    from manylens.transfer.temperature import TemperatureScaler
+    from manylens.transfer.calibration import TemperatureScaler, expected_calibration_error
+    from manylens.transfer.layer_ridge import LayerRidgeClassifier, LayerRidgeRegressor
+    from manylens.transfer.network_layers import collect_layers
     from manylens.transfer.transduction import TransductiveRidgeClassifier
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "NCA",
-    "AlignmentDisplay",
     "AlignmentPruner",
-    "CalibrationErrorDisplay",
     "CountSketch",
-    "CoverageDisplay",
-    "DistanceCorrelationDisplay",
-    "DiversityPathDisplay",
     "DiversitySearchCV",
-    "FittedLayerWeightsDisplay",
-    "KeptPredictorsDisplay",
     "KernelAlignment",
-    "LabelShareDisplay",
     "LayerRidgeClassifier",
     "LayerRidgeRegressor",
-    "LayerWeightsDisplay",
     "ModularAutoencoder",
     "ModularKernelPCA",
-    "ModuleDensityDisplay",
     "ModuleNeighbors",
     "ModuleVotingClassifier",
     "ModuleVotingRegressor",
     "NegativeCorrelationClassifier",
     "NegativeCorrelationRegressor",
-    "NeighborProbabilitiesDisplay",
     "NetworkAutoencoder",
-    "ProjectionDisplay",
-    "PruningCurveDisplay",
-    "ReliabilityDisplay",
-    "RetrievalGalleryDisplay",
-    "RetrievalPrecision",
     "ScanNeighborsClassifier",
-    "SketchedAlignmentDisplay",
-    "StableRankDisplay",
     "StreamingCKA",
     "TemperatureScaler",
     "TransductiveRidgeClassifier",
-    "TransferabilityDisplay",
-    "TreeBoxesDisplay",
-    "VotingBoundaryDisplay",
     "__version__",
     "align_kernels",
     "cka",
@@ -114,7 +81,7 @@ __getattr__, __dir__ = attach(
         "manylens.alignment.transferability": ["rank_models"],
         "manylens.ensembles.diversity_search": ["DiversitySearchCV"],
         "manylens.ensembles.neighbors": ["ModuleNeighbors"],
-        "manylens.ensembles.retrieval": ["RetrievalPrecision", "retrieval_precision"],
+        "manylens.ensembles.retrieval": ["retrieval_precision"],
         "manylens.ensembles.scan_classifier": ["ScanNeighborsClassifier"],
         "manylens.ensembles.voting": ["ModuleVotingClassifier", "ModuleVotingRegressor"],
         "manylens.metric.nca": ["NCA"],
@@ -126,23 +93,11 @@ __getattr__, __dir__ = attach(
         ],
         "manylens.modules.network_autoencoder": ["NetworkAutoencoder"],
         "manylens.persistence": ["load", "save"],
-        "manylens.plotting.alignment": ["AlignmentDisplay", "LayerWeightsDisplay", "StableRankDisplay"],
-        "manylens.plotting.alignment_estimates": ["SketchedAlignmentDisplay", "TransferabilityDisplay"],
-        "manylens.plotting.densities": ["ModuleDensityDisplay"],
-        "manylens.plotting.ensembles": ["DistanceCorrelationDisplay", "VotingBoundaryDisplay"],
-        "manylens.plotting.gallery": ["RetrievalGalleryDisplay"],
-        "manylens.plotting.metric": ["NeighborProbabilitiesDisplay", "ProjectionDisplay", "TreeBoxesDisplay"],
-        "manylens.plotting.modules": ["CoverageDisplay", "DiversityPathDisplay"],
-        "manylens.plotting.pruning": ["KeptPredictorsDisplay", "PruningCurveDisplay"],
-        "manylens.plotting.transfer": ["FittedLayerWeightsDisplay", "ReliabilityDisplay"],
-        "manylens.plotting.transfer_shares": ["CalibrationErrorDisplay", "LabelShareDisplay"],
         "manylens.pruning.pruner": ["AlignmentPruner", "prune_predictions"],
         "manylens.summaries.count_sketch": ["CountSketch"],
-        "manylens.transfer.calibration": ["expected_calibration_error"],
-        "manylens.transfer.layer_regressor": ["LayerRidgeRegressor"],
-        "manylens.transfer.layer_ridge": ["LayerRidgeClassifier"],
-        "manylens.transfer.layers": ["collect_layers"],
-        "manylens.transfer.temperature": ["TemperatureScaler"],
+        "manylens.transfer.calibration": ["TemperatureScaler", "expected_calibration_error"],
+        "manylens.transfer.layer_ridge": ["LayerRidgeClassifier", "LayerRidgeRegressor"],
+        "manylens.transfer.network_layers": ["collect_layers"],
         "manylens.transfer.transduction": ["TransductiveRidgeClassifier"],
     },
     subpackages=[

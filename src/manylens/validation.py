@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import validate_data
 
-from manylens.typing import AnyArray, Rows, Seed
+from manylens.typing import AnyArray, FloatArray, Rows, Seed
 
 Boundaries = Literal["both", "left", "right", "neither"]
 
@@ -75,6 +75,15 @@ def check_diversity(diversity: Any) -> float:
             "just below 1 for retrieval, 0.2-0.9 for voting."
         )
     return float(diversity)
+
+
+def refuse_equal_rows(spectrum: FloatArray) -> None:
+    """Raise if there are no positive eigenvalues: no direction has any variance."""
+    if len(spectrum) == 0:
+        raise ValueError(
+            "All rows are the same to this kernel, so there is nothing to represent: check that the columns "
+            "were read correctly, or choose another kernel or gamma."
+        )
 
 
 def require_two_classes(classes: AnyArray, who: str) -> None:

@@ -16,7 +16,7 @@ def literal(X, Y):
 
 
 @given(n=st.integers(2, 300), d=st.integers(1, 6), e=st.integers(1, 6), seed=st.integers(0, 99))
-def test_it_is_its_definition(n, d, e, seed):
+def test_distance_correlation_is_its_definition(n, d, e, seed):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d))
     Y = np.tanh(X @ rng.standard_normal((d, e))) + rng.standard_normal((n, e)) + 1e3
@@ -39,7 +39,7 @@ def test_many_equal_and_nearly_equal_rows_cost_no_digits():
     assert distance_correlation(X, Y) == pytest.approx(literal(X, Y), abs=1e-10)
 
 
-def test_turning_shifting_and_scaling_change_nothing_and_give_one_with_themselves():
+def test_rotation_shift_and_scale_change_nothing():
     rng = np.random.default_rng(1)
     X, Y = rng.standard_normal((200, 4)), rng.standard_normal((200, 4))
     turn = np.linalg.qr(rng.standard_normal((4, 4)))[0]
@@ -47,7 +47,7 @@ def test_turning_shifting_and_scaling_change_nothing_and_give_one_with_themselve
     assert distance_correlation(X @ turn - 2, Y) == pytest.approx(distance_correlation(X, Y), abs=1e-10)
 
 
-def test_a_matrix_holds_what_pairs_give():
+def test_the_matrix_holds_the_correlation_of_each_pair():
     X = np.random.default_rng(2).standard_normal((300, 8))
     lenses = ModularKernelPCA(4, 2, diversity=0.9, random_state=0).fit(X)
     views = lenses.split(lenses.transform(X))

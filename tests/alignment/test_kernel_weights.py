@@ -14,6 +14,7 @@ from manylens import CountSketch, KernelAlignment, align_kernels, cka
 from manylens.alignment import align_bandwidths
 from manylens.alignment.kernel_weights import alignment_system
 from manylens.kernels import bandwidth
+from manylens.papers.linear_kernel_alignment import combined_alignment
 
 
 def views(n=120, seed=0):
@@ -25,15 +26,6 @@ def views(n=120, seed=0):
         for d, strength in [(4, 2.0), (3, 0.5), (6, 0.0), (2, 1.0)]
     ]
     return features, y
-
-
-def literal_alignment(weights, features, Y):
-    """Alignment of the weighted sum of centered n x n kernels with the target kernel."""
-    n = len(Y)
-    H = np.eye(n) - 1 / n
-    K = sum(w * H @ X @ X.T @ H for w, X in zip(weights, features, strict=True))
-    target = H @ Y @ Y.T @ H
-    return np.sum(K * target) / np.linalg.norm(K) / np.linalg.norm(target)
 
 
 def test_the_system_is_the_literal_one():
@@ -50,14 +42,14 @@ def test_no_other_weights_are_better_aligned():
     features, y = views()
     Y = np.eye(3)[y]
     weights = align_kernels(features, y)
-    best = literal_alignment(weights, features, Y)
+    best = combined_alignment(weights, features, Y)
     assert np.linalg.norm(weights) == pytest.approx(1)
     assert np.all(weights >= 0)
     rng = np.random.default_rng(0)
     others = [abs(weights + scale * rng.standard_normal(4)) for scale in (1e-3, 0.1, 1) for _ in range(50)]
-    assert all(literal_alignment(other, features, Y) <= best + 1e-12 for other in others)
+    assert all(combined_alignment(other, features, Y) <= best + 1e-12 for other in others)
     for method in ("align", "r2", "uniform"):
-        assert literal_alignment(align_kernels(features, y, method=method), features, Y) <= best + 1e-12
+        assert combined_alignment(align_kernels(features, y, method=method), features, Y) <= best + 1e-12
 
 
 def test_the_baselines_are_their_definitions():
@@ -83,7 +75,7 @@ def test_orthogonal_kernels_make_alignf_equal_to_r2():
     np.testing.assert_allclose(align_kernels(features, y), align_kernels(features, y, method="r2"), atol=1e-9)
 
 
-def test_a_kernel_given_twice_changes_the_sum_in_nothing():
+def test_a_repeated_kernel_does_not_change_the_sum():
     features, y = views()
     once = align_kernels(features, y)
     twice = align_kernels([*features, features[0], 3 * features[1]], y)
@@ -93,7 +85,7 @@ def test_a_kernel_given_twice_changes_the_sum_in_nothing():
     np.testing.assert_allclose(joined / np.linalg.norm(joined), once, atol=1e-8)
 
 
-def test_two_classes_are_their_signs():
+def test_two_classes_give_the_weights_of_their_signs():
     features, y = views()
     y = y == 0
     signs = np.where(y, 1.0, -1.0)
@@ -112,14 +104,14 @@ def test_labels_may_be_strings_and_values_real():
     assert not np.allclose(align_kernels(features, y), align_kernels(features, y, target="values"))
 
 
-def test_names_go_in_and_come_out():
+def test_weights_have_the_names_of_the_features():
     features, y = views()
     named = align_kernels(dict(zip("abcd", features, strict=True)), y)
     np.testing.assert_allclose([named[name] for name in "abcd"], align_kernels(features, y))
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "precomputed", polynomial_kernel])
-def test_other_kernels_are_those_of_their_matrices(kernel):
+def test_other_kernels_give_the_weights_of_their_matrices(kernel):
     features, y = views(60)
     gammas = [bandwidth(X, "median", random_state=0) for X in features]
     if kernel == polynomial_kernel:
@@ -135,7 +127,7 @@ def test_other_kernels_are_those_of_their_matrices(kernel):
     np.testing.assert_allclose(align_kernels(given, y, kernel), align_kernels(roots, y), atol=1e-7)
 
 
-def test_bandwidths_are_those_kernels_one_by_one(monkeypatch):
+def test_weights_of_bandwidths_are_those_of_the_kernels_one_by_one(monkeypatch):
     monkeypatch.setattr("manylens.alignment.inner_products.BLOCK_BYTES", 2**17)
     features, y = views(90)
     X = features[0]
@@ -165,15 +157,15 @@ def test_single_precision_is_as_good_as_its_input():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_copies_in_single_precision_whose_products_are_not_quite_semi_definite_are_no_obstacle(seed):
+def test_indefinite_products_of_single_precision_copies_still_give_the_best_weights(seed):
     rng = np.random.default_rng(seed)
     features, y = views()
     copies = [(scale * X).astype(np.float32) for X in features for scale in rng.uniform(0.3, 3, 4)]
     weights = align_kernels(copies, y)
     assert np.all(weights >= 0)
     Y = np.eye(3)[y]
-    wanted = literal_alignment(align_kernels(features, y), features, Y)
-    found = literal_alignment(weights, [X.astype(np.float64) for X in copies], Y)
+    wanted = combined_alignment(align_kernels(features, y), features, Y)
+    found = combined_alignment(weights, [X.astype(np.float64) for X in copies], Y)
     assert found == pytest.approx(wanted, abs=1e-4)
 
 
@@ -239,7 +231,7 @@ def test_the_output_kernel_is_the_weighted_sum(digits):
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
-def test_sets_one_after_another_are_those_of_a_dict(digits, kind):
+def test_a_list_of_sets_gives_the_same_as_a_dict(digits, kind):
     X, y = digits
     views = [X[:300, :20], X[:300, 20:40], X[:300, 40:]]  # two of one width: stacked they would be an array
     fitted = KernelAlignment().fit(kind(views), y[:300])
@@ -250,7 +242,7 @@ def test_sets_one_after_another_are_those_of_a_dict(digits, kind):
     assert KernelAlignment().fit(rows, y[:300]).n_features_in_ == X.shape[1]
 
 
-def test_every_way_to_name_the_groups_is_the_same(digits):
+def test_all_ways_to_describe_groups_give_the_same_result(digits):
     X, y = digits
     X = X[:, :6] + np.random.default_rng(0).standard_normal((len(X), 6))
     frame = pd.DataFrame(X, columns=list("abcdef"))
@@ -264,7 +256,7 @@ def test_every_way_to_name_the_groups_is_the_same(digits):
     )
 
 
-def test_sets_without_weight_are_left_out_and_names_follow():
+def test_sets_without_weight_and_their_names_are_left_out():
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1], 50)
     X = np.column_stack([y + 0.01 * rng.standard_normal(100), np.tile([0.0, 1.0], 50)])
@@ -290,7 +282,7 @@ def test_sets_by_name_may_come_in_any_order_but_must_be_those_of_fit(digits):
         fitted.transform(X)
 
 
-def test_it_works_in_a_pipeline_and_survives_pickling(digits):
+def test_kernel_alignment_works_in_a_pipeline_and_survives_pickling(digits):
     X, y = digits
     X = X + np.random.default_rng(0).standard_normal(X.shape)
     model = make_pipeline(KernelAlignment(groups=[21, 21, 21]), RidgeClassifier()).fit(X[:1000], y[:1000])
@@ -298,7 +290,7 @@ def test_it_works_in_a_pipeline_and_survives_pickling(digits):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
 
 
-def test_single_precision_stays():
+def test_float32_stays_float32():
     X = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
     assert KernelAlignment().fit(X, X[:, 0] > 0).transform(X).dtype == np.float32
 

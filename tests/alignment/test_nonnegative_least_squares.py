@@ -36,7 +36,7 @@ def problem(seed, n, p, repeats=0, nonnegative=False):
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 8), p=st.integers(1, 6))
-def test_no_set_of_variables_does_better(seed, n, p):
+def test_no_other_support_has_a_smaller_objective(seed, n, p):
     A, y = problem(seed, n, p)
     solution = nonnegative_minimum(A.T @ A, A.T @ y)
     assert np.all(solution.v >= 0)
@@ -44,7 +44,7 @@ def test_no_set_of_variables_does_better(seed, n, p):
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 40), p=st.integers(1, 30), repeats=st.integers(0, 5))
-def test_the_conditions_of_optimality_hold_also_where_m_is_singular(seed, n, p, repeats):
+def test_optimality_conditions_hold_even_if_m_is_singular(seed, n, p, repeats):
     A, y = problem(seed, n, p, repeats, nonnegative=seed % 2)
     M, a = A.T @ A, A.T @ y
     solution = nonnegative_minimum(M, a)
@@ -58,7 +58,7 @@ def test_the_conditions_of_optimality_hold_also_where_m_is_singular(seed, n, p, 
 
 
 @given(seed=st.integers(0, 10**6), guess=st.integers(0, 2**12 - 1))
-def test_the_second_stage_mends_any_guess_of_the_first(seed, guess):
+def test_the_active_set_method_converges_from_any_guess(seed, guess):
     A, y = problem(seed, 20, 10, repeats=1)
     M, a = A.T @ A, A.T @ y
     scale = 1 / np.sqrt(np.diag(M))
@@ -91,7 +91,7 @@ def test_dependent_columns_are_left_out():
     np.testing.assert_array_equal(independent_subset(C, np.arange(5)), [0, 1, 2, 4])
 
 
-def test_nothing_to_gain_gives_zero_and_no_minimum_is_said():
+def test_negative_a_gives_zero_and_an_unbounded_problem_raises():
     assert np.all(nonnegative_minimum(np.eye(3), -np.ones(3)).v == 0)
     with pytest.raises(ValueError, match="there is no minimum"):
         nonnegative_minimum(np.diag([1.0, 0.0]), np.ones(2))

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
@@ -106,14 +106,21 @@ def test_rotation_scale_and_shift_change_nothing(seed, scale, shift):
     assert cka(scale * X @ rotation + shift, Y) == pytest.approx(cka(X, Y), abs=1e-9)
 
 
-@given(arrays(np.float64, (9, 4), elements=st.floats(-1e3, 1e3)), st.sampled_from(["biased", "unbiased"]))
-def test_it_is_symmetric_bounded_and_one_with_itself(X, estimator):
-    Y = np.random.default_rng(0).standard_normal((9, 3))
+def has_alignment(X, estimator):
+    """Whether the alignment of X with something is defined."""
     try:
-        score = cka(X, Y, estimator=estimator)
+        cka(X, X, estimator=estimator)
     except ValueError as error:
         assert "is constant" in str(error)  # noqa: PT017
-        return
+        return False
+    return True
+
+
+@given(arrays(np.float64, (9, 4), elements=st.floats(-1e3, 1e3)), st.sampled_from(["biased", "unbiased"]))
+def test_cka_is_symmetric_bounded_and_one_with_itself(X, estimator):
+    Y = np.random.default_rng(0).standard_normal((9, 3))
+    assume(has_alignment(X, estimator))
+    score = cka(X, Y, estimator=estimator)
     # The unbiased norm of few rows may be a small difference of large sums.
     tolerance = 1e-12 if estimator == "biased" else 1e-5
     assert score == pytest.approx(cka(Y, X, estimator=estimator), abs=tolerance)
@@ -121,7 +128,7 @@ def test_it_is_symmetric_bounded_and_one_with_itself(X, estimator):
     assert cka(X, X, estimator=estimator) == pytest.approx(1.0, abs=1e-9)
 
 
-def test_for_single_columns_it_is_the_squared_correlation():
+def test_cka_of_single_columns_is_the_squared_correlation():
     X, Y = pair(50)
     wanted = np.corrcoef(X[:, 0], Y[:, 0])[0, 1] ** 2
     assert cka(X[:, :1], Y[:, :1]) == pytest.approx(wanted)
@@ -134,15 +141,16 @@ def test_unbiased_alignment_of_independent_wide_features_is_near_zero_and_biased
     assert cka(*rng.standard_normal((2, 30, 300))) > 0.5
 
 
-@pytest.mark.parametrize("n", [2, 3, 4])
-def test_unbiased_hsic_is_unbiased(n):
-    if n < 4:
-        with pytest.raises(ValueError, match="unbiased estimator needs at least 4 rows"):
-            hsic(*np.random.default_rng(0).standard_normal((2, n, 2)), estimator="unbiased")
-        return
+@pytest.mark.parametrize("n", [2, 3])
+def test_unbiased_hsic_needs_four_rows(n):
+    with pytest.raises(ValueError, match="unbiased estimator needs at least 4 rows"):
+        hsic(*np.random.default_rng(0).standard_normal((2, n, 2)), estimator="unbiased")
+
+
+def test_unbiased_hsic_is_unbiased():
     rng = np.random.default_rng(0)
     # x = y standard normal: HSIC of linear kernels is the squared covariance, 1
-    values = [hsic(x, x, estimator="unbiased") for x in rng.standard_normal((3000, n, 1))]
+    values = [hsic(x, x, estimator="unbiased") for x in rng.standard_normal((3000, 4, 1))]
     assert abs(np.mean(values) - 1) < 4.5 * np.std(values) / np.sqrt(len(values))
 
 
@@ -262,7 +270,7 @@ def test_units_of_any_size_change_nothing(n, dtype, scale):
     assert stable_rank(dtype(scale) * X) == pytest.approx(stable_rank(X), rel=1e-5)
 
 
-def test_products_that_cannot_be_represented_are_refused_not_returned():
+def test_products_out_of_floating_point_range_raise():
     X, Y = pair()
     for scale in (1e-100, 1e100):
         for compute in (
@@ -291,7 +299,7 @@ def test_wide_sparse_features_are_multiplied_in_blocks_of_columns(monkeypatch):
     assert cka(X, Y) == pytest.approx(wanted, rel=1e-12)
 
 
-def test_a_sparse_kernel_matrix_is_read_as_the_dense_one():
+def test_a_sparse_kernel_matrix_gives_the_same_as_the_dense_one():
     X, Y = pair()
     K, L = X @ X.T, Y @ Y.T
     assert cka(sparse.csr_matrix(K), L, "precomputed") == pytest.approx(cka(X, Y))
@@ -327,7 +335,7 @@ def test_invalid_arguments_are_refused():
         cka_matrix([])
 
 
-def test_the_input_is_left_alone():
+def test_the_input_is_not_changed():
     X, Y = pair()
     before = X.copy(), Y.copy()
     for kernel in ("linear", "rbf", "precomputed"):
@@ -361,7 +369,7 @@ def test_dependence_without_correlation_is_found_by_rbf_and_not_by_linear():
     assert hsic_test(x, x**2, "linear", n_permutations=199, random_state=0).p_value > 0.02
 
 
-def test_the_seed_fixes_the_answer_and_ties_count():
+def test_the_seed_determines_the_result_and_ties_count():
     X, Y = np.random.default_rng(0).standard_normal((2, 20, 2))
     assert hsic_test(X, Y, random_state=1) == hsic_test(X, Y, random_state=1)
     pairs = np.array([[0.0], [1.0]])
@@ -382,7 +390,7 @@ def literal_stable_rank(X):
 
 
 @given(n=st.integers(2, 30), d=st.integers(1, 30), seed=st.integers(0, 10**6), center=st.booleans())
-def test_it_is_the_ratio_of_squared_singular_values(n, d, seed, center):
+def test_the_stable_rank_is_the_ratio_of_squared_singular_values(n, d, seed, center):
     X = np.random.default_rng(seed).standard_normal((n, d)) + 2
     wanted = literal_stable_rank(X - X.mean(axis=0) if center else X)
     assert stable_rank(X, center) == pytest.approx(wanted, rel=1e-9)
@@ -392,13 +400,13 @@ def test_it_is_the_ratio_of_squared_singular_values(n, d, seed, center):
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
 @pytest.mark.parametrize("shape", [(500, 400), (350, 600)])
-def test_large_matrices_are_iterated_to_the_same_value(shape, kind, center):
+def test_iterations_for_large_matrices_converge_to_the_same_value(shape, kind, center):
     X = sparse.random(*shape, 0.05, random_state=0).toarray()
     wanted = literal_stable_rank(X - X.mean(axis=0) if center else X)
     assert stable_rank(kind(X), center) == pytest.approx(wanted, rel=1e-8)
 
 
-def test_limits():
+def test_the_stable_rank_of_rank_one_and_orthogonal_rows():
     assert stable_rank(np.eye(5), center=False) == pytest.approx(5)
     assert stable_rank(np.outer(np.arange(4.0), np.ones(3))) == pytest.approx(1)
     assert stable_rank(sparse.csr_matrix(np.arange(4.0)[:, np.newaxis])) == pytest.approx(1)
@@ -409,7 +417,7 @@ def test_the_stable_rank_of_single_precision_rows_is_that_of_double_precision_on
     assert stable_rank(X) == pytest.approx(stable_rank(X.astype(np.float64)), rel=1e-5)
 
 
-def test_what_has_no_rank_is_refused():
+def test_the_stable_rank_of_constant_rows_is_refused():
     for X in (np.full((5, 2), 0.3), sparse.csr_matrix(np.full((5, 2), 0.3))):
         with pytest.raises(ValueError, match="X is constant"):
             stable_rank(X)

@@ -173,7 +173,7 @@ def test_more_buckets_give_a_smaller_error():
     assert errors[1] < 0.5 * errors[0]
 
 
-def test_sketches_made_apart_in_other_orders_meet():
+def test_merged_sketches_of_parts_in_another_order_give_the_same_estimate():
     X, Y = pair(1.0)
     wanted = cka(X, Y, sketch=CountSketch(64))
     order = np.random.default_rng(1).permutation(300)
@@ -224,7 +224,7 @@ def test_units_of_any_size_change_nothing(scale):
     np.testing.assert_allclose(cka(scale * X, Y, sketch=CountSketch(64)), wanted, rtol=1e-10)
 
 
-def test_replicates_that_share_nothing_are_refused_not_divided_by_zero():
+def test_orthogonal_replicates_raise_instead_of_dividing_by_zero():
     alone = np.zeros((3, 3, 3))
     alone[:, range(3), range(3)] = 1.0  # no product of different replicates
     with pytest.raises(ValueError, match="Use more buckets"):

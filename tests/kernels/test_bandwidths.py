@@ -37,7 +37,7 @@ def test_polynomial_scale_is_set_by_squared_norms(X, rule, reduce):
     assert bandwidth(X, rule, "polynomial") == pytest.approx(1 / reduce(np.sum(X**2, axis=1)))
 
 
-def test_a_sample_of_rows_tells_the_median_of_many():
+def test_a_sample_of_rows_estimates_the_median_of_many():
     X = np.random.default_rng(1).normal(size=(5000, 4))
     exact = np.median(pdist(X, "sqeuclidean"))
     assert np.median(sampled_distances(X, "squared", 0)) == pytest.approx(exact, rel=0.05)
@@ -61,6 +61,6 @@ def test_an_unknown_rule_is_refused_with_the_known_ones(X):
 
 @pytest.mark.parametrize("rule", ["mean", "median", "max-norm"])
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "polynomial"])
-def test_equal_rows_set_no_scale_but_do_no_harm(rule, kernel):
+def test_equal_rows_give_gamma_one(rule, kernel):
     assert bandwidth(np.zeros((4, 2)), rule, kernel) == 1.0
     assert np.isfinite(bandwidth(np.ones((1, 2)), rule, kernel))

@@ -123,7 +123,7 @@ class TestLaplacianFourier(FeatureMapContract):
         return FourierMap(Laplacian(), rank=4000, random_state=0)
 
 
-def test_nystroem_with_given_landmarks_is_scikit_learns(X):
+def test_nystroem_with_given_landmarks_agrees_with_scikit_learn(X):
     mine = NystroemMap(RBF(0.1), landmarks=X[:20]).fit_transform(X)
     peer = Nystroem(gamma=0.1, n_components=20).fit(X[:20]).transform(X)
     np.testing.assert_allclose(mine @ mine.T, peer @ peer.T, atol=1e-8)
@@ -175,7 +175,7 @@ def test_gaussian_frequencies_have_the_kernel_as_their_mean():
     assert mean == pytest.approx(np.exp(-0.7 * np.sum((X[0] - X[1]) ** 2)), abs=0.01)
 
 
-def test_a_sketch_of_enough_buckets_keeps_the_linear_kernel_whole(X):
+def test_a_sketch_with_enough_buckets_keeps_the_linear_kernel_exactly(X):
     psi = CountSketchMap(Linear(), rank=40, random_state=0).fit_transform(X)
     np.testing.assert_allclose(psi @ psi.T, X @ X.T, atol=1e-8)  # 40 sums of rows span the 6 columns
     made = make_feature_map("nystroem", Linear(), X, rank=40, landmarks="count-sketch", random_state=0)

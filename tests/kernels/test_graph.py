@@ -124,7 +124,7 @@ def test_rebuilding_weights_sum_to_one_and_rebuild_a_row_inside_its_neighbors():
 
 
 @each_kernel
-def test_training_rows_given_again_get_their_own_gram_rows_exactly(kernel):
+def test_training_rows_have_their_rows_of_the_gram_matrix_exactly(kernel):
     fitted = clone(kernel).fit(ROWS)
     np.testing.assert_array_equal(fitted(ROWS[::3].copy(), ROWS), fitted.gram(ROWS)[::3])
 
@@ -175,7 +175,7 @@ def test_float32_rows_stay_float32_and_give_the_same_up_to_their_rounding(kernel
 
 
 @pytest.mark.parametrize("kernel", [IsomapKernel(8), LaplacianEigenmapKernel(8, gamma=1e-3)])
-def test_sparse_rows_give_what_dense_rows_give(kernel):
+def test_sparse_rows_give_the_same_as_dense_rows(kernel):
     dense = one_module(kernel).fit(ROWS).transform(NEW)
     thin = one_module(kernel).fit(sparse.csr_array(ROWS)).transform(sparse.csr_array(NEW))
     np.testing.assert_allclose(thin, dense, atol=1e-8 * np.abs(dense).max())
@@ -188,7 +188,7 @@ def test_locally_linear_kernel_refuses_sparse_rows_and_says_what_would_work():
 
 @each_kernel
 @pytest.mark.parametrize("feature_map", ["nystroem", "fourier"])
-def test_maps_of_landmarks_and_frequencies_are_refused_with_both_sides_named(kernel, feature_map):
+def test_maps_other_than_the_exact_one_are_refused(kernel, feature_map):
     model = one_module(kernel).set_params(feature_map=feature_map)
     with pytest.raises(ValueError, match=rf"'{feature_map}'.*{type(kernel).__name__}.*'exact'"):
         model.fit(ROWS)
@@ -243,7 +243,7 @@ def test_joining_uses_the_shortest_edge_so_isomap_stays_scikit_learns():
     np.testing.assert_allclose(aligned(Z, reference), reference, atol=1e-9 * np.abs(reference).max())
 
 
-def test_equal_rows_are_joined_by_an_edge_that_costs_nothing():
+def test_equal_rows_are_joined_by_an_edge_of_length_zero():
     X = np.array([[0.0], [0.0], [1.0], [2.0], [3.0]])
     neighbors = np.array([[1, 2], [0, 2], [0, 3], [2, 4], [3, 2]])
     graph = joined_graph(X, neighbors, np.abs(X[:, 0][neighbors] - X))

@@ -153,7 +153,7 @@ def test_parameters_of_named_kernels_come_from_the_object_or_the_defaults():
 
 
 @pytest.mark.parametrize("bad", [{"degree": 0}, {"coef0": -1.0}])
-def test_a_polynomial_that_is_no_kernel_is_refused(rows, bad):
+def test_invalid_parameters_of_a_polynomial_are_refused(rows, bad):
     with pytest.raises(ValueError, match="must be >="):
         Polynomial(**bad).fit(rows[0])
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from benchmarks.data.network_features import Task, batches, load_images, network, write_features
 from benchmarks.harness import Findings, Statement
-from benchmarks.papers.alignment.layers import OnTheNetwork, thesis
+from benchmarks.papers.alignment.layers import OnTheNetwork
+from manylens.papers.linear_kernel_alignment import layer_ridge
 
 TITLE = "Accuracy (%) in the same time"
 TUNED = {
@@ -96,7 +97,7 @@ class FineTuningAtEqualTime(OnTheNetwork):
                 layers = {name: file[name] for name in file.files if name.startswith("flat/")}
         train, test = ({name: rows[part] for name, rows in layers.items()}
                        for part in (slice(None, task.n_train), slice(task.n_train, None)))  # fmt: skip
-        predicted = thesis().fit(train, y[: task.n_train]).predict(test)
+        predicted = layer_ridge(train, y[: task.n_train], test).labels
         seconds = time.perf_counter() - start
         found = {"seconds": seconds, "layers": 100 * np.mean(predicted == truth)}
         for label, names in TUNED.items():

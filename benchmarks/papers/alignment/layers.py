@@ -17,11 +17,13 @@ from benchmarks.papers.alignment import PAPER
 from benchmarks.papers.alignment.training import alignment, one_hot
 from benchmarks.peers.transfer.images import TransferDigits, TransferObjects
 from manylens import (
+    CountSketch,
     LayerRidgeClassifier,
     TransductiveRidgeClassifier,
     expected_calibration_error,
     stable_rank,
 )
+from manylens.papers.linear_kernel_alignment import alignment_weights, layer_ridge, random_projection
 
 TASKS = {"objects": TransferObjects, "digits": TransferDigits}
 DIFFERS = """EfficientNet-Lite0 instead of ResNets; CIFAR-10 re-encoded as JPEG ("objects", close to its
@@ -59,9 +61,20 @@ def logistic(quick):
     return GridSearchCV(model, {"logisticregression__C": [1e-4, 1e-3, 1e-2]}, cv=2 if quick else 3)
 
 
-def thesis():
-    """The thesis's classifier: layers weighted by alignment, a Gaussian kernel on their weighted sum."""
-    return LayerRidgeClassifier(preset="thesis", random_state=0)
+def layer_shares(layers, y):
+    """Each layer's share in the trace of the kernel that equation 3.3 chooses."""
+    rows = [features - features.mean(axis=0, dtype=np.float64) for features in layers.values()]
+    traces = alignment_weights(rows, one_hot(y)) * [np.sum(np.square(part)) for part in rows]
+    return dict(zip(layers, traces / traces.sum(), strict=True))
+
+
+def hashed_features(layers, n_buckets=64):
+    """Layers whose features, if there are more than that, are hashed into so many buckets."""
+    hashed = {}
+    for seed, (name, rows) in enumerate(layers.items()):
+        S = CountSketch(n_buckets, 4, seed).matrix(rows.shape[1])
+        hashed[name] = random_projection(S, rows) if rows.shape[1] > n_buckets else rows
+    return hashed
 
 
 class RidgeOnLayers(OnTheNetwork):
@@ -164,19 +177,20 @@ class RidgeOnLayers(OnTheNetwork):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # a strong penalty needs few steps
             top = logistic(self.quick).fit(data.top[0][rows], y)
-        ridge = thesis().fit(some_rows(data.flat[0], rows), y)
+        train = some_rows(data.flat[0], rows)
+        ridge = layer_ridge(train, y, data.flat[1])
         shares = {
             "top, softmax": top.predict_proba(data.top[1]),
-            "layers": ridge.predict_proba(data.flat[1]),
-            "layers, no temperature": softmax(ridge.decision_function(data.flat[1]), axis=1),
+            "layers": ridge.proba,
+            "layers, no temperature": softmax(ridge.scores, axis=1),
         }
-        classes = ridge.classes_
+        classes = ridge.classes
         accuracy = {key: 100 * np.mean(classes[p.argmax(axis=1)] == truth) for key, p in shares.items()}
         del accuracy["layers, no temperature"]  # the same labels
         calibration = {
             key: expected_calibration_error(truth, p, classes=classes) for key, p in shares.items()
         }
-        return accuracy, calibration, ridge.layer_weights_
+        return accuracy, calibration, np.array(list(layer_shares(train, y).values()))
 
     def ways(self, data, rows):
         """Accuracies (%) of other methods with all rows, and the time for all layers."""
@@ -184,15 +198,15 @@ class RidgeOnLayers(OnTheNetwork):
         train = some_rows(data.flat[0], rows)
         pixels = [images.reshape(len(images), -1) / np.float32(255) for images in data.images]
         seconds, found = {}, {}
-        chosen = thesis().fit(train, y).selected_layers_
+        chosen = [name for name, share in layer_shares(train, y).items() if share > 0]
         few = [{name: layers[name] for name in chosen} for layers in (train, data.flat[1])]
         equal = {"weights": "uniform", "random_state": 0}
-        projected = LayerRidgeClassifier(layer_rank=64, layer_map="projection", **equal)
+        hashed = hashed_features(train), hashed_features(data.flat[1])
         for name, model, layers in (
             ("chosen layers", LayerRidgeClassifier(**equal), few),
             ("all layers", LayerRidgeClassifier(**equal), (train, data.flat[1])),
             ("Nystroem, 64", LayerRidgeClassifier(layer_rank=64, **equal), (train, data.flat[1])),
-            ("projection, 64", projected, (train, data.flat[1])),
+            ("projection, 64", LayerRidgeClassifier(**equal), hashed),
             ("pixels", LayerRidgeClassifier(gamma="median", layer_rank=None, random_state=0), None),
         ):
             fit_on, ask = layers or (pixels[0][rows], pixels[1])
@@ -237,9 +251,8 @@ class AccumulatedLayers(OnTheNetwork):
             data = self.features(task)
             n = min(MOST_ROWS, len(data.y[0]))
             train, y = some_rows(data.flat[0], slice(0, n)), data.y[0][:n]
-            ridge = thesis().fit(train, y)
-            heaviest = [ridge.layer_names_[k] for k in np.argsort(-ridge.layer_weights_)]
-            heaviest = [name for name in heaviest if name in ridge.selected_layers_][:6]
+            shares = layer_shares(train, y)
+            heaviest = [name for name in sorted(shares, key=shares.get, reverse=True) if shares[name] > 0][:6]
             accumulated = [self.accuracy(data, train, y, heaviest[:k]) for k in range(1, len(heaviest) + 1)]
             alone = [self.accuracy(data, train, y, [name]) for name in heaviest]
             together[task] = {
@@ -315,10 +328,10 @@ class DeeperNetworks(OnTheNetwork):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)  # as above
                     top = logistic(self.quick).fit(data.top[0], data.y[0])
-                ridge = thesis().fit(data.flat[0], data.y[0])
+                ridge = layer_ridge(data.flat[0], data.y[0], data.flat[1])
                 accuracy[f"{task}, Lite{depth}"] = {
                     "top, softmax": 100 * top.score(data.top[1], data.y[1]),
-                    "layers": 100 * np.mean(ridge.predict(data.flat[1]) == data.y[1]),
+                    "layers": 100 * np.mean(ridge.labels == data.y[1]),
                     "number of layers": len(data.flat[0]),
                 }
             rows = [accuracy[f"{task}, Lite{depth}"] for depth in self.depths]

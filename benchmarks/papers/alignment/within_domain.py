@@ -7,7 +7,7 @@ from benchmarks.data.image_sets import load_parts
 from benchmarks.harness import Findings, Reproduction, Statement
 from benchmarks.papers.alignment import PAPER
 from benchmarks.papers.alignment.training import UNITS, hidden
-from manylens import LayerRidgeClassifier
+from manylens.papers.linear_kernel_alignment import layer_ridge
 
 ACCURACY = "Accuracy (%), rows: trained on, columns: used for"
 
@@ -65,5 +65,4 @@ class TransferWithinDomain(Reproduction):
             {f"layer {k}": layer.astype(np.float32) for k, layer in enumerate(hidden(network, X))}
             for X in (parts.X, parts.X_test)
         )
-        model = LayerRidgeClassifier(preset="thesis", random_state=self.seed).fit(train, parts.y)
-        return 100 * np.mean(model.predict(test) == parts.y_test)
+        return 100 * np.mean(layer_ridge(train, parts.y, test, seed=self.seed).labels == parts.y_test)

@@ -92,9 +92,9 @@ class TransferDigits(NetworkComparison):
 
 class TransferFewLabels(NetworkComparison):
     """CIFAR-10 (JPEG) with 10 labels per class and the rest of 6,000 rows unlabeled, mean of three draws
-    of the labels: the labeled rows alone, one transductive step with hard guesses (as in the literature)
-    and with class-balanced ones, and ten steps with balanced guesses (ours). All weight layers by
-    alignment."""
+    of the labels: the labeled rows alone, one transductive step with hard pseudo-labels (as in the
+    literature) and with class-balanced ones, and ten steps with balanced pseudo-labels (ours). All weight
+    layers by alignment."""
 
     contenders = ("ours", "one_step", "one_balanced_step", "labeled_alone")
     alone = False
@@ -136,7 +136,7 @@ class TransferFewLabels(NetworkComparison):
         return self.transductive(data)
 
     def one_step(self, data):
-        return self.transductive(data, guesses="hard", n_steps=1)
+        return self.transductive(data, pseudo_labels="hard", n_steps=1)
 
     def one_balanced_step(self, data):
         return self.transductive(data, n_steps=1)

@@ -2,7 +2,6 @@
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression, RidgeClassifierCV
-from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -10,25 +9,13 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.data.network_features import Task, network_features, reason_to_leave_out
 from benchmarks.harness import Comparison
 from manylens import LayerRidgeClassifier, expected_calibration_error
-from manylens.alignment import align_bandwidths
-from manylens.transfer.layered import ALPHAS
-from manylens.transfer.ridge import DualRidge, choose_alpha
+from manylens.papers.linear_kernel_alignment import layer_ridge, rbf_ensemble
 
 
 def logistic():
     """Logistic regression on standardized features, C by cross-validation."""
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300))
     return GridSearchCV(model, {"logisticregression__C": [1e-4, 1e-3, 1e-2, 1e-1, 1.0]}, cv=5)
-
-
-def sum_of_kernels(A, B, gammas, weights):
-    """Σ_p w_p exp(-gamma_p |a - b|²) / Σ_p w_p, if each gamma is twice the next: one exponential."""
-    kernel = np.exp(-gammas[-1] * euclidean_distances(A, B, squared=True))
-    total = weights[-1] * kernel
-    for weight in weights[-2::-1]:
-        np.square(kernel, out=kernel)
-        total += weight * kernel
-    return total / weights.sum()
 
 
 class NetworkComparison(Comparison):
@@ -54,11 +41,11 @@ class NetworkComparison(Comparison):
 
     def thesis(self, data):
         train, test = data.flat
-        return LayerRidgeClassifier(preset="thesis", random_state=0).fit(train, data.y[0]).predict_proba(test)
+        return layer_ridge(train, data.y[0], test).proba
 
     def stacked(self, data):
         train, test = data.flat
-        model = LayerRidgeClassifier(weights="stacked", head="linear", random_state=0)
+        model = LayerRidgeClassifier(weights="stacked", kernel="linear", random_state=0)
         return model.fit(train, data.y[0]).predict_proba(test)
 
     def logistic_top(self, data):
@@ -76,14 +63,9 @@ class NetworkComparison(Comparison):
         return model.fit(train, data.y[0]).predict_proba(test)
 
     def rbf_ensemble_pixels(self, data):
-        """Gaussian kernels of many widths on pixels, weighted by alignment (eq. 3.5), exact kernel ridge."""
+        """Gaussian kernels of many widths on pixels, weighted by alignment (eq. 3.5), and ridge."""
         train, test = (images.reshape(len(images), -1) / np.float32(255) for images in data.images)
-        gammas, weights = align_bandwidths(train, data.y[0])
-        targets = np.eye(data.y[0].max() + 1)[data.y[0]]
-        ridge = DualRidge(sum_of_kernels(train, train, gammas, weights), targets)
-        alpha, _ = choose_alpha(ridge, ALPHAS)
-        coef, intercept = ridge.solve(alpha)
-        return sum_of_kernels(test, train, gammas, weights) @ coef + intercept
+        return rbf_ensemble(train, data.y[0], test).scores
 
     def score(self, data, scores):
         truth = data.y[1]

@@ -6,7 +6,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.harness import Claim, Comparison, ratio
 from manylens import LayerRidgeClassifier
-from manylens.transfer.ridge import PrimalRidge, choose_alpha
+from manylens.transfer.ridge import choose_alpha, primal_ridge
 
 
 class LayerRidgeMoreRows(Comparison):
@@ -52,7 +52,7 @@ class RidgeThreads(Comparison):
 
     def chosen(self, data, threads):
         with threadpool_limits(threads, user_api="blas"):
-            return choose_alpha(PrimalRidge(*data), np.logspace(-6, 2, 17))[0]
+            return choose_alpha(primal_ridge(*data), np.logspace(-6, 2, 17))[0]
 
     def two_threads(self, data):
         return self.chosen(data, 2)
@@ -85,7 +85,7 @@ class PeerRidgeCV(Comparison):
         return X, Y
 
     def ours(self, data):
-        return choose_alpha(PrimalRidge(*data), np.logspace(-2, 6, 17))[0]
+        return choose_alpha(primal_ridge(*data), np.logspace(-2, 6, 17))[0]
 
     def sklearn_ridge_cv(self, data):
         return RidgeCV(np.logspace(-2, 6, 17)).fit(*data).alpha_

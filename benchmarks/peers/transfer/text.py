@@ -12,6 +12,7 @@ from benchmarks.data.docstrings import docstring_task
 from benchmarks.harness import Claim, Comparison, gain, result
 from benchmarks.peers.transfer.network_comparison import logistic
 from manylens import LayerRidgeClassifier, collect_layers, expected_calibration_error
+from manylens.papers.linear_kernel_alignment import layer_ridge
 
 
 class TransferText(Comparison):
@@ -64,7 +65,10 @@ class TransferText(Comparison):
         return self.layered(data)
 
     def thesis(self, data):
-        return self.layered(data, preset="thesis")
+        train, test = (
+            {name: self.cut(data, rows)[k] for name, rows in data["layers"].items()} for k in (0, 1)
+        )
+        return layer_ridge(train, self.cut(data, data["y"])[0], test).proba
 
     def logistic_top(self, data):
         train, test = self.cut(data, list(data["layers"].values())[-1])

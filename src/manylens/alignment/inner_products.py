@@ -141,7 +141,7 @@ def refuse_zero(products: FloatArray, least: FloatArray, names: Names, estimator
 
 
 class GramSource(Protocol):
-    """One or several kernel matrices of the same n rows, of which blocks can be computed."""
+    """One or several kernel matrices of the same n rows, computed block by block."""
 
     n_kernels: int
     n_rows: int

@@ -121,7 +121,7 @@ def cka(
     Notes
     -----
     Without a sketch the result is exact, by the cheaper of two ways: products of features, n d_x d_y
-    operations, or kernel matrices, n² (d_x + d_y), of which 32 MB are held at a time.
+    operations, or kernel matrices, n² (d_x + d_y), in blocks of 32 MB.
 
     Examples
     --------
@@ -322,7 +322,7 @@ def stable_rank(X: MatrixLike, center: bool = True) -> float:
     Notes
     -----
     Only the largest singular value is computed: from the smaller Gram matrix if that is small, otherwise by
-    Lanczos iterations, each of which reads X twice.
+    Lanczos iterations, which read X twice each.
 
     Examples
     --------

@@ -116,7 +116,7 @@ class StreamingCKA(Summary):
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add what another stream of the same representations has seen.
+        """Add the rows of another stream of the same representations.
 
         Parameters
         ----------

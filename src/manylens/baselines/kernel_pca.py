@@ -11,12 +11,11 @@ from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.feature_maps import FeatureMap, Landmarks
 from manylens.kernels.kernels import KernelLike
 from manylens.kernels.spectrum import Spectrum, feature_moments, leading_eigenpairs, principal_spectrum
-from manylens.modules.base import refuse_equal_rows
 from manylens.modules.kernel_pca import KernelModules, MapLike
 from manylens.modules.solver import pad_spectrum
 from manylens.summaries import bootstrap_moments
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import clear_fitted, new_generator
+from manylens.validation import clear_fitted, new_generator, refuse_equal_rows
 
 # Modules (M, H, K) from a spectrum, the shape (M, H), a source of randomness, a feature map and its rows.
 ChooseModules = Callable[..., FloatArray]

@@ -97,12 +97,12 @@ class RBF(Kernel):
         self.gamma_ = bandwidth(X, self.gamma, "rbf", random_state)
         # A common shift changes no distance, but it changes the rounding: with the rows moved to the origin
         # |x|² + |y|² - 2 x.y cancels no more digits than necessary.
-        self.origin_ = None if is_sparse(X) else column_means(X)
+        self.origin_ = X.mean(axis=0, dtype=np.float64) if isinstance(X, np.ndarray) else None
         return self
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
         check_is_fitted(self, "gamma_")
-        if self.origin_ is not None and not is_sparse(X) and not is_sparse(Y):
+        if self.origin_ is not None and isinstance(X, np.ndarray) and isinstance(Y, np.ndarray):
             X, Y = X - self.origin_.astype(X.dtype), Y - self.origin_.astype(Y.dtype)
         # The scale is applied to the few rows of Y and to the norms, not to the large block.
         gamma = X.dtype.type(self.gamma_)
@@ -257,13 +257,7 @@ NAMED: dict[str, type[Kernel]] = {
 KernelLike: TypeAlias = str | Callable[..., Any] | Kernel
 
 
-def make_kernel(
-    kernel: KernelLike,
-    gamma: Gamma = "mean",
-    degree: int = 3,
-    coef0: float = 1.0,
-    kernel_params: dict[str, Any] | None = None,
-) -> Kernel:
+def make_kernel(kernel: KernelLike, gamma: Gamma = "mean") -> Kernel:
     """A kernel object from a name, a function or a kernel.
 
     Parameters
@@ -272,13 +266,8 @@ def make_kernel(
         One of "linear", "rbf", "laplacian", "polynomial", "cosine", "precomputed"; a function of two sets of
         rows (or of two rows); or a kernel object, which is copied with its own parameters.
     gamma : {"mean", "median", "max-norm"} or float, default="mean"
-        Scale of a kernel that is given by name.
-    degree : int, default=3
-        Degree of "polynomial".
-    coef0 : float, default=1.0
-        Constant of "polynomial".
-    kernel_params : dict, default=None
-        Keyword arguments for a function.
+        Scale of a kernel that is given by name and has one. For other parameters give a kernel object, such
+        as `Polynomial(degree=2)`.
 
     Returns
     -------
@@ -288,15 +277,14 @@ def make_kernel(
     if isinstance(kernel, Kernel):
         return type(kernel)(**kernel.get_params(deep=False))
     if callable(kernel):
-        return FromCallable(kernel, kernel_params)
+        return FromCallable(kernel)
     if not isinstance(kernel, str) or kernel not in NAMED:
         raise ValueError(
             f"kernel={kernel!r} is unknown: give one of {', '.join(NAMED)}, a function of two sets of rows, "
             "or a kernel of manylens.kernels."
         )
     kind = NAMED[kernel]
-    given = {"gamma": gamma, "degree": degree, "coef0": coef0}
-    return kind(**{name: given[name] for name in kind().get_params() if name in given})
+    return kind(gamma=gamma) if "gamma" in kind().get_params() else kind()
 
 
 def fitted_kernel(kernel: Kernel | None, X: Rows, random_state: Seed) -> Kernel:

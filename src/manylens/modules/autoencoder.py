@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.feature_maps import LinearMap
 from manylens.kernels.spectrum import Spectrum, feature_moments, leading_eigenpairs, principal_spectrum
-from manylens.modules.base import AffineModules, DiverseModulesMixin, refuse_equal_rows
+from manylens.modules.base import AffineModules, DiverseModulesMixin
 from manylens.modules.solver import (
     ModularSolution,
     count_equal,
@@ -21,7 +21,14 @@ from manylens.modules.solver import (
 )
 from manylens.summaries import column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import check_count, check_diversity, clear_fitted, new_generator, validate_rows
+from manylens.validation import (
+    check_count,
+    check_diversity,
+    clear_fitted,
+    new_generator,
+    refuse_equal_rows,
+    validate_rows,
+)
 
 
 class LinearAutoencoders(AffineModules):

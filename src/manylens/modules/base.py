@@ -222,15 +222,6 @@ class DiverseModulesMixin:
         self.coverage_, self.n_shared_ = solution.coverage, solution.n_shared
 
 
-def refuse_equal_rows(spectrum: FloatArray) -> None:
-    """Raise if there are no positive eigenvalues: no direction has any variance."""
-    if len(spectrum) == 0:
-        raise ValueError(
-            "All rows are the same to this kernel, so there is nothing to represent: check that the columns "
-            "were read correctly, or choose another kernel or gamma."
-        )
-
-
 def refuse_larger_shape(asked: tuple[int, int], fitted: tuple[int, int]) -> None:
     """Raise if more dimensions are asked for than a model was fitted for."""
     if np.prod(asked) > np.prod(fitted):

@@ -21,7 +21,6 @@ from manylens.kernels.spectrum import Spectrum, feature_moments, principal_spect
 from manylens.modules.base import (
     AffineModules,
     DiverseModulesMixin,
-    refuse_equal_rows,
     refuse_larger_shape,
 )
 from manylens.modules.solver import Ambiguity, ambiguity, certify, pad_spectrum, solve_modules
@@ -33,6 +32,7 @@ from manylens.validation import (
     check_real,
     clear_fitted,
     new_generator,
+    refuse_equal_rows,
     validate_rows,
 )
 

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.modules.base import ModuleTransformer, refuse_equal_rows
+from manylens.modules.base import ModuleTransformer
 from manylens.modules.network_training import (
     TensorRows,
     hidden_widths,
@@ -23,7 +23,14 @@ from manylens.modules.network_training import (
 from manylens.modules.networks import network_loss, random_networks, standardize
 from manylens.summaries import column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import check_count, check_diversity, clear_fitted, new_generator, validate_rows
+from manylens.validation import (
+    check_count,
+    check_diversity,
+    clear_fitted,
+    new_generator,
+    refuse_equal_rows,
+    validate_rows,
+)
 
 
 class NetworkAutoencoder(ModuleTransformer):

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
 from scipy.optimize import minimize, nnls
+from scipy.special import softmax
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.model_selection import KFold
 
-from manylens.typing import FloatArray, IntArray
+from manylens.summaries import CountSketch
+from manylens.transfer.calibration import expected_calibration_error
+from manylens.typing import AnyArray, FloatArray, IntArray
 
 # --- Comparing representations ---
 # Chapters 1 and 2, with repairs: all kernels are centered, and two sketches that are compared share S.
@@ -225,3 +232,262 @@ def _nonnegative_minimum(M: FloatArray, a: FloatArray) -> FloatArray:
     roots = np.sqrt(np.where(values > values[-1] * 1e-14, values, 0.0))
     inverse = np.where(roots > 0, 1 / np.where(roots > 0, roots, 1.0), 0.0)
     return nnls(roots[:, np.newaxis] * vectors.T, inverse * (vectors.T @ a))[0]
+
+
+# --- Transfer ---
+# Chapter 3, with repairs: features are centered before they are hashed or aligned, and eq. 3.2 decomposes
+# S X Xᵀ Sᵀ itself, without its tiny eigenvalues. N rows, M buckets per layer, M_s = 2 M buckets for the RBF.
+
+N_HASHES = 4  # s, section 3.3.1
+ALPHAS = (1e-1, 1e-2, 1e-3, 1e-4)  # section 3.4
+POWERS = tuple(range(-2, 11))  # p in eq. 3.5
+
+
+class TransferPredictions(NamedTuple):
+    """What the thesis's method predicts for new rows."""
+
+    classes: AnyArray  # (C,)
+    scores: FloatArray  # (n, C)
+    proba: FloatArray  # (n, C), softmax(scores / t)
+    weights: FloatArray  # μ, (L,)
+    alpha: float
+    temperature: float  # t
+
+    @property
+    def labels(self) -> AnyArray:
+        """The class with the greatest score."""
+        return self.classes[np.argmax(self.scores, axis=1)]
+
+
+def layer_ridge(
+    train: Mapping[Any, ArrayLike],
+    y: ArrayLike,
+    new: Mapping[Any, ArrayLike],
+    n_buckets: int = 1024,
+    seed: int = 0,
+) -> TransferPredictions:
+    """Section 3.3: low-rank layers, their combination with maximal alignment, and RBF kernel ridge.
+
+    Parameters
+    ----------
+    train : dict of array-like, each of shape (N, d_l)
+        Layers of the training rows.
+    y : array-like, shape (N,)
+        Labels.
+    new : dict of array-like, each of shape (n, d_l)
+        The same layers of the rows to predict.
+    n_buckets : int, default=1024
+        M; the thesis reports 512, 1,024 and 2,048.
+    seed : int, default=0
+        Seed of the hashes and folds.
+
+    Returns
+    -------
+    TransferPredictions
+        Scores, probabilities and labels of the new rows, and what was learned.
+    """
+    classes, codes = np.unique(np.asarray(y), return_inverse=True)
+    Y = np.eye(len(classes))[codes]
+    layers, new_layers = [], []
+    for name in train:
+        X, X_new = np.asarray(train[name], dtype=np.float64), np.asarray(new[name], dtype=np.float64)
+        pair: list[FloatArray] = [X - X.mean(axis=0), X_new - X.mean(axis=0)]
+        if min(X.shape) > n_buckets:
+            pair = low_rank_layer(hash_matrix(len(X), n_buckets, seed), pair[0], pair)
+        layers.append(pair[0])
+        new_layers.append(pair[1])
+    weights = alignment_weights(layers, Y)
+    X_phi, new_phi = concatenate_layers(layers, weights), concatenate_layers(new_layers, weights)
+    S = hash_matrix(len(X_phi), min(2 * n_buckets, len(X_phi)), seed + 1)
+    X_psi, new_psi = low_rank_rbf(S, X_phi, [X_phi, new_phi], 2 * rbf_variance(X_phi))
+    return predict_by_ridge(X_psi, codes, new_psi, classes, weights, seed)
+
+
+def rbf_ensemble(
+    X: ArrayLike, y: ArrayLike, new: ArrayLike, n_buckets: int = 512, seed: int = 0
+) -> TransferPredictions:
+    """Section 3.7.2: ridge on an ensemble of RBF kernels of 13 bandwidths, each in its Nyström approximation.
+
+    Parameters
+    ----------
+    X : array-like, shape (N, d)
+        Training rows.
+    y : array-like, shape (N,)
+        Labels.
+    new : array-like, shape (n, d)
+        Rows to predict.
+    n_buckets : int, default=512
+        Buckets of each Nyström approximation.
+    seed : int, default=0
+        Seed of the hashes and folds.
+
+    Returns
+    -------
+    TransferPredictions
+        Scores, probabilities and labels of the new rows; weights are those of the 13 kernels.
+    """
+    X, new = np.asarray(X, dtype=np.float64), np.asarray(new, dtype=np.float64)
+    classes, codes = np.unique(np.asarray(y), return_inverse=True)
+    Y = np.eye(len(classes))[codes]
+    S = hash_matrix(len(X), min(n_buckets, len(X)), seed)
+    maps = [low_rank_rbf(S, X, [X, new], scale) for scale in ensemble_scales(X)]
+    weights = alignment_weights([features for features, _ in maps], Y)
+    X_phi = concatenate_layers([features for features, _ in maps], weights)
+    new_phi = concatenate_layers([features for _, features in maps], weights)
+    return predict_by_ridge(X_phi, codes, new_phi, classes, weights, seed)
+
+
+def transductive_ridge(
+    labeled: FloatArray,
+    Y: FloatArray,
+    unlabeled: FloatArray,
+    alpha: float,
+    beta: float,
+    beta_unlabeled: float,
+) -> FloatArray:
+    """Section 3.4.3: coefficients W (M_s, C) from labeled and unlabeled features, in one step.
+
+    Parameters
+    ----------
+    labeled : ndarray, shape (m, M_s)
+        Features X̃_ψ of the labeled rows.
+    Y : ndarray, shape (m, C)
+        One-hot labels.
+    unlabeled : ndarray, shape (u, M_s)
+        Features X̃'_ψ of the unlabeled rows.
+    alpha : float
+        Penalty of the ridge that predicts the labels Y' of the unlabeled rows.
+    beta, beta_unlabeled : float
+        β and β', the weights of labeled and unlabeled rows.
+
+    Returns
+    -------
+    ndarray, shape (M_s, C)
+        W.
+    """
+    Y_unlabeled = hard_labels(ridge_predictions(labeled, Y, unlabeled, alpha))
+    return transductive_weights(labeled, Y, unlabeled, Y_unlabeled, beta, beta_unlabeled)
+
+
+def hash_matrix(n_rows: int, n_buckets: int, seed: int) -> sparse.csr_matrix:
+    """S (M, N): a stack of s = 4 CountSketches; M is rounded down to a multiple of s."""
+    n_hashes = min(N_HASHES, n_buckets)
+    return CountSketch(n_buckets // n_hashes * n_hashes, n_hashes, seed).matrix(n_rows)
+
+
+def low_rank_layer(S: Any, X: FloatArray, sets: Iterable[FloatArray]) -> list[FloatArray]:
+    """Eq. 3.2, X̃ = X (S X)ᵀ Q Λ^(-1/2), for sets of rows: S X is that of the training rows X."""
+    SX = S @ X
+    root = nystroem_root(SX @ SX.T)
+    return [rows @ SX.T @ root for rows in sets]
+
+
+def random_projection(S: Any, X: FloatArray) -> FloatArray:
+    """X S_lᵀ (N, M): the alternative to eq. 3.2 in section 3.4.2, with the features hashed by S_l (M, d)."""
+    return np.asarray(X @ S.T)
+
+
+def low_rank_rbf(S: Any, X: FloatArray, sets: Iterable[FloatArray], scale: float) -> list[FloatArray]:
+    """Eq. 3.2 with exp(-|x - y|² / scale) in place of the inner product: k(x, X) Sᵀ Q Λ^(-1/2)."""
+
+    def rbf(rows: FloatArray) -> FloatArray:
+        return np.exp(-euclidean_distances(rows, X, squared=True) / scale)
+
+    root = nystroem_root(S @ (S @ rbf(X)).T)
+    return [np.asarray((S @ rbf(rows).T).T @ root) for rows in sets]
+
+
+def nystroem_root(gram: FloatArray) -> FloatArray:
+    """Q Λ^(-1/2) of S X Xᵀ Sᵀ = Q Λ Qᵀ, without eigenvalues that are rounding errors."""
+    values, Q = np.linalg.eigh((gram + gram.T) / 2)
+    kept = values > len(gram) * np.finfo(np.float64).eps * values.max()
+    return Q[:, kept] / np.sqrt(values[kept])
+
+
+def alignment_weights(layers: list[FloatArray], Y: FloatArray) -> FloatArray:
+    """Eq. 3.3: μ = v/|v|, v = argmin over v ≥ 0 of vᵀMv - 2 vᵀa, M_kl = |X_kᵀX_l|², a_l = |X_lᵀY|²."""
+    centered = [X - X.mean(axis=0) for X in layers]
+    Y = Y - Y.mean(axis=0)
+    M = np.array([[np.sum(np.square(X.T @ Z)) for Z in centered] for X in centered])
+    a = np.array([np.sum(np.square(X.T @ Y)) for X in centered])
+    units = 1 / np.sqrt(np.diag(M))  # layers in units of their own norm, for the sake of rounding
+    values, Q = np.linalg.eigh(units[:, np.newaxis] * M * units)
+    root = np.sqrt(np.maximum(values, len(a) * np.finfo(np.float64).eps * values.max()))
+    v = units * nnls(root[:, np.newaxis] * Q.T, (Q.T @ (units * a)) / root)[0]
+    return v / np.linalg.norm(v)
+
+
+def concatenate_layers(layers: list[FloatArray], weights: FloatArray) -> FloatArray:
+    """X_φ of eq. 3.4: the layers with a positive μ_l, times its root, side by side."""
+    return np.hstack([np.sqrt(mu) * X for X, mu in zip(layers, weights, strict=True) if mu > 0])
+
+
+def rbf_variance(X: FloatArray) -> float:
+    """σ² = max |x_i|² / 2 of the kernel exp(-|x - y|² / (2 σ²)), section 3.3.3."""
+    return float(np.max(np.sum(np.square(X), axis=1))) / 2
+
+
+def ensemble_scales(X: FloatArray) -> list[float]:
+    """Eq. 3.5: 2^p γ for p = -2 ... 10, with γ the median of |x_i - x_j|² over pairs of rows."""
+    gamma = np.median(euclidean_distances(X, squared=True)[np.triu_indices(len(X), k=1)])
+    return [float(2.0**p * gamma) for p in POWERS]
+
+
+def ridge_predictions(X: FloatArray, Y: FloatArray, new: FloatArray, alpha: float) -> FloatArray:
+    """Predictions for new rows by the table in section 3.3.3, whichever system is smaller."""
+    N, M = X.shape
+    if N > M:
+        return new @ np.linalg.solve(X.T @ X + alpha * np.eye(M), X.T @ Y)
+    return new @ X.T @ np.linalg.solve(X @ X.T + alpha * np.eye(N), Y)
+
+
+def predict_by_ridge(
+    X: FloatArray, codes: IntArray, new: FloatArray, classes: AnyArray, weights: FloatArray, seed: int
+) -> TransferPredictions:
+    """Ridge with cross-validated α, and softmax with the temperature fitted to held-out scores."""
+    Y = np.eye(len(classes))[codes]
+    held_out = {alpha: held_out_predictions(X, Y, alpha, seed) for alpha in ALPHAS}
+    accuracy = {alpha: np.mean(np.argmax(scores, axis=1) == codes) for alpha, scores in held_out.items()}
+    alpha = max(accuracy, key=lambda each: accuracy[each])
+    t = calibrated_temperature(held_out[alpha], codes)
+    scores = ridge_predictions(X, Y, new, alpha)
+    return TransferPredictions(classes, scores, softmax(scores / t, axis=1), weights, alpha, t)
+
+
+def held_out_predictions(
+    X: FloatArray, Y: FloatArray, alpha: float, seed: int, n_folds: int = 5
+) -> FloatArray:
+    """Predictions (N, C) of each row by a ridge on the other folds."""
+    predictions = np.empty(Y.shape)
+    for kept, hidden in KFold(min(n_folds, len(X)), shuffle=True, random_state=seed).split(X):
+        predictions[hidden] = ridge_predictions(X[kept], Y[kept], X[hidden], alpha)
+    return predictions
+
+
+def calibrated_temperature(scores: FloatArray, codes: IntArray) -> float:
+    """t with the least calibration error of softmax(scores / t) on held-out rows, section 3.4.2."""
+    candidates = np.logspace(-3, 1, 81)
+    classes = np.arange(scores.shape[1])
+    errors = [
+        expected_calibration_error(codes, softmax(scores / t, axis=1), classes=classes) for t in candidates
+    ]
+    return float(candidates[np.argmin(errors)])
+
+
+def hard_labels(scores: FloatArray) -> FloatArray:
+    """g(scores) of section 3.4.3: one at the maximum of each row, zero elsewhere."""
+    return np.eye(scores.shape[1])[np.argmax(scores, axis=1)]
+
+
+def transductive_weights(
+    labeled: FloatArray,
+    Y: FloatArray,
+    unlabeled: FloatArray,
+    Y_unlabeled: FloatArray,
+    beta: float,
+    beta_unlabeled: float,
+) -> FloatArray:
+    """W = (A + I)^(-1) B, A = β' X̃'ᵀX̃' + β X̃ᵀX̃, B = β' X̃'ᵀY' + β X̃ᵀY, section 3.4.3."""
+    A = beta_unlabeled * unlabeled.T @ unlabeled + beta * labeled.T @ labeled
+    B = beta_unlabeled * unlabeled.T @ Y_unlabeled + beta * labeled.T @ Y
+    return np.linalg.solve(A + np.eye(len(A)), B)

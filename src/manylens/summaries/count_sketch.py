@@ -262,7 +262,8 @@ class CountSketch(Summary):
 
     def _slots(self, indices: IntArray, which: int) -> IntArray:
         seed = np.uint64(self.random_state % 2**64)
-        return signed_buckets(indices, seed, np.uint64(which), self.n_buckets // self.n_hashes)
+        with np.errstate(over="ignore"):  # the hash relies on overflow, which plain Python would report
+            return signed_buckets(indices, seed, np.uint64(which), self.n_buckets // self.n_hashes)
 
     def _check_indices(self, indices: int | IntArray | None, n: int) -> IntArray:
         if indices is None:

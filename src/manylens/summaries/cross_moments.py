@@ -92,7 +92,7 @@ class CrossMoments(Summary):
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add what another summary of the same pairs has seen; it is not changed."""
+        """Add the rows of another summary of the same pairs, which is not changed."""
         if other.pairs != self.pairs:
             raise ValueError("Cross-moments of different pairs of feature sets cannot be merged.")
         if not other.n_rows_:

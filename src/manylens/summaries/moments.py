@@ -84,7 +84,7 @@ class Moments(Summary):
         return self._join(weight, mean, scatter)
 
     def merge(self, other: Self) -> Self:
-        """Add what another summary of rows of the same width has seen; it is not changed."""
+        """Add the rows of another summary of the same width, which is not changed."""
         if other.n_features != self.n_features:
             raise ValueError(
                 f"Moments of {other.n_features} features cannot be merged into those of {self.n_features}."
