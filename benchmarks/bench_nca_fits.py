@@ -14,6 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalys
 from benchmarks.harness import Claim, Comparison, ratio, result
 from manylens import NCA
 from manylens.datasets import load_dataset
+from manylens.metric import MiniBatch
 
 warnings.filterwarnings("ignore", message="NCA stopped after")
 
@@ -133,10 +134,10 @@ class EveryMethod:
         return self.fit(data, method="minibatch")
 
     def rpc(self, data):
-        return self.fit(data, method="minibatch", batching="rpc")
+        return self.fit(data, method=MiniBatch(batching="rpc"))
 
     def fpc(self, data):
-        return self.fit(data, method="minibatch", batching="fpc")
+        return self.fit(data, method=MiniBatch(batching="fpc"))
 
     def compact(self, data):
         return self.fit(data, method="compact")

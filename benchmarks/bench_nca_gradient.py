@@ -3,7 +3,7 @@
 scikit-learn is given what it is made for: float64 rows, its own arithmetic, and as many BLAS threads as there
 are cores. Ours takes the same rows and does its pairs in float32, as it does by itself at this size. The
 third contender is the simplest blocked code there is, NumPy's products and exponentials in float32 on blocks
-that stay in cache, each pair met once per pass: it shows what the vectors of `native/nca_lanes.py` buy.
+that stay in cache, each pair met once per pass: it shows what the vectors of `native/nca_blocks.py` buy.
 """
 
 import warnings
@@ -14,9 +14,8 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from benchmarks.harness import Claim, Comparison, ratio, result
 from manylens import NCA
 from manylens.metric.evaluation import Evaluation
-from manylens.metric.gaussian import Gaussian
-from manylens.metric.objectives import Outcome, force_coefficients
-from manylens.metric.training import Progress, WholeObjective, climb_whole
+from manylens.metric.objectives import GaussianObjective, Outcome, force_coefficients
+from manylens.metric.optimizers import Progress, WholeObjective, maximize_whole
 
 warnings.filterwarnings("ignore", message="NCA stopped after")
 
@@ -24,7 +23,6 @@ warnings.filterwarnings("ignore", message="NCA stopped after")
 class BlockedProducts(Evaluation):
     """Every pair, by matrix products on blocks of 256 x 256."""
 
-    kernels = ("gaussian",)
     size = 256
 
     def outcome(self, objective, Z, extra=None):
@@ -93,8 +91,8 @@ class Iteration:
 
     def blocked_products(self, data):
         X, y, A = data
-        whole = WholeObjective(X, BlockedProducts(y, np.float32), Gaussian(), 0.0, A.shape, 1.0)
-        return climb_whole(whole, A, np.empty(0), 1, 1e-5, Progress("", 0, None))[0]
+        whole = WholeObjective(X, BlockedProducts(y, np.float32), GaussianObjective(), 0.0, A.shape, 1.0)
+        return maximize_whole(whole, A, np.empty(0), 1, 1e-5, Progress("", 0, None))[0]
 
     def score(self, data, outcome):
         if not hasattr(self, "truth"):
