@@ -121,7 +121,8 @@ class BatchesOfRows(Reproduction):
             error = np.linalg.norm(np.sum(gradients, axis=0) - exact) / np.linalg.norm(exact)
             table_rows[kind] = {
                 "largest over smallest": max(sizes) / min(sizes),
-                "nearest distance": np.mean([nearest_distance(Z[rows]) for rows in batches]) / full_distance,
+                "nearest distance": np.average([nearest_distance(Z[rows]) for rows in batches], weights=sizes)
+                / full_distance,
                 "gradient error": error,
             }
         return Findings({BATCHES: table_rows}, {})

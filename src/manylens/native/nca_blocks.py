@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils as untyped_cgutils
 from numba.extending import intrinsic, models, register_model
 from numpy.polynomial import chebyshev
 
@@ -31,6 +31,7 @@ ROWS = 4  # rows of a block
 HALF = LANES // 2
 
 _INT32 = ir.IntType(32)
+cgutils: Any = untyped_cgutils
 
 
 class Block(types.Type):
@@ -49,7 +50,8 @@ class Block(types.Type):
 @register_model(Block)
 class _BlockModel(models.PrimitiveModel):
     def __init__(self, manager: Any, block: Block) -> None:
-        super().__init__(manager, block, ir.ArrayType(_vector(block.element, block.width), ROWS))
+        kind = ir.ArrayType(_vector(block.element, block.width), ROWS)
+        super().__init__(manager, block, kind)  # type: ignore[no-untyped-call]  # numba is not annotated
 
 
 def operation(generator: Callable[..., Any]) -> Any:

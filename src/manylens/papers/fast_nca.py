@@ -260,7 +260,8 @@ def approximate_sum(
     def visit(node: Node) -> None:
         nonlocal so_far
         inside = kernel[node.rows]
-        if (inside.max() - inside.min()) / 2 <= tolerance * (so_far + len(inside) * inside.min()) / len(points):
+        error, least = (inside.max() - inside.min()) / 2, so_far + len(inside) * inside.min()
+        if error <= tolerance * least / len(points):
             closest, farthest = node.rows[inside.argmax()], node.rows[inside.argmin()]
             weights[closest] += len(inside) / 2 * inside.max()
             weights[farthest] += len(inside) / 2 * inside.min()
