@@ -7,6 +7,7 @@ whole tiles, and their boxes leave more pairs (benchmark NCATreeOrder).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -184,21 +185,22 @@ def tree_layout(Z: FloatArray, labels: IntArray) -> Layout:
     of a class may be short.
     """
     order = np.argsort(labels, kind="stable")
-    columns = np.ascontiguousarray(Z[order].T)
-    ends = np.cumsum(np.bincount(labels))
-    waiting = list(pairwise([0, *ends.tolist()]))
-    while waiting:
-        begin, end = waiting.pop()
-        n_tiles = -(-(end - begin) // LANES)
-        if n_tiles < 2:
-            continue
-        part = columns[:, begin:end]
-        side = (part.max(axis=1) - part.min(axis=1)).argmax()
-        half = n_tiles // 2 * LANES
-        halved = part[side].argpartition(half)
-        columns[:, begin:end] = part[:, halved]
-        order[begin:end] = order[begin:end][halved]
-        waiting += [(begin, begin + half), (begin + half, end)]
+    columns = np.ascontiguousarray(Z.T)  # (d, n)
+    parts: dict[int, list[int]] = defaultdict(list)  # where parts of each length begin
+    for begin, end in pairwise([0, *np.cumsum(np.bincount(labels)).tolist()]):
+        parts[end - begin].append(begin)
+    while (length := max(parts)) > LANES:
+        begins = np.array(parts.pop(length))
+        inside = begins[:, None] + np.arange(length)
+        rows = order.take(inside)  # (n_parts, length)
+        values = [column.take(rows) for column in columns]
+        side = np.argmax([value.max(axis=1) - value.min(axis=1) for value in values], axis=0)
+        half = -(-length // LANES) // 2 * LANES
+        widest = np.array([values[k][part] for part, k in enumerate(side)])
+        halved = widest.argpartition(half, axis=1)
+        order[inside] = np.take_along_axis(rows, halved, axis=1)
+        parts[half] += begins.tolist()
+        parts[length - half] += (begins + half).tolist()
     return class_layout(labels, within=order)
 
 
