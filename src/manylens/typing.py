@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Iterable
+from typing import Any, Protocol, Self, TypeAlias, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +21,11 @@ MatrixLike: TypeAlias = ArrayLike | sparse.spmatrix | sparse.sparray  # what a u
 Seed: TypeAlias = int | np.random.RandomState | None  # scikit-learn's `random_state`
 
 
+def is_sparse(X: Any) -> TypeGuard[SparseRows]:
+    """Whether X is a sparse matrix or array, in a form that type checkers understand."""
+    return bool(sparse.issparse(X))
+
+
 @runtime_checkable
 class ModuleSet(Protocol):
     """A transformer whose columns split into modules."""
@@ -30,4 +36,25 @@ class ModuleSet(Protocol):
 
     def split(self, Z: Any) -> FloatArray:
         """Reshape the columns of `transform` to (n, M, H)."""
+        ...
+
+
+@runtime_checkable
+class DiverseModules(ModuleSet, Protocol):
+    """Modules whose diversity can be changed after fitting, from one decomposition of the rows."""
+
+    def with_diversity(self, diversity: float) -> Self:
+        """A fitted copy at another diversity."""
+        ...
+
+    def diversity_path(self, diversities: Iterable[float]) -> list[Self]:
+        """One fitted copy per diversity."""
+        ...
+
+    def principal_coordinates(self, X: Any) -> FloatArray:
+        """Coordinates (n, k) of rows, the same at every diversity."""
+        ...
+
+    def transform_coordinates(self, C: FloatArray) -> FloatArray:
+        """Map coordinates (n, k) to all modules side by side (n, M H)."""
         ...

@@ -1,4 +1,4 @@
-"""Comparisons: rounds, spreads, claims, what is found; growth: exponents."""
+"""Comparisons, claims, records and reports; exponents of growth."""
 
 import time
 from pathlib import Path
@@ -6,11 +6,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import harness, report, tables
-from benchmarks.growth import Growth, exponent
-from benchmarks.harness import Claim, Comparison, ratio, result
-from benchmarks.measuring import PeakMemory
-from benchmarks.running import run_in_full
+from benchmarks.harness import (
+    Claim,
+    Comparison,
+    benchmark,
+    comparison,
+    gain,
+    ratio,
+    records,
+    report,
+    result,
+    tables,
+)
+from benchmarks.harness.growth import Growth, exponent
+from benchmarks.harness.measuring import PeakMemory
+from benchmarks.harness.running import run_in_full
 
 ROUNDS = {
     "ours": {"all_seconds": [1.0, 2.0], "seconds": 1.0, "error": 0.5},
@@ -50,9 +60,38 @@ def test_a_ratio_of_times_comes_with_its_range_over_the_rounds():
     assert "(3 to 4)" in tables.verdict(judged)
 
 
-def test_one_that_is_not_repeated_stands_with_its_last_run():
+def test_a_claim_on_speed_shows_the_scores_of_both_contenders():
+    judged = Claim("times as fast", ratio("other", "ours"), at_least=3.5).judge(ROUNDS)
+    assert judged["scores"] == {"error": {"ours": 0.5, "other": 1.0}}
+    assert "error 0.5 (ours), 1 (other)" in tables.verdict(judged)
+
+
+def test_a_claim_on_memory_shows_the_score():
+    results = {"ours": {"all_seconds": [1.0], "seconds": 1.0, "peak_mb": 3.0, "precision": 0.9}}
+    judged = Claim("peak MB", result("ours", "peak_mb"), at_most=5).judge(results)
+    assert judged["scores"] == {"precision": {"ours": 0.9}}
+
+
+def test_a_claim_on_a_score_shows_no_other_scores():
+    assert Claim("error", ratio("ours", "other", "error"), at_most=1).judge(ROUNDS)["scores"] == {}
+
+
+def test_a_claim_on_a_gain_shows_both_scores():
+    judged = Claim("lost", gain("other", "ours", "error", 100), at_most=60).judge(ROUNDS)
+    assert judged["value"] == 50
+    assert judged["scores"] == {"error": {"other": 1.0, "ours": 0.5}}
+
+
+def test_a_comparison_can_name_the_scores_to_show():
+    results = {name: values | {"size": 7} for name, values in ROUNDS.items()}
+    claim = Claim("times as fast", ratio("other", "ours"), at_least=1)
+    assert claim.judge(results, ("size",))["scores"] == {"size": {"ours": 7, "other": 7}}
+    assert claim.judge(results, ())["scores"] == {}
+
+
+def test_a_contender_that_is_not_repeated_counts_with_its_last_run():
     results = {"ours": {"all_seconds": [1.0, 2.0]}, "slow": {"all_seconds": [12.0]}}
-    assert harness.rounds(results, "slow", "ours") == [12.0, 6.0]
+    assert comparison.rounds(results, "slow", "ours") == [12.0, 6.0]
 
 
 class Counted(Comparison):
@@ -79,11 +118,11 @@ class Counted(Comparison):
         return {}
 
 
-def test_only_those_named_are_warmed_up_and_long_runs_are_not_repeated(monkeypatch):
-    monkeypatch.setattr(harness, "LONG_ENOUGH", 0.01)
-    comparison = Counted()
-    record = harness.run(comparison)
-    assert comparison.data == {"ours": 1 + 3, "slow": 1}
+def test_only_named_contenders_are_warmed_up_and_long_runs_are_not_repeated(monkeypatch):
+    monkeypatch.setattr(comparison, "LONG_ENOUGH", 0.01)
+    counted = Counted()
+    record = benchmark.run(counted)
+    assert counted.data == {"ours": 1 + 3, "slow": 1}
     assert len(record["results"]["slow"]["all_seconds"]) == 1
 
 
@@ -94,11 +133,11 @@ class Broken(Comparison):
         raise ValueError("no data today")
 
 
-def test_a_benchmark_that_fails_does_not_take_the_others_with_it(monkeypatch, capsys):
+def test_a_failing_benchmark_does_not_stop_the_others(monkeypatch, capsys):
     kinds = {"Broken": Broken, "Sums": Sums}
     saved = []
-    monkeypatch.setattr(harness, "discover", lambda: kinds)
-    monkeypatch.setattr(harness, "save", saved.append)
+    monkeypatch.setattr(benchmark, "discover", lambda: kinds)
+    monkeypatch.setattr(records, "save", saved.append)
     assert run_in_full(["Broken", "Sums"]) == ["Broken failed: ValueError: no data today"]
     assert [record["name"] for record in saved] == ["Sums"]
     assert "no data today" in capsys.readouterr().err
@@ -108,29 +147,69 @@ def test_other_numbers_have_no_spread():
     assert Claim("better", ratio("other", "ours", "error"), at_least=3).judge(ROUNDS)["spread"] is None
 
 
-def test_contenders_that_are_not_installed_are_left_out_with_their_claims(capsys):
-    record = harness.run(Sums())
+def test_contenders_that_are_not_installed_are_skipped_with_their_claims(capsys):
+    record = benchmark.run(Sums())
     assert list(record["results"]) == ["ours", "loop"]
     assert [claim["held"] for claim in record["claims"]] == [True]
     assert "no_such_package is not installed" in capsys.readouterr().out
 
 
-def test_a_record_survives_its_file_and_says_what_it_was_taken_on(tmp_path):
-    record = harness.run(Sums())
-    harness.save(record, tmp_path)
-    read = harness.read_records(tmp_path)["Sums"]
+def test_a_record_is_read_back_as_written_and_describes_the_machine(tmp_path):
+    record = benchmark.run(Sums())
+    records.save(record, tmp_path)
+    read = records.read_records(tmp_path)["Sums"]
     assert read == record
     assert read["machine"]["versions"]["numpy"] == np.__version__
     assert read["duration"] > 0
     assert "### Sums" in report.page([read])
 
 
+def test_records_of_one_family_share_a_file(tmp_path):
+    for kind in (Sums, Counted):
+        records.save(benchmark.run(kind()), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["benchmarks.json"]
+    assert list(records.read_records(tmp_path)) == ["Counted", "Sums"]
+
+
+def test_a_report_words_claims_as_the_code_does(tmp_path):
+    record = benchmark.run(Sums())
+    record["claims"][0] |= {"text": "an outdated sentence", "at_least": 1}
+    records.save(record, tmp_path)
+    read = records.current_records({"Sums": Sums}, tmp_path)["Sums"]
+    assert [claim["text"] for claim in read["claims"]] == ["the same sum"]
+    assert read["claims"][0]["value"] == 285
+    assert read["results"] == record["results"]
+
+
+def test_every_record_belongs_to_a_benchmark_and_is_stored_with_its_family():
+    found = benchmark.discover()
+    kept = records.read_records()
+    assert set(kept) <= set(found)
+    assert all(record["family"] == found[name].family() for name, record in kept.items())
+
+
+def test_every_claim_on_speed_or_memory_shows_a_score_if_there_is_one():
+    found = benchmark.discover()
+    for name, record in records.current_records(found).items():
+        for claim, judged in zip(getattr(found[name], "claims", ()), record.get("claims", ()), strict=True):
+            measured = {key for who in claim.contenders for key in record["results"][who]}
+            if found[name].scores is None and measured - set(comparison.NOT_SCORES):
+                assert judged["scores"] or not claim.contenders, (name, claim.text)
+
+
+def test_the_readme_table_is_short_and_names_claims_that_exist():
+    lines = report.readme_lines(report.ordered(records.current_records(benchmark.discover())))
+    rows = [line for line in lines if line.startswith("|")][2:]
+    assert len(rows) == sum(map(len, report.HEADLINES.values()))
+    assert 0 < len(rows) <= 12
+
+
 def test_every_record_kept_is_readable():
-    report.page(report.ordered(harness.read_records()))
+    report.page(report.ordered(records.current_records(benchmark.discover())))
 
 
-def test_every_benchmark_says_what_it_is():
-    found = harness.discover()
+def test_every_benchmark_has_a_docstring():
+    found = benchmark.discover()
     assert found
     assert {kind.kind for kind in found.values()} <= set(report.ORDER)
     assert all(kind.__doc__ and kind.__doc__ != kind.__mro__[1].__doc__ for kind in found.values())
@@ -142,7 +221,7 @@ def test_the_exponent_of_a_power_is_found(power):
     assert exponent(sizes, 3e-7 * sizes.astype(float) ** power) == pytest.approx(power)
 
 
-def test_what_a_call_costs_anyway_does_not_hide_how_it_grows():
+def test_a_fixed_cost_does_not_hide_the_growth():
     sizes = np.array([10, 30, 100, 300, 1000])
     assert exponent(sizes, 1e-3 + 1e-6 * sizes**2.0) == pytest.approx(2, abs=0.25)
 
@@ -162,14 +241,14 @@ class Squares(Growth):
 
 
 def test_growth_measures_every_axis():
-    record = harness.run(Squares(quick=True))
+    record = benchmark.run(Squares(quick=True))
     assert list(record["axes"]) == ["n", "d"]
     assert all(len(axis["seconds"]) == 1 for axis in record["axes"].values())
     assert len(tables.growth_table([record])) == 2 + 2
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from Linux's /proc")
-def test_peak_memory_sees_an_array_that_is_gone():
+def test_peak_memory_includes_an_array_that_was_freed():
     with PeakMemory() as peak:
         array = np.ones(20 * 2**17)
         time.sleep(0.02)

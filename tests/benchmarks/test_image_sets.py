@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.papers import image_sets
+from benchmarks.data import image_sets
 
 
 @pytest.fixture

@@ -11,13 +11,8 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manylens import (
-    ModularAutoencoder,
-    ModularKernelPCA,
-    ModuleNeighbors,
-    ModuleVotingClassifier,
-    PartitionKernelPCA,
-)
+from manylens import ModularAutoencoder, ModularKernelPCA, ModuleNeighbors, ModuleVotingClassifier
+from manylens.baselines import PartitionKernelPCA
 from manylens.ensembles.composite import composite_axes
 
 DIGITS = load_digits().data

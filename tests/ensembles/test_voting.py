@@ -15,13 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manylens import (
-    ModularAutoencoder,
-    ModularKernelPCA,
-    ModuleVotingClassifier,
-    ModuleVotingRegressor,
-    PartitionKernelPCA,
-)
+from manylens import ModularAutoencoder, ModularKernelPCA, ModuleVotingClassifier, ModuleVotingRegressor
+from manylens.baselines import PartitionKernelPCA
 from manylens.ensembles.voting_members import modal_class
 
 DIGITS, LABELS = load_digits(return_X_y=True)

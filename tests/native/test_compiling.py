@@ -1,4 +1,5 @@
 import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -69,3 +70,31 @@ def test_a_long_compilation_is_announced_once(caplog, monkeypatch):
             listener.on_end(start)
     assert [record.message for record in caplog.records].count(caplog.records[0].message) == 1
     assert "compiling" in caplog.records[0].message
+
+
+def run(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_loops_compile_without_a_folder_for_the_cache():
+    code = (
+        "from numba.core import caching\n"
+        "caching.CacheImpl._locator_classes = []\n"
+        "from manylens.native.compiling import compiled\n"
+        "print(compiled(lambda x: x + 1)(1))\n"
+    )
+    assert run(code) == "2\n"
+
+
+def test_loops_run_as_plain_python_when_numba_is_disabled():
+    code = "from manylens.native.compiling import compiled; print(compiled(lambda x: x + 1)(1))"
+    assert run(code, NUMBA_DISABLE_JIT="1") == "2\n"

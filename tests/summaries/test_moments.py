@@ -1,16 +1,45 @@
-import pickle
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from manylens.summaries import Moments, block_rows
+from manylens.summaries import Moments, block_rows, bootstrap_moments
+from tests.summaries.contract import SummaryContract
+
+
+class TestMoments(SummaryContract):
+    X = np.random.default_rng(0).normal(5.0, 2.0, (60, 4))
+
+    def make(self):
+        return Moments(4)
+
+    def batch(self, which, dtype=np.float64):
+        return (self.X[which].astype(dtype),)
+
+    def result(self, summary):
+        return [summary.covariance(), summary.mean, np.array(summary.weight)]
+
+    def refused(self):
+        return [(self.X[:, :3],), (np.ones(4),), (self.X, np.ones(3))]
+
+
+class TestWeightedMoments(TestMoments):
+    weights = np.random.default_rng(1).integers(0, 4, 60)
+
+    def batch(self, which, dtype=np.float64):
+        return self.X[which].astype(dtype), self.weights[which]
+
+
+class TestMomentsOfSparseRows(TestMoments):
+    X = sparse.random(60, 4, density=0.3, format="csr", random_state=0)
+
+    def refused(self):
+        return [(self.X[:, :3],)]
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 100))
-def test_any_cut_into_blocks_gives_the_same_moments(sizes, seed):
+def test_any_cut_into_blocks_gives_the_literal_moments(sizes, seed):
     X = np.random.default_rng(seed).normal(5.0, 2.0, (sum(sizes), 4))
     moments = Moments(4)
     for block in np.split(X, np.cumsum(sizes)[:-1]):
@@ -20,16 +49,7 @@ def test_any_cut_into_blocks_gives_the_same_moments(sizes, seed):
     np.testing.assert_allclose(moments.covariance(), np.cov(X.T, bias=True), atol=1e-12)
 
 
-def test_merging_summaries_equals_one_pass():
-    X = np.random.default_rng(0).normal(size=(50, 3))
-    left, right, empty = Moments(3).update(X[:20]), Moments(3).update(X[20:]), Moments(3)
-    merged = empty.merge(left).merge(right)
-    whole = Moments(3).update(X)
-    np.testing.assert_allclose(merged.mean, whole.mean, atol=1e-14)
-    np.testing.assert_allclose(merged.scatter, whole.scatter, atol=1e-12)
-
-
-def test_weights_count_rows_as_often_as_they_say():
+def test_a_weight_counts_a_row_that_many_times():
     rng = np.random.default_rng(1)
     X, counts = rng.normal(size=(30, 3)), rng.integers(0, 4, 30)
     weighted = Moments(3).update(X[:10], counts[:10]).update(X[10:], counts[10:])
@@ -39,7 +59,7 @@ def test_weights_count_rows_as_often_as_they_say():
 
 
 @pytest.mark.parametrize("weights", [None, np.arange(40) % 3])
-def test_sparse_rows_give_what_dense_rows_give(weights):
+def test_sparse_rows_give_the_same_moments_as_dense_rows(weights):
     X = sparse.random(40, 6, density=0.3, format="csr", random_state=0)
     some = Moments(6).update(X, weights)
     dense = Moments(6).update(X.toarray(), weights)
@@ -55,7 +75,7 @@ def test_a_large_offset_costs_no_digits(dtype):
     np.testing.assert_allclose(Moments(3).update(shifted).covariance(), truth, rtol=1e-5, atol=1e-6)
 
 
-def test_rows_of_no_weight_and_empty_blocks_change_nothing():
+def test_rows_without_weight_and_empty_blocks_change_nothing():
     X = np.ones((3, 2))
     moments = Moments(2).update(X[:0]).update(X, np.zeros(3))
     assert moments.weight == 0
@@ -67,12 +87,16 @@ def test_moments_of_different_widths_do_not_merge():
         Moments(2).merge(Moments(3))
 
 
-def test_moments_survive_pickling_and_go_on():
-    X = np.random.default_rng(3).normal(size=(20, 2))
-    resumed = pickle.loads(pickle.dumps(Moments(2).update(X[:9]))).update(X[9:])
-    np.testing.assert_allclose(resumed.covariance(), np.cov(X.T, bias=True), atol=1e-14)
+def test_bootstrap_samples_count_every_row_and_do_not_depend_on_the_blocks():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    whole = bootstrap_moments([X], 50, 4, np.random.default_rng(1))
+    parts = bootstrap_moments([X[:20], X[20:]], 50, 4, np.random.default_rng(1))
+    for one, other in zip(whole, parts, strict=True):
+        assert one.weight == other.weight == 50
+        np.testing.assert_allclose(one.covariance(), other.covariance(), atol=1e-12)
+    assert not np.allclose(whole[0].mean, whole[1].mean)
 
 
-def test_a_block_holds_some_32_megabytes():
+def test_a_block_holds_about_32_megabytes():
     assert block_rows(1024) * 1024 * 8 == 2**25
     assert block_rows(10**9) == 64

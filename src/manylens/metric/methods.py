@@ -22,7 +22,7 @@ from manylens.typing import IntArray
 from manylens.validation import check_choice, check_count
 
 # Up to this many rows all pairs take a second, and up to so many in few dimensions trees are on average
-# better than batches (`python -m benchmarks.choose_nca method`; the guide has its table).
+# better than batches (`python -m benchmarks.tuning.nca method`; the guide has its table).
 FEW_ROWS = 4000
 TREE_ROWS, TREE_COMPONENTS = 20_000, 3
 # Batches must hold several rows of each class, or rows have no neighbor to find.

@@ -19,7 +19,7 @@ from manylens.native.threads import one_blas_thread
 from manylens.typing import FloatArray, IntArray
 
 RAN_OUT = 1  # scipy's status of a search that used up its iterations
-# Steps after which batches have taught most of what they can (`python -m benchmarks.choose_nca recipe`).
+# Steps after which batches have taught most of what they can (`python -m benchmarks.tuning.nca recipe`).
 STEPS = 400
 
 Report: TypeAlias = Callable[[int, FloatArray, float], Any]  # called with (iteration, parameters, value)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from numba import njit
+from numba import config, njit
 from numba.core import event
 
 logger = logging.getLogger("manylens")
@@ -27,10 +27,12 @@ def compiled(function: Callable[..., Any] | None = None, *, cache: bool = True, 
     if function is None:
         return functools.partial(compiled, cache=cache, **options)
     _Announcement.install()
-    dispatcher = njit(function, cache=cache, nogil=True, **options)
-    if cache:
-        _key_cache_by_folder(dispatcher)
-    return dispatcher
+    if cache and not vars(config)["DISABLE_JIT"]:
+        try:
+            return _key_cache_by_folder(njit(function, cache=True, nogil=True, **options))
+        except RuntimeError as error:  # numba found no folder that it may write to
+            logger.info("Compiled loops are not cached: %s", error)
+    return njit(function, nogil=True, **options)
 
 
 @functools.cache
@@ -42,7 +44,7 @@ def folder_hash() -> str:
     return digest.hexdigest()
 
 
-def _key_cache_by_folder(dispatcher: Any) -> None:
+def _key_cache_by_folder(dispatcher: Any) -> Any:
     """Discard a cached loop when any file in this folder has changed.
 
     numba looks only at the file of the function itself, but loops here inline functions of other files. There
@@ -50,6 +52,7 @@ def _key_cache_by_folder(dispatcher: Any) -> None:
     """
     index = dispatcher._cache._cache_file
     index._source_stamp = (index._source_stamp, folder_hash())
+    return dispatcher
 
 
 class _Announcement(event.Listener):

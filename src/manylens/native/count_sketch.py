@@ -1,46 +1,35 @@
 """Hashing row numbers into signed buckets, and adding rows to the buckets at the speed of memory.
 
-Rows are read in the order in which they lie, which is what memory is fast at; what jumps about is the bucket,
-so the buckets are kept small: a run of rows is summed in the rows' own precision, in a table that the cache
-holds, and the tables are then added to the sums in double, in the order of the runs. Threads take whole
-runs, so their number changes no bit of the result.
+Rows are read in the order in which they are stored. The buckets are accessed at random, so they are kept
+small: a run of rows is summed in the precision of the rows, in a table that fits the cache, and the tables
+are then added to the sums in double precision, in the order of the runs. Threads take whole runs, so their
+number does not change the result.
 """
 
-import numpy as np
-from numba import njit, prange
+from __future__ import annotations
 
-from manylens.native.prefetch import prefetch_for_update
+import numpy as np
+
+from manylens.native.compiling import compiled
+from manylens.native.threads import in_threads
+from manylens.typing import FloatArray, IntArray
 
 FEW_ROWS = 32  # rows whose column totals are taken in their own precision
-CACHE_LINE = 64  # bytes
+MOST_TABLES = 4  # runs summed at once; more take memory but no less time, which is spent on reading the rows
+LEAST_RUN, LONGEST_RUN = 16, 128  # rows per bucket in a run: enough to repay its table; exact in float32
 
 
-@njit(cache=True, inline="always")
-def mix(x):
+@compiled(cache=False, inline="always")
+def mix(x: np.uint64) -> np.uint64:
     """The finalizer of SplitMix64 (Steele, Lea and Flood 2014): 64 bits in, 64 well-mixed bits out."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
-@njit(cache=True)
-def signed_buckets(indices, seed, which, n_buckets):
-    """Slot 2 b + [sign is minus] of every row number, from the number, the seed and the hash function alone.
-
-    Parameters
-    ----------
-    indices : ndarray of int64, shape (n,)
-        Row numbers.
-    seed, which : uint64
-        The family of hash functions, and the member of it.
-    n_buckets : int
-        Number of buckets, below 2^31.
-
-    Returns
-    -------
-    ndarray of int64, shape (n,)
-        Slots from 0 to 2 n_buckets - 1.
-    """
+@compiled
+def signed_buckets(indices: IntArray, seed: np.uint64, which: np.uint64, n_buckets: int) -> IntArray:
+    """Slot 2 b + [sign is minus] of every row number (n,), given the seed and the hash function alone."""
     golden = np.uint64(0x9E3779B97F4A7C15)
     key = mix(mix(seed + golden) + (which + np.uint64(1)) * golden)
     slots = np.empty(indices.shape[0], dtype=np.int64)
@@ -52,86 +41,78 @@ def signed_buckets(indices, seed, which, n_buckets):
     return slots
 
 
-@njit(cache=True)
-def add_ones(slots, sums):
+@compiled
+def add_ones(slots: IntArray, sums: FloatArray) -> None:
     """Add the vector of ones (n,) to the bucket sums (n_buckets,)."""
     for i in range(slots.shape[0]):
         sums[slots[i] >> 1] += 1.0 - 2.0 * (slots[i] & 1)
 
 
-@njit(cache=True, parallel=True)
-def sum_runs(rows, slots, tables, totals):
-    """Cut the rows into as many runs as there are tables, and fill each table with its run's bucket sums.
-
-    Parameters
-    ----------
-    rows : ndarray, shape (n, d)
-        Float rows in C order.
-    slots : ndarray of int64, shape (n,)
-        From `signed_buckets`.
-    tables : ndarray of the rows' dtype, shape (t, n_buckets, d)
-        Set to the signed sums; zero where no row of the run falls.
-    totals : ndarray of float64, shape (t, d)
-        Set to the plain column sums of each run.
-    """
-    (n, d), n_runs = rows.shape, tables.shape[0]
-    for t in prange(n_runs):
-        tables[t] = 0
-        totals[t] = 0.0
-        table = tables[t].reshape(-1)
-        partial = np.zeros(d, dtype=rows.dtype)  # of a few rows: converting each one to double takes longer
-        last = (t + 1) * n // n_runs - 1
-        for i in range(t * n // n_runs, last + 1):
-            following = (slots[min(i + 1, last)] >> 1) * d
-            for c in range(0, d, CACHE_LINE // rows.itemsize):
-                # numba passes the typing context itself, which mypy cannot see
-                prefetch_for_update(table, following + c)  # type: ignore[call-arg]
-            add_row(rows[i], rows.dtype.type(1 - 2 * (slots[i] & 1)), tables[t, slots[i] >> 1], partial)
-            if i % FEW_ROWS == 0 or i == last:
-                for c in range(d):
-                    totals[t, c] += partial[c]
-                    partial[c] = 0
+@compiled
+def sum_run(rows: FloatArray, slots: IntArray, table: FloatArray, totals: FloatArray) -> None:
+    """Set the table (n_buckets, d) to the signed sums of rows (n, d), and totals (d,) to their plain sums."""
+    n, d = rows.shape
+    table[:] = 0
+    totals[:] = 0
+    partial = np.zeros(d, dtype=rows.dtype)  # of a few rows: converting each one to double takes longer
+    for i in range(n):
+        row, bucket = rows[i], table[slots[i] >> 1]
+        sign = rows.dtype.type(1 - 2 * (slots[i] & 1))
+        for c in range(d):
+            bucket[c] += sign * row[c]
+            partial[c] += row[c]
+        if i % FEW_ROWS == 0 or i == n - 1:
+            for c in range(d):
+                totals[c] += partial[c]
+                partial[c] = 0
 
 
-@njit(cache=True)
-def add_row(row, sign, bucket, total):
-    """Add one row to its bucket with its sign, and to the column totals without."""
-    for c in range(row.shape[0]):
-        bucket[c] += sign * row[c]
-        total[c] += row[c]
-
-
-@njit(cache=True, parallel=True)
-def add_tables(tables, sums):
-    """Add the tables (t, n_buckets, d) to the sums (n_buckets, d), in order."""
-    for bucket in prange(sums.shape[0]):
-        for t in range(tables.shape[0]):
-            for c in range(sums.shape[1]):
-                sums[bucket, c] += tables[t, bucket, c]
-
-
-@njit(cache=True)
-def add_few(rows, slots, sums, total):
+@compiled
+def add_few(rows: FloatArray, slots: IntArray, sums: FloatArray, total: FloatArray) -> None:
     """Add a short batch of rows (n, d) to the sums (n_buckets, d) and their column total (d,) directly."""
     for i in range(rows.shape[0]):
-        add_row(rows[i], 1.0 - 2.0 * (slots[i] & 1), sums[slots[i] >> 1], total)
+        row, bucket = rows[i], sums[slots[i] >> 1]
+        sign = 1.0 - 2.0 * (slots[i] & 1)
+        for c in range(row.shape[0]):
+            bucket[c] += sign * row[c]
+            total[c] += row[c]
 
 
-@njit(cache=True)
-def add_sparse(values, columns, row_start, slots, sums):
-    """Add the rows of a CSR matrix to their buckets.
-
-    Parameters
-    ----------
-    values, columns, row_start : ndarray
-        `data`, `indices` and `indptr` of the matrix.
-    slots : ndarray of int64, shape (n,)
-        From `signed_buckets`.
-    sums : ndarray of float64, shape (n_buckets, d)
-        Added to.
-    """
+@compiled
+def add_sparse(
+    values: FloatArray, columns: IntArray, row_start: IntArray, slots: IntArray, sums: FloatArray
+) -> None:
+    """Add the rows of a CSR matrix (`data`, `indices`, `indptr`) to the sums (n_buckets, d)."""
     for i in range(slots.shape[0]):
         sign = 1.0 - 2.0 * (slots[i] & 1)
         bucket = sums[slots[i] >> 1]
         for place in range(row_start[i], row_start[i + 1]):
             bucket[columns[place]] += sign * values[place]
+
+
+def add_dense(rows: FloatArray, slots: IntArray, sums: FloatArray, total: FloatArray) -> None:
+    """Add dense rows (n, d) to the sums (n_buckets, d) and the column total (d,).
+
+    How the rows are cut into runs depends on their number alone, not on the number of threads.
+    """
+    n_buckets, d = sums.shape
+    if len(rows) < 2 * LEAST_RUN * n_buckets:  # a single table would keep only one thread busy
+        add_few(rows, slots, sums, total)
+        return
+    n_tables = min(MOST_TABLES, len(rows) // (LEAST_RUN * n_buckets))
+    tables = np.empty((n_tables, n_buckets, d), dtype=rows.dtype)
+    totals = np.empty((n_tables, d))
+    step = MOST_TABLES * LONGEST_RUN * n_buckets
+    for start in range(0, len(rows), step):
+        stop = min(start + step, len(rows))
+        cuts = [start + (stop - start) * t // n_tables for t in range(n_tables + 1)]
+
+        def sum_runs(first: int, last: int, cuts: list[int] = cuts) -> None:
+            for t in range(first, last):
+                run = slice(cuts[t], cuts[t + 1])
+                sum_run(rows[run], slots[run], tables[t], totals[t])
+
+        in_threads(sum_runs, n_tables)
+        for t in range(n_tables):
+            sums += tables[t]
+            total += totals[t]

@@ -1,28 +1,29 @@
 """Inner products of a matrix with the row-and-column permutations of another."""
 
+from __future__ import annotations
+
 import numpy as np
-from numba import njit, prange
+
+from manylens.native.compiling import compiled
+from manylens.native.threads import in_threads
+from manylens.typing import FloatArray, IntArray
 
 
-@njit(cache=True, parallel=True)
-def permuted_products(K, L, permutations):
-    """Σ_ij K[i, j] L[π(i), π(j)] for every permutation π.
+def permuted_products(K: FloatArray, L: FloatArray, permutations: IntArray) -> FloatArray:
+    """Σ_ij K[i, j] L[π(i), π(j)] of matrices (n, n), for every permutation π: (p, n) to (p,)."""
+    products = np.empty(len(permutations))
+    in_threads(
+        lambda first, last: fill_products(K, L, permutations[first:last], products[first:last]),
+        len(permutations),
+    )
+    return products
 
-    Parameters
-    ----------
-    K, L : ndarray of float64, shape (n, n)
-        Matrices.
-    permutations : ndarray of int64, shape (p, n)
-        Permutations of 0 ... n - 1.
 
-    Returns
-    -------
-    ndarray of float64, shape (p,)
-        The products.
-    """
+@compiled
+def fill_products(K: FloatArray, L: FloatArray, permutations: IntArray, products: FloatArray) -> None:
+    """Set products (p,) to those of permutations (p, n)."""
     n = K.shape[0]
-    products = np.empty(permutations.shape[0])
-    for t in prange(permutations.shape[0]):
+    for t in range(permutations.shape[0]):
         order = permutations[t]
         total = 0.0
         for i in range(n):
@@ -32,4 +33,3 @@ def permuted_products(K, L, permutations):
                 part += row[j] * other[order[j]]
             total += part
         products[t] = total
-    return products

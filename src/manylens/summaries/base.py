@@ -15,12 +15,12 @@ class Summary(ABC):
     """What one pass over rows leaves behind: fixed memory, mergeable, independent of the order of batches."""
 
     @abstractmethod
-    def update(self, *batch: Any) -> Self:
+    def update(self, *args: Any, **kwargs: Any) -> Self:
         """Add one batch of rows and return self; a batch that is refused leaves the summary unchanged."""
 
     @abstractmethod
     def merge(self, other: Self) -> Self:
-        """Add what another summary with the same settings has seen and return self."""
+        """Add the rows of another summary with the same settings and return self."""
 
     @abstractmethod
     def fresh(self) -> Self:

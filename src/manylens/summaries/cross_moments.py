@@ -1,29 +1,26 @@
-"""Second and mixed fourth moments of several blocks of columns of the same rows, in one pass.
+"""Second and mixed fourth moments of several feature sets of the same rows, in one pass.
 
-Each row x of a block is written as h = (1, z, |z|²) with z = x - origin. Then Σ h_k h_lᵀ, for two blocks k
-and l, holds their number, sums, cross-products and products of row norms at once, and to move the origin is
-a linear map of h. So sums about any provisional origin can be merged, and turned into moments about the
-mean, exactly and without a second pass.
+Each row x of a feature set is written as h = (1, z, |z|²) with z = x - origin. Then Σ h_k h_lᵀ, for two
+feature sets k and l, holds their number, sums, cross-products and products of row norms at once, and moving
+the origin is a linear map of h. So sums about any provisional origin can be merged, and turned into moments
+about the mean, exactly and without a second pass.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Self
 
 import numpy as np
 
+from manylens.summaries.base import Summary
+from manylens.typing import FloatArray
 
-def homogeneous(X, origin):
-    """h = (1, x - origin, |x - origin|²) for every row.
+Pair = tuple[int, int]
 
-    Parameters
-    ----------
-    X : ndarray, shape (n, d)
-        Rows.
-    origin : ndarray, shape (d,)
-        What is subtracted.
 
-    Returns
-    -------
-    ndarray of float64, shape (n, d + 2)
-        The rows h.
-    """
+def homogeneous(X: FloatArray, origin: FloatArray) -> FloatArray:
+    """h = (1, x - origin, |x - origin|²) for every row: (n, d) to (n, d + 2), in float64."""
     h = np.empty((X.shape[0], X.shape[1] + 2))
     h[:, 0] = 1.0
     np.subtract(X, origin, out=h[:, 1:-1])
@@ -31,22 +28,10 @@ def homogeneous(X, origin):
     return h
 
 
-def move_rows(A, step):
-    """Rows of A, moments about an origin, after all points move by `step`.
+def move_rows(A: FloatArray, step: FloatArray) -> FloatArray:
+    """Rows of A, sums (d + 2, c) of h, after all points move by `step` (d,).
 
     The map is 1 -> 1, z -> z + step, |z|² -> |z|² + 2 step.z + |step|².
-
-    Parameters
-    ----------
-    A : ndarray, shape (d + 2, c)
-        Sums of h (times something).
-    step : ndarray, shape (d,)
-        The move.
-
-    Returns
-    -------
-    ndarray, shape (d + 2, c)
-        The sums about the new origin.
     """
     moved = A.copy()
     moved[1:-1] += np.outer(step, A[0])
@@ -54,65 +39,62 @@ def move_rows(A, step):
     return moved
 
 
-class CrossMoments:
-    """Sums over rows of h_k h_lᵀ for chosen pairs of blocks.
+def move_both(A: FloatArray, row_step: FloatArray, column_step: FloatArray) -> FloatArray:
+    """Sums Σ h_k h_lᵀ after the points of both feature sets move."""
+    return move_rows(move_rows(A, row_step).T, column_step).T
+
+
+class CrossMoments(Summary):
+    """Sums over rows of h_k h_lᵀ for chosen pairs of feature sets.
 
     Parameters
     ----------
     pairs : iterable of (int, int)
-        Which blocks meet, k ≤ l; every block that occurs must also meet itself.
+        Which feature sets are combined, k ≤ l; every set that occurs must also be paired with itself.
 
     Attributes
     ----------
     n_rows_ : int
         Number of rows seen.
     origins_ : list of ndarray
-        Origin of each block: the mean of the first batch.
+        Origin of each feature set: the mean of the first batch.
     sums_ : dict of (int, int) to ndarray, shape (d_k + 2, d_l + 2)
-        The sums, in double.
+        The sums, in float64.
     """
 
-    def __init__(self, pairs):
+    def __init__(self, pairs: Iterable[Pair]) -> None:
         self.pairs = sorted(set(pairs))
-        self.n_rows_, self.origins_, self.sums_ = 0, [], {}
+        self.n_rows_ = 0
+        self.origins_: list[FloatArray] = []
+        self.sums_: dict[Pair, FloatArray] = {}
 
-    def update(self, blocks):
-        """Add a batch of rows.
-
-        Parameters
-        ----------
-        blocks : list of ndarray, each of shape (n, d_k)
-            The same rows in every block.
-
-        Returns
-        -------
-        CrossMoments
-            Itself.
-        """
+    def update(self, feature_sets: Sequence[FloatArray]) -> Self:
+        """Add a batch of rows, the same n rows in every feature set (n, d_k)."""
+        n_rows = len(feature_sets[0])
+        if any(len(X) != n_rows for X in feature_sets):
+            raise ValueError("The feature sets of a batch must have the same number of rows.")
+        if self.n_rows_ and [X.shape[1] for X in feature_sets] != [len(origin) for origin in self.origins_]:
+            raise ValueError(
+                f"The feature sets of this batch have widths {[X.shape[1] for X in feature_sets]}; those of "
+                f"the first had {[len(origin) for origin in self.origins_]}."
+            )
+        if n_rows == 0:
+            return self
         if not self.n_rows_:
-            # about the first row, so that rows which are all equal leave exactly nothing
-            self.origins_ = [X[0] + (X - X[0]).mean(axis=0, dtype=np.float64) for X in blocks]
-            widths = [X.shape[1] + 2 for X in blocks]
+            # About the first row, so that rows that are all equal leave exactly zero.
+            self.origins_ = [X[0] + (X - X[0]).mean(axis=0, dtype=np.float64) for X in feature_sets]
+            widths = [X.shape[1] + 2 for X in feature_sets]
             self.sums_ = {(k, m): np.zeros((widths[k], widths[m])) for k, m in self.pairs}
-        rows = [homogeneous(X, origin) for X, origin in zip(blocks, self.origins_, strict=True)]
+        rows = [homogeneous(X, origin) for X, origin in zip(feature_sets, self.origins_, strict=True)]
         for k, m in self.pairs:
             self.sums_[k, m] += rows[k].T @ rows[m]
-        self.n_rows_ += len(rows[0])
+        self.n_rows_ += n_rows
         return self
 
-    def merge(self, other):
-        """Add what another has seen.
-
-        Parameters
-        ----------
-        other : CrossMoments
-            Moments of the same blocks on other rows.
-
-        Returns
-        -------
-        CrossMoments
-            Itself.
-        """
+    def merge(self, other: Self) -> Self:
+        """Add the rows of another summary of the same pairs, which is not changed."""
+        if other.pairs != self.pairs:
+            raise ValueError("Cross-moments of different pairs of feature sets cannot be merged.")
         if not other.n_rows_:
             return self
         if not self.n_rows_:
@@ -120,32 +102,19 @@ class CrossMoments:
             self.sums_ = {pair: np.zeros_like(sums) for pair, sums in other.sums_.items()}
         steps = [theirs - ours for ours, theirs in zip(self.origins_, other.origins_, strict=True)]
         for k, m in self.pairs:
-            self.sums_[k, m] += move_rows(move_rows(other.sums_[k, m], steps[k]).T, steps[m]).T
+            self.sums_[k, m] += move_both(other.sums_[k, m], steps[k], steps[m])
         self.n_rows_ += other.n_rows_
         return self
 
-    def about(self, points):
-        """The sums about other points.
+    def fresh(self) -> Self:
+        """Empty cross-moments of the same pairs."""
+        return type(self)(self.pairs)
 
-        Parameters
-        ----------
-        points : list of ndarray, each of shape (d_k,)
-            New origin of each block.
-
-        Returns
-        -------
-        dict of (int, int) to ndarray, shape (d_k + 2, d_l + 2)
-            Sums of h_k h_lᵀ: row and column 0 hold sums, -1 those with squared norms.
-        """
+    def about(self, points: Sequence[FloatArray]) -> dict[Pair, FloatArray]:
+        """The sums about other points (d_k,): row and column 0 hold sums, -1 those with squared norms."""
         steps = [origin - point for origin, point in zip(self.origins_, points, strict=True)]
-        return {(k, m): move_rows(move_rows(A, steps[k]).T, steps[m]).T for (k, m), A in self.sums_.items()}
+        return {(k, m): move_both(A, steps[k], steps[m]) for (k, m), A in self.sums_.items()}
 
-    def means(self):
-        """Mean of each block.
-
-        Returns
-        -------
-        list of ndarray, each of shape (d_k,)
-            The means.
-        """
+    def means(self) -> list[FloatArray]:
+        """Mean (d_k,) of each feature set."""
         return [origin + self.sums_[k, k][0, 1:-1] / self.n_rows_ for k, origin in enumerate(self.origins_)]

@@ -1,104 +1,90 @@
 """Number, mean and scatter of rows, in one pass and mergeable."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Self
+
 import numpy as np
 from scipy import sparse
+
+from manylens.summaries.base import Summary
+from manylens.typing import AnyArray, FloatArray, Rows, SparseRows, is_sparse
 
 BLOCK_BYTES = 2**25  # large enough for BLAS to run at full speed, small against any machine's memory
 
 
-def block_rows(n_columns, itemsize=8):
-    """How many rows of `n_columns` numbers make a block of some 32 MB.
-
-    Parameters
-    ----------
-    n_columns : int
-        Width of the widest array that is formed for the block.
-    itemsize : int
-        Bytes a number.
-
-    Returns
-    -------
-    int
-        At least 64.
-    """
+def block_rows(n_columns: int, itemsize: int = 8) -> int:
+    """How many rows of `n_columns` numbers fill a block of about 32 MB; at least 64."""
     return max(64, BLOCK_BYTES // (itemsize * max(1, n_columns)))
 
 
-def column_means(X):
-    """Means of the columns, summed in float64 whatever the precision of the rows.
-
-    Parameters
-    ----------
-    X : ndarray or CSR matrix, shape (n, d)
-        Rows.
-
-    Returns
-    -------
-    ndarray of float64, shape (d,)
-        The means.
-    """
+def column_means(X: Rows) -> FloatArray:
+    """Means of the columns (d,), summed in float64 whatever the precision of the rows."""
     return np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
 
 
-class Moments:
+class Moments(Summary):
     """Weighted number, mean and centered scatter Σ_i w_i (x_i - mean)(x_i - mean)ᵀ of rows.
 
     Blocks are joined by the pairwise formula of Chan, Golub and LeVeque. Dense blocks are centered before
     they are multiplied, so that a large common offset costs no digits; sparse ones are not, to stay sparse.
-    Products are taken in the rows' own precision and summed in float64. Memory: O(d²) beyond one block.
+    Products are taken in the precision of the rows and summed in float64. Memory: O(d²) beyond one block.
 
     Parameters
     ----------
     n_features : int
         Width d of the rows.
+
+    Attributes
+    ----------
+    weight : float
+        Number of rows seen, or the sum of their weights.
+    mean : ndarray of float64, shape (d,)
+        Mean of the rows.
+    scatter : ndarray of float64, shape (d, d)
+        Centered scatter.
+    precision : float
+        Relative rounding of the least precise rows seen.
     """
 
-    def __init__(self, n_features):
+    def __init__(self, n_features: int) -> None:
         self.n_features = n_features
         self.weight = 0.0
-        self.mean = np.zeros(n_features)
-        self.scatter = np.zeros((n_features, n_features))
-        self.precision = float(np.finfo(np.float64).eps)  # of the least precise rows seen
+        self.mean: FloatArray = np.zeros(n_features)
+        self.scatter: FloatArray = np.zeros((n_features, n_features))
+        self.precision = float(np.finfo(np.float64).eps)
 
-    def update(self, rows, weights=None):
+    def update(self, rows: Rows, weights: AnyArray | None = None) -> Self:
         """Add a block of rows.
 
         Parameters
         ----------
         rows : ndarray or CSR matrix, shape (n, d)
             The rows; not changed.
-        weights : ndarray, shape (n,), optional
-            How often each row counts.
+        weights : ndarray, shape (n,), default=None
+            How often each row counts; once by default.
 
         Returns
         -------
         Moments
-            Itself.
+            The summary itself.
         """
-        if rows.shape[0] == 0:
-            return self
+        if rows.ndim != 2 or rows.shape[1] != self.n_features:
+            raise ValueError(f"Moments of {self.n_features} features cannot take rows of shape {rows.shape}.")
         weight = float(rows.shape[0]) if weights is None else float(np.sum(weights))
         if weight == 0:
             return self
+        if is_sparse(rows):
+            mean, scatter = _sparse_moments(rows, weights, weight)
+        else:
+            mean, scatter = _dense_moments(rows, weights, weight)
         if rows.dtype == np.float32:
             self.precision = float(np.finfo(np.float32).eps)
-        if sparse.issparse(rows):
-            return self._join(weight, *_sparse_moments(rows, weights, weight))
-        return self._join(weight, *_dense_moments(rows, weights, weight))
+        return self._join(weight, mean, scatter)
 
-    def merge(self, other):
-        """Add what another summary has seen.
-
-        Parameters
-        ----------
-        other : Moments
-            Of rows of the same width.
-
-        Returns
-        -------
-        Moments
-            Itself.
-        """
+    def merge(self, other: Self) -> Self:
+        """Add the rows of another summary of the same width, which is not changed."""
         if other.n_features != self.n_features:
             raise ValueError(
                 f"Moments of {other.n_features} features cannot be merged into those of {self.n_features}."
@@ -106,9 +92,17 @@ class Moments:
         self.precision = max(self.precision, other.precision)
         return self._join(other.weight, other.mean, other.scatter)
 
-    def _join(self, weight, mean, scatter):
+    def fresh(self) -> Self:
+        """Empty moments of rows of the same width."""
+        return type(self)(self.n_features)
+
+    def covariance(self) -> FloatArray:
+        """Scatter divided by the number of rows (n, not n - 1), shape (d, d)."""
+        return self.scatter / max(self.weight, 1.0)
+
+    def _join(self, weight: float, mean: FloatArray, scatter: FloatArray) -> Self:
         total = self.weight + weight
-        if total == 0:
+        if weight == 0:
             return self
         shift = mean - self.mean
         self.scatter += scatter
@@ -117,36 +111,11 @@ class Moments:
         self.weight = total
         return self
 
-    def covariance(self):
-        """Scatter over the number of rows.
 
-        Returns
-        -------
-        ndarray, shape (d, d)
-            Divided by n, not n - 1.
-        """
-        return self.scatter / max(self.weight, 1.0)
-
-
-def bootstrap_moments(blocks, n_rows, n_samples, rng):
-    """Moments of bootstrap samples of rows, all in one pass: a sample is how often each row counts.
-
-    Parameters
-    ----------
-    blocks : iterable of ndarray
-        Consecutive blocks of the rows.
-    n_rows : int
-        Number of rows, and of draws in a sample.
-    n_samples : int
-        Number of samples.
-    rng : numpy.random.Generator
-        Source of the draws.
-
-    Returns
-    -------
-    list of Moments
-        One for each sample.
-    """
+def bootstrap_moments(
+    blocks: Iterable[FloatArray], n_rows: int, n_samples: int, rng: np.random.Generator
+) -> list[Moments]:
+    """Moments of bootstrap samples of `n_rows` rows, in one pass: a sample is how often each row counts."""
     counts = rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows), size=n_samples).astype(float)
     samples: list[Moments] = []
     start = 0
@@ -158,10 +127,12 @@ def bootstrap_moments(blocks, n_rows, n_samples, rng):
     return samples
 
 
-def _dense_moments(rows, weights, weight):
+def _dense_moments(
+    rows: FloatArray, weights: AnyArray | None, weight: float
+) -> tuple[FloatArray, FloatArray]:
     mean = rows.mean(axis=0, dtype=np.float64) if weights is None else weights @ rows / weight
     centered = rows - mean.astype(rows.dtype)
-    # The mean was rounded to the rows' precision; what that left over is a second, tiny shift.
+    # The mean was rounded to the precision of the rows; the remainder is a second, tiny shift.
     rest = mean - mean.astype(rows.dtype)
     if weights is not None:
         centered *= np.sqrt(weights).astype(rows.dtype)[:, None]
@@ -169,7 +140,9 @@ def _dense_moments(rows, weights, weight):
     return mean, scatter - weight * np.outer(rest, rest)
 
 
-def _sparse_moments(rows, weights, weight):
+def _sparse_moments(
+    rows: SparseRows, weights: AnyArray | None, weight: float
+) -> tuple[FloatArray, FloatArray]:
     rows = rows.astype(np.float64, copy=False)
     weighted = rows if weights is None else sparse.diags_array(np.asarray(weights, dtype=np.float64)) @ rows
     mean = np.asarray(weighted.sum(axis=0)).ravel() / weight

@@ -1,0 +1,89 @@
+"""Ensembles whose members' predictions are kept, so that every prefix can be pruned by every method."""
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+
+from manylens.datasets import load_dataset
+from manylens.pruning import Alignment
+from manylens.pruning.pruner import read_members
+from manylens.pruning.selection import select_predictors
+from manylens.pruning.training_moments import out_of_bag, target_columns, working_response
+from manylens.summaries.prediction_moments import FoldedMoments
+
+# turns off each addition to the thesis's method
+AS_IN_THE_THESIS = Alignment(tolerance=None, slack=None, shrinkage=0.0)
+
+
+class Setting:
+    """Predictions of one fitted ensemble for training and test rows, from which every prefix is pruned."""
+
+    def __init__(self, ensemble, train, test, sizes):
+        X, y = train
+        ensemble.fit(X, y)
+        self.members = read_members(ensemble)
+        self.sizes = [p for p in sizes if p <= len(self.members.members)]
+        # in single precision, so that all settings of a grid fit into memory
+        self.P = self.members.predict(X).astype(np.float32)
+        self.T = self.members.predict(test[0]).astype(np.float32)
+        self.Y, self.truth = (target_columns(each, self.members) for each in (y, test[1]))
+        self.in_bag = self.members.in_bag(len(X))
+
+    def moments(self, p, honest, anchor):
+        """Moments of the first p members; honest: out-of-bag."""
+        P, Y = self.P[:, :p].astype(np.float64), self.Y
+        if self.members.additive:
+            # the score of the first p stages, whatever constant they started from
+            score = P.sum(axis=1) - P.sum(axis=1).mean(axis=0) + Y.mean(axis=0)
+            Y, _ = working_response(Y, score, self.members.link, anchor)
+        elif honest and self.in_bag is not None:
+            P, rows = out_of_bag(P, self.in_bag[:, :p])
+            Y = Y[rows]
+        return FoldedMoments().update(P, Y)
+
+    def prune(self, method, honest, refit="nonnegative", anchor=0.0):
+        """Members kept and test error relative to the whole ensemble, for every size."""
+        outcome = []
+        for p in self.sizes:
+            baseline = self.members.baseline[:p]
+            baseline = baseline if self.members.additive else baseline / baseline.sum()
+            moments = self.moments(p, honest, anchor)
+            choice = select_predictors(
+                moments, method, refit, baseline=baseline, additive=self.members.additive
+            )
+            scores = np.einsum("ikc,k->ic", self.T[:, :p], choice.weights) + choice.intercept
+            whole = np.einsum("ikc,k->ic", self.T[:, :p], baseline)
+            if self.members.additive:
+                whole += self.Y.mean(axis=0) - (self.P[:, :p].sum(axis=1)).mean(axis=0)
+            outcome.append((len(choice.kept), self.error(scores) / self.error(whole)))
+        return np.array(outcome)
+
+    def error(self, scores):
+        if self.members.classes is None:
+            return np.mean((scores - self.truth) ** 2)
+        return np.mean(scores.argmax(axis=1) != self.truth.argmax(axis=1)) + 0.5 / len(scores)
+
+
+def summary(outcome, sizes, kept_by_stacking):
+    """Summarize outcomes over many settings for the claims."""
+    kept, relative = outcome.T
+    return {
+        "settings": len(kept),
+        "good": np.mean(relative <= 1.01),
+        "fewer": np.mean(kept < kept_by_stacking),
+        "not_more": np.mean(kept <= kept_by_stacking),
+        "kept_share": np.exp(np.mean(np.log(kept / sizes))),
+        "relative_error": np.exp(np.mean(np.log(relative))),
+    }
+
+
+def split_table(name, most=8000):
+    """Training and test rows of a table: 70 % of them, `most` at most, and 4,000 of the others at most.
+
+    The training rows are the last of one permutation: those of a smaller `most` are among those of a larger.
+    """
+    data = load_dataset(name)
+    rows = min(most, int(0.7 * len(data.X)))
+    X, T, y, t = train_test_split(data.X, data.y, train_size=rows, test_size=None, random_state=0)
+    scaler = StandardScaler().fit(X)
+    return (scaler.transform(X), y), (scaler.transform(T[:4000]), t[:4000])

@@ -1,0 +1,1 @@
+"""Ours against other libraries and other methods, one file per subject."""

@@ -1,0 +1,1 @@
+"""How the defaults were chosen: scripts to run as `python -m benchmarks.tuning.NAME`."""
