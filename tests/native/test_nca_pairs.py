@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from manylens.native import nca_pairs
-from manylens.native.nca_blocks import LANES
+from manylens.native.nca_blocks import HALF, LANES, ROWS
 from manylens.native.nca_pairs import FAR, Partners, Tiles, force_masses, force_moments, kernel_sums
 
 ALL = Partners(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -130,3 +130,103 @@ def test_blocks_of_columns_do_not_change_the_result(monkeypatch):
         np.testing.assert_allclose(sums[:, example.used], whole[0][:, example.used], rtol=1e-12)
         moments = force_moments(example.tiles, None, pairs, example.u)
         np.testing.assert_allclose(moments * used, whole[1] * used, rtol=1e-9, atol=1e-11)
+
+
+class PlainBlocks:
+    """The operations on blocks as NumPy: a block is an array of shape (ROWS, LANES) or (ROWS, HALF)."""
+
+    @staticmethod
+    def minus_distances(points, here, there, d):
+        rows = np.stack([points[here + k * LANES :][:ROWS] for k in range(d + 1)])
+        columns = np.stack([points[there + k * LANES :][:LANES] for k in range(d + 1)])
+        return rows[:d].T @ columns[:d] + rows[d][:, None] + columns[d]
+
+    @staticmethod
+    def exp2(x):
+        return np.exp2(np.maximum(x, -1022))
+
+    @staticmethod
+    def reach(x):
+        return np.maximum(1 + x, 0)
+
+    @staticmethod
+    def one_plus(x):
+        return (1 - np.maximum(x, -126)) / 2
+
+    @staticmethod
+    def mul(x, y):
+        return x * y
+
+    @staticmethod
+    def without_self(x, lane):
+        x = x.copy()
+        x[np.arange(ROWS), lane + np.arange(ROWS)] = 0
+        return x
+
+    @staticmethod
+    def outer_sum(u, row, column, row_weight, column_weight):
+        return u[row : row + ROWS, None] * row_weight + u[column : column + LANES] * column_weight
+
+    @staticmethod
+    def empty_sums(points):
+        return np.zeros((ROWS, HALF), points.dtype)
+
+    @staticmethod
+    def add_folded(sums, x, weight):
+        return sums + weight * (x[:, :HALF] + x[:, HALF:])
+
+    @staticmethod
+    def add_columns(part, place, x, weight):
+        part[place : place + LANES] += weight * x.sum(axis=0)
+
+    @staticmethod
+    def add_totals(sums, place, x):
+        sums[place : place + ROWS] += x.sum(axis=1)
+
+    @staticmethod
+    def add_products(points, here, there, d, g, across, scratch, part, place):
+        for k in range(d):
+            column = points[there + k * LANES :][:LANES]
+            products = g * column
+            sums = across[scratch + k * ROWS * HALF :][: ROWS * HALF].reshape(ROWS, HALF)
+            sums += products[:, :HALF] + products[:, HALF:]
+            part[place + k * LANES :][:LANES] += points[here + k * LANES :][:ROWS] @ g
+
+    @staticmethod
+    def load_sums(across, place):
+        return across[place : place + ROWS * HALF].reshape(ROWS, HALF)
+
+    @staticmethod
+    def total(x):
+        return x.sum()
+
+
+@pytest.fixture
+def plain_python(monkeypatch):
+    """Run the loops as plain Python, on NumPy's blocks."""
+    for name in vars(PlainBlocks):
+        if not name.startswith("_"):
+            monkeypatch.setattr(nca_pairs, name, getattr(PlainBlocks, name))
+    for name in ("add_sums", "add_moments", "add_masses"):
+        monkeypatch.setattr(nca_pairs, name, getattr(nca_pairs, name).py_func)
+    monkeypatch.setattr(nca_pairs, "BLOCK_BYTES", 1)  # several blocks of columns
+
+
+@pytest.mark.usefixtures("plain_python")
+@pytest.mark.parametrize("compact", [False, True])
+@pytest.mark.parametrize("listed", [False, True])
+def test_the_loops_give_the_same_sums_as_plain_python(compact, listed):
+    example = Example(compact=compact)
+    keep = np.random.default_rng(2).uniform(size=(len(SIZES), len(SIZES))) < 0.5
+    pairs, mask = example.listed(keep) if listed else (ALL, 1)
+    sums = kernel_sums(example.tiles, example.weights, pairs)
+    literal = example.literal_sums(example.kernel * mask)
+    assert_close(sums[:, example.used], literal[:, example.used], np.float64)
+    moments = force_moments(example.tiles, example.weights, pairs, example.u)
+    used = example.used.reshape(len(example.classes), 1, LANES)
+    assert_close(moments * used, example.literal_moments(example.slope * mask) * used, np.float64)
+
+
+@pytest.mark.usefixtures("plain_python")
+def test_masses_in_plain_python():
+    test_masses_of_listed_pairs(np.float64)
