@@ -11,7 +11,7 @@ NOT_COVERED = {"NegativeCorrelationClassifier", "NegativeCorrelationRegressor", 
 
 def test_every_public_estimator_is_covered():
     public = {name for name in manylens.__all__ if hasattr(getattr(manylens, name), "fit")}
-    assert NOT_COVERED <= public
+    assert public >= NOT_COVERED
     assert public - NOT_COVERED <= set(CALLS)
     assert set(QUICK) <= set(CALLS)
 
