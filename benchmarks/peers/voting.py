@@ -12,7 +12,7 @@ from benchmarks.data.rotated_mnist import load_rotated_mnist
 from benchmarks.harness import Claim, Comparison, ratio
 from manylens import ModularKernelPCA, MonolithicKernelPCA, ScanNeighborsClassifier
 from manylens.datasets import load_dataset
-from manylens.ensembles.voting_members import modal_class
+from manylens.ensembles.voting import modal_class
 
 
 def lost_points(results):

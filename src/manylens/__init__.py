@@ -21,9 +21,8 @@ if TYPE_CHECKING:
         RandomKernelProjection,
     )
     from manylens.ensembles.diversity_search import DiversitySearchCV
-    from manylens.ensembles.neighbors import ModuleNeighbors
-    from manylens.ensembles.retrieval import RetrievalPrecision, retrieval_precision
-    from manylens.ensembles.scan_classifier import ScanNeighborsClassifier
+    from manylens.ensembles.neighbors import ModuleNeighbors, ScanNeighborsClassifier
+    from manylens.ensembles.retrieval import retrieval_precision
     from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
     from manylens.metric.nca import NCA
     from manylens.modules.autoencoder import ModularAutoencoder
@@ -91,7 +90,6 @@ __all__ = [
     "RandomKernelProjection",
     "ReliabilityDisplay",
     "RetrievalGalleryDisplay",
-    "RetrievalPrecision",
     "ScanNeighborsClassifier",
     "SketchedAlignmentDisplay",
     "StableRankDisplay",
@@ -134,9 +132,8 @@ __getattr__, __dir__ = attach(
         "manylens.alignment.transferability": ["rank_models"],
         "manylens.alignment.distance_correlation": ["distance_correlation", "distance_correlation_matrix"],
         "manylens.ensembles.diversity_search": ["DiversitySearchCV"],
-        "manylens.ensembles.neighbors": ["ModuleNeighbors"],
-        "manylens.ensembles.retrieval": ["RetrievalPrecision", "retrieval_precision"],
-        "manylens.ensembles.scan_classifier": ["ScanNeighborsClassifier"],
+        "manylens.ensembles.neighbors": ["ModuleNeighbors", "ScanNeighborsClassifier"],
+        "manylens.ensembles.retrieval": ["retrieval_precision"],
         "manylens.ensembles.voting": ["ModuleVotingClassifier", "ModuleVotingRegressor"],
         "manylens.metric.nca": ["NCA"],
         "manylens.modules.autoencoder": ["ModularAutoencoder"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -28,6 +29,23 @@ class ModuleSet(Protocol):
         """Map rows (n, d) to all modules side by side (n, M H)."""
         ...
 
-    def split(self, Z: Any) -> FloatArray:
-        """Reshape the columns of `transform` to (n, M, H)."""
+    def split(self, Z: Any) -> FloatArray | Sequence[FloatArray]:
+        """The columns of `transform` by module: an array (n, M, H), or a list of arrays (n, width)."""
+        ...
+
+
+@runtime_checkable
+class DiverseModules(ModuleSet, Protocol):
+    """Modules whose diversity can be changed after fitting, without a new decomposition."""
+
+    def with_diversity(self, diversity: float) -> Any:
+        """A fitted copy with another diversity."""
+        ...
+
+    def principal_coordinates(self, X: Any) -> FloatArray:
+        """What `transform` computes from rows before the diversity matters."""
+        ...
+
+    def transform_coordinates(self, coordinates: Any) -> FloatArray:
+        """The rest of `transform`: from `principal_coordinates` to all modules side by side."""
         ...

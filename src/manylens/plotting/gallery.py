@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from manylens.ensembles.module_retrieval import module_neighbors, rerank
+from manylens.ensembles.retrieval import module_neighbors, rerank
 from manylens.plotting.style import WRONG_COLOR, axes_or_new
 
 

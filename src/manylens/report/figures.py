@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from manylens.ensembles.module_retrieval import module_neighbors
+from manylens.ensembles.retrieval import module_neighbors
 from manylens.plotting import CoverageDisplay, DiversityPathDisplay, RetrievalGalleryDisplay
 
 INK = "#010203"  # text and axes are drawn in this color, which is then replaced by that of the page
