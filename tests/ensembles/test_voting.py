@@ -196,7 +196,7 @@ def test_it_pickles_and_works_in_a_pipeline_and_a_grid_search():
 
 def test_labels_of_one_class_are_refused():
     with pytest.raises(
-        ValueError, match="y has one class only .*ModuleVotingClassifier needs at least two classes"
+        ValueError, match=r"y has one class only .*ModuleVotingClassifier needs at least two classes"
     ):
         ModuleVotingClassifier(small_lenses()).fit(X_TRAIN, np.zeros(600, dtype=int))
 

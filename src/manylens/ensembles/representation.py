@@ -85,9 +85,9 @@ class CompositeAxes:
     """A rotation of the modules side by side that keeps the mean squared distance over modules.
 
     For modules φ_1 ... φ_M that distance is (1/M) Σ_m |φ_m(x) - φ_m(y)|² = |z(x) - z(y)|²/M, with z the
-    modules side by side. Any rotation of z keeps it. On the principal axes of z the coordinates are uncorrelated with
-    decreasing variances; for modular kernel PCA they are sqrt(t_i/q_i) c_i, the kernel principal components
-    weighted by how much the modules keep of each, and their variances are t_i.
+    modules side by side. Any rotation of z keeps it. On the principal axes of z the coordinates are
+    uncorrelated with decreasing variances; for modular kernel PCA they are sqrt(t_i/q_i) c_i, the kernel
+    principal components weighted by how much the modules keep of each, and their variances are t_i.
     """
 
     widths: tuple[int, ...]  # columns per module

@@ -52,20 +52,23 @@ def scan_smallest(queries: FloatArray, base: FloatArray, m: int) -> tuple[FloatA
         missing = ((0, 0), (0, m - len(base)))
         return np.pad(keys, missing, constant_values=np.inf), np.pad(rows, missing, constant_values=-1)
     if m <= FEW or len(base) < 8 * m:
-        return _scan_below(queries, base, m, limits_from_first_rows(queries, base, m), m)[:2]
+        return _scan_below(queries, base, m, *limits_from_first_rows(queries, base, m))[:2]
     keys, rows, counts = _scan_below(queries, base, m, *limits_from_sample(queries, base, m))
     missed = np.flatnonzero(counts < m)
     if len(missed):
-        limits = limits_from_first_rows(queries[missed], base, m)
-        keys[missed], rows[missed], _ = _scan_below(queries[missed], base, m, limits, m)
+        again = queries[missed]
+        keys[missed], rows[missed], _ = _scan_below(again, base, m, *limits_from_first_rows(again, base, m))
     return keys, rows
 
 
-def limits_from_first_rows(queries: FloatArray, base: FloatArray, m: int) -> FloatArray:
-    """Scores (n_queries,) that at least m rows do not exceed: the m-th smallest of the first rows."""
+def limits_from_first_rows(queries: FloatArray, base: FloatArray, m: int) -> tuple[FloatArray, int]:
+    """Scores (n_queries,) that at least m rows do not exceed: the m-th smallest of the first rows.
+
+    The number beside them is the length that lists may have; a short one lowers the limits too often.
+    """
     scores = queries @ base[: max(TILE, 4 * m)].T
     scores.partition(m - 1, axis=1)
-    return scores[:, m - 1].copy()
+    return scores[:, m - 1].copy(), 2 * m + 32
 
 
 def limits_from_sample(queries: FloatArray, base: FloatArray, m: int) -> tuple[FloatArray, int]:
@@ -93,15 +96,13 @@ def _scan_below(
 
     Lists that have grown to twice the expected length are cut to their m smallest, which lowers the limits.
     """
-    keys = np.full((len(queries), 2 * expected + TILE), np.inf, dtype=np.float32)
-    rows = np.full(keys.shape, -1, dtype=np.int64)
+    keys = np.empty((len(queries), 2 * expected + TILE), dtype=np.float32)
+    rows = np.empty(keys.shape, dtype=np.int64)
     counts = np.zeros(len(queries), dtype=np.int64)
     scores = np.empty((len(queries), TILE), dtype=np.float32)
     for first in range(0, len(base), TILE):
-        width = int(counts.max(initial=0))
-        if width > 2 * expected:
-            keys[:, :m], rows[:, :m] = smallest(keys[:, :width], rows[:, :width], m)
-            keys[:, m:width] = np.inf
+        if counts.max(initial=0) > 2 * expected:
+            keys[:, :m], rows[:, :m] = _first_of_lists(keys, rows, counts, m)
             full = counts >= m
             counts[full] = m
             limits[full] = np.nextafter(keys[full, m - 1], np.float32(-np.inf))  # equal scores gain nothing
@@ -110,8 +111,17 @@ def _scan_below(
             scores = np.empty((len(queries), len(tile)), dtype=np.float32)
         np.matmul(queries, tile.T, out=scores)
         note_below(scores, first, limits, keys, rows, counts)
+    return *_first_of_lists(keys, rows, counts, m), counts
+
+
+def _first_of_lists(
+    keys: FloatArray, rows: IntArray, counts: IntArray, m: int
+) -> tuple[FloatArray, IntArray]:
+    """The m smallest of lists of different lengths, ascending; infinity and -1 after the end of a list."""
     width = max(m, int(counts.max(initial=0)))
-    return *smallest(keys[:, :width], rows[:, :width], m), counts
+    unused = np.arange(width) >= counts[:, None]
+    keys[:, :width][unused], rows[:, :width][unused] = np.inf, -1
+    return smallest(keys[:, :width], rows[:, :width], m)
 
 
 @compiled
@@ -146,6 +156,7 @@ def nearest(distances: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, 
     """The k smallest distances of each line and their rows, ascending; of equal distances the lowest rows."""
     if 2 * k < distances.shape[1]:
         farthest = np.partition(distances, k - 1, axis=1)[:, k - 1 : k]
+        farthest = np.minimum(farthest, np.finfo(distances.dtype).max)  # infinity means no row
         width = int((distances <= farthest).sum(axis=1).max())  # more than k if distances are equal
         distances, rows = smallest(distances, rows, max(k, width))
     order = np.lexsort((rows, distances), axis=1)[:, :k]
@@ -213,11 +224,13 @@ def finish(
 ) -> tuple[FloatArray, IntArray]:
     """Make lists of neighbors exact: scan again and measure every row whose lower bound allows it.
 
-    `shift` turns a score into a lower bound on the squared distance. The lists are changed in place.
+    `shift` turns a score into a lower bound on the squared distance. The lists are changed in place; their
+    rows are found again, as their bounds do not exceed the last distance of the list.
     """
-    apart = np.arange(len(queries))[:, None] * (len(points) + 1)  # tells rows of different queries apart
+    limits = distances[:, -1].copy()
+    distances[:], rows[:] = np.inf, -1
     for first in range(0, len(base), FINISH_ROWS):
-        below = np.nextafter((distances[:, -1] - shift).astype(np.float32), np.float32(np.inf))
+        below = np.nextafter((limits - shift).astype(np.float32), np.float32(np.inf))
         scores = scored @ base[first : first + FINISH_ROWS].T
         keys, found = np.empty_like(scores), np.full(scores.shape, -1, dtype=np.int64)
         counts = np.zeros(len(scores), dtype=np.int64)
@@ -226,13 +239,12 @@ def finish(
         if not len(hit):
             continue
         found = found[hit, : int(counts.max())]
-        found[np.isin(found + apart[hit], rows[hit] + apart[hit])] = -1  # already listed
         near = np.empty(found.shape, dtype=points.dtype)
-        measure(queries[hit], points, found, distances[hit, -1], near)
+        measure(queries[hit], points, found, limits[hit], near)
         found[near == np.inf] = -1
-        distances[hit], rows[hit] = nearest(
-            np.hstack([distances[hit], near]), np.hstack([rows[hit], found]), distances.shape[1]
-        )
+        near, found = np.hstack([distances[hit], near]), np.hstack([rows[hit], found])
+        distances[hit], rows[hit] = nearest(near, found, distances.shape[1])
+        limits[hit] = np.minimum(limits[hit], distances[hit, -1])
     return distances, rows
 
 
