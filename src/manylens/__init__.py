@@ -21,9 +21,13 @@ if TYPE_CHECKING:
         RandomKernelProjection,
     )
     from manylens.ensembles.diversity_search import DiversitySearchCV
-    from manylens.ensembles.neighbors import ModuleNeighbors, ScanNeighborsClassifier
+    from manylens.ensembles.neighbors import ModuleNeighbors
     from manylens.ensembles.retrieval import retrieval_precision
-    from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
+    from manylens.ensembles.voting import (
+        ModuleVotingClassifier,
+        ModuleVotingRegressor,
+        ScanNeighborsClassifier,
+    )
     from manylens.metric.nca import NCA
     from manylens.modules.autoencoder import ModularAutoencoder
     from manylens.modules.kernel_pca import ModularKernelPCA
@@ -132,9 +136,13 @@ __getattr__, __dir__ = attach(
         "manylens.alignment.transferability": ["rank_models"],
         "manylens.alignment.distance_correlation": ["distance_correlation", "distance_correlation_matrix"],
         "manylens.ensembles.diversity_search": ["DiversitySearchCV"],
-        "manylens.ensembles.neighbors": ["ModuleNeighbors", "ScanNeighborsClassifier"],
+        "manylens.ensembles.neighbors": ["ModuleNeighbors"],
         "manylens.ensembles.retrieval": ["retrieval_precision"],
-        "manylens.ensembles.voting": ["ModuleVotingClassifier", "ModuleVotingRegressor"],
+        "manylens.ensembles.voting": [
+            "ModuleVotingClassifier",
+            "ModuleVotingRegressor",
+            "ScanNeighborsClassifier",
+        ],
         "manylens.metric.nca": ["NCA"],
         "manylens.modules.autoencoder": ["ModularAutoencoder"],
         "manylens.baselines.kernel_pca": [

@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_digits, make_low_rank_matrix
 from sklearn.exceptions import NotFittedError
-from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
+from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -18,12 +18,11 @@ from manylens import (
     ModuleNeighbors,
     ModuleVotingClassifier,
     PartitionKernelPCA,
-    ScanNeighborsClassifier,
 )
 from manylens.ensembles.finders import FaissFinder
 from manylens.ensembles.representation import composite_axes
 
-DIGITS, LABELS = load_digits(return_X_y=True)
+DIGITS = load_digits().data
 BASE, QUERIES = DIGITS[:1500], DIGITS[1500:]
 METHODS = ["nested", "exact", "paper"]
 
@@ -389,33 +388,3 @@ def test_an_index_saved_without_modules_leaves_no_others_behind(lenses, tmp_path
     ModuleNeighbors(lenses).fit(BASE[:50]).save(tmp_path)
     ModuleNeighbors(lenses).fit(BASE[50:100]).save(tmp_path, save_modules=False)
     assert not (tmp_path / "modules.skops").exists()
-
-
-@parametrize_with_checks([ScanNeighborsClassifier(3)])
-def test_the_classifier_passes_scikit_learns_own_checks(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.parametrize("k", [1, 4, 9])
-def test_the_classifier_agrees_with_scikit_learns_neighbors(k):
-    rng = np.random.default_rng(0)
-    rows = DIGITS + rng.random(DIGITS.shape)  # no two distances are equal
-    ours = ScanNeighborsClassifier(k).fit(rows[:1200], LABELS[:1200])
-    theirs = KNeighborsClassifier(k, algorithm="brute").fit(rows[:1200], LABELS[:1200])
-    np.testing.assert_array_equal(ours.predict(rows[1200:]), theirs.predict(rows[1200:]))
-    np.testing.assert_allclose(ours.predict_proba(rows[1200:]), theirs.predict_proba(rows[1200:]))
-
-
-def test_the_classifier_votes_in_modules_and_pickles():
-    lenses = ModularKernelPCA(6, 5, diversity=0.9, random_state=0).fit(DIGITS[:1200])
-    ours = ModuleVotingClassifier(lenses, ScanNeighborsClassifier(5)).fit(DIGITS[:1200], LABELS[:1200])
-    theirs = ModuleVotingClassifier(lenses, KNeighborsClassifier(5)).fit(DIGITS[:1200], LABELS[:1200])
-    np.testing.assert_array_equal(ours.predict(DIGITS[1200:]), theirs.predict(DIGITS[1200:]))
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(ours)).predict(DIGITS), ours.predict(DIGITS))
-
-
-def test_more_neighbors_than_rows_make_the_classifier_raise():
-    with pytest.raises(
-        ValueError, match="n_neighbors=5 is more than the rows given, n_samples=4: ask for fewer"
-    ):
-        ScanNeighborsClassifier(5).fit(DIGITS[:4], LABELS[:4])

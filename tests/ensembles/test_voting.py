@@ -21,6 +21,7 @@ from manylens import (
     ModuleVotingClassifier,
     ModuleVotingRegressor,
     PartitionKernelPCA,
+    ScanNeighborsClassifier,
 )
 from manylens.ensembles.voting import modal_class
 
@@ -279,3 +280,33 @@ def test_a_pipeline_gets_its_steps_weights(some_lenses):
     weighted.fit(X[:300], y[:300], ridge__sample_weight=np.arange(300.0))
     plain = ModuleVotingRegressor(some_lenses, pipeline).fit(X[:300], y[:300])
     assert not np.allclose(weighted.predict(X[:300]), plain.predict(X[:300]))
+
+
+@parametrize_with_checks([ScanNeighborsClassifier(3)])
+def test_the_classifier_passes_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("k", [1, 4, 9])
+def test_the_classifier_agrees_with_scikit_learns_neighbors(k):
+    rng = np.random.default_rng(0)
+    rows = DIGITS + rng.random(DIGITS.shape)  # no two distances are equal
+    ours = ScanNeighborsClassifier(k).fit(rows[:1200], LABELS[:1200])
+    theirs = KNeighborsClassifier(k, algorithm="brute").fit(rows[:1200], LABELS[:1200])
+    np.testing.assert_array_equal(ours.predict(rows[1200:]), theirs.predict(rows[1200:]))
+    np.testing.assert_allclose(ours.predict_proba(rows[1200:]), theirs.predict_proba(rows[1200:]))
+
+
+def test_the_classifier_votes_in_modules_and_pickles():
+    lenses = ModularKernelPCA(6, 5, diversity=0.9, random_state=0).fit(DIGITS[:1200])
+    ours = ModuleVotingClassifier(lenses, ScanNeighborsClassifier(5)).fit(DIGITS[:1200], LABELS[:1200])
+    theirs = ModuleVotingClassifier(lenses, KNeighborsClassifier(5)).fit(DIGITS[:1200], LABELS[:1200])
+    np.testing.assert_array_equal(ours.predict(DIGITS[1200:]), theirs.predict(DIGITS[1200:]))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(ours)).predict(DIGITS), ours.predict(DIGITS))
+
+
+def test_more_neighbors_than_rows_make_the_classifier_raise():
+    with pytest.raises(
+        ValueError, match="n_neighbors=5 is more than the rows given, n_samples=4: ask for fewer"
+    ):
+        ScanNeighborsClassifier(5).fit(DIGITS[:4], LABELS[:4])

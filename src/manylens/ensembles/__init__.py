@@ -6,9 +6,13 @@ from manylens._lazy import attach
 
 if TYPE_CHECKING:
     from manylens.ensembles.diversity_search import DiversitySearchCV
-    from manylens.ensembles.neighbors import ModuleNeighbors, ScanNeighborsClassifier
+    from manylens.ensembles.neighbors import ModuleNeighbors
     from manylens.ensembles.retrieval import RetrievalPrecision, retrieval_precision
-    from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
+    from manylens.ensembles.voting import (
+        ModuleVotingClassifier,
+        ModuleVotingRegressor,
+        ScanNeighborsClassifier,
+    )
 
 __all__ = [
     "DiversitySearchCV",
@@ -24,8 +28,12 @@ __getattr__, __dir__ = attach(
     __name__,
     {
         "manylens.ensembles.diversity_search": ["DiversitySearchCV"],
-        "manylens.ensembles.neighbors": ["ModuleNeighbors", "ScanNeighborsClassifier"],
+        "manylens.ensembles.neighbors": ["ModuleNeighbors"],
         "manylens.ensembles.retrieval": ["RetrievalPrecision", "retrieval_precision"],
-        "manylens.ensembles.voting": ["ModuleVotingClassifier", "ModuleVotingRegressor"],
+        "manylens.ensembles.voting": [
+            "ModuleVotingClassifier",
+            "ModuleVotingRegressor",
+            "ScanNeighborsClassifier",
+        ],
     },
 )

@@ -11,11 +11,11 @@ from sklearn.utils import gen_batches
 
 from manylens.ensembles.calibration import SearchPlan
 from manylens.ensembles.finders import FINDERS, Backend, Finder, GrowingRows, ScanFinder
-from manylens.ensembles.representation import CompositeAxes
+from manylens.ensembles.representation import CompositeAxes, transform_rows
 from manylens.native.nearest import QUERY_BLOCK, rerank, rerank_union
 from manylens.native.threads import one_blas_thread, over_blocks
-from manylens.persistence import read_array, write_array
-from manylens.typing import BoolArray, FloatArray, IntArray
+from manylens.persistence import load, read_array, write_array
+from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 Method = Literal["nested", "exact", "paper"]
 MIN_NEIGHBORS = 5  # candidates are taken for at least so many neighbors
@@ -36,7 +36,7 @@ class SearchIndex:
         self.backend = backend
         self.rows = GrowingRows(coordinates)
         self.finders: list[Finder] = []
-        self.plan: SearchPlan | None = None
+        self.plan = SearchPlan(coordinates.shape[1], 1.0)  # until `use` gives another
         self.n_planned = 0  # rows when the plan was made
 
     @property
@@ -51,7 +51,7 @@ class SearchIndex:
 
     def use(self, plan: SearchPlan) -> None:
         """Search by this plan from now on; build finders if they would see other coordinates than before."""
-        rebuild = self.plan is None or plan.n_leading != self.plan.n_leading
+        rebuild = not self.finders or plan.n_leading != self.plan.n_leading
         self.plan, self.n_planned = plan, len(self.rows)
         if rebuild:
             kind = FINDERS[self.backend]
@@ -69,7 +69,7 @@ class SearchIndex:
             # BLAS's own threads wait busily after a product and would take the cores from the scan.
             with one_blas_thread():
                 return self.axes.module_columns(coordinates, finder)
-        return coordinates[:, : self._plan().n_leading]
+        return coordinates[:, : self.plan.n_leading]
 
     def search(
         self, coordinates: FloatArray, k: int, n_candidates: int | None, n_jobs: int | None
@@ -139,14 +139,9 @@ class SearchIndex:
         return distances, rows, proven
 
     def _count_candidates(self, k: int, n_candidates: int | None) -> int:
-        per_neighbor = self._plan().candidates_per_neighbor
+        per_neighbor = self.plan.candidates_per_neighbor
         wanted = n_candidates or math.ceil(per_neighbor * max(k, MIN_NEIGHBORS))
         return min(max(wanted, k), len(self.rows))
-
-    def _plan(self) -> SearchPlan:
-        if self.plan is None:
-            raise RuntimeError("The index has no plan yet: call use(plan) first.")
-        return self.plan
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write all arrays to a folder; return the rest, which JSON can hold."""
@@ -155,11 +150,10 @@ class SearchIndex:
         write_array(folder / "axes.npy", self.axes.axes)
         for m, finder in enumerate(self.finders):
             finder.save(folder, f"finder{m}")
-        plan = self._plan()
         return {
             "widths": [int(width) for width in self.axes.widths],
-            "n_leading": int(plan.n_leading),
-            "candidates_per_neighbor": float(plan.candidates_per_neighbor),
+            "n_leading": int(self.plan.n_leading),
+            "candidates_per_neighbor": float(self.plan.candidates_per_neighbor),
         }
 
     @classmethod
@@ -175,3 +169,37 @@ class SearchIndex:
         kind = FINDERS[backend]
         index.finders = [kind.load(folder, f"finder{m}", mmap) for m in range(index.n_finders)]
         return index
+
+
+def load_modules(path: Path) -> Any:
+    """The modules saved with an index."""
+    if not path.exists():
+        raise FileNotFoundError(
+            "This index was saved without its modules: pass the fitted modules, "
+            "ModuleNeighbors.load(folder, modules)."
+        )
+    try:
+        return load(path)
+    except (ImportError, TypeError) as error:
+        hint = "Or pass the fitted modules: ModuleNeighbors.load(folder, modules)."
+        raise type(error)(f"{str(error).rstrip('.')}. {hint}") from None
+
+
+def check_same_modules(index: SearchIndex, modules: Any, first_row: AnyArray) -> None:
+    """Raise if the modules do not map the index's first row to its stored coordinates."""
+    stored = index.coordinates[:1]
+    try:
+        found = index.axes.coordinates(transform_rows(modules, first_row))
+    except ValueError:
+        found = np.full_like(stored, np.inf)
+    scale = np.sqrt(np.finfo(stored.dtype).eps) * max(1e-30, float(np.abs(stored).max()))
+    if found.shape != stored.shape or not np.allclose(found, stored, rtol=0, atol=10 * scale):
+        raise ValueError(
+            "These modules are not the ones that the index was built with: they map its first row to other "
+            "coordinates."
+        )
+
+
+def plain(value: Any) -> Any:
+    """A parameter in Python's own types, which JSON can hold."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,4 +1,4 @@
-"""Nearest neighbors: an index over all modules, and a classifier that uses the same scan."""
+"""Nearest neighbors by all modules together: an index in the manner of scikit-learn."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, get_tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from manylens import persistence
 from manylens.ensembles.calibration import (
@@ -22,8 +21,15 @@ from manylens.ensembles.calibration import (
     choose_list_plan,
     choose_scan_plan,
 )
-from manylens.ensembles.finders import FINDERS, Backend, ScanFinder
-from manylens.ensembles.index import MIN_NEIGHBORS, Method, SearchIndex
+from manylens.ensembles.finders import FINDERS, Backend
+from manylens.ensembles.index import (
+    MIN_NEIGHBORS,
+    Method,
+    SearchIndex,
+    check_same_modules,
+    load_modules,
+    plain,
+)
 from manylens.ensembles.representation import (
     CompositeAxes,
     check_modules,
@@ -34,7 +40,7 @@ from manylens.ensembles.representation import (
     transform_rows,
 )
 from manylens.native.nearest import drop_self
-from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, ModuleSet
+from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet
 from manylens.validation import check_choice, check_count, check_real, validate_rows
 
 METHODS = ("nested", "exact", "paper")
@@ -377,7 +383,7 @@ class ModuleNeighbors(BaseEstimator):
         persistence.write_array(folder / "probe.npy", self.probe_)
         description = {
             "format": FORMAT,
-            "parameters": {name: _plain(getattr(self, name)) for name in SAVED},
+            "parameters": {name: plain(getattr(self, name)) for name in SAVED},
             "n_features_in": int(self.n_features_in_),
             **self.index_.save(folder),
         }
@@ -414,7 +420,7 @@ class ModuleNeighbors(BaseEstimator):
             raise ValueError(
                 f"{folder} has format {description['format']}; this version of manylens reads {FORMAT}."
             )
-        fitted = _load_modules(folder / "modules.skops") if modules is None else fit_modules(modules)
+        fitted = load_modules(folder / "modules.skops") if modules is None else fit_modules(modules)
         index = cls(fitted, **description["parameters"])
         index._check_parameters()
         index.modules_, index.fitted_as_ = fitted, index._layout()
@@ -423,7 +429,7 @@ class ModuleNeighbors(BaseEstimator):
             index.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
         index.index_ = SearchIndex.load(folder, description, index.method, index.backend, mmap)
         index.probe_ = persistence.read_array(folder / "probe.npy")
-        _check_loaded_modules(index)
+        check_same_modules(index.index_, fitted, index.probe_)
         return index
 
     @property
@@ -444,18 +450,12 @@ class ModuleNeighbors(BaseEstimator):
     @property
     def n_leading_(self) -> int:
         """Number of leading coordinates in use."""
-        return self._plan().n_leading
+        return self.index_.plan.n_leading
 
     @property
     def candidates_per_neighbor_(self) -> float:
         """Candidates per neighbor."""
-        return self._plan().candidates_per_neighbor
-
-    def _plan(self) -> SearchPlan:
-        plan = self.index_.plan
-        if plan is None:
-            raise AttributeError("The index has no plan: call fit first.")
-        return plan
+        return self.index_.plan.candidates_per_neighbor
 
     def _calibrate(self, index: SearchIndex, queries: FloatArray | None = None) -> None:
         """Give the index a plan: what the parameters leave open follows from queries or rows of the base."""
@@ -512,133 +512,3 @@ class ModuleNeighbors(BaseEstimator):
         tags.input_tags.sparse = inputs is None or inputs.sparse
         tags.input_tags.pairwise = inputs is not None and inputs.pairwise
         return tags
-
-
-class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
-    """Majority class of the nearest neighbors, found by the scan that `ModuleNeighbors` uses.
-
-    The classes are those of scikit-learn's KNeighborsClassifier with uniform weights, except that distances
-    are compared in float32; at the widths of modules it takes less time (benchmarks/bench_voting.py).
-
-    Parameters
-    ----------
-    n_neighbors : int, default=5
-        Number of neighbors that vote.
-    n_jobs : int, default=-1
-        The number of threads to use for the scan. ``None`` means 1 unless in a
-        :obj:`joblib.parallel_backend` context. ``-1`` means using all processors.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (n_classes,)
-        The classes.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from manylens import ScanNeighborsClassifier
-    >>> X, y = load_digits(return_X_y=True)
-    >>> ScanNeighborsClassifier(1).fit(X, y).score(X, y)
-    1.0
-    """
-
-    def __init__(self, n_neighbors: int = 5, *, n_jobs: int | None = -1) -> None:
-        self.n_neighbors = n_neighbors
-        self.n_jobs = n_jobs
-
-    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
-        """Store rows and their classes.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Rows.
-        y : array-like of shape (n,)
-            Their classes.
-
-        Returns
-        -------
-        self
-            The fitted classifier.
-        """
-        k = check_count(self.n_neighbors, "n_neighbors")
-        X, y = validate_data(self, X, y, dtype=[np.float32, np.float64])
-        check_classification_targets(y)
-        if k > len(X):
-            raise ValueError(
-                f"n_neighbors={k} is more than the rows given, n_samples={len(X)}: ask for fewer."
-            )
-        self.classes_, self.labels_ = np.unique(y, return_inverse=True)
-        self.mean_ = X.mean(axis=0)  # scores lose the fewest digits around the mean
-        self.finder_ = ScanFinder(X - self.mean_)
-        return self
-
-    def predict_proba(self, X: MatrixLike) -> FloatArray:
-        """Shares of the classes among the nearest neighbors.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n, n_classes)
-            Multiples of 1 / n_neighbors.
-        """
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=[np.float32, np.float64])
-        _, rows = self.finder_.search(X - self.mean_, self.n_neighbors, self.n_jobs)
-        cells = self.labels_[rows] + len(self.classes_) * np.arange(len(X))[:, None]
-        counts = np.bincount(cells.ravel(), minlength=len(X) * len(self.classes_))
-        return counts.reshape(len(X), -1) / self.n_neighbors
-
-    def predict(self, X: MatrixLike) -> AnyArray:
-        """Class of most of the nearest neighbors; of several, the first.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Classes.
-        """
-        check_is_fitted(self)
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
-
-
-def _load_modules(path: Path) -> Any:
-    """The modules saved with an index."""
-    if not path.exists():
-        raise FileNotFoundError(
-            "This index was saved without its modules: pass the fitted modules, "
-            "ModuleNeighbors.load(folder, modules)."
-        )
-    try:
-        return persistence.load(path)
-    except (ImportError, TypeError) as error:
-        hint = "Or pass the fitted modules: ModuleNeighbors.load(folder, modules)."
-        raise type(error)(f"{str(error).rstrip('.')}. {hint}") from None
-
-
-def _check_loaded_modules(index: ModuleNeighbors) -> None:
-    """Raise if the modules do not map the index's first row to its stored coordinates."""
-    stored = index.coordinates_[:1]
-    try:
-        found = index.composite_.coordinates(transform_rows(index.modules_, index.probe_))
-    except ValueError:
-        found = np.full_like(stored, np.inf)
-    scale = np.sqrt(np.finfo(stored.dtype).eps) * max(1e-30, float(np.abs(stored).max()))
-    if found.shape != stored.shape or not np.allclose(found, stored, rtol=0, atol=10 * scale):
-        raise ValueError(
-            "These modules are not the ones that the index was built with: they map its first row to other "
-            "coordinates."
-        )
-
-
-def _plain(value: Any) -> Any:
-    """A parameter in Python's own types, which JSON can hold."""
-    return value.item() if isinstance(value, np.generic) else value

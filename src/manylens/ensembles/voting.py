@@ -1,4 +1,4 @@
-"""Many small predictors, one per module, that vote."""
+"""Many small predictors, one per module, that vote; and a fast neighbor classifier to vote with."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter, validate_data
 
+from manylens.ensembles.finders import ScanFinder
 from manylens.ensembles.representation import (
     check_modules,
     default_modules,
@@ -25,7 +26,7 @@ from manylens.ensembles.representation import (
     transform_rows,
 )
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, ModuleSet, Rows
-from manylens.validation import check_choice, require_two_classes, validate_rows
+from manylens.validation import check_choice, check_count, require_two_classes, validate_rows
 
 VOTINGS = ("hard", "soft")
 
@@ -302,6 +303,102 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
             Values.
         """
         return self._ask_members(X, ask_one, "predict").mean(axis=0)
+
+
+class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
+    """Majority class of the nearest neighbors, found by the scan that `ModuleNeighbors` uses.
+
+    The classes are those of scikit-learn's KNeighborsClassifier with uniform weights, except that distances
+    are compared in float32; at the widths of modules it takes less time (benchmarks/bench_voting.py).
+
+    Parameters
+    ----------
+    n_neighbors : int, default=5
+        Number of neighbors that vote.
+    n_jobs : int, default=-1
+        The number of threads to use for the scan. ``None`` means 1 unless in a
+        :obj:`joblib.parallel_backend` context. ``-1`` means using all processors.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from manylens import ScanNeighborsClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> ScanNeighborsClassifier(1).fit(X, y).score(X, y)
+    1.0
+    """
+
+    def __init__(self, n_neighbors: int = 5, *, n_jobs: int | None = -1) -> None:
+        self.n_neighbors = n_neighbors
+        self.n_jobs = n_jobs
+
+    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
+        """Store rows and their classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Rows.
+        y : array-like of shape (n,)
+            Their classes.
+
+        Returns
+        -------
+        self
+            The fitted classifier.
+        """
+        k = check_count(self.n_neighbors, "n_neighbors")
+        X, y = validate_data(self, X, y, dtype=[np.float32, np.float64])
+        check_classification_targets(y)
+        if k > len(X):
+            raise ValueError(
+                f"n_neighbors={k} is more than the rows given, n_samples={len(X)}: ask for fewer."
+            )
+        self.classes_, self.labels_ = np.unique(y, return_inverse=True)
+        self.mean_ = X.mean(axis=0)  # scores lose the fewest digits around the mean
+        self.finder_ = ScanFinder(X - self.mean_)
+        return self
+
+    def predict_proba(self, X: MatrixLike) -> FloatArray:
+        """Shares of the classes among the nearest neighbors.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+            Multiples of 1 / n_neighbors.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=[np.float32, np.float64])
+        _, rows = self.finder_.search(X - self.mean_, self.n_neighbors, self.n_jobs)
+        cells = self.labels_[rows] + len(self.classes_) * np.arange(len(X))[:, None]
+        counts = np.bincount(cells.ravel(), minlength=len(X) * len(self.classes_))
+        return counts.reshape(len(X), -1) / self.n_neighbors
+
+    def predict(self, X: MatrixLike) -> AnyArray:
+        """Class of most of the nearest neighbors; of several, the first.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Classes.
+        """
+        check_is_fitted(self)
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
 
 def _validate_rows_and_targets(

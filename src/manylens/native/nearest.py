@@ -7,6 +7,7 @@ candidates. NumPy does the rest, so that the first search on a machine does not 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -190,17 +191,20 @@ def rerank(
     """The k nearest candidates by all coordinates: squared distances and rows, (n_queries, k), ascending.
 
     Candidates come likely neighbors first, -1 where there are fewer; `bounds` are lower bounds on their
-    squared distances, if known. The farthest of the first k limits how much is measured of the others.
+    squared distances, if known. The k-th distance so far limits how much is measured of later candidates.
     """
     distances = np.empty(candidates.shape, dtype=points.dtype)
     limits = np.full(len(queries), np.inf, dtype=points.dtype)
-    for part in (slice(0, k), slice(k, None)):
-        some = candidates[:, part].copy()
+    stops = [stop for stop in (k, 4 * k) if stop < candidates.shape[1]]
+    for start, stop in pairwise([0, *stops, candidates.shape[1]]):
+        some = candidates[:, start:stop].copy()
         if bounds is not None:
-            some[bounds[:, part] > limits[:, None]] = -1
+            some[bounds[:, start:stop] > limits[:, None]] = -1
         found = np.empty(some.shape, dtype=points.dtype)
         measure(queries, points, some, limits, found)
-        distances[:, part], limits = found, found.max(axis=1, initial=0)
+        distances[:, start:stop] = found
+        if stop in stops:
+            limits = np.partition(distances[:, :stop], k - 1, axis=1)[:, k - 1].copy()
     return nearest(distances, np.where(distances < np.inf, candidates, -1), k)
 
 
