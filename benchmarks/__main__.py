@@ -11,15 +11,15 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="run benchmarks and write their records")
-    run.add_argument("names", nargs="*", help="which (all)")
+    run.add_argument("names", nargs="*", help="benchmarks to run (default: all)")
     run.add_argument("--quick", action="store_true", help="small sizes, one repeat, no record")
-    run.add_argument("--kind", choices=sorted(report.ORDER), help="only those of one kind")
-    write = commands.add_parser("report", help="write RESULTS.md and README's table from the records")
+    run.add_argument("--kind", choices=sorted(report.ORDER), help="run only this kind")
+    write = commands.add_parser("report", help="write RESULTS.md and the README's table from the records")
     write.add_argument(
-        "--figures", action="store_true", help="draw every figure into benchmarks/figures instead"
+        "--figures", action="store_true", help="draw all figures into benchmarks/figures instead"
     )
     write.add_argument("--site", action="store_true", help="write docs/benchmarks.md and its figures instead")
-    commands.add_parser("list", help="name the benchmarks, with the seconds that their records took")
+    commands.add_parser("list", help="list all benchmarks with the seconds of their records")
     arguments = parser.parse_args()
     if arguments.command == "report":
         write_report(arguments)
@@ -39,7 +39,7 @@ def main():
 
 
 def write_report(arguments):
-    """One of the three reports."""
+    """Write one of the three reports."""
     if arguments.figures:
         drawn = [figures.draw(record) for record in records.read_records().values()]
         print("\n".join(str(path) for path in drawn if path))

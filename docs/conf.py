@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 import manylens
 
-# Examples that end at once where a package is absent, and would end the build of the site with it.
+# Examples that need an optional package; without it they would stop the build.
 NEEDS = {"plot_networks_diversity": "torch", "plot_transfer_network": "efficientnet_lite_pytorch"}
 LEFT_OUT = [rf"{name}\.py" for name, package in NEEDS.items() if find_spec(package) is None]
 
@@ -19,15 +19,17 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
 html_theme = "pydata_sphinx_theme"
 html_title = "manylens"
 html_theme_options = {"show_toc_level": 2, "header_links_before_dropdown": 9}
 autosummary_generate = True
 numpydoc_show_class_members = False
 suppress_warnings = [
-    "config.cache",  # the gallery's settings hold a class
-    "myst.xref_missing",  # README links to files that the site shows elsewhere
-    "ref.ref",  # methods inherited from scikit-learn refer to its own pages
+    "config.cache",  # the gallery's settings contain a class
+    "myst.xref_missing",  # the README links to files outside of docs
+    "ref.ref",  # methods inherited from scikit-learn refer to its pages
 ]
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
@@ -41,12 +43,12 @@ sphinx_gallery_conf = {
 
 
 def escape_bars(_app, _what, _name, _obj, _options, lines):
-    """Norms are written |x| in docstrings, which reStructuredText would take for substitutions."""
+    """Escape norms such as |x| in docstrings, which reStructuredText would treat as substitutions."""
     lines[:] = [
         line if line.lstrip().startswith((">>>", "...")) else line.replace("|", r"\|") for line in lines
     ]
 
 
 def setup(app):
-    """Register the hook, after numpydoc's own."""
+    """Register the hook after numpydoc's."""
     app.connect("autodoc-process-docstring", escape_bars, priority=900)

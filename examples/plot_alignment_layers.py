@@ -1,11 +1,9 @@
 """
-Layers of a network: how alike they are, and how many directions they use
-=========================================================================
+Compare the layers of a network
+===============================
 
-A network with four hidden layers is trained on the digits. The heat map shows the alignment (CKA) between
-the pixels, the layers and the classes on held-out digits; beside it stands the stable rank of each layer.
-Neighboring layers resemble each other, the last ones resemble the classes, and none uses nearly as many
-directions as it has units.
+Which layers of a network carry the same information, and how many directions does each of them use? A network
+with four hidden layers is trained on handwritten digits, and its layers are compared on held-out digits.
 """
 
 import matplotlib.pyplot as plt
@@ -14,7 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
-from manylens import AlignmentDisplay, StableRankDisplay
+from manylens.plotting import CurveDisplay, HeatMapDisplay
 
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X / 16, y, random_state=0)
@@ -27,9 +25,14 @@ for k, (weights, bias) in enumerate(zip(network.coefs_[:-1], network.intercepts_
     activations = np.maximum(activations @ weights + bias, 0)
     layers[f"layer {k + 1}"] = activations
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-AlignmentDisplay.from_representations(layers | {"classes": np.eye(10)[y_test]}, ax=left)
-left.set_title("alignment on held-out digits")
-StableRankDisplay.from_representations(layers, ax=right)
-right.set_title("directions in use")
+# %%
+# The centered kernel alignment (CKA) of two layers is 1 if they contain the same information up to a
+# rotation. Neighboring layers are similar, and the last layers are the most similar to the classes.
+HeatMapDisplay.from_representations(layers | {"classes": np.eye(10)[y_test]}).ax_.set_title(
+    "CKA on held-out digits"
+)
+
+# %%
+# The stable rank counts the directions that a layer uses. It is far below the number of units.
+CurveDisplay.from_stable_ranks(layers).ax_.set_title("directions in use, and units of the layer")
 plt.show()

@@ -1,19 +1,20 @@
 """
-Where a row looks for its neighbors while NCA learns
-=====================================================
+Watch NCA choose its neighbors
+==============================
 
-At the start the probabilities p_ij of a row's neighbors are spread over many rows of any class. As A is
-learned they gather on a few rows of its own class, and most of the others fall to nothing: that is what lets
-trees, lists and compact support leave most pairs out.
+NCA maximizes the probability that a row picks a neighbor of its own class. Which rows matter in this? At the
+start the probabilities of one digit are spread over many rows of all classes. As the map is learned they
+concentrate on a few rows of its own class, and most of the others become negligible. Fast methods for NCA
+skip these pairs.
 """
 
 import warnings
 
 import matplotlib.pyplot as plt
-import numpy as np
 from sklearn.datasets import load_digits
 
-from manylens import NCA, NeighborProbabilitiesDisplay
+from manylens import NCA
+from manylens.plotting import NeighborProbabilitiesDisplay
 
 X, y = load_digits(return_X_y=True)
 maps = {}
@@ -24,14 +25,17 @@ def keep(iteration, A, _):
 
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the search is stopped early on purpose
+    warnings.simplefilter("ignore")  # the fit is stopped early on purpose
     nca = NCA(n_components=2, init="pca", max_iter=40, callback=keep, random_state=0).fit(X, y)
 
-# A row that its neighbors' classes leave in doubt at first.
-stages = [1, 5, nca.n_iter_]
-display = NeighborProbabilitiesDisplay.from_maps([maps[s] for s in stages], X, y, row=7, stages=stages)
+# %%
+# A digit whose neighbors belong to several classes at first.
+stages = {stage: maps[stage] for stage in (1, 5, nca.n_iter_)}
+display = NeighborProbabilitiesDisplay.from_maps(stages, X, y, row=7)
 first, last = nca.score_path_[[0, -1]]
-display.ax_.set_title(f"digits, a row of class {y[7]}; mean score of all rows from {first:.2f} to {last:.2f}")
-significant = [(p > 1e-3).sum() for p in display.probabilities]
-print(f"rows with p_ij > 0.001 at iterations {stages}: {np.array(significant)}")
+display.ax_.set_title(
+    f"one row of class {y[7]}; mean score of all rows: {first:.2f} → {last:.2f}", fontsize=10
+)
+for stage, p in zip(stages, display.probabilities, strict=True):
+    print(f"iteration {stage}: {(p > 1e-3).sum()} rows with a probability above 0.001")
 plt.show()

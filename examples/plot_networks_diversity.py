@@ -1,17 +1,17 @@
 """
-Networks that leave each other something to do
-==============================================
+Train ten small networks as a team
+==================================
 
-Ten small networks read handwritten digits, trained together by one loss. At diversity 0 each is trained for
-itself; as diversity grows each may err more, so long as the errors of all cancel in their mean. The error of
-the mean is, exactly, the mean error of the networks less their spread.
+Ten networks with four hidden units each are trained on handwritten digits with one common loss. At diversity
+0 each network is trained on its own. With more diversity each of them may make larger errors, as long as the
+errors cancel in the mean of all networks. How much is gained?
 """
 
 import importlib.util
 import sys
 
 if importlib.util.find_spec("torch") is None:
-    print("left out: torch is not installed")
+    print("skipped: torch is not installed")
     sys.exit(0)
 
 import matplotlib.pyplot as plt
@@ -21,6 +21,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from manylens import NegativeCorrelationClassifier
+from manylens.plotting import CurveDisplay
 
 torch.set_num_threads(1)
 X, y = load_digits(return_X_y=True)
@@ -29,27 +30,38 @@ X_train, X_test, y_train, y_test = train_test_split(
 )
 
 diversities = [0.0, 0.5, 0.8, 0.9, 0.95, 0.99]
-parts, alone, together = [], [], []
-for diversity in diversities:
-    model = NegativeCorrelationClassifier(10, hidden=4, diversity=diversity, random_state=0)
-    model.fit(X_train, y_train)
-    parts.append(model.ambiguity(X_test, y_test))
-    alone.append(model.individual_scores(X_test, y_test))
-    together.append(model.score(X_test, y_test))
+x = [f"{diversity:g}" for diversity in diversities]
+models = [
+    NegativeCorrelationClassifier(10, hidden=4, diversity=diversity, random_state=0).fit(X_train, y_train)
+    for diversity in diversities
+]
 
 # %%
-# On the held-out rows: what the networks lose by themselves, and what their mean gains.
-figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.8), layout="constrained")
-places = np.arange(len(diversities))
-left.plot(places, [part.individual for part in parts], "^-", color="C2", label="one network, mean")
-left.plot(places, [part.ensemble for part in parts], "o-", color="C0", label="mean of ten networks")
-left.plot(places, [part.diversity for part in parts], ":", color="0.5", label="spread: the difference")
-left.set(ylabel="squared error", ylim=(0, None), title="error = mean error − spread", xlabel="diversity")
-right.plot(places, together, "o-", color="C0", label="mean of ten networks")
-right.plot(places, np.mean(alone, axis=1), "^-", color="C2", label="one network, mean")
-right.fill_between(places, np.min(alone, axis=1), np.max(alone, axis=1), alpha=0.2, color="C2", lw=0)
-right.set(ylabel="accuracy", title="digits told right", xlabel="diversity")
-for ax in (left, right):
-    ax.set_xticks(places, [f"{diversity:g}" for diversity in diversities])
-    ax.legend(frameon=False)
+# The squared error of the mean is exactly the mean error of the networks minus their spread.
+parts = [model.ambiguity(X_test, y_test) for model in models]
+CurveDisplay(
+    x,
+    {
+        "mean of ten networks": [part.ensemble for part in parts],
+        "one network, mean": [part.individual for part in parts],
+    },
+    references={"spread: the difference": [part.diversity for part in parts]},
+    x_label="diversity",
+    y_label="squared error on held-out digits",
+).plot().ax_.set_ylim(bottom=0)
+
+# %%
+# The accuracy of the team increases, although its members become worse. The band shows the best and the worst
+# network.
+alone = np.array([model.individual_scores(X_test, y_test) for model in models])
+CurveDisplay(
+    x,
+    {
+        "mean of ten networks": [model.score(X_test, y_test) for model in models],
+        "one network, mean": alone.mean(axis=1),
+    },
+    bands={"one network, mean": (alone.min(axis=1), alone.max(axis=1))},
+    x_label="diversity",
+    y_label="accuracy on held-out digits",
+).plot()
 plt.show()

@@ -1,50 +1,50 @@
 """
-A forest of 256 trees, pruned
-=============================
+Make a forest smaller without losing accuracy
+=============================================
 
-Most trees of a forest repeat each other. `AlignmentPruner` keeps those whose predictions, taken together, are
-best aligned with the target, and weighs them by non-negative least squares. It learns from out-of-bag
-predictions; the same method on the predictions for the training rows, which every tree knows by heart, errs
-more. `slack` is the share by which the error may exceed the smallest for fewer trees to be kept.
+A forest of 256 trees is slow and large, and most of its trees repeat each other. `AlignmentPruner` keeps the
+trees whose predictions, taken together, are best aligned with the target, and weights them by non-negative
+least squares. How many trees are enough?
 """
 
 import matplotlib.pyplot as plt
 from sklearn.ensemble import BaggingRegressor, RandomForestRegressor
 from sklearn.tree import DecisionTreeRegressor
 
-from manylens import AlignmentPruner, KeptPredictorsDisplay, PruningCurveDisplay
+from manylens import AlignmentPruner
 from manylens.datasets import make_friedman
+from manylens.plotting import CurveDisplay
+from manylens.pruning import Alignment
 
 X, y = make_friedman(1500, random_state=0)
-new, truth = make_friedman(2000, random_state=1)
+X_test, y_test = make_friedman(2000, random_state=1)
 
 # %%
-# The error of the trees accumulated from the best on, and where five ways to prune end up.
+# The pruner learns from out-of-bag predictions. On the predictions for the training rows, which every tree
+# has memorized, the same method gives a larger error. With a larger `slack`, the error may exceed the
+# smallest by a larger share, and fewer trees are kept.
 forest = RandomForestRegressor(256, max_features=0.33, random_state=0).fit(X, y)
 pruners = {
     "alignment, out of bag": AlignmentPruner(forest).fit(X, y),
-    "the same, slack=0.1": AlignmentPruner(forest, slack=0.1).fit(X, y),
+    "the same, slack=0.1": AlignmentPruner(forest, Alignment(slack=0.1)).fit(X, y),
     "alignment, training rows": AlignmentPruner(forest, cv=None).fit(X, y),
     "stacking, training rows": AlignmentPruner(forest, "stacking", cv=None).fit(X, y),
     "early stopping by rank": AlignmentPruner(forest, "rank", "none").fit(X, y),
 }
-figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
-PruningCurveDisplay.from_estimator(pruners, new, truth, ax=ax)
-ax.set_title("random forest: error on new rows")
+CurveDisplay.from_pruners(pruners, X_test, y_test).ax_.set_title("random forest: error on test rows")
 
 # %%
-# How many of 8 to 256 bagged trees each method keeps.
-tree = DecisionTreeRegressor()
+# The number of trees that are kept, for ensembles of 8 to 256 bagged trees.
 sizes = (8, 16, 32, 64, 128, 256)
-bags = [BaggingRegressor(tree, size, max_samples=0.5, random_state=0).fit(X, y) for size in sizes]
-figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
-KeptPredictorsDisplay.from_estimators(
+bags = [
+    BaggingRegressor(DecisionTreeRegressor(), size, max_samples=0.5, random_state=0).fit(X, y)
+    for size in sizes
+]
+display = CurveDisplay.from_kept_members(
     {
         "stacking, training rows": [AlignmentPruner(bag, "stacking", cv=None).fit(X, y) for bag in bags],
         "alignment, out of bag": [AlignmentPruner(bag).fit(X, y) for bag in bags],
-    },
-    ax=ax,
+    }
 )
-ax.set_title("bagged trees, samples of a half")
-
+display.ax_.set_title("bagged trees, half of the rows per tree")
 plt.show()

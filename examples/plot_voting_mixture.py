@@ -1,41 +1,42 @@
 """
-Two lines of sight on three clusters
+Look at clusters from two directions
 ====================================
 
-The modular autoencoder paper's own picture (its figures 3 to 5; the clusters' places are not published):
-three Gaussian clusters in the plane, two modules of one dimension each, and on each module a linear
-classifier; their mean probability decides. At diversity 0 both modules are the first principal component,
-and two clusters overlap on that line. At diversity 0.5 the modules look from two sides, and the vote has a
-boundary that no line of sight has by itself.
+Three clusters in the plane are seen through two modules with one dimension each, as in figures 3 to 5 of the
+paper on modular autoencoders (which does not publish the centers of the clusters). A linear classifier
+decides on each module, and the mean of their probabilities decides for both.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from manylens import ModularAutoencoder, ModuleDensityDisplay, ModuleVotingClassifier, VotingBoundaryDisplay
+from manylens import ModularAutoencoder, ModuleVotingClassifier
+from manylens.plotting import BoundaryDisplay, CurveDisplay
 
-CENTRES = np.array([[-2.0, -1.0], [0.3, 0.9], [1.7, -0.6]])
+CENTERS = np.array([[-2.0, -1.0], [0.3, 0.9], [1.7, -0.6]])
 
 
 def mixture(n_rows, rng):
-    """Rows of three equally frequent clusters, of standard deviation 0.8."""
+    """Rows of three equally frequent clusters with standard deviation 0.8."""
     y = rng.integers(0, 3, n_rows)
-    return CENTRES[y] + 0.8 * rng.standard_normal((n_rows, 2)), y
+    return CENTERS[y] + 0.8 * rng.standard_normal((n_rows, 2)), y
 
 
 rng = np.random.default_rng(0)
 (X, y), (X_test, y_test) = mixture(600, rng), mixture(4000, rng)
 
+# %%
+# At diversity 0 both modules are the first principal component, and two clusters overlap on it. At diversity
+# 0.5 the modules look from two directions, and the vote has a boundary that a single direction cannot have.
 figure, axes = plt.subplots(2, 3, figsize=(9.6, 5.6), width_ratios=[1, 1, 1.2], layout="constrained")
 for row, diversity in zip(axes, (0.0, 0.5), strict=True):
     lenses = ModularAutoencoder(n_modules=2, n_components=1, diversity=diversity, random_state=0)
     clf = ModuleVotingClassifier(lenses, LogisticRegression(), voting="soft").fit(X, y)
-    ModuleDensityDisplay.from_estimator(clf.modules_, X, y, axes=row[:2])
-    # Only the vote: what a module decides by itself are stripes across its own line of sight.
-    whole = VotingBoundaryDisplay.from_estimator(clf, X, y)
-    plt.close(whole.figure_)
-    vote = VotingBoundaryDisplay(whole.grid, whole.regions[-1:], ["vote"]).plot(row[2:], X, y)
-    vote.axes_[0].set_title(f"vote: {1 - clf.score(X_test, y_test):.1%} wrong", fontsize=10)
-    row[0].set_ylabel(f"diversity {diversity}")
+    for module, ax in enumerate(row[:2]):
+        CurveDisplay.from_densities(clf.modules_, X, y, module=module, ax=ax, legend=False)
+    BoundaryDisplay.from_estimator(clf, X, y, ax=row[2])
+    row[2].set_title(f"vote: {1 - clf.score(X_test, y_test):.1%} wrong", fontsize=10)
+    row[0].set_ylabel(f"diversity {diversity}\ndensity")
+    row[1].set_ylabel("")
 plt.show()

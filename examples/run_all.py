@@ -1,4 +1,4 @@
-"""Run every example in a process of its own, one a core, and save its figures to examples/figures."""
+"""Run every example in its own process, one per core, and save its figures to examples/figures."""
 
 import os
 import runpy
@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 
 def draw(path):
-    """Run one example in this process; figures that it leaves open are saved under its name."""
+    """Run one example in this process and save the figures that it leaves open under its name."""
     import matplotlib.pyplot as plt
 
     warnings.filterwarnings("ignore", "FigureCanvasAgg is non-interactive")
@@ -24,18 +24,18 @@ def draw(path):
 
 
 def run(path):
-    """Run one example in a process of its own; True where it succeeded."""
-    # Examples are small, and run beside each other: the threads of a matrix product would only wait.
+    """Run one example in its own process; True if it succeeded."""
+    # Examples are small and run side by side: more BLAS threads would wait for each other.
     environment = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", **os.environ, "MPLBACKEND": "Agg"}
     start = time.perf_counter()
     finished = subprocess.run([sys.executable, __file__, path], env=environment)
-    verdict = "failed" if finished.returncode else f"{time.perf_counter() - start:.1f} s"
-    print(f"{path.name}: {verdict}", flush=True)
+    outcome = "failed" if finished.returncode else f"{time.perf_counter() - start:.1f} s"
+    print(f"{path.name}: {outcome}", flush=True)
     return finished.returncode == 0
 
 
 def main(arguments):
-    """Run the examples that are named, or all of them."""
+    """Run the given examples, or all of them."""
     (HERE / "figures").mkdir(exist_ok=True)
     if arguments:
         for argument in arguments:

@@ -7,7 +7,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import manylens
-from manylens import BaggingAutoencoder, BootstrapKernelPCA, ModularAutoencoder, ModularKernelPCA
+from manylens import ModularAutoencoder, ModularKernelPCA
+from manylens.baselines import BaggingAutoencoder, BootstrapKernelPCA
 
 
 @pytest.fixture(scope="module")

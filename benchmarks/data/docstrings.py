@@ -1,4 +1,4 @@
-"""A text task from what is installed: of which package is this docstring the first paragraph?"""
+"""A text task from installed packages: which package is the first paragraph of a docstring from?"""
 
 import ast
 import importlib.util
@@ -40,7 +40,7 @@ def docstring_task(per_package, seed=0):
                 if text not in seen:
                     seen.add(text)
                     found.append(text)
-            if len(found) >= 3 * per_package:  # more than needed, so that no few files make up all
+            if len(found) >= 3 * per_package:  # more than needed, so that texts come from many files
                 break
         if len(found) >= per_package:
             chosen += [(found[k], package) for k in rng.permutation(len(found))[:per_package]]
@@ -58,7 +58,7 @@ def source_files(package):
 
 
 def first_paragraphs(path):
-    """First paragraph of every docstring in a file, on one line, package names struck out."""
+    """First paragraph of every docstring in a file, on one line, without package names."""
     tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):

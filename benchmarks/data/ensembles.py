@@ -1,17 +1,18 @@
-"""Ensembles whose members' predictions are kept, so that every prefix can be pruned in every way."""
+"""Ensembles whose members' predictions are kept, so that every prefix can be pruned by every method."""
 
 import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from manylens.datasets import load_dataset
-from manylens.pruning.choice import prune_moments
-from manylens.pruning.moments import FoldedMoments, out_of_bag
-from manylens.pruning.registry import read_members
-from manylens.pruning.targets import target_columns, working_target
+from manylens.pruning import Alignment
+from manylens.pruning.pruner import read_members
+from manylens.pruning.selection import select_predictors
+from manylens.pruning.training_moments import out_of_bag, target_columns, working_response
+from manylens.summaries.prediction_moments import FoldedMoments
 
-# what turns each addition to the thesis's method off
-AS_IN_THE_THESIS = {"tolerance": None, "slack": None, "shrinkage": 0.0}
+# turns off each addition to the thesis's method
+AS_IN_THE_THESIS = Alignment(tolerance=None, slack=None, shrinkage=0.0)
 
 
 class Setting:
@@ -31,27 +32,28 @@ class Setting:
     def moments(self, p, honest, anchor):
         """Moments of the first p members; honest: out-of-bag."""
         P, Y = self.P[:, :p].astype(np.float64), self.Y
-        if self.members.summed:
+        if self.members.additive:
             # the score of the first p stages, whatever constant they started from
             score = P.sum(axis=1) - P.sum(axis=1).mean(axis=0) + Y.mean(axis=0)
-            Y, _ = working_target(Y, score, self.members.link, anchor)
+            Y, _ = working_response(Y, score, self.members.link, anchor)
         elif honest and self.in_bag is not None:
             P, rows = out_of_bag(P, self.in_bag[:, :p])
             Y = Y[rows]
         return FoldedMoments().update(P, Y)
 
-    def prune(self, method, honest, refit="nonnegative", anchor=0.0, **options):
-        """Of every size: members kept, and test error over that of the whole ensemble."""
+    def prune(self, method, honest, refit="nonnegative", anchor=0.0):
+        """Members kept and test error relative to the whole ensemble, for every size."""
         outcome = []
         for p in self.sizes:
             baseline = self.members.baseline[:p]
-            baseline = baseline if self.members.summed else baseline / baseline.sum()
+            baseline = baseline if self.members.additive else baseline / baseline.sum()
             moments = self.moments(p, honest, anchor)
-            how = {"baseline": baseline, "summed": self.members.summed} | options
-            choice = prune_moments(moments, method, refit, **how)
+            choice = select_predictors(
+                moments, method, refit, baseline=baseline, additive=self.members.additive
+            )
             scores = np.einsum("ikc,k->ic", self.T[:, :p], choice.weights) + choice.intercept
             whole = np.einsum("ikc,k->ic", self.T[:, :p], baseline)
-            if self.members.summed:
+            if self.members.additive:
                 whole += self.Y.mean(axis=0) - (self.P[:, :p].sum(axis=1)).mean(axis=0)
             outcome.append((len(choice.kept), self.error(scores) / self.error(whole)))
         return np.array(outcome)
@@ -63,7 +65,7 @@ class Setting:
 
 
 def summary(outcome, sizes, kept_by_stacking):
-    """What the claims are about, over many settings."""
+    """Summarize outcomes over many settings for the claims."""
     kept, relative = outcome.T
     return {
         "settings": len(kept),

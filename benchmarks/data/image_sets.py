@@ -1,6 +1,6 @@
-"""The papers' image sets (Larochelle et al. 2007): MNIST and rectangles as they are, the others regenerated.
+"""The papers' image sets (Larochelle et al. 2007): original MNIST and rectangles, the others regenerated.
 
-Turned digits, digits before noise, digits before patches of photographs, and convex regions are made after
+Rotated digits, digits on noise, digits on patches of photographs, and convex regions are made after
 the descriptions, so that what holds on them is said of "regenerated" data, never digit by digit.
 """
 
@@ -22,7 +22,7 @@ digits ("Digit views") stand for NUS Wide, and nothing stands for NVDR."""
 
 
 class Parts(NamedTuple):
-    """Rows to learn from, to choose by and to test on, in [0, 1], with their classes 0, 1, ...
+    """Training, validation and test rows in [0, 1], with their classes 0, 1, ...
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Parts(NamedTuple):
 
 
 def load_parts(name, n_train, n_choose, n_test, seed=0):
-    """One of the sets, cut in three; small sets give fewer rows (rectangles trains on its 1,200)."""
+    """Load one of the sets in three parts; small sets have fewer rows (rectangles has 1,200 to train on)."""
     rng = np.random.default_rng([seed, NAMES.index(name)])
     n = n_train + n_choose + n_test
     if name == "Convex":
@@ -77,7 +77,7 @@ def as_they_are(X, rng):  # noqa: ARG001
 
 
 def turned(X, rng):
-    """Every image turned by a uniform angle."""
+    """Rotate every image by a uniform angle."""
     images = X.reshape(-1, SIDE, SIDE)
     angles = rng.uniform(0, 360, len(X))
     made = [
@@ -88,12 +88,12 @@ def turned(X, rng):
 
 
 def before_noise(X, rng):
-    """Every image before independent uniform noise; the brighter of the two is seen."""
+    """Put uniform noise behind every image: the pixelwise maximum of both."""
     return np.maximum(X, rng.random(X.shape, dtype=np.float32))
 
 
 def before_photographs(X, rng, least_deviation=0.1):
-    """Every image before a patch of a gray photograph, not too even; the brighter of the two is seen."""
+    """Put a textured patch of a gray photograph behind every image: the pixelwise maximum of both."""
     photographs = [image.mean(axis=2) / 255 for image in load_sample_images().images]
     made = np.empty_like(X)
     for row, image in zip(made, X, strict=True):
@@ -107,7 +107,7 @@ def before_photographs(X, rng, least_deviation=0.1):
 
 
 def convex_regions(n, rng, least_pixels=20):
-    """White regions, half of them convex (class 1), half unions of convex ones that are not (class 0)."""
+    """White regions: half are convex (class 1), half are unions of convex regions that are not (class 0)."""
     y = rng.permutation(np.arange(n) % 2)
     X = np.empty((n, SIDE * SIDE), dtype=np.float32)
     for row, is_convex in zip(X, y, strict=True):
@@ -116,7 +116,7 @@ def convex_regions(n, rng, least_pixels=20):
 
 
 def one_region(is_convex, rng, least_pixels):
-    """A region with at least so many pixels in it and outside; redrawn until it is what was asked for."""
+    """Draw regions until one has enough pixels inside and outside and is convex or not, as requested."""
     while True:
         n_parts = 1 if is_convex else rng.integers(2, 4)
         region = np.any([half_planes(rng) for _ in range(n_parts)], axis=0)
@@ -147,7 +147,7 @@ def half_planes(rng):
 
 
 def hull_pixels(region):
-    """Number of pixels in the convex hull of a region, up to what 360 directions tell apart."""
+    """Number of pixels in the convex hull of a region, computed with 360 directions."""
     inside = np.arange(len(region))
     for reach in ROUNDS:  # pixels that the first 36 directions rule out need no others
         inside = inside[np.all(reach[region].max(axis=0) >= reach[inside], axis=1)]
@@ -155,7 +155,7 @@ def hull_pixels(region):
 
 
 def rectangles(n_train, n_rest, rng):
-    """The published set; of its training rows at most the 1,200 there are."""
+    """The published set, with at most its 1,200 training rows."""
     data = load_dataset("rectangles")
     n_train = min(n_train, data.n_train)
     rows = np.r_[

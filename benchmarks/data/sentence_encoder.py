@@ -18,7 +18,7 @@ MOST_PIECES = 128
 
 
 class Embeddings(nn.Module):
-    """Word pieces and their places, added and normalized: (n, t) -> (n, t, width)."""
+    """Word pieces and their positions, added and normalized: (n, t) -> (n, t, width)."""
 
     def __init__(self, config):
         super().__init__()
@@ -102,14 +102,14 @@ def read_safetensors(path):
 
 
 class WordPieces:
-    """Text as numbers of word pieces: lower case, without accents, longest known piece first."""
+    """Text as ids of word pieces: lower case, without accents, longest known piece first."""
 
     def __init__(self):
         lines = (Path(get_model_path()) / "vocab.txt").read_text(encoding="utf-8").splitlines()
         self.numbers = {piece: number for number, piece in enumerate(lines)}
 
     def __call__(self, text):
-        """Numbers of the pieces of one text, between the marks of its beginning and its end."""
+        """Token ids of one text, between the start and end tokens."""
         plain = unicodedata.normalize("NFD", text.lower())
         spaced = "".join(
             f" {sign} " if is_punctuation(sign) else sign
@@ -120,7 +120,7 @@ class WordPieces:
         return [self.numbers["[CLS]"], *pieces[: MOST_PIECES - 2], self.numbers["[SEP]"]]
 
     def word(self, word):
-        """Numbers of the pieces of one word; a single unknown one where it cannot be cut."""
+        """Token ids of one word; the unknown token if it cannot be split."""
         found, first = [], 0
         while first < len(word):
             last = len(word)
@@ -134,7 +134,7 @@ class WordPieces:
 
 
 def is_punctuation(sign):
-    """Whether a sign stands for itself: in ASCII, all that is printed but letters and digits."""
+    """Whether a character is a token of its own: printable ASCII except letters and digits."""
     return (sign.isascii() and sign.isprintable() and not sign.isalnum() and not sign.isspace()) or (
         unicodedata.category(sign).startswith("P")
     )

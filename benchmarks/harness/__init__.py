@@ -5,7 +5,7 @@ grows, in `benchmarks/scaling`) or `Reproduction` (a table or figure of a paper,
 """
 
 from benchmarks.harness.benchmark import Benchmark
-from benchmarks.harness.comparison import Claim, Comparison, present, ratio, result
+from benchmarks.harness.comparison import Claim, Comparison, gain, present, ratio, result
 from benchmarks.harness.figures import curve, panel
 from benchmarks.harness.growth import Growth
 from benchmarks.harness.reproduction import Findings, Reproduction, Statement
@@ -19,6 +19,7 @@ __all__ = [
     "Reproduction",
     "Statement",
     "curve",
+    "gain",
     "panel",
     "present",
     "ratio",

@@ -1,9 +1,9 @@
-"""Comparisons of ours with others, and claims about them.
+"""Comparisons with other libraries and methods, and claims about them.
 
-Times of a comparison are taken in one process, contenders in turn (interleaved) after a warm-up, and the best
-of the repeats counts; the ratios within each round give the spread. A contender that has run for ten seconds
-is not repeated. Peak memory is taken in a process of its own for each contender: anonymous pages above those
-held once the data are made, so that pages of a memory-mapped file do not count.
+All contenders run in one process, in turn, after a warm-up. The best of the repeats counts; the ratios within
+each round give the spread. A contender that has run for ten seconds is not repeated. Peak memory is measured
+in a separate process per contender, as anonymous pages above those held once the data are made, so pages of a
+memory-mapped file do not count.
 """
 
 import gc
@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import multiprocessing
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,102 +19,171 @@ import numpy as np
 from benchmarks.harness.benchmark import Benchmark
 from benchmarks.harness.measuring import PeakMemory
 
-LONG_ENOUGH = 10.0  # seconds, after which another run of the same would hardly change the best of them
-
-
-@dataclass(frozen=True)
-class Claim:
-    """One sentence that a benchmark is to make true.
-
-    Parameters
-    ----------
-    text : str
-        The sentence.
-    measure : callable
-        From the results, a dict contender -> {"seconds", "peak_mb", scores...}, to the number. Where it has a
-        method `spread`, that gives the least and the largest value over the repeats.
-    at_least, at_most : float, optional
-        The bound on it.
-    """
-
-    text: str
-    measure: object
-    at_least: float | None = None
-    at_most: float | None = None
-
-    def judge(self, results):
-        value = float(self.measure(results))
-        held = (self.at_least is None or value >= self.at_least) and (
-            self.at_most is None or value <= self.at_most
-        )
-        spread = self.measure.spread(results) if hasattr(self.measure, "spread") else None
-        return {
-            "text": self.text,
-            "value": value,
-            "spread": spread,
-            "at_least": self.at_least,
-            "at_most": self.at_most,
-            "held": held,
-        }
+LONG_ENOUGH = 10.0  # seconds after which repeating a contender would hardly change its best time
+COSTS = ("seconds", "peak_mb")
+NOT_SCORES = (*COSTS, "all_seconds")
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times the `what` of contender `to` goes into that of contender `of`."""
+    """How many times larger `what` of contender `of` is than that of contender `to`."""
 
     of: str
     to: str
     what: str = "seconds"
 
+    @property
+    def compared(self):
+        """Contenders whose cost is compared; none if the ratio is one of scores."""
+        return (self.to, self.of) if self.what in COSTS else ()
+
     def __call__(self, results):
         return results[self.of][self.what] / results[self.to][self.what]
 
     def spread(self, results):
-        """Least and largest ratio within one round of the interleaved repeats; None for other numbers."""
+        """Smallest and largest ratio of seconds over the rounds; None for other numbers."""
         if self.what != "seconds":
             return None
         ratios = rounds(results, self.of, self.to)
         return [min(ratios), max(ratios)] if len(ratios) > 1 else None
 
 
+@dataclass(frozen=True)
+class Result:
+    """The number `what` of one contender."""
+
+    contender: str
+    what: str
+
+    @property
+    def compared(self):
+        """The contender, if the number is a cost."""
+        return (self.contender,) if self.what in COSTS else ()
+
+    def __call__(self, results):
+        return results[self.contender][self.what]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """By how much a score of contender `of` exceeds that of contender `over`, times `scale`."""
+
+    of: str
+    over: str
+    what: str = "accuracy"
+    scale: float = 1.0
+
+    @property
+    def compared(self):
+        """Both contenders."""
+        return (self.of, self.over)
+
+    @property
+    def scores(self):
+        """The score itself is shown."""
+        return (self.what,)
+
+    def __call__(self, results):
+        return self.scale * (results[self.of][self.what] - results[self.over][self.what])
+
+
+gain, ratio, result = Gain, Ratio, Result
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence that a benchmark checks.
+
+    Parameters
+    ----------
+    text : str
+        The sentence.
+    measure : callable
+        Computes the number from the results, a dict contender -> {"seconds", "peak_mb", scores...}. A method
+        `spread`, if there is one, gives the smallest and largest value over the repeats.
+    at_least, at_most : float, optional
+        Bounds of the number.
+    compared : tuple of str, optional
+        Contenders whose scores are shown beside the number. By default those of a claim about seconds or
+        memory (no speed without the accuracy) and of a gain.
+    """
+
+    text: str
+    measure: Callable
+    at_least: float | None = None
+    at_most: float | None = None
+    compared: tuple[str, ...] | None = None
+
+    @property
+    def contenders(self):
+        """Contenders whose scores are shown."""
+        return getattr(self.measure, "compared", ()) if self.compared is None else self.compared
+
+    def judge(self, results, scores=None):
+        """Compare the number with its bounds; `scores` names the scores to show, by default the first."""
+        value = float(self.measure(results))
+        held = (self.at_least is None or value >= self.at_least) and (
+            self.at_most is None or value <= self.at_most
+        )
+        return {
+            "text": self.text,
+            "value": value,
+            "spread": self.measure.spread(results) if hasattr(self.measure, "spread") else None,
+            "at_least": self.at_least,
+            "at_most": self.at_most,
+            "held": held,
+            "scores": scores_beside(results, self.contenders, getattr(self.measure, "scores", scores)),
+        }
+
+
+def scores_beside(results, contenders, scores=None):
+    """Scores of the compared contenders; a dict score -> contender -> number."""
+    if scores is None:
+        names = (key for contender in contenders for key in results[contender] if key not in NOT_SCORES)
+        scores = tuple(names)[:1]
+    found = {
+        score: {
+            contender: results[contender][score] for contender in contenders if score in results[contender]
+        }
+        for score in scores
+    }
+    return {score: numbers for score, numbers in found.items() if numbers}
+
+
 def rounds(results, of, to):
-    """Ratio of two contenders' seconds in every round; one that is not repeated stands with its last run."""
+    """Ratio of two contenders' seconds in every round; a contender not repeated counts with its last run."""
     ours, theirs = results[of]["all_seconds"], results[to]["all_seconds"]
     turns = range(max(len(ours), len(theirs)))
     return [ours[min(k, len(ours) - 1)] / theirs[min(k, len(theirs) - 1)] for k in turns]
 
 
-def ratio(of, to, what="seconds"):
-    """How many times the `what` of contender `to` goes into that of contender `of`."""
-    return Ratio(of, to, what)
-
-
-def result(contender, what):
-    """The number `what` of one contender."""
-    return lambda results: results[contender][what]
-
-
 class Comparison(Benchmark):
-    """Base of every benchmark of ours against others."""
+    """Base of all comparisons: the data, a method per contender, and the claims."""
 
     abstract = True
     kind = "comparison"
-    contenders: tuple[str, ...] = ("ours",)  # names of methods that take the data; ours first
+    contenders: tuple[str, ...] = ("ours",)  # methods that take the data; ours first
     claims: tuple[Claim, ...] = ()
     repeats = 3
-    warm_up: bool | tuple[str, ...] = True  # who runs once before timing: long runs need not
-    memory: bool | tuple[str, ...] = True  # whose peak memory is taken, in a process of its own
-    needs_packages: dict[str, str] = {}  # contender -> package without which that contender is left out
+    scores: tuple[str, ...] | None = None  # shown beside claims on speed and memory; by default the first
+    judge_if_quick = False  # whether the claims are meant for quick runs, too
+    warm_up: bool | tuple[str, ...] = True  # contenders that run once before timing; long ones need not
+    memory: bool | tuple[str, ...] = True  # contenders whose peak memory is measured
+    needs_packages: dict[str, str] = {}  # contender -> package; the contender is skipped without it
+
+    @classmethod
+    def reworded(cls, record):
+        return super().reworded(record) | {"claims": judged(cls(), record["results"])}
 
     def make_data(self):
         raise NotImplementedError
 
-    def score(self, data, result):
-        """Numbers that tell how good `result` is; a dict."""
+    def score(self, data, outcome):
+        """Return scores of a contender's outcome, as a dict."""
         return {}
 
     def measure(self):
-        """Time, score and weigh every contender."""
+        """Measure time, scores and memory of every contender."""
         keep_pages()
         data = self.make_data()
         names = present(self)
@@ -140,48 +210,49 @@ class Comparison(Benchmark):
             values["seconds"] = min(values["all_seconds"])
         for name in chosen(self.memory, names) if not self.quick else ():
             results[name]["peak_mb"] = measured_apart(type(self), self.quick, name)
-        return {"results": results, "claims": [] if self.quick else judged(self, results)}
+        judging = self.judge_if_quick or not self.quick
+        return {"results": results, "claims": judged(self, results) if judging else []}
 
 
 def keep_pages():
-    """Have the C library keep the pages of arrays up to 32 MB, as in any process that has run for a while.
+    """Make the C library keep pages of arrays up to 32 MB, as in a process that has run for a while.
 
-    glibc hands arrays back to the system and takes them anew, page by page, until a larger one was freed:
-    steps on matrices of a megabyte, whoever's, would take four times as long in a young process.
+    Until a larger array has been freed, glibc returns each array to the system and requests its pages again.
+    Work on matrices of a megabyte would then take four times as long, for all contenders.
     """
     np.ones(31 * 2**17)
 
 
 def present(comparison):
-    """Contenders whose packages are installed; says which are left out."""
+    """List contenders whose packages are installed, and print which are skipped."""
     names = []
     for name in comparison.contenders:
         package = comparison.needs_packages.get(name)
         if package is None or importlib.util.find_spec(package) is not None:
             names.append(name)
         else:
-            print(f"{type(comparison).__name__}: {name} left out, {package} is not installed", flush=True)
+            print(f"{type(comparison).__name__}: {name} skipped, {package} is not installed", flush=True)
     return names
 
 
 def chosen(who, names):
-    """Those of the names that are meant: all, none, or some."""
+    """Resolve True, False or a tuple of names to a list of names."""
     return [name for name in names if (name in who if isinstance(who, tuple) else who)]
 
 
 def judged(comparison, results):
-    """Verdicts on the claims that do not speak of a contender that was left out."""
+    """Judge all claims of a comparison, except those about a contender that was skipped."""
     verdicts = []
     for claim in comparison.claims:
         try:
-            verdicts.append(claim.judge(results))
+            verdicts.append(claim.judge(results, comparison.scores))
         except KeyError as missing:
             print(f"{type(comparison).__name__}: not judged without {missing}: {claim.text}", flush=True)
     return verdicts
 
 
 def measured_apart(kind, quick, contender):
-    """Peak of anonymous memory (MB) of one contender in a fresh process, above what the data take."""
+    """Measure the peak of anonymous memory (MB) of one contender above the data, in a fresh process."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(

@@ -1,20 +1,20 @@
-"""Figures as data in a record, and as pictures drawn from it: pictures themselves are not kept."""
+"""Figures, stored as data in a record and drawn from it; pictures are not tracked."""
 
 from pathlib import Path
 
 import numpy as np
 
 HERE = Path(__file__).parents[1]
-FOLDER = HERE / "figures"  # untracked: `python -m benchmarks report --figures` draws them anew
+FOLDER = HERE / "figures"  # untracked; drawn by `python -m benchmarks report --figures`
 
 
 def short(values, digits=4):
-    """Numbers with few digits, so that records stay small."""
+    """Round numbers to a few digits, so that records stay small."""
     return [float(f"{value:.{digits}g}") for value in np.asarray(values, dtype=float).ravel()]
 
 
 def curve(x, y, low=None, high=None, style="-"):
-    """One curve: `style` as matplotlib's format; `low` and `high` shade what is between them."""
+    """Make a curve: `style` is matplotlib's format, and the area between `low` and `high` is shaded."""
     made = {"x": short(x), "y": short(y), "style": style}
     if low is not None:
         made |= {"low": short(low), "high": short(high)}
@@ -22,22 +22,22 @@ def curve(x, y, low=None, high=None, style="-"):
 
 
 def panel(x_label, y_label, curves, *, log="", ticks=(), image=None, extent=()):
-    """One panel.
+    """Make one panel.
 
     Parameters
     ----------
     x_label, y_label : str
-        What the axes show.
+        Labels of the axes.
     curves : dict of dict
-        Name -> `curve`; names that begin with "_" are not put into the legend.
+        Name -> `curve`; names that begin with "_" are not in the legend.
     log : str
         Which axes are logarithmic: "", "x", "y" or "xy".
     ticks : sequence of str
-        Names of x = 0, 1, 2, ..., where x counts them.
+        Labels of x = 0, 1, 2, ...
     image : ndarray, optional
-        Shown instead of curves, or behind them.
+        Shown behind the curves.
     extent : sequence of float
-        Of the image: left, right, bottom, top.
+        Left, right, bottom and top of the image.
     """
     made = {"x_label": x_label, "y_label": y_label, "curves": curves, "log": log, "ticks": list(ticks)}
     if image is not None:
@@ -46,7 +46,7 @@ def panel(x_label, y_label, curves, *, log="", ticks=(), image=None, extent=()):
 
 
 def draw(record, folder=FOLDER):
-    """Draw all panels of one record side by side; returns the path, or None where there are none."""
+    """Draw all panels of one record side by side; return the path, or None if there are no panels."""
     panels = record.get("figures", {})
     if not panels:
         return None

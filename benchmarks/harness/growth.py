@@ -1,9 +1,8 @@
-"""How time and memory grow with one size at a time, as exponents fitted to a log-log line.
+"""How time and memory grow with one size at a time, as exponents fitted on a log-log scale.
 
-A subclass of `Growth` names its sizes and, for each, values over two decades; `prepare(**sizes)` makes the
-data and returns the call that is measured. Every point runs in a process of its own, forked from a server
-that has imported the library and run nothing, after a small warm-up, so that neither compilation nor memory
-kept from a larger point is counted.
+A subclass of `Growth` lists the values of each size, over two decades; `prepare(**sizes)` makes the data and
+returns the call to measure. Every point runs in its own process, after a small warm-up, so neither
+compilation nor memory kept from a larger point counts.
 """
 
 import ctypes
@@ -17,29 +16,31 @@ import numpy as np
 from benchmarks.harness.benchmark import Benchmark
 from benchmarks.harness.measuring import PeakMemory
 
-REPEAT_BELOW = 2.0  # seconds: shorter calls are measured thrice, and the best counts
-NEGLIGIBLE_MB = 2.0  # memory below this says nothing of how it grows
+REPEAT_BELOW = 2.0  # seconds: shorter calls are measured three times, and the best counts
+NEGLIGIBLE_MB = 2.0  # memory below this is not fitted
 
 
 class Growth(Benchmark):
-    """Base of every measurement of growth."""
+    """Base of all measurements of growth."""
 
     abstract = True
     kind = "growth"
-    estimator = ""  # what is measured, as the table names it
-    base: dict[str, int] = {}  # sizes that stay while one of them varies
+    estimator = ""  # name in the table
+    base: dict[str, int] = {}  # sizes, of which one varies at a time
     axes: dict[str, tuple[int, ...]] = {}  # size -> its values, ascending
-    beside: dict[
-        str, dict[str, int]
-    ] = {}  # size -> what the other sizes are while it varies, if not the base
-    quick_base: dict[str, int] = {}  # smaller sizes for a quick look, at the first value of each axis
+    beside: dict[str, dict[str, int]] = {}  # size -> the other sizes while it varies, if not the base
+    quick_base: dict[str, int] = {}  # smaller sizes for quick runs, at the first value of each axis
+
+    @classmethod
+    def reworded(cls, record):
+        return super().reworded(record) | {"estimator": cls.estimator}
 
     def prepare(self, **sizes):
-        """The call to measure, with its data made."""
+        """Make the data and return the call to measure."""
         raise NotImplementedError
 
     def measure(self):
-        """Every axis, point by point."""
+        """Measure every axis, point by point."""
         base = {**self.base, **self.quick_base} if self.quick else self.base
         axes = {}
         for name, values in self.axes.items():
@@ -58,7 +59,7 @@ class Growth(Benchmark):
         return {"estimator": self.estimator, "axes": axes}
 
     def at(self, sizes):
-        """Seconds and peak memory (MB) of one call; in this process if quick, else in one of its own."""
+        """Measure one call; in this process if quick, otherwise in a separate one."""
         if self.quick:
             return measured(self, sizes)
         context = multiprocessing.get_context("forkserver")
@@ -84,9 +85,9 @@ def _measure_apart(pipe, module, name, sizes):
 
 
 def measured(benchmark, sizes):
-    """Least seconds and least peak memory (MB) of a call that is repeated where it is short.
+    """Smallest seconds and peak memory (MB) of a call, which is repeated if it is short.
 
-    The first of the repeats may load compiled code that the warm-up at small sizes did not need.
+    The first run may load compiled code that the warm-up at small sizes did not need.
     """
     call = benchmark.prepare(**sizes)
     seconds, peaks = once(call)
@@ -96,7 +97,7 @@ def measured(benchmark, sizes):
 
 
 def once(call):
-    """Seconds of one call, and its peak memory (MB) above what is held before."""
+    """Seconds of one call, and its peak memory (MB) above the memory held before."""
     gc.collect()
     give_back_memory()
     with PeakMemory() as peak:
@@ -107,7 +108,7 @@ def once(call):
 
 
 def give_back_memory():
-    """Have glibc return what it keeps of freed memory, which would hide the next call's."""
+    """Make glibc return freed memory to the system, so that it does not hide the next call's."""
     if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
 
@@ -115,8 +116,8 @@ def give_back_memory():
 def exponent(sizes, costs, negligible=0.0):
     """Slope of log cost over log size by least squares on the larger half of the points.
 
-    The smaller points are mostly what a call costs whatever the size. None where the largest cost is
-    negligible, or fewer than two points are left.
+    The smaller points mostly show the fixed cost of a call. None if fewer than two costs are above the
+    negligible one.
     """
     sizes, costs = np.asarray(sizes, dtype=float), np.asarray(costs, dtype=float)
     kept = np.arange(len(sizes)) >= (len(sizes) - 1) // 2

@@ -1,4 +1,4 @@
-"""Peak memory of a process, and what a machine is: read from Linux's own accounts."""
+"""Peak memory of a process and a description of the machine, read from Linux's /proc."""
 
 import os
 import platform
@@ -22,7 +22,7 @@ PACKAGES = (
 
 
 class PeakMemory:
-    """Samples this process's anonymous pages; `megabytes` is the peak above the start."""
+    """Context manager that samples anonymous pages; `megabytes` is the peak above the start."""
 
     def __enter__(self):
         self._start = self._peak = anonymous_bytes()
@@ -43,7 +43,7 @@ class PeakMemory:
 
 
 def anonymous_bytes():
-    """Resident memory of this process that no file stands behind."""
+    """Resident memory of this process that is not backed by a file."""
     with open("/proc/self/status") as status:
         for line in status:
             if line.startswith("RssAnon"):
@@ -52,7 +52,7 @@ def anonymous_bytes():
 
 
 def machine():
-    """What the numbers were taken on."""
+    """Describe the machine and the versions of packages."""
     versions = {name: found for name in PACKAGES if (found := version_of(name))}
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
@@ -65,7 +65,7 @@ def machine():
 
 
 def version_of(package):
-    """Version of an installed package; None where it is not installed."""
+    """Version of an installed package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -73,7 +73,7 @@ def version_of(package):
 
 
 def cpu_name():
-    """Name of the processor as the kernel gives it."""
+    """Name of the processor."""
     with open("/proc/cpuinfo") as info:
         for line in info:
             if line.startswith("model name"):

@@ -1,8 +1,8 @@
-"""A table or a figure of a paper, done again: our numbers beside the printed ones, and a computed verdict.
+"""Reproductions of a paper's tables and figures: our numbers beside the printed ones, and computed verdicts.
 
-A subclass of `Reproduction` computes tables and figures; what the paper claims of them is a `Statement` whose
-cases (one a data set, say) are decided by a predicate on our numbers. All cases: "yes"; at least half of
-them: "partly"; fewer: "no". Nobody types a verdict.
+A subclass of `Reproduction` computes tables and figures. What the paper claims about them is a `Statement`,
+with cases (one per data set, say) that a predicate decides from our numbers. The verdict is "yes" if all
+cases hold, "partly" if at least half do, and "no" otherwise.
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from benchmarks.harness.benchmark import Benchmark
 
 @dataclass(frozen=True)
 class Statement:
-    """One thing the paper says.
+    """One claim of the paper.
 
     Parameters
     ----------
     text : str
-        In our words.
+        The claim, in our words.
     cases : callable
-        From the findings to a dict name -> whether it is so there.
+        Computes a dict case -> whether the claim holds, from the findings.
     """
 
     text: str
@@ -33,7 +33,7 @@ class Statement:
 
 
 def verdict_of(held):
-    """The word for a list of cases, each held or not."""
+    """Summarize cases, each of which held or not, in one word."""
     if not held:
         raise ValueError("A verdict needs at least one case.")
     share = np.mean(held)
@@ -41,21 +41,21 @@ def verdict_of(held):
 
 
 def verdict_on_all(statements):
-    """The word for a whole table: yes or no where every statement has it, else partly."""
+    """Summarize all statements about a table: yes or no if they agree, otherwise partly."""
     words = {statement["verdict"] for statement in statements}
     return words.pop() if len(words) == 1 else "partly"
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What was computed.
+    """Computed tables and figures.
 
     Parameters
     ----------
     tables : dict of dict of dict
         Title -> row -> column -> number.
     figures : dict of dict
-        Title -> panel, as `benchmarks.figures.panel` makes it.
+        Title -> panel, as made by `benchmarks.harness.panel`.
     """
 
     tables: dict
@@ -65,12 +65,12 @@ class Findings:
         return self.tables[title]
 
     def column(self, title, name):
-        """One column of a table, by row."""
+        """Return one column of a table; a dict row -> number."""
         return {row: cells[name] for row, cells in self.tables[title].items() if name in cells}
 
 
 class Reproduction(Benchmark):
-    """Base of every table or figure of a paper."""
+    """Base of all reproductions."""
 
     abstract = True
     kind = "reproduction"
@@ -81,12 +81,21 @@ class Reproduction(Benchmark):
     printed: dict[str, dict] = {}  # the paper's own numbers: title -> row -> column -> number
     statements: tuple[Statement, ...] = ()
 
+    @classmethod
+    def reworded(cls, record):
+        texts = [statement.text for statement in cls.statements]
+        kept = record["statements"]
+        if len(texts) == len(kept):
+            kept = [old | {"text": text} for old, text in zip(kept, texts, strict=True)]
+        described = {"paper": cls.paper, "where": cls.where, "differs": " ".join(cls.differs.split())}
+        return super().reworded(record) | described | {"statements": kept}
+
     def compute(self):
-        """Our numbers, as `Findings`."""
+        """Return our numbers as `Findings`."""
         raise NotImplementedError
 
     def measure(self):
-        """Compute and judge."""
+        """Compute tables and figures, and judge the statements."""
         findings = self.compute()
         judged = [statement.judge(findings) for statement in self.statements]
         return {

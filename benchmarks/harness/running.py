@@ -1,4 +1,4 @@
-"""Running benchmarks by name: one after the other for times, side by side for scores and for a quick look."""
+"""Running benchmarks by name: one at a time if times matter, otherwise side by side."""
 
 import multiprocessing
 import os
@@ -19,12 +19,12 @@ BUDGET = 3600  # seconds that a full run may take on two cores
 
 
 def run_quickly(names):
-    """Small sizes of all, side by side: they show that nothing is broken, not how fast it is."""
+    """Run small sizes side by side: this shows that nothing is broken, not how fast it is."""
     return side_by_side(names, quick=True)
 
 
 def run_in_full(names):
-    """Full runs; says how long all of them took, and gives back what went wrong."""
+    """Run full sizes and save the records; return a line per failure."""
     start = time.perf_counter()
     found = benchmark.discover()
     together = [name for name in names if not found[name].alone]
@@ -33,24 +33,24 @@ def run_in_full(names):
     for name in in_turn:
         try:
             run_one(name, quick=False)
-        except Exception as error:  # the hour that the others took is not to be lost
+        except Exception as error:  # the other benchmarks still run
             failed.append(complaint(name, error))
         give_back_threads()
     minutes = (time.perf_counter() - start) / 60
-    print(f"{len(names)} benchmarks in {minutes:.1f} minutes; all of them may take {BUDGET / 60:.0f}")
+    print(f"{len(names)} benchmarks in {minutes:.1f} minutes; the budget for all is {BUDGET / 60:.0f}")
     return failed
 
 
 def give_back_threads():
-    """Undo a benchmark's choice of one thread for torch, which faiss in the same process would obey too."""
+    """Reset torch's number of threads, which also applies to faiss in the same process."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(os.cpu_count())
 
 
 def side_by_side(names, quick):
-    """One benchmark a core, on one thread each; gives back what went wrong."""
+    """Run one benchmark per core, each on one thread; return a line per failure."""
     known = records.read_records()
-    # the longest first, so that no core is left with one of them at the end
+    # the longest first, so that all cores finish at about the same time
     names = sorted(names, key=lambda name: -known.get(name, {}).get("duration", np.inf))
     pool = ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn"))
     with patch.dict(os.environ, dict.fromkeys(THREADS, "1")), pool:
@@ -60,27 +60,27 @@ def side_by_side(names, quick):
 
 
 def complaint(name, error):
-    """What went wrong, in a line; the traceback goes to the standard error."""
+    """Describe a failure in one line; the traceback goes to standard error."""
     traceback.print_exception(error)
     return f"{name} failed: {type(error).__name__}: {error}"
 
 
 def run_on_one_core(name, quick):
-    """One run; joblib's own processes would outlive it by five minutes, its threads do not."""
+    """Run one benchmark with joblib's threads, because its processes would outlive the run by minutes."""
     with joblib.parallel_config(backend="threading"):
         run_one(name, quick)
 
 
 def run_one(name, quick):
-    """Run one benchmark, keep its record if it was a full run, and print what was found."""
+    """Run one benchmark, save the record of a full run, and print a summary."""
     kind = benchmark.discover()[name]
     missing = [name for name in kind.needs if not data_available(name)]
     if missing:
-        print(f"{kind.__name__}: left out, $MANYLENS_DATA has no {', '.join(missing)}", flush=True)
+        print(f"{kind.__name__}: skipped, $MANYLENS_DATA has no {', '.join(missing)}", flush=True)
         return
     reason = kind.left_out()
     if reason:
-        print(f"{kind.__name__}: left out, {reason}", flush=True)
+        print(f"{kind.__name__}: skipped, {reason}", flush=True)
         return
     start = time.perf_counter()
     record = benchmark.run(kind(quick))
@@ -92,7 +92,7 @@ def run_one(name, quick):
 
 
 def listing():
-    """Every benchmark with the seconds its recorded full run took, and what they add up to on all cores."""
+    """List every benchmark with the seconds of its recorded run, and their sum over all cores."""
     known = records.read_records()
     lines, total = [], 0.0
     for name, kind in benchmark.discover().items():
@@ -100,4 +100,4 @@ def listing():
         total += (seconds or 0.0) / (1 if kind.alone else os.cpu_count())
         took = "no record" if seconds is None else f"{seconds:.0f} s"
         lines.append(f"{took:>10}  {name}: {kind.__doc__.splitlines()[0]}")
-    return [*lines, f"{total:8.0f} s  in all, of {BUDGET} allowed"]
+    return [*lines, f"{total:8.0f} s  in total; the budget is {BUDGET} s"]

@@ -1,4 +1,4 @@
-"""Records as Markdown tables and as lines on a terminal, one function a kind."""
+"""Records as Markdown tables and as lines on a terminal."""
 
 from statistics import median
 
@@ -8,7 +8,7 @@ from benchmarks.harness.comparison import rounds
 
 
 def number(value):
-    """A number in four digits or fewer."""
+    """Format a number with few digits."""
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, bool) or value is None:
         return "" if value is None else str(value)
@@ -22,7 +22,7 @@ def inline(values):
 
 
 def summary(record):
-    """A few lines that say what a run found."""
+    """Summarize a run in a few lines."""
     if record["kind"] == "growth":
         return [
             f"{name}: time ~ {name}^{number(axis['time_exponent'])}, memory ~ {name}^"
@@ -44,7 +44,7 @@ def summary(record):
 
 
 def verdict(claim):
-    """One line that says whether a claim held."""
+    """Say in one line whether a claim held."""
     bounds = []
     if claim["at_least"] is not None:
         bounds.append(f"at least {number(claim['at_least'])}")
@@ -55,26 +55,35 @@ def verdict(claim):
 
 
 def measured(claim):
-    """The number of a claim, with its spread over the repeats where it has one."""
+    """Format the number of a claim with its spread over the repeats, and the scores beside it."""
     spread = claim.get("spread")
     between = f" ({number(spread[0])} to {number(spread[1])})" if spread else ""
-    return number(claim["value"]) + between
+    return number(claim["value"]) + between + "".join(f"; {line}" for line in score_lines(claim))
+
+
+def score_lines(claim):
+    """Format the scores of the compared contenders, such as "accuracy 0.715 (ours), 0.726 (sklearn)"."""
+    return [
+        f"{score.replace('_', ' ')} "
+        + ", ".join(f"{number(value)} ({name.replace('_', ' ')})" for name, value in numbers.items())
+        for score, numbers in claim.get("scores", {}).items()
+    ]
 
 
 def statement_line(statement):
-    """One line that says where a paper's statement held, and where not."""
+    """Say in one line in which cases a paper's statement held."""
     cases = statement["cases"]
     if len(cases) == 1:
         return f"{statement['verdict']}: {statement['text']}"
     failed = [name for name, held in cases.items() if not held]
     where = f"{len(cases) - len(failed)} of {len(cases)}"
     if failed:
-        where += f"; not {', '.join(failed)}"
+        where += f"; not {'; '.join(failed)}"
     return f"{statement['verdict']}: {statement['text']} ({where})"
 
 
 def markdown(header, rows):
-    """A Markdown table."""
+    """Format a Markdown table."""
 
     def line(cells):
         return "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|"
@@ -83,7 +92,7 @@ def markdown(header, rows):
 
 
 def comparison_table(record):
-    """The contenders of one record, with the spread of their times over the first one's."""
+    """Tabulate the contenders of one record, with their times relative to the first one."""
     results = record["results"]
     columns = list(
         dict.fromkeys(key for values in results.values() for key in values if key != "all_seconds")
@@ -94,11 +103,12 @@ def comparison_table(record):
     for contender, values in results.items():
         cells = [number(values[key]) if key in values else "" for key in columns]
         rows.append([contender.replace("_", " "), times_of(results, contender, first), *cells])
-    return markdown(["", f"times {first.replace('_', ' ')}", *columns], rows)
+    header = [key.replace("_", " ") for key in columns]
+    return markdown(["", f"times {first.replace('_', ' ')}", *header], rows)
 
 
 def times_of(results, contender, first):
-    """Median and range, over the rounds, of a contender's time over the first one's."""
+    """Median and range, over the rounds, of a contender's time relative to the first one."""
     if contender == first:
         return "1"
     ratios = rounds(results, contender, first)
@@ -107,7 +117,7 @@ def times_of(results, contender, first):
 
 
 def reproduction_tables(record):
-    """Each table with the paper's own number, where it printed one, in brackets behind ours."""
+    """Format each table with the paper's number, if it printed one, in parentheses after ours."""
     lines = []
     for title in dict.fromkeys([*record["tables"], *record["printed"]]):
         table, printed = record["tables"].get(title, {}), record["printed"].get(title, {})
@@ -124,14 +134,14 @@ def reproduction_tables(record):
 
 
 def beside(ours, printed):
-    """Our number, and the paper's in brackets."""
+    """Our number, and the paper's in parentheses."""
     if printed is None:
         return number(ours)
     return f"{number(ours) or '-'} ({number(printed)})"
 
 
 def growth_table(records):
-    """One line for each estimator and size."""
+    """Tabulate growth, one line per estimator and size."""
     rows = []
     for record in records:
         for name, axis in record["axes"].items():
@@ -148,29 +158,26 @@ def growth_table(records):
                     inline(axis["fixed"]),
                 ]
             )
-    header = ["", "size", "values", "time ~ size^", "seconds", "memory ~ size^", "peak MB", "while"]
+    header = ["", "size", "values", "time ~ size^", "seconds", "memory ~ size^", "peak MB", "other sizes"]
     return markdown(header, rows)
 
 
-def claims_table(records):
-    """The first claim of every benchmark, and every claim that fell short, with their numbers."""
-    rows = []
-    for record in records:
-        for place, claim in enumerate(record.get("claims", ())):
-            if place and claim["held"]:
-                continue
-            wanted = f"≥ {number(claim['at_least'])}" if claim["at_least"] is not None else ""
-            wanted += f"≤ {number(claim['at_most'])}" if claim["at_most"] is not None else ""
-            word = "held" if claim["held"] else "**fell short**"
-            rows.append([record["name"], claim["text"], measured(claim), wanted, word])
-    return markdown(["benchmark", "claim", "measured", "wanted", ""], rows)
+def claims_table(rows):
+    """Tabulate pairs of a benchmark's name and a judged claim."""
+    cells = []
+    for name, claim in rows:
+        wanted = f"≥ {number(claim['at_least'])}" if claim["at_least"] is not None else ""
+        wanted += f" ≤ {number(claim['at_most'])}" if claim["at_most"] is not None else ""
+        word = "held" if claim["held"] else "**fell short**"
+        cells.append([name, claim["text"], measured(claim), wanted.strip(), word])
+    return markdown(["benchmark", "claim", "measured", "wanted", ""], cells)
 
 
 def statements_table(records):
-    """Every statement of the papers with its verdict."""
+    """Tabulate every statement of the papers with its verdict."""
     rows = [
         [record["paper"], record["where"], statement_line(statement).partition(": ")[2], statement["verdict"]]
         for record in records
         for statement in record["statements"]
     ]
-    return markdown(["paper", "where", "what it says", "did it hold here?"], rows)
+    return markdown(["paper", "where", "statement", "holds here?"], rows)

@@ -1,4 +1,4 @@
-"""How the cost of every estimator grows with rows n, features d, modules M, their width H and the rank R."""
+"""Growth of every estimator's cost with rows n, features d, modules M, their width H and the rank R."""
 
 import warnings
 from importlib.util import find_spec
@@ -12,8 +12,6 @@ from benchmarks.harness import Growth
 from manylens import (
     NCA,
     AlignmentPruner,
-    BaggingAutoencoder,
-    BootstrapKernelPCA,
     CountSketch,
     DiversitySearchCV,
     KernelAlignment,
@@ -24,10 +22,7 @@ from manylens import (
     ModuleNeighbors,
     ModuleVotingClassifier,
     ModuleVotingRegressor,
-    MonolithicKernelPCA,
     NegativeCorrelationRegressor,
-    PartitionKernelPCA,
-    RandomKernelProjection,
     ScanNeighborsClassifier,
     StreamingCKA,
     TemperatureScaler,
@@ -39,6 +34,13 @@ from manylens import (
     prune_predictions,
     rank_models,
     stable_rank,
+)
+from manylens.baselines import (
+    BaggingAutoencoder,
+    BootstrapKernelPCA,
+    MonolithicKernelPCA,
+    PartitionKernelPCA,
+    RandomKernelProjection,
 )
 
 warnings.filterwarnings("ignore", message="NCA stopped after|Training did not come to rest")
@@ -76,7 +78,7 @@ class KernelModules(Growth):
         return lambda: model.fit(X)
 
 
-class GrowthOfModularKernelPCA(KernelModules):
+class ModularKernelPCAScaling(KernelModules):
     """`ModularKernelPCA.fit` against rows, features, modules, their width and the rank."""
 
     estimator = "ModularKernelPCA.fit"
@@ -85,14 +87,14 @@ class GrowthOfModularKernelPCA(KernelModules):
     beside = {"M": {"H": 2}, "H": {"M": 4}, "R": {"M": 2, "H": 5}}
 
 
-class GrowthOfPartition(KernelModules):
+class PartitionKernelPCAScaling(KernelModules):
     """`PartitionKernelPCA.fit` against rows and modules."""
 
     estimator = "PartitionKernelPCA.fit"
     make = PartitionKernelPCA
 
 
-class GrowthOfBootstrap(KernelModules):
+class BootstrapKernelPCAScaling(KernelModules):
     """`BootstrapKernelPCA.fit` against rows and modules."""
 
     estimator = "BootstrapKernelPCA.fit"
@@ -101,14 +103,14 @@ class GrowthOfBootstrap(KernelModules):
     beside = {"M": {"n": 1_000, "H": 2, "R": 200}, "n": {"R": 200}}
 
 
-class GrowthOfRandomProjection(KernelModules):
+class RandomKernelProjectionScaling(KernelModules):
     """`RandomKernelProjection.fit` against rows and modules."""
 
     estimator = "RandomKernelProjection.fit"
     make = RandomKernelProjection
 
 
-class GrowthOfMonolithic(Growth):
+class MonolithicKernelPCAScaling(Growth):
     """`MonolithicKernelPCA.fit` against rows, components and the rank."""
 
     estimator = "MonolithicKernelPCA.fit"
@@ -138,14 +140,14 @@ class Autoencoders(Growth):
         return lambda: model.fit(X)
 
 
-class GrowthOfModularAutoencoder(Autoencoders):
+class ModularAutoencoderScaling(Autoencoders):
     """`ModularAutoencoder.fit` against rows, features, modules and their width."""
 
     estimator = "ModularAutoencoder.fit"
     make = ModularAutoencoder
 
 
-class GrowthOfBaggingAutoencoder(Autoencoders):
+class BaggingAutoencoderScaling(Autoencoders):
     """`BaggingAutoencoder.fit` against rows and modules."""
 
     estimator = "BaggingAutoencoder.fit"
@@ -153,7 +155,7 @@ class GrowthOfBaggingAutoencoder(Autoencoders):
     axes = {"n": FEWER_ROWS, "M": (1, 5, 20, 100)}
 
 
-class GrowthOfNeighbors(Growth):
+class ModuleNeighborsScaling(Growth):
     """`ModuleNeighbors`: 1,000 queries for ten neighbors, modules fitted beforehand."""
 
     estimator = "ModuleNeighbors.kneighbors"
@@ -169,7 +171,7 @@ class GrowthOfNeighbors(Growth):
         return lambda: index.kneighbors(X[:1_000])
 
 
-class GrowthOfVoting(Growth):
+class ModuleVotingClassifierScaling(Growth):
     """`ModuleVotingClassifier`: fit and 500 predictions by five neighbors in each module."""
 
     estimator = "ModuleVotingClassifier.fit, predict"
@@ -185,7 +187,7 @@ class GrowthOfVoting(Growth):
         return lambda: model.fit(X, y).predict(X[:500])
 
 
-class GrowthOfNCAExact(Growth):
+class ExactNCAScaling(Growth):
     """`NCA(method="exact")`, ten iterations, against rows, features and dimensions of the map (H)."""
 
     estimator = 'NCA(method="exact").fit, 10 iterations'
@@ -201,15 +203,15 @@ class GrowthOfNCAExact(Growth):
         return lambda: model.fit(X, y)
 
 
-class GrowthOfNCABatches(GrowthOfNCAExact):
-    """`NCA(method="minibatch")`, ten sweeps at most, against rows, features and dimensions of the map (H)."""
+class MinibatchNCAScaling(ExactNCAScaling):
+    """`NCA(method="minibatch")`, at most ten epochs, against rows, features and dimensions of the map (H)."""
 
     estimator = 'NCA(method="minibatch").fit, 10 sweeps'
     method = "minibatch"
     axes = {"n": ROWS, "d": COLUMNS, "H": (1, 5, 20, 100)}
 
 
-class GrowthOfCKA(Growth):
+class CKAScaling(Growth):
     """`cka` of two linear kernels against rows and features."""
 
     estimator = "cka, linear"
@@ -223,7 +225,7 @@ class GrowthOfCKA(Growth):
         return lambda: cka(X, Y, kernel=self.kernel)
 
 
-class GrowthOfGaussianCKA(GrowthOfCKA):
+class GaussianCKAScaling(CKAScaling):
     """`cka` of two Gaussian kernels against rows."""
 
     estimator = "cka, rbf"
@@ -231,7 +233,7 @@ class GrowthOfGaussianCKA(GrowthOfCKA):
     axes = {"n": FEWER_ROWS}
 
 
-class GrowthOfStreamingCKA(GrowthOfCKA):
+class StreamingCKAScaling(CKAScaling):
     """`StreamingCKA` in blocks of 1,000 rows against rows and features."""
 
     estimator = "StreamingCKA.update"
@@ -247,7 +249,7 @@ class GrowthOfStreamingCKA(GrowthOfCKA):
         return stream
 
 
-class GrowthOfSketch(GrowthOfCKA):
+class CountSketchScaling(CKAScaling):
     """`CountSketch` of rows in 512 buckets against rows and features."""
 
     estimator = "CountSketch.update"
@@ -257,7 +259,7 @@ class GrowthOfSketch(GrowthOfCKA):
         return lambda: CountSketch(512).update(X)
 
 
-class GrowthOfStableRank(GrowthOfCKA):
+class StableRankScaling(CKAScaling):
     """`stable_rank` against rows and features."""
 
     estimator = "stable_rank"
@@ -267,7 +269,7 @@ class GrowthOfStableRank(GrowthOfCKA):
         return lambda: stable_rank(X)
 
 
-class GrowthOfRanking(GrowthOfCKA):
+class ModelRankingScaling(CKAScaling):
     """`rank_models` of two feature sets against rows and features."""
 
     estimator = "rank_models"
@@ -278,7 +280,7 @@ class GrowthOfRanking(GrowthOfCKA):
         return lambda: rank_models(models, y, n_groups=0)
 
 
-class GrowthOfHSICTest(GrowthOfCKA):
+class HSICTestScaling(CKAScaling):
     """`hsic_test` with 99 permutations against rows."""
 
     estimator = "hsic_test, 99 permutations"
@@ -289,8 +291,8 @@ class GrowthOfHSICTest(GrowthOfCKA):
         return lambda: hsic_test(X, Y, n_permutations=99, random_state=0)
 
 
-class GrowthOfDistanceCorrelation(GrowthOfCKA):
-    """`distance_correlation` of two lenses against rows and features."""
+class DistanceCorrelationScaling(CKAScaling):
+    """`distance_correlation` of two modules against rows and features."""
 
     estimator = "distance_correlation"
     axes = {"n": FEWER_ROWS, "d": COLUMNS}
@@ -301,7 +303,7 @@ class GrowthOfDistanceCorrelation(GrowthOfCKA):
         return lambda: distance_correlation(X, Y)
 
 
-class GrowthOfKernelWeights(Growth):
+class KernelWeightsScaling(Growth):
     """`align_kernels` against rows, and against the number of kernels (M) of ten features each."""
 
     estimator = "align_kernels"
@@ -315,7 +317,7 @@ class GrowthOfKernelWeights(Growth):
         return lambda: align_kernels(features, y)
 
 
-class GrowthOfLayerRidge(Growth):
+class LayerRidgeClassifierScaling(Growth):
     """`LayerRidgeClassifier` on three layers, 256 landmarks, against rows, features and the rank."""
 
     estimator = "LayerRidgeClassifier.fit"
@@ -330,7 +332,7 @@ class GrowthOfLayerRidge(Growth):
         return lambda: self.make([d] * 3, rank=R, layer_rank=R, random_state=0, **self.options).fit(X, y)
 
 
-class GrowthOfTransduction(GrowthOfLayerRidge):
+class TransductiveRidgeScaling(LayerRidgeClassifierScaling):
     """`TransductiveRidgeClassifier` on three layers with 100 labeled rows, against all rows."""
 
     estimator = "TransductiveRidgeClassifier.fit"
@@ -344,7 +346,7 @@ class GrowthOfTransduction(GrowthOfLayerRidge):
         return lambda: model.fit(X, known)
 
 
-class GrowthOfPruning(Growth):
+class PredictionPruningScaling(Growth):
     """`prune_predictions` of a regression ensemble against rows and members (M)."""
 
     estimator = "prune_predictions"
@@ -359,7 +361,7 @@ class GrowthOfPruning(Growth):
         return lambda: prune_predictions(P, y)
 
 
-class GrowthOfPruner(Growth):
+class AlignmentPrunerScaling(Growth):
     """`AlignmentPruner` of a fitted forest, out-of-bag predictions included, against rows and trees (M)."""
 
     estimator = "AlignmentPruner.fit"
@@ -373,8 +375,8 @@ class GrowthOfPruner(Growth):
         return lambda: AlignmentPruner(forest).fit(X, y)
 
 
-class GrowthOfDiversitySearch(Growth):
-    """`DiversitySearchCV` over nine diversities and three folds, centroids that vote, against rows and M."""
+class DiversitySearchScaling(Growth):
+    """`DiversitySearchCV` with nine diversities, three folds and nearest centroids, against rows and M."""
 
     estimator = "DiversitySearchCV.fit"
     base = {"n": 2_000, "d": 50, "M": 10, "H": 5}
@@ -389,7 +391,7 @@ class GrowthOfDiversitySearch(Growth):
         return lambda: search.fit(X, y)
 
 
-class GrowthOfKernelAlignment(GrowthOfKernelWeights):
+class KernelAlignmentScaling(KernelWeightsScaling):
     """`KernelAlignment` on feature sets (M) of ten columns each, against rows and sets."""
 
     estimator = "KernelAlignment.fit_transform"
@@ -400,7 +402,7 @@ class GrowthOfKernelAlignment(GrowthOfKernelWeights):
         return lambda: model.fit_transform(X, y)
 
 
-class GrowthOfLayerRegression(GrowthOfLayerRidge):
+class LayerRidgeRegressorScaling(LayerRidgeClassifierScaling):
     """`LayerRidgeRegressor` on three layers, 256 landmarks, against rows."""
 
     estimator = "LayerRidgeRegressor.fit"
@@ -408,7 +410,7 @@ class GrowthOfLayerRegression(GrowthOfLayerRidge):
     axes = {"n": ROWS}
 
 
-class GrowthOfVotingRegressor(GrowthOfVoting):
+class ModuleVotingRegressorScaling(ModuleVotingClassifierScaling):
     """`ModuleVotingRegressor`: fit and 500 predictions by a ridge on each module, against rows and M."""
 
     estimator = "ModuleVotingRegressor.fit, predict"
@@ -420,7 +422,7 @@ class GrowthOfVotingRegressor(GrowthOfVoting):
         return lambda: model.fit(X, y).predict(X[:500])
 
 
-class GrowthOfScanNeighbors(Growth):
+class ScanNeighborsScaling(Growth):
     """`ScanNeighborsClassifier`: fit and 500 predictions against rows and features."""
 
     estimator = "ScanNeighborsClassifier.fit, predict"
@@ -433,7 +435,7 @@ class GrowthOfScanNeighbors(Growth):
         return lambda: ScanNeighborsClassifier(5).fit(X, y).predict(X[:500])
 
 
-class GrowthOfTemperature(Growth):
+class TemperatureScalerScaling(Growth):
     """`TemperatureScaler` of ten classes' scores against rows."""
 
     estimator = "TemperatureScaler.fit"
@@ -446,8 +448,8 @@ class GrowthOfTemperature(Growth):
         return lambda: TemperatureScaler().fit(X, y)
 
 
-class GrowthOfNetworks(Growth):
-    """`NegativeCorrelationRegressor`, five passes over the rows, 20 hidden units, against rows, features and
+class NegativeCorrelationScaling(Growth):
+    """`NegativeCorrelationRegressor`, five epochs, 20 hidden units, against rows, features and
     networks (M)."""
 
     estimator = "NegativeCorrelationRegressor.fit, 5 passes"

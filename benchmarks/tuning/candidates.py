@@ -1,4 +1,4 @@
-"""How `ModuleNeighbors` weighs coordinates against candidates, and what it then chooses.
+"""The cost of coordinates and candidates in `ModuleNeighbors`, and what it chooses.
 
     python -m benchmarks.tuning.candidates
 
@@ -20,7 +20,7 @@ REPEATS = 4
 
 
 def best_time(index, coordinates):
-    """Seconds of the quickest of some searches."""
+    """Best time of several searches."""
     seconds = []
     for _ in range(REPEATS):
         start = time.perf_counter()
@@ -30,7 +30,7 @@ def best_time(index, coordinates):
 
 
 def worth_of_a_candidate(lenses, base, queries):
-    """Least squares of the times on n d, n and the candidates; prints the times."""
+    """Fit the times by n d, n and the number of candidates, and print them."""
     rows, times = [], []
     for d in LEADING:
         index = ModuleNeighbors(lenses, n_leading=d, n_candidates=CANDIDATES[0]).fit(base)

@@ -1,4 +1,4 @@
-"""How NCA's defaults were chosen: on held-out rows of training sets, never on a test part.
+"""How NCA's defaults were chosen: on held-out rows of training sets, never on test rows.
 
     python -m benchmarks.tuning.nca recipe    # rate, steps, batch, batcher, anchors
     python -m benchmarks.tuning.nca method    # what method="auto" decides by
@@ -15,14 +15,14 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.peers.nca_fits import split, vote
+from benchmarks.peers.metric.nca_fits import split, vote
 from manylens import NCA
 from manylens.metric import training
 from manylens.metric.optimizers import Adam
 
 COMPONENTS = {"letter": 8, "isolet": 20, "usps": 10, "mnist": 10}
 MOST_TRAIN, MOST_HELD_OUT = 20_000, 5000
-NO_LIMIT = 10_000  # sweeps: the number of steps alone is to decide
+NO_LIMIT = 10_000  # epochs: only the number of steps limits training
 
 RECIPES = {
     "defaults": {},
@@ -41,7 +41,7 @@ SIZES = (1000, 2000, 4000, 8000, 16_000)
 
 
 def held_out(name, n_train, seed):
-    """Rows to learn from and rows to judge by, both of the training set."""
+    """Training and validation rows, both from the training set."""
     X, y = split(name)[:2]
     order = np.random.default_rng(seed).permutation(len(X))
     n_judge = min(MOST_HELD_OUT, len(X) // 5)

@@ -22,6 +22,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from benchmarks.data.ensembles import Setting, split_table, summary
 from manylens import AlignmentPruner
 from manylens.datasets import load_dataset, make_friedman, make_shells
+from manylens.pruning import Alignment
 
 
 def validation_tables():
@@ -89,12 +90,14 @@ def few_rows(n_splits=8):
 
 
 def show(title, settings, grid):
-    """One line of figures for each combination of options."""
+    """Print one line per combination of options."""
     sizes = np.concatenate([setting.sizes for setting in settings])
     kept_by_stacking = np.concatenate([setting.prune("stacking", False) for setting in settings])[:, 0]
     print(f"{title}: {len(sizes)} settings; shares within 1 % of the whole and fewer than stacking")
     for options in grid:
-        outcome = np.concatenate([setting.prune("alignment", True, **options) for setting in settings])
+        alignment = Alignment(slack=options["slack"], shrinkage=options["shrinkage"])
+        anchor = options.get("anchor", 0.0)
+        outcome = np.concatenate([setting.prune(alignment, True, anchor=anchor) for setting in settings])
         found = summary(outcome, sizes, kept_by_stacking)
         print(
             "  " + ", ".join(f"{name}={value}" for name, value in options.items()),

@@ -12,20 +12,19 @@ import numpy as np
 
 from benchmarks.data.network_features import DIGITS, OBJECTS, network_features, reason_to_leave_out
 from manylens import LayerRidgeClassifier, TransductiveRidgeClassifier, expected_calibration_error
+from manylens.papers.linear_kernel_alignment import layer_ridge
 
 SUPERVISED = {
     "the default": {},
     "uniform weights": {"weights": "uniform"},
     "alignment weights": {"weights": "alignment"},
-    "stacked linear ridges": {"weights": "stacked", "head": "linear"},
-    "linear head": {"head": "linear"},
+    "stacked linear ridges": {"weights": "stacked", "kernel": "linear"},
+    "linear kernel": {"kernel": "linear"},
     "gamma by the mean rule": {"gamma": "mean"},
     "gamma by the median rule": {"gamma": "median"},
     "512 landmarks": {"max_exact_rows": 0, "rank": 512},
     "1,024 landmarks": {"max_exact_rows": 0, "rank": 1024},
-    "1,024 landmarks, k-means": {"max_exact_rows": 0, "rank": 1024, "landmarks": "k-means"},
-    "1,024 landmarks, count-sketch": {"max_exact_rows": 0, "rank": 1024, "landmarks": "count-sketch"},
-    "thesis": {"preset": "thesis"},
+    "thesis": {"thesis": True},
 }
 TRANSDUCTIVE = {
     "labeled rows alone, uniform weights": {"alone": True},
@@ -36,10 +35,10 @@ TRANSDUCTIVE = {
     "one step": {"n_steps": 1},
     "three steps": {"n_steps": 3},
     "thirty steps": {"n_steps": 30},
-    "one step, hard guesses": {"n_steps": 1, "guesses": "hard"},
-    "hard guesses": {"guesses": "hard"},
-    "soft guesses": {"guesses": "soft"},
-    "linear head": {"head": "linear"},
+    "one step, hard pseudo-labels": {"n_steps": 1, "pseudo_labels": "hard"},
+    "hard pseudo-labels": {"pseudo_labels": "hard"},
+    "soft pseudo-labels": {"pseudo_labels": "soft"},
+    "linear kernel": {"kernel": "linear"},
     "512 landmarks": {"rank": 512},
 }
 
@@ -59,7 +58,7 @@ class Split:
 
 
 def splits(task, kind, n_fit, n_validation, n_splits):
-    """Parts of the training rows of a task, drawn anew for each split."""
+    """Parts of the training rows of a task, drawn separately for each split."""
     features = network_features(task)
     layers = {"flat": features.flat, "pooled": features.pooled, "both": features.all_layers}[kind][0]
     y = features.y[0]
@@ -74,14 +73,18 @@ def splits(task, kind, n_fit, n_validation, n_splits):
 
 def supervised(split, settings):
     """Accuracy and calibration error of one candidate on one split."""
-    model = LayerRidgeClassifier(random_state=0, **settings).fit(split.layers[0], split.y[0])
-    proba = model.predict_proba(split.layers[1])
-    accuracy = np.mean(model.classes_[np.argmax(proba, axis=1)] == split.y[1])
-    return accuracy, expected_calibration_error(split.y[1], proba, classes=model.classes_)
+    if "thesis" in settings:
+        found = layer_ridge(split.layers[0], split.y[0], split.layers[1])
+        proba, classes = found.proba, found.classes
+    else:
+        model = LayerRidgeClassifier(random_state=0, **settings).fit(split.layers[0], split.y[0])
+        proba, classes = model.predict_proba(split.layers[1]), model.classes_
+    accuracy = np.mean(classes[np.argmax(proba, axis=1)] == split.y[1])
+    return accuracy, expected_calibration_error(split.y[1], proba, classes=classes)
 
 
 def transductive(split, settings, per_class=10):
-    """The same where ten rows a class have labels."""
+    """The same with ten labeled rows per class."""
     y = split.y[0]
     known = np.concatenate([np.flatnonzero(y == c)[:per_class] for c in np.unique(y)])
     given = np.full(len(y), -1)
@@ -98,7 +101,7 @@ def transductive(split, settings, per_class=10):
 
 
 def chosen(candidates, beginnings):
-    """Candidates whose names begin in one of these ways."""
+    """Candidates whose names start with one of the prefixes."""
     return {name: settings for name, settings in candidates.items() if name.startswith(tuple(beginnings))}
 
 

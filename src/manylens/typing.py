@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Iterable
+from typing import Any, Protocol, Self, TypeAlias, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,11 @@ MatrixLike: TypeAlias = ArrayLike | sparse.spmatrix | sparse.sparray  # what a u
 Seed: TypeAlias = int | np.random.RandomState | None  # scikit-learn's `random_state`
 
 
+def is_sparse(X: Any) -> TypeGuard[SparseRows]:
+    """Whether X is a sparse matrix or array, in a form that type checkers understand."""
+    return bool(sparse.issparse(X))
+
+
 @runtime_checkable
 class ModuleSet(Protocol):
     """A transformer whose columns split into modules."""
@@ -29,23 +34,27 @@ class ModuleSet(Protocol):
         """Map rows (n, d) to all modules side by side (n, M H)."""
         ...
 
-    def split(self, Z: Any) -> FloatArray | Sequence[FloatArray]:
+    def split(self, Z: Any) -> Any:
         """The columns of `transform` by module: an array (n, M, H), or a list of arrays (n, width)."""
         ...
 
 
 @runtime_checkable
 class DiverseModules(ModuleSet, Protocol):
-    """Modules whose diversity can be changed after fitting, without a new decomposition."""
+    """Modules whose diversity can be changed after fitting, from one decomposition of the rows."""
 
-    def with_diversity(self, diversity: float) -> Any:
-        """A fitted copy with another diversity."""
+    def with_diversity(self, diversity: float) -> Self:
+        """A fitted copy at another diversity."""
+        ...
+
+    def diversity_path(self, diversities: Iterable[float]) -> list[Self]:
+        """One fitted copy per diversity."""
         ...
 
     def principal_coordinates(self, X: Any) -> FloatArray:
-        """What `transform` computes from rows before the diversity matters."""
+        """Coordinates (n, k) of rows, the same at every diversity."""
         ...
 
-    def transform_coordinates(self, coordinates: Any) -> FloatArray:
-        """The rest of `transform`: from `principal_coordinates` to all modules side by side."""
+    def transform_coordinates(self, C: FloatArray) -> FloatArray:
+        """Map coordinates (n, k) to all modules side by side (n, M H)."""
         ...

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import validate_data
 
-from manylens.typing import AnyArray, Rows, Seed
+from manylens.typing import AnyArray, FloatArray, Rows, Seed
 
 Boundaries = Literal["both", "left", "right", "neither"]
 
@@ -62,6 +62,28 @@ def check_real(
     return float(
         check_scalar(value, name, Real, min_val=minimum, max_val=maximum, include_boundaries=include)
     )
+
+
+def check_diversity(diversity: Any) -> float:
+    """`diversity` as a float; raise unless it is a number in [0, 1]."""
+    is_number = isinstance(diversity, Real) and not isinstance(diversity, bool)
+    if not is_number or not 0 <= float(diversity) <= 1:
+        fault = "is outside [0, 1]" if is_number else "is not a number in [0, 1]"
+        raise ValueError(
+            f"diversity={diversity!r} {fault}: above 1 the loss has no minimum (the modules diverge: Theorem "
+            "1 of the modular autoencoder paper), below 0 it rewards modules for being equal. Use a value "
+            "just below 1 for retrieval, 0.2-0.9 for voting."
+        )
+    return float(diversity)
+
+
+def refuse_equal_rows(spectrum: FloatArray) -> None:
+    """Raise if there are no positive eigenvalues: no direction has any variance."""
+    if len(spectrum) == 0:
+        raise ValueError(
+            "All rows are the same to this kernel, so there is nothing to represent: check that the columns "
+            "were read correctly, or choose another kernel or gamma."
+        )
 
 
 def require_two_classes(classes: AnyArray, who: str) -> None:

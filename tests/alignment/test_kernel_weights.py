@@ -1,11 +1,20 @@
+import pickle
+
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.datasets import load_digits
+from sklearn.linear_model import RidgeClassifier
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manylens import CountSketch, align_bandwidths, align_kernels, cka
+from manylens import CountSketch, KernelAlignment, align_kernels, cka
+from manylens.alignment import align_bandwidths
 from manylens.alignment.kernel_weights import alignment_system
-from manylens.kernels.bandwidth import bandwidth
+from manylens.kernels import bandwidth
+from manylens.papers.linear_kernel_alignment import combined_alignment
 
 
 def views(n=120, seed=0):
@@ -17,15 +26,6 @@ def views(n=120, seed=0):
         for d, strength in [(4, 2.0), (3, 0.5), (6, 0.0), (2, 1.0)]
     ]
     return features, y
-
-
-def literal_alignment(weights, features, Y):
-    """Alignment of the weighted sum of centered n x n kernels with the target kernel."""
-    n = len(Y)
-    H = np.eye(n) - 1 / n
-    K = sum(w * H @ X @ X.T @ H for w, X in zip(weights, features, strict=True))
-    target = H @ Y @ Y.T @ H
-    return np.sum(K * target) / np.linalg.norm(K) / np.linalg.norm(target)
 
 
 def test_the_system_is_the_literal_one():
@@ -42,14 +42,14 @@ def test_no_other_weights_are_better_aligned():
     features, y = views()
     Y = np.eye(3)[y]
     weights = align_kernels(features, y)
-    best = literal_alignment(weights, features, Y)
+    best = combined_alignment(weights, features, Y)
     assert np.linalg.norm(weights) == pytest.approx(1)
     assert np.all(weights >= 0)
     rng = np.random.default_rng(0)
     others = [abs(weights + scale * rng.standard_normal(4)) for scale in (1e-3, 0.1, 1) for _ in range(50)]
-    assert all(literal_alignment(other, features, Y) <= best + 1e-12 for other in others)
+    assert all(combined_alignment(other, features, Y) <= best + 1e-12 for other in others)
     for method in ("align", "r2", "uniform"):
-        assert literal_alignment(align_kernels(features, y, method=method), features, Y) <= best + 1e-12
+        assert combined_alignment(align_kernels(features, y, method=method), features, Y) <= best + 1e-12
 
 
 def test_the_baselines_are_their_definitions():
@@ -75,7 +75,7 @@ def test_orthogonal_kernels_make_alignf_equal_to_r2():
     np.testing.assert_allclose(align_kernels(features, y), align_kernels(features, y, method="r2"), atol=1e-9)
 
 
-def test_a_kernel_given_twice_changes_the_sum_in_nothing():
+def test_a_repeated_kernel_does_not_change_the_sum():
     features, y = views()
     once = align_kernels(features, y)
     twice = align_kernels([*features, features[0], 3 * features[1]], y)
@@ -85,7 +85,7 @@ def test_a_kernel_given_twice_changes_the_sum_in_nothing():
     np.testing.assert_allclose(joined / np.linalg.norm(joined), once, atol=1e-8)
 
 
-def test_two_classes_are_their_signs():
+def test_two_classes_give_the_weights_of_their_signs():
     features, y = views()
     y = y == 0
     signs = np.where(y, 1.0, -1.0)
@@ -104,14 +104,14 @@ def test_labels_may_be_strings_and_values_real():
     assert not np.allclose(align_kernels(features, y), align_kernels(features, y, target="values"))
 
 
-def test_names_go_in_and_come_out():
+def test_weights_have_the_names_of_the_features():
     features, y = views()
     named = align_kernels(dict(zip("abcd", features, strict=True)), y)
     np.testing.assert_allclose([named[name] for name in "abcd"], align_kernels(features, y))
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "precomputed", polynomial_kernel])
-def test_other_kernels_are_those_of_their_matrices(kernel):
+def test_other_kernels_give_the_weights_of_their_matrices(kernel):
     features, y = views(60)
     gammas = [bandwidth(X, "median", random_state=0) for X in features]
     if kernel == polynomial_kernel:
@@ -127,8 +127,8 @@ def test_other_kernels_are_those_of_their_matrices(kernel):
     np.testing.assert_allclose(align_kernels(given, y, kernel), align_kernels(roots, y), atol=1e-7)
 
 
-def test_bandwidths_are_those_kernels_one_by_one(monkeypatch):
-    monkeypatch.setattr("manylens.alignment.gram.BLOCK_BYTES", 2**17)
+def test_weights_of_bandwidths_are_those_of_the_kernels_one_by_one(monkeypatch):
+    monkeypatch.setattr("manylens.alignment.inner_products.BLOCK_BYTES", 2**17)
     features, y = views(90)
     X = features[0]
     gammas, weights = align_bandwidths(X, y, (-2, 4))
@@ -157,15 +157,15 @@ def test_single_precision_is_as_good_as_its_input():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_copies_in_single_precision_whose_products_are_not_quite_semi_definite_are_no_obstacle(seed):
+def test_indefinite_products_of_single_precision_copies_still_give_the_best_weights(seed):
     rng = np.random.default_rng(seed)
     features, y = views()
     copies = [(scale * X).astype(np.float32) for X in features for scale in rng.uniform(0.3, 3, 4)]
     weights = align_kernels(copies, y)
     assert np.all(weights >= 0)
     Y = np.eye(3)[y]
-    wanted = literal_alignment(align_kernels(features, y), features, Y)
-    found = literal_alignment(weights, [X.astype(np.float64) for X in copies], Y)
+    wanted = combined_alignment(align_kernels(features, y), features, Y)
+    found = combined_alignment(weights, [X.astype(np.float64) for X in copies], Y)
     assert found == pytest.approx(wanted, abs=1e-4)
 
 
@@ -176,12 +176,14 @@ def test_sparse_features_give_the_dense_weights():
     )
 
 
-def test_what_cannot_be_meant_is_refused_in_a_sentence():
+def test_invalid_arguments_are_refused():
     features, y = views()
     with pytest.raises(ValueError, match="method='best' is unknown"):
         align_kernels(features, y, method="best")
-    with pytest.raises(ValueError, match="y is constant"):
+    with pytest.raises(ValueError, match="y has one class only"):
         align_kernels(features, np.zeros(120, dtype=int))
+    with pytest.raises(ValueError, match="y is constant"):
+        align_kernels(features, np.zeros(120), target="values")
     with pytest.raises(ValueError, match="y has 119 rows and the features have 120"):
         align_kernels(features, y[1:])
     with pytest.raises(ValueError, match="b is constant"):
@@ -200,3 +202,118 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence():
         align_bandwidths(features[0], y, (3, 1))
     with pytest.raises(ValueError, match="No kernel is aligned"):
         align_kernels([np.array([[1.0], [-1.0], [1.0], [-1.0]])], [0, 0, 1, 1])
+
+
+@parametrize_with_checks([KernelAlignment(), KernelAlignment(method="align", target="values")])
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:, 1:], y  # the first pixel is constant
+
+
+def test_the_output_kernel_is_the_weighted_sum(digits):
+    X, y = digits
+    X = X[:300]
+    views = {"top": X[:, :20], "middle": X[:, 20:40], "bottom": X[:, 40:]}
+    fitted = KernelAlignment().fit(views, y[:300])
+    Z = fitted.transform(views)
+    wanted = sum(
+        weight * (view - view.mean(axis=0)) @ (view - view.mean(axis=0)).T
+        for weight, view in zip(fitted.weights_, views.values(), strict=True)
+    )
+    np.testing.assert_allclose(Z @ Z.T, wanted, atol=1e-8)
+    assert fitted.alignment_ == pytest.approx(cka(Z, np.eye(10)[y[:300]]))
+    assert dict(zip(fitted.group_names_, fitted.weights_, strict=True)) == align_kernels(views, y[:300])
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_list_of_sets_gives_the_same_as_a_dict(digits, kind):
+    X, y = digits
+    views = [X[:300, :20], X[:300, 20:40], X[:300, 40:]]  # two of one width: stacked they would be an array
+    fitted = KernelAlignment().fit(kind(views), y[:300])
+    named = KernelAlignment().fit(dict(enumerate(views)), y[:300])
+    np.testing.assert_array_equal(fitted.weights_, named.weights_)
+    np.testing.assert_array_equal(fitted.transform(views), named.transform(dict(enumerate(views))))
+    rows = X[:300].tolist()
+    assert KernelAlignment().fit(rows, y[:300]).n_features_in_ == X.shape[1]
+
+
+def test_all_ways_to_describe_groups_give_the_same_result(digits):
+    X, y = digits
+    X = X[:, :6] + np.random.default_rng(0).standard_normal((len(X), 6))
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    wanted = KernelAlignment(groups=[2, 4]).fit(X, y).transform(X)
+    for groups in ([slice(0, 2), slice(2, 6)], [[0, 1], [2, 3, 4, 5]], {"p": [0, 1], "q": slice(2, 6)}):
+        np.testing.assert_allclose(KernelAlignment(groups).fit_transform(X, y), wanted)
+    np.testing.assert_allclose(KernelAlignment([["a", "b"], list("cdef")]).fit_transform(frame, y), wanted)
+    np.testing.assert_allclose(
+        KernelAlignment().fit({"p": X[:, :2], "q": X[:, 2:]}, y).weights_,
+        KernelAlignment([2, 4]).fit(X, y).weights_,
+    )
+
+
+def test_sets_without_weight_and_their_names_are_left_out():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 50)
+    X = np.column_stack([y + 0.01 * rng.standard_normal(100), np.tile([0.0, 1.0], 50)])
+    frame = pd.DataFrame(X, columns=["signal", "noise"])
+    fitted = KernelAlignment().set_output(transform="pandas").fit(frame, y)
+    assert list(fitted.transform(frame).columns) == ["signal"]
+    assert list(fitted.get_feature_names_out()) == ["signal"]
+    with pytest.raises(ValueError, match="not equal to feature_names_in_"):
+        fitted.get_feature_names_out(["a", "b"])
+
+
+def test_sets_by_name_may_come_in_any_order_but_must_be_those_of_fit(digits):
+    X, y = digits
+    sets = {"left": X[:, :30], "right": X[:, 30:]}
+    fitted = KernelAlignment(method="uniform").fit(sets, y)
+    other_order = {"right": sets["right"], "left": sets["left"]}
+    np.testing.assert_array_equal(fitted.transform(other_order), fitted.transform(sets))
+    with pytest.raises(ValueError, match="not those seen in fit: right, top occurs only in one of the two"):
+        fitted.transform({"left": sets["left"], "top": sets["right"]})
+    with pytest.raises(ValueError, match="'left' has 29 features; in fit it had 30"):
+        fitted.transform({"left": X[:, :29], "right": X[:, 29:62]})
+    with pytest.raises(ValueError, match="in the form that it had in fit"):
+        fitted.transform(X)
+
+
+def test_kernel_alignment_works_in_a_pipeline_and_survives_pickling(digits):
+    X, y = digits
+    X = X + np.random.default_rng(0).standard_normal(X.shape)
+    model = make_pipeline(KernelAlignment(groups=[21, 21, 21]), RidgeClassifier()).fit(X[:1000], y[:1000])
+    assert model.score(X[1000:], y[1000:]) > 0.7
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+
+
+def test_float32_stays_float32():
+    X = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
+    assert KernelAlignment().fit(X, X[:, 0] > 0).transform(X).dtype == np.float32
+
+
+def test_constant_columns_get_no_weight():
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    y = X[:, 0] > 0
+    wider = np.column_stack([X, np.full(60, 0.1)])
+    fitted = KernelAlignment().fit(wider, y)
+    np.testing.assert_allclose(fitted.weights_, [*KernelAlignment().fit(X, y).weights_, 0])
+    with pytest.raises(ValueError, match="Every column of X is constant"):
+        KernelAlignment().fit(np.ones((60, 2)), y)
+
+
+def test_invalid_groups_are_refused(digits):
+    X, y = digits
+    with pytest.raises(ValueError, match="do not add up to the 63 columns"):
+        KernelAlignment([10, 10]).fit(X, y)
+    with pytest.raises(ValueError, match="groups names column 99; X has 63"):
+        KernelAlignment([[0, 99]]).fit(X, y)
+    with pytest.raises(ValueError, match="groups names columns that X does not have: z"):
+        KernelAlignment([["z"]]).fit(X, y)
+    with pytest.raises(ValueError, match="one of its sets has no columns"):
+        KernelAlignment([slice(3, 3)]).fit(X, y)
+    with pytest.raises(ValueError, match="method='x' is unknown"):
+        KernelAlignment(method="x").fit(X, y)

@@ -8,7 +8,7 @@ from sklearn.covariance import ledoit_wolf
 from sklearn.cross_decomposition import CCA
 
 from manylens import cka, rank_models
-from manylens.alignment import transfer_scores as scores
+from manylens.alignment import transferability as scores
 
 
 def task(n=90, d=5, seed=0, strength=1.0):
@@ -40,7 +40,7 @@ def test_logme_is_the_largest_evidence(shape):
     assert scores.log_evidence(X, Y) == pytest.approx(np.mean(wanted), rel=1e-4)
 
 
-def test_logme_stays_finite_where_the_features_explain_everything():
+def test_logme_is_finite_if_the_features_explain_everything():
     X = np.random.default_rng(0).standard_normal((40, 3))
     assert np.isfinite(scores.log_evidence(X, X[:, :1] + X[:, 1:2]))
     assert np.isfinite(scores.log_evidence(np.random.default_rng(0).standard_normal((10, 30)), X[:10]))
@@ -54,7 +54,7 @@ def test_h_score_is_the_sum_of_squared_canonical_correlations():
 
 
 @given(st.integers(0, 10**6))
-def test_h_score_is_bounded_and_does_not_see_invertible_maps(seed):
+def test_h_score_is_bounded_and_invariant_to_invertible_maps(seed):
     X, codes = task(seed=seed)
     mixing = np.random.default_rng(seed).standard_normal((5, 5)) + 3 * np.eye(5)
     value = scores.h_score(X, codes)
@@ -123,7 +123,7 @@ def test_every_metric_puts_the_better_features_first(metric):
 
 
 @pytest.mark.parametrize("metric", ["leep", "nce"])
-def test_probabilities_that_know_the_classes_come_first(metric):
+def test_more_informative_probabilities_rank_first(metric):
     codes = task(300)[1]
     rng = np.random.default_rng(0)
     sharp, flat = (np.exp(s * np.eye(3)[codes] + rng.standard_normal((300, 3))) for s in (4, 1))
@@ -155,7 +155,7 @@ def test_the_score_is_cka_and_regression_works():
         assert rank_models({"noise": noise, "signal": X}, X[:, 0] + 0.1, metric)[0].name == "signal"
 
 
-def test_a_function_of_your_own_is_a_metric():
+def test_a_function_can_be_a_metric():
     X, codes = task()
 
     def first_column(features, classes):
@@ -179,7 +179,7 @@ def test_the_table_prints_and_becomes_a_frame():
     assert frame.loc["resnet", "score"] == ranking[0].score
 
 
-def test_what_cannot_be_meant_is_refused_in_a_sentence():
+def test_invalid_arguments_are_refused():
     X, codes = task()
     with pytest.raises(ValueError, match="metric='accuracy' is unknown"):
         rank_models([X], codes, "accuracy")
@@ -193,10 +193,10 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence():
         rank_models([X], codes, n_groups=80)
     lone = np.where(np.arange(len(codes)) == 7, 1, 0)
     for metric in ("cka", "logme", "h-score", "transrate"):
-        with pytest.raises(ValueError, match="constant but for a few rows, which one group holds"):
+        with pytest.raises(ValueError, match="constant except for a few rows, which one group holds"):
             rank_models([X], lone, metric)
         assert np.isfinite(rank_models([X], lone, metric, n_groups=0)[0].score)
-    with pytest.raises(ValueError, match="not defined once some rows are left out"):
+    with pytest.raises(ValueError, match="not defined if some rows are left out"):
         rank_models([X], codes, lambda features, _: 1.0 if len(features) == len(codes) else np.nan)
     with pytest.raises(ValueError, match="the metric is not defined for these features"):
         rank_models([X], codes, lambda features, classes: np.nan * features[0, 0] * classes[0], n_groups=0)

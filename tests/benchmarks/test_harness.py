@@ -1,4 +1,4 @@
-"""Comparisons: rounds, spreads, claims, what is found; growth: exponents."""
+"""Comparisons, claims, records and reports; exponents of growth."""
 
 import time
 from pathlib import Path
@@ -11,6 +11,7 @@ from benchmarks.harness import (
     Comparison,
     benchmark,
     comparison,
+    gain,
     ratio,
     records,
     report,
@@ -59,7 +60,36 @@ def test_a_ratio_of_times_comes_with_its_range_over_the_rounds():
     assert "(3 to 4)" in tables.verdict(judged)
 
 
-def test_one_that_is_not_repeated_stands_with_its_last_run():
+def test_a_claim_on_speed_shows_the_scores_of_both_contenders():
+    judged = Claim("times as fast", ratio("other", "ours"), at_least=3.5).judge(ROUNDS)
+    assert judged["scores"] == {"error": {"ours": 0.5, "other": 1.0}}
+    assert "error 0.5 (ours), 1 (other)" in tables.verdict(judged)
+
+
+def test_a_claim_on_memory_shows_the_score():
+    results = {"ours": {"all_seconds": [1.0], "seconds": 1.0, "peak_mb": 3.0, "precision": 0.9}}
+    judged = Claim("peak MB", result("ours", "peak_mb"), at_most=5).judge(results)
+    assert judged["scores"] == {"precision": {"ours": 0.9}}
+
+
+def test_a_claim_on_a_score_shows_no_other_scores():
+    assert Claim("error", ratio("ours", "other", "error"), at_most=1).judge(ROUNDS)["scores"] == {}
+
+
+def test_a_claim_on_a_gain_shows_both_scores():
+    judged = Claim("lost", gain("other", "ours", "error", 100), at_most=60).judge(ROUNDS)
+    assert judged["value"] == 50
+    assert judged["scores"] == {"error": {"other": 1.0, "ours": 0.5}}
+
+
+def test_a_comparison_can_name_the_scores_to_show():
+    results = {name: values | {"size": 7} for name, values in ROUNDS.items()}
+    claim = Claim("times as fast", ratio("other", "ours"), at_least=1)
+    assert claim.judge(results, ("size",))["scores"] == {"size": {"ours": 7, "other": 7}}
+    assert claim.judge(results, ())["scores"] == {}
+
+
+def test_a_contender_that_is_not_repeated_counts_with_its_last_run():
     results = {"ours": {"all_seconds": [1.0, 2.0]}, "slow": {"all_seconds": [12.0]}}
     assert comparison.rounds(results, "slow", "ours") == [12.0, 6.0]
 
@@ -88,7 +118,7 @@ class Counted(Comparison):
         return {}
 
 
-def test_only_those_named_are_warmed_up_and_long_runs_are_not_repeated(monkeypatch):
+def test_only_named_contenders_are_warmed_up_and_long_runs_are_not_repeated(monkeypatch):
     monkeypatch.setattr(comparison, "LONG_ENOUGH", 0.01)
     counted = Counted()
     record = benchmark.run(counted)
@@ -103,7 +133,7 @@ class Broken(Comparison):
         raise ValueError("no data today")
 
 
-def test_a_benchmark_that_fails_does_not_take_the_others_with_it(monkeypatch, capsys):
+def test_a_failing_benchmark_does_not_stop_the_others(monkeypatch, capsys):
     kinds = {"Broken": Broken, "Sums": Sums}
     saved = []
     monkeypatch.setattr(benchmark, "discover", lambda: kinds)
@@ -117,14 +147,14 @@ def test_other_numbers_have_no_spread():
     assert Claim("better", ratio("other", "ours", "error"), at_least=3).judge(ROUNDS)["spread"] is None
 
 
-def test_contenders_that_are_not_installed_are_left_out_with_their_claims(capsys):
+def test_contenders_that_are_not_installed_are_skipped_with_their_claims(capsys):
     record = benchmark.run(Sums())
     assert list(record["results"]) == ["ours", "loop"]
     assert [claim["held"] for claim in record["claims"]] == [True]
     assert "no_such_package is not installed" in capsys.readouterr().out
 
 
-def test_a_record_survives_its_file_and_says_what_it_was_taken_on(tmp_path):
+def test_a_record_is_read_back_as_written_and_describes_the_machine(tmp_path):
     record = benchmark.run(Sums())
     records.save(record, tmp_path)
     read = records.read_records(tmp_path)["Sums"]
@@ -134,11 +164,51 @@ def test_a_record_survives_its_file_and_says_what_it_was_taken_on(tmp_path):
     assert "### Sums" in report.page([read])
 
 
+def test_records_of_one_family_share_a_file(tmp_path):
+    for kind in (Sums, Counted):
+        records.save(benchmark.run(kind()), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["benchmarks.json"]
+    assert list(records.read_records(tmp_path)) == ["Counted", "Sums"]
+
+
+def test_a_report_words_claims_as_the_code_does(tmp_path):
+    record = benchmark.run(Sums())
+    record["claims"][0] |= {"text": "an outdated sentence", "at_least": 1}
+    records.save(record, tmp_path)
+    read = records.current_records({"Sums": Sums}, tmp_path)["Sums"]
+    assert [claim["text"] for claim in read["claims"]] == ["the same sum"]
+    assert read["claims"][0]["value"] == 285
+    assert read["results"] == record["results"]
+
+
+def test_every_record_belongs_to_a_benchmark_and_is_stored_with_its_family():
+    found = benchmark.discover()
+    kept = records.read_records()
+    assert set(kept) <= set(found)
+    assert all(record["family"] == found[name].family() for name, record in kept.items())
+
+
+def test_every_claim_on_speed_or_memory_shows_a_score_if_there_is_one():
+    found = benchmark.discover()
+    for name, record in records.current_records(found).items():
+        for claim, judged in zip(getattr(found[name], "claims", ()), record.get("claims", ()), strict=True):
+            measured = {key for who in claim.contenders for key in record["results"][who]}
+            if found[name].scores is None and measured - set(comparison.NOT_SCORES):
+                assert judged["scores"] or not claim.contenders, (name, claim.text)
+
+
+def test_the_readme_table_is_short_and_names_claims_that_exist():
+    lines = report.readme_lines(report.ordered(records.current_records(benchmark.discover())))
+    rows = [line for line in lines if line.startswith("|")][2:]
+    assert len(rows) == sum(map(len, report.HEADLINES.values()))
+    assert 0 < len(rows) <= 12
+
+
 def test_every_record_kept_is_readable():
-    report.page(report.ordered(records.read_records()))
+    report.page(report.ordered(records.current_records(benchmark.discover())))
 
 
-def test_every_benchmark_says_what_it_is():
+def test_every_benchmark_has_a_docstring():
     found = benchmark.discover()
     assert found
     assert {kind.kind for kind in found.values()} <= set(report.ORDER)
@@ -151,7 +221,7 @@ def test_the_exponent_of_a_power_is_found(power):
     assert exponent(sizes, 3e-7 * sizes.astype(float) ** power) == pytest.approx(power)
 
 
-def test_what_a_call_costs_anyway_does_not_hide_how_it_grows():
+def test_a_fixed_cost_does_not_hide_the_growth():
     sizes = np.array([10, 30, 100, 300, 1000])
     assert exponent(sizes, 1e-3 + 1e-6 * sizes**2.0) == pytest.approx(2, abs=0.25)
 
@@ -178,7 +248,7 @@ def test_growth_measures_every_axis():
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from Linux's /proc")
-def test_peak_memory_sees_an_array_that_is_gone():
+def test_peak_memory_includes_an_array_that_was_freed():
     with PeakMemory() as peak:
         array = np.ones(20 * 2**17)
         time.sleep(0.02)

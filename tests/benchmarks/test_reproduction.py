@@ -1,4 +1,4 @@
-"""Verdicts on the papers are computed, and what is computed goes into the record."""
+"""Verdicts on the papers' statements are computed from the numbers in the record."""
 
 import pytest
 
@@ -31,21 +31,21 @@ class Falling(Reproduction):
     ("held", "word"),
     [([True], "yes"), ([False], "no"), ([True, False], "partly"), ([True, False, False], "no")],
 )
-def test_all_cases_are_yes_half_are_partly_and_fewer_are_no(held, word):
+def test_the_verdict_is_yes_for_all_cases_partly_for_half_and_no_for_fewer(held, word):
     assert verdict_of(held) == word
 
 
-def test_a_statement_about_no_case_is_refused():
+def test_a_statement_without_cases_is_refused():
     with pytest.raises(ValueError, match="at least one case"):
         verdict_of([])
 
 
-def test_a_table_has_the_word_of_its_statements_only_where_they_agree():
+def test_a_table_has_the_verdict_of_its_statements_only_if_they_agree():
     assert verdict_on_all([{"verdict": "no"}, {"verdict": "no"}]) == "no"
     assert verdict_on_all([{"verdict": "no"}, {"verdict": "yes"}]) == "partly"
 
 
-def test_the_record_says_where_a_statement_failed():
+def test_the_record_lists_the_cases_in_which_a_statement_failed():
     record = benchmark.run(Falling(quick=True))
     assert record["statements"][0]["cases"] == {"digits": True, "letters": False}
     assert record["verdict"] == "partly"
@@ -61,7 +61,7 @@ def test_the_verdict_follows_the_numbers():
     assert benchmark.run(Better())["verdict"] == "yes"
 
 
-def test_our_number_stands_before_the_papers():
+def test_our_number_comes_before_the_papers_number():
     lines = tables.reproduction_tables(benchmark.run(Falling()))
     assert "| digits | 21 (20) | 9 (10) |" in lines
     assert "| letters | 5 | 6 |" in lines
@@ -72,7 +72,7 @@ def test_a_saved_record_makes_the_page(tmp_path):
     kept = report.ordered(records.read_records(tmp_path))
     text = report.page(kept, {"Falling": "a.png"})
     assert "![Table 1](a.png)" in text
-    assert "Did the paper's claims hold here? **partly**" in text
+    assert "Do the paper's claims hold here? **partly**" in text
 
 
 def test_figures_are_drawn_from_the_record(tmp_path):

@@ -5,14 +5,14 @@ from sklearn.datasets import make_friedman1
 from manylens.datasets import make_friedman, make_shells
 
 
-def test_friedmans_function_is_that_of_scikit_learn_with_the_square():
+def test_friedmans_function_agrees_with_scikit_learn():
     X, y = make_friedman(50, random_state=3)
     theirs, target = make_friedman1(50, noise=1.0, random_state=3)
     np.testing.assert_allclose(X, theirs)
     np.testing.assert_allclose(y, target)
 
 
-def test_without_the_square_the_third_feature_enters_in_a_straight_line():
+def test_without_the_square_the_third_feature_enters_linearly():
     X, bent = make_friedman(50, noise=0, random_state=3)
     _, straight = make_friedman(50, noise=0, square=False, random_state=3)
     np.testing.assert_allclose(straight - bent, 20 * (X[:, 2] - 0.5) - 20 * (X[:, 2] - 0.5) ** 2, atol=1e-12)

@@ -18,13 +18,13 @@ def test_a_local_file_is_read_as_flat_rows(tmp_path, monkeypatch):
     assert not data_available("tiny", "absent")
 
 
-def test_an_unknown_name_is_refused_with_the_known_ones(monkeypatch):
+def test_the_error_for_an_unknown_name_lists_the_known_ones(monkeypatch):
     monkeypatch.delenv("MANYLENS_DATA", raising=False)
-    with pytest.raises(ValueError, match="has no public name known here"):
+    with pytest.raises(ValueError, match=r"neither in \$MANYLENS_DATA nor a data set that can be fetched"):
         load_dataset("no such set")
 
 
-def test_a_set_that_cannot_be_fetched_is_named_in_one_sentence(monkeypatch):
+def test_the_error_names_the_data_set_that_could_not_be_fetched(monkeypatch):
     def no_network(*args, **options):
         raise URLError("Name or service not known")
 

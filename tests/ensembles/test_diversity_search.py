@@ -20,8 +20,8 @@ from manylens import (
     ModuleNeighbors,
     ModuleVotingClassifier,
     ModuleVotingRegressor,
-    PartitionKernelPCA,
 )
+from manylens.baselines import PartitionKernelPCA
 from manylens.ensembles.retrieval import RetrievalPrecision
 
 X, Y = (part[:500] for part in load_digits(return_X_y=True))

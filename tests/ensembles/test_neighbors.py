@@ -12,13 +12,8 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manylens import (
-    ModularAutoencoder,
-    ModularKernelPCA,
-    ModuleNeighbors,
-    ModuleVotingClassifier,
-    PartitionKernelPCA,
-)
+from manylens import ModularAutoencoder, ModularKernelPCA, ModuleNeighbors, ModuleVotingClassifier
+from manylens.baselines import PartitionKernelPCA
 from manylens.ensembles.finders import FaissFinder
 from manylens.ensembles.representation import composite_axes
 

@@ -20,9 +20,9 @@ from manylens import (
     ModularKernelPCA,
     ModuleVotingClassifier,
     ModuleVotingRegressor,
-    PartitionKernelPCA,
     ScanNeighborsClassifier,
 )
+from manylens.baselines import PartitionKernelPCA
 from manylens.ensembles.voting import modal_class
 
 DIGITS, LABELS = load_digits(return_X_y=True)

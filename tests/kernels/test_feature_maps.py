@@ -1,11 +1,5 @@
-"""One contract for all feature maps; a new map is tested by naming how to build it."""
-
-import pickle
-
 import numpy as np
 import pytest
-from scipy import sparse
-from sklearn.base import clone
 from sklearn.kernel_approximation import Nystroem
 
 from manylens.kernels import (
@@ -23,68 +17,12 @@ from manylens.kernels import (
     Precomputed,
     make_feature_map,
 )
-from manylens.kernels.fourier import gaussian_frequencies, orthogonal_frequencies
-from manylens.kernels.roots import inverse_root
+from manylens.kernels.feature_maps import gaussian_frequencies, orthogonal_frequencies
+from manylens.kernels.spectrum import inverse_root
+from tests.kernels.contract import FeatureMapContract
 
 
-@pytest.fixture
-def X():
-    return np.random.default_rng(0).normal(size=(80, 6))
-
-
-class MapContract:
-    """What holds for every map: psi(x).psi(y) = k(x, y) to `tolerance` on the training rows."""
-
-    tolerance = 1e-8
-    sparse = True
-
-    def make(self):
-        raise NotImplementedError
-
-    def truth(self, X):
-        kernel = self.make().kernel
-        return type(kernel)(**kernel.get_params()).fit(X)(X, X)
-
-    def test_inner_products_are_the_kernel(self, X):
-        psi = self.make().fit_transform(X)
-        assert np.abs(psi @ psi.T - self.truth(X)).max() < self.tolerance
-
-    def test_coordinates_are_features_times_root(self, X):
-        fitted = self.make().fit(X)
-        features = fitted.features(X)
-        expected = features if fitted.root_ is None else features @ fitted.root_
-        np.testing.assert_allclose(fitted.transform(X), expected, atol=1e-12)
-        assert features.shape == (len(X), fitted.width)
-
-    def test_rows_in_blocks_are_rows_at_once(self, X, monkeypatch):
-        fitted = self.make().fit(X)
-        whole = fitted.transform(X)
-        monkeypatch.setattr("manylens.summaries.moments.BLOCK_BYTES", 64)
-        np.testing.assert_allclose(fitted.transform(X), whole, atol=1e-12)
-
-    def test_float32_stays_float32(self, X):
-        psi = self.make().fit(X.astype(np.float32)).transform(X.astype(np.float32))
-        assert psi.dtype == np.float32
-        assert np.abs(psi @ psi.T - self.truth(X)).max() < max(1e-3, self.tolerance)
-
-    def test_sparse_rows_give_what_dense_rows_give(self, X):
-        thin = np.where(np.abs(X) > 1, X, 0.0)
-        dense, csr = self.make().fit(thin), self.make().fit(sparse.csr_array(thin))
-        a, b = dense.transform(thin), csr.transform(sparse.csr_array(thin))
-        np.testing.assert_allclose(a @ a.T, b @ b.T, atol=1e-8)
-
-    def test_the_same_seed_gives_the_same_map(self, X):
-        np.testing.assert_array_equal(self.make().fit_transform(X), self.make().fit_transform(X))
-
-    def test_cloning_and_pickling_keep_the_map(self, X):
-        fitted = self.make().fit(X)
-        unpickled = pickle.loads(pickle.dumps(fitted))
-        np.testing.assert_allclose(unpickled.transform(X), fitted.transform(X), atol=1e-10)
-        again = clone(fitted).fit(X).transform(X)
-        np.testing.assert_allclose(again @ again.T, self.truth(X), atol=self.tolerance)
-
-
-class TestLinearMap(MapContract):
+class TestLinearMap(FeatureMapContract):
     def make(self):
         return LinearMap()
 
@@ -92,34 +30,34 @@ class TestLinearMap(MapContract):
         return X @ X.T
 
 
-class TestExactRBF(MapContract):
+class TestExactRBF(FeatureMapContract):
     def make(self):
         return ExactMap(RBF(), random_state=0)
 
 
-class TestExactLaplacian(MapContract):
+class TestExactLaplacian(FeatureMapContract):
     def make(self):
         return ExactMap(Laplacian("median"), random_state=0)
 
 
-class TestExactPolynomial(MapContract):
+class TestExactPolynomial(FeatureMapContract):
     tolerance = 1e-5
 
     def make(self):
         return ExactMap(Polynomial(degree=2))
 
 
-class TestExactCosine(MapContract):
+class TestExactCosine(FeatureMapContract):
     def make(self):
         return ExactMap(Cosine())
 
 
-class TestNystroemWithAllRows(MapContract):
+class TestNystroemWithAllRows(FeatureMapContract):
     def make(self):
         return NystroemMap(RBF(), rank=80, random_state=0)
 
 
-class LowRankContract(MapContract):
+class LowRankContract(FeatureMapContract):
     """With fewer landmarks than rows the kernel is K_nm K_mm⁺ K_mn, written out."""
 
     tolerance = 1e-6
@@ -142,7 +80,7 @@ class TestNystroemKMeans(LowRankContract):
         return NystroemMap(RBF(), rank=40, landmarks="k-means", random_state=0)
 
 
-class SketchContract(MapContract):
+class SketchContract(FeatureMapContract):
     """K Sᵀ (S K Sᵀ)⁺ S K, written out with the matrix S."""
 
     tolerance = 1e-6
@@ -164,28 +102,28 @@ class TestRBFCountSketch(SketchContract):
         return CountSketchMap(RBF(0.1), rank=20, n_hashes=2, random_state=0)
 
 
-class TestFourier(MapContract):
+class TestFourier(FeatureMapContract):
     tolerance = 0.2
 
     def make(self):
         return FourierMap(RBF(), rank=4000, random_state=0)
 
 
-class TestPlainFourier(MapContract):
+class TestPlainFourier(FeatureMapContract):
     tolerance = 0.2
 
     def make(self):
         return FourierMap(RBF(), rank=4000, orthogonal=False, random_state=0)
 
 
-class TestLaplacianFourier(MapContract):
+class TestLaplacianFourier(FeatureMapContract):
     tolerance = 0.2
 
     def make(self):
         return FourierMap(Laplacian(), rank=4000, random_state=0)
 
 
-def test_nystroem_with_given_landmarks_is_scikit_learns(X):
+def test_nystroem_with_given_landmarks_agrees_with_scikit_learn(X):
     mine = NystroemMap(RBF(0.1), landmarks=X[:20]).fit_transform(X)
     peer = Nystroem(gamma=0.1, n_components=20).fit(X[:20]).transform(X)
     np.testing.assert_allclose(mine @ mine.T, peer @ peer.T, atol=1e-8)
@@ -237,7 +175,7 @@ def test_gaussian_frequencies_have_the_kernel_as_their_mean():
     assert mean == pytest.approx(np.exp(-0.7 * np.sum((X[0] - X[1]) ** 2)), abs=0.01)
 
 
-def test_a_sketch_of_enough_buckets_keeps_the_linear_kernel_whole(X):
+def test_a_sketch_with_enough_buckets_keeps_the_linear_kernel_exactly(X):
     psi = CountSketchMap(Linear(), rank=40, random_state=0).fit_transform(X)
     np.testing.assert_allclose(psi @ psi.T, X @ X.T, atol=1e-8)  # 40 sums of rows span the 6 columns
     made = make_feature_map("nystroem", Linear(), X, rank=40, landmarks="count-sketch", random_state=0)
@@ -295,7 +233,7 @@ def test_a_zero_kernel_has_one_coordinate_that_is_always_zero():
         (Precomputed(), (200, 200), ExactMap),
     ],
 )
-def test_auto_takes_the_cheapest_exact_map_and_landmarks_beyond(kernel, shape, kind):
+def test_auto_takes_the_cheapest_exact_map_or_landmarks(kernel, shape, kind):
     assert isinstance(make_feature_map("auto", kernel, np.zeros(shape), rank=100), kind)
 
 
@@ -312,19 +250,21 @@ def test_a_map_given_as_an_object_is_copied(X):
         (lambda X: make_feature_map("nistrom", RBF(), X), "feature_map='nistrom' is unknown"),
         (lambda X: make_feature_map("linear", RBF(), X), "RBF needs 'exact', 'nystroem' or 'fourier'"),
         (lambda X: NystroemMap(Precomputed()).fit(X), "use feature_map='exact'"),
-        (lambda X: ExactMap(Precomputed()).fit(X), "is square; 80 x 6 was given"),
-        (lambda X: CountSketchMap(Precomputed()).fit(X), "holds no rows to sketch"),
+        (lambda X: ExactMap(Precomputed()).fit(X), "must be square; 80 x 6 was given"),
+        (lambda X: CountSketchMap(Precomputed()).fit(X), "has no rows, which feature_map='nystroem' needs"),
         (lambda X: NystroemMap(landmarks="grid").fit(X), "landmarks='grid' is unknown"),
         (lambda X: NystroemMap(landmarks=X[:, :3]).fit(X), "landmarks have 3 features, the rows 6"),
-        (lambda X: FourierMap(Cosine()).fit(X), "Cosine has none known here"),
+        (lambda X: FourierMap(Cosine()).fit(X), "but not Cosine. Use feature_map='nystroem'"),
         (lambda X: FourierMap(Laplacian(), orthogonal=True).fit(X), "use orthogonal='auto'"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(build, message, X):
+def test_invalid_combinations_are_refused(build, message, X):
     with pytest.raises(ValueError, match=message):
         build(X)
 
 
-def test_an_unfinished_map_says_what_it_lacks(X):
+def test_a_map_without_features_names_the_missing_method(X):
     with pytest.raises(TypeError, match="it needs features"):
         FeatureMap().features(X)
+    with pytest.raises(TypeError, match="it needs fit"):
+        FeatureMap().fit(X)

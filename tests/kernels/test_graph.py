@@ -1,4 +1,4 @@
-"""Graph kernels: Ham's Gram matrices within the training rows, and what new rows become."""
+"""Graph kernels: Ham's Gram matrices for the training rows, and the extension to other rows."""
 
 import pickle
 
@@ -13,13 +13,38 @@ from sklearn.neighbors import kneighbors_graph
 import manylens
 from manylens import ModularKernelPCA
 from manylens.kernels import ExactMap, IsomapKernel, LaplacianEigenmapKernel, LocallyLinearKernel
-from manylens.kernels.neighborhood import joined_graph, laplacian_pseudo_inverse, rebuilding_weights
+from manylens.kernels.graph import joined_graph, laplacian_pseudo_inverse, rebuilding_weights
+from tests.kernels.contract import KernelContract
 
 # Pixels are whole numbers, so many distances tie; a little noise makes every neighborhood unique.
 DIGITS = load_digits().data + 1e-2 * np.random.default_rng(0).standard_normal((1797, 64))
 ROWS, NEW = DIGITS[:500], DIGITS[500:600]
 KERNELS = [IsomapKernel(8), LocallyLinearKernel(8), LaplacianEigenmapKernel(8)]
 each_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
+
+
+class TestIsomapKernel(KernelContract):
+    positive = False
+    keeps_float32 = False
+
+    def make(self):
+        return IsomapKernel(5)
+
+
+class TestLocallyLinearKernel(KernelContract):
+    takes_sparse = False
+    keeps_float32 = False
+    float32_tolerance = 1e-3
+
+    def make(self):
+        return LocallyLinearKernel(5)
+
+
+class TestLaplacianEigenmapKernel(KernelContract):
+    keeps_float32 = False
+
+    def make(self):
+        return LaplacianEigenmapKernel(5, gamma=0.01)
 
 
 def one_module(kernel, n_components=4):
@@ -61,7 +86,7 @@ def test_one_module_of_the_laplacian_kernel_spans_the_smallest_eigenvectors_of_t
     np.testing.assert_allclose(aligned(Z, theirs), theirs, atol=1e-6)
 
 
-def test_where_degrees_are_equal_the_laplacian_kernel_is_scikit_learns_spectral_embedding():
+def test_with_equal_degrees_the_laplacian_kernel_is_scikit_learns_spectral_embedding():
     angles = np.linspace(0, 2 * np.pi, 60, endpoint=False)
     ring = np.c_[np.cos(angles), np.sin(angles)]
     Z = one_module(LaplacianEigenmapKernel(4), 2).fit_transform(ring)
@@ -71,7 +96,7 @@ def test_where_degrees_are_equal_the_laplacian_kernel_is_scikit_learns_spectral_
     np.testing.assert_allclose(ours @ ours.T, reference @ reference.T, atol=1e-8)
 
 
-def test_the_locally_linear_gram_matrix_is_the_shifted_square_of_what_weights_leave():
+def test_the_locally_linear_gram_matrix_is_shifted_and_keeps_constants():
     kernel = LocallyLinearKernel(8).fit(ROWS)
     values = np.linalg.eigvalsh(kernel.gram(ROWS))
     constant = np.ones(len(ROWS))
@@ -99,7 +124,7 @@ def test_rebuilding_weights_sum_to_one_and_rebuild_a_row_inside_its_neighbors():
 
 
 @each_kernel
-def test_training_rows_given_again_get_their_own_gram_rows_exactly(kernel):
+def test_training_rows_have_their_rows_of_the_gram_matrix_exactly(kernel):
     fitted = clone(kernel).fit(ROWS)
     np.testing.assert_array_equal(fitted(ROWS[::3].copy(), ROWS), fitted.gram(ROWS)[::3])
 
@@ -150,7 +175,7 @@ def test_float32_rows_stay_float32_and_give_the_same_up_to_their_rounding(kernel
 
 
 @pytest.mark.parametrize("kernel", [IsomapKernel(8), LaplacianEigenmapKernel(8, gamma=1e-3)])
-def test_sparse_rows_give_what_dense_rows_give(kernel):
+def test_sparse_rows_give_the_same_as_dense_rows(kernel):
     dense = one_module(kernel).fit(ROWS).transform(NEW)
     thin = one_module(kernel).fit(sparse.csr_array(ROWS)).transform(sparse.csr_array(NEW))
     np.testing.assert_allclose(thin, dense, atol=1e-8 * np.abs(dense).max())
@@ -163,7 +188,7 @@ def test_locally_linear_kernel_refuses_sparse_rows_and_says_what_would_work():
 
 @each_kernel
 @pytest.mark.parametrize("feature_map", ["nystroem", "fourier"])
-def test_maps_of_landmarks_and_frequencies_are_refused_with_both_sides_named(kernel, feature_map):
+def test_maps_other_than_the_exact_one_are_refused(kernel, feature_map):
     model = one_module(kernel).set_params(feature_map=feature_map)
     with pytest.raises(ValueError, match=rf"'{feature_map}'.*{type(kernel).__name__}.*'exact'"):
         model.fit(ROWS)
@@ -218,7 +243,7 @@ def test_joining_uses_the_shortest_edge_so_isomap_stays_scikit_learns():
     np.testing.assert_allclose(aligned(Z, reference), reference, atol=1e-9 * np.abs(reference).max())
 
 
-def test_equal_rows_are_joined_by_an_edge_that_costs_nothing():
+def test_equal_rows_are_joined_by_an_edge_of_length_zero():
     X = np.array([[0.0], [0.0], [1.0], [2.0], [3.0]])
     neighbors = np.array([[1, 2], [0, 2], [0, 3], [2, 4], [3, 2]])
     graph = joined_graph(X, neighbors, np.abs(X[:, 0][neighbors] - X))
@@ -227,7 +252,7 @@ def test_equal_rows_are_joined_by_an_edge_that_costs_nothing():
     np.testing.assert_allclose(geodesics[0], [0, 0, 1, 2, 3], atol=1e-300)
 
 
-def test_edges_that_weigh_nothing_are_refused_with_the_parameter_named():
+def test_a_gamma_that_cuts_the_graph_is_refused():
     with pytest.raises(ValueError, match=r"gamma=10.0 leaves the neighborhood graph in \d+ parts"):
         one_module(LaplacianEigenmapKernel(8, gamma=10.0)).fit(ROWS)
 

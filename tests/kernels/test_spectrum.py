@@ -5,6 +5,7 @@ from sklearn.decomposition import PCA, KernelPCA
 
 from manylens.kernels import RBF, ExactMap, LinearMap, NystroemMap, feature_moments, principal_spectrum
 from manylens.kernels.spectrum import leading_eigenpairs
+from manylens.summaries import merge_tree
 
 
 @pytest.fixture
@@ -50,12 +51,21 @@ def test_energy_counts_the_components_that_are_not_kept(X):
     np.testing.assert_allclose(some.values, every.values[:3], rtol=1e-10)
 
 
-def test_rows_may_come_in_any_blocks(X, monkeypatch):
+def test_the_size_of_blocks_does_not_matter(X, monkeypatch):
     _, whole = spectrum_of(NystroemMap(RBF(), rank=30, random_state=0), X, 5)
     monkeypatch.setattr("manylens.summaries.moments.BLOCK_BYTES", 64)
     _, blocks = spectrum_of(NystroemMap(RBF(), rank=30, random_state=0), X, 5)
     np.testing.assert_allclose(blocks.values, whole.values, rtol=1e-9)
     np.testing.assert_allclose(blocks.projection, whole.projection, atol=1e-7)
+
+
+def test_summaries_of_parts_merge_to_the_spectrum_of_all_rows(X):
+    fitted, whole = spectrum_of(NystroemMap(RBF(), rank=30, random_state=0), X, 5)
+    parts = [feature_moments(fitted, part) for part in np.array_split(X, 4)]
+    merged = principal_spectrum(merge_tree(parts), fitted, 5)
+    np.testing.assert_allclose(merged.values, whole.values, rtol=1e-9)
+    continued = feature_moments(fitted, X[40:], feature_moments(fitted, X[:40]))
+    np.testing.assert_allclose(principal_spectrum(continued, fitted, 5).values, whole.values, rtol=1e-9)
 
 
 def test_sparse_rows_are_never_made_dense(X, monkeypatch):
@@ -73,7 +83,7 @@ def test_sparse_rows_are_never_made_dense(X, monkeypatch):
 
 
 @pytest.mark.parametrize("k", [2, 15, None])
-def test_leading_eigenpairs_are_the_largest_whatever_the_way(k):
+def test_leading_eigenpairs_are_the_largest_for_any_number(k):
     A = np.random.default_rng(1).normal(size=(20, 20))
     A = A @ A.T
     values, vectors = leading_eigenpairs(A, k)

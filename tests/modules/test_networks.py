@@ -1,4 +1,4 @@
-"""The loss of stacked networks: its identities, and the limits of the diversity. No torch."""
+"""The loss of stacked networks: its identities, and the limits of the diversity; without torch."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from manylens.modules.networks import (
     output_gradient,
     random_networks,
 )
-from tests.modules.literal import numerical_gradient
+from tests.modules.gradients import numerical_gradient
 
 
 @st.composite
@@ -69,7 +69,7 @@ def test_the_joint_limit_is_1_and_that_of_one_network_is_M_over_M_less_1(M, dive
 
 
 @pytest.mark.parametrize("M", [2, 5])
-def test_above_1_the_loss_falls_without_end_though_one_network_by_itself_could_not_make_it(M):
+def test_above_1_the_loss_of_all_networks_is_unbounded_but_not_that_of_one(M):
     diversity = (1 + M / (M - 1)) / 2  # above the joint limit, below that of one network
     rng = np.random.default_rng(0)
     outputs, targets = rng.normal(size=(M, 4, 1)), rng.normal(size=(4, 1))
@@ -107,14 +107,14 @@ def test_a_diversity_above_1_is_refused_with_both_limits_named(diversity):
 
 
 @pytest.mark.parametrize("diversity", [-0.1, float("nan"), "much", None, True])
-def test_what_is_no_number_in_0_to_1_is_refused(diversity):
+def test_anything_but_a_number_in_0_to_1_is_refused(diversity):
     with pytest.raises(ValueError, match=r"is not a number in \[0, 1\]"):
         check_network_diversity(diversity, 5)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("activation", ["identity", "relu", "tanh", "logistic"])
-def test_a_network_computes_what_scikit_learns_does(activation):
+def test_a_network_computes_the_same_as_that_of_scikit_learn(activation):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(50, 4)), rng.normal(size=(50, 2))
     peer = MLPRegressor(hidden_layer_sizes=(7, 3), activation=activation, max_iter=3, random_state=0).fit(
@@ -126,7 +126,7 @@ def test_a_network_computes_what_scikit_learns_does(activation):
     np.testing.assert_allclose(networks.outputs(X)[0], peer.predict(X), atol=1e-12)
 
 
-def test_blocks_change_nothing(monkeypatch):
+def test_the_size_of_blocks_does_not_change_the_result(monkeypatch):
     monkeypatch.setattr("manylens.modules.networks.block_rows", lambda *_: 7)
     rng = np.random.default_rng(0)
     networks = random_networks(3, [4, 5, 2], ["tanh", "identity"], rng)

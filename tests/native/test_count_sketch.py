@@ -11,6 +11,7 @@ from manylens.native.count_sketch import (
     signed_buckets,
     sum_run,
 )
+from tests.native.plain_python import forms, plain
 
 N_BUCKETS = 5
 MASK = 2**64 - 1
@@ -27,11 +28,6 @@ def literal_slot(index, seed, which, n_buckets):
     key = literal_mix((literal_mix((seed + golden) & MASK) + (which + 1) * golden) & MASK)
     bits = literal_mix((key + literal_mix((index + golden) & MASK)) & MASK)
     return 2 * (((bits >> 32) * n_buckets) >> 32) + (bits & 1)
-
-
-def forms(loop):
-    """The compiled loop, and the same loop in plain Python."""
-    return pytest.mark.parametrize("loop", [loop, loop.py_func], ids=["compiled", "python"])
 
 
 @pytest.fixture
@@ -54,8 +50,8 @@ def test_bits_are_mixed_as_splitmix64_does(loop):
 
 @forms(signed_buckets)
 def test_slots_are_the_literal_hash(loop, monkeypatch):
-    if loop is signed_buckets.py_func:  # compiled `mix` would return Python's unbounded integers to it
-        monkeypatch.setattr("manylens.native.count_sketch.mix", mix.py_func)
+    if loop is plain(signed_buckets):  # compiled `mix` would return Python's unbounded integers to it
+        monkeypatch.setattr("manylens.native.count_sketch.mix", plain(mix))
     indices = np.array([0, 1, 2, 10**12])
     with np.errstate(over="ignore"):
         slots = loop(indices, np.uint64(7), np.uint64(2), 1000)

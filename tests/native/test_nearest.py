@@ -21,18 +21,17 @@ from manylens.native.nearest import (
     score_queries,
     score_rows,
 )
+from tests.native.plain_python import forms
 
-COMPILED_AND_PLAIN = pytest.mark.parametrize("run", [lambda loop: loop, lambda loop: loop.py_func])
 
-
-@COMPILED_AND_PLAIN
-def test_scores_up_to_the_limit_are_appended_in_order(run):
+@forms(note_below)
+def test_scores_up_to_the_limit_are_appended_in_order(loop):
     rng = np.random.default_rng(0)
     scores = rng.random((4, 150), dtype=np.float32)
     limits = np.array([0.1, 0.5, -1.0, scores[3].min()], dtype=np.float32)
     keys, rows = np.full((4, 160), np.inf, dtype=np.float32), np.full((4, 160), -1)
     counts = np.array([2, 0, 3, 0])
-    run(note_below)(scores, 1000, limits, keys, rows, counts)
+    loop(scores, 1000, limits, keys, rows, counts)
     for i, start in enumerate([2, 0, 3, 0]):
         expected = np.flatnonzero(scores[i] <= limits[i])
         assert counts[i] == start + len(expected)
@@ -41,9 +40,9 @@ def test_scores_up_to_the_limit_are_appended_in_order(run):
         assert np.all(rows[i, counts[i] :] == -1)
 
 
-@COMPILED_AND_PLAIN
+@forms(measure)
 @pytest.mark.parametrize("width", [1, 63, 64, 200])
-def test_distances_are_exact_up_to_the_limit_and_infinite_beyond(run, width):
+def test_distances_are_exact_up_to_the_limit_and_infinite_beyond(loop, width):
     rng = np.random.default_rng(0)
     queries, points = rng.standard_normal((3, width)), rng.standard_normal((20, width))
     candidates = rng.integers(0, 20, (3, 9))
@@ -52,7 +51,7 @@ def test_distances_are_exact_up_to_the_limit_and_infinite_beyond(run, width):
     limits = 1.0001 * np.median(literal, axis=1)
     limits[0] = np.inf
     found = np.empty(literal.shape)
-    run(measure)(queries, points, candidates, limits, found)
+    loop(queries, points, candidates, limits, found)
     literal[(literal > limits[:, None]) | (candidates < 0)] = np.inf
     np.testing.assert_allclose(found, literal, rtol=1e-12)
 

@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 
 from manylens.native.permutations import fill_products, permuted_products
+from tests.native.plain_python import plain
 
 
 def products_in_plain_python(K, L, orders):
     products = np.empty(len(orders))
-    fill_products.py_func(K, L, orders, products)
+    plain(fill_products)(K, L, orders, products)
     return products
 
 

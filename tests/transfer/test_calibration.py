@@ -1,4 +1,4 @@
-"""Calibration: the error against a literal sum, the temperature against what makes it the best."""
+"""Calibration: the error against a literal sum, and the temperature against its neighbors."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_the_error_is_the_literal_sum_over_bins(n_bins, seed):
     )
 
 
-def test_one_bin_of_either_kind_is_the_gap_of_the_means():
+def test_with_one_bin_the_error_is_the_difference_of_the_means():
     y, scores = predictions()
     proba = softmax(scores, axis=1)
     wanted = abs(np.mean(proba.argmax(axis=1) == y) - proba.max(axis=1).mean())
@@ -59,13 +59,13 @@ def test_bins_of_equal_mass_hold_equal_numbers_of_rows():
     assert found == pytest.approx(wanted)
 
 
-def test_confident_and_always_right_is_no_error_and_always_wrong_is_all():
+def test_always_right_has_error_zero_and_always_wrong_has_error_one():
     y = np.array([0, 1, 2, 0])
     assert expected_calibration_error(y, np.eye(3)[y]) == 0
     assert expected_calibration_error(y, np.eye(3)[(y + 1) % 3]) == 1
 
 
-def test_labels_drawn_from_the_probabilities_leave_only_the_noise_of_counting():
+def test_labels_drawn_from_the_probabilities_leave_only_sampling_noise():
     rng = np.random.default_rng(0)
     proba = rng.dirichlet(np.ones(3), size=20_000)
     y = (rng.random((20_000, 1)) > proba.cumsum(axis=1)).sum(axis=1)
@@ -76,7 +76,7 @@ def test_labels_drawn_from_the_probabilities_leave_only_the_noise_of_counting():
 
 @settings(max_examples=15)
 @given(scale=st.floats(0.01, 100), noise=st.floats(0.3, 3), seed=st.integers(0, 1000))
-def test_no_label_changes_and_no_other_temperature_is_likelier(scale, noise, seed):
+def test_labels_do_not_change_and_no_other_temperature_is_likelier(scale, noise, seed):
     y, scores = predictions(noise=noise, seed=seed)
     scores = scale * scores
     scaler = TemperatureScaler().fit(scores, y)
@@ -93,7 +93,7 @@ def test_the_temperature_has_the_units_of_the_scores_and_ignores_shifts_of_a_row
     assert other == pytest.approx(7 * one)
 
 
-def test_scaling_mends_scores_that_are_too_sure_and_too_shy():
+def test_scaling_corrects_overconfident_and_underconfident_scores():
     y, scores = predictions(n=4000)
     for factor in (0.05, 20.0):
         proba = TemperatureScaler().fit(factor * scores, y).predict_proba(factor * scores)
@@ -101,7 +101,7 @@ def test_scaling_mends_scores_that_are_too_sure_and_too_shy():
         assert expected_calibration_error(y, proba) < 0.04 < expected_calibration_error(y, raw) / 3
 
 
-def test_scores_that_are_always_right_or_say_nothing_have_a_finite_temperature():
+def test_perfect_and_uninformative_scores_have_a_finite_temperature():
     y = np.array([0, 1, 2, 1])
     sure = TemperatureScaler().fit(np.eye(3)[y], y)
     np.testing.assert_allclose(sure.predict_proba(np.eye(3)[y]), np.eye(3)[y], atol=1e-12)
@@ -109,7 +109,7 @@ def test_scores_that_are_always_right_or_say_nothing_have_a_finite_temperature()
     np.testing.assert_allclose(even.predict_proba(np.ones((1, 3))), 1 / 3)
 
 
-def test_single_precision_and_strings_pass():
+def test_float32_scores_and_string_labels_work():
     y, scores = predictions(n_classes=3)
     names = np.array(["ape", "bee", "cat"])[y]
     scaler = clone(TemperatureScaler()).fit(scores.astype(np.float32), names)
@@ -118,25 +118,25 @@ def test_single_precision_and_strings_pass():
     assert expected_calibration_error(names, scaler.predict_proba(scores)) < 0.1
 
 
-def test_what_is_no_probability_or_has_no_label_is_refused_in_a_sentence():
+def test_invalid_input_raises():
     y, scores = predictions()
     proba = softmax(scores, axis=1)
     for bad, message in [
         ({"proba": scores}, "not probabilities"),
         (
             {"proba": proba[:, :3] / proba[:, :3].sum(axis=1, keepdims=True)},
-            "3 columns and there are 4 classes",
+            "3 columns, but there are 4 classes",
         ),
         ({"kind": "all"}, "kind='all' is unknown"),
         ({"binning": "log"}, "binning='log' is unknown"),
-        ({"n_bins": 0}, "n_bins=0 is not a positive whole number"),
-        ({"classes": [0, 1, 2, 5]}, "which is not among classes"),
+        ({"n_bins": 0}, "n_bins == 0, must be >= 1"),
+        ({"classes": [0, 1, 2, 5]}, "which is not in classes"),
     ]:
         with pytest.raises(ValueError, match=message):
             expected_calibration_error(**({"y": y, "proba": proba} | bad))
-    with pytest.raises(ValueError, match="4 columns and y holds 2 classes"):
+    with pytest.raises(ValueError, match="4 columns, but y has 2 classes"):
         TemperatureScaler().fit(scores, y % 2)
-    with pytest.raises(ValueError, match="one class"):
+    with pytest.raises(ValueError, match="y has one class only"):
         TemperatureScaler().fit(scores[:, :1], np.zeros(len(y), dtype=int))
     with pytest.raises(ValueError, match="3 columns; in fit it had 4"):
         TemperatureScaler().fit(scores, y).predict_proba(scores[:, :3])

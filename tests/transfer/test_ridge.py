@@ -1,4 +1,4 @@
-"""Ridge: the identities, against fits that really leave a row out."""
+"""Ridge: leave-one-out and moments, against literal fits."""
 
 import numpy as np
 import pytest
@@ -8,13 +8,15 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge, RidgeCV
 
 from manylens.transfer.ridge import (
-    DualLinearRidge,
-    DualRidge,
-    PrimalRidge,
     choose_alpha,
+    dual_linear_ridge,
+    dual_ridge,
+    gcv_errors,
+    joint_moments,
     linear_ridge,
+    path_from_moments,
+    primal_ridge,
 )
-from manylens.transfer.ridge_of_moments import ridge_of_moments
 
 ALPHAS = np.logspace(-3, 2, 6)
 
@@ -46,16 +48,16 @@ def test_leave_one_out_with_an_intercept_is_that_of_literal_fits(n, p, log_alpha
     alpha = 10.0**log_alpha
     wanted = literally_left_out(F, Y, alpha)
     scale = np.abs(wanted).max()
-    for kind in (PrimalRidge, DualLinearRidge):
+    for kind in (primal_ridge, dual_linear_ridge):
         np.testing.assert_allclose(kind(F, Y).left_out(alpha), wanted, rtol=1e-5, atol=1e-6 * scale)
 
 
 @pytest.mark.parametrize(("n", "p"), [(40, 7), (12, 30)])
 def test_without_the_share_of_the_intercept_leave_one_out_is_wrong(n, p):
     F, Y = problem(n, p)
-    ridge = PrimalRidge(F, Y)
+    ridge = primal_ridge(F, Y)
     fitted = F @ ridge.solve(1.0)[0] + ridge.solve(1.0)[1]
-    leverage = np.square(ridge.basis) @ (1 / (ridge.values + 1.0))
+    leverage = np.square(ridge.basis) @ (1 / (ridge.path.values + 1.0))
     naive = Y - (Y - fitted) / (1 - leverage)[:, None]
     assert np.abs(naive - literally_left_out(F, Y, 1.0)).max() > 1e-3
 
@@ -69,18 +71,18 @@ def test_alpha_and_errors_are_those_of_ridge_cv(n, p):
     np.testing.assert_allclose(errors, theirs.cv_results_.mean(axis=(0, 1)), rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [PrimalRidge, DualLinearRidge])
+@pytest.mark.parametrize("kind", [primal_ridge, dual_linear_ridge])
 @pytest.mark.parametrize("together", [2, 4, 1000])  # one, two and all alphas in a product
 def test_errors_of_many_alphas_are_those_of_each_whatever_the_blocks(kind, together, monkeypatch):
     monkeypatch.setattr("manylens.transfer.ridge.MOST_COLUMNS", together)
-    monkeypatch.setattr("manylens.transfer.ridge.block_rows", lambda _: 7)
+    monkeypatch.setattr("manylens.transfer.ridge.cached_rows", lambda _: 7)
     F, Y = problem(30, 9)
     ridge = kind(F, Y)
     wanted = [np.mean(np.square(Y - literally_left_out(F, Y, alpha))) for alpha in ALPHAS]
     np.testing.assert_allclose(ridge.left_out_errors(ALPHAS), wanted, rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [PrimalRidge, DualLinearRidge])
+@pytest.mark.parametrize("kind", [primal_ridge, dual_linear_ridge])
 @pytest.mark.parametrize(("n", "p"), [(50, 8), (20, 60)])
 def test_coefficients_are_those_of_ridge(kind, n, p):
     F, Y = problem(n, p)
@@ -93,7 +95,7 @@ def test_coefficients_are_those_of_ridge(kind, n, p):
 def test_the_dual_is_kernel_ridge_on_the_centered_kernel():
     F, Y = problem(30, 4)
     K = np.exp(-0.1 * np.square(F[:, None] - F[None]).sum(axis=2))
-    coef, intercept = DualRidge(K, Y).solve(0.3)
+    coef, intercept = dual_ridge(K, Y).solve(0.3)
     centering = np.eye(30) - 1 / 30
     centered = centering @ K @ centering
     theirs = KernelRidge(alpha=0.3, kernel="precomputed").fit(centered, Y - Y.mean(axis=0))
@@ -103,36 +105,41 @@ def test_the_dual_is_kernel_ridge_on_the_centered_kernel():
 
 def test_the_dual_keeps_its_digits_where_alpha_vanishes():
     F, Y = problem(15, 40)
-    at_zero = DualLinearRidge(F, Y).left_out(1e-9)
+    at_zero = dual_linear_ridge(F, Y).left_out(1e-9)
     np.testing.assert_allclose(at_zero, literally_left_out(F, Y, 1e-9), rtol=1e-4)
 
 
 def test_repeated_rows_do_not_let_the_ones_vector_mix_with_the_null_space():
     F, Y = problem(6, 2)
     F, Y = np.repeat(F, 3, axis=0), np.repeat(Y, 3, axis=0) + np.arange(18)[:, None]
-    np.testing.assert_allclose(DualRidge(F @ F.T, Y).left_out(0.5), literally_left_out(F, Y, 0.5), rtol=1e-7)
+    np.testing.assert_allclose(dual_ridge(F @ F.T, Y).left_out(0.5), literally_left_out(F, Y, 0.5), rtol=1e-7)
 
 
 def test_single_precision_features_give_the_same_alpha_and_near_scores():
     F, Y = problem(200, 10)
-    wide, narrow = PrimalRidge(F, Y), PrimalRidge(F.astype(np.float32), Y)
+    wide, narrow = primal_ridge(F, Y), primal_ridge(F.astype(np.float32), Y)
     assert choose_alpha(narrow, ALPHAS)[0] == choose_alpha(wide, ALPHAS)[0]
     np.testing.assert_allclose(narrow.left_out(1.0), wide.left_out(1.0), rtol=1e-3, atol=1e-3)
 
 
 def test_moments_give_the_ridge_and_generalized_cross_validation_of_the_rows():
     F, Y = problem(60, 5)
-    joint = np.hstack([F, Y])
-    centered = joint - joint.mean(axis=0)
-    coef, intercept, alpha, errors = ridge_of_moments(
-        centered.T @ centered, joint.mean(axis=0), 60, 5, ALPHAS
-    )
-    theirs = Ridge(alpha, solver="svd").fit(F, Y)
-    np.testing.assert_allclose(coef.T, theirs.coef_, rtol=1e-8)
-    np.testing.assert_allclose(intercept, theirs.intercept_, rtol=1e-8)
-    for value, error in zip(ALPHAS, errors, strict=True):
+    moments = joint_moments(F[:25], Y[:25]).merge(joint_moments(F[25:], Y[25:]))
+    path = path_from_moments(moments, 5)
+    for alpha, error in zip(ALPHAS, gcv_errors(path, moments, ALPHAS), strict=True):
+        coef, intercept = path.solve(alpha)
+        theirs = Ridge(alpha, solver="svd").fit(F, Y)
+        np.testing.assert_allclose(coef.T, theirs.coef_, rtol=1e-8)
+        np.testing.assert_allclose(intercept, theirs.intercept_, rtol=1e-8)
         Fc = F - F.mean(axis=0)
-        hat = Fc @ np.linalg.solve(Fc.T @ Fc + value * np.eye(5), Fc.T) + 1 / 60
+        hat = Fc @ np.linalg.solve(Fc.T @ Fc + alpha * np.eye(5), Fc.T) + 1 / 60
         gcv = 60 * np.square(Y - hat @ Y).sum() / (60 - np.trace(hat)) ** 2 / 2
         assert error == pytest.approx(gcv, rel=1e-8)
-    assert alpha == ALPHAS[np.argmin(errors)]
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_float32_features_keep_targets_with_a_large_offset(offset):
+    F, Y = problem(100, 5)
+    wide = primal_ridge(F, Y + offset).left_out(0.1)
+    narrow = primal_ridge(F.astype(np.float32), Y + offset).left_out(0.1)
+    np.testing.assert_allclose(narrow - offset, wide - offset, atol=1e-4)

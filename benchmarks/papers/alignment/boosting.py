@@ -12,19 +12,19 @@ from manylens.datasets import make_friedman
 
 
 def some(wanted, holds):
-    """The rows whose name has `wanted` in it, as cases."""
+    """Cases: the rows whose name contains `wanted`."""
     return lambda found: {row: holds(cells) for row, cells in found[RESULT].items() if wanted in row}
 
 
 def stage_errors(setting):
-    """Squared errors for training and test rows of the first 1, 2, ... stages, as boosting weighs them."""
+    """Squared errors for training and test rows of the first 1, 2, ... stages, weighted as in boosting."""
     weights = setting.members.baseline[: setting.sizes[-1]]
     trained, tested = (
         np.cumsum(part[:, : len(weights), 0] * weights, axis=1, dtype=np.float64)
         for part in (setting.P, setting.T)
     )
-    if setting.members.summed:
-        start = setting.Y.mean() - trained.mean(axis=0)  # what boosting starts from gives the targets' mean
+    if setting.members.additive:
+        start = setting.Y.mean() - trained.mean(axis=0)  # the initial prediction, so that means agree
         trained, tested = trained + start, tested + start
     else:
         trained, tested = (scores / np.cumsum(weights) for scores in (trained, tested))
@@ -32,22 +32,23 @@ def stage_errors(setting):
 
 
 def stopping_stage(errors):
-    """The stages after which ten more lower the error by less than a hundredth; all where they never do."""
+    """Number of stages after which ten more lower the error by less than 1 %; all if there is none."""
     gained = errors[:-10] - errors[10:]
     small = np.flatnonzero(gained < 0.01 * errors[:-10])
     return int(small[0]) + 1 if len(small) else len(errors)
 
 
 class PrunedBoosting(Reproduction):
-    """Gradient boosting (10, 20 and 50 % of the rows at each stage) and AdaBoost, trees of 1, 3 and 10
+    """Gradient boosting (10, 20 and 50 % of the rows per stage) and AdaBoost with trees of 1, 3 and 10
     levels, up to 256 stages, on Friedman's function."""
 
     paper = PAPER
     where = "Figures 4.16 to 4.21"
-    differs = """2,000 training rows, one draw, 256 stages at most instead of 1,024; targets of the training
-    rows, as in the thesis (the library's default anchors them). Errors are relative to all stages'. Early
-    stopping, whose rule the thesis does not give: once ten more stages lower the error of the training rows
-    by less than 1 %. AdaBoost is a weighted mean here, as for pruning, not a weighted median."""
+    differs = """2,000 training rows, one draw, at most 256 stages instead of 1,024; targets of the
+    training rows, as in the thesis (the library's default anchors them). Errors are relative to the full
+    model. The thesis does not give its rule for early stopping; here training stops once ten more stages
+    lower the training error by less than 1 %. AdaBoost is a weighted mean, as for pruning, not a weighted
+    median."""
     statements = (
         Statement(
             "gradient boosting: alignment performs as well as boosting (within 1 %)",
@@ -70,7 +71,7 @@ class PrunedBoosting(Reproduction):
             some("", lambda cells: cells["LKA kept"] < cells["stacking kept"]),
         ),
         Statement(
-            "gradient boosting: alignment leaves out a third of the stages or more",
+            "gradient boosting: alignment drops at least a third of the stages",
             some("gradient", lambda cells: cells["LKA kept"] <= cells["members"] * 2 / 3),
         ),
         Statement(
@@ -78,7 +79,7 @@ class PrunedBoosting(Reproduction):
             some("AdaBoost", lambda cells: cells["LKA error"] < 1 and cells["stacking error"] < 1),
         ),
         Statement(
-            "gradient boosting: training rows say too late when to stop (more kept than by alignment)",
+            "gradient boosting: early stopping on training rows keeps more stages than alignment",
             some("gradient", lambda cells: cells["early stopping kept"] > cells["LKA kept"]),
         ),
         Statement(

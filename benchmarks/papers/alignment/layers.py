@@ -15,23 +15,25 @@ from benchmarks.data.network_features import Task, network_features, reason_to_l
 from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.alignment import PAPER
 from benchmarks.papers.alignment.training import alignment, one_hot
-from benchmarks.peers.transfer import TransferDigits, TransferObjects
+from benchmarks.peers.transfer.images import TransferDigits, TransferObjects
 from manylens import (
+    CountSketch,
     LayerRidgeClassifier,
     TransductiveRidgeClassifier,
     expected_calibration_error,
     stable_rank,
 )
+from manylens.papers.linear_kernel_alignment import alignment_weights, layer_ridge, random_projection
 
 TASKS = {"objects": TransferObjects, "digits": TransferDigits}
-DIFFERS = """EfficientNet-Lite0 for the ResNets; CIFAR-10 re-encoded as JPEG ("objects", near what it was
-trained on) and MNIST ("digits", far from it) for the six tasks; 2,000 training rows at most."""
+DIFFERS = """EfficientNet-Lite0 instead of ResNets; CIFAR-10 re-encoded as JPEG ("objects", close to its
+training data) and MNIST ("digits", far from it) instead of six tasks; at most 2,000 training rows."""
 ACCURACY, CALIBRATION, WAYS = "Accuracy (%)", "Calibration error", "Ways to the same classifier"
 MOST_ROWS = 2_000
 
 
 class OnTheNetwork(Reproduction):
-    """Base: features of EfficientNet-Lite0, collected once for all."""
+    """Base: features of EfficientNet-Lite0, collected once."""
 
     abstract = True
     paper = PAPER
@@ -43,7 +45,7 @@ class OnTheNetwork(Reproduction):
         return reason_to_leave_out()
 
     def features(self, name):
-        """Layers of a task, from the temporary folder where they are there."""
+        """Layers of a task, from the temporary folder if they are there."""
         kind = TASKS[name]
         return network_features(kind.quick_task if self.quick else kind.task)
 
@@ -54,20 +56,31 @@ def some_rows(layers, rows):
 
 
 def logistic(quick):
-    """Softmax regression on the top layer, its penalty by cross-validation."""
+    """Softmax regression on the top layer with a cross-validated penalty."""
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=20 if quick else 200))
     return GridSearchCV(model, {"logisticregression__C": [1e-4, 1e-3, 1e-2]}, cv=2 if quick else 3)
 
 
-def thesis():
-    """The thesis's classifier: layers weighed by alignment, a Gaussian kernel on their weighted sum."""
-    return LayerRidgeClassifier(preset="thesis", random_state=0)
+def layer_shares(layers, y):
+    """Each layer's share in the trace of the kernel that equation 3.3 chooses."""
+    rows = [features - features.mean(axis=0, dtype=np.float64) for features in layers.values()]
+    traces = alignment_weights(rows, one_hot(y)) * [np.sum(np.square(part)) for part in rows]
+    return dict(zip(layers, traces / traces.sum(), strict=True))
+
+
+def hashed_features(layers, n_buckets=64):
+    """Layers whose features, if there are more than that, are hashed into so many buckets."""
+    hashed = {}
+    for seed, (name, rows) in enumerate(layers.items()):
+        S = CountSketch(n_buckets, 4, seed).matrix(rows.shape[1])
+        hashed[name] = random_projection(S, rows) if rows.shape[1] > n_buckets else rows
+    return hashed
 
 
 class RidgeOnLayers(OnTheNetwork):
-    """Ridge regression on the network's layers against softmax regression on its top layer, with 5, 20 and
-    100 % of the training rows; calibration of both; a Gaussian kernel on pixels; all layers instead of those
-    chosen; random projections instead of Nystroem's map (both to 64 dimensions)."""
+    """Ridge regression on the network's layers against softmax regression on its top layer, with 5, 20
+    and 100 % of the training rows; calibration of both; a Gaussian kernel on pixels; all layers instead
+    of the selected ones; random projections instead of the Nystroem map (both to 64 dimensions)."""
 
     where = "Tables 3.2, 3.4 and 3.5, Figures 3.1, 3.3, 3.4 and 3.6"
     printed = {
@@ -86,25 +99,25 @@ class RidgeOnLayers(OnTheNetwork):
     }
     statements = (
         Statement(
-            "ridge on layers is above softmax regression on the top, whatever the number of rows",
+            "ridge on layers is more accurate than softmax on the top layer, for any number of rows",
             lambda found: {r: c["layers"] > c["top, softmax"] for r, c in found[ACCURACY].items()},
         ),
         Statement(
-            "a Gaussian kernel on pixels is worse than both for photographs",
+            "a Gaussian kernel on pixels is less accurate than both for photographs",
             lambda found: {
                 "objects": found[WAYS]["objects"]["pixels"] < min(last(found, "objects").values()),
             },
         ),
         Statement(
-            "all layers give about the accuracy of those chosen (within a point)",
+            "all layers are about as accurate as the selected ones (within a point)",
             lambda found: {t: c["all layers"] >= c["chosen layers"] - 1 for t, c in found[WAYS].items()},
         ),
         Statement(
-            "and take longer",
+            "all layers take longer than the selected ones",
             lambda found: {t: c["all layers, times as long"] > 1 for t, c in found[WAYS].items()},
         ),
         Statement(
-            "Nystroem's map is better than random projection",
+            "the Nystroem map is more accurate than random projection",
             lambda found: {t: c["Nystroem, 64"] >= c["projection, 64"] for t, c in found[WAYS].items()},
         ),
         Statement(
@@ -114,11 +127,11 @@ class RidgeOnLayers(OnTheNetwork):
             },
         ),
         Statement(
-            "with a temperature ridge matches it (0.02 more at most)",
+            "with a temperature, ridge is as well calibrated (within 0.02)",
             lambda found: {r: c["layers"] <= c["top, softmax"] + 0.02 for r, c in found[CALIBRATION].items()},
         ),
         Statement(
-            "tasks near the network's own weigh higher layers than tasks far from it",
+            "tasks close to the network's own give more weight to higher layers",
             lambda found: {
                 "objects against digits": found["Mean position of the weight"]["objects"]["layer"]
                 > found["Mean position of the weight"]["digits"]["layer"]
@@ -162,37 +175,38 @@ class RidgeOnLayers(OnTheNetwork):
         """Accuracy and calibration with some of the rows, and the layers' weights."""
         y, truth = data.y[0][rows], data.y[1]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # a strong penalty needs no more steps
+            warnings.simplefilter("ignore", ConvergenceWarning)  # a strong penalty needs few steps
             top = logistic(self.quick).fit(data.top[0][rows], y)
-        ridge = thesis().fit(some_rows(data.flat[0], rows), y)
+        train = some_rows(data.flat[0], rows)
+        ridge = layer_ridge(train, y, data.flat[1])
         shares = {
             "top, softmax": top.predict_proba(data.top[1]),
-            "layers": ridge.predict_proba(data.flat[1]),
-            "layers, no temperature": softmax(ridge.decision_function(data.flat[1]), axis=1),
+            "layers": ridge.proba,
+            "layers, no temperature": softmax(ridge.scores, axis=1),
         }
-        classes = ridge.classes_
+        classes = ridge.classes
         accuracy = {key: 100 * np.mean(classes[p.argmax(axis=1)] == truth) for key, p in shares.items()}
         del accuracy["layers, no temperature"]  # the same labels
         calibration = {
             key: expected_calibration_error(truth, p, classes=classes) for key, p in shares.items()
         }
-        return accuracy, calibration, ridge.layer_weights_
+        return accuracy, calibration, np.array(list(layer_shares(train, y).values()))
 
     def ways(self, data, rows):
-        """Accuracies (%) of other ways with all the rows, and how long all layers take."""
+        """Accuracies (%) of other methods with all rows, and the time for all layers."""
         y, truth = data.y[0][rows], data.y[1]
         train = some_rows(data.flat[0], rows)
         pixels = [images.reshape(len(images), -1) / np.float32(255) for images in data.images]
         seconds, found = {}, {}
-        chosen = thesis().fit(train, y).selected_layers_
+        chosen = [name for name, share in layer_shares(train, y).items() if share > 0]
         few = [{name: layers[name] for name in chosen} for layers in (train, data.flat[1])]
         equal = {"weights": "uniform", "random_state": 0}
-        projected = LayerRidgeClassifier(layer_rank=64, layer_map="projection", **equal)
+        hashed = hashed_features(train), hashed_features(data.flat[1])
         for name, model, layers in (
             ("chosen layers", LayerRidgeClassifier(**equal), few),
             ("all layers", LayerRidgeClassifier(**equal), (train, data.flat[1])),
             ("Nystroem, 64", LayerRidgeClassifier(layer_rank=64, **equal), (train, data.flat[1])),
-            ("projection, 64", projected, (train, data.flat[1])),
+            ("projection, 64", LayerRidgeClassifier(**equal), hashed),
             ("pixels", LayerRidgeClassifier(gamma="median", layer_rank=None, random_state=0), None),
         ):
             fit_on, ask = layers or (pixels[0][rows], pixels[1])
@@ -204,19 +218,19 @@ class RidgeOnLayers(OnTheNetwork):
 
 
 def last(found, task):
-    """The accuracies with all the rows."""
+    """The accuracies with all rows."""
     return found[ACCURACY][f"{task}, 100%"]
 
 
 class AccumulatedLayers(OnTheNetwork):
-    """Layers added one by one, the heaviest first, against each of them alone; and 2, 10 and 50 labeled rows
-    a class with the rest unlabeled, against the labeled rows alone."""
+    """Layers added one at a time, largest weight first, against each of them alone; and 2, 10 and 50
+    labeled rows per class with the rest unlabeled, against the labeled rows alone."""
 
     where = "Figures 3.5 and 3.7"
-    differs = DIFFERS + " The six heaviest layers at most."
+    differs = DIFFERS + " At most the six layers with the largest weights."
     statements = (
         Statement(
-            "accumulated layers are better than any of them alone",
+            "accumulated layers are more accurate than each layer alone",
             lambda found: {
                 task: cells["accumulated"] >= cells["best alone"]
                 for task, cells in found["Layers with a weight, accuracy (%)"].items()
@@ -237,9 +251,8 @@ class AccumulatedLayers(OnTheNetwork):
             data = self.features(task)
             n = min(MOST_ROWS, len(data.y[0]))
             train, y = some_rows(data.flat[0], slice(0, n)), data.y[0][:n]
-            ridge = thesis().fit(train, y)
-            heaviest = [ridge.layer_names_[k] for k in np.argsort(-ridge.layer_weights_)]
-            heaviest = [name for name in heaviest if name in ridge.selected_layers_][:6]
+            shares = layer_shares(train, y)
+            heaviest = [name for name in sorted(shares, key=shares.get, reverse=True) if shares[name] > 0][:6]
             accumulated = [self.accuracy(data, train, y, heaviest[:k]) for k in range(1, len(heaviest) + 1)]
             alone = [self.accuracy(data, train, y, [name]) for name in heaviest]
             together[task] = {
@@ -277,21 +290,21 @@ class AccumulatedLayers(OnTheNetwork):
 
 
 class DeeperNetworks(OnTheNetwork):
-    """Three networks of growing size: ridge regression on their layers against softmax regression on their
-    top layer."""
+    """Three networks of increasing size: ridge regression on their layers against softmax regression on
+    their top layer."""
 
     where = "Figure 3.2"
-    differs = """EfficientNet-Lite0, 1 and 2 (17, 22 and 22 layers, the last network wider) for ResNet,
-    ResNeXt and Wide-ResNet; CIFAR-10 re-encoded as JPEG and MNIST for the six tasks; 1,000 training and 500
-    test rows at 64 pixels."""
+    differs = """EfficientNet-Lite0, 1 and 2 (17, 22 and 22 layers, the last network wider) instead of
+    ResNet, ResNeXt and Wide-ResNet; CIFAR-10 re-encoded as JPEG and MNIST instead of six tasks; 1,000
+    training and 500 test rows at 64 pixels."""
     depths = (0, 1, 2)
     statements = (
         Statement(
-            "ridge on layers is above softmax regression on the top of every network",
+            "ridge on layers is more accurate than softmax regression on the top layer for every network",
             lambda found: {r: c["layers"] > c["top, softmax"] for r, c in found[ACCURACY].items()},
         ),
         Statement(
-            "it scales with the number of layers: larger networks lose no more than a point",
+            "larger networks lose at most one point",
             lambda found: {
                 f"{task}, Lite{depth}": found[ACCURACY][f"{task}, Lite{depth}"]["layers"]
                 >= found[ACCURACY][f"{task}, Lite{depth - 1}"]["layers"] - 1
@@ -315,10 +328,10 @@ class DeeperNetworks(OnTheNetwork):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)  # as above
                     top = logistic(self.quick).fit(data.top[0], data.y[0])
-                ridge = thesis().fit(data.flat[0], data.y[0])
+                ridge = layer_ridge(data.flat[0], data.y[0], data.flat[1])
                 accuracy[f"{task}, Lite{depth}"] = {
                     "top, softmax": 100 * top.score(data.top[1], data.y[1]),
-                    "layers": 100 * np.mean(ridge.predict(data.flat[1]) == data.y[1]),
+                    "layers": 100 * np.mean(ridge.labels == data.y[1]),
                     "number of layers": len(data.flat[0]),
                 }
             rows = [accuracy[f"{task}, Lite{depth}"] for depth in self.depths]
@@ -331,9 +344,10 @@ class DeeperNetworks(OnTheNetwork):
         return Findings({ACCURACY: accuracy}, figures)
 
 
-class RanksAndTasks(OnTheNetwork):
-    """Stable rank of every layer; and 40 random tasks of two to ten of CIFAR-10's classes: the logarithm of
-    the top layer's sketched CKA with the targets against the accuracy of a ridge classifier on it."""
+class StableRankAndTaskAccuracy(OnTheNetwork):
+    """Stable rank of every layer; and, for 40 random tasks with two to ten classes of CIFAR-10, the
+    logarithm of the top layer's sketched CKA with the targets against the accuracy of a ridge classifier
+    on it."""
 
     where = "Figures 2.1 and 2.9"
     differs = (
@@ -347,7 +361,7 @@ class RanksAndTasks(OnTheNetwork):
             lambda found: {task: cells["largest"] < 40 for task, cells in found["Stable rank"].items()},
         ),
         Statement(
-            "accuracy rises linearly with the logarithm of alignment (correlation above 0.5)",
+            "accuracy is correlated with the logarithm of alignment (above 0.5)",
             lambda found: {
                 task: cells["with log alignment"] > 0.5
                 for task, cells in found["Correlation of accuracy"].items()

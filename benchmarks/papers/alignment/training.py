@@ -1,4 +1,4 @@
-"""Figures 2.3 to 2.8: alignment of layers with targets while a network is trained, and while it is tuned."""
+"""Figures 2.3 to 2.8: alignment of layers with targets during training and fine-tuning."""
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -45,7 +45,7 @@ def one_hot(y):
 
 
 class Probe:
-    """A data set that a network is asked about: alignment of its layers, and a linear model on the last."""
+    """A data set to probe a network with: alignment of its layers, and a linear model on the last."""
 
     def __init__(self, parts):
         self.parts = parts
@@ -63,30 +63,31 @@ class Probe:
         return float(np.mean(self.predictions(network) == self.parts.y_test))
 
     def by_class(self, network):
-        """Alignment with one class against the rest, and its F1 score, for every class."""
+        """Alignment with each class against the rest, and its F1 score."""
         top = hidden(network, self.parts.X)[-1]
         scores = [alignment(top, one_hot(self.parts.y == c)) for c in np.unique(self.parts.y)]
         return scores, f1_score(self.parts.y_test, self.predictions(network), average=None)
 
 
 class AlignmentInTraining(Reproduction):
-    """A network of three hidden layers (256, 128 and 64 units) trained on 4,000 rows of MNIST for 20 passes:
-    sketched CKA of its layers with the targets, and the accuracy of a ridge classifier on its last layer, for
-    other rows of MNIST, turned digits, and rectangles. Then the same for a network that learned the digits 0
-    to 4 and is tuned to 5 to 9."""
+    """A network with three hidden layers (256, 128 and 64 units), trained on 4,000 rows of MNIST for 20
+    epochs: sketched CKA of its layers with the targets, and the accuracy of a ridge classifier on its
+    last layer, for other rows of MNIST, rotated digits, and rectangles. Then the same for a network that
+    was trained on the digits 0 to 4 and is fine-tuned on 5 to 9."""
 
     paper = PAPER
     where = "Figures 2.3 to 2.8"
     needs = ("mnist", "rectangles")
-    differs = """A small dense network on MNIST for ResNets on CIFAR-100, one learning rate throughout, and
-    probes of digits and rectangles for CIFAR-10, STL-10 and SVHN: only the statements are compared."""
+    differs = """A small dense network on MNIST instead of ResNets on CIFAR-100, a constant learning rate,
+    and probes of digits and rectangles instead of CIFAR-10, STL-10 and SVHN: only the statements are
+    compared."""
     statements = (
         Statement(
-            "alignment of the top layer tracks accuracy in training and tuning (rank correlation over 0.5)",
+            "alignment of the top layer tracks accuracy in training and tuning (rank correlation above 0.5)",
             lambda found: {row: cells["correlation"] > 0.5 for row, cells in found[TRACKING].items()},
         ),
         Statement(
-            "higher layers are more aligned with the targets than lower ones at the end",
+            "at the end, higher layers are more aligned with the targets than lower ones",
             lambda found: {row: is_rising(list(cells.values())) for row, cells in found[LAYERS].items()},
         ),
         Statement(
@@ -94,7 +95,7 @@ class AlignmentInTraining(Reproduction):
             lambda found: {row: cells["correlation"] > 0 for row, cells in found[CLASSES].items()},
         ),
         Statement(
-            "layers fall into groups as training goes on: first and last grow apart",
+            "layers form groups during training: first and last become less similar",
             lambda found: {
                 "first and last layer": found["Alignment of the first and last layer"]["MNIST"]["last pass"]
                 < found["Alignment of the first and last layer"]["MNIST"]["first pass"]
@@ -107,7 +108,7 @@ class AlignmentInTraining(Reproduction):
         names = PROBES[:1] if self.quick else PROBES
         sets = {name: load_parts(name, n, n // 4, n // 4, seed=self.seed) for name in names}
         train = sets["MNIST"]
-        # What the network learns from is no part of any probe.
+        # Training rows are not part of any probe.
         probes = {
             name: Probe(parts._replace(X=parts.X_choose, y=parts.y_choose)) for name, parts in sets.items()
         }
@@ -140,7 +141,7 @@ class AlignmentInTraining(Reproduction):
         return Findings(tables, self.panels(paths, tuned, similar))
 
     def tuned(self, train, n_passes):
-        """Alignment and accuracy on the digits 5 to 9 while a network that knows 0 to 4 is tuned to them."""
+        """Alignment and accuracy on the digits 5 to 9 while a network trained on 0 to 4 is fine-tuned."""
         low = train.y < 5
         network = MLPClassifier(UNITS, batch_size=50, random_state=self.seed)
         for _ in range(n_passes // 2):
@@ -156,7 +157,7 @@ class AlignmentInTraining(Reproduction):
         return path
 
     def panels(self, paths, tuned, similar):
-        """One panel a probe, one for tuning, and the layers' similarity at the end."""
+        """One panel per probe, one for fine-tuning, and the similarity of the layers at the end."""
         figures = {}
         for name, path in paths.items():
             passes = range(1, len(path) + 1)

@@ -7,20 +7,20 @@ from benchmarks.data.image_sets import load_parts
 from benchmarks.harness import Findings, Reproduction, Statement
 from benchmarks.papers.alignment import PAPER
 from benchmarks.papers.alignment.training import UNITS, hidden
-from manylens import LayerRidgeClassifier
+from manylens.papers.linear_kernel_alignment import layer_ridge
 
 ACCURACY = "Accuracy (%), rows: trained on, columns: used for"
 
 
 class TransferWithinDomain(Reproduction):
-    """Networks of three hidden layers trained on 4,000 digits, on 4,000 turned digits and on 300 turned
-    digits; ridge regression on their hidden layers for each of the three tasks, 1,500 test rows."""
+    """Networks with three hidden layers, trained on 4,000 digits, on 4,000 rotated digits and on 300
+    rotated digits; ridge regression on their hidden layers for each of the three tasks, 1,500 test rows."""
 
     paper = PAPER
     where = "Table 3.6"
     needs = ("mnist",)
-    differs = """Small dense networks and digits for ResNets and photographs; "few turned" has the part of
-    STL-10, whose training set is small. The thesis's own table stands below by itself."""
+    differs = """Small dense networks and digits instead of ResNets and photographs; "few turned" plays
+    the role of STL-10, whose training set is small. The thesis's table is shown separately."""
     printed = {
         "The thesis's accuracies (%)": {
             "CIFAR10": {"CIFAR10": 94.61, "CIFAR100": 57.16, "STL10": 82.81},
@@ -30,14 +30,14 @@ class TransferWithinDomain(Reproduction):
     }
     statements = (
         Statement(
-            "a task with few rows is better served by networks trained on the other tasks than by its own",
+            "for a task with few rows, networks trained on other tasks are better than its own",
             lambda found: {
                 source: found[ACCURACY][source]["few turned"] > found[ACCURACY]["few turned"]["few turned"]
                 for source in ("MNIST", "turned")
             },
         ),
         Statement(
-            "a task with many rows is best served by its own network",
+            "for a task with many rows, its own network is best",
             lambda found: {
                 task: found[ACCURACY][task][task] == max(row[task] for row in found[ACCURACY].values())
                 for task in ("MNIST", "turned")
@@ -48,7 +48,7 @@ class TransferWithinDomain(Reproduction):
     def compute(self):
         sizes = (200, 100, 75) if self.quick else (4_000, 300, 1_500)
         straight, turned = (load_parts(name, *sizes, seed=self.seed) for name in ("MNIST", "Rotations"))
-        # The few rows are none of the many, and no network has seen the test rows.
+        # The few rows are not among the many, and no network is trained on test rows.
         few = turned._replace(X=turned.X_choose, y=turned.y_choose)
         parts = {"MNIST": straight, "turned": turned, "few turned": few}
         table = {}
@@ -60,10 +60,9 @@ class TransferWithinDomain(Reproduction):
         return Findings({ACCURACY: table}, {})
 
     def accuracy(self, network, parts):
-        """Of the ridge on the layers of a network."""
+        """Accuracy of ridge on the layers of a network."""
         train, test = (
             {f"layer {k}": layer.astype(np.float32) for k, layer in enumerate(hidden(network, X))}
             for X in (parts.X, parts.X_test)
         )
-        model = LayerRidgeClassifier(preset="thesis", random_state=self.seed).fit(train, parts.y)
-        return 100 * np.mean(model.predict(test) == parts.y_test)
+        return 100 * np.mean(layer_ridge(train, parts.y, test, seed=self.seed).labels == parts.y_test)

@@ -1,4 +1,4 @@
-"""Table 2.1: many networks, few of them of use, weighed by alignment."""
+"""Table 2.1: many networks, few of them useful, weighted by alignment."""
 
 import numpy as np
 from sklearn.linear_model import RidgeClassifierCV
@@ -14,16 +14,16 @@ ACCURACY, KEPT = "Accuracy (%)", "Networks with a weight (%)"
 SOURCES = ("MNIST", "Rotations", "Rectangles")
 
 
-class ManyNetworks(Reproduction):
-    """24 networks of one hidden layer (64 units), eight trained on 1,000 rows each of MNIST, of turned digits
-    and of rectangles; their hidden layers for 1,500 other rows of each task weighed by alignment from
-    sketches of 512 buckets; a ridge classifier on the weighted features, 1,000 test rows."""
+class TransferFromManyNetworks(Reproduction):
+    """24 networks with one hidden layer (64 units), eight each trained on 1,000 rows of MNIST, of rotated
+    digits and of rectangles; their hidden layers for 1,500 other rows of each task, weighted by alignment
+    from sketches of 512 buckets; a ridge classifier on the weighted features, 1,000 test rows."""
 
     paper = PAPER
     where = "Table 2.1"
     needs = ("mnist", "rectangles")
-    differs = """Small dense networks and digits for 152 ResNets and photographs: the printed table has other
-    rows and columns (subsets of CIFAR-10, CIFAR-100 and SVHN), and stands below by itself."""
+    differs = """Small dense networks and digits instead of 152 ResNets and photographs. The printed table
+    has other rows and columns (subsets of CIFAR-10, CIFAR-100 and SVHN) and is shown separately."""
     printed = {
         "The thesis's accuracies (%)": {
             source: dict(zip(("STL10", "CIFAR10", "CIFAR100", "SVHN", "FashionMNIST"), values, strict=True))
@@ -38,7 +38,7 @@ class ManyNetworks(Reproduction):
     }
     statements = (
         Statement(
-            "all networks together are about as good as the best source (a point less at most)",
+            "all networks together are at most one point below the best source",
             lambda found: {
                 task: found[ACCURACY]["all networks"][task]
                 >= max(found[ACCURACY][source][task] for source in SOURCES) - 1
@@ -46,11 +46,11 @@ class ManyNetworks(Reproduction):
             },
         ),
         Statement(
-            "networks of no use are left out: some weights are zero",
+            "useless networks are left out: some weights are zero",
             lambda found: {task: cells["share"] < 100 for task, cells in found[KEPT].items()},
         ),
         Statement(
-            "the networks of the task's own source weigh most",
+            "networks trained on the task's own source have the largest weights",
             lambda found: {task: cells["own source"] > 50 for task, cells in found[KEPT].items()},
         ),
     )
@@ -63,7 +63,7 @@ class ManyNetworks(Reproduction):
         accuracy = {row: {} for row in (*SOURCES, "all networks")}
         kept = {}
         for task in SOURCES:
-            # No network has seen the rows of the tasks.
+            # No network is trained on the rows of the tasks.
             parts = sets[task]._replace(X=sets[task].X_choose, y=sets[task].y_choose)
             for source, zoo in networks.items():
                 accuracy[source][task] = transfer(zoo, parts)[0]
@@ -89,7 +89,7 @@ class ManyNetworks(Reproduction):
 
 
 def transfer(networks, parts):
-    """Accuracy (%) of ridge on hidden layers weighed by alignment; and their shares in the kernel."""
+    """Accuracy (%) of ridge on hidden layers weighted by alignment, and their shares in the kernel."""
     train, test = ([hidden(network, X)[-1] for network in networks] for X in (parts.X, parts.X_test))
     sizes = [np.sqrt(np.mean((layer - layer.mean(axis=0)) ** 2)) + 1e-12 for layer in train]
     train, test = ([layer / size for layer, size in zip(part, sizes, strict=True)] for part in (train, test))

@@ -1,4 +1,4 @@
-"""Figures 3, 4 and 5: three clusters, two modules of one hidden node, and the boundary they make together."""
+"""Figures 3, 4 and 5: three clusters, two modules of one hidden node, and their joint decision boundary."""
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -36,25 +36,25 @@ class Together:
 
 
 class DecisionBoundary(Reproduction):
-    """Three Gaussian clusters in the plane, two modules of one hidden node, softmax classifiers averaged: at
-    a diversity of 0 and of 0.5; the mean of twenty draws of 500 training and 2,000 test points."""
+    """Three Gaussian clusters in the plane, two modules with one hidden node, averaged softmax
+    classifiers, at diversity 0 and 0.5; mean of twenty draws of 500 training and 2,000 test points."""
 
     paper = PAPER
     where = "Figures 3, 4 and 5"
-    differs = """The paper does not say where its clusters are; here they are at the corners of a triangle,
-    with means (-2, 0), (2, 0), (0, 2) and a standard deviation of 0.9."""
+    differs = """The paper does not give the positions of its clusters; here their means are (-2, 0), (2,
+    0) and (0, 2), with a standard deviation of 0.9."""
     printed = {ERROR: {"diversity 0": {"mean": 21.3}, "diversity 0.5": {"mean": 12.8}}}
     statements = (
         Statement(
-            "with no diversity the two features are the same",
+            "without diversity both features are the same",
             lambda found: {"diversity 0": found[SAME]["diversity 0"]["mean"] > 0.999},
         ),
         Statement(
-            "a diversity of 0.5 makes them differ",
+            "at a diversity of 0.5 the features differ",
             lambda found: {"diversity 0.5": found[SAME]["diversity 0.5"]["mean"] < 0.9},
         ),
         Statement(
-            "and brings the test error down by a quarter or more (the paper: 21.3 to 12.8 %)",
+            "a diversity of 0.5 reduces the test error by at least a quarter (paper: from 21.3 to 12.8 %)",
             lambda found: {
                 "mean": found[ERROR]["diversity 0.5"]["mean"] <= 0.75 * found[ERROR]["diversity 0"]["mean"]
             },

@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.harness import Findings, Reproduction, Statement
 from manylens import ModularAutoencoder
-from manylens.modules.backfitting import backfit, gradient_descent
+from manylens.papers.modular_autoencoders import backfit, gradient_descent
 
 PAPER = "Modular autoencoders"
 TIMES, COSTS = "Seconds until the cost falls by less than 1e-5 a sweep or step", "Cost reached"
@@ -14,15 +14,16 @@ SUMMARIES = {"Minimum": np.min, "Mean": np.mean, "Maximum": np.max}
 
 
 class AutoencoderConvergence(Reproduction):
-    """1,000 points of ten equally weighted spherical Gaussians (standard deviation 0.25, means standard
-    normal) in 100 dimensions, ten modules of ten at diversity 0.5, five draws: the time until the cost falls
-    by less than 1e-5 in a sweep over the modules, or in a step of gradient descent."""
+    """1,000 points from ten equally weighted spherical Gaussians (standard deviation 0.25, means standard
+    normal) in 100 dimensions, ten modules of ten at diversity 0.5, five draws: the time until the cost
+    decreases by less than 1e-5 in a sweep over the modules or in a step of gradient descent."""
 
     paper = PAPER
     where = "Table 1"
-    differs = """The paper does not say the dimension, the number of Gaussians, modules and hidden nodes, or
-    the learning rate; gradient descent steps a quarter of the inverse curvature; both solvers work on the
-    singular values, not on the rows; five draws, not ten. "Direct" is this library, its whole fit."""
+    differs = """The paper does not give the dimension, the number of Gaussians, modules and hidden nodes,
+    or the learning rate; gradient descent uses a quarter of the inverse curvature; both solvers work on
+    the singular values, not on the rows; five draws instead of ten. "Direct" is a complete fit of this
+    library."""
     printed = {
         TIMES: {
             "Minimum": {"Algorithm 1": 0.1134, "Gradient descent": 455.2, "speed-up": 102.9},

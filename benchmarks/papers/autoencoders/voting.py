@@ -7,7 +7,8 @@ from benchmarks.data.image_sets import DIFFERS, IMAGE_NAMES, NEEDS, load_parts
 from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.autoencoders.convergence import PAPER
 from benchmarks.papers.dimensionality_reduction.views import nearest
-from manylens import BaggingAutoencoder, ModularAutoencoder, distance_correlation_matrix
+from manylens import ModularAutoencoder, distance_correlation_matrix
+from manylens.baselines import BaggingAutoencoder
 from manylens.ensembles.voting import modal_class
 
 DIVERSITIES = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
@@ -17,7 +18,7 @@ COLUMNS = tuple(map(str, DIVERSITIES))
 
 
 def errors(base, asked, y, answers):
-    """Errors (%) of the vote of one-nearest-neighbor classifiers, one a module, and of one on average."""
+    """Error (%) of voting by one-nearest-neighbor classifiers, one per module, and their mean error."""
     votes = np.array(
         [y[nearest(base[:, m], asked[:, m], 1)[0][:, 0]] for m in range(base.shape[1])], dtype=np.int64
     )
@@ -37,9 +38,10 @@ def along(row):
     return [row[column] for column in COLUMNS if column in row]
 
 
-class AutoencoderVotes(Reproduction):
-    """Ten modules of ten hidden nodes, a one-nearest-neighbor classifier on each, their majority; bagged
-    autoencoders beside. Five-fold cross-validation; distance correlations on the first fold's test rows."""
+class AutoencoderVoting(Reproduction):
+    """Ten modules with ten hidden nodes and a majority vote of one-nearest-neighbor classifiers, one per
+    module, compared with bagged autoencoders. Five-fold cross-validation; distance correlations on the
+    test rows of the first fold."""
 
     paper = PAPER
     where = "Figures 2, 6, 7 and 8"
@@ -50,30 +52,30 @@ class AutoencoderVotes(Reproduction):
     )
     statements = (
         Statement(
-            "at some diversity the vote's error falls below that of bagged autoencoders",
+            "at some diversity the error of voting is below that of bagged autoencoders",
             lambda found: {n: min(along(row)) < row["Bagging"] for n, row in found[ENSEMBLE].items()},
         ),
         Statement(
-            "the error rises again as the diversity goes to 1",
+            "the error increases again as the diversity approaches 1",
             lambda found: {n: row["1.0"] > min(along(row)) for n, row in found[ENSEMBLE].items()},
         ),
         Statement(
-            "a single module's error rises as the diversity leaves 0 (0.9 against 0)",
+            "the error of a single module is larger at diversity 0.9 than at 0",
             lambda found: {name: row["0.9"] > row["0.0"] for name, row in found[SINGLE].items()},
         ),
         Statement(
-            "the vote's error falls at first (some diversity up to 0.5 against 0)",
+            "the error of voting decreases first (at some diversity up to 0.5)",
             lambda found: {
                 name: min(row[c] for c in ("0.1", "0.2", "0.3", "0.5")) < row["0.0"]
                 for name, row in found[ENSEMBLE].items()
             },
         ),
         Statement(
-            "modules follow the input's distances less as the diversity rises",
+            "the distance correlation of modules with the input decreases with the diversity",
             lambda found: {n: row["0.0"] > row["0.5"] > row["0.99"] for n, row in found[TO_INPUT].items()},
         ),
         Statement(
-            "modules follow one another's distances less as the diversity rises",
+            "the distance correlation between modules decreases with the diversity",
             lambda found: {
                 n: row["0.0"] > row["0.5"] > row["0.99"] for n, row in found[TO_EACH_OTHER].items()
             },

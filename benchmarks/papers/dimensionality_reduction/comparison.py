@@ -43,9 +43,10 @@ def above_the_rest(table, margin=level):
     }
 
 
-class ModularMethodsCompared(Reproduction):
-    """15 modules of 20 on a rank-1,000 Nystroem map: precision of the ten nearest neighbors, and votes of
-    five-nearest-neighbor classifiers, by four ways to make modules and by the top 300 components as one."""
+class ModularMethods(Reproduction):
+    """15 modules of 20 on a rank-1,000 Nystroem map: precision of the ten nearest neighbors, and accuracy
+    of voting by five-nearest-neighbor classifiers, for four kinds of modules and for the top 300
+    components."""
 
     paper = PAPER
     where = "Tables 2 and 3"
@@ -109,19 +110,19 @@ class ModularMethodsCompared(Reproduction):
     }
     statements = (
         Statement(
-            "modular precision is above that of the other modular methods",
+            "precision is higher than with the other kinds of modules",
             lambda found: above_the_rest(found[PRECISION]),
         ),
         Statement(
-            "modular votes are comparable (two standard errors) or better on every set",
+            "voting is at least as accurate as with the other kinds of modules (within two standard errors)",
             lambda found: above_the_rest(found[ACCURACY], lambda p: 2 * np.sqrt(p * (100 - p) / 3000)),
         ),
         Statement(
-            "modular votes are the best of the modular methods' (the paper: on seven of eight sets)",
+            "voting is more accurate than with the other kinds of modules (paper: on seven of eight sets)",
             lambda found: above_the_rest(found[ACCURACY]),
         ),
         Statement(
-            "at most six points of precision are lost against 300 dimensions as one",
+            "precision is at most six points below that of the top 300 components",
             lambda found: {name: change >= -6 for name, change in found.column(AGAINST, "change").items()},
         ),
         Statement(
@@ -129,11 +130,11 @@ class ModularMethodsCompared(Reproduction):
             lambda found: {n: times >= 2 for n, times in found.column(AGAINST, "times as fast").items()},
         ),
         Statement(
-            "the vote is at least seven times as fast as in 300 dimensions",
+            "voting is at least seven times as fast as in 300 dimensions",
             lambda found: {n: times >= 7 for n, times in found.column(AGAINST, "times as fast ").items()},
         ),
         Statement(
-            "the vote is more accurate than in 300 dimensions (the paper: on all sets but one)",
+            "voting is more accurate than in 300 dimensions (paper: on all sets but one)",
             lambda found: {name: change > 0 for name, change in found.column(AGAINST, "change ").items()},
         ),
     )

@@ -12,8 +12,9 @@ def best_at(row):
     return float(max(row, key=row.get))
 
 
-class EveryDiversity(Reproduction):
-    """15 modules of 20 at nine diversities from 0 to 1: precision of ten neighbors, accuracy of the vote."""
+class QualityByDiversity(Reproduction):
+    """15 modules of 20 at nine diversities from 0 to 1: precision of ten neighbors and accuracy of
+    voting."""
 
     paper = PAPER
     where = "Figures 5, 8 and 10"
@@ -25,13 +26,13 @@ class EveryDiversity(Reproduction):
             lambda found: {name: 0.9 <= best_at(row) < 1 for name, row in found["precision"].items()},
         ),
         Statement(
-            "retrieval declines sharply at a diversity of 1 (by more than a tenth)",
+            "retrieval is much worse at a diversity of 1 (by more than a tenth)",
             lambda found: {
                 name: row["1.0"] < 0.9 * max(row.values()) for name, row in found["precision"].items()
             },
         ),
         Statement(
-            "votes are best at a diversity of 0.8 or less on some sets",
+            "voting is best at a diversity of 0.8 or less on some sets",
             lambda found: {"some set": any(best_at(row) <= 0.8 for row in found["accuracy"].values())},
         ),
         Statement(

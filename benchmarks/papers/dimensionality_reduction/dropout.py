@@ -4,22 +4,27 @@ import numpy as np
 
 from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.dimensionality_reduction.views import PAPER
-from manylens.modules.pairs import drop_gradient, keep_probability_of, pair_gradient
+from manylens.papers.modular_dimensionality_reduction import (
+    drop_gradient,
+    dropping_diversity,
+    dropping_probability,
+    pair_gradient,
+)
 
 TITLE = "Relative difference of the two gradients"
 
 
-class DropModuleAndDiversity(Reproduction):
-    """The diversity λ = M p / (1 + p (M - 1)) of keeping modules with probability p: both gradients of the
-    same weights over the same 200 pairs of rows, the expectation over all 2^M ways to drop modules taken
-    exactly."""
+class DropModuleEquivalence(Reproduction):
+    """The diversity λ = M p / (1 + p (M - 1)) that corresponds to keeping modules with probability p:
+    both gradients at the same weights and 200 pairs of rows, with the exact expectation over all 2^M
+    choices."""
 
     paper = PAPER
     where = "Figure 1 and Theorem 2"
     differs = "Nothing is estimated: the theorem is checked at random weights and rows."
     statements = (
         Statement(
-            "the drop-module gradient at p is p times the modular one at λ, weights scaled by sqrt(p/λ)",
+            "the drop-module gradient at p is p times the modular one at λ with weights scaled by sqrt(p/λ)",
             lambda found: {
                 f"{row}, {column}": value < 1e-10
                 for row, cells in found[TITLE].items()
@@ -27,7 +32,7 @@ class DropModuleAndDiversity(Reproduction):
             },
         ),
         Statement(
-            "with many modules p = 0.5 is a diversity just below 1",
+            "with many modules p = 0.5 corresponds to a diversity just below 1",
             lambda found: {"M = 20": 0.9 < found["Diversity at p = 0.5"]["20 modules"]["diversity"] < 1},
         ),
     )
@@ -55,8 +60,8 @@ class DropModuleAndDiversity(Reproduction):
             kept = np.array([code >> m & 1 for m in range(M)], dtype=float)
             chance = np.prod(np.where(kept == 1, p, 1 - p))
             expected += chance * drop_gradient(weights, left, right, np.tile(kept, (n, 1)))
-        diversity = M * p / (1 + p * (M - 1))
-        assert np.isclose(keep_probability_of(diversity, M), p)
+        diversity = dropping_diversity(p, M)
+        assert np.isclose(dropping_probability(diversity, M), p)
         # The chain rule through the scaling s of the weights gives s times the gradient at the scaled ones.
         scale = np.sqrt(p / diversity)
         other = p * pair_gradient(scale * weights, left, right, diversity) / scale

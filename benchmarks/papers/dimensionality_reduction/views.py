@@ -1,4 +1,4 @@
-"""What the tables and figures share: fitting the paper's five methods, and asking them for neighbors."""
+"""Fitting the paper's five methods and querying them for neighbors."""
 
 import time
 from typing import NamedTuple
@@ -6,13 +6,12 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
-from manylens import (
+from manylens import ModularKernelPCA, retrieval_precision
+from manylens.baselines import (
     BootstrapKernelPCA,
-    ModularKernelPCA,
     MonolithicKernelPCA,
     PartitionKernelPCA,
     RandomKernelProjection,
-    retrieval_precision,
 )
 from manylens.ensembles.finders import ScanFinder
 from manylens.ensembles.voting import modal_class
@@ -29,14 +28,14 @@ BASELINES = {
 
 
 class Answers(NamedTuple):
-    """How well one representation answers, and in how long if every module has a worker.
+    """Quality of one representation, and its time if every module has a worker.
 
     Parameters
     ----------
     precision, accuracy : float
-        Per cent of the true ten neighbors found, of the votes of five that are right.
+        Percentage of the true ten neighbors found, and of correct votes of five neighbors.
     retrieval_seconds, vote_seconds : float
-        Of one module's search (the median over modules), with the ranking of candidates for retrieval.
+        Time of one module's search (median over modules), plus the ranking of candidates for retrieval.
     """
 
     precision: float
@@ -46,7 +45,7 @@ class Answers(NamedTuple):
 
 
 class Questions(NamedTuple):
-    """Queries with what is right for them.
+    """Queries with the correct results.
 
     Parameters
     ----------
@@ -70,7 +69,7 @@ def questions(base, X, y):
 
 
 def nearest(view, asked, k):
-    """Rows of a view nearest to each query, near to far, and the seconds it took; one thread."""
+    """Rows of a view nearest to each query, nearest first, and the seconds of the search on one thread."""
     scan = ScanFinder(np.ascontiguousarray(view, dtype=np.float32))
     asked = np.ascontiguousarray(asked, dtype=np.float32)
     start = time.perf_counter()
@@ -88,7 +87,7 @@ def answers(base, asked, y, queries):
     y : ndarray of int, shape (n,)
         Classes of the base.
     queries : Questions
-        What is right.
+        Queries with the correct results.
     """
     n_classes = int(y.max()) + 1
     found, seconds, votes, vote_seconds = [], [], [], []
@@ -112,13 +111,13 @@ def answers(base, asked, y, queries):
 
 
 def ranked(base, asked, candidates):
-    """Of each query's candidates, the ten nearest by all modules together."""
+    """The ten nearest of each query's candidates by all modules together."""
     flat = [np.ascontiguousarray(part.reshape(len(part), -1), dtype=np.float32) for part in (asked, base)]
     return rerank_union(*flat, candidates.astype(np.int64), RETRIEVED)[1]
 
 
 def fitted(kind, n_modules, X, rank, seed):
-    """One of the modular methods with `n_modules` modules of 300 dimensions in all."""
+    """One of the modular methods with `n_modules` modules, 300 dimensions in total."""
     return kind(n_modules=n_modules, n_components=TOTAL // n_modules, rank=rank, random_state=seed).fit(X)
 
 
@@ -129,7 +128,7 @@ def ask(model, parts, queries):
 
 
 def monolithic(parts, queries, rank, seed):
-    """`answers` of the top 300 components taken as one."""
+    """`answers` of the top 300 components."""
     model = MonolithicKernelPCA(TOTAL, rank=rank, random_state=seed).fit(parts.X)
     return answers(
         model.transform(parts.X)[:, np.newaxis],
@@ -160,5 +159,5 @@ def over_diversities(n_modules, diversities, parts, queries, rank, seed):
 
 
 def chosen(tried, what):
-    """Index of the best by one of the fields of `Answers`; of equals the first."""
+    """Index of the first best by one of the fields of `Answers`."""
     return int(np.argmax([getattr(answer, what) for answer in tried]))

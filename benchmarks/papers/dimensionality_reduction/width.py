@@ -37,8 +37,8 @@ def best_of_modular(row, width):
     return row[f"{MODULAR} {width}"] >= max(row[f"{other} {width}"] for other in BASELINES)
 
 
-class ModulesOfEveryWidth(Reproduction):
-    """Modules of 5 to 100 dimensions, 300 in all: precision, accuracy of the vote, and test time of both."""
+class QualityByModuleWidth(Reproduction):
+    """Modules of 5 to 100 dimensions, 300 in total: precision, accuracy of voting, and test time of both."""
 
     paper = PAPER
     where = "Figures 2, 3, 4, 6, 7 and 9"
@@ -51,29 +51,29 @@ class ModulesOfEveryWidth(Reproduction):
     )
     statements = (
         Statement(
-            "modular precision typically exceeds the other modular methods' at every width",
+            "precision is typically higher than with the other kinds of modules at every width",
             lambda found: cases_by_width(found, "precision", best_of_modular),
         ),
         Statement(
-            "as modules get wider the precision comes near that of 300 dimensions as one (3 points at 100)",
+            "with wider modules precision approaches that of the top 300 components (within 3 points at 100)",
             lambda found: {
                 name: abs(row[f"{MODULAR} {max(widths(row))}"] - row["Monolithic"]) <= 3
                 for name, row in by_set(found, "precision").items()
             },
         ),
         Statement(
-            "modular votes are the best of the modular methods' at every width",
+            "voting is more accurate than with the other kinds of modules at every width",
             lambda found: cases_by_width(found, "accuracy", best_of_modular),
         ),
         Statement(
-            "the time of a vote grows with the width",
+            "the time of voting increases with the width",
             lambda found: {
                 name: row[f"vote {max(widths(row, 'vote'))}"] > row[f"vote {min(widths(row, 'vote'))}"]
                 for name, row in by_set(found, "milliseconds").items()
             },
         ),
         Statement(
-            "the time of retrieval first falls with the width (many modules give many candidates)",
+            "the time of retrieval first decreases with the width (many modules give many candidates)",
             lambda found: {
                 name: row[f"retrieval {min(widths(row, 'retrieval'))}"]
                 > min(row[f"retrieval {w}"] for w in widths(row, "retrieval"))

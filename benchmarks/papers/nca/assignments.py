@@ -1,4 +1,4 @@
-"""Figure 4.2 and Sections 4.2 to 4.4: how assignments decay, and what batches do to gradient and density."""
+"""Figure 4.2 and Sections 4.2 to 4.4: decay of assignments, and the effect of batches."""
 
 import warnings
 
@@ -29,21 +29,20 @@ def assignments(Z):
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-class DecayOfAssignments(Reproduction):
-    """The digits, standardized, in ten dimensions: stochastic assignments p_ij at the start and after 5, 20
-    and 50 iterations, in falling order; the mean over all rows of the share that is below 1 % of the
-    largest."""
+class AssignmentDecay(Reproduction):
+    """The digits, standardized, in ten dimensions: stochastic assignments p_ij at the start and after 5,
+    20 and 50 iterations, in decreasing order; the mean fraction below 1 % of the largest."""
 
     paper = PAPER
     where = "Figure 4.2"
-    differs = "The digits stand for the data of the figure, which are not named."
+    differs = """The digits, because the data of the figure are not named."""
     statements = (
         Statement(
-            "most assignments are insignificant beside the largest, throughout",
+            "most assignments are negligible relative to the largest at all times",
             lambda found: {row: cells["share"] > 50 for row, cells in found[DECAY].items()},
         ),
         Statement(
-            "and more so as training goes on",
+            "the fraction of negligible assignments increases during training",
             lambda found: {"last against first": shares(found)[-1] > shares(found)[0]},
         ),
     )
@@ -76,31 +75,31 @@ def shares(found):
     return [cells["share"] for cells in found[DECAY].values()]
 
 
-class BatchesOfRows(Reproduction):
-    """Batches of 100 of the 1,797 digits at a map to ten dimensions: how even they are, how dense (the
-    distance to the nearest row of the batch, over that in all rows), and how far the mean of their gradients
-    is from the gradient over all rows."""
+class BatchConstruction(Reproduction):
+    """Batches of 100 of the 1,797 digits under a map to ten dimensions: how equal their sizes are, how
+    dense they are (distance to the nearest row of the batch relative to all rows), and how far the mean
+    of their gradients is from the full gradient."""
 
     paper = PAPER
     where = "Sections 4.2 and 4.3"
     differs = "The digits, standardized, projected by principal components; the thesis gives no numbers."
     statements = (
         Statement(
-            "random batches are thinner than the data, clusters keep the density",
+            "random batches are less dense than clusters",
             lambda found: {
                 kind: found[BATCHES][kind]["nearest distance"] < found[BATCHES]["random"]["nearest distance"]
                 for kind in ("farthest point", "recursive projection")
             },
         ),
         Statement(
-            "farthest-point clusters are very uneven, recursive projection's are similar in size (within 2)",
+            "farthest-point clusters differ in size; those of recursive projection are within a factor of 2",
             lambda found: {
                 "farthest point": found[BATCHES]["farthest point"]["largest over smallest"] > 2,
                 "recursive projection": found[BATCHES]["recursive projection"]["largest over smallest"] <= 2,
             },
         ),
         Statement(
-            "stochastic learning's gradient is unbiased, that of random batches is not",
+            "the stochastic gradient is unbiased, that of random batches is not",
             lambda found: {
                 "stochastic": found[BATCHES]["stochastic"]["gradient error"] < 1e-6,
                 "random": found[BATCHES]["random"]["gradient error"] > 0.01,

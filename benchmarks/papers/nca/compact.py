@@ -24,31 +24,32 @@ def fitted(method, X, y, seed, n_components=2, **options):
         return NCA(n_components, method=method, random_state=seed, **options).fit(X, y)
 
 
-class CompactSupport(Reproduction):
-    """Compact kernels at trained maps of two dimensions: which pairs of tiles are within reach, whether range
-    search changes anything, what happens to rows that are out of reach when the map is made four times
-    larger, and the mixing coefficient learned for convex classes (three blobs) and others (two rings)."""
+class CompactKernels(Reproduction):
+    """Compact kernels at trained maps to two dimensions: the pairs of tiles within reach, whether range
+    search is exact, rows without neighbors after the map is scaled by four, and the mixing coefficient
+    learned for convex classes (three blobs) and others (two rings)."""
 
     paper = PAPER
     where = "Figure 4.4, Sections 4.5 and 4.6"
-    differs = "The thesis gives no numbers; small tables of scikit-learn, standardized, and drawn classes."
+    differs = """The thesis gives no numbers; standardized small tables of scikit-learn, and generated
+    classes."""
     statements = (
         Statement(
-            "only a part of the pairs is needed, and the result is exact",
+            "only some of the pairs are needed, and the result is exact",
             lambda found: {
                 row: cells["pairs kept (%)"] < 100 and cells["difference from all pairs"] < 1e-10
                 for row, cells in found[PAIRS].items()
             },
         ),
         Statement(
-            "some rows may be out of every other's reach, and a background leaves none without a class",
+            "some rows may have no neighbors within reach; with a background every row has a class",
             lambda found: {
                 row: cells["compact"] > 0 and cells["with background"] == 0
                 for row, cells in found[ALONE].items()
             },
         ),
         Statement(
-            "the background weighs more for convex classes",
+            "the background has a larger weight for convex classes",
             lambda found: {
                 row: cells["three blobs"] > cells["two rings"] for row, cells in found[MIXING].items()
             },

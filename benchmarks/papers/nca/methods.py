@@ -25,17 +25,17 @@ METHODS = {
 }
 
 
-class MethodsOfTheChapter(Reproduction):
-    """Two dimensions, half of the rows to learn from, the nearest neighbor's class for the others; the mean
-    of five splits; principal components beside."""
+class NCAMethods(Reproduction):
+    """Two dimensions, half of the rows for training, one-nearest-neighbor accuracy on the others; mean of
+    five splits, compared with principal components."""
 
     paper = PAPER
     where = "Sections 4.1 to 4.6"
-    differs = """The thesis says of these methods that they trade little accuracy for speed, without numbers
-    in this chapter; tables of scikit-learn, standardized."""
+    differs = """The chapter says that these methods lose little accuracy for their speed, without
+    numbers; standardized tables of scikit-learn."""
     statements = (
         Statement(
-            "all methods but sub-sampling come within two points of the whole objective",
+            "all methods except subsampling are within two points of the full objective",
             lambda found: {
                 f"{row}, {method}": cells[method] >= cells["exact"] - 2
                 for row, cells in found[ACCURACY].items()
@@ -44,13 +44,13 @@ class MethodsOfTheChapter(Reproduction):
             },
         ),
         Statement(
-            "sub-sampling loses accuracy",
+            "subsampling loses accuracy",
             lambda found: {
                 row: cells["sub-sampled third"] < cells["exact"] for row, cells in found[ACCURACY].items()
             },
         ),
         Statement(
-            "the whole objective is better than principal components",
+            "the full objective is more accurate than principal components",
             lambda found: {row: cells["exact"] > cells["PCA"] for row, cells in found[ACCURACY].items()},
         ),
     )

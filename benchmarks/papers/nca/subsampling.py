@@ -13,20 +13,20 @@ ERROR = "Leave-one-out error of the nearest neighbor on wine (%)"
 SHARES = {"all rows": 1, "a third": 3, "a sixth": 6, "a twelfth": 12}
 
 
-class SubSampledWine(Reproduction):
-    """Wine in two dimensions: the map learned on a third, a sixth and a twelfth of the rows; errors within
-    those rows and on all of them, and the size of the map; the mean of ten draws."""
+class SubsampledWine(Reproduction):
+    """Wine in two dimensions: the map learned from a third, a sixth and a twelfth of the rows; errors on
+    these rows and on all rows, and the scale of the map; mean of ten draws."""
 
     paper = PAPER
     where = "Figure 4.1, Section 4.1"
     differs = "Columns are standardized; ten draws instead of the one shown."
     statements = (
         Statement(
-            "the rows learned from are (all but) perfectly separated: at most 1 % of errors",
+            "the training rows are separated almost perfectly (at most 1 % errors)",
             lambda found: {row: cells["within"] <= 1 for row, cells in found[ERROR].items()},
         ),
         Statement(
-            "all rows are not: more errors than among those learned from",
+            "there are more errors among all rows than among the training rows",
             lambda found: {
                 row: cells["on all"] > cells["within"]
                 for row, cells in found[ERROR].items()
@@ -34,7 +34,7 @@ class SubSampledWine(Reproduction):
             },
         ),
         Statement(
-            "smaller parts make it worse",
+            "smaller samples give more errors",
             lambda found: {
                 "sixth against third": found[ERROR]["a sixth"]["on all"] > found[ERROR]["a third"]["on all"],
                 "twelfth against sixth": found[ERROR]["a twelfth"]["on all"]
@@ -42,7 +42,7 @@ class SubSampledWine(Reproduction):
             },
         ),
         Statement(
-            "the map's scale is smaller than when all rows are seen",
+            "the scale of the map is smaller than with all rows",
             lambda found: {
                 row: cells["size of the map"] < found[ERROR]["all rows"]["size of the map"]
                 for row, cells in found[ERROR].items()
@@ -77,7 +77,7 @@ class SubSampledWine(Reproduction):
 def learned(X, y, seed):
     """The map to two dimensions."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # stopping at the last iteration is no matter here
+        warnings.simplefilter("ignore")  # stopping at the last iteration is fine here
         return NCA(2, method="exact", random_state=seed).fit(X, y).components_
 
 

@@ -1,4 +1,4 @@
-"""Figure 4.3 and Section 4.4: boxes of a k-d tree, and what they leave out."""
+"""Figure 4.3 and Section 4.4: boxes of a k-d tree, and the pairs they skip."""
 
 import time
 import warnings
@@ -31,9 +31,9 @@ def outline(points):
     return curve([left, right, right, left, left], [bottom, bottom, top, top, bottom])
 
 
-class BoxesOfATree(Reproduction):
-    """200 points of two bent classes in the plane, halved at the median of the widest direction: the boxes
-    around the parts, level by level."""
+class TreeBoxes(Reproduction):
+    """200 points of two curved classes in the plane, split at the median of the widest direction: the
+    bounding boxes of the parts, level by level."""
 
     paper = PAPER
     where = "Figure 4.3"
@@ -44,7 +44,7 @@ class BoxesOfATree(Reproduction):
             lambda found: {row: cells["largest - smallest"] <= 1 for row, cells in found[BOXES].items()},
         ),
         Statement(
-            "boxes shrink around the points from level to level",
+            "boxes get smaller from level to level",
             lambda found: {
                 f"level {level}": found[BOXES][f"level {level}"]["area"]
                 < found[BOXES][f"level {level - 1}"]["area"]
@@ -74,21 +74,20 @@ class BoxesOfATree(Reproduction):
         return Findings({BOXES: rows}, figures)
 
 
-class TreesInEveryDimension(Reproduction):
-    """Value and gradient at a trained map, MNIST, 10,000 rows: by all pairs and by trees with a tolerance of
-    1e-3, in 2, 5, 10 and 20 dimensions."""
+class TreesByDimension(Reproduction):
+    """Value and gradient at a trained map of 10,000 rows of MNIST, by all pairs and by trees with a
+    tolerance of 1e-3, in 2, 5, 10 and 20 dimensions."""
 
     alone = True
 
     paper = PAPER
     where = "Section 4.4"
     needs = ("mnist",)
-    differs = """Trees here drop tiles of pairs by their boxes and by the mass they carry, with a bound on the
-    part of a row's sum that is left out; the thesis puts the mean of least and largest kernel in their
-    place."""
+    differs = """Trees here skip pairs of tiles by their boxes and their mass, with a bound on the skipped
+    part of each row's sum; the thesis replaces them by the mean of the smallest and largest kernel value."""
     statements = (
         Statement(
-            "the error of every p_i stays within the tolerance",
+            "the error of every p_i is within the tolerance",
             lambda found: {row: cells["largest error of p"] <= 1e-3 for row, cells in found[PRUNED].items()},
         ),
         Statement(
@@ -96,7 +95,7 @@ class TreesInEveryDimension(Reproduction):
             lambda found: {row: cells["times as fast"] > 1 for row, cells in found[PRUNED].items()},
         ),
         Statement(
-            "the gain falls with the number of dimensions",
+            "the gain decreases with the number of dimensions",
             lambda found: {
                 "more pairs kept": is_sorted([cells["pairs kept (%)"] for cells in found[PRUNED].values()])
             },
@@ -129,11 +128,11 @@ class TreesInEveryDimension(Reproduction):
         }
 
     def timed(self, evaluation, Z):
-        """Outcome, and the least seconds of three."""
+        """Outcome, and the smallest of three times."""
         seconds = []
         with one_blas_thread():
             for _ in range(3):
-                evaluation.known = None  # no list from the time before
+                evaluation.known = None  # discard the list of the previous run
                 start = time.perf_counter()
                 outcome = evaluation.outcome(Gaussian(), Z)
                 seconds.append(time.perf_counter() - start)
@@ -141,5 +140,5 @@ class TreesInEveryDimension(Reproduction):
 
 
 def is_sorted(values):
-    """Whether values never fall."""
+    """Whether values never decrease."""
     return all(a <= b for a, b in pairwise(values))

@@ -1,39 +1,38 @@
-"""What every function of this room is given: several sets of features of the same rows, and a target."""
+"""Feature sets of the same rows: validation, centering, scaling, groups of columns, and the target."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from scipy import sparse
+from numpy.typing import ArrayLike
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, Rows, is_sparse
+from manylens.validation import check_choice, import_optional, require_two_classes
 
-def check_feature_sets(features, accept_sparse=True, at_least=1):
-    """Names and arrays of several feature sets of the same rows.
+FeatureSets: TypeAlias = Mapping[Any, Any] | Sequence[Any] | AnyArray  # by name, one after another, or 3-d
+Names: TypeAlias = Sequence[Hashable]
+Target: TypeAlias = Literal["auto", "classes", "values"]
+Returned: TypeAlias = Literal["score", "angle"]
 
-    Parameters
-    ----------
-    features : dict or sequence of array-like, each of shape (n, d_k)
-        Feature sets; a sequence is named by position.
-    accept_sparse : bool
-        Whether sparse matrices may pass (as CSR).
-    at_least : int
-        How many sets are needed.
 
-    Returns
-    -------
-    names : list
-        Keys of the dict, or 0 ... p - 1.
-    arrays : list of ndarray or CSR matrix
-        Float arrays; float32 stays float32.
+def check_feature_sets(
+    features: FeatureSets, accept_sparse: bool = True, at_least: int = 1
+) -> tuple[list[Any], list[Rows]]:
+    """Names and float arrays (n, d_k) of several feature sets of the same rows.
+
+    A sequence is named by position. Sparse matrices become CSR; float32 stays float32.
     """
-    if isinstance(features, Mapping) and not sparse.issparse(features):  # one of SciPy's formats is both
+    if isinstance(features, Mapping) and not is_sparse(features):  # one of SciPy's formats is both
         names, values = list(features), list(features.values())
-    elif sparse.issparse(features) or getattr(features, "ndim", 3) < 3:
+    elif is_sparse(features) or getattr(features, "ndim", 3) < 3:
         raise ValueError(
-            "One array was given where several feature sets are needed: give a list or a dict of arrays, one "
-            "for each set, of shapes (n, d_k)."
+            "One array was given, but several feature sets are needed: give a list or a dict of arrays of "
+            "shapes (n, d_k), one for each set."
         )
     else:
         values = list(features)
@@ -46,26 +45,51 @@ def check_feature_sets(features, accept_sparse=True, at_least=1):
     return names, arrays
 
 
-def side_by_side(sets, expected=None):
-    """One array of several feature sets, and the columns of each.
+def check_features(X: MatrixLike, name: Hashable = "X", accept_sparse: bool = True) -> Rows:
+    """One feature set as a finite 2-d float array or CSR matrix."""
+    return check_array(
+        X,
+        accept_sparse="csr" if accept_sparse else False,
+        dtype=[np.float64, np.float32],
+        input_name=str(name),
+    )
 
-    Parameters
-    ----------
-    sets : dict of ndarray, each of shape (n, d_k)
-        Feature sets by name.
-    expected : dict of slice, optional
-        Columns of the sets seen in `fit`: the same names are needed, in any order.
 
-    Returns
-    -------
-    X : ndarray, shape (n, d)
-    slices : dict of slice
+def check_same_rows(X: Rows, Y: Rows, name_x: Hashable = "X", name_y: Hashable = "Y") -> None:
+    """Raise if two feature sets have different numbers of rows."""
+    if X.shape[0] != Y.shape[0]:
+        raise ValueError(
+            f"{name_x} has {X.shape[0]} rows and {name_y} has {Y.shape[0]}: row i of each must describe the "
+            "same sample."
+        )
+
+
+# --- Groups of columns ---
+
+
+def sets_by_name(X: Any) -> dict[Any, Rows] | None:
+    """Feature sets that were given by name or one after another; None if X is one array."""
+    if is_sparse(X):  # one of SciPy's formats is a mapping too
+        return None
+    listed = isinstance(X, list | tuple) and len(X) > 0 and all(getattr(part, "ndim", 0) == 2 for part in X)
+    if not (listed or isinstance(X, Mapping)):
+        return None
+    names, arrays = check_feature_sets(X, accept_sparse=False)
+    return dict(zip(names, arrays, strict=True))
+
+
+def side_by_side(
+    sets: Mapping[Any, Rows], expected: Mapping[Any, slice] | None = None
+) -> tuple[FloatArray, dict[Any, slice]]:
+    """One array (n, d) of several feature sets, and the columns of each.
+
+    With `expected`, the columns of the sets seen in `fit`, the same names are needed, in any order.
     """
     if expected is not None:
         if set(expected) != set(sets):
             odd = sorted(map(str, set(expected) ^ set(sets)))
             raise ValueError(
-                f"The feature sets are not those seen in fit: {', '.join(odd)} stands on one side only."
+                f"The feature sets are not those seen in fit: {', '.join(odd)} occurs only in one of the two."
             )
         sets = {name: sets[name] for name in expected}
         for name, part in expected.items():
@@ -80,65 +104,80 @@ def side_by_side(sets, expected=None):
     return np.hstack(list(sets.values())), slices
 
 
-def check_features(X, name="X", accept_sparse=True):
-    """One set of features as a finite 2-d float array or CSR matrix."""
-    return check_array(
-        X,
-        accept_sparse="csr" if accept_sparse else False,
-        dtype=[np.float64, np.float32],
-        input_name=str(name),
-    )
+def resolve_groups(
+    groups: Mapping[Any, Any] | Iterable[Any] | None, n_columns: int, names: AnyArray | None = None
+) -> tuple[list[Any], list[IntArray]]:
+    """Names and columns of the feature sets that `KernelAlignment(groups=...)` describes."""
+    if groups is None:
+        return list(range(n_columns)), [np.array([k]) for k in range(n_columns)]
+    given = list(groups.values()) if isinstance(groups, Mapping) else list(groups)
+    group_names = list(groups) if isinstance(groups, Mapping) else list(range(len(given)))
+    if given and all(isinstance(group, int | np.integer) for group in given):
+        ends = np.cumsum(given)
+        if min(given) < 1 or ends[-1] != n_columns:
+            raise ValueError(f"The widths {given} do not add up to the {n_columns} columns of X.")
+        columns = [np.arange(end - width, end) for width, end in zip(given, ends, strict=True)]
+    else:
+        columns = [_resolve_columns(group, n_columns, names) for group in given]
+    if not columns or any(len(each) == 0 for each in columns):
+        raise ValueError("groups is empty, or one of its sets has no columns.")
+    return group_names, columns
 
 
-def check_same_rows(X, Y, name_x="X", name_y="Y"):
-    """Refuse feature sets whose rows cannot be the same."""
-    if X.shape[0] != Y.shape[0]:
-        raise ValueError(
-            f"{name_x} has {X.shape[0]} rows and {name_y} has {Y.shape[0]}: row i of each must describe the "
-            "same sample."
-        )
+def _resolve_columns(group: Any, n_columns: int, names: AnyArray | None) -> IntArray:
+    """Positions of the columns of one set."""
+    if isinstance(group, slice):
+        return np.arange(n_columns)[group]
+    group = np.asarray(group)
+    if group.dtype.kind in "iu":
+        if np.any((group < 0) | (group >= n_columns)):
+            raise ValueError(f"groups names column {group.max()}; X has {n_columns}.")
+        return group
+    place = {} if names is None else {name: k for k, name in enumerate(names)}
+    unknown = [name for name in group.tolist() if name not in place]
+    if unknown:
+        raise ValueError(f"groups names columns that X does not have: {', '.join(map(str, unknown))}.")
+    return np.array([place[name] for name in group.tolist()])
 
 
-def centered(X):
-    """X minus its column means; exactly zero where all rows are equal up to rounding.
+# --- Centering and scaling ---
 
-    Parameters
-    ----------
-    X : ndarray, shape (n, d)
-        Rows.
 
-    Returns
-    -------
-    ndarray, shape (n, d)
-        X - 1 μᵀ in the dtype of X.
-    """
-    residual = X - X[0]  # first, so that equal rows leave exactly nothing and large offsets no rounding
+def centered(X: FloatArray) -> FloatArray:
+    """X minus its column means, in the dtype of X; exactly zero if all rows are equal up to rounding."""
+    residual = X - X[0]  # first, so that equal rows leave exactly zero and large offsets no rounding
     residual -= residual.mean(axis=0, dtype=np.float64).astype(X.dtype)
     rounding = 8 * np.finfo(X.dtype).eps * largest(X[:1])
     return residual if largest(residual) > rounding else np.zeros_like(residual)
 
 
-def largest(X):
+def column_means(X: Rows) -> FloatArray:
+    """Column means (d,) of a dense or CSR matrix, in float64."""
+    if is_sparse(X):
+        return np.asarray(mean_variance_axis(X, axis=0)[0], dtype=np.float64)
+    return X.mean(axis=0, dtype=np.float64)
+
+
+def row_norms_about(X: Rows, mean: FloatArray | None = None) -> FloatArray:
+    """|x_i - μ|² for every row of a dense or CSR matrix, in float64; |x_i|² without a mean."""
+    if is_sparse(X):
+        mean = np.zeros(X.shape[1]) if mean is None else mean
+        squares = np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
+        return squares - 2 * (X @ mean) + mean @ mean
+    residual = X if mean is None else X - mean.astype(X.dtype)
+    return np.einsum("ij,ij->i", residual, residual, dtype=np.float64)
+
+
+def largest(X: Rows) -> float:
     """max |x_ij| of a dense or sparse matrix."""
-    values = X.data if sparse.issparse(X) else X
+    values = X.data if is_sparse(X) else np.asarray(X)
     return float(max(values.max(), -values.min())) if values.size else 0.0
 
 
-def unit_scaled(X):
-    """X over a power of two, where its entries are so large or small that products of them might leave the
-    range of its dtype; exact, and alignments do not notice.
+def unit_scaled(X: Any) -> tuple[Any, int]:
+    """2^-e X and e, with e = 0 unless products of entries might leave the range of the dtype.
 
-    Parameters
-    ----------
-    X : ndarray or CSR matrix, shape (n, d)
-        Features.
-
-    Returns
-    -------
-    X : ndarray or CSR matrix, shape (n, d)
-        Itself where entries are of ordinary size, else 2^-e X, with a largest entry in [1/2, 1).
-    e : int
-        The exponent.
+    The largest entry of a scaled array is in [1/2, 1). Scaling is exact and changes no alignment.
     """
     exponent = int(np.frexp(largest(X))[1])
     if abs(exponent) <= 8:
@@ -148,32 +187,25 @@ def unit_scaled(X):
     return X * X.dtype.type(2.0**-half) * X.dtype.type(2.0 ** (half - exponent)), exponent
 
 
-def is_constant(X):
-    """Whether all rows of a dense or CSR matrix (n, d) are equal; most matrices answer after a few rows."""
-    first = X[:1].toarray() if sparse.issparse(X) else X[:1]
+def is_constant(X: Rows) -> bool:
+    """Whether all rows of a dense or CSR matrix (n, d) are equal; usually known after a few rows."""
+    first = X[:1].toarray() if is_sparse(X) else X[:1]
     for start in range(1, X.shape[0], 1024):
         block = X[start : start + 1024]
-        if np.any((block.toarray() if sparse.issparse(block) else block) != first):
+        if np.any((block.toarray() if is_sparse(block) else block) != first):
             return False
     return True
 
 
-def refuse_constant(arrays, names):
-    """Raise for the first feature set of which all rows are equal."""
+def refuse_constant(arrays: Iterable[Rows], names: Iterable[Hashable]) -> None:
+    """Raise for the first feature set whose rows are all equal."""
     for name, X in zip(names, arrays, strict=True):
         if is_constant(X):
-            raise ValueError(undefined(name))
+            raise ValueError(constant_message(name))
 
 
-def column_means(X):
-    """Column means (d,) of a dense or CSR matrix, in double."""
-    if sparse.issparse(X):
-        return np.asarray(mean_variance_axis(X, axis=0)[0], dtype=np.float64)
-    return X.mean(axis=0, dtype=np.float64)
-
-
-def undefined(name, estimator="biased"):
-    """The sentence for features with which no alignment is defined."""
+def constant_message(name: Hashable, estimator: str = "biased") -> str:
+    """The error for features with which no alignment is defined."""
     if estimator == "unbiased":
         return (
             f"{name} is constant, or so nearly that the unbiased estimate of its kernel's norm is zero: its "
@@ -185,36 +217,23 @@ def undefined(name, estimator="biased"):
     )
 
 
-def out_of_range(name):
-    """The sentence for features whose products cannot be represented."""
+def range_message(name: Hashable) -> str:
+    """The error for features whose products cannot be represented."""
     return (
         f"The values of {name} are so large or so small that products of four of them leave the range of "
         "floating point numbers: scale them first."
     )
 
 
-TARGETS = ("auto", "classes", "values")
+# --- Targets and results ---
 
 
-def target_features(y, n_rows, target="auto"):
-    """Columns whose linear kernel is the target kernel: one-hot for classes, the values for regression.
+def target_features(y: ArrayLike, n_rows: int, target: Target = "auto") -> FloatArray:
+    """Columns (n, C) whose linear kernel is the target kernel: one-hot for classes, values for regression.
 
-    Parameters
-    ----------
-    y : array-like, shape (n,) or (n, C)
-        Labels, an indicator matrix of labels, or real targets.
-    n_rows : int
-        How many rows the features have.
-    target : {"auto", "classes", "values"}
-        How to read y; "auto" takes 1-d integers, strings and booleans for classes.
-
-    Returns
-    -------
-    ndarray of float64, shape (n, C)
-        The columns, not centered.
+    "auto" takes 1-d integers, strings and booleans for classes. The columns are not centered.
     """
-    if target not in TARGETS:
-        raise ValueError(f"target={target!r} is unknown: choose one of {', '.join(TARGETS)}.")
+    check_choice(target, "target", ("auto", "classes", "values"))
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
     y = np.asarray(y)
@@ -222,11 +241,24 @@ def target_features(y, n_rows, target="auto"):
         raise ValueError(f"y has {len(y)} rows and the features have {n_rows}.")
     if target == "auto":
         target = "classes" if type_of_target(y, input_name="y") in ("binary", "multiclass") else "values"
-    if target == "values":
-        columns = check_array(y.reshape(len(y), -1), dtype=np.float64, input_name="y")
-    else:
+    if target == "classes":
         classes, codes = np.unique(column_or_1d(y), return_inverse=True)
-        columns = (codes[:, np.newaxis] == np.arange(len(classes))).astype(np.float64)
+        require_two_classes(classes, "alignment with a target")
+        return (codes[:, np.newaxis] == np.arange(len(classes))).astype(np.float64)
+    columns: FloatArray = check_array(y.reshape(len(y), -1), dtype=np.float64, input_name="y")
     if np.all(columns == columns[0]):
-        raise ValueError("y is constant (one class, or one value): nothing can be aligned with it.")
+        raise ValueError("y is constant: nothing can be aligned with it.")
     return columns
+
+
+def as_returned(scores: Any, return_: Returned) -> Any:
+    """Scores as they are, or as angles."""
+    return np.arccos(np.clip(scores, -1.0, 1.0)) if return_ == "angle" else scores
+
+
+def labeled(scores: FloatArray, names: Names, by_name: bool) -> Any:
+    """A data frame if the representations were given by name, otherwise the array."""
+    if not by_name:
+        return scores
+    pandas = import_optional("pandas", "A data frame of named representations", "pandas, or give a list")
+    return pandas.DataFrame(scores, index=names, columns=names)

@@ -1,5 +1,4 @@
-"""The inner products that HSIC, CKA and kernel learning share: centered, biased or unbiased, for many
-kernels.
+"""The inner products that HSIC, CKA and kernel learning share: centered or not, biased or unbiased.
 
 For kernel matrices K, L of n rows (H = I - 1 1ᵀ/n; K° is K with a zero diagonal):
 
@@ -9,107 +8,113 @@ estimator  centered                                                             
 biased     <H K H, H L H>                                                                      <K, L>
 unbiased   <K°, L°> + (1ᵀK°1)(1ᵀL°1)/((n-1)(n-2)) - 2/(n-2) 1ᵀK°L°1   (Song et al. 2012)       <K°, L°>
 =========  ==================================================================================  ==============
+
+They are computed by the cheaper of two ways. Linear kernels of narrow features are never formed, because
+<X Xᵀ, Y Yᵀ> = |Xᵀ Y|² (`linear_products`). All other kernel matrices are formed one block at a time, on and
+above the diagonal (`gram_products`).
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+
 import numpy as np
-from scipy import sparse
 
-from manylens.alignment.features import centered, column_means, out_of_range, undefined, unit_scaled
-from manylens.alignment.gram import (
-    CallableKernel,
-    LinearKernel,
-    PrecomputedKernel,
-    RBFKernels,
-    gram_statistics,
+from manylens.alignment.features import (
+    Names,
+    centered,
+    column_means,
+    constant_message,
+    largest,
+    range_message,
+    row_norms_about,
+    unit_scaled,
 )
-from manylens.alignment.products import kernel_products, row_norms_about, squared_cross_product
-from manylens.kernels.bandwidth import bandwidth
+from manylens.kernels.kernels import RBF, Kernel, Linear, Precomputed, make_kernel
+from manylens.typing import FloatArray, IntArray, Rows, is_sparse
+from manylens.validation import check_choice
 
-ESTIMATORS = ("biased", "unbiased")
-KERNELS = ("linear", "rbf", "precomputed")
-# What is smaller, relative to the terms of a sum, is not known. The unbiased norm is a difference of sums, of
-# which some digits must be left, as alignments are divided by it.
-ROUNDING = {"biased": 64 * np.finfo(np.float64).eps, "unbiased": 1e-10}
+Estimator: TypeAlias = Literal["biased", "unbiased"]
+
+BLOCK_BYTES = 2**25  # of kernel values or sparse products held at a time
+PANEL = 512  # columns multiplied at a time: wide enough for the full speed of BLAS, with little waste
+# Smaller values, relative to the terms of a sum, are rounding. The unbiased norm is a difference of sums, and
+# some digits of it must be left, because alignments are divided by it.
+ROUNDING = {"biased": 64 * float(np.finfo(np.float64).eps), "unbiased": 1e-10}
 LEAST_ROWS = {("biased", True): 2, ("biased", False): 1, ("unbiased", True): 4, ("unbiased", False): 2}
 
 
+class Products(NamedTuple):
+    """Inner products (p, p), and the values (p,) on the diagonal below which they are only rounding."""
+
+    values: FloatArray
+    least: FloatArray
+
+
 def inner_products(
-    arrays, names, kernel="linear", estimator="biased", center=True, gamma="median", zero_ok=False
-):
-    """All inner products of the kernels of several feature sets.
+    arrays: Sequence[Rows],
+    names: Names,
+    kernel: Kernel,
+    estimator: Estimator = "biased",
+    center: bool = True,
+    zero_ok: bool = False,
+) -> FloatArray:
+    """All inner products (p, p) of the kernels of several feature sets (n, d_k).
 
-    Parameters
-    ----------
-    arrays : list of ndarray or CSR matrix, each of shape (n, d_k)
-        Feature sets (kernel matrices for "precomputed").
-    names : list
-        What to call them in a message.
-    kernel : {"linear", "rbf", "precomputed"} or callable
-        The kernel.
-    estimator : {"biased", "unbiased"}
-        See the table at the head of this file.
-    center : bool
-        Whether kernels are centered.
-    gamma : str or float
-        Bandwidth rule or value of "rbf".
-    zero_ok : bool
-        Whether a kernel may be zero; otherwise it is refused by name, as nothing aligns with it.
-
-    Returns
-    -------
-    ndarray of float64, shape (p, p)
-        The products.
+    A kernel that is zero raises, with the name of its feature set, unless `zero_ok`.
     """
-    products, exponents = scaled_products(arrays, names, kernel, estimator, center, gamma, zero_ok)
-    with np.errstate(over="ignore", under="ignore"):  # told below
+    products, exponents = scaled_products(arrays, names, kernel, estimator, center, zero_ok)
+    with np.errstate(over="ignore", under="ignore"):  # reported below
         products = np.ldexp(products, np.add.outer(exponents, exponents))
     refuse_out_of_range(products, names, zero_ok)
     return products
 
 
-def alignments(arrays, names, kernel="linear", estimator="biased", center=True, gamma="median"):
-    """Inner products over the norms, <K_k, K_l> / (|K_k| |K_l|), shape (p, p); arguments as above."""
-    return normalized(scaled_products(arrays, names, kernel, estimator, center, gamma)[0])
+def alignments(
+    arrays: Sequence[Rows],
+    names: Names,
+    kernel: Kernel,
+    estimator: Estimator = "biased",
+    center: bool = True,
+) -> FloatArray:
+    """Inner products over the norms, <K_k, K_l> / (|K_k| |K_l|), shape (p, p)."""
+    products = scaled_products(arrays, names, kernel, estimator, center)[0]
+    norms = np.sqrt(np.diag(products))
+    scores = products / np.outer(norms, norms)
+    np.fill_diagonal(scores, 1.0)
+    return np.clip(scores, -1.0, 1.0)  # rounding may leave 1 + 1e-16
 
 
-def scaled_products(arrays, names, kernel, estimator, center, gamma, zero_ok=False):
-    """Inner products of kernels that are scaled by powers of two, so that none overflows or vanishes.
-
-    Parameters
-    ----------
-    arrays, names, kernel, estimator, center, gamma, zero_ok
-        As for `inner_products`.
-
-    Returns
-    -------
-    products : ndarray of float64, shape (p, p)
-        Of the kernels 2^-e_k K_k.
-    exponents : ndarray of int, shape (p,)
-        e_k.
-    """
-    check_convention(kernel, estimator, center, arrays[0].shape[0])
+def scaled_products(
+    arrays: Sequence[Rows],
+    names: Names,
+    kernel: Kernel,
+    estimator: Estimator,
+    center: bool,
+    zero_ok: bool = False,
+) -> tuple[FloatArray, IntArray]:
+    """Inner products of the kernels 2^-e_k K_k, scaled so that none overflows or vanishes, and e (p,)."""
+    check_convention(estimator, center, arrays[0].shape[0])
     exponents = np.zeros(len(arrays), dtype=int)
-    if isinstance(kernel, str) and kernel != "rbf":
+    if isinstance(kernel, Linear | Precomputed):
         scaled = [unit_scaled(X) for X in arrays]
         arrays = [X for X, _ in scaled]
-        exponents = np.array([e if kernel == "precomputed" else 2 * e for _, e in scaled])
-    if isinstance(kernel, str) and kernel == "linear" and feature_space_is_cheaper(arrays):
+        exponents = np.array([e if isinstance(kernel, Precomputed) else 2 * e for _, e in scaled])
+    if isinstance(kernel, Linear) and not kernel.centered and feature_space_is_cheaper(arrays):
         products, least = linear_products(arrays, estimator, center)
     else:
-        families = [kernel_family(X, kernel, gamma, center) for X in arrays]
-        products, least = gram_products(families, estimator, center)
+        products, least = gram_products([kernel_gram(X, kernel, center) for X in arrays], estimator, center)
     refuse_out_of_range(products, names)
     if not zero_ok:
         refuse_zero(products, least, names, estimator)
     return products, exponents
 
 
-def check_convention(kernel, estimator, center, n):
-    """Refuse what has no meaning, and too few rows for what has."""
-    if not callable(kernel) and kernel not in KERNELS:
-        raise ValueError(f"kernel={kernel!r} is unknown: give {', '.join(KERNELS)} or a function.")
-    if estimator not in ESTIMATORS:
-        raise ValueError(f"estimator={estimator!r} is unknown: choose biased or unbiased.")
+def check_convention(estimator: Estimator, center: bool, n: float) -> None:
+    """Raise if the estimator is unknown or has too few rows."""
+    check_choice(estimator, "estimator", ("biased", "unbiased"))
     least = LEAST_ROWS[estimator, bool(center)]
     if n < least:
         raise ValueError(
@@ -118,48 +123,139 @@ def check_convention(kernel, estimator, center, n):
         )
 
 
-def feature_space_is_cheaper(arrays):
-    """Whether |XᵀY|² of all pairs, n (Σ d)² operations, costs less than kernel matrices: n² Σ d to make half
-    of each, and n² for each pair to compare them, entry by entry at a tenth of the speed of products."""
-    n = arrays[0].shape[0]
-    width = float(sum(X.shape[1] for X in arrays))
-    return width**2 <= n * (width + 10 * len(arrays) ** 2)
+def refuse_out_of_range(products: FloatArray, names: Names, zero_ok: bool = True) -> None:
+    """Raise for the first kernel whose product with itself overflows, or vanishes although it must not."""
+    for name, own in zip(names, np.diag(products), strict=True):
+        if not np.isfinite(own) or (own == 0 and not zero_ok):
+            raise ValueError(range_message(name))
 
 
-def kernel_family(X, kernel, gamma, center):
-    """The family of one feature set."""
-    if callable(kernel):
-        return CallableKernel(X, kernel)
-    if kernel == "rbf":
-        if not sparse.issparse(X):
-            X = X.astype(np.float64, copy=False)  # squared distances may leave the range of single precision
-        return RBFKernels(X, bandwidth(X, gamma, "rbf", random_state=0))
-    if kernel == "precomputed":
-        return PrecomputedKernel(X)
-    return LinearKernel(centered(X) if center and not sparse.issparse(X) else X)
+def refuse_zero(products: FloatArray, least: FloatArray, names: Names, estimator: Estimator) -> None:
+    """Raise for the first kernel whose product with itself is only rounding."""
+    for name, bad in zip(names, np.diag(products) <= least, strict=True):
+        if bad:
+            raise ValueError(constant_message(name, estimator))
 
 
-def gram_products(families, estimator, center):
-    """Inner products from blocks of kernel matrices, and what is rounding in those of a kernel with itself.
+# --- Kernel matrices, one block at a time ---
 
-    Parameters
-    ----------
-    families : list
-        Families of kernels of the same rows.
-    estimator : {"biased", "unbiased"}
-    center : bool
 
-    Returns
-    -------
-    products : ndarray, shape (p, p)
-    least : ndarray, shape (p,)
-        A product of a kernel with itself that is not larger cannot be told from zero.
+class GramSource(Protocol):
+    """One or several kernel matrices of the same n rows, computed block by block."""
+
+    n_kernels: int
+    n_rows: int
+
+    def block(self, rows: slice, columns: slice) -> FloatArray:
+        """The kernels between two ranges of rows, (n_kernels, len(rows), len(columns)), in float64."""
+        ...
+
+
+class KernelGram:
+    """The Gram matrix of a fitted kernel on rows (n, d)."""
+
+    n_kernels = 1
+
+    def __init__(self, kernel: Kernel, X: Rows) -> None:
+        self.kernel, self.X, self.n_rows = kernel, X, X.shape[0]
+
+    def block(self, rows: slice, columns: slice) -> FloatArray:
+        """See `GramSource`."""
+        block = self.kernel.gram_block(self.X, rows, columns)
+        return np.array(block, dtype=np.float64)[np.newaxis]
+
+
+class BandwidthGrams:
+    """Gram matrices of k_g(x, y) = exp(-gamma 2^-g |x - y|²) for g = 0 ... n_kernels - 1, narrowest first.
+
+    One exponential serves all of them: each kernel is the square of the next wider one.
     """
-    statistics = gram_statistics(families, shift=center)
-    n = families[0].n_rows
+
+    def __init__(self, X: FloatArray, gamma: float, n_kernels: int) -> None:
+        self.X, self.n_rows, self.n_kernels = X.astype(np.float64, copy=False), len(X), n_kernels
+        self.widest = RBF(gamma * 2.0 ** (1 - n_kernels)).fit(self.X)
+
+    def block(self, rows: slice, columns: slice) -> FloatArray:
+        """See `GramSource`."""
+        widest = self.widest.gram_block(self.X, rows, columns)
+        kernels = np.empty((self.n_kernels, *widest.shape))
+        kernels[-1] = widest
+        for g in range(self.n_kernels - 1, 0, -1):
+            np.square(kernels[g], out=kernels[g - 1])
+        return kernels
+
+
+def kernel_gram(X: Rows, kernel: Kernel, center: bool) -> KernelGram:
+    """The Gram matrix of a copy of the kernel fitted to X (n, d)."""
+    if isinstance(kernel, Precomputed):
+        refuse_asymmetric(X)
+    elif isinstance(kernel, Linear):
+        X = centered(X) if (center or kernel.centered) and not is_sparse(X) else X
+    else:
+        X = X.astype(np.float64, copy=False)  # squared distances may leave the range of single precision
+    return KernelGram(make_kernel(kernel).fit(X, random_state=0), X)
+
+
+def refuse_asymmetric(K: Rows) -> None:
+    """Raise unless a precomputed kernel is square and symmetric up to rounding."""
+    if K.shape[0] != K.shape[1]:
+        raise ValueError(f"A precomputed kernel must be square; this one has shape {K.shape}.")
+    rounding = 64 * np.finfo(K.dtype).eps * largest(K)
+    step = max(1, BLOCK_BYTES // (8 * K.shape[0]))
+    for first in range(0, K.shape[0], step):
+        rows = slice(first, first + step)
+        if abs(K[rows] - K[:, rows].T).max() > rounding:
+            raise ValueError(
+                "A precomputed kernel must be symmetric; this one is not: K[i, j] differs from K[j, i]."
+            )
+
+
+@dataclass(frozen=True)
+class GramStatistics:
+    """Sums over the entries of p kernel matrices on n rows, from which all alignments are computed."""
+
+    products: FloatArray  # (p, p): sum over i ≠ j of K_k[i, j] K_l[i, j]
+    row_sums: FloatArray  # (p, n): sum over j ≠ i of K_k[i, j]
+    diagonals: FloatArray  # (p, n): K_k[i, i]
+    shifts: FloatArray  # (p,): subtracted from all entries of each kernel first
+
+
+def gram_statistics(sources: Sequence[GramSource], shift: bool = True) -> GramStatistics:
+    """Sums over the entries of several kernel matrices, block by block, in float64.
+
+    With `shift`, about its mean is subtracted from each kernel. This changes no centered product, except
+    that a nearly constant kernel loses no digits.
+    """
+    n, p = sources[0].n_rows, sum(source.n_kernels for source in sources)
+    size = int(np.clip(np.sqrt(BLOCK_BYTES / (8 * p)), 32, 1024))
+    ranges = [slice(first, min(first + size, n)) for first in range(0, n, size)]
+    products, row_sums, diagonals = np.zeros((p, p)), np.zeros((p, n)), np.empty((p, n))
+    shifts: FloatArray = np.zeros(p)
+    for i, rows in enumerate(ranges):
+        for columns in ranges[i:]:
+            block = np.concatenate([source.block(rows, columns) for source in sources])
+            if shift and i == 0 and columns == rows:
+                shifts = block.mean(axis=(1, 2))
+            block -= shifts[:, np.newaxis, np.newaxis]
+            if columns == rows:
+                within = np.arange(block.shape[1])
+                diagonals[:, rows] = block[:, within, within]
+                block[:, within, within] = 0.0
+            flat = block.reshape(p, -1)
+            products += (flat @ flat.T) * (1 if columns == rows else 2)
+            row_sums[:, rows] += block.sum(axis=2)
+            if columns != rows:
+                row_sums[:, columns] += block.sum(axis=1)
+    return GramStatistics(products, row_sums, diagonals, shifts)
+
+
+def gram_products(sources: Sequence[GramSource], estimator: Estimator, center: bool) -> Products:
+    """Inner products from blocks of kernel matrices."""
+    statistics = gram_statistics(sources, shift=center)
+    n = sources[0].n_rows
     P, R, D = statistics.products, statistics.row_sums, statistics.diagonals
     if estimator == "biased":
-        products = P + D @ D.T
+        products: FloatArray = P + D @ D.T
         if center:
             sums = R + D
             total = sums.sum(axis=1)
@@ -172,70 +268,107 @@ def gram_products(families, estimator, center):
     terms = np.diag(P) + (D**2).sum(axis=1) + (R**2).sum(axis=1) / n
     # A constant kernel leaves only the rounding of its entries, n² (eps k)².
     constant = (ROUNDING["biased"] * n * statistics.shifts) ** 2
-    return products, np.maximum(ROUNDING[estimator] * terms, constant)
+    return Products(products, np.maximum(ROUNDING[estimator] * terms, constant))
 
 
-def linear_products(arrays, estimator, center):
-    """Inner products of linear kernels in the space of the features; as `gram_products`.
+# --- Linear kernels, in the space of the features ---
 
-    For centered features K 1 = 0, so 1ᵀK°1 = -Σ k_i and K°1 = -k, with k_i = |x_i|² the diagonal: what the
-    unbiased estimator needs beyond |XᵀY|² are products of row norms.
 
-    Parameters
-    ----------
-    arrays : list of ndarray or CSR matrix, each of shape (n, d_k)
-        Feature sets.
-    estimator : {"biased", "unbiased"}
-    center : bool
+def feature_space_is_cheaper(arrays: Sequence[Rows]) -> bool:
+    """Whether |XᵀY|² of all pairs, n (Σ d)² operations, costs less than kernel matrices.
 
-    Returns
-    -------
-    products : ndarray, shape (p, p)
-    least : ndarray, shape (p,)
+    These take n² Σ d to form half of each, and n² per pair to compare them, at a tenth of the speed.
     """
-    if any(sparse.issparse(X) for X in arrays):
+    n = arrays[0].shape[0]
+    width = float(sum(X.shape[1] for X in arrays))
+    return bool(width**2 <= n * (width + 10 * len(arrays) ** 2))
+
+
+def linear_products(arrays: Sequence[Rows], estimator: Estimator, center: bool) -> Products:
+    """Inner products of linear kernels in the space of the features.
+
+    For centered features K 1 = 0, so 1ᵀK°1 = -Σ k_i and K°1 = -k, with k_i = |x_i|² the diagonal: besides
+    |XᵀY|² the unbiased estimator needs only products of row norms.
+    """
+    if any(is_sparse(X) for X in arrays):
         products, norms = sparse_linear_products(arrays, center)
     else:
-        dtype = np.result_type(*arrays)  # one for all: a product of two would be converted at every pair
-        arrays = [X.astype(dtype, copy=False) for X in arrays]
+        dtype = np.result_type(*arrays)  # one for all: otherwise every pair would be converted
+        dense = [X.astype(dtype, copy=False) for X in arrays]
         if center:
-            arrays = [centered(X) for X in arrays]
-        products = kernel_products(arrays)
-        norms = np.array([row_norms_about(X) for X in arrays])
+            dense = [centered(X) for X in dense]
+        products = kernel_products(dense)
+        norms = np.array([row_norms_about(X) for X in dense])
     least = ROUNDING[estimator] * np.diag(products)
     if estimator == "unbiased":
         products = without_diagonals(products, norms @ norms.T, norms.sum(axis=1), norms.shape[1], center)
-    return products, least
+    return Products(products, least)
 
 
-def without_diagonals(products, diagonal_products, traces, n, center):
-    """The unbiased inner products of linear kernels from the biased ones.
+def without_diagonals(
+    products: FloatArray, diagonal_products: FloatArray, traces: FloatArray, n: int, center: bool
+) -> FloatArray:
+    """The unbiased inner products (p, p) of linear kernels from the biased ones, |X_kᵀ X_l|².
 
-    Parameters
-    ----------
-    products : ndarray, shape (p, p)
-        |X_kᵀ X_l|².
-    diagonal_products : ndarray, shape (p, p)
-        Σ_i |x_i|² |y_i|².
-    traces : ndarray, shape (p,)
-        Σ_i |x_i|².
-    n : int
-        Number of rows.
-    center : bool
-        Whether the features were centered.
-
-    Returns
-    -------
-    ndarray, shape (p, p)
-        The unbiased inner products.
+    Needs Σ_i |x_i|² |y_i|² (p, p), the traces Σ_i |x_i|² (p,), and whether the features were centered.
     """
     if not center:
         return products - diagonal_products
     return products - n / (n - 2) * diagonal_products + np.outer(traces, traces) / ((n - 1) * (n - 2))
 
 
-def sparse_linear_products(arrays, center):
-    """|XᵀY|² and row norms where some feature sets are sparse: centered by correction, in double."""
+def kernel_products(arrays: Sequence[FloatArray]) -> FloatArray:
+    """M_kl = |X_kᵀ X_l|² (p, p) for dense feature sets (n, d_k), each pair computed once.
+
+    Narrow sets are put side by side in panels of about 512 columns, so that the matrix products are large
+    whatever the widths; the sums of squares over the tiles of a product are the entries of M.
+    """
+    panels = _panels(arrays)
+    M = np.empty((len(arrays), len(arrays)))
+    for i, (rows, A, starts) in enumerate(panels):
+        for columns, B, other_starts in panels[i:]:
+            # NumPy recognizes A.T @ A as symmetric and then does half the work.
+            M[rows, columns] = _tile_sums(A.T @ B, starts, other_starts)
+            M[columns, rows] = M[rows, columns].T
+    return M
+
+
+def _panels(arrays: Sequence[FloatArray]) -> list[tuple[slice, FloatArray, IntArray]]:
+    """Which sets are side by side in each panel, their columns, and where each set begins."""
+    groups, first, width = [], 0, 0
+    for k, array in enumerate(arrays):
+        if k > first and width + array.shape[1] > PANEL:
+            groups.append(slice(first, k))
+            first, width = k, 0
+        width += array.shape[1]
+    groups.append(slice(first, len(arrays)))
+    panels = []
+    for group in groups:
+        chosen = arrays[group]
+        starts = np.cumsum([0] + [array.shape[1] for array in chosen[:-1]])
+        panels.append((group, chosen[0] if len(chosen) == 1 else np.hstack(chosen), starts))
+    return panels
+
+
+def _tile_sums(G: FloatArray, row_starts: IntArray, column_starts: IntArray) -> FloatArray:
+    """Sums of squares over the tiles of G that begin at the given rows and columns, in float64."""
+    if len(row_starts) == len(column_starts) == 1:
+        return np.array([[_squared_norm(G)]])
+    return np.add.reduceat(
+        np.add.reduceat(np.square(G), column_starts, axis=1), row_starts, axis=0, dtype=np.float64
+    )
+
+
+def _squared_norm(G: FloatArray) -> float:
+    """|G|², summed in float64."""
+    return float(np.vdot(G, G) if G.dtype == np.float64 else np.einsum("ij,ij->", G, G, dtype=np.float64))
+
+
+def sparse_linear_products(arrays: Sequence[Rows], center: bool) -> tuple[FloatArray, FloatArray]:
+    """|XᵀY|² (p, p) and row norms (p, n) if some feature sets are sparse, in float64.
+
+    Features are centered by a correction of the products, so that they stay sparse.
+    """
     means = [column_means(X) if center else np.zeros(X.shape[1]) for X in arrays]
     products = np.empty((len(arrays), len(arrays)))
     for k, X in enumerate(arrays):
@@ -245,23 +378,20 @@ def sparse_linear_products(arrays, center):
     return products, norms
 
 
-def refuse_out_of_range(products, names, zero_ok=True):
-    """Raise for the first kernel whose product with itself overflows, or vanishes where it may not."""
-    for name, own in zip(names, np.diag(products), strict=True):
-        if not np.isfinite(own) or (own == 0 and not zero_ok):
-            raise ValueError(out_of_range(name))
+def squared_cross_product(X: Rows, Y: Rows, mean_x: FloatArray, mean_y: FloatArray) -> float:
+    """|Xᵀ Y - n μ_x μ_yᵀ|² in float64, for dense or sparse rows, some columns of X at a time.
 
-
-def refuse_zero(products, least, names, estimator):
-    """Raise for the first kernel whose product with itself is nothing but rounding."""
-    for name, bad in zip(names, np.diag(products) <= least, strict=True):
-        if bad:
-            raise ValueError(undefined(name, estimator))
-
-
-def normalized(products):
-    """Products over the norms: M_kl / sqrt(M_kk M_ll), one on the diagonal."""
-    norms = np.sqrt(np.diag(products))
-    scores = products / np.outer(norms, norms)
-    np.fill_diagonal(scores, 1.0)
-    return np.clip(scores, -1.0, 1.0)  # rounding may leave 1 + 1e-16
+    The product (d_x, d_y) need not be sparse; 32 MB of it are held at a time.
+    """
+    if is_sparse(X):
+        X = X.tocsc()  # columns of a CSR matrix are slow to find
+    Y = Y.astype(np.float64)
+    step = max(1, BLOCK_BYTES // (8 * Y.shape[1]))
+    total = 0.0
+    for first in range(0, X.shape[1], step):
+        columns = slice(first, first + step)
+        product = X[:, columns].astype(np.float64).T @ Y
+        if is_sparse(product):
+            product = product.toarray()
+        total += _squared_norm(product - X.shape[0] * np.outer(mean_x[columns], mean_y))
+    return total

@@ -1,45 +1,35 @@
-"""Ranking pretrained models for a task before any training."""
+"""Ranking pretrained models for a task before any training.
+
+A score takes the features (n, d), or a source model's class probabilities (n, Z), and the target, and says
+how well a linear model on them would do; larger is better.
+"""
+
+from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import xlogy
+from sklearn.covariance import ledoit_wolf
 from sklearn.utils import check_random_state
 
-from manylens.alignment import transfer_scores
-from manylens.alignment.features import check_feature_sets, refuse_constant, target_features
+from manylens.alignment.features import (
+    FeatureSets,
+    Target,
+    check_feature_sets,
+    refuse_constant,
+    target_features,
+)
+from manylens.alignment.inner_products import alignments
+from manylens.kernels.kernels import Linear
+from manylens.typing import FloatArray, IntArray, Seed
+from manylens.validation import import_optional
 
-
-@dataclass(frozen=True)
-class Metric:
-    """A transferability score and what it needs.
-
-    Parameters
-    ----------
-    score : callable
-        From the features (n, d) and the target to a number.
-    target : {"columns", "classes"}
-        Whether it takes target columns (n, C), so also regression, or class numbers (n,).
-    takes : {"features", "probabilities"}
-        What a model gives it: features of any kind, or probabilities of the model's own classes.
-    """
-
-    score: Callable
-    target: str = "classes"
-    takes: str = "features"
-
-
-METRICS = {
-    "cka": Metric(transfer_scores.alignment_score, target="columns"),
-    "logme": Metric(transfer_scores.log_evidence, target="columns"),
-    "h-score": Metric(transfer_scores.h_score),
-    "shrunk-h-score": Metric(transfer_scores.shrunk_h_score),
-    "transrate": Metric(transfer_scores.trans_rate),
-    "leep": Metric(transfer_scores.log_expected_prediction, takes="probabilities"),
-    "nce": Metric(transfer_scores.negative_conditional_entropy, takes="probabilities"),
-}
+EPS = float(np.finfo(np.float64).eps)
 
 
 class ModelScore(NamedTuple):
@@ -52,18 +42,18 @@ class ModelScore(NamedTuple):
     score : float
         Larger is better.
     standard_error : float or None
-        Of the score, over the choice of rows; None where it was not asked for.
+        Of the score, over the choice of rows; None if it was not computed.
     seconds : float
         Time that the score took, without its standard error.
     """
 
-    name: str
+    name: Any
     score: float
     standard_error: float | None
     seconds: float
 
 
-class ModelRanking(Sequence):
+class ModelRanking(Sequence[ModelScore]):
     """Scores of several models, best first: a sequence of `ModelScore` that prints as a table.
 
     Parameters
@@ -71,20 +61,26 @@ class ModelRanking(Sequence):
     rows : iterable of ModelScore
         Scores in any order.
     metric : str
-        What the scores are.
+        Name of the score.
     """
 
-    def __init__(self, rows, metric):
+    def __init__(self, rows: Iterable[ModelScore], metric: str) -> None:
         self.rows = sorted(rows, key=lambda row: -row.score)
         self.metric = metric
 
-    def __getitem__(self, place):
+    @overload
+    def __getitem__(self, place: int) -> ModelScore: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[ModelScore]: ...
+
+    def __getitem__(self, place: int | slice) -> ModelScore | list[ModelScore]:
         return self.rows[place]
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.rows)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         width = max(len("model"), *(len(str(row.name)) for row in self.rows))
         lines = [f"{'model':<{width}}  {self.metric:>14}  {'standard error':>14}  {'seconds':>8}"]
         for name, score, error, seconds in self.rows:
@@ -92,7 +88,7 @@ class ModelRanking(Sequence):
             lines.append(f"{name!s:<{width}}  {score:>14.6g}  {shown:>14}  {seconds:>8.3f}")
         return "\n".join(lines)
 
-    def to_frame(self):
+    def to_frame(self) -> Any:
         """The ranking as a data frame.
 
         Returns
@@ -100,21 +96,26 @@ class ModelRanking(Sequence):
         pandas.DataFrame
             Indexed by model, columns score, standard_error and seconds.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise ImportError("A data frame needs pandas: pip install pandas.") from None
+        pandas = import_optional("pandas", "A data frame", "pandas")
         return pandas.DataFrame(self.rows, columns=ModelScore._fields).set_index("name")
 
 
-def rank_models(models, y, metric="cka", *, target="auto", n_groups=10, random_state=0):
+def rank_models(
+    models: FeatureSets,
+    y: ArrayLike,
+    metric: str | Callable[..., float] = "cka",
+    *,
+    target: Target = "auto",
+    n_groups: int = 10,
+    random_state: Seed = 0,
+) -> ModelRanking:
     """Rank pretrained models by how well a linear model on their features would do on a task.
 
     Parameters
     ----------
     models : dict or sequence of array-like, each of shape (n, d_k)
-        What each model makes of the n rows of the task: features, or for "leep" and "nce" the probabilities
-        of the model's own classes.
+        The output of each model for the n rows of the task: features, or for "leep" and "nce" the
+        probabilities of the model's own classes.
     y : array-like, shape (n,) or (n, C)
         The task: classes, or real targets for "cka" and "logme".
     metric : str or callable, default="cka"
@@ -123,10 +124,10 @@ def rank_models(models, y, metric="cka", *, target="auto", n_groups=10, random_s
     target : {"auto", "classes", "values"}, default="auto"
         How to read y. "auto" takes 1-d integers, strings and booleans for classes.
     n_groups : int, default=10
-        The standard error is the jackknife's, leaving out one of this many random groups of rows at a time; 0
-        leaves it out, and saves as many evaluations.
+        The standard error is that of the jackknife, leaving out one of this many random groups of rows at a
+        time; with 0 it is not computed, which saves as many evaluations.
     random_state : int, RandomState or None, default=0
-        Which rows form the groups.
+        Chooses the groups of rows.
 
     Returns
     -------
@@ -135,7 +136,7 @@ def rank_models(models, y, metric="cka", *, target="auto", n_groups=10, random_s
 
     Notes
     -----
-    Take the features of rows that the model was not trained on. Scores of different metrics do not compare.
+    Use features of rows that the model was not trained on. Scores of different metrics cannot be compared.
 
     Examples
     --------
@@ -150,7 +151,7 @@ def rank_models(models, y, metric="cka", *, target="auto", n_groups=10, random_s
     """
     chosen = resolve_metric(metric)
     names, arrays = check_feature_sets(models, accept_sparse=False)
-    n = len(arrays[0])
+    n = arrays[0].shape[0]
     columns = target_features(y, n, target)
     if chosen.target == "classes":
         refuse_values(columns, metric)
@@ -158,7 +159,7 @@ def rank_models(models, y, metric="cka", *, target="auto", n_groups=10, random_s
         check_model(name, array, chosen, metric)
     if n_groups and not 2 <= n_groups <= n // 2:
         raise ValueError(
-            f"n_groups={n_groups} is not between 2 and half the {n} rows; 0 leaves the error out."
+            f"n_groups={n_groups} is not between 2 and half the {n} rows; use 0 for no standard error."
         )
     groups = check_random_state(random_state).permutation(n) % n_groups if n_groups else None
     if groups is not None:
@@ -167,27 +168,10 @@ def rank_models(models, y, metric="cka", *, target="auto", n_groups=10, random_s
     return ModelRanking(rows, metric if isinstance(metric, str) else getattr(metric, "__name__", "score"))
 
 
-def score_model(name, X, columns, metric, groups=None):
-    """Score of one model, with the standard error of the jackknife over groups of rows.
-
-    Parameters
-    ----------
-    name : str
-        The model.
-    X : ndarray, shape (n, d)
-        Its features.
-    columns : ndarray, shape (n, C)
-        Target columns.
-    metric : Metric
-        The score.
-    groups : ndarray of int, shape (n,), optional
-        Group of each row.
-
-    Returns
-    -------
-    ModelScore
-        The line of the table.
-    """
+def score_model(
+    name: Any, X: FloatArray, columns: FloatArray, metric: Metric, groups: IntArray | None = None
+) -> ModelScore:
+    """Score of features (n, d) for target columns (n, C), with its jackknife error over groups of rows."""
     start = time.perf_counter()
     score = evaluate(metric, X, columns)
     seconds = time.perf_counter() - start
@@ -199,23 +183,23 @@ def score_model(name, X, columns, metric, groups=None):
         parts = [evaluate(metric, X[groups != g], columns[groups != g]) for g in range(n_groups)]
         if not np.all(np.isfinite(parts)):
             raise ValueError(
-                f"The score of {name} is not defined once some rows are left out: use n_groups=0, which "
+                f"The score of {name} is not defined if some rows are left out: use n_groups=0, which "
                 "gives no standard error."
             )
         error = float(np.sqrt((n_groups - 1) * np.var(parts)))
     return ModelScore(name, score, error, seconds)
 
 
-def evaluate(metric, X, columns):
+def evaluate(metric: Metric, X: FloatArray, columns: FloatArray) -> float:
     """The score of features (n, d) for target columns (n, C) in the form that the metric takes."""
     if metric.target == "columns":
         return float(metric.score(X, columns))
-    # Numbered afresh: a class may have no row where a group is left out.
+    # Numbered anew: a class may have no row if a group is left out.
     return float(metric.score(X, np.unique(columns.argmax(axis=1), return_inverse=True)[1]))
 
 
-def resolve_metric(metric):
-    """The metric of this name, or of this function."""
+def resolve_metric(metric: str | Callable[..., float]) -> Metric:
+    """The metric with this name, or of this function."""
     if callable(metric):
         return Metric(metric)
     if metric not in METRICS:
@@ -223,28 +207,176 @@ def resolve_metric(metric):
     return METRICS[metric]
 
 
-def refuse_values(columns, metric):
-    """Refuse real targets where classes are needed."""
+def refuse_values(columns: FloatArray, metric: str | Callable[..., float]) -> None:
+    """Raise if classes are needed and the target (n, C) has real values."""
     if not (np.all((columns == 0) | (columns == 1)) and np.all(columns.sum(axis=1) == 1)):
         raise ValueError(f"metric={metric!r} needs classes; for real targets use metric='cka' or 'logme'.")
 
 
-def refuse_lone_rows(columns, groups):
-    """Refuse groups without one of which the target (n, C) would be constant."""
+def refuse_lone_rows(columns: FloatArray, groups: IntArray) -> None:
+    """Raise if the target (n, C) is constant outside of one of the groups (n,)."""
     for g in range(groups.max() + 1):
         kept = columns[groups != g]
         if np.all(kept == kept[0]):
             raise ValueError(
-                "y is constant but for a few rows, which one group holds: without it no score is defined. "
+                "y is constant except for a few rows, which one group holds: no score is defined without it. "
                 "Use n_groups=0, which gives no standard error."
             )
 
 
-def check_model(name, X, chosen, metric):
-    """Refuse what a model gave where the metric cannot take it."""
+def check_model(name: Any, X: FloatArray, chosen: Metric, metric: str | Callable[..., float]) -> None:
+    """Raise if the metric cannot use the output (n, d) of a model."""
     refuse_constant([X], [name])
     if chosen.takes == "probabilities" and (X.min() < 0 or abs(X.sum(axis=1) - 1).max() > 1e-3):
         raise ValueError(
             f"metric={metric!r} takes probabilities of the model's own classes, rows that add up to 1; those "
             f"of {name} do not. For features use metric='cka', 'logme' or 'shrunk-h-score'."
         )
+
+
+# --- Scores ---
+
+
+def alignment_score(X: FloatArray, Y: FloatArray) -> float:
+    """Linear CKA of the features (n, d) with the target columns (n, C)."""
+    return float(alignments([X, Y.astype(X.dtype)], ["the features", "y"], Linear())[0, 1])
+
+
+def log_evidence(X: FloatArray, Y: FloatArray, tolerance: float = 1e-6, most: int = 300) -> float:
+    """LogME (You et al. 2021): largest log evidence of Bayesian linear regression per row, mean over columns.
+
+    y ~ N(0, I/β + X Xᵀ/α), with α and β at the fixed point of MacKay's equations: with σ_i the singular
+    values of X, z = Uᵀy, γ = Σ β σ_i²/(α + β σ_i²):  α = γ/|m|²,  β = (n - γ)/|Xm - y|².
+    Features are not centered; constant target columns are left out.
+    """
+    X, Y = X.astype(np.float64), Y[:, np.ptp(Y, axis=0) > 0]
+    n = len(X)
+    squares, projections = left_projections(X, Y)
+    squares = squares[:, np.newaxis]
+    outside = np.maximum((Y**2).sum(axis=0) - projections.sum(axis=0), 0.0)
+    least = EPS * (Y**2).sum(axis=0)  # keeps β finite if X explains y entirely
+
+    def squared_sizes(ratio: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """|m|² and |Xm - y|² per column for the ratio α/β."""
+        shrunk = ratio + squares
+        size = (projections * squares / shrunk**2).sum(axis=0)
+        return size, (projections * (ratio / shrunk) ** 2).sum(axis=0) + outside
+
+    alpha, beta = np.ones(Y.shape[1]), np.ones(Y.shape[1])
+    for _ in range(most):
+        ratio = alpha / beta
+        gamma = (squares / (ratio + squares)).sum(axis=0)
+        size, residual = squared_sizes(ratio)
+        alpha = gamma / np.maximum(size, least)
+        beta = np.maximum(n - gamma, n * EPS) / np.maximum(residual, least)
+        if np.all(abs(alpha / beta - ratio) <= tolerance * ratio):
+            break
+    ratio = alpha / beta
+    size, residual = squared_sizes(ratio)
+    evidence = n * np.log(beta / (2 * np.pi)) - beta * residual - alpha * size
+    evidence += np.log(ratio / (ratio + squares)).sum(axis=0)
+    return float(np.mean(evidence) / (2 * n))
+
+
+def left_projections(X: FloatArray, Y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """σ² > 0 (r,) of X (n, d) and (Uᵀ Y)² (r, C), from the smaller Gram matrix."""
+    n, d = X.shape
+    values, vectors = np.linalg.eigh(X.T @ X if d <= n else X @ X.T)
+    kept = values > max(n, d) * EPS * values[-1]
+    values, vectors = values[kept], vectors[:, kept]
+    if d <= n:
+        return values, (vectors.T @ (X.T @ Y)) ** 2 / values[:, np.newaxis]
+    return values, (vectors.T @ Y) ** 2
+
+
+def between_covariance(X: FloatArray, codes: IntArray) -> FloatArray:
+    """Covariance (d, d) of E[x | y], with class numbers (n,)."""
+    counts = np.bincount(codes)
+    sums = np.zeros((len(counts), X.shape[1]))
+    np.add.at(sums, codes, X)
+    means, shares = sums / counts[:, np.newaxis], counts / len(codes)
+    residual = means - shares @ means
+    return residual.T @ (residual * shares[:, np.newaxis])
+
+
+def h_score(X: FloatArray, codes: IntArray) -> float:
+    """H-score (Bao et al. 2019): tr(Cov(x)⁺ Cov(E[x | y])), the sum of squared canonical correlations.
+
+    Between 0 and C - 1; useless if d is near n, because any covariance can then be matched.
+    """
+    X = X.astype(np.float64)
+    covariance = np.cov(X.T, bias=True).reshape(X.shape[1], X.shape[1])
+    return float(np.sum(np.linalg.pinv(covariance, hermitian=True) * between_covariance(X, codes)))
+
+
+def shrunk_h_score(X: FloatArray, codes: IntArray) -> float:
+    """H-score with Ledoit and Wolf's shrinkage s of Cov(x) (Ibrahim, Ponomareva and Mazumder 2022).
+
+    tr(Σ_s⁻¹ (1 - s) Cov(E[x | y])).
+    """
+    X = X.astype(np.float64)
+    covariance, shrinkage = ledoit_wolf(X)
+    between = between_covariance(X, codes)
+    return float((1 - shrinkage) * np.trace(np.linalg.solve(covariance, between)))
+
+
+def coding_rate(Z: FloatArray, epsilon: float = 1e-4) -> float:
+    """½ log det(I + ZᵀZ/(n ε)) of Z (n, d), from the smaller Gram matrix."""
+    n, d = Z.shape
+    gram = Z.T @ Z if d <= n else Z @ Z.T
+    return float(0.5 * np.linalg.slogdet(np.eye(len(gram)) + gram / (n * epsilon))[1])
+
+
+def trans_rate(X: FloatArray, codes: IntArray) -> float:
+    """TransRate (Huang et al. 2022): coding rate of the centered features minus its mean over classes.
+
+    R(Z) - (1/C) Σ_c R(Z_c), with the authors' ε = 1e-4; the scale of X matters.
+    """
+    Z = X.astype(np.float64)
+    Z = Z - Z.mean(axis=0)
+    return coding_rate(Z) - float(np.mean([coding_rate(Z[codes == c]) for c in np.unique(codes)]))
+
+
+def log_expected_prediction(P: FloatArray, codes: IntArray) -> float:
+    """LEEP (Nguyen et al. 2020): mean log likelihood of y if source classes are mapped to target classes.
+
+    With θ_i the source probabilities of row i and p(y, z) = (1/n) Σ_i [y_i = y] θ_iz, it is
+    (1/n) Σ_i log Σ_z p(y_i | z) θ_iz.
+    """
+    conditional = target_given_source(P, codes)
+    return float(np.mean(np.log(np.einsum("iz,iz->i", P, conditional[codes]))))
+
+
+def negative_conditional_entropy(P: FloatArray, codes: IntArray) -> float:
+    """NCE (Tran, Nguyen and Hassner 2019): -H(Y | Z), Z the most probable source class of each row."""
+    hard = np.eye(P.shape[1])[P.argmax(axis=1)]
+    conditional = target_given_source(hard, codes)
+    return float(np.sum(hard.mean(axis=0) * xlogy(conditional, conditional).sum(axis=0)))
+
+
+def target_given_source(P: FloatArray, codes: IntArray) -> FloatArray:
+    """p(y | z) (C, Z), from source probabilities (n, Z) and classes (n,); zero if z has no mass."""
+    joint = np.zeros((codes.max() + 1, P.shape[1]))
+    np.add.at(joint, codes, P)
+    mass = joint.sum(axis=0)
+    return np.divide(joint, mass, out=np.zeros_like(joint), where=mass > 0)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A transferability score and its requirements, which `rank_models` checks."""
+
+    score: Callable[..., float]
+    target: Literal["columns", "classes"] = "classes"  # target columns (n, C), or class numbers (n,)
+    takes: Literal["features", "probabilities"] = "features"
+
+
+METRICS = {
+    "cka": Metric(alignment_score, target="columns"),
+    "logme": Metric(log_evidence, target="columns"),
+    "h-score": Metric(h_score),
+    "shrunk-h-score": Metric(shrunk_h_score),
+    "transrate": Metric(trans_rate),
+    "leep": Metric(log_expected_prediction, takes="probabilities"),
+    "nce": Metric(negative_conditional_entropy, takes="probabilities"),
+}

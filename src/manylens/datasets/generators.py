@@ -1,12 +1,18 @@
-"""The artificial tasks of the ensemble-pruning study: Friedman's function and the ten-dimensional shells."""
+"""Two synthetic tasks for ensembles: Friedman's function and concentric shells."""
+
+from __future__ import annotations
 
 import numpy as np
 from scipy.stats import chi2
 from sklearn.utils import check_random_state
 
+from manylens.typing import FloatArray, IntArray, Seed
 
-def make_friedman(n_samples=3000, *, square=True, noise=1.0, random_state=None):
-    """Friedman's regression task: ten uniform features, of which five matter.
+
+def make_friedman(
+    n_samples: int = 3000, *, square: bool = True, noise: float = 1.0, random_state: Seed = None
+) -> tuple[FloatArray, FloatArray]:
+    """Friedman's regression task: ten uniform features, five of which matter.
 
     y = 10 sin(π x_1 x_2) + 20 (x_3 - 1/2)² + 10 x_4 + 5 x_5 + noise ε,  x_j ~ U(0, 1),  ε ~ N(0, 1).
 
@@ -15,8 +21,8 @@ def make_friedman(n_samples=3000, *, square=True, noise=1.0, random_state=None):
     n_samples : int, default=3000
         Number of rows.
     square : bool, default=True
-        Whether x_3 enters by its square, as Friedman (1991) has it; without it the term is 20 (x_3 - 1/2), as
-        equation 4.11 of the thesis is printed.
+        Square the term in x_3, as in Friedman (1991). If False, the term is 20 (x_3 - 1/2), as equation 4.11
+        of the thesis on ensemble pruning is printed.
     noise : float, default=1.0
         Standard deviation of the noise.
     random_state : int, RandomState or None, default=None
@@ -31,15 +37,17 @@ def make_friedman(n_samples=3000, *, square=True, noise=1.0, random_state=None):
     """
     rng = check_random_state(random_state)
     X = rng.uniform(size=(n_samples, 10))
-    bend = (X[:, 2] - 0.5) ** (2 if square else 1)
-    y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * bend + 10 * X[:, 3] + 5 * X[:, 4]
+    third = (X[:, 2] - 0.5) ** (2 if square else 1)
+    y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * third + 10 * X[:, 3] + 5 * X[:, 4]
     return X, y + noise * rng.standard_normal(n_samples)
 
 
-def make_shells(n_samples=3000, *, n_features=10, n_classes=3, random_state=None):
-    """Classes that are concentric shells of a normal cloud, each as probable as the others.
+def make_shells(
+    n_samples: int = 3000, *, n_features: int = 10, n_classes: int = 3, random_state: Seed = None
+) -> tuple[FloatArray, IntArray]:
+    """Equally probable classes that are concentric shells of a normal distribution.
 
-    The class of x ~ N(0, I_d) is the number of k in 1 ... C - 1 for which |x|² exceeds the k/C quantile of
+    The class of x ~ N(0, I_d) is the number of k in 1, ..., C - 1 for which |x|² exceeds the k/C quantile of
     the χ² distribution with d degrees of freedom (Hastie, Rosset, Zhu and Zou 2009).
 
     Parameters
@@ -47,7 +55,7 @@ def make_shells(n_samples=3000, *, n_features=10, n_classes=3, random_state=None
     n_samples : int, default=3000
         Number of rows.
     n_features : int, default=10
-        Dimensions d.
+        Number of features d.
     n_classes : int, default=3
         Number of shells C.
     random_state : int, RandomState or None, default=None
@@ -58,7 +66,7 @@ def make_shells(n_samples=3000, *, n_features=10, n_classes=3, random_state=None
     X : ndarray, shape (n_samples, n_features)
         Features.
     y : ndarray of int, shape (n_samples,)
-        Class 0 is the ball in the middle.
+        Classes; class 0 is the innermost.
     """
     rng = check_random_state(random_state)
     X = rng.standard_normal((n_samples, n_features))

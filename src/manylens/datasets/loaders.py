@@ -1,4 +1,6 @@
-"""Real data by name: from a local folder where there is one, else from OpenML."""
+"""Real data by name: from a local folder if it has the data, otherwise from OpenML."""
+
+from __future__ import annotations
 
 import os
 from pathlib import Path
@@ -7,7 +9,7 @@ import numpy as np
 from sklearn.datasets import fetch_openml
 from sklearn.utils import Bunch
 
-# Public names of the sets that OpenML has; the others are read from $MANYLENS_DATA only.
+# OpenML's name and version of each data set; other data sets are only read from $MANYLENS_DATA.
 OPENML = {
     "mnist": ("mnist_784", 1),
     "usps": ("USPS", 2),
@@ -25,19 +27,8 @@ OPENML = {
 }
 
 
-def local_path(name):
-    """Path of the data set `name` under $MANYLENS_DATA, or None where it is not there.
-
-    Parameters
-    ----------
-    name : str
-        Name of the data set.
-
-    Returns
-    -------
-    pathlib.Path or None
-        The file, if it exists.
-    """
+def local_path(name: str) -> Path | None:
+    """The file of a data set in $MANYLENS_DATA, if it exists."""
     folder = os.environ.get("MANYLENS_DATA")
     if not folder:
         return None
@@ -45,8 +36,8 @@ def local_path(name):
     return path if path.exists() else None
 
 
-def data_available(*names):
-    """Whether every data set named is on this machine, so that loading it needs no network.
+def data_available(*names: str) -> bool:
+    """Whether all these data sets are in $MANYLENS_DATA, so that loading them needs no network.
 
     Parameters
     ----------
@@ -56,16 +47,16 @@ def data_available(*names):
     Returns
     -------
     bool
-        True where all of them are under $MANYLENS_DATA.
+        True if all of them are there.
     """
     return all(local_path(name) is not None for name in names)
 
 
-def load_dataset(name):
+def load_dataset(name: str) -> Bunch:
     """Load a data set as flat rows.
 
-    Looks in the folder that the environment variable MANYLENS_DATA names; otherwise fetches the set from
-    OpenML by its public name.
+    The data set is read from the folder in the environment variable MANYLENS_DATA; if it is not there, it is
+    fetched from OpenML.
 
     Parameters
     ----------
@@ -75,27 +66,27 @@ def load_dataset(name):
     Returns
     -------
     sklearn.utils.Bunch
-        `X` of shape (n, d); `y` of shape (n,); `n_train`, the number of leading rows that are the training
-        part (n where the set has no fixed split); `image_shape` for images, else None; and whatever else
-        the file holds.
+        `X` of shape (n, d); `y` of shape (n,); `n_train`, the number of leading rows that form the training
+        part (n if the data set has no fixed split); `image_shape` for images, else None; and everything else
+        in the file.
     """
     path = local_path(name)
     if path is not None:
         with np.load(path, allow_pickle=False) as file:
             content = {key: file[key] for key in file.files}
     elif name in OPENML:
-        public_name, version = OPENML[name]
+        openml_name, version = OPENML[name]
         try:
-            fetched = fetch_openml(public_name, version=version, as_frame=False)
-        except OSError as error:  # of which every fault of the network is one
+            fetched = fetch_openml(openml_name, version=version, as_frame=False)
+        except OSError as error:  # includes all network errors
             raise OSError(
                 f"{name!r} is not in $MANYLENS_DATA and could not be fetched from OpenML: {error}"
             ) from None
         content = {"X": np.asarray(fetched.data, dtype=np.float64), "y": fetched.target}
     else:
         raise ValueError(
-            f"{name!r} is not in $MANYLENS_DATA and has no public name known here. Known names: "
-            f"{', '.join(sorted(OPENML))}."
+            f"{name!r} is neither in $MANYLENS_DATA nor a data set that can be fetched. Give one of "
+            f"{', '.join(sorted(OPENML))}, or put {name}.npz into that folder."
         )
     X = content.pop("X")
     image_shape = X.shape[1:] if X.ndim > 2 else None

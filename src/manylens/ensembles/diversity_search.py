@@ -21,9 +21,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from manylens.ensembles.representation import default_modules
 from manylens.ensembles.retrieval import RetrievalPrecision
-from manylens.modules.loss import check_diversity
 from manylens.typing import AnyArray, DiverseModules, FloatArray, IntArray, MatrixLike
-from manylens.validation import require_two_classes
+from manylens.validation import check_diversity, require_two_classes
 
 DIVERSITIES = (0.0, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
 REMEMBERED = 2  # sets of rows whose coordinates are kept: those for training and those for scoring

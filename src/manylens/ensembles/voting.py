@@ -309,7 +309,8 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
     """Majority class of the nearest neighbors, found by the scan that `ModuleNeighbors` uses.
 
     The classes are those of scikit-learn's KNeighborsClassifier with uniform weights, except that distances
-    are compared in float32; at the widths of modules it takes less time (benchmarks/bench_voting.py).
+    are compared in float32; at the widths of modules it takes less time
+    (benchmarks/peers/ensembles/voting.py).
 
     Parameters
     ----------

@@ -1,105 +1,113 @@
 """Feature maps: finite coordinates psi(x) whose inner products are the kernel, psi(x).psi(y) = k(x, y).
 
 Every map here is psi(x) = features(x) @ root: `features` are cheap columns (similarities to landmarks,
-cosines, the input itself) and `root_` a fixed matrix, or None for the identity. Keeping the two apart is what
-makes one pass cheap: moments are taken of the features, and the root is applied once, to their covariance.
+cosines, the input itself) and `root_` a fixed matrix, or None for the identity. Keeping the two apart makes
+one pass cheap: moments are taken of the features, and the root is applied once, to their covariance.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, Self, TypeAlias
+
 import numpy as np
-from scipy import sparse
+from numpy.typing import ArrayLike
+from scipy import linalg
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.utils import check_array, check_random_state, gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.kernels.kernels import FromCallable, Precomputed, fitted_kernel
-from manylens.kernels.roots import inverse_root, rank_tolerance, warn_if_indefinite
-from manylens.summaries import block_rows
+from manylens.kernels.kernels import RBF, FromCallable, Kernel, Laplacian, Linear, Precomputed, fitted_kernel
+from manylens.kernels.spectrum import inverse_root, rank_tolerance, warn_if_indefinite
+from manylens.summaries import CountSketch, block_rows
+from manylens.typing import FloatArray, MatrixLike, Rows, Seed, is_sparse
 
-LARGEST_AMPLIFICATION = 1e7  # times the rounding of float64: the spectrum keeps nine digits of its largest
+LARGEST_AMPLIFICATION = 1e7  # of the rounding of float64: the spectrum keeps nine digits of its largest value
+
+Landmarks: TypeAlias = Literal["uniform", "k-means", "count-sketch"] | ArrayLike
 
 
 class FeatureMap(TransformerMixin, BaseEstimator):
-    """Base of all maps: a subclass gives `fit` and `features`."""
+    """Base class of all maps; a subclass gives `fit`, `features` and `width`."""
 
-    root_: np.ndarray | None
+    root_: FloatArray | None
     late_root_ = True  # whether the root may be applied to the covariance of the features, not to each row
 
-    def features(self, X):
-        """The columns whose fixed combinations are psi.
+    def fit(self, X: MatrixLike, y: None = None) -> Self:
+        """Learn the map.
 
         Parameters
         ----------
-        X : ndarray or CSR matrix, shape (n, d)
-            Rows; a block of them where n is large.
+        X : array-like or sparse matrix, shape (n, d)
+            Rows.
+        y : None
+            Ignored.
 
         Returns
         -------
-        ndarray or CSR matrix, shape (n, n_features_out)
-            The columns.
+        FeatureMap
+            The fitted map.
         """
-        raise TypeError(f"{type(self).__name__} does not say how to map rows: it needs features(X).")
+        raise TypeError(f"{type(self).__name__} does not define how to fit: it needs fit(X).")
 
-    def transform(self, X):
+    def features(self, X: Rows) -> Rows:
+        """The columns (n, width) whose fixed combinations are psi, for a block of rows (n, d)."""
+        raise TypeError(f"{type(self).__name__} does not define how to map rows: it needs features(X).")
+
+    @property
+    def width(self) -> int:
+        """Number of columns of `features`."""
+        raise TypeError(f"{type(self).__name__} does not define how wide its features are: it needs width.")
+
+    @property
+    def block_width(self) -> int:
+        """Numbers per row that mapping takes, which set the size of a block."""
+        return self.width
+
+    def transform(self, X: MatrixLike) -> FloatArray:
         """The coordinates psi of rows.
 
         Parameters
         ----------
-        X : ndarray or CSR matrix, shape (n, d)
+        X : array-like or sparse matrix, shape (n, d)
             Rows.
 
         Returns
         -------
         ndarray, shape (n, rank)
-            Dense coordinates, formed block by block.
+            Dense coordinates, computed block by block.
         """
         check_is_fitted(self, "root_")
-        X = as_rows(X)
-        root = self.root_
-        if root is None:
-            return np.vstack([dense(block) for block in self.feature_blocks(X)])
-        return np.vstack(
-            [safe_sparse_dot(block, root.astype(block.dtype)) for block in self.feature_blocks(X)]
-        )
+        return np.vstack([dense(self._rooted(block)) for block in self.feature_blocks(as_rows(X))])
 
-    def _set_root(self, gram, dtype):
-        """Set the root from the Gram matrix of the landmarks; `dtype` is the rows' precision."""
+    def feature_blocks(self, X: Rows) -> Iterator[Rows]:
+        """The features of consecutive blocks of rows, about 32 MB at a time."""
+        for batch in gen_batches(X.shape[0], block_rows(self.block_width, X.dtype.itemsize)):
+            yield self.features(X[batch])
+
+    def summary_blocks(self, X: Rows) -> Iterator[Rows]:
+        """Blocks whose moments `principal_spectrum` takes: features, or psi if the root must come first."""
+        for block in self.feature_blocks(X):
+            yield block if self.late_root_ else self._rooted(block)
+
+    def _rooted(self, features: Rows) -> Rows:
+        """Coordinates psi from features."""
+        if self.root_ is None:
+            return features
+        return safe_sparse_dot(features, self.root_.astype(features.dtype), dense_output=True)
+
+    def _set_root(self, gram: FloatArray, kernel: Kernel, dtype: Any) -> Self:
+        """Set the root from the Gram matrix of the landmarks; `dtype` is the precision of the rows."""
         gram = np.asarray(gram, dtype=np.float64)
         if not np.isfinite(gram).all():
             raise ValueError("The kernel gave NaN or infinity: check the function, or the scale of the rows.")
         self.root_, amplification = inverse_root(gram, rank_tolerance(len(gram), dtype))
         self.late_root_ = amplification < LARGEST_AMPLIFICATION
-        kernel = getattr(self, "kernel_", None)
         if isinstance(kernel, Precomputed | FromCallable):
             warn_if_indefinite(gram, self.root_)
         return self
-
-    def feature_blocks(self, X):
-        """The features of consecutive blocks of rows, some 32 MB at a time.
-
-        Parameters
-        ----------
-        X : ndarray or CSR matrix, shape (n, d)
-            Rows.
-
-        Yields
-        ------
-        ndarray or CSR matrix
-            Features of one block.
-        """
-        for batch in gen_batches(X.shape[0], block_rows(self.block_width, X.dtype.itemsize)):
-            yield self.features(X[batch])
-
-    @property
-    def width(self):
-        """Number of columns of `features`."""
-        raise TypeError(f"{type(self).__name__} does not say how wide its features are.")
-
-    @property
-    def block_width(self):
-        """Numbers a row that mapping it takes; what blocks of rows are sized by."""
-        return self.width
 
 
 class LinearMap(FeatureMap):
@@ -114,38 +122,40 @@ class LinearMap(FeatureMap):
     True
     """
 
-    def fit(self, X, y=None):
-        X = as_rows(X)
-        self.n_features_in_ = X.shape[1]
+    def fit(self, X: MatrixLike, y: None = None) -> Self:
+        self.n_features_in_ = as_rows(X).shape[1]
         self.root_ = None
         return self
 
-    def features(self, X):
+    def features(self, X: Rows) -> Rows:
         return X
 
     @property
-    def width(self):
+    def width(self) -> int:
         return self.n_features_in_
 
 
 class LandmarkMap(FeatureMap):
-    """Similarities to landmarks, psi(x) = k(x, landmarks) K^(-1/2): the part that all such maps share.
+    """Base class of maps by similarities to landmarks, psi(x) = k(x, landmarks) K^(-1/2).
 
     Directions of K whose eigenvalue is below the rounding error of the rows' precision are dropped, so that
     float32 rows give the rank that float32 can carry.
     """
 
-    def features(self, X):
+    kernel_: Kernel
+    landmarks_: Rows
+
+    def features(self, X: Rows) -> Rows:
         return self.kernel_(X, self.landmarks_)
 
     @property
-    def width(self):
-        return self.landmarks_.shape[0]
+    def width(self) -> int:
+        return int(self.landmarks_.shape[0])
 
-    def _set_landmarks(self, landmarks, dtype):
+    def _set_landmarks(self, landmarks: Rows, dtype: Any) -> Self:
         self.landmarks_ = landmarks
-        wide = landmarks.astype(np.float64)
-        return self._set_root(dense(self.kernel_.gram(wide)), dtype)
+        gram = self.kernel_.gram(landmarks.astype(np.float64))
+        return self._set_root(dense(gram), self.kernel_, dtype)
 
 
 class ExactMap(LandmarkMap):
@@ -153,113 +163,287 @@ class ExactMap(LandmarkMap):
 
     Parameters
     ----------
-    kernel : Kernel, optional
-        The kernel (RBF).
-    random_state : int, RandomState or None
+    kernel : Kernel, default=None
+        The kernel; RBF by default.
+    random_state : int, RandomState or None, default=None
         For a bandwidth found on a sample.
     """
 
-    def __init__(self, kernel=None, random_state=None):
+    def __init__(self, kernel: Kernel | None = None, random_state: Seed = None) -> None:
         self.kernel = kernel
         self.random_state = random_state
 
-    def fit(self, X, y=None):
+    def fit(self, X: MatrixLike, y: None = None) -> Self:
         X = as_rows(X)
         self.kernel_ = fitted_kernel(self.kernel, X, self.random_state)
         if isinstance(self.kernel_, Precomputed):
-            if X.shape[0] != X.shape[1]:
-                raise ValueError(f"A precomputed kernel is square; {X.shape[0]} x {X.shape[1]} was given.")
-            self.landmarks_ = np.empty((X.shape[0], 0), dtype=X.dtype)
-            return self._set_root(dense(X), X.dtype)
+            gram = self.kernel_.gram(X)
+            self.landmarks_ = np.empty((len(gram), 0), dtype=X.dtype)
+            return self._set_root(gram, self.kernel_, X.dtype)
         return self._set_landmarks(X, X.dtype)
 
 
 class NystroemMap(LandmarkMap):
-    """Similarities to `rank` landmarks: the kernel exactly between landmarks, closely elsewhere.
+    """Similarities to `rank` landmarks: the kernel is exact between landmarks, approximate elsewhere.
 
     Parameters
     ----------
-    kernel : Kernel, optional
-        The kernel (RBF).
-    rank : int
+    kernel : Kernel, default=None
+        The kernel; RBF by default.
+    rank : int, default=1000
         Number of landmarks (at most the number of rows).
-    landmarks : {"uniform", "k-means"} or array-like of shape (rank, d)
-        Rows drawn at random, centers of clusters of a sample, or rows of the user's own.
-    random_state : int, RandomState or None
-        Which landmarks.
+    landmarks : {"uniform", "k-means"} or array-like of shape (rank, d), default="uniform"
+        Rows drawn at random, centers of clusters of a sample, or your own rows.
+    random_state : int, RandomState or None, default=None
+        Chooses the landmarks.
     """
 
-    def __init__(self, kernel=None, rank=1000, landmarks="uniform", random_state=None):
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        rank: int = 1000,
+        landmarks: Landmarks = "uniform",
+        random_state: Seed = None,
+    ) -> None:
         self.kernel = kernel
         self.rank = rank
         self.landmarks = landmarks
         self.random_state = random_state
 
-    def fit(self, X, y=None):
+    def fit(self, X: MatrixLike, y: None = None) -> Self:
         X = as_rows(X)
         random_state = check_random_state(self.random_state)
         refuse_without_landmarks(self.kernel, "nystroem")
         self.kernel_ = fitted_kernel(self.kernel, X, random_state)
-        if isinstance(self.kernel_, Precomputed):
-            raise ValueError(
-                "kernel='precomputed' holds no rows to take landmarks from: use feature_map='exact'."
-            )
         return self._set_landmarks(choose_landmarks(X, self.rank, self.landmarks, random_state), X.dtype)
 
 
-def refuse_without_landmarks(kernel, feature_map):
-    """Raise where a kernel is learned from all rows together, so that no map but the exact one has it.
+class CountSketchMap(FeatureMap):
+    """The Nystroem map of sketched rows, psi(x) = k(x, X) Sᵀ (S K Sᵀ)^(-1/2).
+
+    For the linear kernel k(x, X) Sᵀ = x (S X)ᵀ: the sketch S X takes one pass and is all that is kept. Any
+    other kernel is sketched in its own feature space, which needs the whole kernel matrix, block by block, at
+    `fit` (O(n² d) time, O(block x n) memory) and the training rows at `transform`; landmarks that are rows
+    are much cheaper for these kernels and seldom worse.
 
     Parameters
     ----------
-    kernel : Kernel or None
-        The kernel asked for.
-    feature_map : str
-        Name of the map asked for.
+    kernel : Kernel, default=None
+        The kernel; RBF by default.
+    rank : int, default=1000
+        Number of buckets (at most the number of rows); rounded down to a multiple of `n_hashes`.
+    n_hashes : int, default=4
+        Buckets that each row is added to.
+    random_state : int, RandomState or None, default=None
+        Seed of the hash.
     """
-    if not getattr(kernel, "has_landmarks", True):
+
+    def __init__(
+        self, kernel: Kernel | None = None, rank: int = 1000, n_hashes: int = 4, random_state: Seed = None
+    ) -> None:
+        self.kernel = kernel
+        self.rank = rank
+        self.n_hashes = n_hashes
+        self.random_state = random_state
+
+    def fit(self, X: MatrixLike, y: None = None) -> Self:
+        X = as_rows(X)
+        random_state = check_random_state(self.random_state)
+        refuse_precomputed(self.kernel, "nystroem")
+        self.kernel_ = fitted_kernel(self.kernel, X, random_state)
+        n_hashes = min(self.n_hashes, self.rank, X.shape[0])
+        n_buckets = min(self.rank, X.shape[0]) // n_hashes * n_hashes
+        self.hash_ = CountSketch(n_buckets, n_hashes, random_state.randint(2**31 - 1))
+        if isinstance(self.kernel_, Linear):
+            self.rows_, self.sketch_ = self.hash_.fresh().update(X).summary_.astype(X.dtype), None
+            gram = self.rows_.astype(np.float64) @ self.rows_.T
+        else:
+            self.rows_, self.sketch_ = X, self.hash_.matrix(X.shape[0]).T.tocsr()
+            gram = np.zeros((n_buckets, n_buckets))
+            for batch in gen_batches(X.shape[0], block_rows(X.shape[0])):
+                gram += self.sketch_[batch].T @ self.features(X[batch])
+        return self._set_root(gram, self.kernel_, X.dtype)
+
+    def features(self, X: Rows) -> FloatArray:
+        if self.sketch_ is None:
+            return safe_sparse_dot(X, self.rows_.T, dense_output=True)
+        columns = dense(self.kernel_(X, self.rows_))
+        return np.asarray(columns @ self.sketch_).astype(columns.dtype, copy=False)
+
+    @property
+    def width(self) -> int:
+        return int(self.rows_.shape[0] if self.sketch_ is None else self.sketch_.shape[1])
+
+    @property
+    def block_width(self) -> int:
+        return max(self.width, self.rows_.shape[0])  # a block of features comes from a block of the kernel
+
+
+class FourierMap(FeatureMap):
+    """Random Fourier features, psi(x) = sqrt(2/R) [cos(w_j.x), sin(w_j.x)], j = 1 ... R/2.
+
+    E psi(x).psi(y) = k(x, y) for the rbf kernel (Gaussian w) and the laplacian kernel (Cauchy w). Orthogonal
+    frequencies (Yu et al. 2016) at least halve the variance, for the rbf kernel only.
+
+    Parameters
+    ----------
+    kernel : Kernel, default=None
+        RBF (by default) or Laplacian.
+    rank : int, default=1000
+        Number of features R, even.
+    orthogonal : bool or "auto", default="auto"
+        Whether the frequencies of a block are orthogonal; "auto" if the kernel allows it.
+    random_state : int, RandomState or None, default=None
+        Chooses the frequencies.
+    """
+
+    kernels = (RBF, Laplacian)  # `fit` refuses all others
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        rank: int = 1000,
+        orthogonal: bool | Literal["auto"] = "auto",
+        random_state: Seed = None,
+    ) -> None:
+        self.kernel = kernel
+        self.rank = rank
+        self.orthogonal = orthogonal
+        self.random_state = random_state
+
+    def fit(self, X: MatrixLike, y: None = None) -> Self:
+        X = as_rows(X)
+        random_state = check_random_state(self.random_state)
+        refuse_without_landmarks(self.kernel, "fourier")
+        self.kernel_ = fitted_kernel(self.kernel, X, random_state)
+        if not isinstance(self.kernel_, self.kernels):
+            raise ValueError(
+                f"feature_map='fourier' supports the rbf and laplacian kernels, whose frequencies are known, "
+                f"but not {type(self.kernel_).__name__}. Use feature_map='nystroem'."
+            )
+        half = max(1, self.rank // 2)
+        if isinstance(self.kernel_, Laplacian):
+            if self.orthogonal is True:
+                raise ValueError(
+                    "Orthogonal frequencies belong to the rbf kernel: use orthogonal='auto' for laplacian."
+                )
+            frequencies = self.kernel_.gamma_ * random_state.standard_cauchy((X.shape[1], half))
+        else:
+            draw = gaussian_frequencies if self.orthogonal is False else orthogonal_frequencies
+            frequencies = np.sqrt(2.0 * self.kernel_.gamma_) * draw(X.shape[1], half, random_state)
+        self.frequencies_ = frequencies.astype(X.dtype)
+        self.root_ = None
+        return self
+
+    def features(self, X: Rows) -> FloatArray:
+        angles: FloatArray = safe_sparse_dot(X, self.frequencies_, dense_output=True)
+        scale = np.sqrt(1.0 / angles.shape[1]).astype(angles.dtype)
+        return scale * np.hstack([np.cos(angles), np.sin(angles)])
+
+    @property
+    def width(self) -> int:
+        return 2 * self.frequencies_.shape[1]
+
+
+def make_feature_map(
+    feature_map: str | FeatureMap,
+    kernel: Kernel,
+    X: Rows,
+    rank: int = 1000,
+    landmarks: Landmarks = "uniform",
+    random_state: Seed = None,
+) -> FeatureMap:
+    """A feature map from a name, or a copy of the one given.
+
+    "auto" takes the cheapest map that is exact, or landmarks if none is: the input itself for the linear
+    kernel (while d <= n or d <= rank), every row as a landmark while n <= rank, `rank` landmarks beyond.
+    Landmarks that are requested by name or given are always used.
+
+    Parameters
+    ----------
+    feature_map : {"auto", "exact", "nystroem", "fourier", "linear"} or FeatureMap
+        Which map; a map object without its own kernel or seed gets those given here.
+    kernel : Kernel
+        The kernel that the map represents.
+    X : ndarray or CSR matrix, shape (n, d)
+        Rows; "auto" reads their shape.
+    rank : int, default=1000
+        Number of landmarks or Fourier features.
+    landmarks : {"uniform", "k-means", "count-sketch"} or array-like, default="uniform"
+        As in `NystroemMap`, or "count-sketch" for signed sums of rows (`CountSketchMap`).
+    random_state : int, RandomState or None, default=None
+        Chooses landmarks and frequencies.
+
+    Returns
+    -------
+    FeatureMap
+        Not fitted.
+    """
+    if isinstance(feature_map, FeatureMap):
+        own = feature_map.get_params(deep=False)
+        defaults = {"kernel": kernel, "random_state": random_state}
+        own.update({name: value for name, value in defaults.items() if name in own and own[name] is None})
+        return type(feature_map)(**own)
+    if feature_map == "auto":
+        feature_map = _automatic_map(kernel, X.shape, rank, landmarks)
+    if feature_map == "linear":
+        if not isinstance(kernel, Linear):
+            others = "'exact', 'nystroem' or 'fourier'" if kernel.has_landmarks else "'exact'"
+            raise ValueError(
+                f"feature_map='linear' is for the linear kernel only; {type(kernel).__name__} needs {others}."
+            )
+        return LinearMap()
+    if feature_map == "exact":
+        return ExactMap(Linear(centered=True) if isinstance(kernel, Linear) else kernel, random_state)
+    if feature_map == "nystroem" and isinstance(landmarks, str) and landmarks == "count-sketch":
+        return CountSketchMap(kernel, rank, random_state=random_state)
+    if feature_map == "nystroem":
+        return NystroemMap(kernel, rank, landmarks, random_state)
+    if feature_map == "fourier":
+        return FourierMap(kernel, rank, random_state=random_state)
+    raise ValueError(
+        f"feature_map={feature_map!r} is unknown: give 'auto', 'exact', 'nystroem', 'fourier', 'linear' or a "
+        "map of manylens.kernels."
+    )
+
+
+def _automatic_map(kernel: Kernel, shape: tuple[int, int], rank: int, landmarks: Landmarks) -> str:
+    """The name of the cheapest exact map, or "nystroem"."""
+    n, d = shape
+    if not (isinstance(landmarks, str) and landmarks == "uniform"):
+        return "nystroem"
+    if isinstance(kernel, Linear) and d <= max(n, rank):
+        return "linear"
+    return "exact" if isinstance(kernel, Precomputed) or not kernel.has_landmarks or n <= rank else "nystroem"
+
+
+def refuse_precomputed(kernel: Kernel | None, feature_map: str) -> None:
+    """Raise if there are no rows to take landmarks from or to sketch."""
+    if isinstance(kernel, Precomputed):
         raise ValueError(
-            f"feature_map={feature_map!r} stands on kernels that compare any two rows by themselves; "
+            f"kernel='precomputed' has no rows, which feature_map={feature_map!r} needs: use "
+            "feature_map='exact'."
+        )
+
+
+def refuse_without_landmarks(kernel: Kernel | None, feature_map: str) -> None:
+    """Raise if only the exact map can represent the kernel."""
+    refuse_precomputed(kernel, feature_map)
+    if kernel is not None and not kernel.has_landmarks:
+        raise ValueError(
+            f"feature_map={feature_map!r} needs a kernel that compares any two rows by themselves; "
             f"{type(kernel).__name__} is learned from the graph of all training rows. Use 'exact' "
             "(or 'auto')."
         )
 
 
-def as_rows(X):
-    """Rows as the maps take them: float32 or float64, dense or CSR; not checked for NaN.
-
-    Parameters
-    ----------
-    X : array-like or sparse matrix, shape (n, d)
-        Rows.
-
-    Returns
-    -------
-    ndarray or CSR matrix
-        The same rows.
-    """
+def as_rows(X: MatrixLike) -> Rows:
+    """Rows as float32 or float64, dense or CSR; not checked for NaN."""
     return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
 
 
-def choose_landmarks(X, rank, how, random_state):
-    """Landmarks for a Nystroem map.
-
-    Parameters
-    ----------
-    X : ndarray or CSR matrix, shape (n, d)
-        Rows.
-    rank : int
-        How many at most.
-    how : {"uniform", "k-means"} or array-like of shape (rank, d)
-        As in `NystroemMap`.
-    random_state : RandomState
-        Source.
-
-    Returns
-    -------
-    ndarray or CSR matrix, shape (landmarks, d)
-        In the precision of X.
-    """
+def choose_landmarks(X: Rows, rank: int, how: Landmarks, random_state: np.random.RandomState) -> Rows:
+    """Landmarks (at most rank, d) for a Nystroem map, in the precision of X."""
     n, d = X.shape
     if not isinstance(how, str):
         given = check_array(how, accept_sparse="csr", dtype=X.dtype)
@@ -270,7 +454,7 @@ def choose_landmarks(X, rank, how, random_state):
     if how == "uniform":
         return X[np.sort(random_state.choice(n, rank, replace=False))]
     if how == "k-means":
-        # Centers settle on a sample of some tens of rows a cluster; more rows only cost time.
+        # A sample of some tens of rows per cluster determines the centers; more rows only cost time.
         sample = X if n <= 20 * rank else X[np.sort(random_state.choice(n, 20 * rank, replace=False))]
         clusters = MiniBatchKMeans(
             rank, init="random", n_init=1, max_iter=20, batch_size=4 * rank, random_state=random_state
@@ -281,17 +465,26 @@ def choose_landmarks(X, rank, how, random_state):
     )
 
 
-def dense(block):
-    """A block of features as a plain array.
+def gaussian_frequencies(
+    n_features: int, n_frequencies: int, random_state: np.random.RandomState
+) -> FloatArray:
+    """Independent standard normal columns, shape (n_features, n_frequencies)."""
+    return random_state.standard_normal((n_features, n_frequencies))
 
-    Parameters
-    ----------
-    block : ndarray or sparse matrix
-        Features.
 
-    Returns
-    -------
-    ndarray
-        The same numbers.
-    """
-    return block.toarray() if sparse.issparse(block) else np.asarray(block)
+def orthogonal_frequencies(
+    n_features: int, n_frequencies: int, random_state: np.random.RandomState
+) -> FloatArray:
+    """Standard normal columns (n_features, n_frequencies), orthogonal within blocks of `n_features`."""
+    blocks = []
+    for start in range(0, n_frequencies, n_features):
+        width = min(n_features, n_frequencies - start)
+        directions = linalg.qr(gaussian_frequencies(n_features, width, random_state), mode="economic")[0]
+        lengths = np.sqrt(random_state.chisquare(n_features, size=width))
+        blocks.append(directions * lengths)
+    return np.hstack(blocks)
+
+
+def dense(block: Rows) -> FloatArray:
+    """A block of features as a plain array."""
+    return block.toarray() if is_sparse(block) else np.asarray(block)

@@ -1,73 +1,64 @@
 """Kernels learned from a neighborhood graph: Isomap, locally linear embedding, Laplacian eigenmaps.
 
 Ham, Lee, Mika and Schölkopf (2004) showed that each of the three is kernel PCA with a Gram matrix made from
-the training rows. Here that matrix is learned by `fit`, and new rows are compared with the training rows
-through their nearest neighbors among them. A row that coincides with a training row is that row.
+the training rows. Here `fit` learns that matrix, and new rows are compared with the training rows through
+their nearest neighbors among them. A row that coincides with a training row is treated as that row.
 
-All of them answer in float64, whatever the precision of the rows: what tells the leading coordinates of LLE
-apart is often below the rounding of float32. Time is that of a neighbor search and O(n³) at most, memory
-O(n²), for n training rows.
+All of them return float64, whatever the precision of the rows: the differences between the leading
+coordinates of LLE are often below the rounding of float32. Time is that of a neighbor search plus at most
+O(n³), memory O(n²), for n training rows.
 """
+
+from __future__ import annotations
+
+import warnings
+from typing import Self
 
 import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.csgraph import connected_components, shortest_path
+from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.neighbors import NearestNeighbors
-from sklearn.utils import check_scalar
+from sklearn.utils import gen_batches
 
 from manylens.kernels.kernels import Kernel
-from manylens.kernels.neighborhood import (
-    joined_graph,
-    laplacian_pseudo_inverse,
-    rebuilding_weights,
-    row_distances,
-)
+from manylens.summaries import block_rows
+from manylens.typing import FloatArray, IntArray, Rows, Seed, is_sparse
+from manylens.validation import check_count, check_real
 
 WEAKEST = 1e-10  # share of the strongest weight below which an edge is lost in the inverse of the Laplacian
+# A sparse matrix may lose an edge of length zero, so equal rows are this far apart.
+SHORTEST = float(np.finfo(np.float64).tiny)
 
 
 class GraphKernel(Kernel):
-    """Base of the kernels of a neighborhood graph.
+    """Base class of the kernels of a neighborhood graph.
 
     A subclass gives `_learn(X, graph)`, which sets the Gram matrix `gram_` of the training rows, and
     `_shares(X, neighbors, distances)`: a new row is compared as that combination of its neighbors.
     """
 
-    has_landmarks = False  # part of the rows has another graph, so another kernel
+    has_landmarks = False  # part of the rows has another graph, and therefore another kernel
+    n_neighbors: int
+    gram_: FloatArray
 
-    def fit(self, X, random_state=None):
-        """Learn the Gram matrix of the rows.
-
-        Parameters
-        ----------
-        X : ndarray or CSR matrix, shape (n, d)
-            Training rows.
-        random_state : int, RandomState or None
-            Not used.
-
-        Returns
-        -------
-        GraphKernel
-            Itself.
-        """
-        check_scalar(self.n_neighbors, "n_neighbors", (int, np.integer), min_val=1)
+    def fit(self, X: Rows, random_state: Seed = None) -> Self:
+        """Learn the Gram matrix of the training rows (n, d)."""
+        check_count(self.n_neighbors, "n_neighbors")
         if X.shape[0] <= self.n_neighbors:
             raise ValueError(
                 f"n_neighbors={self.n_neighbors} needs more than {self.n_neighbors} rows, and {X.shape[0]} "
                 "were given: choose fewer neighbors."
             )
         self.rows_ = X
-        # A row of the kernel is as long as the training rows are many, so a tree would save nothing; and
-        # brute force leaves only arrays in the model, which can be saved.
+        # Each row of the kernel has one entry per training row, so a tree would save nothing; and with brute
+        # force the model holds only arrays, which can be saved.
         self.index_ = NearestNeighbors(n_neighbors=self.n_neighbors, algorithm="brute").fit(X)
         neighbors = self.index_.kneighbors(return_distance=False)
         self._learn(X, joined_graph(X, neighbors, row_distances(X, X, neighbors)))
         return self
 
-    def gram(self, rows):
-        return self.gram_
-
-    def __call__(self, X, Y):
+    def __call__(self, X: Rows, Y: Rows) -> FloatArray:
         if Y.shape[0] != self.rows_.shape[0]:
             raise ValueError(
                 f"{type(self).__name__} compares rows with the {self.rows_.shape[0]} that it was fitted on; "
@@ -76,35 +67,41 @@ class GraphKernel(Kernel):
         neighbors, distances = self._nearest(X)
         return self._compare(X, neighbors, distances)
 
-    def _nearest(self, X):
-        """Neighbors among the training rows; where some coincide with the row, others are at infinity."""
+    def gram(self, X: Rows) -> FloatArray:
+        return self.gram_
+
+    def gram_block(self, X: Rows, rows: slice, columns: slice) -> FloatArray:
+        return self.gram(X)[rows, columns]
+
+    def _nearest(self, X: Rows) -> tuple[IntArray, FloatArray]:
+        """Neighbors among the training rows; if some coincide with the row, the others are at infinity."""
         neighbors = self.index_.kneighbors(X, return_distance=False)
         distances = row_distances(X, self.rows_, neighbors)
         met = (distances == 0).any(axis=1, keepdims=True) & (distances > 0)
         return neighbors, np.where(met, np.inf, distances)
 
-    def _compare(self, X, neighbors, distances):
+    def _compare(self, X: Rows, neighbors: IntArray, distances: FloatArray) -> FloatArray:
         shares = self._shares(X, neighbors, distances)
         ends = np.arange(0, shares.size + 1, shares.shape[1])
         shape = (len(neighbors), len(self.gram_))
         return sparse.csr_array((shares.ravel(), neighbors.ravel(), ends), shape=shape) @ self.gram_
 
-    def _learn(self, X, graph):
-        raise TypeError(f"{type(self).__name__} does not say what its Gram matrix is.")
+    def _learn(self, X: Rows, graph: sparse.csr_array) -> None:
+        raise TypeError(f"{type(self).__name__} does not define its Gram matrix: it needs _learn.")
 
-    def _shares(self, X, neighbors, distances):
-        raise TypeError(f"{type(self).__name__} does not say how new rows are combined of their neighbors.")
+    def _shares(self, X: Rows, neighbors: IntArray, distances: FloatArray) -> FloatArray:
+        raise TypeError(f"{type(self).__name__} does not define how neighbors combine: it needs _shares.")
 
 
 class IsomapKernel(GraphKernel):
     """Isomap as a kernel, -½ H D² H with D the lengths of shortest paths through the neighborhood graph.
 
-    A new row's paths go through its nearest neighbors j, d(x, i) = min_j |x - x_j| + D_ji. The matrix may
-    have negative eigenvalues; feature maps drop them, as Isomap does.
+    The paths of a new row go through its nearest neighbors j, d(x, i) = min_j |x - x_j| + D_ji. The matrix
+    may have negative eigenvalues; feature maps drop them, as Isomap does.
 
     Parameters
     ----------
-    n_neighbors : int
+    n_neighbors : int, default=10
         Neighbors of each row.
 
     Attributes
@@ -121,24 +118,24 @@ class IsomapKernel(GraphKernel):
     (200, 4)
     """
 
-    def __init__(self, n_neighbors=10):
+    def __init__(self, n_neighbors: int = 10) -> None:
         self.n_neighbors = n_neighbors
 
-    def _learn(self, X, graph):
+    def _learn(self, X: Rows, graph: sparse.csr_array) -> None:
         self.geodesics_ = shortest_path(graph, method="D", directed=False)
         self.mean_squares_ = np.mean(self.geodesics_**2, axis=0)
 
-    def gram(self, rows):
+    def gram(self, X: Rows) -> FloatArray:
         return self._centered(self.geodesics_)
 
-    def _compare(self, X, neighbors, distances):
+    def _compare(self, X: Rows, neighbors: IntArray, distances: FloatArray) -> FloatArray:
         lengths = np.full((len(neighbors), len(self.geodesics_)), np.inf)
         for neighbor, distance in zip(neighbors.T, distances.T, strict=True):
             np.minimum(lengths, distance[:, None] + self.geodesics_[neighbor], out=lengths)
         return self._centered(lengths)
 
-    def _centered(self, lengths):
-        """Rows of -½ H D² H from rows of D: both means are those over the training rows."""
+    def _centered(self, lengths: FloatArray) -> FloatArray:
+        """Rows of -½ H D² H from rows of D; both means are over the training rows."""
         squares = lengths**2
         own = squares.mean(axis=1, keepdims=True)
         return -0.5 * (squares - own - self.mean_squares_ + self.mean_squares_.mean())
@@ -150,47 +147,36 @@ class LocallyLinearKernel(GraphKernel):
     Row i of W holds the weights, summing to one, that best rebuild row i from its neighbors. The smallest
     eigenvectors of M are the largest of the kernel; the constant one, which LLE discards, is removed by
     centering. The shift keeps Ham's form rather than the pseudo-inverse of M, which orders the coordinates
-    in the same way: a graph that is connected can still leave M several zero eigenvalues (neighborhood is
-    not mutual), and the pseudo-inverse would drop the very coordinates that LLE takes first. The price is a
+    in the same way: M of a connected graph can still have several zero eigenvalues (neighborhood is not
+    mutual), and the pseudo-inverse would drop exactly the coordinates that LLE takes first. The price is a
     flat spectrum: as in LLE, all leading coordinates have about the same variance.
 
     A new row is the combination of its neighbors that rebuilds it best.
 
     Parameters
     ----------
-    n_neighbors : int
+    n_neighbors : int, default=10
         Neighbors of each row.
-    reg : float
+    reg : float, default=1e-3
         Ridge of the weights, as a share of the trace of the local covariance.
 
     Attributes
     ----------
     gram_ : ndarray, shape (n, n)
         The kernel between training rows.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_swiss_roll
-    >>> from manylens import ModularKernelPCA
-    >>> X, _ = make_swiss_roll(200, random_state=0)
-    >>> ModularKernelPCA(2, 2, kernel=LocallyLinearKernel(8), random_state=0).fit_transform(X).shape
-    (200, 4)
     """
 
-    def __init__(self, n_neighbors=10, reg=1e-3):
+    def __init__(self, n_neighbors: int = 10, reg: float = 1e-3) -> None:
         self.n_neighbors = n_neighbors
         self.reg = reg
 
-    def fit(self, X, random_state=None):
-        check_scalar(self.reg, "reg", (float, int), min_val=0.0, include_boundaries="neither")
-        if sparse.issparse(X):
+    def _learn(self, X: Rows, graph: sparse.csr_array) -> None:
+        check_real(self.reg, "reg", minimum=0.0, include="neither")
+        if is_sparse(X):
             raise ValueError(
-                "LocallyLinearKernel rebuilds rows from differences, which fill sparse rows in: give a dense "
+                "LocallyLinearKernel rebuilds rows from differences, which are not sparse: give a dense "
                 "array, or use IsomapKernel or LaplacianEigenmapKernel."
             )
-        return super().fit(X, random_state)
-
-    def _learn(self, X, graph):
         n = X.shape[0]
         weights = graph.copy()
         counts = np.diff(graph.indptr)
@@ -203,7 +189,7 @@ class LocallyLinearKernel(GraphKernel):
         largest = linalg.eigvalsh(M, subset_by_index=[n - 1, n - 1])[0]
         self.gram_ = largest * np.eye(n) - M
 
-    def _shares(self, X, neighbors, distances):
+    def _shares(self, X: Rows, neighbors: IntArray, distances: FloatArray) -> FloatArray:
         shares = rebuilding_weights(X, self.rows_, neighbors, self.reg)
         met = np.isinf(distances).any(axis=1)
         shares[met] = np.isfinite(distances[met])
@@ -213,60 +199,133 @@ class LocallyLinearKernel(GraphKernel):
 class LaplacianEigenmapKernel(GraphKernel):
     """Laplacian eigenmaps as a kernel: the pseudo-inverse of the graph Laplacian L = diag(A 1) - A.
 
-    The smallest eigenvectors of L but the constant one are the largest of the kernel, and distances in its
+    The smallest eigenvectors of L except the constant one are the largest of the kernel, and distances in its
     feature space are commute times of a random walk on the graph. L is not normalized by the degrees, as
-    in Ham et al.; where the degrees are equal this is the same.
+    in Ham et al.; if the degrees are equal this makes no difference.
 
-    A new row is the mean of its neighbors, weighted by its edges to them: the harmonic extension, where a
-    row in which no walk starts or ends has the mean value of its neighbors.
+    A new row is the mean of its neighbors, weighted by its edges to them (the harmonic extension).
 
     Parameters
     ----------
-    n_neighbors : int
-        Neighbors of each row; two rows are joined where either is a neighbor of the other.
-    gamma : float or None
-        Edges weigh exp(-gamma |x - y|²), or 1 where None.
+    n_neighbors : int, default=10
+        Neighbors of each row; two rows are joined if either is a neighbor of the other.
+    gamma : float or None, default=None
+        Edges weigh exp(-gamma |x - y|²), or 1 if None.
 
     Attributes
     ----------
     gram_ : ndarray, shape (n, n)
         The kernel between training rows.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_swiss_roll
-    >>> from manylens import ModularKernelPCA
-    >>> X, _ = make_swiss_roll(200, random_state=0)
-    >>> ModularKernelPCA(2, 2, kernel=LaplacianEigenmapKernel(8), random_state=0).fit_transform(X).shape
-    (200, 4)
     """
 
-    def __init__(self, n_neighbors=10, gamma=None):
+    def __init__(self, n_neighbors: int = 10, gamma: float | None = None) -> None:
         self.n_neighbors = n_neighbors
         self.gamma = gamma
 
-    def _learn(self, X, graph):
+    def _learn(self, X: Rows, graph: sparse.csr_array) -> None:
         if self.gamma is not None:
-            check_scalar(self.gamma, "gamma", (float, int), min_val=0.0)
+            check_real(self.gamma, "gamma", minimum=0.0)
         adjacency = graph.copy()
         adjacency.data = np.exp(-(self.gamma or 0.0) * graph.data**2)
         adjacency = adjacency.maximum(adjacency.T)
         self._refuse_vanishing_edges(adjacency)
         self.gram_ = laplacian_pseudo_inverse(adjacency.toarray())
 
-    def _refuse_vanishing_edges(self, adjacency):
+    def _refuse_vanishing_edges(self, adjacency: sparse.csr_array) -> None:
         lasting = adjacency > WEAKEST * adjacency.max()
         n_parts = connected_components(lasting, directed=False)[0]
         if n_parts > 1:
             raise ValueError(
                 f"gamma={self.gamma} leaves the neighborhood graph in {n_parts} parts, because its longest "
-                "edges weigh nothing: choose a smaller gamma, or gamma=None for edges of equal weight."
+                "edges have almost no weight: choose a smaller gamma, or None for edges of equal weight."
             )
 
-    def _shares(self, X, neighbors, distances):
+    def _shares(self, X: Rows, neighbors: IntArray, distances: FloatArray) -> FloatArray:
         if self.gamma is None:
             weights = np.isfinite(distances).astype(float)
         else:  # relative to the strongest edge, so that a row far from all others does not divide 0 by 0
             squares = distances**2
             weights = np.exp(-self.gamma * (squares - squares.min(axis=1, keepdims=True)))
         return weights / weights.sum(axis=1, keepdims=True)
+
+
+def row_distances(X: Rows, rows: Rows, neighbors: IntArray) -> FloatArray:
+    """Distances |x_i - rows_j| (m, k) of rows from their neighbors, in float64, from the differences.
+
+    A row that equals its neighbor is at distance 0, not at the 1e-8 that |x|² + |y|² - 2 x.y would leave.
+    """
+    distances = np.empty(neighbors.shape)
+    wide = X.astype(np.float64)
+    for column, neighbor in zip(distances.T, neighbors.T, strict=True):
+        difference = wide - rows[neighbor]
+        if is_sparse(difference):
+            column[:] = np.asarray(difference.multiply(difference).sum(axis=1)).ravel()
+        else:
+            column[:] = np.einsum("ij,ij->i", difference, difference)
+    return np.sqrt(distances)
+
+
+def joined_graph(X: Rows, neighbors: IntArray, distances: FloatArray) -> sparse.csr_array:
+    """Neighborhood graph of rows, with the shortest edge between every two of its parts added.
+
+    Entry (i, j) is the distance if j is a neighbor of i.
+    """
+    n, k = neighbors.shape
+    lengths = np.maximum(distances.ravel(), SHORTEST)
+    columns, ends = neighbors.ravel().astype(np.int32), np.arange(0, n * k + 1, k, dtype=np.int32)
+    graph = sparse.csr_array((lengths, columns, ends), shape=(n, n))  # SciPy's graphs count in int32
+    n_parts, part = connected_components(graph, directed=False)
+    if n_parts == 1:
+        return graph
+    warnings.warn(
+        f"The graph of {k} neighbors falls into {n_parts} parts, which were joined by their shortest edges: "
+        "more neighbors would make the distances between them more meaningful.",
+        stacklevel=2,
+    )
+    members = [np.flatnonzero(part == number) for number in range(n_parts)]
+    bridges = [nearest_pair(X, a, b) for number, a in enumerate(members) for b in members[:number]]
+    first, second, length = (np.array(column) for column in zip(*bridges, strict=True))
+    both_ways = np.r_[first, second].astype(np.int32), np.r_[second, first].astype(np.int32)
+    joints = sparse.coo_array((np.r_[length, length], both_ways), shape=(n, n))
+    return sparse.csr_array(graph + joints.tocsr())
+
+
+def nearest_pair(X: Rows, first: IntArray, second: IntArray) -> tuple[int, int, float]:
+    """The closest two rows of two sets, and their distance."""
+    nearest, distances = pairwise_distances_argmin_min(X[first], X[second])
+    closest = int(np.argmin(distances))
+    length = max(float(distances[closest]), SHORTEST)
+    return int(first[closest]), int(second[nearest[closest]]), length
+
+
+def rebuilding_weights(X: FloatArray, rows: FloatArray, neighbors: IntArray, reg: float) -> FloatArray:
+    """Weights (m, k) that rebuild rows best from their neighbors, min_w |x - Σ_j w_j r_j|² with Σ_j w_j = 1.
+
+    The solution is w ∝ C⁻¹ 1 with C_jk = (x - r_j).(x - r_k), to which a ridge is added because k neighbors
+    in fewer dimensions rebuild a row in many ways.
+    """
+    m, k = neighbors.shape
+    weights = np.empty((m, k))
+    diagonal = np.arange(k)
+    for batch in gen_batches(m, block_rows(k * X.shape[1])):
+        differences = X[batch, None, :].astype(np.float64) - rows[neighbors[batch]]
+        local = differences @ differences.swapaxes(1, 2)
+        trace = np.trace(local, axis1=1, axis2=2)
+        local[:, diagonal, diagonal] += reg * np.where(trace > 0, trace, 1.0)[:, None]
+        weights[batch] = np.linalg.solve(local, np.ones((len(local), k, 1)))[:, :, 0]
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def laplacian_pseudo_inverse(adjacency: FloatArray) -> FloatArray:
+    """Pseudo-inverse of the Laplacian L of a connected graph, (L + c J)⁻¹ - J/c with J = 1 1ᵀ/n.
+
+    The constant vector is the only one that L maps to zero; c J maps it to c times itself and leaves all
+    others alone, so that an ordinary, positive definite inverse is left. c is the mean degree.
+    """
+    n = len(adjacency)
+    without_loops = adjacency - np.diag(np.diag(adjacency))
+    degrees = without_loops.sum(axis=1)
+    scale = degrees.mean()
+    laplacian = np.diag(degrees) - without_loops
+    inverse = linalg.cho_solve(linalg.cho_factor(laplacian + scale / n), np.eye(n)) - 1.0 / (scale * n)
+    return (inverse + inverse.T) / 2

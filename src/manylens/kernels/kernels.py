@@ -1,50 +1,60 @@
 """Kernels: small objects that learn their scale from the data and then compare two sets of rows.
 
 A kernel is fitted once, `kernel.fit(X)`, and then called on blocks, `kernel(X, Y)` of shape
-(len(X), len(Y)). To add one, write `__call__`, and `fit` where it has a scale to find.
+(len(X), len(Y)). To add one, write `__call__`, and `fit` if it has a scale to learn.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.metrics.pairwise import cosine_similarity, laplacian_kernel, pairwise_kernels
-from sklearn.utils import check_scalar
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.kernels.bandwidth import bandwidth
+from manylens.kernels.bandwidths import Gamma, bandwidth
 from manylens.summaries import column_means
+from manylens.typing import FloatArray, Rows, Seed, is_sparse
+from manylens.validation import check_count, check_real
 
 
 class Kernel(BaseEstimator):
-    """Base of all kernels; the default has nothing to learn."""
+    """Base class of all kernels; a subclass gives `__call__`."""
 
-    has_landmarks = True  # whether a few rows can stand for all
+    has_landmarks = True  # whether a few rows can represent all of them; `feature_maps` refuses otherwise
 
-    def fit(self, X, random_state=None):
-        """Find the kernel's scale.
+    def fit(self, X: Rows, random_state: Seed = None) -> Self:
+        """Learn the kernel's scale.
 
         Parameters
         ----------
         X : ndarray or CSR matrix, shape (n, d)
             Rows.
-        random_state : int, RandomState or None
-            For rules that look at a sample.
+        random_state : int, RandomState or None, default=None
+            For rules that look at a sample of the rows.
 
         Returns
         -------
         Kernel
-            Itself.
+            The fitted kernel.
         """
         return self
 
-    def __call__(self, X, Y):
+    def __call__(self, X: Rows, Y: Rows) -> FloatArray:
         """Similarities of the rows of X to those of Y, shape (len(X), len(Y))."""
-        raise TypeError(f"{type(self).__name__} does not say how to compare rows: it needs __call__.")
+        raise TypeError(f"{type(self).__name__} does not define how to compare rows: it needs __call__.")
 
-    def gram(self, rows):
-        """Similarities within the rows that the kernel was fitted on, shape (len(rows), len(rows))."""
-        return self(rows, rows)
+    def gram(self, X: Rows) -> FloatArray:
+        """Gram matrix (n, n) of the rows (n, d) that the kernel was fitted on."""
+        return self(X, X)
+
+    def gram_block(self, X: Rows, rows: slice, columns: slice) -> FloatArray:
+        """One block of the Gram matrix of the rows (n, d) that the kernel was fitted on."""
+        return self(X[rows], X[columns])
 
 
 class Linear(Kernel):
@@ -52,19 +62,19 @@ class Linear(Kernel):
 
     Parameters
     ----------
-    centered : bool
-        Whether dense rows are taken from the mean of the training rows, k(x, y) = (x - mean).(y - mean):
-        the same once the kernel is centered, and without the rounding of a large offset.
+    centered : bool, default=False
+        Whether the mean of the training rows is subtracted from dense rows, (x - mean).(y - mean). A centered
+        kernel does not change, but a large offset then costs no digits.
     """
 
-    def __init__(self, centered=False):
+    def __init__(self, centered: bool = False) -> None:
         self.centered = centered
 
-    def fit(self, X, random_state=None):
-        self.origin_ = column_means(X) if self.centered and not sparse.issparse(X) else None
+    def fit(self, X: Rows, random_state: Seed = None) -> Self:
+        self.origin_ = column_means(X) if self.centered and not is_sparse(X) else None
         return self
 
-    def __call__(self, X, Y):
+    def __call__(self, X: Rows, Y: Rows) -> FloatArray:
         origin = getattr(self, "origin_", None)
         if origin is not None:
             X, Y = X - origin.astype(X.dtype), Y - origin.astype(Y.dtype)
@@ -76,27 +86,27 @@ class RBF(Kernel):
 
     Parameters
     ----------
-    gamma : {"mean", "median", "max-norm"} or float
+    gamma : {"mean", "median", "max-norm"} or float, default="mean"
         Scale, by a rule of `manylens.kernels.bandwidth` or as a number.
     """
 
-    def __init__(self, gamma="mean"):
+    def __init__(self, gamma: Gamma = "mean") -> None:
         self.gamma = gamma
 
-    def fit(self, X, random_state=None):
+    def fit(self, X: Rows, random_state: Seed = None) -> Self:
         self.gamma_ = bandwidth(X, self.gamma, "rbf", random_state)
-        # Distances do not see a common shift, but their rounding does: with the rows moved to the origin
-        # |x|² + |y|² - 2 x.y cancels no more digits than it must.
-        self.origin_ = None if sparse.issparse(X) else column_means(X)
+        # A common shift changes no distance, but it changes the rounding: with the rows moved to the origin
+        # |x|² + |y|² - 2 x.y cancels no more digits than necessary.
+        self.origin_ = X.mean(axis=0, dtype=np.float64) if isinstance(X, np.ndarray) else None
         return self
 
-    def __call__(self, X, Y):
+    def __call__(self, X: Rows, Y: Rows) -> FloatArray:
         check_is_fitted(self, "gamma_")
-        if self.origin_ is not None and not sparse.issparse(X) and not sparse.issparse(Y):
+        if self.origin_ is not None and isinstance(X, np.ndarray) and isinstance(Y, np.ndarray):
             X, Y = X - self.origin_.astype(X.dtype), Y - self.origin_.astype(Y.dtype)
-        # The scale goes into the few rows of Y and into the norms, not over the large block.
+        # The scale is applied to the few rows of Y and to the norms, not to the large block.
         gamma = X.dtype.type(self.gamma_)
-        exponent = safe_sparse_dot(X, (2 * gamma * Y).T, dense_output=True)
+        exponent: FloatArray = safe_sparse_dot(X, (2 * gamma * Y).T, dense_output=True)
         exponent -= gamma * row_norms(X, squared=True)[:, None]
         exponent -= gamma * row_norms(Y, squared=True)[None, :]
         np.minimum(exponent, 0.0, out=exponent)
@@ -108,18 +118,18 @@ class Laplacian(Kernel):
 
     Parameters
     ----------
-    gamma : {"mean", "median", "max-norm"} or float
+    gamma : {"mean", "median", "max-norm"} or float, default="mean"
         Scale, by a rule of `manylens.kernels.bandwidth` or as a number.
     """
 
-    def __init__(self, gamma="mean"):
+    def __init__(self, gamma: Gamma = "mean") -> None:
         self.gamma = gamma
 
-    def fit(self, X, random_state=None):
+    def fit(self, X: Rows, random_state: Seed = None) -> Self:
         self.gamma_ = bandwidth(X, self.gamma, "laplacian", random_state)
         return self
 
-    def __call__(self, X, Y):
+    def __call__(self, X: Rows, Y: Rows) -> FloatArray:
         check_is_fitted(self, "gamma_")
         return laplacian_kernel(X, Y, gamma=self.gamma_).astype(X.dtype, copy=False)
 
@@ -129,28 +139,28 @@ class Polynomial(Kernel):
 
     Parameters
     ----------
-    gamma : {"mean", "median", "max-norm"} or float
+    gamma : {"mean", "median", "max-norm"} or float, default="mean"
         Scale; the rules are applied to squared norms.
-    degree : int
-        Degree p.
-    coef0 : float
-        Constant c; not negative, else the kernel is not positive.
+    degree : int, default=3
+        Degree.
+    coef0 : float, default=1.0
+        Constant; if it were negative, the kernel would not be positive.
     """
 
-    def __init__(self, gamma="mean", degree=3, coef0=1.0):
+    def __init__(self, gamma: Gamma = "mean", degree: int = 3, coef0: float = 1.0) -> None:
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
 
-    def fit(self, X, random_state=None):
-        check_scalar(self.degree, "degree", (int, np.integer), min_val=1)
-        check_scalar(self.coef0, "coef0", (int, float), min_val=0)
+    def fit(self, X: Rows, random_state: Seed = None) -> Self:
+        check_count(self.degree, "degree")
+        check_real(self.coef0, "coef0", minimum=0)
         self.gamma_ = bandwidth(X, self.gamma, "polynomial", random_state)
         return self
 
-    def __call__(self, X, Y):
+    def __call__(self, X: Rows, Y: Rows) -> FloatArray:
         check_is_fitted(self, "gamma_")
-        product = safe_sparse_dot(X, Y.T, dense_output=True)
+        product: FloatArray = safe_sparse_dot(X, Y.T, dense_output=True)
         product *= self.gamma_
         product += self.coef0
         return product**self.degree
@@ -159,82 +169,82 @@ class Polynomial(Kernel):
 class Cosine(Kernel):
     """The cosine of the angle between rows, k(x, y) = x.y / (|x| |y|)."""
 
-    def __call__(self, X, Y):
+    def __call__(self, X: Rows, Y: Rows) -> FloatArray:
         return cosine_similarity(X, Y, dense_output=True)
 
 
 class Precomputed(Kernel):
     """Rows that already hold similarities to the training rows."""
 
-    def __call__(self, X, Y):
-        if Y is not None and X.shape[1] != Y.shape[0]:
+    def __call__(self, X: Rows, Y: Rows) -> Any:
+        if X.shape[1] != Y.shape[0]:
             raise ValueError(
                 f"With kernel='precomputed' a row holds its similarity to each of the {Y.shape[0]} training "
                 f"rows; {X.shape[1]} columns were given."
             )
         return X
 
+    def gram(self, X: Rows) -> FloatArray:
+        if X.shape[0] != X.shape[1]:
+            raise ValueError(f"A precomputed kernel must be square; {X.shape[0]} x {X.shape[1]} was given.")
+        return X.toarray() if is_sparse(X) else np.asarray(X)
+
+    def gram_block(self, X: Rows, rows: slice, columns: slice) -> FloatArray:
+        block = X[rows, columns]
+        return block.toarray() if is_sparse(block) else np.asarray(block)
+
 
 class FromCallable(Kernel):
-    """Any function of two sets of rows, or of two rows.
+    """A function of two sets of rows, or of two rows.
 
     Parameters
     ----------
     function : callable
         Either f(X, Y) -> array of shape (len(X), len(Y)), or f(x, y) -> float.
-    params : dict, optional
-        Keyword arguments for it.
+    params : dict, default=None
+        Keyword arguments for the function.
     """
 
-    def __init__(self, function, params=None):
+    def __init__(self, function: Callable[..., Any], params: dict[str, Any] | None = None) -> None:
         self.function = function
         self.params = params
 
-    def fit(self, X, random_state=None):
-        """Find out, on a few rows, whether the function takes sets of rows or single rows.
-
-        Parameters
-        ----------
-        X : ndarray or CSR matrix, shape (n, d)
-            Rows.
-        random_state : int, RandomState or None
-            Not used.
-
-        Returns
-        -------
-        FromCallable
-            Itself.
-        """
+    def fit(self, X: Rows, random_state: Seed = None) -> Self:
+        """Find out, on a few rows, whether the function takes sets of rows or single rows."""
         few = X[:2], X[:3]
         try:
-            answer = self._of_sets(*few)
-            self.takes_sets_ = np.shape(answer) == (few[0].shape[0], few[1].shape[0])
+            result = self._of_sets(*few)
+            self.takes_sets_ = np.shape(result) == (few[0].shape[0], few[1].shape[0])
             objection: Exception = ValueError(
-                f"The kernel function answered {few[0].shape[0]} x {few[1].shape[0]} rows with an array of "
-                f"shape {np.shape(answer)}."
+                f"The kernel function returned an array of shape {np.shape(result)} for "
+                f"{few[0].shape[0]} x {few[1].shape[0]} rows; it must give one value for each pair."
             )
         except Exception as error:
             self.takes_sets_, objection = False, error
         if not self.takes_sets_:
             try:
-                pairwise_kernels(*few, metric=self.function, **(self.params or {}))
+                self._of_rows(*few)
             except Exception:
-                raise objection from None  # it works neither way: the first complaint is the user's
+                raise objection from None  # neither form works: the first error is about the user's function
         return self
 
-    def _of_sets(self, X, Y):
-        answer = self.function(X, Y, **(self.params or {}))
-        return answer.toarray() if sparse.issparse(answer) else answer
-
-    def __call__(self, X, Y):
+    def __call__(self, X: Rows, Y: Rows) -> FloatArray:
         check_is_fitted(self, "takes_sets_")
-        if self.takes_sets_:
-            return np.asarray(self._of_sets(X, Y)).astype(X.dtype, copy=False)
-        block = pairwise_kernels(X, Y, metric=self.function, **(self.params or {}))
-        return block.astype(X.dtype, copy=False)
+        block = self._of_sets(X, Y) if self.takes_sets_ else self._of_rows(X, Y)
+        block = np.asarray(block).astype(X.dtype, copy=False)
+        if not np.isfinite(block).all():
+            raise ValueError("The kernel gave NaN or infinity: check the function, or the scale of the rows.")
+        return block
+
+    def _of_sets(self, X: Rows, Y: Rows) -> Any:
+        result = self.function(X, Y, **(self.params or {}))
+        return result.toarray() if sparse.issparse(result) else result
+
+    def _of_rows(self, X: Rows, Y: Rows) -> Any:
+        return pairwise_kernels(X, Y, metric=self.function, **(self.params or {}))
 
 
-NAMED = {
+NAMED: dict[str, type[Kernel]] = {
     "linear": Linear,
     "rbf": RBF,
     "laplacian": Laplacian,
@@ -244,19 +254,20 @@ NAMED = {
     "precomputed": Precomputed,
 }
 
+KernelLike: TypeAlias = str | Callable[..., Any] | Kernel
 
-def make_kernel(kernel, gamma="mean", degree=3, coef0=1.0, kernel_params=None):
+
+def make_kernel(kernel: KernelLike, gamma: Gamma = "mean") -> Kernel:
     """A kernel object from a name, a function or a kernel.
 
     Parameters
     ----------
     kernel : str, callable or Kernel
         One of "linear", "rbf", "laplacian", "polynomial", "cosine", "precomputed"; a function of two sets of
-        rows (or of two rows); or a kernel object, which is copied.
-    gamma, degree, coef0
-        Parameters of the named kernels that have them.
-    kernel_params : dict, optional
-        Keyword arguments for a function.
+        rows (or of two rows); or a kernel object, which is copied with its own parameters.
+    gamma : {"mean", "median", "max-norm"} or float, default="mean"
+        Scale of a kernel that is given by name and has one. For other parameters give a kernel object, such
+        as `Polynomial(degree=2)`.
 
     Returns
     -------
@@ -266,33 +277,16 @@ def make_kernel(kernel, gamma="mean", degree=3, coef0=1.0, kernel_params=None):
     if isinstance(kernel, Kernel):
         return type(kernel)(**kernel.get_params(deep=False))
     if callable(kernel):
-        return FromCallable(kernel, kernel_params)
+        return FromCallable(kernel)
     if not isinstance(kernel, str) or kernel not in NAMED:
         raise ValueError(
             f"kernel={kernel!r} is unknown: give one of {', '.join(NAMED)}, a function of two sets of rows, "
             "or a kernel of manylens.kernels."
         )
-    given = {"gamma": gamma, "degree": degree, "coef0": coef0}
     kind = NAMED[kernel]
-    return kind(**{name: given[name] for name in kind().get_params() if name in given})
+    return kind(gamma=gamma) if "gamma" in kind().get_params() else kind()
 
 
-def fitted_kernel(kernel, X, random_state):
-    """A copy of `kernel` (RBF where None) with its scale found on X.
-
-    Parameters
-    ----------
-    kernel : Kernel or None
-        The kernel; not changed.
-    X : ndarray or CSR matrix, shape (n, d)
-        Rows.
-    random_state : int, RandomState or None
-        For rules that look at a sample.
-
-    Returns
-    -------
-    Kernel
-        Fitted.
-    """
-    kernel = RBF() if kernel is None else kernel
-    return type(kernel)(**kernel.get_params(deep=False)).fit(X, random_state)
+def fitted_kernel(kernel: Kernel | None, X: Rows, random_state: Seed) -> Kernel:
+    """A copy of `kernel` (RBF if None) fitted to X (n, d)."""
+    return make_kernel(RBF() if kernel is None else kernel).fit(X, random_state)

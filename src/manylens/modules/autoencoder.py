@@ -1,107 +1,125 @@
-"""Modular autoencoders: many small encoders that reconstruct well alone and better together."""
+"""Linear modular autoencoders: many small encoders that reconstruct well alone and better together."""
+
+from __future__ import annotations
 
 import copy
+from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.modules.backfitting import backfit, gradient_descent
-from manylens.modules.base import DiversityPathMixin, check_iterations, forget, refuse_larger_shape
-from manylens.modules.descent import warn_if_unsettled
-from manylens.modules.linear_autoencoders import LinearAutoencoders, is_linear
-from manylens.modules.loss import check_diversity
-from manylens.modules.network_autoencoder import train_autoencoders
-from manylens.modules.network_options import check_activation, options_of
-from manylens.modules.network_training import warn_unless_rested
-from manylens.modules.solver import ModularSolution, count_equal, solve_modules
-from manylens.modules.water_filling import lower_bound, pad_spectrum
-
-SOLVERS = ("auto", "backfit", "gradient")
-# What only linear autoencoders have: an earlier fit's must not stand beside networks.
-CERTIFICATE = (
-    "lower_bound_",
-    "optimality_gap_",
-    "spectrum_",
-    "coverage_",
-    "n_shared_",
-    "encoders_",
-    "decoders_",
+from manylens.kernels.feature_maps import LinearMap
+from manylens.kernels.spectrum import Spectrum, feature_moments, leading_eigenpairs, principal_spectrum
+from manylens.modules.base import AffineModules, DiverseModulesMixin
+from manylens.modules.solver import (
+    ModularSolution,
+    count_equal,
+    lower_bound,
+    pad_spectrum,
+    solve_modules,
+)
+from manylens.summaries import column_means
+from manylens.typing import FloatArray, MatrixLike, Rows, Seed
+from manylens.validation import (
+    check_count,
+    check_diversity,
+    clear_fitted,
+    new_generator,
+    refuse_equal_rows,
+    validate_rows,
 )
 
 
-class ModularAutoencoder(DiversityPathMixin, LinearAutoencoders):
-    """Many small autoencoders, trained together; linear ones with a certificate of optimality.
+class LinearAutoencoders(AffineModules):
+    """Linear encoders and decoders: the parts that the modular autoencoder and its baseline share."""
+
+    mean_: FloatArray
+    encoders_: FloatArray
+    decoders_: FloatArray
+
+    def _set_axes(self, X: Rows) -> None:
+        """Set the mean and the principal axes of rows."""
+        self.feature_map_, self.mean_ = LinearMap().fit(X), column_means(X)
+        self.decomposition_ = principal_axes(X, self.mean_)
+        self.spectrum_ = np.sqrt(self.decomposition_.values)
+
+    def _set_modules(self, encoders: FloatArray, decoders: FloatArray) -> None:
+        """Set encoders (M, H, k) and decoders (M, k, H), given in the coordinates of the principal axes."""
+        self._set_weights(self.decomposition_, encoders)
+        self.encoders_ = self.components_.reshape(*encoders.shape[:2], -1)
+        self.decoders_ = self.decomposition_.projection @ decoders
+
+    def inverse_transform(self, Z: ArrayLike) -> FloatArray:
+        """Rows reconstructed by all modules together: the mean of what each module decodes.
+
+        Parameters
+        ----------
+        Z : array-like of shape (n, n_modules * n_components)
+            Modules side by side.
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+            Rows.
+        """
+        modules = self.split(Z)
+        M, H = self.module_shape_
+        dtype = modules.dtype if modules.dtype == np.float32 else np.dtype(np.float64)
+        decoder = (self.decoders_ / M).swapaxes(1, 2).reshape(M * H, -1).astype(dtype)
+        return modules.reshape(len(modules), M * H) @ decoder + self.mean_.astype(dtype)
+
+
+class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
+    """Many small linear autoencoders, trained together, with a certificate of optimality.
 
     M modules of H dimensions each minimize, over the rows x,
 
         (1-λ) mean_m |A_m B_m x - x|² + λ |mean_m A_m B_m x - x|²,
 
     where B_m encodes, A_m decodes and λ is the `diversity`: at 0 every module is PCA on H components, at 1
-    all together are one linear autoencoder with M H hidden units. With `hidden` layers A_m and B_m are
-    networks, trained by torch on the same loss.
+    all together are one linear autoencoder with M H hidden units. The loss determines the products A_m B_m
+    only; decoders are chosen orthonormal, A_mᵀ A_m = I, so that distances between codes are distances between
+    reconstructions, and the codes at diversity 0 are PCA's scores.
 
     Parameters
     ----------
-    n_modules, n_components : int
-        M and H.
-    diversity : float
+    n_modules : int, default=10
+        Number of modules M.
+    n_components : int, default=10
+        Dimensions per module H.
+    diversity : float, default=0.5
         λ in [0, 1].
-    solver : {"auto", "backfit", "gradient"}
-        "auto" constructs a minimizer directly. The others are iterative, kept to compare: backfitting sets
-        each module in turn to its best, gradient descends on all encoders and decoders.
-    hidden : int or sequence of int, optional
-        Units of the hidden layers between rows and modules, and in reverse between modules and
-        reconstructions. None is the linear autoencoder, solved without torch.
-    activation : {"relu", "tanh", "logistic", "identity"}
-        What follows every hidden layer.
-    max_iter : int
-        Iterations of the iterative solvers, or passes over the rows by networks, at most.
-    tol : float
-        They stop when the loss falls by less than this share of itself.
-    learning_rate : float, optional
-        Of "gradient", times M over the largest variance; of networks, the step of Adam (0.001).
-    batch_size : int
-        Rows a step; of networks only, as are the next three.
-    patience : int
-        Passes without a gain after which training ends.
-    validation_fraction : float
-        Share of the rows held back to watch the loss on; with 0 the training loss is watched.
-    device : str
-        Where torch computes.
-    verbose : bool or int
-        Whether iterative solvers print their progress.
-    random_state : int, RandomState or None
+    random_state : int, RandomState or None, default=None
         Seed of the modules.
 
     Attributes
     ----------
     loss_, lower_bound_, optimality_gap_ : float
-        Loss reached; a bound that no modules can go below; (loss - bound)/bound.
-    spectrum_ : ndarray, shape (k,)
+        Loss of the modules; a lower bound on the loss of any modules; (loss - bound)/bound.
+    spectrum_ : ndarray of shape (k,)
         Singular values of the centered rows over sqrt(n).
-    coverage_ : ndarray, shape (n_modules * n_components,)
+    coverage_ : ndarray of shape (n_modules * n_components,)
         How much of each singular value the modules keep together.
     n_shared_ : int
-        Principal axes that every module keeps whole.
-    encoders_ : ndarray, shape (n_modules, n_components, d)
+        Number of principal axes that every module keeps whole.
+    encoders_ : ndarray of shape (n_modules, n_components, d)
         B.
-    decoders_ : ndarray, shape (n_modules, d, n_components)
-        A.
-    mean_ : ndarray, shape (d,)
+    decoders_ : ndarray of shape (n_modules, d, n_components)
+        A, with orthonormal columns; zero columns if the rows have fewer than n_components dimensions.
+    mean_ : ndarray of shape (d,)
         Mean of the rows.
-    loss_path_, n_iter_ : ndarray, int
-        Loss after each iteration and their number; the direct solver needs one.
-    networks_ : NetworkAutoencoders
-        With `hidden` layers, in place of all but `mean_`, `loss_`, `loss_path_` and `n_iter_`; weights are
-        NumPy arrays, and no torch is needed once fitted.
-    validation_path_ : ndarray, shape (n_iter + 1,)
-        With `hidden` layers, the loss that was watched, before the first pass and after each.
+    diversity_ : float
+        Diversity of the modules.
+
+    See Also
+    --------
+    NetworkAutoencoder : Encoders and decoders with hidden layers, trained by torch on the same loss.
+    ModularKernelPCA : Modules of a kernel.
 
     Notes
     -----
-    Memory beyond the input is O(min(n, d)²) and a block of rows; with `hidden` layers the rows once more
-    (sparse rows: one batch) and M networks. Networks carry no certificate.
+    Memory beyond the input is O(min(n, d)²) and a block of rows.
 
     Examples
     --------
@@ -117,185 +135,139 @@ class ModularAutoencoder(DiversityPathMixin, LinearAutoencoders):
 
     def __init__(
         self,
-        n_modules=10,
-        n_components=10,
-        diversity=0.5,
+        n_modules: int = 10,
+        n_components: int = 10,
+        diversity: float = 0.5,
         *,
-        solver="auto",
-        hidden=None,
-        activation="relu",
-        max_iter=1000,
-        tol=1e-6,
-        learning_rate=None,
-        batch_size=200,
-        patience=10,
-        validation_fraction=0.1,
-        device="cpu",
-        verbose=False,
-        random_state=None,
-    ):
+        random_state: Seed = None,
+    ) -> None:
         self.n_modules = n_modules
         self.n_components = n_components
         self.diversity = diversity
-        self.solver = solver
-        self.hidden = hidden
-        self.activation = activation
-        self.max_iter = max_iter
-        self.tol = tol
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.device = device
-        self.verbose = verbose
         self.random_state = random_state
 
-    def _check_parameters(self):
-        super()._check_parameters()
-        check_diversity(self.diversity)
-        if self.solver not in SOLVERS:
-            raise ValueError(f"solver={self.solver!r} is unknown: give one of {', '.join(SOLVERS)}.")
-        check_iterations(self)
-
-    def fit(self, X, y=None):
+    def fit(self, X: MatrixLike, y: Any = None) -> Self:
         """Learn encoders and decoders.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
         y : None
-            Not used.
+            Ignored.
 
         Returns
         -------
         self
             Fitted.
         """
-        forget(self, "networks_")
-        if self.hidden is None:
-            return super().fit(X, y)
-        self._check_parameters()
-        check_activation(self.activation)
-        if self.solver != "auto":
-            raise ValueError(
-                f"solver={self.solver!r} is for linear autoencoders: leave it with hidden layers."
-            )
-        X = self._validated(X, reset=True)
-        forget(self, "components_", *CERTIFICATE)
-        options, shape = (
-            options_of(self, check_diversity(self.diversity)),
-            (self.n_modules, self.n_components),
-        )
-        networks, trained = train_autoencoders(
-            X, shape, self.hidden, self.activation, options, self._generator()
-        )
-        self.module_shape_, self.diversity_, self.mean_ = shape, options.diversity, networks.mean
-        self.loss_path_ = trained.path * networks.scale**2
-        self.validation_path_ = trained.watched_path * networks.scale**2
-        self.n_iter_, self.loss_ = len(trained.path), networks.loss(X, options.diversity)
-        self.networks_ = networks
-        warn_unless_rested(trained, options, stacklevel=3)
+        check_count(self.n_modules, "n_modules")
+        check_count(self.n_components, "n_components")
+        check_diversity(self.diversity)
+        X = validate_rows(self, X, reset=True, min_rows=2)
+        clear_fitted(self, "components_")
+        self._set_axes(X)
+        return self._learn(self.decomposition_)
+
+    def _learn(self, axes: Spectrum) -> Self:
+        """Solve for the modules on principal axes and set them."""
+        shape, diversity = (self.n_modules, self.n_components), check_diversity(self.diversity)
+        singular_values = np.sqrt(axes.values)
+        solution = solve_modules(singular_values, *shape, diversity, new_generator(self.random_state))
+        self._set_certificate(solution, diversity)
+        self._set_modules(*orthonormal_codes(solution.modules, singular_values))
         return self
 
-    def transform(self, X):
-        """Map rows to all modules.
+    def with_modules(self, encoders: ArrayLike, decoders: ArrayLike) -> Self:
+        """The same model with modules found by other means, certified at this model's diversity.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray, shape (n, n_modules * n_components)
-            The modules side by side; `split` gives one slice a module.
-        """
-        if not hasattr(self, "networks_"):
-            return super().transform(X)
-        return self.networks_.encode(self._validated(X, reset=False))
-
-    def inverse_transform(self, Z):
-        """Rows reconstructed by all modules together: the mean of what each decodes.
-
-        Parameters
-        ----------
-        Z : array-like, shape (n, n_modules * n_components)
-            Modules side by side.
-
-        Returns
-        -------
-        ndarray, shape (n, d)
-            Rows.
-        """
-        return (
-            self.networks_.decode(self.split(Z))
-            if hasattr(self, "networks_")
-            else super().inverse_transform(Z)
-        )
-
-    @property
-    def _n_features_out(self):
-        return int(np.prod(self.module_shape_))
-
-    def _choose_modules(self, X, rng):
-        s, diversity = self.spectrum_, check_diversity(self.diversity)
-        M, H, k = self.n_modules, self.n_components, len(self.spectrum_)
-        self.diversity_ = diversity
-        if self.solver != "auto":
-            return self._iterate(rng)
-        solution = solve_modules(s, M, H, diversity, rng)
-        self.loss_path_, self.n_iter_ = np.array([solution.loss]), 1
-        self._certify(solution)
-        modules = solution.modules[:, :, :k]
-        padded = np.zeros((M, H, k))
-        padded[:, :, : modules.shape[2]] = modules
-        # C_m = G_m S^(-1) with G_m = F_mᵀ F_m: encode by F_m S^(-1), decode by F_mᵀ.
-        return padded / s, padded.swapaxes(1, 2)
-
-    def _iterate(self, rng):
-        M, H, s, diversity = self.n_modules, self.n_components, self.spectrum_, self.diversity_
-        options = {"max_iter": self.max_iter, "tol": self.tol, "verbose": self.verbose, "rng": rng}
-        if self.solver == "backfit":
-            descent = backfit(s, M, H, diversity, **options)
-        else:
-            if self.learning_rate is not None:
-                options["learning_rate"] = self.learning_rate
-            descent = gradient_descent(s, M, H, diversity, **options)
-        self.loss_path_, self.n_iter_ = descent.path, len(descent.path) - 1
-        warn_if_unsettled(descent, self.solver, stacklevel=5)
-        encoders, decoders = descent.modules.encoders, descent.modules.decoders
-        maps = (decoders @ encoders) * s  # C_m S, which plays G_m
-        own = np.einsum("mii->mi", maps)
-        beside = np.sqrt(np.maximum(np.sum(maps**2, axis=1) - own**2, 0.0))
-        coverage, n_shared = pad_spectrum(own.mean(axis=0), M * H), count_equal(own, beside)
-        loss, bound = float(np.nanmin(descent.path)), lower_bound(s, M, H, diversity)
-        self._certify(ModularSolution(encoders, coverage, n_shared, loss, bound, float(s @ s)))
-        return encoders, decoders
-
-    def _certify(self, solution):
-        self.loss_, self.lower_bound_ = solution.loss, solution.lower_bound
-        self.optimality_gap_ = solution.optimality_gap
-        self.coverage_, self.n_shared_ = solution.coverage, solution.n_shared
-
-    @available_if(is_linear)
-    def with_diversity(self, diversity):
-        """The same model at another diversity, from the principal axes that this one holds.
-
-        Parameters
-        ----------
-        diversity : float
-            λ in [0, 1].
+        encoders : array-like of shape (n_modules, n_components, k)
+            Encoders in the coordinates of the principal axes, one column per value of `spectrum_`, such as
+            the algorithms of `manylens.papers.modular_autoencoders` return.
+        decoders : array-like of shape (n_modules, k, n_components)
+            Their decoders.
 
         Returns
         -------
         ModularAutoencoder
-            A fitted copy; the axes are shared with this one.
+            A fitted copy with `loss_`, `lower_bound_` and `optimality_gap_` of these modules; encoders and
+            decoders are used as given.
         """
         check_is_fitted(self, "components_")
-        refuse_larger_shape(self)
-        other = copy.copy(self)
-        other.set_params(diversity=diversity, solver="auto")
-        other._check_parameters()
-        other._set_modules(*other._choose_modules(None, other._generator()))
+        B, A = np.asarray(encoders, dtype=np.float64), np.asarray(decoders, dtype=np.float64)
+        k = len(self.spectrum_)
+        if B.ndim != 3 or B.shape[2] != k or A.shape != (B.shape[0], k, B.shape[1]):
+            raise ValueError(
+                f"encoders of shape {B.shape} and decoders of shape {A.shape} do not fit together: "
+                f"(n_modules, n_components, {k}) and (n_modules, {k}, n_components) are needed, with one "
+                "entry per value of spectrum_."
+            )
+        other = copy.copy(self).set_params(n_modules=B.shape[0], n_components=B.shape[1])
+        other._set_certificate(certify_maps(B, A, self.spectrum_, self.diversity_), self.diversity_)
+        other._set_modules(B, A)
         return other
+
+
+def orthonormal_codes(modules: FloatArray, spectrum: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Encoders (M, H, k) and orthonormal decoders (M, k, H) from modules F (M, H, K) on singular values (k,).
+
+    C_m = F_mᵀ F_m S^(-1). With F_mᵀ = Q R the decoder is Q and the encoder R F_m S^(-1).
+    """
+    M, H, _ = modules.shape
+    k = len(spectrum)
+    F = np.zeros((M, H, k))
+    F[:, :, : modules.shape[2]] = modules[:, :, :k]
+    Q, R = np.linalg.qr(F.swapaxes(1, 2))  # (M, k, min(k, H)), (M, min(k, H), H)
+    signs = np.where(np.einsum("mii->mi", R[:, :, : R.shape[1]]) < 0, -1.0, 1.0)
+    encoders, decoders = np.zeros((M, H, k)), np.zeros((M, k, H))
+    encoders[:, : R.shape[1]] = (signs[:, :, None] * R) @ F / spectrum
+    decoders[:, :, : R.shape[1]] = Q * signs[:, None]
+    return encoders, decoders
+
+
+def certify_maps(
+    encoders: FloatArray, decoders: FloatArray, spectrum: FloatArray, diversity: float
+) -> ModularSolution:
+    """Loss, lower bound and coverage of any encoders (M, H, k) and decoders (M, k, H) on singular values."""
+    M, H, _ = encoders.shape
+    maps = (decoders @ encoders) * spectrum  # C_m S, which plays G_m
+    target = np.diag(spectrum)
+    individual = np.mean(np.sum((maps - target) ** 2, axis=(1, 2)))
+    loss = (1 - diversity) * individual + diversity * np.sum((maps.mean(axis=0) - target) ** 2)
+    own = np.einsum("mii->mi", maps)
+    beside = np.sqrt(np.maximum(np.sum(maps**2, axis=1) - own**2, 0.0))
+    coverage, bound = pad_spectrum(own.mean(axis=0), M * H), lower_bound(spectrum, M, H, diversity)
+    energy = float(spectrum @ spectrum)
+    return ModularSolution(encoders, coverage, count_equal(own, beside), float(loss), bound, energy)
+
+
+def principal_axes(X: Rows, mean: FloatArray) -> Spectrum:
+    """Principal components of rows with their mean, from the smaller of the two Gram matrices."""
+    if X.shape[1] <= X.shape[0]:
+        feature_map = LinearMap().fit(X)
+        axes = principal_spectrum(feature_moments(feature_map, X), feature_map)
+    else:
+        axes = dual_axes(X, mean)
+    refuse_equal_rows(axes.values)
+    return axes
+
+
+def dual_axes(X: Rows, mean: FloatArray) -> Spectrum:
+    """Principal components of few rows (n < d), from their centered inner products."""
+    n = X.shape[0]
+    if isinstance(X, np.ndarray):
+        rows = X - mean
+        gram = rows @ rows.T
+    else:
+        rows = X
+        gram = (X @ X.T).toarray().astype(np.float64)
+        gram = gram - gram.mean(axis=0) - gram.mean(axis=1)[:, None] + gram.mean()
+    values, vectors = leading_eigenpairs(gram / n, n - 1)
+    precision = float(np.finfo(X.dtype).eps)
+    kept = values > max(n * precision * max(values[0], 0.0), (8 * precision) ** 2 * (mean @ mean))
+    values, vectors = values[kept], vectors[:, kept]
+    # The eigenvectors are orthogonal to the ones vector, so sparse rows need no centering here.
+    axes = np.asarray(rows.T @ vectors) / np.sqrt(n * values)  # (d, k)
+    return Spectrum(values, axes, mean @ axes, float(np.sum(values**2)))

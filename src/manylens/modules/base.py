@@ -1,83 +1,49 @@
-"""What every set of modules has: slices, names, one matrix from features to all modules."""
+"""Transformers whose columns are M modules of H dimensions.
+
+`ModuleTransformer` splits and names columns. `AffineModules` holds the composition that kernel PCA and linear
+autoencoders share: a feature map, principal components of the features, weights on the components.
+`DiverseModulesMixin` changes the diversity after fitting.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import check_random_state, check_scalar, gen_batches
+from sklearn.utils import gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from manylens.kernels.feature_maps import FeatureMap
+from manylens.kernels.spectrum import Spectrum
+from manylens.modules.solver import ModularSolution
 from manylens.summaries import block_rows
+from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows
+from manylens.validation import clear_fitted, validate_rows
 
 
 class ModuleTransformer(TransformerMixin, BaseEstimator):
-    """Base of the estimators whose output is M modules of H columns side by side.
+    """Base class of transformers whose output is M modules of H columns, side by side."""
 
-    A subclass sets, when fitted, `components_` of shape (M H, R) and `offset_` of shape (M H,), and gives
-    `_features(X)` of shape (n, R); the modules of a row are then features @ components_.T - offset_.
-    """
+    module_shape_: tuple[int, int]  # (M, H)
+    n_features_in_: int
 
-    def _check_sizes(self):
-        for name in ("n_modules", "n_components"):
-            check_scalar(getattr(self, name), name, (int, np.integer), min_val=1)
-
-    def _generator(self):
-        """A new-style generator that `random_state` determines."""
-        return np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _validated(self, X, reset):
-        return validate_data(
-            self,
-            X,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_min_samples=2 if reset else 1,
-        )
-
-    def _features(self, X):
-        return X
-
-    def transform(self, X):
-        """Map rows to all modules.
+    def split(self, Z: ArrayLike) -> FloatArray:
+        """Split the columns of `transform` into modules.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
-            Rows.
+        Z : array-like of shape (n, n_modules * n_components)
+            Output of `transform`.
 
         Returns
         -------
-        ndarray, shape (n, n_modules * n_components)
-            The modules side by side; `split` gives one slice a module. Formed in blocks of rows: memory
-            beyond the result is that of one block.
-        """
-        check_is_fitted(self, "components_")
-        X = self._validated(X, reset=False)
-        return self._transform_validated(X)
-
-    def _transform_validated(self, X):
-        weights, offset = self.components_.T.astype(X.dtype), self.offset_.astype(X.dtype)
-        Z = np.empty((X.shape[0], weights.shape[1]), dtype=X.dtype)
-        for batch in gen_batches(X.shape[0], block_rows(self._block_width(), X.dtype.itemsize)):
-            Z[batch] = safe_sparse_dot(self._features(X[batch]), weights, dense_output=True)
-            Z[batch] -= offset
-        return Z
-
-    def _block_width(self):
-        return max(self.components_.shape)
-
-    def split(self, Z):
-        """Cut the columns of `transform` into modules.
-
-        Parameters
-        ----------
-        Z : array-like, shape (n, n_modules * n_components)
-            What `transform` returned.
-
-        Returns
-        -------
-        ndarray, shape (n, n_modules, n_components)
-            A view of the same numbers, where Z is an array.
+        ndarray of shape (n, n_modules, n_components)
+            A view if Z is an array.
         """
         check_is_fitted(self)
         Z = np.asarray(Z)
@@ -89,18 +55,18 @@ class ModuleTransformer(TransformerMixin, BaseEstimator):
             )
         return Z.reshape(len(Z), M, H)
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> AnyArray:
         """Names of the columns of `transform`, such as "module3_component0".
 
         Parameters
         ----------
-        input_features : array-like of str, optional
-            Checked against the names seen in `fit`, and otherwise not used.
+        input_features : array-like of str, default=None
+            Only checked against the names seen in `fit`.
 
         Returns
         -------
         ndarray of str
-            One name a column.
+            One name per column.
         """
         check_is_fitted(self)
         if input_features is not None:
@@ -108,7 +74,7 @@ class ModuleTransformer(TransformerMixin, BaseEstimator):
         M, H = self.module_shape_
         return np.array([f"module{m}_component{h}" for m in range(M) for h in range(H)], dtype=object)
 
-    def _check_input_names(self, names):
+    def _check_input_names(self, names: AnyArray) -> None:
         known = getattr(self, "feature_names_in_", None)
         if known is not None and not np.array_equal(known, names):
             raise ValueError("input_features is not equal to feature_names_in_")
@@ -119,31 +85,123 @@ class ModuleTransformer(TransformerMixin, BaseEstimator):
             )
 
     @property
-    def _n_features_out(self):
-        return self.components_.shape[0]
+    def _n_features_out(self) -> int:
+        return self.module_shape_[0] * self.module_shape_[1]
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 
-class DiversityPathMixin:
-    """For models that give themselves at another diversity by `with_diversity`."""
+class AffineModules(ModuleTransformer):
+    """Modules that are linear functions of principal components: features(X) @ components_.T - offset_."""
 
-    def with_diversity(self, diversity):
-        """The same model at another diversity; each kind of model says how.
+    feature_map_: FeatureMap
+    decomposition_: Spectrum
+    spectrum_: FloatArray
+    components_: FloatArray
+    offset_: FloatArray
+
+    def _set_weights(self, decomposition: Spectrum, weights: FloatArray) -> None:
+        """Set modules by their weights (M, H, k) on the principal coordinates."""
+        M, H, k = weights.shape
+        self.decomposition_, self.module_shape_ = decomposition, (M, H)
+        self.weights_ = weights.reshape(M * H, k)
+        self.offset_ = self.weights_ @ decomposition.shift
+        self.components_ = self.weights_ @ decomposition.projection.T
+
+    def _transform_rows(self, X: Rows) -> FloatArray:
+        """Modules of validated rows, in blocks."""
+        weights, offset = self.components_.T.astype(X.dtype), self.offset_.astype(X.dtype)
+        Z = np.empty((X.shape[0], weights.shape[1]), dtype=X.dtype)
+        widest = max(*weights.shape, self.feature_map_.block_width)
+        for batch in gen_batches(X.shape[0], block_rows(widest, X.dtype.itemsize)):
+            Z[batch] = safe_sparse_dot(self.feature_map_.features(X[batch]), weights, dense_output=True)
+            Z[batch] -= offset
+        return Z
+
+    def transform(self, X: MatrixLike) -> FloatArray:
+        """Map rows to all modules.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, n_modules * n_components)
+            The modules side by side; `split` separates them. Memory beyond the result is that of a block of
+            rows.
+        """
+        check_is_fitted(self, "components_")
+        return self._transform_rows(validate_rows(self, X))
+
+    def principal_coordinates(self, X: MatrixLike) -> FloatArray:
+        """Coordinates of rows on the principal components that the modules are made of.
+
+        They do not depend on the diversity: `transform_coordinates` of the model at any diversity takes them.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+            Centered with respect to the training rows.
+        """
+        check_is_fitted(self, "components_")
+        blocks = self.feature_map_.feature_blocks(validate_rows(self, X))
+        return np.vstack([self.decomposition_.coordinates(block) for block in blocks])
+
+    def transform_coordinates(self, C: FloatArray) -> FloatArray:
+        """Map principal coordinates of rows to all modules.
+
+        Parameters
+        ----------
+        C : ndarray of shape (n, k)
+            Output of `principal_coordinates`.
+
+        Returns
+        -------
+        ndarray of shape (n, n_modules * n_components)
+            What `transform` returns for the rows.
+        """
+        check_is_fitted(self, "components_")
+        return C @ self.weights_.T.astype(C.dtype)
+
+
+class DiverseModulesMixin:
+    """Change the diversity of fitted modules; the class provides `_learn(decomposition)`, which solves."""
+
+    module_shape_: tuple[int, int]
+
+    def with_diversity(self, diversity: float) -> Self:
+        """The same model at another diversity, from the decomposition that this one holds.
 
         Parameters
         ----------
         diversity : float
             λ in [0, 1].
-        """
-        raise TypeError(f"{type(self).__name__} does not say what it is at another diversity.")
 
-    def diversity_path(self, diversities):
-        """The model at many diversities; one decomposition serves all.
+        Returns
+        -------
+        estimator
+            A fitted copy; it shares the decomposition of the rows with this one.
+        """
+        check_is_fitted(self, "components_")
+        other: Any = copy.copy(self)
+        other.set_params(diversity=diversity)
+        refuse_larger_shape((other.n_modules, other.n_components), self.module_shape_)
+        clear_fitted(other, "moments_")
+        return other._learn(other.decomposition_)
+
+    def diversity_path(self, diversities: Iterable[float]) -> list[Self]:
+        """The model at many diversities, from one decomposition.
 
         Parameters
         ----------
@@ -153,66 +211,21 @@ class DiversityPathMixin:
         Returns
         -------
         list of estimators
-            One fitted model for each.
+            One fitted model per diversity.
         """
         return [self.with_diversity(diversity) for diversity in diversities]
 
-
-def forget(estimator, *attributes):
-    """Remove fitted attributes, so that a fit that fails leaves no half of an older one behind.
-
-    Parameters
-    ----------
-    estimator : object
-        The estimator.
-    *attributes : str
-        Names; those not set are passed over.
-    """
-    for name in attributes:
-        estimator.__dict__.pop(name, None)
+    def _set_certificate(self, solution: ModularSolution, diversity: float) -> None:
+        """Set the loss of modules, its lower bound, and what they cover."""
+        self.diversity_, self.loss_, self.lower_bound_ = diversity, solution.loss, solution.lower_bound
+        self.optimality_gap_ = solution.optimality_gap
+        self.coverage_, self.n_shared_ = solution.coverage, solution.n_shared
 
 
-def refuse_equal_rows(spectrum):
-    """Raise where a spectrum is empty: no direction has any variance.
-
-    Parameters
-    ----------
-    spectrum : ndarray, shape (k,)
-        Positive eigenvalues or singular values.
-    """
-    if len(spectrum) == 0:
+def refuse_larger_shape(asked: tuple[int, int], fitted: tuple[int, int]) -> None:
+    """Raise if more dimensions are asked for than a model was fitted for."""
+    if np.prod(asked) > np.prod(fitted):
         raise ValueError(
-            "All rows are the same to this kernel, so there is nothing to represent: check the input for "
-            "columns read wrongly, or choose another kernel or gamma."
-        )
-
-
-def check_iterations(estimator):
-    """Raise where the options of the iterative solvers make no sense.
-
-    Parameters
-    ----------
-    estimator : object
-        With `max_iter`, `tol` and `learning_rate`.
-    """
-    check_scalar(estimator.max_iter, "max_iter", (int, np.integer), min_val=1)
-    check_scalar(estimator.tol, "tol", (int, float, np.number))
-    if estimator.learning_rate is not None:
-        positive = {"min_val": 0, "include_boundaries": "neither"}
-        check_scalar(estimator.learning_rate, "learning_rate", (int, float, np.number), **positive)
-
-
-def refuse_larger_shape(estimator):
-    """Raise where more dimensions are asked for than the model was fitted for.
-
-    Parameters
-    ----------
-    estimator : object
-        Fitted.
-    """
-    asked = (estimator.n_modules, estimator.n_components)
-    if np.prod(asked) > np.prod(estimator.module_shape_):
-        raise ValueError(
-            f"This model was fitted for (n_modules, n_components) = {estimator.module_shape_}; {asked} asks "
-            "for more dimensions: fit it again."
+            f"This model was fitted for (n_modules, n_components) = {fitted}; {asked} asks for more "
+            "dimensions: fit it again."
         )

@@ -1,24 +1,144 @@
 """Modular kernel PCA: many small kernel representations, trained together, with a certificate."""
 
+from __future__ import annotations
+
 import copy
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
-from sklearn.utils import check_scalar
+from numpy.typing import ArrayLike
+from scipy import linalg
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.kernels.spectrum import feature_moments
-from manylens.modules.base import DiversityPathMixin, check_iterations, forget, refuse_larger_shape
-from manylens.modules.descent import adam, module_by_module, warn_if_unsettled
-from manylens.modules.kernel_modules import KernelModules
-from manylens.modules.loss import check_diversity
-from manylens.modules.pairs import drop_module, keep_probability_of, stochastic_pairs
-from manylens.modules.solver import certify, solve_modules
-from manylens.modules.water_filling import pad_spectrum
+from manylens.kernels.bandwidths import Gamma
+from manylens.kernels.feature_maps import FeatureMap, Landmarks, NystroemMap, make_feature_map
+from manylens.kernels.kernels import KernelLike, Precomputed, make_kernel
+from manylens.kernels.spectrum import Spectrum, feature_moments, principal_spectrum
+from manylens.modules.base import (
+    AffineModules,
+    DiverseModulesMixin,
+    refuse_larger_shape,
+)
+from manylens.modules.solver import Ambiguity, ambiguity, certify, pad_spectrum, solve_modules
+from manylens.summaries import Moments, block_rows, column_means
+from manylens.typing import FloatArray, MatrixLike, Rows, Seed
+from manylens.validation import (
+    check_count,
+    check_diversity,
+    check_real,
+    clear_fitted,
+    new_generator,
+    refuse_equal_rows,
+    validate_rows,
+)
 
-SOLVERS = ("auto", "mbm", "adam", "sgd", "drop-module")
+MapLike: TypeAlias = Literal["auto", "exact", "nystroem", "fourier", "linear"] | FeatureMap
 
 
-class ModularKernelPCA(DiversityPathMixin, KernelModules):
+class KernelModules(AffineModules):
+    """Modules on kernel principal components: the parts that modular kernel PCA and its baselines share."""
+
+    modules_: FloatArray
+
+    def __init__(
+        self,
+        n_modules: int = 10,
+        n_components: int = 10,
+        *,
+        kernel: KernelLike = "rbf",
+        gamma: Gamma = "mean",
+        feature_map: MapLike = "auto",
+        rank: int = 1000,
+        landmarks: Landmarks = "uniform",
+        fit_inverse_transform: bool = False,
+        alpha: float = 1e-3,
+        random_state: Seed = None,
+    ) -> None:
+        self.n_modules = n_modules
+        self.n_components = n_components
+        self.kernel = kernel
+        self.gamma = gamma
+        self.feature_map = feature_map
+        self.rank = rank
+        self.landmarks = landmarks
+        self.fit_inverse_transform = fit_inverse_transform
+        self.alpha = alpha
+        self.random_state = random_state
+
+    def _validate(self, X: MatrixLike, reset: bool = True) -> Rows:
+        """Check the parameters and the training rows."""
+        check_count(self.n_modules, "n_modules")
+        check_count(self.n_components, "n_components")
+        check_count(self.rank, "rank")
+        check_real(self.alpha, "alpha", 0, include="neither")
+        return validate_rows(self, X, reset=reset, min_rows=2 if reset else 1)
+
+    def _fit_feature_map(self, X: Rows) -> FeatureMap:
+        """The feature map that the parameters describe, fitted to rows."""
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        kernel = make_kernel(self.kernel, self.gamma)
+        return make_feature_map(self.feature_map, kernel, X, self.rank, self.landmarks, seed).fit(X)
+
+    def _set_modules(self, spectrum: Spectrum, modules: FloatArray) -> None:
+        """Set modules, given in the coordinates of the spectrum scaled to variance 1."""
+        k = len(spectrum.values)
+        weights = np.zeros((*modules.shape[:2], k))
+        weights[:, :, : modules.shape[2]] = modules[:, :, :k]
+        self.modules_, self.spectrum_ = modules, spectrum.values
+        self._set_weights(spectrum, weights / np.sqrt(spectrum.values))
+
+    def _set_preimages(self, X: Rows) -> None:
+        """Learn to map modules back to rows, if asked for."""
+        if self.fit_inverse_transform:
+            preimage = RidgePreimage(self.alpha, self.rank, self.random_state)
+            self.preimage_ = preimage.fit(self._transform_rows(X), X)
+
+    def ambiguity(self) -> Ambiguity:
+        """Decompose the loss: mean loss of single modules, their diversity, loss of all together.
+
+        Returns
+        -------
+        Ambiguity
+            `individual`, `diversity` and `ensemble`, with ensemble = individual - diversity.
+        """
+        check_is_fitted(self, "components_")
+        width = self.modules_.shape[2]
+        return ambiguity(self.modules_, pad_spectrum(self.spectrum_, width), self.decomposition_.energy)
+
+    def inverse_transform(self, Z: ArrayLike) -> FloatArray:
+        """Approximate rows from their modules, by ridge regression on the training rows.
+
+        Parameters
+        ----------
+        Z : array-like of shape (n, n_modules * n_components)
+            Modules side by side.
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+            Approximate pre-images.
+        """
+        check_is_fitted(self, "components_")
+        if not hasattr(self, "preimage_"):
+            raise NotFittedError(
+                "inverse_transform needs pre-images, which this model did not learn: fit it with "
+                "fit_inverse_transform=True."
+            )
+        modules = self.split(Z)  # checks the width
+        return self.preimage_.predict(modules.reshape(len(modules), -1))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        by_name = isinstance(self.kernel, str) and self.kernel == "precomputed"
+        tags.input_tags.pairwise = by_name or isinstance(self.kernel, Precomputed)
+        return tags
+
+
+class ModularKernelPCA(DiverseModulesMixin, KernelModules):
     """Many small, diverse kernel representations of the same rows, with a certificate of optimality.
 
     M modules of H dimensions each are trained together to minimize
@@ -27,81 +147,66 @@ class ModularKernelPCA(DiversityPathMixin, KernelModules):
 
     where K is the centered kernel matrix, K_m the inner products within module m and λ the `diversity`: at 0
     every module is kernel PCA on H components, at 1 all of them together are kernel PCA on M H components,
-    evenly dealt. Where the feature map approximates the kernel (more rows than `rank`), K is the kernel of
-    the map, and so is what the certificate is about.
+    evenly divided. If the feature map approximates the kernel (more rows than `rank`), K is the kernel of the
+    map, and the certificate is about that kernel.
 
     Parameters
     ----------
-    n_modules, n_components : int
-        M and H.
-    diversity : float
-        λ in [0, 1]. Just below 1 serves retrieval, 0.2-0.9 voting.
-    kernel : str, callable or Kernel
+    n_modules : int, default=10
+        Number of modules M.
+    n_components : int, default=10
+        Dimensions per module H.
+    diversity : float, default=0.9
+        λ in [0, 1]. Use a value just below 1 for retrieval, 0.2-0.9 for voting.
+    kernel : str, callable or Kernel, default="rbf"
         "rbf", "linear", "laplacian", "polynomial", "cosine", "precomputed", a function of two sets of rows,
-        or a kernel of `manylens.kernels` (the graph kernels of Isomap, LLE and Laplacian eigenmaps too).
-    gamma : {"mean", "median", "max-norm"} or float
-        Scale of rbf, laplacian and polynomial.
-    degree, coef0 : float
-        Of the polynomial kernel.
-    kernel_params : dict, optional
-        Keyword arguments for a function.
-    feature_map : {"auto", "exact", "nystroem", "fourier", "linear"} or FeatureMap
-        How the kernel is turned into coordinates. "auto" is exact up to `rank` rows and takes landmarks
+        or a kernel of `manylens.kernels` with its own parameters, such as `Polynomial(degree=2)` or the graph
+        kernels of Isomap, LLE and Laplacian eigenmaps.
+    gamma : {"mean", "median", "max-norm"} or float, default="mean"
+        Scale of the rbf, laplacian and polynomial kernels if given by name.
+    feature_map : {"auto", "exact", "nystroem", "fourier", "linear"} or FeatureMap, default="auto"
+        How the kernel is turned into coordinates. "auto" is exact up to `rank` rows and uses landmarks
         beyond.
-    rank : int
+    rank : int, default=1000
         Number of landmarks or Fourier features.
-    landmarks : {"uniform", "k-means", "count-sketch"} or array-like of shape (rank, d)
+    landmarks : {"uniform", "k-means", "count-sketch"} or array-like of shape (rank, d), default="uniform"
         Landmarks of the Nystroem map.
-    fit_inverse_transform : bool
+    fit_inverse_transform : bool, default=False
         Whether to learn pre-images, for `inverse_transform`.
-    alpha : float
+    alpha : float, default=1e-3
         Ridge penalty of the pre-images.
-    solver : {"auto", "mbm", "adam", "sgd", "drop-module"}
-        "auto" constructs a minimizer directly. The others are iterative, kept to compare: module-by-module
-        (alternating minimization), Adam on the compressed problem, stochastic gradients on pairs of rows,
-        the same with modules dropped at random.
-    max_iter : int
-        Iterations of the iterative solvers at most.
-    tol : float
-        They stop when the loss falls by less than this share of itself.
-    learning_rate : float, optional
-        Of "adam", "sgd" and "drop-module", for a spectrum scaled to a largest value of 1.
-    batch_size : int
-        Pairs of rows a step, for "sgd" and "drop-module".
-    keep_probability : float, optional
-        Of "drop-module": sets diversity to M p / (1 + p (M-1)), whatever `diversity` says.
-    verbose : bool or int
-        Whether iterative solvers print their progress.
-    random_state : int, RandomState or None
+    random_state : int, RandomState or None, default=None
         Seed of landmarks and modules.
 
     Attributes
     ----------
     loss_, lower_bound_, optimality_gap_ : float
-        Loss reached; a bound that no modules can go below; (loss - bound)/bound.
-    spectrum_ : ndarray, shape (k,)
+        Loss of the modules; a lower bound on the loss of any modules; (loss - bound)/bound.
+    spectrum_ : ndarray of shape (k,)
         Eigenvalues of the centered kernel over n that the modules can use.
-    coverage_ : ndarray, shape (n_modules * n_components,)
+    coverage_ : ndarray of shape (n_modules * n_components,)
         How much of each component the modules keep together.
     n_shared_ : int
-        Components that every module keeps whole.
-    modules_ : ndarray, shape (n_modules, n_components, k)
+        Number of components that every module keeps whole.
+    modules_ : ndarray of shape (n_modules, n_components, k)
         Modules in the coordinates of the kernel principal components.
-    components_ : ndarray, shape (n_modules * n_components, R)
+    components_ : ndarray of shape (n_modules * n_components, R)
         Modules as weights on the feature map's columns.
     diversity_ : float
-        Diversity that was used.
+        Diversity of the modules.
     feature_map_ : FeatureMap
-        The map from rows to features.
-    loss_path_, n_iter_ : ndarray, int
-        Loss after each iteration and their number; the direct solver needs one.
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+        The fitted map from rows to features.
+
+    See Also
+    --------
+    ModularAutoencoder : Linear modules that encode and decode.
+    manylens.baselines : Other ways to obtain modules, to compare with.
 
     Notes
     -----
-    Memory beyond the input is O(block x R + R²) with R = rank, or n where n is smaller; a model holds the
-    landmarks and O(M H R) numbers.
+    Memory beyond the input is O(block x R + R²) with R = rank, or n if n is smaller; a model holds the
+    landmarks and O(M H R) numbers. Rows are needed once: `fit`, `partial_fit` and a cluster make the same
+    three steps, `fit_feature_map`, `summarize` and `learn_from`, and summaries of batches can be merged.
 
     Examples
     --------
@@ -115,39 +220,28 @@ class ModularKernelPCA(DiversityPathMixin, KernelModules):
     (1797, 5, 4)
     """
 
+    moments_: Moments  # set by `partial_fit` only
+
     def __init__(
         self,
-        n_modules=10,
-        n_components=10,
-        diversity=0.9,
+        n_modules: int = 10,
+        n_components: int = 10,
+        diversity: float = 0.9,
         *,
-        kernel="rbf",
-        gamma="mean",
-        degree=3,
-        coef0=1.0,
-        kernel_params=None,
-        feature_map="auto",
-        rank=1000,
-        landmarks="uniform",
-        fit_inverse_transform=False,
-        alpha=1e-3,
-        solver="auto",
-        max_iter=500,
-        tol=1e-6,
-        learning_rate=None,
-        batch_size=64,
-        keep_probability=None,
-        verbose=False,
-        random_state=None,
-    ):
+        kernel: KernelLike = "rbf",
+        gamma: Gamma = "mean",
+        feature_map: MapLike = "auto",
+        rank: int = 1000,
+        landmarks: Landmarks = "uniform",
+        fit_inverse_transform: bool = False,
+        alpha: float = 1e-3,
+        random_state: Seed = None,
+    ) -> None:
         super().__init__(
             n_modules,
             n_components,
             kernel=kernel,
             gamma=gamma,
-            degree=degree,
-            coef0=coef0,
-            kernel_params=kernel_params,
             feature_map=feature_map,
             rank=rank,
             landmarks=landmarks,
@@ -156,133 +250,198 @@ class ModularKernelPCA(DiversityPathMixin, KernelModules):
             random_state=random_state,
         )
         self.diversity = diversity
-        self.solver = solver
-        self.max_iter = max_iter
-        self.tol = tol
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.keep_probability = keep_probability
-        self.verbose = verbose
 
-    def partial_fit(self, X, y=None):
-        """Add rows to what the modules are learned from.
-
-        The first call fixes the feature map, its landmarks and its scale, so its batch should hold at least
-        `rank` rows, or `landmarks` be given; every call adds to the moments of the features and finds the
-        modules anew. Memory O(R²), whatever the number of rows seen. A `fit` keeps no moments: after one,
-        `partial_fit` starts anew.
+    def fit(self, X: MatrixLike, y: Any = None) -> Self:
+        """Learn the modules.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
+            Rows; with kernel="precomputed" the square matrix of their similarities.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self
+            Fitted.
+        """
+        check_diversity(self.diversity)
+        X = self._validate(X)
+        clear_fitted(self, "components_", "moments_", "preimage_")
+        self.feature_map_ = self._fit_feature_map(X)
+        self.learn_from(feature_moments(self.feature_map_, X))
+        self._set_preimages(X)
+        return self
+
+    def partial_fit(self, X: MatrixLike, y: Any = None) -> Self:
+        """Add rows to those that the modules are learned from.
+
+        The first call fixes the feature map, its landmarks and its scale, so its batch should hold at least
+        `rank` rows, or `landmarks` be given; every call adds to the moments of the features and solves for
+        the modules again. Memory is O(R²) for any number of rows. `fit` keeps no moments: after it,
+        `partial_fit` starts again.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
         y : None
-            Not used.
+            Ignored.
 
         Returns
         -------
         self
             Fitted on all rows given so far.
         """
-        self._check_parameters()
-        if self.solver in ("sgd", "drop-module"):
-            raise ValueError(
-                f"solver={self.solver!r} goes over the rows again and again: use fit, not partial_fit."
-            )
         if self.fit_inverse_transform:
             raise ValueError("Pre-images are learned from all rows at once: use fit, not partial_fit.")
+        check_diversity(self.diversity)
         first = not hasattr(self, "moments_")
-        X = self._validated(X, reset=first)
+        X = self._validate(X, reset=first)
         if first:
-            self.feature_map_ = self._make_feature_map(X).fit(X)
-            moments = None
-        else:
-            moments = copy.deepcopy(
-                getattr(self, "moments_", None)
-            )  # so that a batch that is refused leaves no trace
-        moments = feature_moments(self.feature_map_, X, moments)
-        self._learn(X, moments)
+            self.feature_map_ = self._fit_feature_map(X)
+        moments = feature_moments(self.feature_map_, X)
+        if not first:
+            moments.merge(self.moments_)
+        self.learn_from(moments)
         self.moments_ = moments
         return self
 
-    def _check_parameters(self):
-        super()._check_parameters()
-        self._diversity()
-        if self.solver not in SOLVERS:
-            raise ValueError(f"solver={self.solver!r} is unknown: give one of {', '.join(SOLVERS)}.")
-        check_iterations(self)
-        check_scalar(self.batch_size, "batch_size", (int, np.integer), min_val=1)
-
-    def _diversity(self):
-        if self.keep_probability is None:
-            return check_diversity(self.diversity)
-        if self.solver != "drop-module":
-            raise ValueError(
-                f"keep_probability is of solver='drop-module'; solver={self.solver!r} takes diversity."
-            )
-        p, M = float(self.keep_probability), self.n_modules
-        if not 0 < p <= 1:
-            raise ValueError(f"keep_probability={self.keep_probability} is outside (0, 1].")
-        return M * p / (1 + p * (M - 1))
-
-    def _n_wanted(self):
-        return self.n_modules * self.n_components if self.solver == "auto" else None
-
-    def _choose_modules(self, spectrum, X, rng):
-        M, H, diversity = self.n_modules, self.n_components, self._diversity()
-        if self.solver == "auto":
-            solution = solve_modules(spectrum.values, M, H, diversity, rng, spectrum.energy)
-            self.loss_path_, self.n_iter_ = np.array([solution.loss]), 1
-        else:
-            solution = self._iterate(spectrum, X, diversity, rng)
-        self.diversity_ = diversity
-        self.loss_, self.lower_bound_ = solution.loss, solution.lower_bound
-        self.optimality_gap_ = solution.optimality_gap
-        self.coverage_, self.n_shared_ = pad_spectrum(solution.coverage, M * H), solution.n_shared
-        return solution.modules
-
-    def _iterate(self, spectrum, X, diversity, rng):
-        q = pad_spectrum(spectrum.values, max(self.n_components, len(spectrum.values)))
-        M, H = self.n_modules, self.n_components
-        options = {"max_iter": self.max_iter, "tol": self.tol, "verbose": self.verbose, "rng": rng}
-        if self.learning_rate is not None and self.solver != "mbm":
-            options["learning_rate"] = self.learning_rate
-        if self.solver == "mbm":
-            descent = module_by_module(q, M, H, diversity, **options)
-        elif self.solver == "adam":
-            descent = adam(q, M, H, diversity, **options)
-        else:
-            options["batch_size"] = self.batch_size
-            rows = np.zeros((X.shape[0], len(q)))
-            rows[:, : len(spectrum.values)] = np.vstack(
-                [spectrum.coordinates(block) for block in self.feature_map_.feature_blocks(X)]
-            )
-            if self.solver == "sgd":
-                descent = stochastic_pairs(rows, q, M, H, diversity, **options)
-            else:
-                descent = drop_module(rows, q, M, H, keep_probability_of(diversity, M), **options)
-        self.loss_path_, self.n_iter_ = descent.path, len(descent.path) - 1
-        warn_if_unsettled(descent, self.solver, stacklevel=6)
-        return certify(descent.modules, q, diversity, spectrum.energy)
-
-    def with_diversity(self, diversity):
-        """The same model at another diversity, from the decomposition that this one holds.
+    def fit_feature_map(self, X: MatrixLike) -> Self:
+        """First step of fitting in parts: fit the feature map to a sample of rows.
 
         Parameters
         ----------
-        diversity : float
-            λ in [0, 1].
+        X : array-like or CSR matrix of shape (n, d)
+            Rows from which landmarks and scale are chosen, at least `rank` of them if there are as many.
+
+        Returns
+        -------
+        self
+            With a feature map, ready for `summarize`.
+        """
+        X = self._validate(X)
+        clear_fitted(self, "components_", "moments_", "preimage_")
+        self.feature_map_ = self._fit_feature_map(X)
+        return self
+
+    def summarize(self, X: MatrixLike) -> Moments:
+        """Second step of fitting in parts: summarize a batch of rows.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        Moments
+            Number, mean and scatter of the features; summaries of batches are joined by `merge`.
+        """
+        check_is_fitted(self, "feature_map_")
+        return feature_moments(self.feature_map_, validate_rows(self, X))
+
+    def learn_from(self, summary: Moments) -> Self:
+        """Last step of fitting in parts: learn the modules from the summary of all rows.
+
+        Parameters
+        ----------
+        summary : Moments
+            From `summarize`, merged over all batches.
+
+        Returns
+        -------
+        self
+            Fitted.
+        """
+        check_is_fitted(self, "feature_map_")
+        spectrum = principal_spectrum(summary, self.feature_map_, self.n_modules * self.n_components)
+        refuse_equal_rows(spectrum.values)
+        return self._learn(spectrum)
+
+    def _learn(self, spectrum: Spectrum) -> Self:
+        """Solve for the modules on a spectrum and set them."""
+        shape, diversity = (self.n_modules, self.n_components), check_diversity(self.diversity)
+        rng = new_generator(self.random_state)
+        solution = solve_modules(spectrum.values, *shape, diversity, rng, spectrum.energy)
+        clear_fitted(self, "preimage_")
+        self._set_certificate(solution, diversity)
+        self._set_modules(spectrum, solution.modules)
+        return self
+
+    def with_modules(self, modules: ArrayLike) -> Self:
+        """The same model with modules found by other means, certified at this model's diversity.
+
+        Parameters
+        ----------
+        modules : array-like of shape (n_modules, n_components, k)
+            Modules in the coordinates of `spectrum_`, one column per eigenvalue, such as the algorithms of
+            `manylens.papers.modular_dimensionality_reduction` return.
 
         Returns
         -------
         ModularKernelPCA
-            A fitted copy; the feature map and the decomposition are shared with this one.
+            A fitted copy with `loss_`, `lower_bound_` and `optimality_gap_` of these modules.
         """
         check_is_fitted(self, "components_")
-        refuse_larger_shape(self)
-        other = copy.copy(self)
-        other.set_params(diversity=diversity, keep_probability=None, solver="auto")
-        other._check_parameters()
-        forget(other, "preimage_", "moments_")
-        other._set_modules(other._choose_modules(self.decomposition_, None, other._generator()))
+        F = np.asarray(modules, dtype=np.float64)
+        k = len(self.spectrum_)
+        if F.ndim != 3 or F.shape[2] < k or F[:, :, k:].any():
+            raise ValueError(
+                f"modules has shape {F.shape}; (n_modules, n_components, {k}) is needed, one column per "
+                "value of spectrum_."
+            )
+        M, H, _ = F.shape
+        refuse_larger_shape((M, H), self.module_shape_)
+        other = copy.copy(self).set_params(n_modules=M, n_components=H)
+        clear_fitted(other, "preimage_", "moments_")
+        solution = certify(F[:, :, :k], self.spectrum_, self.diversity_, self.decomposition_.energy)
+        other._set_certificate(solution, self.diversity_)
+        other.coverage_ = pad_spectrum(solution.coverage, M * H)
+        other._set_modules(self.decomposition_, solution.modules)
         return other
+
+
+class RidgePreimage(RegressorMixin, BaseEstimator):
+    """Ridge regression from representations Z to rows X over [Z, k(Z, centers)], an rbf kernel in Z.
+
+    Minimizes |Φ B - (X - mean)|²/n + alpha tr(Φᵀ Φ/n)/p |B|², in one pass over blocks. Memory O(p² + p d),
+    p = width of Z plus the number of centers.
+    """
+
+    def __init__(self, alpha: float = 1e-3, rank: int = 1000, random_state: Seed = None) -> None:
+        self.alpha = alpha
+        self.rank = rank
+        self.random_state = random_state
+
+    def fit(self, Z: FloatArray, X: Rows) -> Self:
+        """Learn to map representations (n, K) to rows (n, d)."""
+        self.map_ = NystroemMap(rank=self.rank, random_state=self.random_state).fit(Z)
+        self.mean_ = column_means(X)
+        width = Z.shape[1] + self.map_.width
+        gram, cross = np.zeros((width, width)), np.zeros((width, X.shape[1]))
+        for batch in gen_batches(len(Z), block_rows(width)):
+            features = self._features(Z[batch])
+            gram += features.T @ features
+            cross += safe_sparse_dot(features.T, X[batch], dense_output=True)
+            cross -= np.outer(features.sum(axis=0), self.mean_)
+        gram[np.diag_indices(width)] += self.alpha * np.trace(gram) / width + np.finfo(float).tiny
+        self.coef_ = linalg.solve(gram, cross, assume_a="pos")
+        return self
+
+    def _features(self, Z: FloatArray) -> FloatArray:
+        Z = np.asarray(Z, dtype=np.float64)
+        return np.hstack([Z, self.map_.features(Z)])
+
+    def predict(self, Z: FloatArray) -> FloatArray:
+        """Rows (n, d) for representations (n, K); float32 if Z is, else float64."""
+        if len(Z) == 0:
+            return np.empty((0, len(self.mean_)))
+        rows = np.vstack(
+            [
+                self._features(Z[batch]) @ self.coef_ + self.mean_
+                for batch in gen_batches(len(Z), block_rows(len(self.coef_)))
+            ]
+        )
+        return rows.astype(np.float32 if Z.dtype == np.float32 else np.float64, copy=False)

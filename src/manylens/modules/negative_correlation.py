@@ -1,14 +1,166 @@
 """Negative correlation learning: networks trained together so that their mean predicts well."""
 
-import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.metrics import accuracy_score, r2_score
-from sklearn.preprocessing import LabelEncoder
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
+from __future__ import annotations
 
-from manylens.modules.network_ensemble import NegativeCorrelationNetworks
-from manylens.modules.networks import nearest_probabilities
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from manylens.modules.network_training import (
+    TensorRows,
+    hidden_widths,
+    train,
+    training_options,
+    warn_unless_converged,
+)
+from manylens.modules.networks import (
+    check_network_diversity,
+    column_scales,
+    nearest_probabilities,
+    output_ambiguity,
+    random_networks,
+    standardize,
+)
+from manylens.modules.solver import Ambiguity
+from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows, Seed
+from manylens.validation import (
+    check_count,
+    clear_fitted,
+    new_generator,
+    require_two_classes,
+    validate_rows,
+)
+
+
+class NegativeCorrelationNetworks(BaseEstimator):
+    """Networks on a table of targets: the parts that the regressor and the classifier share."""
+
+    def __init__(
+        self,
+        n_networks: int = 10,
+        hidden: int | Sequence[int] = 50,
+        diversity: float = 0.9,
+        *,
+        activation: Literal["relu", "tanh", "logistic", "identity"] = "relu",
+        learning_rate: float = 3e-3,
+        batch_size: int = 200,
+        max_iter: int = 500,
+        tol: float = 1e-4,
+        patience: int = 10,
+        validation_fraction: float = 0.1,
+        device: str = "cpu",
+        verbose: bool | int = False,
+        random_state: Seed = None,
+    ) -> None:
+        self.n_networks = n_networks
+        self.hidden = hidden
+        self.diversity = diversity
+        self.activation = activation
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _train(self, X: Rows, targets: FloatArray) -> None:
+        """Train networks on rows (n, d) and targets (n, Q), both scaled to variance one first."""
+        M = check_count(self.n_networks, "n_networks")
+        options = training_options(self, check_network_diversity(self.diversity, M))
+        widths = hidden_widths(self.hidden)
+        clear_fitted(self, "networks_")
+        rng = new_generator(self.random_state)
+        self.mean_, self.scale_ = column_scales(X)
+        targets = targets.astype(X.dtype)
+        self.target_mean_ = targets.mean(axis=0, dtype=np.float64)
+        # One scale for all targets, so that the loss stays that of the targets themselves, up to a factor.
+        spread = float(np.sqrt(targets.var(axis=0, dtype=np.float64).mean()))
+        self.target_scale_ = spread or 1.0
+        activations = [*[self.activation] * len(widths), "identity"]
+        start = random_networks(M, [X.shape[1], *widths, targets.shape[1]], activations, rng)
+        rows = TensorRows(X, self.mean_, self.scale_, options.device)
+        wanted = TensorRows(targets, self.target_mean_, self.target_scale_, options.device)
+        trained = train(start, rows, wanted, options, rng, type(self).__name__)
+        self.networks_ = trained.networks
+        self.loss_path_ = trained.path * self.target_scale_**2
+        self.validation_path_ = trained.monitored_path * self.target_scale_**2
+        self.n_iter_ = len(trained.path)
+        warn_unless_converged(trained, options, stacklevel=4)
+
+    def _in_blocks(self, X: MatrixLike, reduce: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """reduce(outputs) of blocks of rows, with outputs (M, n_block, Q) in the units of the targets."""
+        check_is_fitted(self, "networks_")
+        X = validate_rows(self, X)
+        mean, scale = self.target_mean_.astype(X.dtype), X.dtype.type(self.target_scale_)
+        return self.networks_.in_blocks(
+            X,
+            lambda outputs: reduce(outputs * scale + mean),
+            lambda block: standardize(block, self.mean_, self.scale_),
+        )
+
+    def _mean_output(self, X: MatrixLike) -> FloatArray:
+        """Mean over networks, shape (n, Q)."""
+        return self._in_blocks(X, lambda outputs: outputs.mean(axis=0))
+
+    def _each_output(self, X: MatrixLike) -> FloatArray:
+        """Outputs of every network, shape (M, n, Q)."""
+        return self._in_blocks(X, lambda outputs: outputs.swapaxes(0, 1)).swapaxes(0, 1)
+
+    def ambiguity(self, X: MatrixLike, y: ArrayLike) -> Ambiguity:
+        """Decompose the squared error of the ensemble on rows: ensemble = individual - diversity.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Rows.
+        y : array-like of shape (n,) or (n, Q)
+            Their targets.
+
+        Returns
+        -------
+        Ambiguity
+            Mean error of single networks, their spread around their mean, error of the mean.
+        """
+        check_is_fitted(self, "networks_")
+        return output_ambiguity(self._each_output(X), target_table(y, getattr(self, "classes_", None)))
+
+    def individual_scores(self, X: MatrixLike, y: ArrayLike) -> FloatArray:
+        """R² or accuracy of every network by itself, to compare with `score`.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Rows.
+        y : array-like of shape (n,) or (n, Q)
+            Their targets.
+
+        Returns
+        -------
+        ndarray of shape (n_networks,)
+            One score per network.
+        """
+        metric = accuracy_score if is_classifier(self) else r2_score
+        return np.array([metric(y, predicted) for predicted in self.predict_each(X)])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def target_table(y: ArrayLike, classes: AnyArray | None = None) -> FloatArray:
+    """Targets as a table (n, Q): values as they are, or one column per class with ones for its rows."""
+    y = np.asarray(y)
+    return y.reshape(len(y), -1) if classes is None else (y[:, None] == classes).astype(np.float64)
 
 
 class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
@@ -18,58 +170,58 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
 
         mean_m |F_m - y|² - λ mean_m |F_m - F̄|² = (1-λ) mean_m |F_m - y|² + λ |F̄ - y|²,
 
-    where F̄ is their mean and λ the `diversity`: at 0 each is trained for itself, at 1 all are one big
-    network.
+    where F̄ is their mean and λ the `diversity`: at 0 each is trained by itself, at 1 all are one big network.
 
     Parameters
     ----------
-    n_networks : int
-        M.
-    hidden : int or sequence of int
+    n_networks : int, default=10
+        Number of networks M.
+    hidden : int or sequence of int, default=50
         Units of the hidden layers of each network.
-    diversity : float
+    diversity : float, default=0.9
         λ in [0, 1].
-    activation : {"relu", "tanh", "logistic", "identity"}
-        What follows every hidden layer.
-    learning_rate : float
-        Step of Adam, for rows and targets of variance one (they are brought there).
-    batch_size : int
-        Rows a step.
-    max_iter : int
-        Passes over the rows at most.
-    tol : float
-        Share of the watched loss that counts as a gain.
-    patience : int
-        Passes without a gain after which training ends.
-    validation_fraction : float
-        Share of the rows held back to watch the loss on; with 0 the training loss is watched.
-    device : str
+    activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
+        Activation of the hidden layers.
+    learning_rate : float, default=3e-3
+        Step of Adam, for rows and targets of variance one (they are scaled).
+    batch_size : int, default=200
+        Rows per step.
+    max_iter : int, default=500
+        Maximum number of epochs.
+    tol : float, default=1e-4
+        Share of the monitored loss that counts as a gain.
+    patience : int, default=10
+        Epochs without a gain after which training ends.
+    validation_fraction : float, default=0.1
+        Share of the rows held out to monitor the loss; with 0 the training loss is monitored.
+    device : str, default="cpu"
         Where torch computes: "cpu", "cuda", ...
-    verbose : bool or int
-        Whether to print the loss, every ten passes; with 2, every pass.
-    random_state : int, RandomState or None
-        Seed of weights, held-back rows and batches.
+    verbose : bool or int, default=False
+        Whether to print the loss every ten epochs; with 2, every epoch.
+    random_state : int, RandomState or None, default=None
+        Seed of weights, held-out rows and batches.
 
     Attributes
     ----------
     networks_ : StackedNetworks
-        Weights and biases, as NumPy arrays; those of least watched loss.
-    loss_path_ : ndarray, shape (n_iter,)
-        Training loss of every pass.
-    validation_path_ : ndarray, shape (n_iter + 1,)
-        The loss that was watched, before the first pass and after each.
+        Weights and biases as NumPy arrays; those of the least monitored loss.
+    loss_path_ : ndarray of shape (n_iter,)
+        Training loss of every epoch.
+    validation_path_ : ndarray of shape (n_iter + 1,)
+        The monitored loss before the first epoch and after each.
     n_iter_ : int
-        Passes over the rows.
+        Number of epochs.
 
     See Also
     --------
-    NegativeCorrelationClassifier : The same on classes.
+    NegativeCorrelationClassifier : The same for classes.
     ModuleVotingRegressor : Any regressor on modules that were learned without targets.
 
     Notes
     -----
-    Needs torch for `fit` only: pip install 'manylens[torch]'. Works in the precision of the rows; float32 is
-    about twice as fast. Memory is that of the rows once more (sparse rows: of one batch) and of M networks.
+    torch is needed for `fit` only: pip install 'manylens[torch]'. Computes in the precision of the rows;
+    float32 is about twice as fast. Memory is that of the rows once more (sparse rows: of one batch) and of M
+    networks.
 
     References
     ----------
@@ -87,14 +239,14 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
     0.0
     """
 
-    def fit(self, X, y):
+    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Train the networks.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
-        y : array-like, shape (n,) or (n, Q)
+        y : array-like of shape (n,) or (n, Q)
             Their values.
 
         Returns
@@ -102,65 +254,44 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
         self
             Fitted.
         """
-        X, y = self._rows(X, reset=True, y=y, y_numeric=True, multi_output=True, ensure_min_samples=2)
-        self._single_output = y.ndim == 1
-        self._train(X, y.reshape(len(y), -1))
+        rows, values = validate_targets(self, X, y, y_numeric=True)
+        self._single_output = values.ndim == 1
+        self._train(rows, target_table(values))
         return self
 
-    def _target_table(self, y):
-        y = np.asarray(y)
-        return y.reshape(len(y), -1)
-
-    def predict(self, X):
-        """Mean of what the networks predict.
+    def predict(self, X: MatrixLike) -> FloatArray:
+        """Mean prediction of the networks.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
 
         Returns
         -------
-        ndarray, shape (n,) or (n, Q)
-            As the targets were.
+        ndarray of shape (n,) or (n, Q)
+            Of the shape of the targets in `fit`.
         """
         mean = self._mean_output(X)
         return mean[:, 0] if self._single_output else mean
 
-    def predict_each(self, X):
-        """What every network predicts by itself.
+    def predict_each(self, X: MatrixLike) -> FloatArray:
+        """Prediction of every network by itself.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
 
         Returns
         -------
-        ndarray, shape (n_networks, n) or (n_networks, n, Q)
+        ndarray of shape (n_networks, n) or (n_networks, n, Q)
             Their mean over networks is `predict`.
         """
         each = self._each_output(X)
         return each[..., 0] if self._single_output else each
 
-    def individual_scores(self, X, y):
-        """R² of every network by itself, to hold against `score`.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix, shape (n, d)
-            Rows.
-        y : array-like, shape (n,) or (n, Q)
-            Their values.
-
-        Returns
-        -------
-        ndarray, shape (n_networks,)
-            One a network.
-        """
-        return np.array([r2_score(y, predicted) for predicted in self.predict_each(X)])
-
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
@@ -169,53 +300,25 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
 class NegativeCorrelationClassifier(ClassifierMixin, NegativeCorrelationNetworks):
     """Networks trained together on classes as zeros and ones, whose mean decides.
 
-    As `NegativeCorrelationRegressor`, on one target a class: 1 where the row is of the class, else 0.
+    Like `NegativeCorrelationRegressor`, with one target per class: 1 if the row is of the class, else 0.
 
     Parameters
     ----------
-    n_networks : int
-        M.
-    hidden : int or sequence of int
-        Units of the hidden layers of each network.
-    diversity : float
-        λ in [0, 1].
-    activation : {"relu", "tanh", "logistic", "identity"}
-        What follows every hidden layer.
-    learning_rate : float
-        Step of Adam, for rows and targets of variance one (they are brought there).
-    batch_size : int
-        Rows a step.
-    max_iter : int
-        Passes over the rows at most.
-    tol : float
-        Share of the watched loss that counts as a gain.
-    patience : int
-        Passes without a gain after which training ends.
-    validation_fraction : float
-        Share of the rows held back to watch the loss on; with 0 the training loss is watched.
-    device : str
-        Where torch computes: "cpu", "cuda", ...
-    verbose : bool or int
-        Whether to print the loss, every ten passes; with 2, every pass.
-    random_state : int, RandomState or None
-        Seed of weights, held-back rows and batches.
+    n_networks, hidden, diversity, activation, learning_rate, batch_size, max_iter, tol, patience
+        As in `NegativeCorrelationRegressor`, with the same defaults.
+    validation_fraction, device, verbose, random_state
+        As in `NegativeCorrelationRegressor`, with the same defaults.
 
     Attributes
     ----------
-    classes_ : ndarray
+    classes_ : ndarray of shape (n_classes,)
         The classes.
-    networks_ : StackedNetworks
-        Weights and biases, as NumPy arrays; those of least watched loss.
-    loss_path_ : ndarray, shape (n_iter,)
-        Training loss of every pass.
-    validation_path_ : ndarray, shape (n_iter + 1,)
-        The loss that was watched, before the first pass and after each.
-    n_iter_ : int
-        Passes over the rows.
+    networks_, loss_path_, validation_path_, n_iter_
+        As in `NegativeCorrelationRegressor`.
 
     See Also
     --------
-    NegativeCorrelationRegressor : The loss, and what it is made of.
+    NegativeCorrelationRegressor : The loss and its parts.
 
     Examples
     --------
@@ -227,14 +330,14 @@ class NegativeCorrelationClassifier(ClassifierMixin, NegativeCorrelationNetworks
     (1, 3)
     """
 
-    def fit(self, X, y):
+    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Train the networks.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
-        y : array-like, shape (n,)
+        y : array-like of shape (n,)
             Their classes.
 
         Returns
@@ -242,84 +345,75 @@ class NegativeCorrelationClassifier(ClassifierMixin, NegativeCorrelationNetworks
         self
             Fitted.
         """
-        X, y = self._rows(X, reset=True, y=y, multi_output=True, ensure_min_samples=2)
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        encoder = LabelEncoder().fit(y)
-        if len(encoder.classes_) < 2:
-            raise ValueError(
-                f"All {len(y)} labels are of one class, {encoder.classes_[0]}: a classifier needs two."
-            )
-        self.classes_ = encoder.classes_
-        self._train(X, self._target_table(y))
+        rows, labels = validate_targets(self, X, y)
+        labels = column_or_1d(labels, warn=True)
+        check_classification_targets(labels)
+        self.classes_ = np.unique(labels)
+        require_two_classes(self.classes_, type(self).__name__)
+        self._train(rows, target_table(labels, self.classes_))
         return self
 
-    def _target_table(self, y):
-        return (np.asarray(y)[:, None] == self.classes_).astype(np.float64)
-
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> AnyArray:
         """The class of the largest mean output.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
 
         Returns
         -------
-        ndarray, shape (n,)
+        ndarray of shape (n,)
             Classes.
         """
         best = np.argmax(self._mean_output(X), axis=1)
         return self.classes_[best]
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: MatrixLike) -> FloatArray:
         """The probabilities nearest to the mean output.
 
-        A network that minimizes squared errors on zeros and ones estimates probabilities, but need not stay
-        between 0 and 1, nor sum to 1; the nearest point that does is taken.
+        A network that minimizes squared errors on zeros and ones estimates probabilities, but its outputs
+        may leave [0, 1] or not sum to 1; the nearest point of the probability simplex is returned.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
 
         Returns
         -------
-        ndarray, shape (n, n_classes)
+        ndarray of shape (n, n_classes)
             Not negative, rows sum to 1.
         """
         return nearest_probabilities(self._mean_output(X))
 
-    def predict_each(self, X):
-        """The class that every network names by itself.
+    def predict_each(self, X: MatrixLike) -> AnyArray:
+        """The class that every network predicts by itself.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
 
         Returns
         -------
-        ndarray, shape (n_networks, n)
+        ndarray of shape (n_networks, n)
             Classes.
         """
         best = np.argmax(self._each_output(X), axis=2)
         return self.classes_[best]
 
-    def individual_scores(self, X, y):
-        """Accuracy of every network by itself, to hold against `score`.
 
-        Parameters
-        ----------
-        X : array-like or CSR matrix, shape (n, d)
-            Rows.
-        y : array-like, shape (n,)
-            Their classes.
-
-        Returns
-        -------
-        ndarray, shape (n_networks,)
-            One a network.
-        """
-        return np.array([accuracy_score(y, predicted) for predicted in self.predict_each(X)])
+def validate_targets(estimator: BaseEstimator, X: Any, y: Any, y_numeric: bool = False) -> tuple[Any, Any]:
+    """Training rows and targets; records the features seen in fit."""
+    return validate_data(
+        estimator,
+        X,
+        y=y,
+        reset=True,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        y_numeric=y_numeric,
+        multi_output=True,
+        ensure_min_samples=2,
+    )

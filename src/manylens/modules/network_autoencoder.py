@@ -1,150 +1,242 @@
-"""Autoencoders with hidden layers, many of them trained together by one loss."""
+"""Modular autoencoders with hidden layers, trained together by one loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted
 
-from manylens.modules.base import refuse_equal_rows
-from manylens.modules.network_options import hidden_widths
-from manylens.modules.network_tensors import TensorRows
-from manylens.modules.network_training import train
-from manylens.modules.networks import network_loss, random_networks, scaled
-from manylens.summaries import block_rows, column_means
+from manylens.modules.base import ModuleTransformer
+from manylens.modules.network_training import (
+    TensorRows,
+    hidden_widths,
+    train,
+    training_options,
+    warn_unless_converged,
+)
+from manylens.modules.networks import network_loss, random_networks, standardize
+from manylens.summaries import column_means
+from manylens.typing import FloatArray, MatrixLike, Rows, Seed
+from manylens.validation import (
+    check_count,
+    check_diversity,
+    clear_fitted,
+    new_generator,
+    refuse_equal_rows,
+    validate_rows,
+)
 
 
-class NetworkAutoencoders:
-    """M networks from rows to rows through a narrow layer, the module, that no activation follows.
+class NetworkAutoencoder(ModuleTransformer):
+    """Many small autoencoders with hidden layers, trained together by torch.
+
+    M modules of H dimensions each minimize, over the rows x,
+
+        (1-λ) mean_m |D_m(E_m(x)) - x|² + λ |mean_m D_m(E_m(x)) - x|²,
+
+    where the networks E_m encode, D_m decode and λ is the `diversity`: at 0 each autoencoder is trained by
+    itself, at 1 all together are one autoencoder with M H hidden units in its narrow layer.
 
     Parameters
     ----------
-    networks : StackedNetworks
-        Encoders followed by decoders, on rows that were centered and scaled.
-    n_encoding : int
-        Layers of an encoder.
-    mean : ndarray, shape (d,)
-        Taken off the rows first.
-    scale : float
-        By which all columns are divided next.
+    n_modules : int, default=10
+        Number of modules M.
+    n_components : int, default=10
+        Dimensions per module H.
+    diversity : float, default=0.5
+        λ in [0, 1].
+    hidden : int or sequence of int, default=50
+        Units of the hidden layers between rows and modules, and in reverse between modules and
+        reconstructions.
+    activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
+        Activation of the hidden layers.
+    learning_rate : float, default=1e-3
+        Step of Adam, for rows of variance one (they are scaled).
+    batch_size : int, default=200
+        Rows per step.
+    max_iter : int, default=1000
+        Maximum number of epochs.
+    tol : float, default=1e-6
+        Share of the monitored loss that counts as a gain.
+    patience : int, default=10
+        Epochs without a gain after which training ends.
+    validation_fraction : float, default=0.1
+        Share of the rows held out to monitor the loss; with 0 the training loss is monitored.
+    device : str, default="cpu"
+        Where torch computes.
+    verbose : bool or int, default=False
+        Whether to print the loss every ten epochs; with 2, every epoch.
+    random_state : int, RandomState or None, default=None
+        Seed of weights, held-out rows and batches.
+
+    Attributes
+    ----------
+    loss_ : float
+        Loss over all rows.
+    loss_path_ : ndarray of shape (n_iter,)
+        Training loss of every epoch.
+    validation_path_ : ndarray of shape (n_iter + 1,)
+        The monitored loss before the first epoch and after each.
+    n_iter_ : int
+        Number of epochs.
+    networks_ : StackedNetworks
+        Encoders followed by decoders, as NumPy arrays; those of the least monitored loss.
+    mean_, scale_ : ndarray of shape (d,), float
+        The networks see (rows - mean) / scale.
+    diversity_ : float
+        Diversity of the modules.
+
+    See Also
+    --------
+    ModularAutoencoder : Linear autoencoders, solved exactly without torch.
+
+    Notes
+    -----
+    torch is needed for `fit` only: pip install 'manylens[torch]'. Memory is that of the rows once more
+    (sparse rows: of one batch) and of M networks.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from manylens import NetworkAutoencoder
+    >>> lenses = NetworkAutoencoder(n_modules=5, n_components=4, hidden=64, activation="tanh", random_state=0)
+    >>> lenses.fit_transform(load_digits().data).shape  # doctest: +SKIP
+    (1797, 20)
     """
 
-    def __init__(self, networks, n_encoding, mean, scale):
-        self.networks = networks
-        self.n_encoding = n_encoding
-        self.mean = mean
-        self.scale = scale
+    def __init__(
+        self,
+        n_modules: int = 10,
+        n_components: int = 10,
+        diversity: float = 0.5,
+        *,
+        hidden: int | Sequence[int] = 50,
+        activation: Literal["relu", "tanh", "logistic", "identity"] = "relu",
+        learning_rate: float = 1e-3,
+        batch_size: int = 200,
+        max_iter: int = 1000,
+        tol: float = 1e-6,
+        patience: int = 10,
+        validation_fraction: float = 0.1,
+        device: str = "cpu",
+        verbose: bool | int = False,
+        random_state: Seed = None,
+    ) -> None:
+        self.n_modules = n_modules
+        self.n_components = n_components
+        self.diversity = diversity
+        self.hidden = hidden
+        self.activation = activation
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
 
-    def _scaled(self, rows):
-        return scaled(rows, self.mean, self.scale)
-
-    def encode(self, X):
-        """Modules of rows.
-
-        Parameters
-        ----------
-        X : ndarray or CSR matrix, shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray, shape (n, MH)
-            Side by side.
-        """
-        encoders = self.networks.layers(0, self.n_encoding)
-        return encoders.in_blocks(X, lambda Z: Z.swapaxes(0, 1).reshape(Z.shape[1], -1), dense=self._scaled)
-
-    def decode(self, Z):
-        """Mean over modules of the rows that each decodes.
-
-        Parameters
-        ----------
-        Z : ndarray, shape (n, M, H)
-            Modules of rows.
-
-        Returns
-        -------
-        ndarray, shape (n, d)
-            Rows.
-        """
-        decoders = self.networks.layers(self.n_encoding, None)
-        Z = Z if Z.dtype == np.float32 else Z.astype(np.float64)
-        rows = decoders.in_blocks(Z, lambda decoded: decoded.mean(axis=0), dense=lambda z: z.swapaxes(0, 1))
-        return rows * Z.dtype.type(self.scale) + self.mean.astype(Z.dtype)
-
-    def loss(self, X, diversity):
-        """The modular loss of rows, (1-λ) mean_m |D_m E_m x - x|² + λ |mean_m D_m E_m x - x|², averaged.
+    def fit(self, X: MatrixLike, y: Any = None) -> Self:
+        """Train encoders and decoders.
 
         Parameters
         ----------
-        X : ndarray or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
-        diversity : float
-            λ.
+        y : None
+            Ignored.
 
         Returns
         -------
-        float
-            In the units of the rows, squared.
+        self
+            Fitted.
         """
+        M, H = check_count(self.n_modules, "n_modules"), check_count(self.n_components, "n_components")
+        options = training_options(self, check_diversity(self.diversity))
+        widths = hidden_widths(self.hidden)
+        X = validate_rows(self, X, reset=True, min_rows=2)
+        clear_fitted(self, "networks_")
+        rng = new_generator(self.random_state)
+        self.mean_ = column_means(X)
+        self.scale_ = common_scale(X, self.mean_)
+        d = X.shape[1]
+        activations = [*[self.activation] * len(widths), "identity"]  # none follows the narrow layer
+        start = random_networks(M, [d, *widths, H, *widths[::-1], d], activations * 2, rng)
+        rows = TensorRows(X, self.mean_, self.scale_, options.device)
+        trained = train(start, rows, rows, options, rng, type(self).__name__)
+        self.module_shape_, self.diversity_, self.n_iter_ = (M, H), options.diversity, len(trained.path)
+        self.loss_path_ = trained.path * self.scale_**2
+        self.validation_path_ = trained.monitored_path * self.scale_**2
+        self.networks_ = trained.networks
+        self.loss_ = self._loss(X)
+        warn_unless_converged(trained, options, stacklevel=3)
+        return self
+
+    def _standardized(self, rows: Rows) -> FloatArray:
+        return standardize(rows, self.mean_, self.scale_)
+
+    def _loss(self, X: Rows) -> float:
+        """The loss over rows, in blocks."""
         total = 0.0
-        widest = len(self.networks) * max(W.shape[2] for W in self.networks.weights)
-        for batch in gen_batches(X.shape[0], block_rows(widest, X.dtype.itemsize)):
-            rows = self._scaled(X[batch])
-            total += float(network_loss(self.networks.outputs(rows), rows, diversity)) * len(rows)
-        return total / X.shape[0] * self.scale**2
+        for batch in gen_batches(X.shape[0], self.networks_.block_rows(X.dtype.itemsize)):
+            rows = self._standardized(X[batch])
+            total += float(network_loss(self.networks_.outputs(rows), rows, self.diversity_)) * len(rows)
+        return total / X.shape[0] * self.scale_**2
+
+    @property
+    def _n_encoding(self) -> int:
+        """Number of layers of an encoder, half of all."""
+        return len(self.networks_.weights) // 2
+
+    def transform(self, X: MatrixLike) -> FloatArray:
+        """Map rows to all modules.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, n_modules * n_components)
+            The modules side by side; `split` separates them.
+        """
+        check_is_fitted(self, "networks_")
+        encoders = self.networks_.layers(0, self._n_encoding)
+        return encoders.in_blocks(
+            validate_rows(self, X), lambda Z: Z.swapaxes(0, 1).reshape(Z.shape[1], -1), self._standardized
+        )
+
+    def inverse_transform(self, Z: ArrayLike) -> FloatArray:
+        """Rows reconstructed by all modules together: the mean of what each module decodes.
+
+        Parameters
+        ----------
+        Z : array-like of shape (n, n_modules * n_components)
+            Modules side by side.
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+            Rows.
+        """
+        check_is_fitted(self, "networks_")
+        modules = self.split(Z)
+        modules = modules if modules.dtype == np.float32 else modules.astype(np.float64)
+        decoders = self.networks_.layers(self._n_encoding, None)
+        rows = decoders.in_blocks(modules, lambda decoded: decoded.mean(axis=0), lambda z: z.swapaxes(0, 1))
+        return rows * modules.dtype.type(self.scale_) + self.mean_.astype(modules.dtype)
 
 
-def train_autoencoders(X, shape, hidden, activation, options, rng):
-    """Train autoencoders with hidden layers on rows.
-
-    Parameters
-    ----------
-    X : ndarray or CSR matrix, shape (n, d)
-        Rows.
-    shape : tuple of int
-        M and H.
-    hidden : int or sequence of int
-        Units of an encoder's hidden layers; a decoder has them in reverse.
-    activation : str
-        What follows every hidden layer.
-    options : TrainingOptions
-        How.
-    rng : Generator
-        Source of randomness.
-
-    Returns
-    -------
-    networks : NetworkAutoencoders
-        Those of least watched loss.
-    trained : Trained
-        How it went, in units of `networks.scale`².
-    """
-    widths = hidden_widths(hidden)
-    mean = column_means(X)
-    scale = common_scale(X, mean)
-    (M, H), d = shape, X.shape[1]
-    names = [activation] * len(widths) + ["identity"]
-    start = random_networks(M, [d, *widths, H, *widths[::-1], d], names + names, rng)
-    rows = TensorRows(X, mean, scale, options.device)
-    trained = train(start, rows, rows, options, rng, "ModularAutoencoder")
-    return NetworkAutoencoders(trained.networks, len(names), mean, scale), trained
-
-
-def common_scale(X, mean):
-    """Root of the mean variance of the columns: one scale for all, which keeps the loss up to a factor.
-
-    Parameters
-    ----------
-    X : ndarray or CSR matrix, shape (n, d)
-        Rows.
-    mean : ndarray, shape (d,)
-        Means of the columns.
-
-    Returns
-    -------
-    float
-        Positive; rows that are all the same are refused.
-    """
+def common_scale(X: Rows, mean: FloatArray) -> float:
+    """Root of the mean variance of the columns: one scale for all, which keeps the loss up to a factor."""
     variances = StandardScaler(with_mean=not sparse.issparse(X)).fit(X).var_
     rounding = (8 * float(np.finfo(X.dtype).eps)) ** 2 * float(mean @ mean)
     refuse_equal_rows(variances[variances > rounding])

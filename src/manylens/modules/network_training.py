@@ -1,68 +1,153 @@
-"""Training of stacked networks by one common loss, with torch: batches, early stopping, the best kept.
+"""Training of stacked networks on one common loss with torch: mini-batches, early stopping, best kept.
 
-All randomness comes from a NumPy generator (torch's own is left alone), and all M networks go through one
-matrix product a layer.
+All randomness comes from a NumPy generator (torch's own is not touched), and all M networks go through one
+matrix product per layer.
 """
 
+from __future__ import annotations
+
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import gen_batches
 
-from manylens.modules.network_tensors import as_networks, as_parameters, forward, import_torch
-from manylens.modules.networks import StackedNetworks, network_loss, output_gradient
+from manylens.modules.networks import (
+    ACTIVATIONS,
+    StackedNetworks,
+    network_loss,
+    output_gradient,
+    standardize,
+)
+from manylens.typing import FloatArray, IntArray, Rows
+from manylens.validation import check_choice, check_count, check_real, import_optional
+
+Tensor: TypeAlias = Any  # torch.Tensor; torch is optional
+
+
+def import_torch() -> ModuleType:
+    """The torch module, or one sentence on how to install it."""
+    return import_optional("torch", "Training networks", "'manylens[torch]'")
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Validated options of training; the estimators document them."""
+
+    diversity: float
+    learning_rate: float
+    batch_size: int
+    max_iter: int
+    tol: float
+    patience: int
+    validation_fraction: float
+    device: str
+    verbose: int
+
+
+def training_options(estimator: Any, diversity: float) -> TrainingOptions:
+    """The training options among an estimator's parameters, validated; `diversity` is valid already."""
+    check_choice(estimator.activation, "activation", ACTIVATIONS)
+    return TrainingOptions(
+        diversity=diversity,
+        learning_rate=check_real(estimator.learning_rate, "learning_rate", 0, include="neither"),
+        batch_size=check_count(estimator.batch_size, "batch_size"),
+        max_iter=check_count(estimator.max_iter, "max_iter"),
+        tol=check_real(estimator.tol, "tol"),
+        patience=check_count(estimator.patience, "patience"),
+        validation_fraction=check_real(
+            estimator.validation_fraction, "validation_fraction", 0, 1, include="left"
+        ),
+        device=estimator.device,
+        verbose=int(estimator.verbose),
+    )
+
+
+def hidden_widths(hidden: int | Sequence[int]) -> list[int]:
+    """Widths of the hidden layers as a list."""
+    widths = [hidden] if isinstance(hidden, int | np.integer) else list(hidden)
+    return [check_count(width, "hidden") for width in widths]
+
+
+class TensorRows:
+    """Standardized rows as tensors: dense rows are converted once, sparse rows batch by batch."""
+
+    def __init__(self, rows: Rows, shift: ArrayLike, scale: ArrayLike, device: str) -> None:
+        self.rows, self.shift, self.scale, self.device = rows, shift, scale, device
+        self._whole = None if sparse.issparse(rows) else self._tensor(rows)
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[0])
+
+    def _tensor(self, rows: Rows) -> Tensor:
+        return import_torch().as_tensor(standardize(rows, self.shift, self.scale), device=self.device)
+
+    def __getitem__(self, index: IntArray) -> Tensor:
+        return self._tensor(self.rows[index]) if self._whole is None else self._whole[index]
+
+
+def as_parameters(networks: StackedNetworks, like: Tensor) -> list[Tensor]:
+    """Weights (M, in, out) and biases (M, 1, out), layer by layer, as trainable tensors like another."""
+    torch = import_torch()
+    pairs = zip(networks.weights, (b[:, None] for b in networks.biases), strict=True)
+    return [
+        torch.tensor(array, device=like.device, dtype=like.dtype, requires_grad=True)
+        for pair in pairs
+        for array in pair
+    ]
+
+
+def as_networks(parameters: list[Tensor], activations: Sequence[str]) -> StackedNetworks:
+    """The inverse of `as_parameters`."""
+    arrays = [p.detach().cpu().numpy() for p in parameters]
+    return StackedNetworks(arrays[::2], [b[:, 0] for b in arrays[1::2]], list(activations))
+
+
+def forward(parameters: list[Tensor], activations: Sequence[str], rows: Tensor) -> Tensor:
+    """Outputs (M, n, Q) of all networks for the same rows (n, d), one matrix product per layer."""
+    torch = import_torch()
+    apply = {"relu": torch.relu, "tanh": torch.tanh, "logistic": torch.sigmoid, "identity": None}
+    M, d, width = parameters[0].shape
+    # All networks see the same rows: the first layer is one product with the weights side by side.
+    side_by_side = parameters[0].transpose(0, 1).reshape(d, M * width)
+    values = (rows @ side_by_side).reshape(-1, M, width).transpose(0, 1) + parameters[1]
+    for layer, name in enumerate(activations):
+        if layer:
+            values = torch.baddbmm(parameters[2 * layer + 1], values, parameters[2 * layer])
+        if apply[name] is not None:
+            values = apply[name](values)
+    return values
 
 
 @dataclass(frozen=True)
 class Trained:
-    """Where training ended.
+    """Result of training."""
 
-    Parameters
-    ----------
-    networks : StackedNetworks
-        Those of least watched loss.
-    path : ndarray
-        Training loss of every pass, as its batches met it.
-    watched_path : ndarray
-        The loss that was watched, before the first pass and after each.
-    converged : bool
-        Whether it stopped by itself.
-    interrupted : bool
-        Whether Ctrl-C stopped it.
-    """
-
-    networks: StackedNetworks
-    path: np.ndarray
-    watched_path: np.ndarray
-    converged: bool
-    interrupted: bool
+    networks: StackedNetworks  # those of the least monitored loss
+    path: FloatArray  # training loss of every epoch, averaged over its batches
+    monitored_path: FloatArray  # the monitored loss before the first epoch and after each
+    converged: bool  # whether early stopping ended it
+    interrupted: bool  # whether Ctrl-C ended it
 
 
-def train(networks, rows, targets, options, rng, name):
-    """Descend on the common loss of all networks by Adam; Ctrl-C keeps the best so far.
+def train(
+    networks: StackedNetworks,
+    rows: TensorRows,
+    targets: TensorRows,
+    options: TrainingOptions,
+    rng: np.random.Generator,
+    name: str,
+) -> Trained:
+    """Minimize the common loss of all networks by Adam; Ctrl-C keeps the best so far.
 
-    What is descended on is M L, so that a network's own gradient does not shrink with the number of others:
-    at diversity 0 every network moves just as it would alone.
-
-    Parameters
-    ----------
-    networks : StackedNetworks
-        Start.
-    rows, targets : TensorRows
-        What goes in, and what is to come out; they may be the same object.
-    options : TrainingOptions
-        How.
-    rng : Generator
-        Source of the held-back rows and of the batches.
-    name : str
-        Shown with the progress.
-
-    Returns
-    -------
-    Trained
-        With the networks of least watched loss.
+    The gradient is that of M L, so that a network's own gradient does not shrink with the number of others:
+    at diversity 0 every network moves exactly as it would alone. `name` is printed with the progress.
     """
     torch = import_torch()
     order = rng.permutation(len(rows))
@@ -70,13 +155,14 @@ def train(networks, rows, targets, options, rng, name):
     held, used = order[:n_held], order[n_held:]
     parameters = as_parameters(networks, rows[used[:1]])
     optimizer = torch.optim.Adam(parameters, lr=options.learning_rate)
-    watch = held if n_held else used
-    stop = Patience(options.patience, options.tol)
+    monitored = held if n_held else used
+    stopping = EarlyStopping(options.patience, options.tol)
     path: list[float] = []
     interrupted = False
     try:
-        stop.see(mean_loss(parameters, networks.activations, rows, targets, watch, options), parameters)
-        for iteration in range(1, options.max_iter + 1):
+        loss = mean_loss(parameters, networks.activations, rows, targets, monitored, options)
+        stopping.record(loss, parameters)
+        for epoch in range(1, options.max_iter + 1):
             total, order = 0.0, rng.permutation(used)
             for batch in gen_batches(len(order), options.batch_size):
                 index = order[batch]
@@ -84,95 +170,63 @@ def train(networks, rows, targets, options, rng, name):
                 seen = outputs.detach()
                 total += network_loss(seen, wanted, options.diversity) * len(index)
                 optimizer.zero_grad()
-                # The derivative by the outputs is known: only the networks themselves are gone back through.
+                # The derivative with respect to the outputs is known: backpropagate from there.
                 outputs.backward(len(networks) * output_gradient(seen, wanted, options.diversity))
                 optimizer.step()
             path.append(float(total) / len(order))
-            # Without held-back rows the loss that the batches met is watched: a pass more would cost a third.
-            watched = (
-                mean_loss(parameters, networks.activations, rows, targets, watch, options)
-                if n_held
-                else path[-1]
-            )
-            done = stop.see(watched, parameters) or iteration == options.max_iter
-            if options.verbose and (done or options.verbose > 1 or iteration % 10 == 0):
-                print(f"{name}: pass {iteration}, loss {path[-1]:.6g}, watched {watched:.6g}")
+            loss = path[-1]  # without validation rows, the mean over the batches: it costs no further pass
+            if n_held:
+                loss = mean_loss(parameters, networks.activations, rows, targets, monitored, options)
+            stopping.record(loss, parameters)
+            done = stopping.finished or epoch == options.max_iter
+            if options.verbose and (done or options.verbose > 1 or epoch % 10 == 0):
+                print(f"{name}: epoch {epoch}, loss {path[-1]:.6g}, monitored loss {loss:.6g}")
             if done:
                 break
     except KeyboardInterrupt:
         interrupted = True
-    best = as_networks(stop.best if stop.best is not None else parameters, networks.activations)
-    return Trained(best, np.array(path), np.array(stop.path), stop.rested, interrupted)
+    best = as_networks(stopping.best if stopping.best is not None else parameters, networks.activations)
+    return Trained(best, np.array(path), np.array(stopping.path), stopping.converged, interrupted)
 
 
-class Patience:
-    """Watches a loss: remembers the best parameters, and says when to stop.
+class EarlyStopping:
+    """Keeps the parameters of the least loss and tells when `patience` epochs gained less than `tol`."""
 
-    Parameters
-    ----------
-    patience : int
-        Times without a gain.
-    tol : float
-        Share of the loss that counts as a gain.
-    """
-
-    def __init__(self, patience, tol):
+    def __init__(self, patience: int, tol: float) -> None:
         self.patience, self.tol = patience, tol
         self.path: list[float] = []
-        self.best = None
-        self.rested = False  # whether it stopped because nothing was gained any more
-        self._lowest, self._mark, self._waited = np.inf, np.inf, 0
+        self.best: list[Tensor] | None = None
+        self.converged = False
+        self._lowest, self._reference, self._waited = np.inf, np.inf, 0
 
-    def see(self, loss, parameters):
-        """Take note of a loss.
-
-        Parameters
-        ----------
-        loss : float
-            What was watched.
-        parameters : list of Tensor
-            What it belongs to.
-
-        Returns
-        -------
-        bool
-            Whether to stop: nothing is gained any more, or the loss is no number.
-        """
+    def record(self, loss: float, parameters: list[Tensor]) -> None:
+        """Record a loss and the parameters that it belongs to."""
         self.path.append(loss)
         if loss < self._lowest:
             self._lowest, self.best = loss, [p.detach().clone() for p in parameters]
-        if loss < self._mark - self.tol * abs(self._mark) or not np.isfinite(self._mark):
-            self._mark, self._waited = loss, 0
+        if loss < self._reference - self.tol * abs(self._reference) or not np.isfinite(self._reference):
+            self._reference, self._waited = loss, 0
         else:
             self._waited += 1
-        self.rested = self._waited >= self.patience
-        return self.rested or not np.isfinite(loss)
+        self.converged = self._waited >= self.patience
+
+    @property
+    def finished(self) -> bool:
+        """Whether to stop: the loss stopped falling, or is not a finite number."""
+        return self.converged or not np.isfinite(self.path[-1])
 
 
-def mean_loss(parameters, activations, rows, targets, index, options):
-    """The loss over some rows, in blocks and without gradients.
-
-    Parameters
-    ----------
-    parameters : list of Tensor
-        Weights and biases in turn.
-    activations : list of str
-        What follows each layer.
-    rows, targets : TensorRows
-        What goes in, and what is to come out.
-    index : ndarray of int
-        Which rows.
-    options : TrainingOptions
-        With the diversity.
-
-    Returns
-    -------
-    float
-        L.
-    """
-    torch = import_torch()
+def mean_loss(
+    parameters: list[Tensor],
+    activations: Sequence[str],
+    rows: TensorRows,
+    targets: TensorRows,
+    index: IntArray,
+    options: TrainingOptions,
+) -> float:
+    """The loss over the rows at `index`, in blocks and without gradients."""
     total = 0.0
-    with torch.no_grad():
+    with import_torch().no_grad():
         for batch in gen_batches(len(index), max(options.batch_size, 1024)):
             part = index[batch]
             outputs = forward(parameters, activations, rows[part])
@@ -180,30 +234,20 @@ def mean_loss(parameters, activations, rows, targets, index, options):
     return total / len(index)
 
 
-def warn_unless_rested(trained, options, stacklevel):
-    """Warn where training was interrupted, ran away or ran out of passes.
-
-    Parameters
-    ----------
-    trained : Trained
-        Where it ended.
-    options : TrainingOptions
-        How it went.
-    stacklevel : int
-        How far up the user's own line is.
-    """
+def warn_unless_converged(trained: Trained, options: TrainingOptions, stacklevel: int) -> None:
+    """Warn if training was interrupted, diverged or ran out of epochs."""
     if trained.interrupted:
         warnings.warn("Training was interrupted: the best so far is kept.", stacklevel=stacklevel)
-    elif not np.isfinite(trained.watched_path[-1]):
+    elif not np.isfinite(trained.monitored_path[-1]):
         warnings.warn(
-            f"Training ran away after {len(trained.path)} passes, and the best before is kept: lower "
-            f"learning_rate, now {options.learning_rate:g}.",
+            f"Training diverged after {len(trained.path)} epochs, and the best before that is kept: lower "
+            f"learning_rate={options.learning_rate:g}.",
             ConvergenceWarning,
             stacklevel=stacklevel,
         )
     elif not trained.converged:
         warnings.warn(
-            f"Training did not come to rest in {options.max_iter} passes: raise max_iter or tol.",
+            f"Training did not converge in {options.max_iter} epochs: raise max_iter or tol.",
             ConvergenceWarning,
             stacklevel=stacklevel,
         )

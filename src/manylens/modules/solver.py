@@ -1,109 +1,79 @@
-"""The direct solver: from a spectrum to modules and a certificate of how good they are."""
+"""The modular loss, its lower bound and the direct solver that attains it.
+
+Letters: q the spectrum, M modules of H directions each, K = M H, λ the diversity. Module m is a matrix F_m of
+shape (H, K) in the coordinates of the principal components, and G_m = F_mᵀ F_m is the Gram matrix that it
+keeps. With Ḡ the mean of the G_m and Q = diag(q) the loss of both papers is
+
+    L = (1-λ)/M Σ_m |G_m - Q|² + λ |Ḡ - Q|²,
+
+where q are the eigenvalues of the kernel's covariance (modular kernel PCA) or the singular values of the
+centered data over sqrt(n) (linear modular autoencoder).
+
+The lower bound (docs/theory.md) depends only on t, the eigenvalues of Ḡ, and on g, the mean eigenvalues of
+the modules. It has a closed form, pooled water-filling: the K coordinates are split into H slots of M
+coordinates, one head and M - 1 tail coordinates each; every slot has its own water level; neighboring slots
+whose levels are out of order are pooled.
+
+Within a block of slots the modules are sqrt(g) W_m, where the W_m form a fusion frame: orthonormal rows,
+W_m W_mᵀ = I, and Σ_m W_mᵀ W_m = M diag(τ), τ = t/g. A random start is brought near by alternating polar
+projections between the two conditions and then to rounding error by Newton's method. Random frames make
+modules exchangeable.
+"""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.sparse.linalg import LinearOperator, cg
 
-from manylens.modules.frames import fusion_frame
-from manylens.modules.loss import loss_and_gradient, modular_loss
-from manylens.modules.water_filling import (
-    NEGLIGIBLE,
-    attainable_blocks,
-    lower_bound,
-    pad_spectrum,
-    pooled_blocks,
-)
 from manylens.native.threads import one_blas_thread
+from manylens.typing import FloatArray, IntArray
 
-POLISH_ABOVE = 1e-9  # residual of a frame (relative) above which the modules are polished as a whole
+NEGLIGIBLE = 1e-13  # share of the level below which a coverage is rounding
+VANISHING = 1e-10  # diversity below which (q - (1-λ) g)/λ is rounding; λ moves the loss by less than λ |q|²
+POLISH_ABOVE = 1e-9  # relative residual of a frame above which the modules are polished as a whole
+# Alternating projections converge, but slowly: Newton takes over as soon as it can be trusted.
+WARM_UP, CLOSE = 30, 0.1
+
+
+# Solution and certificate
 
 
 @dataclass(frozen=True)
 class ModularSolution:
-    """Modules in the coordinates of a spectrum, with their certificate.
+    """Modules in the coordinates of a spectrum, with their certificate."""
 
-    Parameters
-    ----------
-    modules : ndarray, shape (M, H, K)
-        The matrices F_m; the rows of each are orthogonal, longest first.
-    coverage : ndarray, shape (K,)
-        Diagonal of Ḡ, the mean of F_mᵀ F_m: how much of each coordinate the modules keep together.
-    n_shared : int
-        Number of coordinates that every module keeps in the same way, alone and whole.
-    loss : float
-        Modular loss reached.
-    lower_bound : float
-        No modules have a smaller loss.
-    energy : float
-        Sum of the squares of the spectrum, the loss of keeping nothing.
-    """
-
-    modules: np.ndarray
-    coverage: np.ndarray
-    n_shared: int
+    modules: FloatArray  # (M, H, K) F_m; the rows of each module are orthogonal, longest first
+    coverage: FloatArray  # (K,) diagonal of Ḡ: how much of each coordinate the modules keep together
+    n_shared: int  # number of coordinates that every module keeps whole
     loss: float
-    lower_bound: float
-    energy: float
+    lower_bound: float  # no modules have a smaller loss
+    energy: float  # |q|², the loss of keeping nothing
 
     @property
-    def optimality_gap(self):
-        """(loss - bound)/bound; against the energy where the bound is zero but for rounding.
+    def optimality_gap(self) -> float:
+        """(loss - bound)/bound; relative to the energy if the bound is zero up to rounding.
 
-        Both are differences from the energy: a gap below 1e-16 energy/bound is rounding, and shown as 0.
+        Both are differences from the energy: a gap below 1e-16 energy/bound is rounding, and reported as 0.
         """
         scale = self.lower_bound if self.lower_bound > 1e-9 * self.energy else self.energy
         return max(0.0, self.loss - self.lower_bound) / scale if scale > 0 else 0.0
 
 
-def certify(modules, spectrum, diversity, energy=None):
-    """Wrap modules, found by whatever means, with their loss and the lower bound.
+def solve_modules(
+    spectrum: FloatArray,
+    n_modules: int,
+    n_components: int,
+    diversity: float,
+    rng: np.random.Generator,
+    energy: float | None = None,
+) -> ModularSolution:
+    """Modules of least loss for eigenvalues or singular values (k,), largest first; the first M H matter.
 
-    Parameters
-    ----------
-    modules : ndarray, shape (M, H, K)
-        The matrices F_m.
-    spectrum : ndarray, shape (K,)
-        The values q.
-    diversity : float
-        λ.
-    energy : float, optional
-        |q|² where the spectrum given is not all of it.
-
-    Returns
-    -------
-    ModularSolution
-        With the modules' rows turned to be orthogonal, longest first.
-    """
-    M, H, _ = modules.shape
-    energy = float(spectrum @ spectrum) if energy is None else energy
-    modules = orthogonal_rows(modules)
-    coverage = np.einsum("mhk,mhk->k", modules, modules) / M
-    loss = modular_loss(modules, spectrum, diversity, energy)
-    bound = lower_bound(spectrum, M, H, diversity, energy)
-    return ModularSolution(modules, coverage, count_shared(modules), max(loss, 0.0), bound, energy)
-
-
-def solve_modules(spectrum, n_modules, n_components, diversity, rng, energy=None):
-    """Modules of least modular loss: water-filling, a fusion frame in each block, polish where needed.
-
-    Parameters
-    ----------
-    spectrum : ndarray, shape (k,)
-        Eigenvalues (kernel) or singular values (autoencoder), largest first; only the first K = M H matter.
-    n_modules, n_components : int
-        M and H.
-    diversity : float
-        λ in [0, 1]; 1 stands for the limit λ -> 1, the balanced one of the many minimizers at 1.
-    rng : numpy.random.Generator
-        Source of the frames.
-    energy : float, optional
-        Sum of the squares of the whole spectrum.
-
-    Returns
-    -------
-    ModularSolution
-        `optimality_gap` says how far from the best possible it is at most.
+    Diversity 1 stands for the limit λ -> 1, the balanced one of the many minimizers at 1. `energy` is |q|²
+    of the whole spectrum if the one given is cut off.
     """
     M, H, K = n_modules, n_components, n_modules * n_components
     spectrum = np.asarray(spectrum, dtype=np.float64)
@@ -114,7 +84,8 @@ def solve_modules(spectrum, n_modules, n_components, diversity, rng, energy=None
     blocks = pooled_blocks(q, M, H, diversity, pool=M != 2)
     if M >= 3:
         blocks = attainable_blocks(blocks, q, M, diversity)
-    modules, worst, row = np.zeros((M, H, K)), 0.0, 0
+    modules: FloatArray = np.zeros((M, H, K))
+    worst, row = 0.0, 0
     with one_blas_thread():
         for block in blocks:
             used = block.coverage > NEGLIGIBLE * block.level
@@ -128,28 +99,24 @@ def solve_modules(spectrum, n_modules, n_components, diversity, rng, energy=None
         return certify(modules * np.sqrt(scale), padded, diversity, energy)
 
 
-def polish(modules, spectrum, diversity, max_iter=5000):
-    """Lower the loss of all modules together by L-BFGS.
+def certify(
+    modules: FloatArray, spectrum: FloatArray, diversity: float, energy: float | None = None
+) -> ModularSolution:
+    """Loss, lower bound and coverage of any modules (M, H, K) on a spectrum (K,)."""
+    M, H, _ = modules.shape
+    energy = float(spectrum @ spectrum) if energy is None else energy
+    modules = orthogonal_rows(modules)
+    coverage = np.einsum("mhk,mhk->k", modules, modules) / M
+    loss = modular_loss(modules, spectrum, diversity, energy)
+    bound = lower_bound(spectrum, M, H, diversity, energy)
+    return ModularSolution(modules, coverage, count_shared(modules), max(loss, 0.0), bound, energy)
 
-    Parameters
-    ----------
-    modules : ndarray, shape (M, H, K)
-        Start.
-    spectrum : ndarray, shape (K,)
-        The values q.
-    diversity : float
-        λ.
-    max_iter : int
-        Iterations at most.
 
-    Returns
-    -------
-    ndarray, shape (M, H, K)
-        Modules of no larger loss.
-    """
+def polish(modules: FloatArray, spectrum: FloatArray, diversity: float, max_iter: int = 5000) -> FloatArray:
+    """Lower the loss of all modules (M, H, K) together by L-BFGS; the result is never worse."""
     shape = modules.shape
 
-    def value(flat):
+    def value(flat: FloatArray) -> tuple[float, FloatArray]:
         loss, gradient = loss_and_gradient(flat.reshape(shape), spectrum, diversity)
         return loss, gradient.ravel()
 
@@ -159,67 +126,308 @@ def polish(modules, spectrum, diversity, max_iter=5000):
     return found.x.reshape(shape) if better else modules
 
 
-def orthogonal_rows(modules):
-    """Turn the rows of each module, which changes none of its Gram matrices, to be orthogonal, longest first.
-
-    Parameters
-    ----------
-    modules : ndarray, shape (M, H, K)
-        The matrices F_m.
-
-    Returns
-    -------
-    ndarray, shape (M, H, K)
-        Rows U_mᵀ F_m with F_m F_mᵀ = U_m D U_mᵀ.
-    """
+def orthogonal_rows(modules: FloatArray) -> FloatArray:
+    """Rotate the rows of each module to be orthogonal, longest first; no Gram matrix F_mᵀ F_m changes."""
     values, vectors = np.linalg.eigh(modules @ modules.swapaxes(1, 2))
     off_diagonal = np.abs(modules @ modules.swapaxes(1, 2) - values[:, ::-1, None] * np.eye(modules.shape[1]))
     if off_diagonal.max(initial=0.0) <= 1e-12 * values.max(initial=0.0):
-        return modules  # already so: leave random rotations within equal lengths as they are
+        return modules  # already orthogonal: keep random rotations within equal lengths
     return vectors.swapaxes(1, 2)[:, ::-1] @ modules
 
 
-def count_shared(modules, tolerance=1e-6):
-    """Number of coordinates that all modules keep in the same way, alone and whole.
-
-    Coordinate i is shared where every G_m has the same diagonal entry there and nothing beside it.
-
-    Parameters
-    ----------
-    modules : ndarray, shape (M, H, K)
-        The matrices F_m.
-    tolerance : float
-        Relative to the largest entry of Ḡ.
-
-    Returns
-    -------
-    int
-        How many.
-    """
+def count_shared(modules: FloatArray, tolerance: float = 1e-6) -> int:
+    """Number of coordinates at which every G_m has the same diagonal entry and no other in its column."""
     own = np.einsum("mhk,mhk->mk", modules, modules)
     rows = modules @ modules.swapaxes(1, 2)  # column norms of F'F are the diagonal of F'(FF')F: no K x K
     columns = np.einsum("mhk,mhk->mk", modules, rows @ modules)
     return count_equal(own, np.sqrt(np.maximum(columns - own**2, 0.0)), tolerance)
 
 
-def count_equal(own, beside, tolerance=1e-6):
-    """Number of coordinates with the same positive diagonal entry in all matrices and nothing beside it.
-
-    Parameters
-    ----------
-    own : ndarray, shape (M, K)
-        Diagonals.
-    beside : ndarray, shape (M, K)
-        Norms of the columns without their diagonal entry.
-    tolerance : float
-        Relative to the largest diagonal entry.
-
-    Returns
-    -------
-    int
-        How many.
-    """
+def count_equal(own: FloatArray, beside: FloatArray, tolerance: float = 1e-6) -> int:
+    """Number of coordinates with equal positive diagonals `own` (M, K) and columns `beside` of norm zero."""
     largest = own.max(initial=0.0)
     same = np.ptp(own, axis=0) <= tolerance * largest
     alone = beside.max(axis=0) <= np.sqrt(tolerance) * largest
     return int(np.sum(same & alone & (own.min(axis=0) > tolerance * largest)))
+
+
+# The loss
+
+
+@dataclass(frozen=True)
+class Ambiguity:
+    """The parts of the modular loss: ensemble = individual - diversity.
+
+    Parameters
+    ----------
+    individual : float
+        Mean loss of the modules, each by itself.
+    diversity : float
+        Mean squared deviation of the modules from their mean.
+    ensemble : float
+        Loss of the mean of all modules.
+    """
+
+    individual: float
+    diversity: float
+    ensemble: float
+
+
+def modular_loss(
+    modules: FloatArray, spectrum: FloatArray, diversity: float, energy: float | None = None
+) -> float:
+    """Loss L of modules (M, H, K); `energy` is |q|² if the spectrum is longer than the K values given."""
+    return loss_and_gradient(modules, spectrum, diversity, energy)[0]
+
+
+def loss_and_gradient(
+    modules: FloatArray, spectrum: FloatArray, diversity: float, energy: float | None = None
+) -> tuple[float, FloatArray]:
+    """Loss L of modules (M, H, K) and its derivative with respect to them, of the same shape.
+
+    No K x K matrix is formed: with B = F Fᵀ for the stacked F (MH, K), |Ḡ|² = |B|²/M², and the |G_m|² are
+    those of its diagonal blocks.
+    """
+    M, H, K = modules.shape
+    energy = float(spectrum @ spectrum) if energy is None else energy
+    stacked = modules.reshape(M * H, K)
+    gram = stacked @ stacked.T
+    own = gram.reshape(M, H, M, H)[np.arange(M), :, np.arange(M), :]
+    weighted = stacked * spectrum
+    individual, together = np.sum(own**2) / M, np.sum(gram**2) / M**2
+    loss = (1 - diversity) * individual + diversity * together - 2 / M * np.sum(stacked * weighted) + energy
+    gradient = (1 - diversity) / M * np.matmul(own, modules)
+    gradient += ((diversity / M**2) * (gram @ stacked) - weighted / M).reshape(M, H, K)
+    return float(loss), 4 * gradient
+
+
+def ambiguity(modules: FloatArray, spectrum: FloatArray, energy: float | None = None) -> Ambiguity:
+    """Ambiguity decomposition: mean_m |G_m - Q|² = |Ḡ - Q|² + mean_m |G_m - Ḡ|²."""
+    individual = modular_loss(modules, spectrum, 0.0, energy)
+    ensemble = modular_loss(modules, spectrum, 1.0, energy)
+    return Ambiguity(individual, individual - ensemble, ensemble)
+
+
+# The lower bound
+
+
+@dataclass(frozen=True)
+class Block:
+    """Coordinates that share one water level."""
+
+    coordinates: IntArray  # (k,) indices into the spectrum
+    rank: int  # h, the number of directions that each module spends on them
+    level: float  # g, the common eigenvalue of those directions
+    coverage: FloatArray  # (k,) t: how much of each coordinate the modules keep together; Σ t = h g
+
+
+def water_level(spectrum: FloatArray, rank: int, diversity: float) -> float:
+    """Common eigenvalue of `rank` module directions that share these coordinates.
+
+    Maximizes (q_1 + ... + q_n) / (diversity * rank + (1 - diversity) * n) over n, the stationarity
+    condition of the modular loss within one block.
+    """
+    n = np.arange(1, len(spectrum) + 1)
+    return float(np.max(np.cumsum(spectrum) / (diversity * rank + (1 - diversity) * n)))
+
+
+def fill(spectrum: FloatArray, rank: int, level: float, diversity: float) -> FloatArray:
+    """Coverage at a water level: t = max(0, (q - (1-λ) g)/λ), scaled to Σ t = h g; at λ = 0 the h largest."""
+    if diversity < VANISHING:
+        return np.where(np.arange(len(spectrum)) < rank, spectrum, 0.0)
+    coverage = np.maximum(0.0, (spectrum - (1 - diversity) * level) / diversity)
+    total = coverage.sum()
+    return coverage * (rank * level / total) if total > 0 else coverage
+
+
+def slot_coordinates(first: int, last: int, n_modules: int, n_components: int) -> IntArray:
+    """Coordinates of the slots first ... last-1: their heads, then their tails, M per slot."""
+    tail_start = last + n_modules * (n_components - last)
+    tail_end = first + n_modules * (n_components - first)
+    return np.r_[first:last, tail_start:tail_end]
+
+
+def pooled_blocks(
+    spectrum: FloatArray, n_modules: int, n_components: int, diversity: float, pool: bool = True
+) -> list[Block]:
+    """Blocks of positive level that minimize the bound; without `pool` each slot is a block of its own."""
+
+    def span(first: int, last: int) -> tuple[int, int, float]:
+        where = slot_coordinates(first, last, n_modules, n_components)
+        return first, last, water_level(spectrum[where], last - first, diversity)
+
+    spans: list[tuple[int, int, float]] = []
+    for slot in range(n_components):
+        spans.append(span(slot, slot + 1))
+        while pool and len(spans) > 1 and spans[-2][2] < spans[-1][2]:
+            (first, _, _), (_, last, _) = spans[-2:]
+            spans[-2:] = [span(first, last)]
+    blocks = []
+    for first, last, level in spans:
+        if level > 0:
+            where = slot_coordinates(first, last, n_modules, n_components)
+            coverage = fill(spectrum[where], last - first, level, diversity)
+            blocks.append(Block(where, last - first, level, coverage))
+    return blocks
+
+
+def attainable_blocks(
+    blocks: list[Block], spectrum: FloatArray, n_modules: int, diversity: float
+) -> list[Block]:
+    """Replace blocks whose coverage M >= 3 subspaces cannot have by the nearest that they can.
+
+    With n coordinates in use and h < n < h M/(M-1) the kernels of the modules' projections within the block
+    are too small to miss each other: its leading k = h M - n (M-1) coordinates are then shared by all modules
+    (t = g = q), and the rest gets a level of its own.
+    """
+    waiting, done = list(blocks), []
+    while waiting:
+        block = waiting.pop(0)
+        used = int(np.sum(block.coverage > NEGLIGIBLE * block.level))
+        n_shared = block.rank * n_modules - used * (n_modules - 1)
+        if used <= block.rank or n_shared <= 0:
+            done.append(block)
+            continue
+        shared = block.coordinates[:n_shared]
+        done.extend(Block(np.array([i]), 1, float(spectrum[i]), spectrum[[i]]) for i in shared)
+        rank, rest = block.rank - n_shared, block.coordinates[n_shared:]
+        if rank > 0:
+            level = water_level(spectrum[rest], rank, diversity)
+            if level > 0:
+                waiting.insert(0, Block(rest, rank, level, fill(spectrum[rest], rank, level, diversity)))
+    return done
+
+
+def block_loss(blocks: list[Block], spectrum: FloatArray, diversity: float, energy: float) -> float:
+    """Loss of modules that attain the blocks: (1-λ) Σ h g² + λ |t|² - 2 <t, q> + |q|²."""
+    loss = energy
+    for block in blocks:
+        t, q = block.coverage, spectrum[block.coordinates]
+        loss += float((1 - diversity) * block.rank * block.level**2 + diversity * (t @ t) - 2 * (t @ q))
+    return loss
+
+
+def lower_bound(
+    spectrum: FloatArray, n_modules: int, n_components: int, diversity: float, energy: float | None = None
+) -> float:
+    """Lower bound on the loss of any modules of this shape; `energy` is |q|² if the spectrum is cut off.
+
+    For M = 2 the slots are not pooled: G_1 + G_2 = S with ranks at most H forces |G_1 - G_2|² >= 2 Σ_i
+    s_i s_(2H+1-i) (S^(-1/2) (G_1 - G_2) S^(-1/2) is a reflection J, and tr(S J S J) is least when the
+    eigenvalues are paired in opposite order), so the pairs decouple and each attains its own minimum.
+    """
+    energy = float(np.sum(np.square(spectrum))) if energy is None else energy
+    padded = pad_spectrum(spectrum, n_modules * n_components)
+    blocks = pooled_blocks(padded, n_modules, n_components, diversity, pool=n_modules != 2)
+    return max(0.0, block_loss(blocks, padded, diversity, energy))
+
+
+def pad_spectrum(spectrum: FloatArray, length: int) -> FloatArray:
+    """The first `length` values in float64, followed by zeros if there are fewer."""
+    padded = np.zeros(length)
+    padded[: min(len(spectrum), length)] = spectrum[:length]
+    return padded
+
+
+# Fusion frames
+
+
+def fusion_frame(
+    tau: FloatArray,
+    n_modules: int,
+    rank: int,
+    rng: np.random.Generator,
+    tolerance: float = 1e-10,
+    max_iter: int = 60,
+) -> tuple[FloatArray, float]:
+    """Random W (M, h, n) with W_m W_mᵀ = I and Σ_m W_mᵀ W_m = M diag(τ), and the relative residual reached.
+
+    τ lies in (0, 1], Σ τ = h and n <= M h. If n = M h and τ is nearly flat, the projections are nearly
+    orthogonal and Newton's operator nearly singular: a residual of 1e-3 can remain, which `polish` removes.
+    """
+    n = len(tau)
+    if n == rank:  # every module keeps the whole space; rotate it so that no module has an axis of its own
+        return np.linalg.qr(rng.standard_normal((n_modules, n, n)))[0], 0.0
+    weights = n_modules * tau
+    size = np.linalg.norm(weights)
+
+    def error_of(frames: FloatArray) -> float:
+        return float(np.linalg.norm(residual(frames, weights)) / size)
+
+    frames = polar(rng.standard_normal((n_modules, rank, n)) * np.sqrt(tau))
+    for _ in range(WARM_UP // 2):
+        frames = alternate(frames, weights, 2)
+        error = error_of(frames)
+        if error < CLOSE:
+            break
+    for _ in range(max_iter):
+        if error <= tolerance:
+            break
+        # A rough direction is enough far away; close by, quadratic convergence needs an accurate one.
+        forcing = min(0.1, max(error, 1e-3)) if error > 1e-6 else 1e-3
+        direction = newton_direction(frames, tau, residual(frames, weights), forcing)
+        step = 1.0
+        while step >= 1e-3:
+            candidate = polar(frames + step * direction)
+            reached = error_of(candidate)
+            if reached < error * (1 - 0.1 * step):
+                break
+            step /= 2
+        else:
+            candidate = alternate(frames, weights, 20)
+            reached = error_of(candidate)
+            if reached >= 0.999 * error:
+                break
+        frames, error = candidate, reached
+    return frames, error
+
+
+def polar(matrices: FloatArray) -> FloatArray:
+    """Nearest matrices with orthonormal rows, (A Aᵀ)^(-1/2) A for each A (h, n) of a stack."""
+    values, vectors = np.linalg.eigh(matrices @ matrices.swapaxes(-1, -2))
+    scaled = vectors / np.sqrt(np.maximum(values, np.finfo(float).tiny))[..., None, :]
+    return scaled @ (vectors.swapaxes(-1, -2) @ matrices)
+
+
+def alternate(frames: FloatArray, weights: FloatArray, steps: int) -> FloatArray:
+    """Alternating projections of frames (M, h, n) between the two conditions; `weights` are M τ (n,)."""
+    M, h, n = frames.shape
+    root = np.sqrt(weights)
+    for _ in range(steps):
+        columns = polar((frames.reshape(M * h, n) * root).T).T * root
+        frames = polar(columns.reshape(M, h, n))
+    return frames
+
+
+def residual(frames: FloatArray, weights: FloatArray) -> FloatArray:
+    """M diag(τ) - Σ_m W_mᵀ W_m, shape (n, n)."""
+    stacked = frames.reshape(-1, frames.shape[2])
+    return np.diag(weights) - stacked.T @ stacked
+
+
+def newton_direction(frames: FloatArray, tau: FloatArray, missing: FloatArray, forcing: float) -> FloatArray:
+    """Change of the frames (M, h, n) that removes the residual `missing` (n, n) to first order.
+
+    Moves dW_m = W_m Ω (I - P_m), P_m = W_mᵀ W_m, keep the rows orthonormal to first order and change the sum
+    by Σ_m (P_m Ω + Ω P_m - 2 P_m Ω P_m). The symmetric Ω is found by conjugate gradients to a relative
+    accuracy `forcing`, preconditioned by the average of the operator, M (τ_i + τ_j - 2 τ_i τ_j).
+    """
+    M, h, n = frames.shape
+    stacked, transposed = frames.reshape(M * h, n), frames.swapaxes(1, 2)
+
+    def tangent(omega: FloatArray) -> FloatArray:
+        moved = (stacked @ omega).reshape(M, h, n)
+        return moved - (moved @ transposed) @ frames
+
+    def change(flat: FloatArray) -> FloatArray:
+        product = stacked.T @ tangent(flat.reshape(n, n)).reshape(M * h, n)
+        return (product + product.T).ravel()
+
+    average = M * (tau[:, None] + tau - 2 * np.outer(tau, tau))
+    # Coordinates that nearly all modules share make the average vanish; the floor keeps it a preconditioner.
+    average = np.maximum(average, 1e-3 * M * np.minimum(tau[:, None], tau)).ravel()
+    operator = LinearOperator((n * n, n * n), matvec=change, dtype=float)
+    scale = LinearOperator((n * n, n * n), matvec=lambda flat: flat / average, dtype=float)
+    omega, _ = cg(operator, missing.ravel(), rtol=forcing, maxiter=300, M=scale)
+    omega = omega.reshape(n, n)
+    return tangent((omega + omega.T) / 2)

@@ -1,6 +1,34 @@
-"""Display classes in scikit-learn's pattern; matplotlib is imported when a figure is drawn."""
+"""Displays in scikit-learn's manner; matplotlib is imported when a figure is drawn."""
 
-from manylens.plotting.gallery import RetrievalGalleryDisplay
-from manylens.plotting.modules import CoverageDisplay, DiversityPathDisplay
+from typing import TYPE_CHECKING
 
-__all__ = ["CoverageDisplay", "DiversityPathDisplay", "RetrievalGalleryDisplay"]
+from manylens._lazy import attach
+
+if TYPE_CHECKING:
+    from manylens.plotting.bars import BarDisplay
+    from manylens.plotting.curves import CoverageDisplay, CurveDisplay, ReliabilityDisplay
+    from manylens.plotting.images import BoundaryDisplay, GalleryDisplay, HeatMapDisplay
+    from manylens.plotting.points import NeighborProbabilitiesDisplay, ProjectionDisplay, ScatterDisplay
+
+__all__ = [
+    "BarDisplay",
+    "BoundaryDisplay",
+    "CoverageDisplay",
+    "CurveDisplay",
+    "GalleryDisplay",
+    "HeatMapDisplay",
+    "NeighborProbabilitiesDisplay",
+    "ProjectionDisplay",
+    "ReliabilityDisplay",
+    "ScatterDisplay",
+]
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "manylens.plotting.bars": ["BarDisplay"],
+        "manylens.plotting.curves": ["CoverageDisplay", "CurveDisplay", "ReliabilityDisplay"],
+        "manylens.plotting.images": ["BoundaryDisplay", "GalleryDisplay", "HeatMapDisplay"],
+        "manylens.plotting.points": ["NeighborProbabilitiesDisplay", "ProjectionDisplay", "ScatterDisplay"],
+    },
+)

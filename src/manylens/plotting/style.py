@@ -1,46 +1,91 @@
-"""Colors that read on light and dark, and axes to draw on."""
+"""Colors and axes that all displays share."""
 
-SPECTRUM_COLOR, ENSEMBLE_COLOR, SINGLE_COLOR, WRONG_COLOR = "#8d99ae", "#2a8c9d", "#e07a4b", "#e5383b"
-REFERENCE_STYLES = ("-", "--", "-.", ":")
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from manylens.typing import AnyArray, FloatArray
+from manylens.validation import import_optional
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Named: TypeAlias = "Mapping[Any, Any] | list[Any] | tuple[Any, ...]"  # items of a list are named by position
+
+# Ten colors that remain distinct for color-blind readers (Petroff, 2021).
+PALETTE = (
+    *("#3f90da", "#e76300", "#832db6", "#ffa90e", "#bd1f01"),
+    *("#92dadd", "#a96b59", "#b9ac70", "#94a4a2", "#717581"),
+)
+REFERENCE_COLOR, WRONG_COLOR = "#717581", "#bd1f01"
+REFERENCE_STYLES: tuple[Any, ...] = ("--", ":", "-.", (0, (5, 1)))
+MARKERS = "osD^vPX<>*"
+COLORMAP = "magma_r"  # light to dark, so that dark cells read as high values
+SLANTED: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
 
 
-def import_pyplot(display):
-    """matplotlib.pyplot, or one sentence on how to get it.
+class Display:
+    """Base of all displays: chooses the axes and remembers them as `ax_` and `figure_`."""
 
-    Parameters
-    ----------
-    display : object
-        What is to be drawn; the message names its class.
+    ax_: Axes
+    figure_: Figure
 
-    Returns
-    -------
-    module
-        The package `matplotlib.pyplot`.
-    """
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            f'{type(display).__name__} needs matplotlib: pip install "manylens[plot]".'
-        ) from error
-    return plt
+    def _open(self, ax: Axes | None, width: float, height: float, *, framed: bool = False) -> Axes:
+        """The given axes, or those of a new figure; top and right spines are hidden unless `framed`."""
+        if ax is None:
+            pyplot = import_optional("matplotlib.pyplot", type(self).__name__, '"manylens[plot]"')
+            ax = pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+        self.ax_, self.figure_ = ax, ax.figure  # type: ignore[assignment]  # a SubFigure serves as well
+        if not framed:
+            ax.spines[["top", "right"]].set_visible(False)
+        return ax
 
 
-def axes_or_new(ax, display, **options):
-    """The given axes, or those of a new figure.
+def color(number: int) -> str:
+    """Color of the class or curve with this number."""
+    return PALETTE[number % len(PALETTE)]
 
-    Parameters
-    ----------
-    ax : matplotlib.axes.Axes or None
-        Where to draw.
-    display : object
-        What is to be drawn.
-    **options
-        For pyplot's subplots.
 
-    Returns
-    -------
-    matplotlib.axes.Axes
-        Where to draw.
-    """
-    return import_pyplot(display).subplots(layout="constrained", **options)[1] if ax is None else ax
+def marker(number: int) -> str:
+    """Marker of the class or curve with this number."""
+    return MARKERS[number % len(MARKERS)]
+
+
+def add_legend(ax: Axes, **options: Any) -> None:
+    """Draw the legend in the common style, beside the axes if it is long and the layout makes room for it."""
+    n_labels = len(ax.get_legend_handles_labels()[0])
+    if n_labels > 4 and not options and ax.figure.get_layout_engine() is not None:
+        options = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+    if n_labels:
+        ax.legend(**{"frameon": False, "fontsize": "small", **options})
+
+
+def name_ticks(ax: Axes, names: list[str], places: Any = None) -> None:
+    """Write names below the x axis, slanted if they would touch each other."""
+    room = 0.8 * ax.get_window_extent().width / ax.figure.dpi / len(names)  # inches
+    long = 0.1 * max(map(len, names)) > room
+    ax.set_xticks(range(len(names)) if places is None else places, names, **(SLANTED if long else {}))
+
+
+def by_name(items: Named) -> dict[Any, Any]:
+    """A mapping as a dict; the items of a sequence are named by position."""
+    return dict(items) if isinstance(items, Mapping) else dict(enumerate(items))
+
+
+def take_rows(X: Any, rows: AnyArray) -> Any:
+    """Rows of an array, of a data frame, or of each of several layers."""
+    if isinstance(X, Mapping):
+        return {name: take_rows(layer, rows) for name, layer in X.items()}
+    if isinstance(X, list | tuple):
+        return [take_rows(layer, rows) for layer in X]
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+def module_view(modules: Any, X: Any, module: int) -> FloatArray:
+    """One module (n, H) of the transformed rows; `split` may return an array or a list."""
+    parts = modules.split(modules.transform(X))
+    return parts[:, module] if isinstance(parts, np.ndarray) else np.asarray(parts[module])

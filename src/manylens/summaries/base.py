@@ -20,7 +20,7 @@ class Summary(ABC):
 
     @abstractmethod
     def merge(self, other: Self) -> Self:
-        """Add what another summary with the same settings has seen and return self."""
+        """Add the rows of another summary with the same settings and return self."""
 
     @abstractmethod
     def fresh(self) -> Self:

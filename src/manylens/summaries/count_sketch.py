@@ -8,7 +8,6 @@ of the same rows share one S.
 
 from __future__ import annotations
 
-import numbers
 from typing import Self
 
 import numpy as np
@@ -18,7 +17,7 @@ from sklearn.utils import assert_all_finite, check_array
 
 from manylens.native.count_sketch import add_dense, add_ones, add_sparse, signed_buckets
 from manylens.summaries.base import Summary
-from manylens.typing import FloatArray, IntArray, MatrixLike, Rows
+from manylens.typing import FloatArray, IntArray, MatrixLike, Rows, is_sparse
 from manylens.validation import check_count
 
 BLOCK_BYTES = 2**28  # rows taken at a time if they must be converted
@@ -82,7 +81,7 @@ class CountSketch(Summary):
                 f"n_hashes={n_hashes} does not divide n_buckets={n_buckets}: the sketch is a stack of "
                 "n_hashes parts of equal height."
             )
-        if not isinstance(random_state, numbers.Integral) or isinstance(random_state, bool):
+        if not isinstance(random_state, int | np.integer) or isinstance(random_state, bool):
             raise TypeError(
                 f"random_state={random_state!r} is not an integer: sketches can be compared only if they "
                 "hash with the same number."
@@ -127,12 +126,11 @@ class CountSketch(Summary):
         small = rows.data.nbytes <= SMALL_BYTES
         if small:
             assert_all_finite(rows, input_name="rows")
+        sums, total, ones = self._sums, self._total, self._ones
         if self.n_rows_ == 0:
             sums, total, ones = np.zeros((self.n_buckets, d)), np.zeros(d), np.zeros(self.n_buckets)
-        elif small:
-            sums, total, ones = self._sums, self._total, self._ones
-        else:
-            sums, total, ones = self._sums.copy(), self._total.copy(), self._ones.copy()
+        elif not small:
+            sums, total, ones = sums.copy(), total.copy(), ones.copy()
         step = n if rows.dtype in (np.float32, np.float64) else max(1, BLOCK_BYTES // (8 * d))
         for first in range(0, n, step):
             block = as_floats(rows[first : first + step])
@@ -210,7 +208,7 @@ class CountSketch(Summary):
         scipy.sparse.csr_matrix of float64, shape (n_buckets, n)
             `n_hashes` entries of ±1/sqrt(n_hashes) in each column.
         """
-        if isinstance(indices, numbers.Integral):
+        if isinstance(indices, int | np.integer):
             indices = np.arange(int(indices))
         indices = self._check_indices(indices, len(indices))
         height = self.n_buckets // self.n_hashes
@@ -252,11 +250,11 @@ class CountSketch(Summary):
             slots = self._slots(indices, which)
             part = slice(which * height, (which + 1) * height)
             add_ones(slots, ones[part])
-            if sparse.issparse(block):
+            if is_sparse(block):
                 add_sparse(block.data, block.indices, block.indptr, slots, sums[part])
             else:
                 add_dense(block, slots, sums[part], added)
-        if sparse.issparse(block):
+        if is_sparse(block):
             added += np.bincount(block.indices, weights=block.data, minlength=block.shape[1])
         else:
             added /= self.n_hashes  # every hash function saw every row once
@@ -264,12 +262,13 @@ class CountSketch(Summary):
 
     def _slots(self, indices: IntArray, which: int) -> IntArray:
         seed = np.uint64(self.random_state % 2**64)
-        return signed_buckets(indices, seed, np.uint64(which), self.n_buckets // self.n_hashes)
+        with np.errstate(over="ignore"):  # the hash relies on overflow, which plain Python would report
+            return signed_buckets(indices, seed, np.uint64(which), self.n_buckets // self.n_hashes)
 
     def _check_indices(self, indices: int | IntArray | None, n: int) -> IntArray:
         if indices is None:
             indices = self.n_rows_
-        if isinstance(indices, numbers.Integral):
+        if isinstance(indices, int | np.integer):
             return np.arange(int(indices), int(indices) + n, dtype=np.int64)
         indices = np.asarray(indices)
         if indices.shape != (n,) or indices.dtype.kind not in "iu":

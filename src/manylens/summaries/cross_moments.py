@@ -69,18 +69,7 @@ class CrossMoments(Summary):
         self.sums_: dict[Pair, FloatArray] = {}
 
     def update(self, feature_sets: Sequence[FloatArray]) -> Self:
-        """Add a batch of rows.
-
-        Parameters
-        ----------
-        feature_sets : list of ndarray, each of shape (n, d_k)
-            The same rows in every feature set.
-
-        Returns
-        -------
-        CrossMoments
-            The summary itself.
-        """
+        """Add a batch of rows, the same n rows in every feature set (n, d_k)."""
         n_rows = len(feature_sets[0])
         if any(len(X) != n_rows for X in feature_sets):
             raise ValueError("The feature sets of a batch must have the same number of rows.")
@@ -103,18 +92,7 @@ class CrossMoments(Summary):
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add what another summary of the same feature sets has seen.
-
-        Parameters
-        ----------
-        other : CrossMoments
-            Moments of the same pairs on other rows; not changed.
-
-        Returns
-        -------
-        CrossMoments
-            The summary itself.
-        """
+        """Add the rows of another summary of the same pairs, which is not changed."""
         if other.pairs != self.pairs:
             raise ValueError("Cross-moments of different pairs of feature sets cannot be merged.")
         if not other.n_rows_:
@@ -129,37 +107,14 @@ class CrossMoments(Summary):
         return self
 
     def fresh(self) -> Self:
-        """Empty cross-moments of the same pairs.
-
-        Returns
-        -------
-        CrossMoments
-            The empty summary.
-        """
+        """Empty cross-moments of the same pairs."""
         return type(self)(self.pairs)
 
     def about(self, points: Sequence[FloatArray]) -> dict[Pair, FloatArray]:
-        """The sums about other points.
-
-        Parameters
-        ----------
-        points : list of ndarray, each of shape (d_k,)
-            New origin of each feature set.
-
-        Returns
-        -------
-        dict of (int, int) to ndarray, shape (d_k + 2, d_l + 2)
-            Sums of h_k h_lᵀ: row and column 0 hold sums, -1 those with squared norms.
-        """
+        """The sums about other points (d_k,): row and column 0 hold sums, -1 those with squared norms."""
         steps = [origin - point for origin, point in zip(self.origins_, points, strict=True)]
         return {(k, m): move_both(A, steps[k], steps[m]) for (k, m), A in self.sums_.items()}
 
     def means(self) -> list[FloatArray]:
-        """Mean of each feature set.
-
-        Returns
-        -------
-        list of ndarray, each of shape (d_k,)
-            The means.
-        """
+        """Mean (d_k,) of each feature set."""
         return [origin + self.sums_[k, k][0, 1:-1] / self.n_rows_ for k, origin in enumerate(self.origins_)]

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from manylens.summaries.base import Summary
-from manylens.typing import AnyArray, FloatArray, Rows, SparseRows
+from manylens.typing import AnyArray, FloatArray, Rows, SparseRows, is_sparse
 
 BLOCK_BYTES = 2**25  # large enough for BLAS to run at full speed, small against any machine's memory
 
@@ -75,7 +75,7 @@ class Moments(Summary):
         weight = float(rows.shape[0]) if weights is None else float(np.sum(weights))
         if weight == 0:
             return self
-        if sparse.issparse(rows):
+        if is_sparse(rows):
             mean, scatter = _sparse_moments(rows, weights, weight)
         else:
             mean, scatter = _dense_moments(rows, weights, weight)
@@ -84,18 +84,7 @@ class Moments(Summary):
         return self._join(weight, mean, scatter)
 
     def merge(self, other: Self) -> Self:
-        """Add what another summary of rows of the same width has seen.
-
-        Parameters
-        ----------
-        other : Moments
-            Moments of other rows; not changed.
-
-        Returns
-        -------
-        Moments
-            The summary itself.
-        """
+        """Add the rows of another summary of the same width, which is not changed."""
         if other.n_features != self.n_features:
             raise ValueError(
                 f"Moments of {other.n_features} features cannot be merged into those of {self.n_features}."
@@ -104,23 +93,11 @@ class Moments(Summary):
         return self._join(other.weight, other.mean, other.scatter)
 
     def fresh(self) -> Self:
-        """Empty moments of rows of the same width.
-
-        Returns
-        -------
-        Moments
-            The empty summary.
-        """
+        """Empty moments of rows of the same width."""
         return type(self)(self.n_features)
 
     def covariance(self) -> FloatArray:
-        """Scatter divided by the number of rows, n rather than n - 1.
-
-        Returns
-        -------
-        ndarray, shape (d, d)
-            The covariance.
-        """
+        """Scatter divided by the number of rows (n, not n - 1), shape (d, d)."""
         return self.scatter / max(self.weight, 1.0)
 
     def _join(self, weight: float, mean: FloatArray, scatter: FloatArray) -> Self:

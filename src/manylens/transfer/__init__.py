@@ -1,1 +1,31 @@
-"""Using a network's layers."""
+"""Transfer: ridge regression on the layers of a network, calibration, and rows without labels."""
+
+from typing import TYPE_CHECKING
+
+from manylens._lazy import attach
+
+if TYPE_CHECKING:
+    from manylens.transfer.calibration import TemperatureScaler, expected_calibration_error
+    from manylens.transfer.layer_ridge import LayerRidgeClassifier, LayerRidgeRegressor
+    from manylens.transfer.network_layers import collect_layers
+    from manylens.transfer.transduction import TransductionSearch, TransductiveRidgeClassifier
+
+__all__ = [
+    "LayerRidgeClassifier",
+    "LayerRidgeRegressor",
+    "TemperatureScaler",
+    "TransductionSearch",
+    "TransductiveRidgeClassifier",
+    "collect_layers",
+    "expected_calibration_error",
+]
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "manylens.transfer.calibration": ["TemperatureScaler", "expected_calibration_error"],
+        "manylens.transfer.layer_ridge": ["LayerRidgeClassifier", "LayerRidgeRegressor"],
+        "manylens.transfer.network_layers": ["collect_layers"],
+        "manylens.transfer.transduction": ["TransductionSearch", "TransductiveRidgeClassifier"],
+    },
+)

@@ -1,66 +1,73 @@
-"""How far stated probabilities are from the frequencies that came true."""
+"""Calibration: how far probabilities are from observed frequencies, and scaling by a temperature."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+from scipy.special import softmax
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
-KINDS = ("top", "classwise")
-BINNINGS = ("width", "mass")
+from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manylens.validation import check_choice, check_count, require_two_classes
+
+Kind: TypeAlias = Literal["top", "classwise"]
+Binning: TypeAlias = Literal["width", "mass"]
+
+SHARPEST = 1e4  # times the scale of the scores: beyond, probabilities are 0 and 1 to all digits
 
 
-class ReliabilityBins(NamedTuple):
-    """Rows grouped by how confident their prediction is; groups without rows are left out.
+@dataclass(frozen=True)
+class ReliabilityBins:
+    """Rows grouped by the confidence of their prediction, without empty groups."""
 
-    Parameters
-    ----------
-    confidence : ndarray, shape (B,)
-        Mean probability stated.
-    frequency : ndarray, shape (B,)
-        Share of rows for which it came true.
-    weight : ndarray, shape (B,)
-        Share of all rows.
-    """
-
-    confidence: np.ndarray
-    frequency: np.ndarray
-    weight: np.ndarray
+    confidence: FloatArray  # mean predicted probability, (B,)
+    frequency: FloatArray  # share of rows for which the prediction is correct, (B,)
+    weight: FloatArray  # share of all rows, (B,)
 
     @property
-    def error(self):
+    def error(self) -> float:
         """Σ_b weight_b |frequency_b - confidence_b|."""
         return float(np.sum(self.weight * np.abs(self.frequency - self.confidence)))
 
 
-def expected_calibration_error(y, proba, n_bins=15, kind="top", binning="width", classes=None):
-    """Expected calibration error: Σ_b (n_b/n) |frequency of being right in bin b - mean confidence in b|.
+def expected_calibration_error(
+    y: ArrayLike,
+    proba: ArrayLike,
+    n_bins: int = 15,
+    kind: Kind = "top",
+    binning: Binning = "width",
+    classes: ArrayLike | None = None,
+) -> float:
+    """Expected calibration error: Σ_b (n_b/n) |accuracy in bin b - mean confidence in bin b|.
 
     Parameters
     ----------
     y : array-like, shape (n,)
         True labels.
     proba : array-like, shape (n, C) or (n,)
-        Probabilities of the classes, in sorted order of the labels; one column is that of the second of two
-        classes.
+        Probabilities of the classes, in sorted order of the labels; a single column is that of the second of
+        two classes.
     n_bins : int, default=15
         Number of bins.
     kind : {"top", "classwise"}, default="top"
-        Whether the confidence in the predicted class is judged, or that in every class, averaged over
-        classes.
+        Measure the confidence in the predicted class, or in each class, averaged over classes.
     binning : {"width", "mass"}, default="width"
-        Bins of equal width in [0, 1], or of equal numbers of rows, which waste none and depend less on where
-        the confidences lie.
-    classes : array-like, shape (C,), optional
-        Labels of the columns, where not all of them occur in y.
+        Bins of equal width in [0, 1], or of equal numbers of rows, which leave no bin empty.
+    classes : array-like, shape (C,), default=None
+        Labels of the columns, if not all of them occur in y.
 
     Returns
     -------
     float
-        Between 0 and 1; 0 where confidence and frequency agree in every bin.
-
-    Notes
-    -----
-    The estimate is biased upwards: a perfectly calibrated model with n rows in B bins has about sqrt(B/n).
+        Between 0 and 1. The estimate is biased upwards: a perfectly calibrated model with n rows in B bins
+        has about sqrt(B/n).
 
     Examples
     --------
@@ -68,86 +75,184 @@ def expected_calibration_error(y, proba, n_bins=15, kind="top", binning="width",
     >>> round(expected_calibration_error([0, 1, 1, 1], [[0.5, 0.5]] * 4), 2)  # predicts 0, right once in four
     0.25
     """
-    y, proba, classes = check_probabilities(y, proba, classes)
+    labels, P, columns = check_probabilities(y, proba, classes)
     check_binning(n_bins, kind, binning)
-    right = y[:, np.newaxis] == classes
+    correct = labels[:, np.newaxis] == columns
     if kind == "top":
-        return top_bins(right, proba, n_bins, binning).error
-    return float(
-        np.mean([reliability(proba[:, c], right[:, c], n_bins, binning).error for c in range(proba.shape[1])])
-    )
+        return top_bins(correct, P, n_bins, binning).error
+    errors = [reliability(P[:, c], correct[:, c], n_bins, binning).error for c in range(P.shape[1])]
+    return float(np.mean(errors))
 
 
-def top_bins(right, proba, n_bins, binning):
-    """Reliability of the predicted class, from indicators (n, C) of the true one."""
+def top_bins(correct: BoolArray, proba: FloatArray, n_bins: int, binning: Binning) -> ReliabilityBins:
+    """Reliability of the predicted class, from indicators (n, C) of the true class."""
     top = np.argmax(proba, axis=1)
     rows = np.arange(len(top))
-    return reliability(proba[rows, top], right[rows, top], n_bins, binning)
+    return reliability(proba[rows, top], correct[rows, top], n_bins, binning)
 
 
-def reliability(confidence, right, n_bins, binning="width"):
-    """Rows in bins of confidence.
-
-    Parameters
-    ----------
-    confidence : ndarray, shape (n,)
-        Stated probabilities.
-    right : ndarray of bool, shape (n,)
-        Whether it came true.
-    n_bins : int
-        Number of bins.
-    binning : {"width", "mass"}
-        Equal widths (a value on an edge belongs to the lower bin), or equal numbers; rows of equal confidence
-        share a bin.
-
-    Returns
-    -------
-    ReliabilityBins
-        Of the bins that hold rows.
-    """
-    confidence = np.asarray(confidence, dtype=np.float64)
+def reliability(
+    confidence: FloatArray, correct: BoolArray, n_bins: int, binning: Binning = "width"
+) -> ReliabilityBins:
+    """Rows in bins of confidence; with equal widths, a value on an edge belongs to the lower bin."""
+    edges: FloatArray
     if binning == "width":
         edges = np.linspace(0, 1, n_bins + 1)[1:-1]
     else:
-        last = np.arange(1, n_bins) * len(confidence) // n_bins - 1  # of each bin, among the ordered rows
+        last = np.arange(1, n_bins) * len(confidence) // n_bins - 1  # last sorted row of each bin
         edges = np.sort(confidence)[np.maximum(last, 0)]
     bins = np.searchsorted(edges, confidence, side="left")
     counts = np.bincount(bins, minlength=n_bins)
-    held = counts > 0
-    confidences = np.bincount(bins, weights=confidence, minlength=n_bins)[held] / counts[held]
-    frequencies = np.bincount(bins, weights=right, minlength=n_bins)[held] / counts[held]
-    return ReliabilityBins(confidences, frequencies, counts[held] / len(confidence))
+    filled = counts > 0
+    confidences = np.bincount(bins, weights=confidence, minlength=n_bins)[filled] / counts[filled]
+    frequencies = np.bincount(bins, weights=correct, minlength=n_bins)[filled] / counts[filled]
+    return ReliabilityBins(confidences, frequencies, counts[filled] / len(confidence))
 
 
-def check_probabilities(y, proba, classes=None):
-    """Labels (n,), probabilities (n, C) and the labels of the columns, or a sentence."""
-    y = column_or_1d(y)
-    proba = check_array(proba, dtype=np.float64, ensure_2d=False, input_name="proba")
-    if proba.ndim == 1:
-        proba = np.column_stack([1 - proba, proba])
-    check_consistent_length(y, proba)
-    if proba.min() < 0 or np.any(np.abs(proba.sum(axis=1) - 1) > 1e-4):
+def check_probabilities(
+    y: ArrayLike, proba: ArrayLike, classes: ArrayLike | None = None
+) -> tuple[AnyArray, FloatArray, AnyArray]:
+    """Validated labels (n,), probabilities (n, C) and labels of the columns (C,)."""
+    labels = column_or_1d(y)
+    P = check_array(proba, dtype=np.float64, ensure_2d=False, input_name="proba")
+    if P.ndim == 1:
+        P = np.column_stack([1 - P, P])
+    check_consistent_length(labels, P)
+    if P.min() < 0 or np.any(np.abs(P.sum(axis=1) - 1) > 1e-4):
         raise ValueError(
-            "proba holds rows that are not probabilities (below zero, or not summing to one): scale scores "
-            "with TemperatureScaler first."
+            "proba contains rows that are not probabilities (negative, or not summing to one): turn scores "
+            "into probabilities with TemperatureScaler first."
         )
-    classes = np.unique(y) if classes is None else np.asarray(classes)
-    if len(classes) != proba.shape[1]:
+    columns = np.unique(labels) if classes is None else np.asarray(classes)
+    if len(columns) != P.shape[1]:
         raise ValueError(
-            f"proba has {proba.shape[1]} columns and there are {len(classes)} classes: name the columns with "
-            "classes=, such as model.classes_."
+            f"proba has {P.shape[1]} columns, but there are {len(columns)} classes: give the labels of "
+            "the columns in classes, such as classes=model.classes_."
         )
-    unknown = np.setdiff1d(y, classes)
+    unknown = np.setdiff1d(labels, columns)
     if len(unknown):
-        raise ValueError(f"y holds {unknown[0]!r}, which is not among classes.")
-    return y, proba, classes
+        raise ValueError(f"y contains {unknown[0]!r}, which is not in classes.")
+    return labels, P, columns
 
 
-def check_binning(n_bins, kind="top", binning="width"):
-    """Refuse bins that mean nothing."""
-    if kind not in KINDS:
-        raise ValueError(f"kind={kind!r} is unknown: choose 'top' or 'classwise'.")
-    if binning not in BINNINGS:
-        raise ValueError(f"binning={binning!r} is unknown: choose 'width' or 'mass'.")
-    if not isinstance(n_bins, int | np.integer) or n_bins < 1:
-        raise ValueError(f"n_bins={n_bins!r} is not a positive whole number.")
+def check_binning(n_bins: int, kind: Kind = "top", binning: Binning = "width") -> None:
+    """Raise if bins are not described by a positive number and known names."""
+    check_choice(kind, "kind", ("top", "classwise"))
+    check_choice(binning, "binning", ("width", "mass"))
+    check_count(n_bins, "n_bins")
+
+
+class TemperatureScaler(BaseEstimator):
+    """Probabilities softmax(scores / T) with the temperature T > 0 of maximum likelihood.
+
+    Dividing by T keeps the order of a row's scores, so predicted labels do not change. Fit it to scores of
+    rows that the classifier was not trained on, or to leave-one-out scores: with scores of the training rows,
+    T would be too small.
+
+    Attributes
+    ----------
+    temperature_ : float
+        T.
+    classes_ : ndarray, shape (C,)
+        Labels, in the order of the columns of the scores.
+
+    References
+    ----------
+    Guo, Pleiss, Sun and Weinberger (2017), "On calibration of modern neural networks".
+
+    Examples
+    --------
+    >>> from manylens import TemperatureScaler
+    >>> scaler = TemperatureScaler().fit([[9, 0], [9, 0], [0, 9], [9, 0]], [0, 0, 1, 1])
+    >>> scaler.predict_proba([[9, 0]]).round(2)
+    array([[0.75, 0.25]])
+    """
+
+    def fit(self, scores: ArrayLike, y: ArrayLike) -> Self:
+        """Find the temperature.
+
+        Parameters
+        ----------
+        scores : array-like, shape (n, C)
+            Scores of each class, such as logits or the predictions of a ridge.
+        y : array-like, shape (n,)
+            True labels, in which all C classes occur.
+
+        Returns
+        -------
+        TemperatureScaler
+            The fitted scaler.
+        """
+        checked = check_array(scores, dtype=np.float64, input_name="scores")
+        check_classification_targets(y)
+        labels = column_or_1d(y)
+        check_consistent_length(checked, labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) != checked.shape[1]:
+            raise ValueError(
+                f"scores has {checked.shape[1]} columns, but y has {len(self.classes_)} classes: give one "
+                "column per class, in sorted order."
+            )
+        require_two_classes(self.classes_, type(self).__name__)
+        self.temperature_ = best_temperature(checked, codes)
+        self.n_features_in_ = checked.shape[1]
+        return self
+
+    def predict_proba(self, scores: ArrayLike) -> FloatArray:
+        """Probabilities of the classes.
+
+        Parameters
+        ----------
+        scores : array-like, shape (n, C)
+            Scores.
+
+        Returns
+        -------
+        ndarray, shape (n, C)
+            Rows sum to one; float32 scores give float32.
+        """
+        check_is_fitted(self)
+        checked = check_array(scores, dtype=[np.float64, np.float32], input_name="scores")
+        if checked.shape[1] != self.n_features_in_:
+            raise ValueError(f"scores has {checked.shape[1]} columns; in fit it had {self.n_features_in_}.")
+        return softmax(checked / checked.dtype.type(self.temperature_), axis=1)
+
+    def predict(self, scores: ArrayLike) -> AnyArray:
+        """The label with the greatest score.
+
+        Parameters
+        ----------
+        scores : array-like, shape (n, C)
+            Scores.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            Labels.
+        """
+        return self.classes_[np.argmax(self.predict_proba(scores), axis=1)]
+
+
+def best_temperature(scores: FloatArray, codes: IntArray) -> float:
+    """T of maximum likelihood for scores (n, C) and the column of each true class.
+
+    With b = 1/T the log-likelihood Σ_i b s_i,y - log Σ_c exp(b s_ic) is concave: its slope, the sum of
+    s_i,y - E_b[s_i], decreases with b. T is kept within a factor of 1e4 of the scale of the scores.
+    """
+    scores = scores - scores.mean(axis=1, keepdims=True)
+    scale = float(scores.max(axis=1).mean())
+    if scale == 0:
+        return 1.0
+    scores = scores / scale
+    true_scores = scores[np.arange(len(scores)), codes]
+
+    def slope(log_b: float) -> float:
+        p = softmax(np.exp(log_b) * scores, axis=1)
+        return float(np.mean(true_scores - np.sum(p * scores, axis=1)))
+
+    coldest, hottest = np.log(SHARPEST), -np.log(SHARPEST)
+    if slope(coldest) >= 0:
+        return scale / SHARPEST
+    if slope(hottest) <= 0:
+        return scale * SHARPEST
+    return scale / float(np.exp(brentq(slope, hottest, coldest, xtol=1e-12)))

@@ -1,103 +1,197 @@
-"""Ridge regression on the layers of a network: the classifier, and what the regressor shares with it."""
+"""Ridge regression on the layers of a network: a classifier, a regressor, and the steps that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Self, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metaestimators import available_if
 
-from manylens.transfer.labels import (
-    UNLABELLED,
-    ScoredClassifier,
-    check_labels,
-    refuse_one_class,
-    refuse_unlabeled,
-)
-from manylens.transfer.layered import ALPHAS, LayerEstimator
-from manylens.transfer.temperature import best_temperature
+from manylens.kernels.bandwidths import Gamma
+from manylens.summaries import Moments
+from manylens.transfer import layer_models, ridge
+from manylens.transfer.calibration import best_temperature
+from manylens.transfer.layer_models import LayerMaps, Layers, StackedLayers, WeightedLayers
+from manylens.transfer.ridge import FittedRidge, RidgePredictor, RidgeSettings
+from manylens.typing import AnyArray, FloatArray, IntArray, Seed
+from manylens.validation import clear_fitted, require_two_classes
 
-STACK_CS = (0.01, 0.1, 1.0, 10.0)  # penalties of the logistic regression on stacked scores; 1 without folds
+STACK_CS = (0.01, 0.1, 1.0, 10.0)  # candidate penalties of the logistic regression that stacks layers
 
 
-def takes_batches(estimator):
-    """Whether moments are enough; with layers stacked, the scores of the rows left out are needed."""
-    if isinstance(estimator.weights, str) and estimator.weights == "stacked" and estimator.preset is None:
-        raise AttributeError("weights='stacked' needs the rows that partial_fit lets go: use fit.")
+def fit_weighted(
+    estimator: LayerRidge, X: FloatArray, targets: FloatArray
+) -> tuple[WeightedLayers, FittedRidge]:
+    """Map the layers, choose their weights, and fit one ridge on the weighted sum."""
+    settings, random_state = estimator._settings(), check_random_state(estimator.random_state)
+    maps, weights, features = layer_models.weigh_layers(estimator, X, targets, random_state)
+    fitted = ridge.fit_ridge(features, targets, settings, random_state)
+    return WeightedLayers(maps, weights, fitted.predictor), fitted
+
+
+def fit_each_layer(
+    estimator: LayerRidge, X: FloatArray, targets: FloatArray
+) -> tuple[LayerMaps, list[FittedRidge]]:
+    """Map the layers, and fit one ridge per layer."""
+    settings, random_state = estimator._settings(), check_random_state(estimator.random_state)
+    maps = layer_models.map_layers(estimator, X, random_state)
+    return maps, [ridge.fit_ridge(rows, targets, settings, random_state) for rows in maps.transform(X)]
+
+
+def stack_classes(left_out: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray, float]:
+    """Coefficients, intercept and cross-validated accuracy of a logistic regression on left-out scores."""
+    stack = LogisticRegression(max_iter=1000)
+    if np.bincount(codes).min() < 3:  # too few for folds: the accuracy is that on the training rows
+        score = stack.fit(left_out, codes).score(left_out, codes)
+    else:
+        scoring = ["neg_log_loss", "accuracy"]
+        search = GridSearchCV(stack, {"C": STACK_CS}, cv=3, scoring=scoring, refit="neg_log_loss")
+        stack = search.fit(left_out, codes).best_estimator_
+        score = search.cv_results_["mean_test_accuracy"][search.best_index_]
+    coef, intercept = stack.coef_.T, stack.intercept_
+    if len(intercept) == 1:  # two classes: half of the logit each
+        coef, intercept = coef * [-0.5, 0.5], intercept * [-0.5, 0.5]
+    return coef, intercept, float(score)
+
+
+# partial_fit in three steps: summarize a batch, merge it, learn from the summary.
+
+
+def start_model(estimator: LayerRidge, X: FloatArray, targets: FloatArray) -> WeightedLayers:
+    """Maps, weights and landmarks of the first batch, with a ridge that has not learned yet."""
+    settings, random_state = estimator._settings(), check_random_state(estimator.random_state)
+    maps, weights, features = layer_models.weigh_layers(estimator, X, targets, random_state)
+    columns = None if settings.kernel == "linear" else settings.landmark_map(features, random_state)
+    return WeightedLayers(maps, weights, RidgePredictor(columns, np.empty((0, 0)), np.empty(0)))
+
+
+def summarize_batch(model: WeightedLayers, X: FloatArray, targets: FloatArray) -> Moments:
+    """Joint moments of the ridge's columns and the targets."""
+    columns = ridge.map_columns(model.ridge.columns, model.features(X))
+    return ridge.joint_moments(columns.astype(np.float64), targets)
+
+
+def learn_from_moments(
+    model: WeightedLayers, moments: Moments, n_targets: int, alphas: FloatArray
+) -> tuple[WeightedLayers, float, FloatArray]:
+    """The model with the ridge of all moments, its alpha, and the GCV error of each alpha."""
+    path = ridge.path_from_moments(moments, moments.n_features - n_targets)
+    errors = ridge.gcv_errors(path, moments, alphas)
+    alpha = float(alphas[np.argmin(errors)])
+    return replace(model, ridge=RidgePredictor(model.ridge.columns, *path.solve(alpha))), alpha, errors
+
+
+def learns_from_batches(estimator: LayerRidge) -> bool:
+    """Whether moments suffice; stacking needs the left-out scores of all rows."""
+    if layer_models.is_stacked(estimator.weights):
+        raise AttributeError("weights='stacked' needs all rows at once, so there is no partial_fit: use fit.")
     return True
 
 
-class LayerRidge(LayerEstimator):
-    """Parameters and input of the two estimators below."""
+def batch_classes(classes: ArrayLike | None, known: AnyArray | None, is_first: bool) -> AnyArray:
+    """All labels that may occur, from the first call of `partial_fit`."""
+    if classes is None and known is None:
+        raise ValueError(
+            "classes is required in the first call of partial_fit: pass all labels that may occur."
+        )
+    given = np.unique(np.asarray(known if classes is None else classes))
+    if not is_first and not np.array_equal(given, np.asarray(known)):
+        raise ValueError(f"classes={classes!r} differs from that in the first call of partial_fit.")
+    return given
+
+
+def class_codes(y: AnyArray, classes: AnyArray) -> IntArray:
+    """Positions of labels in `classes`."""
+    if layer_models.UNLABELED not in classes:
+        layer_models.refuse_unlabeled(y)
+    codes = np.searchsorted(classes, y)
+    if np.any(classes[np.minimum(codes, len(classes) - 1)] != y):
+        raise ValueError("y contains labels that are not in classes.")
+    return codes
+
+
+class LayerRidge(layer_models.LayerEstimator):
+    """Parameters and fitted attributes of the two estimators below."""
+
+    moments_: Moments | None = None
+    alpha_: float | FloatArray
+    loo_errors_: FloatArray | None
 
     def __init__(
         self,
-        layer_slices=None,
+        layer_slices: layer_models.LayerSlices = None,
         *,
-        weights="uniform",
-        head="rbf",
-        layer_map="nystroem",
-        layer_rank=1024,
-        gamma="max-norm",
-        max_exact_rows=6000,
-        rank=2048,
-        landmarks="uniform",
-        alphas=ALPHAS,
-        preset=None,
-        random_state=None,
-    ):
+        weights: layer_models.LayerWeights = "uniform",
+        kernel: ridge.RidgeKernel = "rbf",
+        gamma: Gamma = "max-norm",
+        layer_rank: int | None = 1024,
+        max_exact_rows: int = 6000,
+        rank: int = 2048,
+        alphas: Sequence[float] | FloatArray = ridge.ALPHAS,
+        random_state: Seed = None,
+    ) -> None:
         self.layer_slices = layer_slices
         self.weights = weights
-        self.head = head
-        self.layer_map = layer_map
-        self.layer_rank = layer_rank
+        self.kernel = kernel
         self.gamma = gamma
+        self.layer_rank = layer_rank
         self.max_exact_rows = max_exact_rows
         self.rank = rank
-        self.landmarks = landmarks
         self.alphas = alphas
-        self.preset = preset
         self.random_state = random_state
 
+    def _settings(self) -> RidgeSettings:
+        """Validated parameters of the ridge."""
+        return RidgeSettings(self.kernel, self.gamma, self.max_exact_rows, self.rank, self.alphas)
 
-class LayerRidgeClassifier(ScoredClassifier, LayerRidge):
+    def _add_batch(self, model: WeightedLayers, X: FloatArray, targets: FloatArray) -> None:
+        """Summarize a batch, merge it with the batches before, and learn from all of them."""
+        moments = summarize_batch(model, X, targets)
+        if self.moments_ is not None:
+            moments = self.moments_.merge(moments)
+        alphas = self._settings().alphas
+        model, self.alpha_, self.loo_errors_ = learn_from_moments(model, moments, targets.shape[1], alphas)
+        self.moments_ = moments
+        self._set_model(model)
+
+
+class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
     """Classify rows from several layers of features, in closed form.
 
-    Each layer is made low-rank, centered and scaled to the same trace; the layers' kernels are summed with
-    weights; a Gaussian kernel stands on the sum; and a ridge on one-hot classes, its penalty chosen by exact
-    leave-one-out, gives the scores. Probabilities are softmax(scores / T), with the temperature T fitted to
-    the scores of the rows left out.
+    Each layer is made low-rank, centered and scaled to the same trace. The layers' kernels are summed with
+    weights, a Gaussian kernel is applied to the sum, and a ridge on one-hot classes gives the scores. Exact
+    leave-one-out chooses its penalty and the temperature T of the probabilities softmax(scores / T).
 
     Parameters
     ----------
     layer_slices : None, list of int, list of columns or dict, default=None
-        Where X is one array, how its columns form layers: widths of consecutive layers, or the columns of
-        each (slices, positions or column names), by name in a dict. None takes X for one layer. Not used
-        where X is itself a dict or list of layers.
+        How the columns form layers if X is one array: widths of consecutive layers, or the columns of each
+        layer (slices, positions or column names), by name in a dict. None means that X is one layer.
     weights : {"uniform", "alignment", "stacked"}, dict or array-like of shape (L,), default="uniform"
-        How layers are combined: all alike; by the alignment of their joint kernel with the classes (alignf),
-        which is sparse; or each with a ridge of its own, whose leave-one-out scores a logistic regression
-        stacks. Or one's own weights, such as {"block5": 1} for a single layer.
-    head : {"rbf", "linear"}, default="rbf"
+        How layers are combined: with equal weights; with weights that maximize the alignment of the joint
+        kernel with the classes (sparse); or with one ridge per layer, whose leave-one-out scores a logistic
+        regression stacks. Or given weights, such as {"block5": 1} for a single layer.
+    kernel : {"rbf", "linear"}, default="rbf"
         Kernel of the ridge.
-    layer_map : {"nystroem", "projection"}, default="nystroem"
-        How a wide layer is made low-rank: the Nystroem features of CountSketched rows, or its columns hashed
-        into buckets, which is faster and less exact.
-    layer_rank : int or None, default=1024
-        Width above which a layer is made low-rank (where there are more rows than that, too).
     gamma : {"max-norm", "mean", "median"} or float, default="max-norm"
-        Scale of the Gaussian kernel, exp(-gamma |x - y|²); "max-norm" is 1 / max |x|².
+        Scale of the Gaussian kernel exp(-gamma |x - y|²); "max-norm" is 1 / max |x|².
+    layer_rank : int or None, default=1024
+        Layers with more columns than this are made low-rank, if there are more rows than this.
     max_exact_rows : int, default=6000
-        Up to so many rows the kernel ridge is exact, in O(n³) time and O(n²) memory; beyond it stands on
-        `rank` landmarks, in time and memory linear in n.
+        Number of rows up to which the kernel ridge is exact, in O(n³) time and O(n²) memory. With more rows
+        it uses landmarks, in time and memory linear in n.
     rank : int, default=2048
-        Number of landmarks.
-    landmarks : {"uniform", "k-means", "count-sketch"}, default="uniform"
-        Rows drawn at random, centers of clusters, or signed sums of rows in the kernel's own space, which
-        take O(n²) time.
-    alphas : array-like of float, default=1e-6 ... 1e2
-        Penalties to choose from; rows have a mean squared norm of one.
-    preset : {"thesis"} or None, default=None
-        "thesis" is the recipe of the literature and overrides the parameters above: alignment weights, 1,024
-        buckets a layer, 2,048 CountSketched landmarks of the Gaussian kernel, alpha in 1e-4 ... 1e-1.
+        Number of landmarks, drawn from the rows.
+    alphas : array-like of float, default=np.logspace(-6, 2, 17)
+        Candidate penalties; the mean squared norm of the rows is one.
     random_state : int, RandomState or None, default=None
         Seed of hashes and landmarks.
 
@@ -108,29 +202,18 @@ class LayerRidgeClassifier(ScoredClassifier, LayerRidge):
     layer_names_ : list
         Names of the layers, or their positions.
     layer_weights_ : ndarray, shape (L,)
-        Weights of the layers' kernels, summing to one; with "stacked", the layers' shares in the norm of the
-        logistic regression's coefficients.
+        Weights of the kernels, summing to one; with "stacked", shares in the norm of its coefficients.
     selected_layers_ : list
-        Names of the layers with a weight.
+        Names of the layers with a positive weight.
     alpha_ : float or ndarray, shape (L,)
-        Chosen penalty; one for each layer where they are stacked.
-    loo_errors_ : ndarray, shape (A,)
-        Squared error of the rows left out, for each of `alphas`; after `partial_fit`, its estimate by
-        generalized cross-validation. None where layers are stacked.
+        Chosen penalty; one per layer if layers are stacked.
+    loo_errors_ : ndarray, shape (A,), or None
+        Leave-one-out squared error for each of `alphas` (estimated after `partial_fit`); None with "stacked".
     loo_score_ : float
-        Accuracy on the rows left out one by one; with "stacked", of the logistic regression on folds of
-        their scores. After `partial_fit`, on the last batch before it was added.
+        Leave-one-out accuracy (cross-validated with "stacked"); after `partial_fit`, that on the last batch
+        before it was added.
     temperature_ : float
         T.
-    n_features_in_ : int
-        Number of columns of all layers.
-    feature_names_in_ : ndarray of str
-        Names of the columns seen in fit, where X was one array that had any.
-
-    See Also
-    --------
-    collect_layers : Layers of a PyTorch network.
-    TransductiveRidgeClassifier : Where most rows have no label.
 
     References
     ----------
@@ -149,7 +232,7 @@ class LayerRidgeClassifier(ScoredClassifier, LayerRidge):
     True
     """
 
-    def fit(self, X, y):
+    def fit(self, X: Layers, y: ArrayLike) -> Self:
         """Fit the weights, the ridge and the temperature.
 
         Parameters
@@ -164,29 +247,34 @@ class LayerRidgeClassifier(ScoredClassifier, LayerRidge):
         LayerRidgeClassifier
             The fitted classifier.
         """
-        X = self._read(X, reset=True)
-        y = check_labels(y, X)
-        refuse_unlabeled(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        refuse_one_class(self.classes_)
+        rows, self._slices = layer_models.fit_rows(self, X)
+        labels = layer_models.check_labels(y, rows)
+        layer_models.refuse_unlabeled(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        require_two_classes(self.classes_, type(self).__name__)
         targets = np.eye(len(self.classes_))[codes]
-        left_out = self._fit_ridge(X, targets)
-        self.stack_ = None
-        self.temperature_ = 1.0
-        if self._stacked:
-            self.stack_, self.loo_score_ = fit_stack(left_out, codes)
-            self._set_weights(shares(self.stack_.coef_, len(self.heads_)))
+        self.moments_ = None
+        if layer_models.is_stacked(self.weights):
+            maps, fits = fit_each_layer(self, rows, targets)
+            left_out = np.hstack([fit.left_out for fit in fits])
+            coef, intercept, self.loo_score_ = stack_classes(left_out, codes)
+            self._set_model(StackedLayers(maps, [fit.predictor for fit in fits], coef, intercept))
+            self.alpha_, self.loo_errors_ = np.array([fit.alpha for fit in fits]), None
+            self.temperature_ = 1.0
         else:
-            self._set_temperature(left_out, codes)
+            model, fitted = fit_weighted(self, rows, targets)
+            self._set_model(model)
+            self.alpha_, self.loo_errors_ = fitted.alpha, fitted.errors
+            self._calibrate(fitted.left_out, codes)
         return self
 
-    @available_if(takes_batches)
-    def partial_fit(self, X, y, classes=None):
-        """Add a batch of rows; only moments are kept of them.
+    @available_if(learns_from_batches)
+    def partial_fit(self, X: Layers, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+        """Add a batch of rows and keep only their moments.
 
-        The first batch fixes the layers' maps, scales and weights and the landmarks; alpha is chosen anew
-        after each batch, by generalized cross-validation, and the temperature on a batch before it is added.
-        Stacked layers have no such method. After `fit`, which keeps no moments, it starts anew.
+        The first batch fixes the layers' maps, scales and weights and the landmarks. Generalized
+        cross-validation chooses alpha, and the temperature is fitted to a batch before it is added. Not
+        available for stacked layers. After `fit`, which keeps no moments, it starts over.
 
         Parameters
         ----------
@@ -194,78 +282,156 @@ class LayerRidgeClassifier(ScoredClassifier, LayerRidge):
             Layers, as in `fit`.
         y : array-like, shape (n,)
             Labels.
-        classes : array-like, shape (C,), optional
-            All labels that may come; needed in the first call.
+        classes : array-like, shape (C,), default=None
+            All labels that may occur; required in the first call.
 
         Returns
         -------
         LayerRidgeClassifier
             The classifier.
         """
-        first = getattr(self, "moments_", None) is None
-        X = self._read(X, reset=first)
-        y = check_labels(y, X)
-        if first:
-            classes = getattr(self, "classes_", None) if classes is None else classes
-            if classes is None:
-                raise ValueError(
-                    "classes must be given in the first call of partial_fit: all labels that may come."
-                )
-            self.classes_, self.stack_ = np.unique(classes), None
-            refuse_one_class(self.classes_)
-        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(f"classes={classes!r} is not the same as in the first call of partial_fit.")
-        if UNLABELLED not in self.classes_:
-            refuse_unlabeled(y)
-        codes = np.searchsorted(self.classes_, y)
-        if np.any(self.classes_[np.minimum(codes, len(self.classes_) - 1)] != y):
-            raise ValueError("y holds labels that are not in classes.")
-        before = None if first else self._ridge_scores(X)
-        self._update(X, np.eye(len(self.classes_))[codes], first)
-        self._set_temperature(self._ridge_scores(X) if before is None else before, codes)
+        is_first = self.moments_ is None
+        rows, self._slices = layer_models.batch_rows(self, X, is_first)
+        labels = layer_models.check_labels(y, rows)
+        self.classes_ = batch_classes(classes, getattr(self, "classes_", None), is_first)
+        require_two_classes(self.classes_, type(self).__name__)
+        codes = class_codes(labels, self.classes_)
+        targets = np.eye(len(self.classes_))[codes]
+        if is_first:
+            self._add_batch(start_model(self, rows, targets), rows, targets)
+            scores = self.model_.scores(rows)
+        else:
+            model = cast(WeightedLayers, self.model_)
+            scores = model.scores(rows)
+            self._add_batch(model, rows, targets)
+        self._calibrate(scores, codes)
         return self
 
-    def _set_temperature(self, scores, codes):
+    def _calibrate(self, scores: FloatArray, codes: IntArray) -> None:
+        """Set the temperature and the accuracy from scores of rows that were not used to learn them."""
         self.temperature_ = best_temperature(scores.astype(np.float64), codes)
         self.loo_score_ = float(np.mean(np.argmax(scores, axis=1) == codes))
 
-    def _class_scores(self, X):
-        """Scores (n, C), of the stack where there is one."""
-        scores = self._scores(X)
-        if self.stack_ is None:
-            return scores
-        logits = self.stack_.decision_function(scores).astype(scores.dtype)
-        return logits if logits.ndim == 2 else np.column_stack([-logits / 2, logits / 2])
 
+class LayerRidgeRegressor(RegressorMixin, LayerRidge):
+    """Predict values from several layers of features, in closed form.
 
-def fit_stack(left_out, codes):
-    """Logistic regression on the scores of rows left out, its penalty by cross-validation.
+    Like `LayerRidgeClassifier`, with the values as targets of the ridge.
 
     Parameters
     ----------
-    left_out : ndarray, shape (n, L C)
-        Scores of all layers, side by side.
-    codes : ndarray of int, shape (n,)
-        Classes.
+    layer_slices : None, list of int, list of columns or dict, default=None
+        How the columns form layers if X is one array; see `LayerRidgeClassifier`.
+    weights : {"uniform", "alignment", "stacked"}, dict or array-like of shape (L,), default="uniform"
+        How layers are combined. "stacked" fits a second ridge to the leave-one-out predictions of each layer.
+    kernel : {"rbf", "linear"}, default="rbf"
+        Kernel of the ridge.
+    gamma : {"max-norm", "mean", "median"} or float, default="max-norm"
+        Scale of the Gaussian kernel.
+    layer_rank : int or None, default=1024
+        Layers with more columns than this are made low-rank.
+    max_exact_rows : int, default=6000
+        Number of rows up to which the kernel ridge is exact; with more rows it uses landmarks.
+    rank : int, default=2048
+        Number of landmarks.
+    alphas : array-like of float, default=np.logspace(-6, 2, 17)
+        Candidate penalties.
+    random_state : int, RandomState or None, default=None
+        Seed of hashes and landmarks.
 
-    Returns
-    -------
-    stack : LogisticRegression
-        Fitted to all rows.
-    score : float
-        Its accuracy over the folds; over the rows themselves where a class is too small to be folded.
+    Attributes
+    ----------
+    layer_names_, layer_weights_, selected_layers_, alpha_, loo_errors_
+        As for `LayerRidgeClassifier`.
+    loo_score_ : float
+        Leave-one-out R²; not available after `partial_fit`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from manylens import LayerRidgeRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = LayerRidgeRegressor(layer_slices=[4, 6]).fit(X, y)
+    >>> bool(model.loo_score_ > 0.4)
+    True
     """
-    plain = LogisticRegression(max_iter=1000)
-    if np.bincount(codes).min() < 3:
-        stack = plain.fit(left_out, codes)
-        return stack, float(stack.score(left_out, codes))
-    scoring = ["neg_log_loss", "accuracy"]
-    search = GridSearchCV(plain, {"C": STACK_CS}, cv=3, scoring=scoring, refit="neg_log_loss")
-    search.fit(left_out, codes)
-    return search.best_estimator_, float(search.cv_results_["mean_test_accuracy"][search.best_index_])
 
+    def fit(self, X: Layers, y: ArrayLike) -> Self:
+        """Fit the weights and the ridge.
 
-def shares(coef, n_layers):
-    """Each layer's share in the norm of coefficients (K, n_layers x C), columns grouped by layer."""
-    sizes = np.linalg.norm(coef.reshape(len(coef), n_layers, -1), axis=(0, 2))
-    return sizes / sizes.sum() if sizes.sum() > 0 else np.full(n_layers, 1.0 / n_layers)
+        Parameters
+        ----------
+        X : dict or list of array-like, each of shape (n, d_l), or array-like of shape (n, d)
+            Layers of the same rows.
+        y : array-like, shape (n,) or (n, C)
+            Values.
+
+        Returns
+        -------
+        LayerRidgeRegressor
+            The fitted regressor.
+        """
+        rows, self._slices = layer_models.fit_rows(self, X)
+        targets, self._is_1d = layer_models.check_values(y, rows)
+        self.moments_ = None
+        if layer_models.is_stacked(self.weights):
+            maps, fits = fit_each_layer(self, rows, targets)
+            stack = ridge.linear_ridge(np.hstack([fit.left_out for fit in fits]), targets)
+            alpha, _ = ridge.choose_alpha(stack, self._settings().alphas)
+            self._set_model(StackedLayers(maps, [fit.predictor for fit in fits], *stack.solve(alpha)))
+            self.alpha_, self.loo_errors_ = np.array([fit.alpha for fit in fits]), None
+            left_out = stack.left_out(alpha)
+        else:
+            model, fitted = fit_weighted(self, rows, targets)
+            self._set_model(model)
+            self.alpha_, self.loo_errors_ = fitted.alpha, fitted.errors
+            left_out = fitted.left_out
+        self.loo_score_ = float(r2_score(targets, left_out))
+        return self
+
+    @available_if(learns_from_batches)
+    def partial_fit(self, X: Layers, y: ArrayLike) -> Self:
+        """Add a batch of rows and keep only their moments.
+
+        As `LayerRidgeClassifier.partial_fit`, without a temperature.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers, as in `fit`.
+        y : array-like, shape (n,) or (n, C)
+            Values.
+
+        Returns
+        -------
+        LayerRidgeRegressor
+            The regressor.
+        """
+        is_first = self.moments_ is None
+        rows, self._slices = layer_models.batch_rows(self, X, is_first)
+        targets, self._is_1d = layer_models.check_values(y, rows)
+        clear_fitted(self, "loo_score_")
+        model = start_model(self, rows, targets) if is_first else cast(WeightedLayers, self.model_)
+        self._add_batch(model, rows, targets)
+        return self
+
+    def predict(self, X: Layers) -> FloatArray:
+        """Predicted values.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers, as in `fit`.
+
+        Returns
+        -------
+        ndarray, shape (n,) or (n, C)
+            Values, in the dtype of X.
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if self._is_1d else scores
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

@@ -1,283 +1,296 @@
-"""Ridge regression with an intercept, for every alpha at the price of one decomposition.
+"""Ridge regression with exact leave-one-out for every penalty, from one decomposition.
 
     minimize over W, b   |Y - F W - 1 bᵀ|² + alpha |W|²
 
-The intercept is not penalized, so W sees centered features, and the fitted values are Ŷ = H Y with
+The intercept is not penalized, so W sees centered features. The fitted values are H Y with
 H = 1 1ᵀ/n + Z (Λ + alpha)^(-1) Zᵀ, where Z Zᵀ is the centered Gram matrix and Zᵀ Z = Λ is diagonal. A row
-that is left out is then predicted with the residual (y_i - ŷ_i) / (1 - H_ii): the identity holds for every
-quadratic penalty, hence for the one that spares the intercept. Note the 1/n in H_ii.
+that is left out has the residual (y_i - ŷ_i) / (1 - H_ii), as for every quadratic penalty. The term 1/n in
+H_ii belongs to the intercept.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import gen_batches
 
+from manylens.kernels import RBF, FeatureMap, Kernel, Linear, NystroemMap
+from manylens.kernels.bandwidths import Gamma
 from manylens.native.threads import one_blas_thread
-from manylens.summaries import block_rows
+from manylens.summaries import Moments, block_rows
+from manylens.summaries.base import summarize
+from manylens.typing import FloatArray
+from manylens.validation import check_choice, check_count
 
-SMALL = 2**21  # numbers in a matrix below which a second BLAS thread waits more than it works
-MOST_COLUMNS = 512  # of predictions, for several alphas, that are made in one product
+RidgeKernel: TypeAlias = Literal["rbf", "linear"]
+
+ALPHAS = tuple(np.logspace(-6, 2, 17).tolist())
+SMALL = 2**21  # entries of a matrix below which a second BLAS thread does not help
+MOST_COLUMNS = 512  # predictions, for several alphas, that are computed in one product
 
 
-class Decomposed:
-    """A ridge after its decomposition: what the primal and the dual form share.
+@dataclass(frozen=True)
+class RidgePath:
+    """Ridge solutions for every alpha: the product of `factors` with (Λ + alpha)^(-1) products."""
 
-    Subclasses set `basis` (n, k), `values` λ (k,), `products` (k, C), `targets` (n, C) and `is_small`, and
-    turn B (Λ + alpha)^(-1) P, with the weights Σ_j b_ij² / (λ_j + alpha), into residuals of rows left out.
-    """
+    factors: tuple[FloatArray, ...]  # their product is (p, k)
+    values: FloatArray  # Λ, (k,)
+    products: FloatArray  # (k, C)
+    mean: FloatArray  # of the columns that the coefficients multiply, (p,)
+    target_mean: FloatArray  # (C,)
 
-    basis: np.ndarray
-    values: np.ndarray
-    products: np.ndarray
-    targets: np.ndarray
-    is_small: bool
+    def solve(self, alpha: float) -> tuple[FloatArray, FloatArray]:
+        """Coefficients (p, C) and intercept (C,)."""
+        coef = self.products / (self.values + alpha)[:, np.newaxis]
+        for factor in reversed(self.factors):
+            coef = factor @ coef
+        return coef, self.target_mean - self.mean @ coef
 
-    def _residuals_of(self, rows, fitted, weights):
-        """Residuals of rows left out, from fits and weights; a subclass says how."""
-        raise NotImplementedError
 
-    def left_out(self, alpha):
-        """Predictions of each row from all the others.
+@dataclass(frozen=True)
+class LeaveOneOutRidge:
+    """A ridge with its training rows: predictions of each row from all the others."""
 
-        Parameters
-        ----------
-        alpha : float
-            Penalty.
+    path: RidgePath
+    basis: FloatArray  # (n, k): Z in the primal form, eigenvectors U of the kernel in the dual form
+    targets: FloatArray  # (n, C)
+    is_dual: bool
 
-        Returns
-        -------
-        ndarray, shape (n, C)
-            Y minus the residuals of the rows left out.
-        """
+    def solve(self, alpha: float) -> tuple[FloatArray, FloatArray]:
+        """Coefficients (p, C) and intercept (C,)."""
+        return self.path.solve(alpha)
+
+    def left_out(self, alpha: float) -> FloatArray:
+        """Prediction (n, C) of each row from all the others."""
         predictions = np.empty(self.targets.shape)
         for rows, residuals in self._residuals(np.array([alpha])):
             predictions[rows] = self.targets[rows] - residuals[:, 0]
         return predictions
 
-    def left_out_errors(self, alphas):
-        """Mean squared error over the rows left out, for many penalties at once.
-
-        Parameters
-        ----------
-        alphas : ndarray, shape (A,)
-            Penalties.
-
-        Returns
-        -------
-        ndarray, shape (A,)
-            The errors.
-        """
+    def left_out_errors(self, alphas: ArrayLike) -> FloatArray:
+        """Mean squared error (A,) of the rows that are left out, for each alpha."""
+        alphas = np.asarray(alphas)
         together = max(1, MOST_COLUMNS // self.targets.shape[1])  # alphas in one product
         errors = []
         for first in range(0, len(alphas), together):
-            part = np.asarray(alphas)[first : first + together]
-            sums = [np.square(residuals).sum(axis=(0, 2)) for _, residuals in self._residuals(part)]
-            errors.append(np.sum(sums, axis=0))
+            blocks = self._residuals(alphas[first : first + together])
+            errors.append(np.sum([np.square(part).sum(axis=(0, 2)) for _, part in blocks], axis=0))
         return np.concatenate(errors) / self.targets.size
 
-    def _residuals(self, alphas):
-        """Residuals (m, A, C) of blocks of rows, each left out alone; for every alpha in one product.
+    def _residuals(self, alphas: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        """Residuals (m, A, C) of blocks of rows, each row left out alone.
 
-        A block is converted to double while it is in the cache: a second copy of the whole basis for each
+        A block is converted to double while it is in the cache: a double copy of the whole basis for each
         alpha would take most of the time.
         """
-        shrunk = 1.0 / (self.values[:, np.newaxis] + alphas)
-        coef = (shrunk[:, :, np.newaxis] * self.products[:, np.newaxis]).reshape(len(shrunk), -1)
-        shape = (-1, len(alphas), self.products.shape[1])
-        for rows in gen_batches(len(self.basis), block_rows(8 * self.basis.shape[1])):  # some 4 MB
+        path = self.path
+        shrunk = 1.0 / (path.values[:, np.newaxis] + alphas)  # (k, A)
+        coef = (shrunk[:, :, np.newaxis] * path.products[:, np.newaxis]).reshape(len(shrunk), -1)
+        shape = (-1, len(alphas), path.products.shape[1])
+        for rows in gen_batches(len(self.basis), cached_rows(self.basis.shape[1])):
             block = self.basis[rows].astype(np.float64, copy=False)
-            yield rows, self._residuals_of(rows, (block @ coef).reshape(shape), np.square(block) @ shrunk)
+            fitted, weights = (block @ coef).reshape(shape), np.square(block) @ shrunk
+            if self.is_dual:  # alpha a_i over alpha Σ_k u_ik² / (λ_k + alpha): alpha cancels
+                yield rows, fitted / weights[:, :, np.newaxis]
+            else:
+                residuals = (self.targets[rows] - path.target_mean)[:, np.newaxis] - fitted
+                yield rows, residuals / free_share(1.0 / len(self.basis) + weights)[:, :, np.newaxis]
 
 
-class PrimalRidge(Decomposed):
-    """Ridge from the p x p scatter of features, for p below n: time n p² + p³, memory n p.
+def primal_ridge(features: FloatArray, targets: FloatArray) -> LeaveOneOutRidge:
+    """Ridge of features (n, p) from their p x p scatter: time n p² + p³, memory n p."""
+    target_mean = targets.mean(axis=0)
+    with one_blas_thread(features.size <= SMALL):
+        moments = joint_moments(features, targets - target_mean)
+        path = path_from_moments(moments, features.shape[1])
+        path = replace(path, target_mean=target_mean)
+        centered = features - path.mean.astype(features.dtype)
+        basis = centered @ path.factors[0].astype(features.dtype)
+    return LeaveOneOutRidge(path, basis, targets, is_dual=False)
 
-    Parameters
-    ----------
-    features : ndarray, shape (n, p)
-        F; float32 rows are multiplied as they are and decomposed in float64.
-    targets : ndarray, shape (n, C)
-        Y.
+
+def dual_ridge(kernel: FloatArray, targets: FloatArray) -> LeaveOneOutRidge:
+    """Ridge from a symmetric kernel (n, n) that is not centered: time n³, memory n².
+
+    With the centered kernel U Λ Uᵀ the coefficients are a = U (Λ + alpha)^(-1) Uᵀ Y, the residuals alpha a,
+    and 1 - H_ii = alpha Σ_k u_ik² / (λ_k + alpha) over the eigenvectors orthogonal to 1.
     """
-
-    def __init__(self, features, targets):
-        self.mean = features.mean(axis=0, dtype=np.float64)
-        self.target_mean = targets.mean(axis=0)
-        self.targets = targets
-        self.is_small = features.size <= SMALL
-        centered = features - self.mean.astype(features.dtype)
-        with one_blas_thread(self.is_small):
-            self.values, self.directions = symmetric_spectrum(centered.T @ centered)
-            self.basis = centered @ self.directions.astype(features.dtype)  # Z = F V
-            self.products = self.basis.T @ (targets - self.target_mean).astype(features.dtype)  # Zᵀ Y
-
-    def _residuals_of(self, rows, fitted, weights):
-        """(y - ŷ)/(1 - H_ii)."""
-        leverage = 1.0 / len(self.basis) + weights
-        plain = (self.targets[rows] - self.target_mean)[:, np.newaxis] - fitted
-        return plain / free_share(leverage)[:, :, np.newaxis]
-
-    def solve(self, alpha):
-        """Coefficients (p, C) and intercept (C,).
-
-        Parameters
-        ----------
-        alpha : float
-            Penalty.
-
-        Returns
-        -------
-        coef : ndarray, shape (p, C)
-        intercept : ndarray, shape (C,)
-        """
-        coef = self.directions @ (self.products / (self.values + alpha)[:, np.newaxis])
-        return coef, self.target_mean - self.mean @ coef
+    n = len(kernel)
+    target_mean = targets.mean(axis=0)
+    kernel_mean = kernel.mean(axis=0, dtype=np.float64)
+    centered = kernel - kernel_mean - kernel_mean[:, np.newaxis] + kernel_mean.mean()
+    # The vector 1 has eigenvalue 0 and could mix with other such eigenvectors. Lifted to twice the trace it
+    # is the last eigenvector, and is dropped.
+    trace = float(np.trace(centered))
+    centered += (2.0 * trace if trace > 0 else 1.0) / n
+    with one_blas_thread(kernel.size <= SMALL):
+        values, vectors = symmetric_spectrum(centered)
+        basis = vectors[:, :-1]
+        products = basis.T @ (targets - target_mean)
+    path = RidgePath((basis,), values[:-1], products, kernel_mean, target_mean)
+    return LeaveOneOutRidge(path, basis, targets, is_dual=True)
 
 
-class DualRidge(Decomposed):
-    """Ridge from the n x n kernel matrix, for n below p or a kernel without features: time n³, memory n².
-
-    With the kernel centered on both sides, K_c = U Λ Uᵀ, the coefficients are a = U (Λ + alpha)^(-1) Uᵀ Y,
-    the residuals alpha a, and 1 - H_ii = alpha Σ_k u_ik² / (λ_k + alpha) over the eigenvectors orthogonal to
-    1. Their quotient holds its digits where alpha is tiny and both vanish.
-
-    Parameters
-    ----------
-    kernel : ndarray, shape (n, n)
-        K, symmetric, not centered.
-    targets : ndarray, shape (n, C)
-        Y.
-    """
-
-    def __init__(self, kernel, targets):
-        n = len(kernel)
-        self.targets = targets
-        self.target_mean = targets.mean(axis=0)
-        self.kernel_mean = kernel.mean(axis=0, dtype=np.float64)
-        self.is_small = kernel.size <= SMALL
-        centered = kernel - self.kernel_mean - self.kernel_mean[:, np.newaxis] + self.kernel_mean.mean()
-        # 1 is an eigenvector with eigenvalue 0, and could mix with others of that eigenvalue: lifted to twice
-        # the trace, above all others also where there is only one, it stands last and alone, and is cut off.
-        trace = float(np.trace(centered))
-        centered += (2.0 * trace if trace > 0 else 1.0) / n
-        with one_blas_thread(self.is_small):
-            values, vectors = symmetric_spectrum(centered)
-            self.values, self.basis = values[:-1], vectors[:, :-1]
-            self.products = self.basis.T @ (targets - self.target_mean)
-
-    def _residuals_of(self, rows, fitted, weights):
-        """alpha a_i over 1 - H_ii, where a is what was fitted; both hold alpha, which cancels."""
-        return fitted / weights[:, :, np.newaxis]
-
-    def solve(self, alpha):
-        """Coefficients (n, C) of the kernel's columns, and intercept (C,).
-
-        Parameters
-        ----------
-        alpha : float
-            Penalty.
-
-        Returns
-        -------
-        coef : ndarray, shape (n, C)
-            The prediction is k(x, X) @ coef + intercept; coefficients sum to zero over the rows.
-        intercept : ndarray, shape (C,)
-        """
-        coef = self.basis @ (self.products / (self.values + alpha)[:, np.newaxis])
-        return coef, self.target_mean - self.kernel_mean @ coef
+def dual_linear_ridge(features: FloatArray, targets: FloatArray) -> LeaveOneOutRidge:
+    """Ridge of features (n, p) from their n x n linear kernel, with coefficients Fᵀ a (p, C)."""
+    mean = features.mean(axis=0, dtype=np.float64)
+    centered = features - mean.astype(features.dtype)
+    ridge = dual_ridge(centered @ centered.T, targets)
+    path = replace(ridge.path, factors=(centered.T, ridge.basis), mean=mean)
+    return replace(ridge, path=path)
 
 
-class DualLinearRidge(DualRidge):
-    """Ridge of more features than rows: the dual of their linear kernel, answering with weights.
-
-    Parameters
-    ----------
-    features : ndarray, shape (n, p)
-        F.
-    targets : ndarray, shape (n, C)
-        Y.
-    """
-
-    def __init__(self, features, targets):
-        self.mean = features.mean(axis=0, dtype=np.float64)
-        self.centered = features - self.mean.astype(features.dtype)
-        super().__init__(self.centered @ self.centered.T, targets)
-
-    def solve(self, alpha):
-        """Coefficients Fᵀ a (p, C) and intercept (C,).
-
-        Parameters
-        ----------
-        alpha : float
-            Penalty.
-
-        Returns
-        -------
-        coef : ndarray, shape (p, C)
-        intercept : ndarray, shape (C,)
-        """
-        coef = self.centered.T @ super().solve(alpha)[0]
-        return coef, self.target_mean - self.mean @ coef
+def linear_ridge(features: FloatArray, targets: FloatArray) -> LeaveOneOutRidge:
+    """Ridge of features (n, p), in the primal form if p is at most n."""
+    form = primal_ridge if features.shape[1] <= len(features) else dual_linear_ridge
+    return form(features, targets)
 
 
-def linear_ridge(features, targets):
-    """Ridge of linear features by whichever decomposition is cheaper.
-
-    Parameters
-    ----------
-    features : ndarray, shape (n, p)
-        F.
-    targets : ndarray, shape (n, C)
-        Y.
-
-    Returns
-    -------
-    PrimalRidge or DualLinearRidge
-        Primal where p is at most n.
-    """
-    kind = PrimalRidge if features.shape[1] <= len(features) else DualLinearRidge
-    return kind(features, targets)
-
-
-def choose_alpha(ridge, alphas):
-    """The alpha with the least squared error over the rows left out one by one.
-
-    Parameters
-    ----------
-    ridge : PrimalRidge or DualRidge
-        The decomposition.
-    alphas : ndarray, shape (A,)
-        Candidates.
-
-    Returns
-    -------
-    alpha : float
-        The best; the largest among equals.
-    errors : ndarray, shape (A,)
-        Mean squared error of the rows left out.
-    """
-    with one_blas_thread(ridge.is_small):
+def choose_alpha(ridge: LeaveOneOutRidge, alphas: ArrayLike) -> tuple[float, FloatArray]:
+    """The alpha with the least leave-one-out error (the largest among equals), and the error of each."""
+    alphas = np.asarray(alphas)
+    with one_blas_thread(ridge.basis.size <= SMALL):
         errors = ridge.left_out_errors(alphas)
     best = np.flatnonzero(errors <= errors.min() * (1 + 1e-12))
-    return float(np.max(np.asarray(alphas)[best])), errors
+    return float(np.max(alphas[best])), errors
 
 
-def symmetric_spectrum(matrix):
-    """Eigenvalues, smallest first and not below zero, and eigenvectors of a symmetric matrix, in float64.
+def joint_moments(features: FloatArray, targets: FloatArray) -> Moments:
+    """Moments of the columns [features, targets], in the precision of the features."""
+    width = features.shape[1] + targets.shape[1]
+    blocks = gen_batches(len(features), block_rows(width, features.dtype.itemsize))
+    joined = ((np.hstack([features[b], targets[b].astype(features.dtype)]),) for b in blocks)
+    return summarize(lambda: Moments(width), joined)
 
-    Parameters
-    ----------
-    matrix : ndarray, shape (m, m)
-        Symmetric and positive up to rounding.
 
-    Returns
-    -------
-    values : ndarray, shape (m,)
-    vectors : ndarray, shape (m, m)
-    """
+def path_from_moments(moments: Moments, n_features: int) -> RidgePath:
+    """Ridge solutions from the joint moments of features and targets."""
+    p = n_features
+    values, directions = symmetric_spectrum(moments.scatter[:p, :p])
+    products = directions.T @ moments.scatter[:p, p:]
+    return RidgePath((directions,), values, products, moments.mean[:p], moments.mean[p:])
+
+
+def gcv_errors(path: RidgePath, moments: Moments, alphas: FloatArray) -> FloatArray:
+    """Generalized cross-validation, n |Y - Ŷ|² / (n - tr H)² per target, for each alpha."""
+    n_rows, n_targets = moments.weight, path.products.shape[1]
+    power = np.square(path.products).sum(axis=1)
+    total = np.trace(moments.scatter[-n_targets:, -n_targets:])
+    errors = np.empty(len(alphas))
+    for k, alpha in enumerate(alphas):
+        shrunk = 1.0 / (path.values + alpha)
+        residual = total - np.sum(power * shrunk * (1.0 + alpha * shrunk))
+        free = free_share((1.0 + np.sum(path.values * shrunk)) / n_rows)
+        errors[k] = max(residual, 0.0) / n_rows / np.square(free) / n_targets
+    return errors
+
+
+def symmetric_spectrum(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues, smallest first and not below zero, and eigenvectors of a symmetric matrix, in float64."""
     values, vectors = np.linalg.eigh(matrix.astype(np.float64, copy=False))
     return np.maximum(values, 0.0), vectors
 
 
-def free_share(leverage):
-    """1 - H_ii, kept above rounding: a row that alone decides its own prediction cannot be tested."""
+def cached_rows(n_columns: int) -> int:
+    """Rows of a block of some 4 MB, which stays in the cache while it is used several times."""
+    return max(64, 2**19 // max(1, n_columns))
+
+
+def free_share(leverage: Any) -> Any:
+    """1 - H_ii, kept above rounding: a row that alone determines its prediction cannot be left out."""
     return np.maximum(1.0 - leverage, 1e-10)
+
+
+class RidgeSettings:
+    """Validated parameters of a kernel ridge; see `LayerRidgeClassifier`."""
+
+    def __init__(
+        self, kernel: RidgeKernel, gamma: Gamma, max_exact_rows: int, rank: int, alphas: ArrayLike
+    ) -> None:
+        check_choice(kernel, "kernel", ("rbf", "linear"))
+        self.kernel = kernel
+        self.gamma = gamma
+        self.max_exact_rows = check_count(max_exact_rows, "max_exact_rows", minimum=0)
+        self.rank = check_count(rank, "rank")
+        self.alphas = check_positive(alphas, "alphas")
+
+    def landmark_map(self, features: FloatArray, random_state: np.random.RandomState) -> FeatureMap:
+        """The Nystroem map of the kernel, fitted on features (n, D)."""
+        kernel = RBF(self.gamma) if self.kernel == "rbf" else Linear()
+        return NystroemMap(kernel, self.rank, "uniform", random_state).fit(features)
+
+
+@dataclass
+class KernelColumns:
+    """Similarities to all training rows: the columns of the exact kernel ridge."""
+
+    kernel: Kernel
+    rows: FloatArray
+
+    def transform(self, features: FloatArray) -> FloatArray:
+        """Kernel (m, n) between features (m, D) and the training rows."""
+        return self.kernel(features, self.rows)
+
+
+@dataclass
+class RidgePredictor:
+    """Scores columns(features) @ coef + intercept; without `columns`, of the features themselves."""
+
+    columns: FeatureMap | KernelColumns | None
+    coef: FloatArray  # (p, C)
+    intercept: FloatArray  # (C,)
+
+    def scores(self, features: FloatArray) -> FloatArray:
+        """Predictions (n, C) in the dtype of the features, computed block by block."""
+        coef, intercept = self.coef.astype(features.dtype), self.intercept.astype(features.dtype)
+        scores = np.empty((len(features), len(intercept)), dtype=features.dtype)
+        for batch in gen_batches(len(features), block_rows(len(coef), features.dtype.itemsize)):
+            scores[batch] = map_columns(self.columns, features[batch]) @ coef + intercept
+        return scores
+
+
+@dataclass(frozen=True)
+class FittedRidge:
+    """A ridge whose alpha was chosen by leave-one-out."""
+
+    predictor: RidgePredictor
+    left_out: FloatArray  # prediction (n, C) of each training row from all the others
+    alpha: float
+    errors: FloatArray  # leave-one-out error of each alpha
+
+
+def map_columns(columns: FeatureMap | KernelColumns | None, features: FloatArray) -> FloatArray:
+    """The columns (n, p) that ridge coefficients multiply."""
+    return features if columns is None else columns.transform(features)
+
+
+def fit_ridge(
+    features: FloatArray,
+    targets: FloatArray,
+    settings: RidgeSettings,
+    random_state: np.random.RandomState,
+) -> FittedRidge:
+    """Kernel ridge of targets (n, C) on features (n, D): exact for few rows, on landmarks for many."""
+    columns: FeatureMap | KernelColumns | None = None
+    if settings.kernel == "linear":
+        ridge = linear_ridge(features, targets)
+    elif len(features) <= settings.max_exact_rows:
+        kernel = RBF(settings.gamma).fit(features, random_state)
+        ridge, columns = dual_ridge(kernel(features, features), targets), KernelColumns(kernel, features)
+    else:
+        columns = settings.landmark_map(features, random_state)
+        ridge = primal_ridge(columns.transform(features), targets)
+    alpha, errors = choose_alpha(ridge, settings.alphas)
+    return FittedRidge(RidgePredictor(columns, *ridge.solve(alpha)), ridge.left_out(alpha), alpha, errors)
+
+
+def check_positive(given: ArrayLike, name: str) -> FloatArray:
+    """Candidates as an array of positive numbers."""
+    values = np.atleast_1d(np.asarray(given, dtype=np.float64))
+    if values.ndim != 1 or not len(values) or not np.isfinite(values).all() or values.min() <= 0:
+        raise ValueError(f"{name}={given!r} must be a sequence of at least one positive number.")
+    return values

@@ -1,73 +1,103 @@
-"""Rows without labels put to use: transductive ridge, with hard, soft or balanced guesses of their labels."""
+"""Transductive ridge: use rows without labels through pseudo-labels that are hard, soft or class-balanced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import linalg
+from scipy.special import softmax
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state, gen_batches
-from sklearn.utils.validation import check_is_fitted
 
-from manylens.summaries.moments import block_rows
-from manylens.transfer.guesses import class_shares, guess
-from manylens.transfer.labels import UNLABELLED, ScoredClassifier, check_labels, refuse_one_class
-from manylens.transfer.layer_columns import (
-    check_choice,
+from manylens.kernels.bandwidths import Gamma
+from manylens.summaries import Moments, block_rows
+from manylens.summaries.base import summarize
+from manylens.transfer import layer_models
+from manylens.transfer.calibration import best_temperature
+from manylens.transfer.layer_models import Layers, LayerSlices, LayerWeights, WeightedLayers
+from manylens.transfer.ridge import (
+    ALPHAS,
+    RidgeKernel,
+    RidgePredictor,
+    RidgeSettings,
     check_positive,
-    check_whole,
-    combine,
-    layer_weights,
+    choose_alpha,
+    linear_ridge,
+    map_columns,
 )
-from manylens.transfer.layered import ALPHAS, LayerEstimator
-from manylens.transfer.ridge import choose_alpha, linear_ridge
-from manylens.transfer.temperature import best_temperature
+from manylens.typing import FloatArray, IntArray, Seed
+from manylens.validation import check_choice, check_count, require_two_classes
 
-GUESSES = ("balanced", "soft", "hard")
-RATIOS = (0.03, 0.1, 0.3, 1.0)
-STRENGTHS = (0.3, 1.0, 3.0)
+PseudoLabels: TypeAlias = Literal["balanced", "soft", "hard"]
+Solution: TypeAlias = tuple[FloatArray, FloatArray]  # coefficients (p, C) and intercept (C,)
 
 
-class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
+@dataclass(frozen=True)
+class TransductionSearch:
+    """Candidates that `TransductiveRidgeClassifier` chooses from, and the folds on which it does.
+
+    Parameters
+    ----------
+    alphas : sequence of float, default=np.logspace(-6, 2, 17)
+        Penalties of the ridge on the labeled rows, chosen by leave-one-out.
+    strengths : sequence of float, default=(0.3, 1, 3)
+        Candidates for β, as multiples of 1/alpha for the alpha that leave-one-out chooses.
+    ratios : sequence of float, default=(0.03, 0.1, 0.3, 1)
+        Candidates for β'/β, the weight of an unlabeled row.
+    cv : int, default=5
+        Folds of the labeled rows on which β and β'/β are chosen: the labels of a fold are hidden. If none can
+        be hidden (with 1), the strength nearest to 1 and the smallest ratio are used.
+    """
+
+    alphas: Sequence[float] | FloatArray = field(default=ALPHAS, repr=False)
+    strengths: Sequence[float] | FloatArray = (0.3, 1.0, 3.0)
+    ratios: Sequence[float] | FloatArray = (0.03, 0.1, 0.3, 1.0)
+    cv: int = 5
+
+    def validated(self) -> TransductionSearch:
+        """The same candidates as arrays of positive numbers."""
+        return TransductionSearch(
+            check_positive(self.alphas, "alphas"),
+            check_positive(self.strengths, "strengths"),
+            check_positive(self.ratios, "ratios"),
+            check_count(self.cv, "cv"),
+        )
+
+
+class TransductiveRidgeClassifier(layer_models.LayerClassifier):
     """Classify rows of which only a few have labels; -1 in y marks the others.
 
-    A ridge on the labeled rows guesses the labels Y' of the others; then, `n_steps` times,
-    W = (β' Ψ'ᵀΨ' + β ΨᵀΨ + I)^(-1) (β' Ψ'ᵀY' + β ΨᵀY) is solved and Y' guessed anew. Ψ and Ψ' are the
-    features of labeled and unlabeled rows (layers of equal trace, weighted, under a Gaussian kernel on
-    landmarks, an unpenalized intercept); the matrix is the same in all steps and decomposed once.
+    A ridge on the labeled rows gives pseudo-labels Y' of the others. Then, `n_steps` times,
+    W = (β' Ψ'ᵀΨ' + β ΨᵀΨ + I)^(-1) (β' Ψ'ᵀY' + β ΨᵀY) is solved and Y' is updated. Ψ and Ψ' are the features
+    of labeled and unlabeled rows: weighted layers under a Gaussian kernel on landmarks.
 
     Parameters
     ----------
     layer_slices : None, list of int, list of columns or dict, default=None
-        Where X is one array, how its columns form layers; see `LayerRidgeClassifier`.
-    guesses : {"balanced", "soft", "hard"}, default="balanced"
-        What Y' is: the class of the greatest score and nothing else ("hard"); probabilities ("soft"); or
-        probabilities scaled so that, over the unlabeled rows, every class has the share that `class_prior`
-        gives it ("balanced", by Sinkhorn's algorithm).
+        How the columns form layers if X is one array; see `LayerRidgeClassifier`.
+    pseudo_labels : {"balanced", "soft", "hard"}, default="balanced"
+        How scores become Y': one-hot ("hard"), probabilities ("soft"), or probabilities scaled so that each
+        class has its share in `class_prior` among the unlabeled rows ("balanced").
     n_steps : int, default=10
-        How often labels are guessed; 1 with "hard" is the rule of the literature.
+        Number of updates; 1 with "hard" is the rule of the literature.
     class_prior : {"labeled", "uniform"} or array-like of shape (C,), default="labeled"
-        Shares of the classes among unlabeled rows: those among the labeled, equal, or given.
-    ratios : array-like of float, default=(0.03, 0.1, 0.3, 1)
-        Candidates for β'/β, the weight of an unlabeled row.
-    strengths : array-like of float, default=(0.3, 1, 3)
-        Candidates for β, as multiples of the one that leave-one-out on the labeled rows finds best.
-    cv : int, default=5
-        Folds of the labeled rows over which ratio and strength are chosen: labels of a fold are hidden, and
-        its rows become unlabeled; 1 leaves the choice out.
+        Shares of the classes among unlabeled rows: as among the labeled rows, equal, or given.
+    search : TransductionSearch or None, default=None
+        Candidates for the penalty, β and β', and the number of folds; None is `TransductionSearch()`.
     weights : {"alignment", "uniform"}, dict or array-like of shape (L,), default="alignment"
-        How layers are combined; "alignment" looks at the labeled rows.
-    head : {"rbf", "linear"}, default="rbf"
+        How layers are combined; "alignment" uses the labeled rows.
+    kernel : {"rbf", "linear"}, default="rbf"
         Kernel of the ridge.
-    layer_map : {"nystroem", "projection"}, default="nystroem"
-        How a wide layer is made low-rank.
-    layer_rank : int or None, default=1024
-        Width above which a layer is made low-rank.
     gamma : {"max-norm", "mean", "median"} or float, default="max-norm"
         Scale of the Gaussian kernel.
+    layer_rank : int or None, default=1024
+        Layers with more columns than this are made low-rank.
     rank : int, default=1024
-        Number of landmarks, drawn from all rows; linear layers that are together no wider need none.
-    landmarks : {"uniform", "k-means", "count-sketch"}, default="uniform"
-        How they are chosen.
-    alphas : array-like of float, default=1e-6 ... 1e2
-        Penalties that leave-one-out on the labeled rows chooses from.
+        Number of landmarks, drawn from all rows; not used for a linear kernel on fewer columns.
     random_state : int, RandomState or None, default=None
         Seed of hashes, landmarks and folds.
 
@@ -76,25 +106,19 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
     classes_ : ndarray, shape (C,)
         Labels, without -1.
     transduction_ : ndarray, shape (n,)
-        Label of every row given to `fit`; given labels stay.
-    guesses_ : ndarray, shape (n_unlabeled, C)
-        Last Y'.
+        Label of every row given to `fit`; given labels are kept.
+    pseudo_labels_ : ndarray, shape (n_unlabeled, C)
+        The last Y'.
     beta_, ratio_ : float
         Chosen β and β'/β.
     alpha_ : float
-        Penalty of the first ridge, on labeled rows alone.
+        Penalty of the ridge on the labeled rows.
     cv_scores_ : ndarray, shape (strengths, ratios)
-        Accuracy on hidden labels; NaN where a class has a single label, and none can be hidden: then the
-        strength nearest to 1 and the smallest ratio are taken.
+        Accuracy on hidden labels; NaN if a class has a single label, so that none can be hidden.
     layer_names_, layer_weights_, selected_layers_
         As for `LayerRidgeClassifier`.
     temperature_ : float
-        T of softmax(scores / T), fitted to the scores of the labeled rows while their labels were hidden; to
-        their leave-one-out scores where there are no folds.
-    n_features_in_ : int
-        Number of columns of all layers.
-    feature_names_in_ : ndarray of str
-        Names of the columns seen in fit, where X was one array that had any.
+        T of softmax(scores / T), fitted to the scores of labeled rows while their labels were hidden.
 
     References
     ----------
@@ -104,56 +128,44 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
     --------
     >>> import numpy as np
     >>> from sklearn.datasets import load_digits
-    >>> from manylens import TransductiveRidgeClassifier
+    >>> from manylens.transfer import TransductionSearch, TransductiveRidgeClassifier
     >>> X, y = load_digits(return_X_y=True)
     >>> known = np.where(np.arange(len(y)) < 60, y, -1)
-    >>> model = TransductiveRidgeClassifier(rank=200, strengths=[1], random_state=0).fit(X, known)
+    >>> search = TransductionSearch(strengths=(1,), cv=3)
+    >>> model = TransductiveRidgeClassifier(rank=200, search=search, random_state=0).fit(X, known)
     >>> bool(np.mean(model.transduction_[60:] == y[60:]) > 0.8)
     True
     """
 
-    preset = None  # the parameters of the supervised recipe stand for themselves here
-    max_exact_rows = 0  # moments of the features are what is decomposed
-
     def __init__(
         self,
-        layer_slices=None,
+        layer_slices: LayerSlices = None,
         *,
-        guesses="balanced",
-        n_steps=10,
-        class_prior="labeled",
-        ratios=RATIOS,
-        strengths=STRENGTHS,
-        cv=5,
-        weights="alignment",
-        head="rbf",
-        layer_map="nystroem",
-        layer_rank=1024,
-        gamma="max-norm",
-        rank=1024,
-        landmarks="uniform",
-        alphas=ALPHAS,
-        random_state=None,
-    ):
+        pseudo_labels: PseudoLabels = "balanced",
+        n_steps: int = 10,
+        class_prior: Literal["labeled", "uniform"] | Sequence[float] | FloatArray = "labeled",
+        search: TransductionSearch | None = None,
+        weights: LayerWeights = "alignment",
+        kernel: RidgeKernel = "rbf",
+        gamma: Gamma = "max-norm",
+        layer_rank: int | None = 1024,
+        rank: int = 1024,
+        random_state: Seed = None,
+    ) -> None:
         self.layer_slices = layer_slices
-        self.guesses = guesses
+        self.pseudo_labels = pseudo_labels
         self.n_steps = n_steps
         self.class_prior = class_prior
-        self.ratios = ratios
-        self.strengths = strengths
-        self.cv = cv
+        self.search = search
         self.weights = weights
-        self.head = head
-        self.layer_map = layer_map
-        self.layer_rank = layer_rank
+        self.kernel = kernel
         self.gamma = gamma
+        self.layer_rank = layer_rank
         self.rank = rank
-        self.landmarks = landmarks
-        self.alphas = alphas
         self.random_state = random_state
 
-    def fit(self, X, y):
-        """Guess the labels of all rows, and learn to classify others.
+    def fit(self, X: Layers, y: ArrayLike) -> Self:
+        """Label all rows, and learn to classify new ones.
 
         Parameters
         ----------
@@ -167,141 +179,126 @@ class TransductiveRidgeClassifier(ScoredClassifier, LayerEstimator):
         TransductiveRidgeClassifier
             The fitted classifier.
         """
-        given = self._settings()
-        check_choice(self.guesses, "guesses", GUESSES)
-        check_whole(self.n_steps, "n_steps")
-        check_whole(self.cv, "cv")
-        strengths = check_positive(self.strengths, "strengths")
-        ratios = check_positive(self.ratios, "ratios")
-        if isinstance(given["weights"], str) and given["weights"] == "stacked":
-            raise ValueError("weights='stacked' needs labels of all rows: choose 'uniform' or 'alignment'.")
-        X = self._read(X, reset=True)
-        y = check_labels(y, X)
-        labeled = y != UNLABELLED if y.dtype.kind in "iuf" else np.ones(len(y), dtype=bool)
+        search, settings = self._validate_parameters()
+        rows, self._slices = layer_models.fit_rows(self, X)
+        labels = layer_models.check_labels(y, rows)
+        is_number = labels.dtype.kind in "iuf"
+        labeled = labels != layer_models.UNLABELED if is_number else np.ones(len(labels), dtype=bool)
         if not labeled.any():
-            raise ValueError("y is -1 in every row: no row has a label to learn from.")
-        self.classes_, codes = np.unique(y[labeled], return_inverse=True)
-        refuse_one_class(self.classes_)
+            raise ValueError("y is -1 in every row: label at least one row of each of two classes.")
+        self.classes_, codes = np.unique(labels[labeled], return_inverse=True)
+        require_two_classes(self.classes_, type(self).__name__)
+        targets = np.eye(len(self.classes_))[codes]
         random_state = check_random_state(self.random_state)
-        psi = self._fit_features(X, labeled, np.eye(len(self.classes_))[codes], given, random_state)
-        self._fit_transduction(psi, np.flatnonzero(labeled), codes, strengths, ratios, random_state)
-        self.transduction_ = np.empty(len(y), dtype=self.classes_.dtype)
-        self.transduction_[labeled] = y[labeled]
-        self.transduction_[~labeled] = self.classes_[np.argmax(self._linear(psi[~labeled]), axis=1)]
+
+        maps, weights, features = layer_models.weigh_layers(self, rows, targets, random_state, labeled)
+        # The scatter of the columns is factored: landmarks reduce many linear features, too.
+        is_narrow = settings.kernel == "linear" and features.shape[1] <= settings.rank
+        columns = None if is_narrow else settings.landmark_map(features, random_state)
+        psi = map_columns(columns, features)
+
+        solution = self._transduce(psi, np.flatnonzero(labeled), targets, search, random_state)
+        self._set_model(WeightedLayers(maps, weights, RidgePredictor(columns, *solution)))
+        self.transduction_ = self.classes_[np.argmax(RidgePredictor(None, *solution).scores(psi), axis=1)]
+        self.transduction_[labeled] = labels[labeled]
         return self
 
-    def _fit_features(self, X, labeled, targets, given, random_state):
-        """Features psi (n, p) of all rows; weights look at the labeled ones alone."""
-        layers = self._fit_layers(X, given, random_state)
-        known = [rows[labeled] for rows in layers]
-        self._set_weights(layer_weights(known, self.layer_names_, targets, given["weights"]))
-        features = combine(layers, self.layer_weights_)
-        # What is decomposed has the width of the features: of many linear ones, landmarks leave fewer.
-        narrow = self._head_settings.kind == "linear" and features.shape[1] <= self._head_settings.rank
-        self.map_ = None if narrow else self._head_settings.feature_map(features, random_state)
-        return features if self.map_ is None else self.map_.transform(features)
+    def _validate_parameters(self) -> tuple[TransductionSearch, RidgeSettings]:
+        """The validated search, and the settings of the kernel."""
+        check_choice(self.pseudo_labels, "pseudo_labels", ("balanced", "soft", "hard"))
+        check_count(self.n_steps, "n_steps")
+        if layer_models.is_stacked(self.weights):
+            raise ValueError("weights='stacked' needs labels of all rows: use 'uniform' or 'alignment'.")
+        if self.search is not None and not isinstance(self.search, TransductionSearch):
+            raise TypeError(f"search={self.search!r} must be a TransductionSearch or None.")
+        search = (self.search or TransductionSearch()).validated()
+        return search, RidgeSettings(self.kernel, self.gamma, 0, self.rank, search.alphas)
 
-    def _fit_transduction(self, psi, known, codes, strengths, ratios, random_state):
-        """Choose β and β'/β on hidden labels, then guess."""
-        targets = np.eye(len(self.classes_))[codes]
-        first = linear_ridge(psi[known], targets)
-        self.alpha_, _ = choose_alpha(first, self._head_settings.alphas)
-        # Of the first guesses; that of the outcome is fitted to the scores of hidden labels.
-        start_temperature = self.temperature_ = best_temperature(first.left_out(self.alpha_), codes)
+    def _transduce(
+        self,
+        psi: FloatArray,
+        known: IntArray,
+        targets: FloatArray,
+        search: TransductionSearch,
+        random_state: np.random.RandomState,
+    ) -> Solution:
+        """Choose β and β'/β on hidden labels, set what was chosen, and solve with all labels."""
+        codes = np.argmax(targets, axis=1)
+        supervised = linear_ridge(psi[known], targets)
+        self.alpha_, _ = choose_alpha(supervised, search.alphas)
+        # For the first pseudo-labels; the final temperature is fitted to the scores of hidden labels.
+        start_temperature = self.temperature_ = best_temperature(supervised.left_out(self.alpha_), codes)
         prior = class_shares(self.class_prior, targets)
+        strengths, ratios = np.asarray(search.strengths), np.asarray(search.ratios)
         problem = Transduction(psi)
 
-        def run(rows, labels, start, strength, ratio):
-            guessed = lambda scores: guess(scores, self.guesses, start_temperature, prior)  # noqa: E731
-            return problem.solve(rows, labels, start, strength / self.alpha_, ratio, guessed, self.n_steps)
+        def update(scores: FloatArray) -> FloatArray:
+            return make_pseudo_labels(scores, self.pseudo_labels, start_temperature, prior)
 
-        hidden_scores = np.zeros((len(strengths), len(ratios), *targets.shape))
-        n_folds = min(self.cv, int(np.bincount(codes).min()))
+        def run(
+            rows: IntArray, labels: FloatArray, start: Solution, strength: float, ratio: float
+        ) -> tuple[FloatArray, FloatArray, FloatArray]:
+            return problem.solve(rows, labels, start, strength / self.alpha_, ratio, update, self.n_steps)
+
+        n_folds = min(search.cv, int(np.bincount(codes).min()))
         if len(known) < len(psi) and n_folds > 1:
+            hidden_scores = np.zeros((len(strengths), len(ratios), *targets.shape))
             folds = StratifiedKFold(n_folds, shuffle=True, random_state=random_state)
             for kept, hidden in folds.split(known, codes):
                 start = linear_ridge(psi[known[kept]], targets[kept]).solve(self.alpha_)
                 for i, j in np.ndindex(len(strengths), len(ratios)):
-                    coef, intercept, _ = run(known[kept], targets[kept], start, strengths[i], ratios[j])
+                    choice = float(strengths[i]), float(ratios[j])
+                    coef, intercept, _ = run(known[kept], targets[kept], start, *choice)
                     hidden_scores[i, j, hidden] = psi[known[hidden]] @ coef + intercept
             self.cv_scores_ = np.mean(np.argmax(hidden_scores, axis=3) == codes, axis=2)
-            i, j = np.unravel_index(np.argmax(self.cv_scores_), self.cv_scores_.shape)
+            i, j = map(int, np.unravel_index(np.argmax(self.cv_scores_), self.cv_scores_.shape))
             self.temperature_ = best_temperature(hidden_scores[i, j], codes)
         else:
             self.cv_scores_ = np.full((len(strengths), len(ratios)), np.nan)
-            i, j = np.argmin(np.abs(np.log(strengths))), np.argmin(ratios)
+            i, j = int(np.argmin(np.abs(np.log(strengths)))), int(np.argmin(ratios))
         self.beta_, self.ratio_ = float(strengths[i] / self.alpha_), float(ratios[j])
-        start = first.solve(self.alpha_)
-        self.coef_, self.intercept_, self.guesses_ = run(known, targets, start, strengths[i], ratios[j])
-
-    def _linear(self, psi):
-        return psi @ self.coef_.astype(psi.dtype) + self.intercept_.astype(psi.dtype)
-
-    def _class_scores(self, X):
-        check_is_fitted(self)
-        features = combine(self.maps_.transform(self._read(X, reset=False)), self.layer_weights_)
-        return self._linear(features if self.map_ is None else self.map_.transform(features))
+        start = supervised.solve(self.alpha_)
+        coef, intercept, self.pseudo_labels_ = run(known, targets, start, strengths[i], ratios[j])
+        return coef, intercept
 
 
 class Transduction:
-    """Ridge on rows of which some have labels, for any choice of these and of the weights.
+    """Ridge on rows (n, p) of which some have labels; their scatter is computed once for all choices."""
 
-    Rows are moved to their mean, and their scatter is taken once; what a choice changes is of the rank of the
-    labeled rows.
+    def __init__(self, rows: FloatArray) -> None:
+        # A weak penalty adds I to a scatter of 1e9: products in float32 would lose it.
+        blocks = gen_batches(len(rows), block_rows(rows.shape[1]))
+        doubles = ((rows[block].astype(np.float64, copy=False),) for block in blocks)
+        moments = summarize(lambda: Moments(rows.shape[1]), doubles)
+        self.origin = moments.mean
+        rounded = moments.mean.astype(rows.dtype)
+        left_over = moments.mean - rounded
+        self.rows = rows - rounded
+        self.total = len(rows) * left_over
+        self.scatter = moments.scatter + len(rows) * np.outer(left_over, left_over)
 
-    Parameters
-    ----------
-    rows : ndarray, shape (n, p)
-        Features psi of all rows.
-    """
+    def solve(
+        self,
+        known: IntArray,
+        targets: FloatArray,
+        start: Solution,
+        beta: float,
+        ratio: float,
+        update: Callable[[FloatArray], FloatArray],
+        n_steps: int,
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """W = (β' Ψ'ᵀΨ' + β ΨᵀΨ + I)^(-1) (β' Ψ'ᵀY' + β ΨᵀY), repeated with Y' = update(Ψ' W + b).
 
-    def __init__(self, rows):
-        self.origin = rows.mean(axis=0, dtype=np.float64)
-        self.rows = rows - self.origin.astype(rows.dtype)
-        self.total = self.rows.sum(axis=0, dtype=np.float64)  # what rounding the mean left over
-        # A weak penalty is I beside a scatter of 1e9: products in float32 would drown it.
-        self.scatter = np.zeros((rows.shape[1], rows.shape[1]))
-        for block in gen_batches(len(rows), block_rows(rows.shape[1])):
-            part = self.rows[block].astype(np.float64, copy=False)
-            self.scatter += part.T @ part
-
-    def solve(self, known, targets, start, beta, ratio, guessed, n_steps):
-        """W = (β' Ψ'ᵀΨ' + β ΨᵀΨ + I)^(-1) (β' Ψ'ᵀY' + β ΨᵀY), repeated with Y' = g(Ψ' W + b).
-
-        The intercept is not penalized: features and targets are centered at their means, in which a labeled
-        row counts β and an unlabeled one β'.
-
-        Parameters
-        ----------
-        known : ndarray of int, shape (m,)
-            Which rows have labels; Ψ are their features, Ψ' those of the others.
-        targets : ndarray, shape (m, C)
-            Y, their labels, one-hot.
-        start : (ndarray of shape (p, C), ndarray of shape (C,))
-            Coefficients and intercept that make the first guess.
-        beta : float
-            β.
-        ratio : float
-            β'/β.
-        guessed : callable
-            g, from scores (n - m, C) to labels (n - m, C).
-        n_steps : int
-            How often.
-
-        Returns
-        -------
-        coef : ndarray, shape (p, C)
-        intercept : ndarray, shape (C,)
-        guesses : ndarray, shape (n - m, C)
-            The Y' from which the coefficients were solved.
+        `known` are the m rows with one-hot `targets` (m, C); `start` gives the first Y'. The intercept b is
+        not penalized. Returns coefficients, intercept and the last Y' (n - m, C).
         """
         coef, intercept = start
         others = np.ones(len(self.rows), dtype=bool)
         others[known] = False
         if not others.any():
             return coef, intercept, np.empty((0, targets.shape[1]))
-        heft = np.where(others, beta * ratio, beta)
-        total = heft.sum()
+        row_weights = np.where(others, beta * ratio, beta)
+        total = row_weights.sum()
         labeled = self.rows[known].astype(np.float64, copy=False)
         mean = (beta * ratio * self.total + beta * (1 - ratio) * labeled.sum(axis=0)) / total
         scatter = beta * ratio * self.scatter + beta * (1 - ratio) * (labeled.T @ labeled)
@@ -312,9 +309,50 @@ class Transduction:
         intercept = intercept + self.origin @ coef
         for _ in range(n_steps):
             scores = self.rows @ coef.astype(self.rows.dtype) + intercept
-            labels[others] = guessed(scores[others])
-            label_mean = heft @ labels / total
-            moved = heft[:, np.newaxis] * (labels - label_mean)  # sums to zero: the mean of rows drops out
-            coef = linalg.cho_solve(factor, (self.rows.T @ moved.astype(self.rows.dtype)).astype(np.float64))
+            labels[others] = update(scores[others])
+            label_mean = row_weights @ labels / total
+            # These sum to zero, so the mean of the rows drops out of the product.
+            weighted = row_weights[:, np.newaxis] * (labels - label_mean)
+            product = self.rows.T @ weighted.astype(self.rows.dtype)
+            coef = linalg.cho_solve(factor, product.astype(np.float64))
             intercept = label_mean - mean @ coef
         return coef, intercept - self.origin @ coef, labels[others]
+
+
+def make_pseudo_labels(
+    scores: FloatArray, kind: PseudoLabels, temperature: float, prior: FloatArray | None
+) -> FloatArray:
+    """Pseudo-labels (u, C) of unlabeled rows from their scores (u, C)."""
+    if kind == "hard":
+        return np.eye(scores.shape[1])[np.argmax(scores, axis=1)]
+    proba = softmax(scores / temperature, axis=1)
+    return balance(proba, prior) if kind == "balanced" and prior is not None else proba
+
+
+def balance(proba: FloatArray, prior: FloatArray, max_iter: int = 100, tol: float = 1e-6) -> FloatArray:
+    """Sinkhorn's algorithm: scale `proba` (u, C) to rows that sum to one and columns of mean `prior` (C,)."""
+    positive = np.maximum(proba, np.finfo(np.float64).tiny ** 0.5)  # a column of zeros could not be scaled
+    scale = np.ones(len(prior))
+    for _ in range(max_iter):
+        rows = 1.0 / (positive @ scale)
+        reached = scale * (positive.T @ rows) / len(positive)
+        if np.abs(reached - prior).max() < tol:
+            break
+        scale = scale * (prior / reached)
+    return positive * scale / (positive @ scale)[:, np.newaxis]
+
+
+def class_shares(
+    class_prior: Literal["labeled", "uniform"] | Sequence[float] | FloatArray, targets: FloatArray
+) -> FloatArray:
+    """Shares (C,) of the classes among unlabeled rows, by rule or as given."""
+    n_classes = targets.shape[1]
+    if isinstance(class_prior, str):
+        check_choice(class_prior, "class_prior", ("labeled", "uniform"))
+        return targets.mean(axis=0) if class_prior == "labeled" else np.full(n_classes, 1 / n_classes)
+    prior = np.asarray(class_prior, dtype=np.float64)
+    if prior.shape != (n_classes,) or not np.all(prior > 0):
+        raise ValueError(
+            f"class_prior={class_prior!r} must give a positive share for each of the {n_classes} classes."
+        )
+    return prior / prior.sum()

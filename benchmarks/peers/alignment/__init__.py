@@ -1,0 +1,1 @@
+"""Comparing representations, against other libraries and methods."""

@@ -1,0 +1,1 @@
+"""Search, voting and choosing the diversity, against other libraries and methods."""

@@ -1,0 +1,1 @@
+"""NCA, against other libraries and methods."""

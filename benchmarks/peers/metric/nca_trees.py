@@ -1,0 +1,139 @@
+"""NCA with trees against all pairs, at a trained map."""
+
+import warnings
+
+import numpy as np
+from scipy.spatial import cKDTree
+from sklearn.neighbors import KDTree
+
+from benchmarks.harness import Claim, Comparison, ratio, result
+from benchmarks.peers.metric.nca_fits import split
+from manylens import NCA
+from manylens.metric.evaluation import Exact, Tree
+from manylens.metric.gaussian import Gaussian, in_kernel_units
+from manylens.metric.layout import class_layout
+from manylens.metric.lists import tile_boxes, tile_reach, tree_layout
+from manylens.metric.pairs import TilePairs
+from manylens.native.nca_boxes import near_pairs
+from manylens.native.nca_lanes import LANES
+from manylens.native.threads import one_blas_thread
+
+warnings.filterwarnings("ignore", message="NCA stopped after")
+
+
+class Evaluations:
+    """Base: eleven values and gradients along a line search on MNIST, 60,000 rows, from a trained A."""
+
+    contenders = ("exact", "tree")
+    repeats = 3
+    warm_up = ("tree",)
+    memory = False
+    needs = ("mnist",)
+    n_components = 10
+    n_training = 10
+
+    def make_data(self):
+        X, y = split("mnist", self.quick)[:2]
+        trained = NCA(self.n_components, method="minibatch", random_state=0).fit(X, y)
+        if not self.quick:
+            trained = NCA(
+                self.n_components,
+                method="tree",
+                init=trained.components_,
+                max_iter=self.n_training,
+                random_state=0,
+            ).fit(X, y)
+        A = trained.components_
+        # steps of the size that L-BFGS makes near the end
+        rng = np.random.default_rng(0)
+        steps = rng.normal(size=(11, *A.shape)) * np.sqrt(np.mean(A**2)) * 1e-4
+        path = A + np.cumsum(steps, axis=0)
+        return [(X @ B.T.astype(np.float32)).astype(np.float32) for B in path], X, y
+
+    def evaluate(self, data, evaluation):
+        with one_blas_thread():
+            outcomes = [evaluation.outcome(Gaussian(), Z) for Z in data[0]]
+        return outcomes[-1].forces.T @ data[1]
+
+    def exact(self, data):
+        return self.evaluate(data, Exact(data[2], np.float32))
+
+    def tree(self, data):
+        return self.evaluate(data, Tree(data[2], np.float32))
+
+    def score(self, data, outcome):
+        if not hasattr(self, "truth"):
+            self.truth = outcome
+        return {"gradient_error": np.linalg.norm(outcome - self.truth) / np.linalg.norm(self.truth)}
+
+
+def tree_claims(d, times):
+    """Claims in d dimensions."""
+    return (
+        Claim(
+            f"trees in {d} dimensions: times as fast as all pairs",
+            ratio("exact", "tree"),
+            at_least=times,
+        ),
+        Claim("relative error of the gradient", result("tree", "gradient_error"), at_most=1e-3),
+    )
+
+
+class NCATree10D(Evaluations, Comparison):
+    """MNIST, 60,000 rows, a trained map to ten dimensions: eleven values and gradients along a line
+    search."""
+
+    n_components = 10
+    claims = tree_claims(10, 3)
+
+
+class NCATree2D(Evaluations, Comparison):
+    """MNIST, 60,000 rows, a trained map to two dimensions: eleven values and gradients along a line
+    search."""
+
+    n_components = 2
+    n_training = 40
+    claims = tree_claims(2, 8)
+
+
+class NCATreeLayout(Comparison):
+    """MNIST, 60,000 rows, two dimensions: k-d trees per class, and the pairs of tiles whose boxes are
+    near enough to be evaluated."""
+
+    contenders = ("ours", "scipy", "scikit_learn")
+    memory = False
+    needs = ("mnist",)
+    claims = (
+        Claim("times as fast as scipy's tree", ratio("scipy", "ours"), at_least=1),
+        Claim("times as fast as scikit-learn's tree", ratio("scikit_learn", "ours"), at_least=1),
+        Claim(
+            "remaining pairs of tiles with scipy's tree, relative to ours",
+            ratio("scipy", "ours", "share_of_pairs"),
+            at_least=1,
+        ),
+    )
+
+    def make_data(self):
+        X, y = split("mnist", self.quick)[:2]
+        Z = NCA(2, method="minibatch", random_state=0).fit(X, y).transform(X)
+        return in_kernel_units(Z, np.float32)[0], y
+
+    def ours(self, data):
+        return tree_layout(*data)
+
+    def scipy(self, data):
+        return self.layout(data, lambda points: cKDTree(points, leafsize=LANES).indices)
+
+    def scikit_learn(self, data):
+        return self.layout(data, lambda points: KDTree(points, leaf_size=LANES).get_arrays()[1])
+
+    def layout(self, data, order_of):
+        Z, y = data
+        within = [rows[order_of(Z[rows])] for c in range(y.max() + 1) for rows in [np.flatnonzero(y == c)]]
+        return class_layout(y, within=np.concatenate(within))
+
+    def score(self, data, outcome):
+        tiles = outcome.place(data[0], np.float32)
+        low, high = tile_boxes(data[0], outcome)
+        reach = tile_reach(tiles, outcome, 1e-3)
+        return {"share_of_pairs": TilePairs(*near_pairs(low, high, reach)).share()}

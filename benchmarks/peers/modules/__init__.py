@@ -1,0 +1,1 @@
+"""Learning modules, against other libraries and methods."""

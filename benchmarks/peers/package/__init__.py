@@ -1,0 +1,1 @@
+"""Importing the package and first calls."""

@@ -1,0 +1,1 @@
+"""Pruning ensembles, against other libraries and methods."""

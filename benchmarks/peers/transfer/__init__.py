@@ -1,0 +1,1 @@
+"""A network's layers on other tasks, against other libraries and methods."""

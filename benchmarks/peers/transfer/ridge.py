@@ -1,0 +1,94 @@
+"""Ridge regression with leave-one-out: against RidgeCV, with more rows, and with more threads."""
+
+import numpy as np
+from sklearn.linear_model import RidgeCV
+from threadpoolctl import threadpool_limits
+
+from benchmarks.harness import Claim, Comparison, ratio
+from manylens import LayerRidgeClassifier
+from manylens.transfer.ridge import choose_alpha, primal_ridge
+
+
+class LayerRidgeMoreRows(Comparison):
+    """LayerRidgeClassifier on 512 landmarks, three layers of 100 random features, 10 classes: 32,000 rows
+    against 16,000."""
+
+    contenders = ("double", "single")
+    memory = False
+    claims = (Claim("time for 32,000 rows, relative to 16,000", ratio("double", "single"), at_most=2.5),)
+
+    def make_data(self):
+        n = 400 if self.quick else 32_000
+        rng = np.random.default_rng(0)
+        y = rng.integers(10, size=n)
+        means = rng.standard_normal((10, 300)).astype(np.float32) / 4
+        return means[y] + rng.standard_normal((n, 300), dtype=np.float32), y
+
+    def fitted(self, X, y):
+        return LayerRidgeClassifier([100] * 3, max_exact_rows=0, rank=512, random_state=0).fit(X, y)
+
+    def double(self, data):
+        return self.fitted(*data)
+
+    def single(self, data):
+        X, y = data
+        return self.fitted(X[: len(X) // 2], y[: len(y) // 2])
+
+
+class RidgeThreads(Comparison):
+    """Ridge with leave-one-out over 17 alphas, 1,000 rows of 200 features, with BLAS limited to two
+    threads and to one: small decompositions use one thread on their own."""
+
+    contenders = ("two_threads", "one_thread")
+    memory = False
+    claims = (
+        Claim("time with two threads, relative to one", ratio("two_threads", "one_thread"), at_most=1.5),
+    )
+
+    def make_data(self):
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((1_000, 200))
+        return X, X[:, :10] + rng.standard_normal((1_000, 10))
+
+    def chosen(self, data, threads):
+        with threadpool_limits(threads, user_api="blas"):
+            return choose_alpha(primal_ridge(*data), np.logspace(-6, 2, 17))[0]
+
+    def two_threads(self, data):
+        return self.chosen(data, 2)
+
+    def one_thread(self, data):
+        return self.chosen(data, 1)
+
+    def score(self, data, alpha):
+        return {"alpha": alpha}
+
+
+class PeerRidgeCV(Comparison):
+    """Ridge with leave-one-out over 17 penalties, 5,000 rows, 300 features, ten targets: ours and scikit-
+    learn's RidgeCV (one penalty for all targets)."""
+
+    contenders = ("ours", "sklearn_ridge_cv")
+    memory = False
+    claims = (
+        Claim("times as fast as RidgeCV", ratio("sklearn_ridge_cv", "ours"), at_least=1),
+        Claim(
+            "penalty relative to RidgeCV's", ratio("ours", "sklearn_ridge_cv", "alpha"), 1 - 1e-9, 1 + 1e-9
+        ),
+    )
+
+    def make_data(self):
+        n, d = (300, 20) if self.quick else (5_000, 300)
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((n, d))
+        Y = X[:, :10] + 2 * rng.standard_normal((n, 10))
+        return X, Y
+
+    def ours(self, data):
+        return choose_alpha(primal_ridge(*data), np.logspace(-2, 6, 17))[0]
+
+    def sklearn_ridge_cv(self, data):
+        return RidgeCV(np.logspace(-2, 6, 17)).fit(*data).alpha_
+
+    def score(self, data, alpha):
+        return {"alpha": alpha}

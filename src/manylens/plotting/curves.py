@@ -1,0 +1,580 @@
+"""Curves: general ones, the coverage of a spectrum, and the reliability of probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import gaussian_kde, norm
+from sklearn.base import clone
+from sklearn.model_selection import StratifiedShuffleSplit
+from sklearn.utils.validation import check_is_fitted
+
+from manylens.alignment.similarity import stable_rank
+from manylens.plotting.style import (
+    REFERENCE_COLOR,
+    REFERENCE_STYLES,
+    Display,
+    Named,
+    add_legend,
+    by_name,
+    color,
+    marker,
+    module_view,
+    name_ticks,
+    take_rows,
+)
+from manylens.pruning.pruner import read_members
+from manylens.transfer.calibration import ReliabilityBins, check_binning, check_probabilities, top_bins
+from manylens.typing import AnyArray, FloatArray, IntArray, ModuleSet, Seed
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Scale = Literal["linear", "log", "log2"]
+MANY = 30  # curves with more points have no markers
+
+
+@dataclass(eq=False, repr=False)
+class CurveDisplay(Display):
+    """Curves over a common x axis, with bands, single points and gray references.
+
+    Parameters
+    ----------
+    x : array-like, shape (n,)
+        Positions; texts are spaced evenly.
+    curves : dict of str to array-like, shape (n,)
+        Values of each curve.
+    bands : dict of str to (array-like, array-like), default={}
+        Lower and upper end of the band around the curve of the same name.
+    points : dict of str to (float, float), default={}
+        Single points.
+    references : dict of str to float or array-like of shape (n,), default={}
+        Horizontal lines and curves to compare with, drawn in gray.
+    x_label, y_label : str, default=""
+        Labels of the axes.
+    x_scale, y_scale : {"linear", "log", "log2"}, default="linear"
+        Scales of the axes.
+    y_limits : tuple of (float, float), default=None
+        Range of the y axis.
+    fill : bool, default=False
+        Fill the area under the curves, as is usual for densities.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        Where the display was drawn.
+    lines_ : dict of str to matplotlib Line2D
+        The curves.
+
+    Examples
+    --------
+    >>> from manylens.plotting import CurveDisplay
+    >>> display = CurveDisplay([1, 2, 3], {"vote": [0.8, 0.9, 0.95]}, references={"chance": 0.5}).plot()
+    >>> list(display.lines_)
+    ['vote']
+    """
+
+    x: ArrayLike
+    curves: Mapping[str, ArrayLike]
+    bands: Mapping[str, tuple[ArrayLike, ArrayLike]] = field(default_factory=dict)
+    points: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    references: Mapping[str, Any] = field(default_factory=dict)
+    x_label: str = ""
+    y_label: str = ""
+    x_scale: Scale = "linear"
+    y_scale: Scale = "linear"
+    y_limits: tuple[float, float] | None = None
+    fill: bool = False
+
+    @classmethod
+    def from_diversity_path(
+        cls,
+        estimator: Any,
+        diversities: Sequence[float],
+        scoring: Callable[[Any], float | tuple[float, float]],
+        *,
+        references: Mapping[str, float] | None = None,
+        y_label: str = "score",
+        **options: Any,
+    ) -> Self:
+        """Draw a score against the diversity, computed from one fitted model.
+
+        Parameters
+        ----------
+        estimator : ModularKernelPCA or ModularAutoencoder
+            Fitted model with `diversity_path`.
+        diversities : sequence of float
+            Values in [0, 1].
+        scoring : callable
+            `scoring(model)` returns the score of all modules together, or a pair: that score and the mean
+            score of a single module.
+        references : dict of str to float, default=None
+            Scores of other methods.
+        y_label : str, default="score"
+            Name of the score.
+        **options
+            Passed to `plot`, such as `ax`.
+        """
+        scores = np.array([scoring(model) for model in estimator.diversity_path(diversities)])
+        columns = scores if scores.ndim == 2 else scores[:, None]
+        curves = dict(zip(("modules together", "one module"), columns.T, strict=False))
+        x = [f"{diversity:g}" for diversity in diversities]  # evenly spaced: most happens just below 1
+        return cls(x, curves, references=references or {}, x_label="diversity", y_label=y_label).plot(
+            **options
+        )
+
+    @classmethod
+    def from_label_shares(
+        cls,
+        estimators: Mapping[str, Any],
+        X: Any,
+        y: ArrayLike,
+        X_test: Any,
+        y_test: ArrayLike,
+        *,
+        shares: Sequence[float] = (0.05, 0.1, 0.2, 0.5, 1.0),
+        n_draws: int = 3,
+        random_state: Seed = 0,
+        **options: Any,
+    ) -> Self:
+        """Draw test accuracy against the share of the training rows; bands show the extremes of the draws.
+
+        Parameters
+        ----------
+        estimators : dict of str to classifier
+            Clones of them are fitted, all to the same rows.
+        X, y : array-like, or dict or list of layers, and array-like of shape (n,)
+            Training rows and their labels.
+        X_test, y_test : as X and y
+            Test rows and their labels.
+        shares : sequence of float, default=(0.05, 0.1, 0.2, 0.5, 1)
+            Shares of the training rows, in (0, 1]; every class contributes its share.
+        n_draws : int, default=3
+            Number of random draws per share.
+        random_state : int, RandomState or None, default=0
+            Determines the draws.
+        **options
+            Passed to `plot`, such as `ax`.
+        """
+        if not len(shares) or min(shares) <= 0 or max(shares) > 1:
+            raise ValueError(f"shares={list(shares)}: give shares of the rows above 0 and up to 1.")
+        y, y_test = np.asarray(y), np.asarray(y_test)
+        accuracy = {name: np.empty((len(shares), n_draws)) for name in estimators}
+        for i, share in enumerate(shares):
+            for draw, rows in enumerate(draw_rows(y, share, n_draws, random_state)):
+                for name, estimator in estimators.items():
+                    model = clone(estimator).fit(take_rows(X, rows), y[rows])
+                    accuracy[name][i, draw] = np.mean(model.predict(X_test) == y_test)
+        return cls(
+            shares,
+            {name: values.mean(axis=1) for name, values in accuracy.items()},
+            {name: (values.min(axis=1), values.max(axis=1)) for name, values in accuracy.items()},
+            x_label="share of the training rows",
+            y_label="test accuracy",
+            x_scale="log",
+        ).plot(**options)
+
+    @classmethod
+    def from_stable_ranks(cls, representations: Named, *, center: bool = True, **options: Any) -> Self:
+        """Draw the stable rank of each representation below its width.
+
+        Parameters
+        ----------
+        representations : dict or list of array-like, each of shape (n, d_k)
+            Layers in order.
+        center : bool, default=True
+            As for `stable_rank`.
+        **options
+            Passed to `plot`, such as `ax`.
+        """
+        named = by_name(representations)
+        return cls(
+            [str(name) for name in named],
+            {"stable rank": [stable_rank(X, center) for X in named.values()]},
+            references={"width": [np.shape(X)[1] for X in named.values()]},
+            y_label="number of directions",
+            y_scale="log",
+        ).plot(**options)
+
+    @classmethod
+    def from_densities(
+        cls, modules: ModuleSet, X: Any, y: ArrayLike, *, module: int = 0, **options: Any
+    ) -> Self:
+        """Draw the densities of the classes along a module with one dimension.
+
+        Parameters
+        ----------
+        modules : transformer with `split`
+            Fitted, with n_components=1.
+        X, y : array-like, shape (n, d) and (n,)
+            Rows and their classes.
+        module : int, default=0
+            Number of the module.
+        **options
+            Passed to `plot`, such as `ax`.
+        """
+        view, y = module_view(modules, X, module), np.asarray(y)
+        if view.shape[1] != 1:
+            raise ValueError(
+                f"Module {module} has {view.shape[1]} dimensions: densities are drawn along one. Fit the "
+                "modules with n_components=1."
+            )
+        x = np.linspace(view.min(), view.max(), 200)
+        classes = {str(c): np.mean(y == c) * kernel_density(view[y == c, 0], x) for c in np.unique(y)}
+        return cls(x, classes, x_label=f"module {module}", y_label="density", fill=True).plot(**options)
+
+    @classmethod
+    def from_pruners(cls, pruners: Any, X: Any, y: ArrayLike, **options: Any) -> Self:
+        """Draw the error of pruned ensembles over the error of the members accumulated by rank.
+
+        Parameters
+        ----------
+        pruners : AlignmentPruner or dict of str to AlignmentPruner
+            Fitted to the same ensemble.
+        X, y : array-like, shape (n, d) and (n,)
+            Rows, preferably of a test set, and their classes or values.
+        **options
+            Passed to `plot`, such as `ax`.
+        """
+        named = pruners if isinstance(pruners, Mapping) else {pruners.method: pruners}
+        first, y = next(iter(named.values())), np.asarray(y)
+        for pruner in named.values():
+            check_is_fitted(pruner)
+            if pruner.ensemble_ is not first.ensemble_:
+                raise ValueError("The pruners were fitted to different ensembles: draw one display for each.")
+        classes = read_members(first.ensemble_).classes
+        curve = accumulated_error(first, X, y)
+        errors = [float(mean_error(pruner.predict(X), y, classes)) for pruner in named.values()]
+        low = min(curve.min(), *errors)
+        high = max(np.quantile(curve, 0.9), curve[-1], *errors)  # a bad first member would flatten the rest
+        return cls(
+            np.arange(1, len(curve) + 1),
+            {},
+            points={
+                f"{name}: {pruner.n_kept_} kept": (pruner.n_kept_, error)
+                for (name, pruner), error in zip(named.items(), errors, strict=True)
+            },
+            references={"members by rank": curve, "whole ensemble": curve[-1]},
+            x_label="members",
+            y_label="mean squared error" if classes is None else "classification error",
+            x_scale="log",
+            y_limits=(low - 0.25 * (high - low), high + 0.1 * (high - low)),
+        ).plot(**options)
+
+    @classmethod
+    def from_kept_members(cls, pruners: Mapping[str, Sequence[Any]], **options: Any) -> Self:
+        """Draw how many members pruners keep, against the size of the ensemble.
+
+        Parameters
+        ----------
+        pruners : dict of str to list of AlignmentPruner
+            For each method, the fitted pruners of ensembles of growing size.
+        **options
+            Passed to `plot`, such as `ax`.
+        """
+        sizes = {name: [len(pruner.weights_) for pruner in group] for name, group in pruners.items()}
+        first = next(iter(sizes.values()))
+        if any(size != first for size in sizes.values()):
+            raise ValueError(f"The methods were given ensembles of different sizes ({sizes}): use the same.")
+        return cls(
+            first,
+            {name: [pruner.n_kept_ for pruner in group] for name, group in pruners.items()},
+            references={"all": first},
+            x_label="members in the ensemble",
+            y_label="members kept",
+            x_scale="log2",
+            y_scale="log2",
+        ).plot(**options)
+
+    def plot(self, ax: Axes | None = None, *, legend: bool = True, **style: Any) -> Self:
+        """Draw the curves and return the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on; a new figure if None.
+        legend : bool, default=True
+            Draw a legend.
+        **style
+            Passed to `Axes.plot` for every curve and point.
+        """
+        long_legend = len(self.curves) + len(self.points) + len(self.references) > 4
+        ax = self._open(ax, 8.4 if long_legend else 6, 4)
+        given = np.asarray(self.x)
+        x = np.arange(len(given)) if given.dtype.kind == "U" else given
+        for k, (name, values) in enumerate(self.references.items()):
+            gray: dict[str, Any] = {"color": REFERENCE_COLOR, "linewidth": 1.2, "zorder": 1, "label": name}
+            gray["linestyle"] = REFERENCE_STYLES[k % len(REFERENCE_STYLES)] if self.curves or k else "-"
+            if np.ndim(values):
+                ax.plot(x, values, **gray)
+            else:
+                ax.axhline(values, **gray)
+        self.lines_ = {}
+        for k, (name, values) in enumerate(self.curves.items()):
+            options = {"color": color(k), "label": name, "zorder": 3, **style}
+            marks = {"marker": marker(k), "markersize": 5} if len(x) <= MANY else {}
+            (self.lines_[name],) = ax.plot(x, np.asarray(values), **{**marks, **options})
+            if self.fill:
+                ax.fill_between(x, values, color=options["color"], alpha=0.3, linewidth=0)
+            if name in self.bands:
+                ax.fill_between(x, *self.bands[name], color=options["color"], alpha=0.15, linewidth=0)
+        for k, (name, point) in enumerate(self.points.items()):
+            options = {"color": color(k), "markersize": 7, "label": name, "zorder": 4, **style}
+            ax.plot(*point, marker(k), **options)
+        self._set_axes(ax, given)
+        if legend:
+            add_legend(ax)
+        return self
+
+    def _set_axes(self, ax: Axes, x: AnyArray) -> None:
+        """Set scales, ticks, limits and labels."""
+        bases: dict[Scale, dict[str, Any]] = {"linear": {}, "log": {}, "log2": {"base": 2}}
+        ax.set_xscale(self.x_scale.rstrip("2"), **bases[self.x_scale])
+        ax.set_yscale(self.y_scale.rstrip("2"), **bases[self.y_scale])
+        if x.dtype.kind == "U":
+            name_ticks(ax, x.tolist())
+        elif self.x_scale != "linear" and len(x) <= MANY:
+            ax.set_xticks(x, [f"{value:g}" for value in x])
+            ax.minorticks_off()
+        if self.y_scale == "log2":
+            ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        if self.y_limits is not None:
+            ax.set_ylim(*self.y_limits)
+        if self.fill:
+            ax.set(ylim=(0, None), yticks=[])
+        ax.set(xlabel=self.x_label, ylabel=self.y_label)
+
+
+@dataclass(eq=False, repr=False)
+class CoverageDisplay(Display):
+    """The spectrum of the data, and how much of each component the modules keep together.
+
+    Parameters
+    ----------
+    spectrum : ndarray, shape (k,)
+        Eigenvalues (kernel PCA) or singular values (autoencoder), largest first.
+    coverage : ndarray, shape (K,)
+        How much of each component the modules keep, on the same scale.
+    diversity : float
+        Diversity of the modules.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        Where the display was drawn.
+    line_ : matplotlib Line2D
+        The coverage.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from manylens import ModularKernelPCA
+    >>> from manylens.plotting import CoverageDisplay
+    >>> lenses = ModularKernelPCA(4, 2, 0.9, random_state=0).fit(load_iris().data)
+    >>> CoverageDisplay.from_estimator(lenses).line_.get_label()
+    'diversity 0.9'
+    """
+
+    spectrum: FloatArray
+    coverage: FloatArray
+    diversity: float
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, **options: Any) -> Self:
+        """Draw the coverage of fitted modules.
+
+        Parameters
+        ----------
+        estimator : ModularKernelPCA or ModularAutoencoder
+            Fitted.
+        **options
+            Passed to `plot`, such as `ax`.
+        """
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "coverage_"):
+            raise TypeError(
+                f"{type(estimator).__name__} has no coverage_: give a ModularKernelPCA or ModularAutoencoder."
+            )
+        return cls(estimator.spectrum_, estimator.coverage_, estimator.diversity_).plot(**options)
+
+    def plot(
+        self, ax: Axes | None = None, *, relative: bool = False, with_spectrum: bool = True, **style: Any
+    ) -> Self:
+        """Draw the coverage and return the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on, which may hold other coverages; a new figure if None.
+        relative : bool, default=False
+            Draw the share of each component that is kept rather than how much of it.
+        with_spectrum : bool, default=True
+            Draw the spectrum behind the coverage, unless `relative`.
+        **style
+            Passed to `Axes.plot`.
+        """
+        ax = self._open(ax, 6, 4)
+        length = min(len(self.spectrum), len(self.coverage))
+        q, t = np.asarray(self.spectrum)[:length], np.asarray(self.coverage)[:length]
+        t = np.where(t > 1e-9 * q[0], t, 0.0)
+        number = np.arange(1, length + 1)
+        options = {"label": f"diversity {self.diversity:g}", "linewidth": 1.8, **style}
+        if relative:
+            (self.line_,) = ax.plot(number, 100 * t / q, **options)
+            ax.set(ylabel="kept by all modules together, %", ylim=(-3, 106))
+        else:
+            if with_spectrum:
+                ax.fill_between(number, q, q[-1] / 2, color=REFERENCE_COLOR, alpha=0.25, linewidth=0)
+                ax.plot(number, q, color=REFERENCE_COLOR, linewidth=1, label="spectrum")
+            (self.line_,) = ax.plot(number, np.where(t > 0, t, np.nan), **options)
+            ax.set(yscale="log", ylabel="eigenvalue, and how much is kept", ylim=(q[-1] / 2, q[0] * 1.5))
+        ax.set(xlabel="principal component", xlim=(0, length + 1))
+        add_legend(ax)
+        return self
+
+
+@dataclass(eq=False, repr=False)
+class ReliabilityDisplay(Display):
+    """How often predictions with a given confidence are right.
+
+    Parameters
+    ----------
+    bins : ReliabilityBins
+        Confidence, frequency and share of the rows per bin.
+    name : str, default=None
+        Name of the curve.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        Where the display was drawn.
+    line_ : matplotlib Line2D
+        The curve.
+    """
+
+    bins: ReliabilityBins
+    name: str | None = None
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y: ArrayLike,
+        proba: ArrayLike,
+        *,
+        n_bins: int = 15,
+        binning: Literal["width", "mass"] = "width",
+        classes: ArrayLike | None = None,
+        name: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Draw the reliability of given probabilities.
+
+        Parameters
+        ----------
+        y : array-like, shape (n,)
+            True labels.
+        proba : array-like, shape (n, C) or (n,)
+            Probabilities, as for `expected_calibration_error`.
+        n_bins : int, default=15
+            Number of bins.
+        binning : {"width", "mass"}, default="width"
+            Bins of equal width or of equal numbers of rows.
+        classes : array-like, shape (C,), default=None
+            Labels of the columns; needed if not all of them occur in y.
+        name : str, default=None
+            Name of the curve.
+        **options
+            Passed to `plot`, such as `ax`.
+        """
+        labels, proba, classes = check_probabilities(y, proba, classes)
+        check_binning(n_bins, binning=binning)
+        bins = top_bins(labels[:, np.newaxis] == classes, proba, n_bins, binning)
+        return cls(bins, name).plot(**options)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, y: ArrayLike, **options: Any) -> Self:
+        """Draw the reliability of a fitted classifier.
+
+        Parameters
+        ----------
+        estimator : classifier
+            Fitted, with `predict_proba`.
+        X, y : array-like or layers, and array-like of shape (n,)
+            Rows that were not used in fit, and their labels.
+        **options
+            Passed to `from_predictions`; `name` is the name of the estimator's class by default.
+        """
+        check_is_fitted(estimator)
+        options = {"name": type(estimator).__name__, "classes": estimator.classes_, **options}
+        return cls.from_predictions(y, estimator.predict_proba(X), **options)
+
+    def plot(self, ax: Axes | None = None, **style: Any) -> Self:
+        """Draw the curve and return the display; the area of a mark is the share of the rows in its bin.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on, which may hold other curves; a new figure if None.
+        **style
+            Passed to `Axes.plot`.
+        """
+        ax = self._open(ax, 4.6, 4.4)
+        if not ax.lines:
+            gray: dict[str, Any] = {"color": REFERENCE_COLOR, "linewidth": 1, "linestyle": "--"}
+            ax.plot([0, 1], [0, 1], label="perfect", **gray)
+            ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+            ax.set(xlabel="confidence in the predicted class", ylabel="share of correct predictions")
+        error = f"ECE {self.bins.error:.3f}"
+        label = error if self.name is None else f"{self.name} ({error})"
+        options = {"label": label, "color": color(len(ax.lines) - 1), **style}
+        (self.line_,) = ax.plot(self.bins.confidence, self.bins.frequency, **options)
+        marks: dict[str, Any] = {"s": 6 + 150 * self.bins.weight, "color": self.line_.get_color()}
+        ax.scatter(self.bins.confidence, self.bins.frequency, clip_on=False, **marks)
+        add_legend(ax, loc="lower right")
+        return self
+
+
+def draw_rows(y: AnyArray, share: float, n_draws: int, random_state: Seed) -> list[IntArray]:
+    """Row numbers of `n_draws` stratified samples with this share of the rows."""
+    n_rows, n_classes = round(share * len(y)), len(np.unique(y))
+    if n_rows >= len(y):
+        return [np.arange(len(y))] * n_draws
+    if n_rows < n_classes:
+        raise ValueError(
+            f"A share of {share:g} of {len(y)} rows is {n_rows}, fewer than the {n_classes} classes: give "
+            "larger shares."
+        )
+    splitter = StratifiedShuffleSplit(n_draws, train_size=n_rows, random_state=random_state)
+    return [rows for rows, _ in splitter.split(np.zeros((len(y), 1)), y)]
+
+
+def kernel_density(values: FloatArray, x: FloatArray) -> FloatArray:
+    """Gaussian kernel density with Scott's bandwidth; equal values get a hundredth of the range of x."""
+    if np.ptp(values) > 0:
+        return gaussian_kde(values)(x)
+    return norm.pdf(x, values[0], (np.ptp(x) or 1.0) / 100)
+
+
+def mean_error(predicted: AnyArray, y: AnyArray, classes: AnyArray | None) -> FloatArray:
+    """Mean squared error of values, or share of wrong classes, over the first axis."""
+    return np.mean((predicted - y) ** 2 if classes is None else predicted != y, axis=0)
+
+
+def accumulated_error(pruner: Any, X: Any, y: AnyArray) -> FloatArray:
+    """Error of the first 1, ..., p members, best aligned first (boosting: stage by stage)."""
+    members = read_members(pruner.ensemble_)
+    P = members.predict(X)  # (n, p, columns)
+    order = np.arange(P.shape[1]) if members.additive else np.argsort(-pruner.alignments_, kind="stable")
+    totals = np.cumsum(P[:, order], axis=1)
+    if members.additive:
+        totals += (members.score(X) - totals[:, -1])[:, np.newaxis]  # the constant that boosting starts from
+    else:
+        totals /= np.arange(1, P.shape[1] + 1)[:, np.newaxis]
+    if members.classes is None:
+        return mean_error(totals[:, :, 0], y[:, np.newaxis], None)
+    chosen = (totals[:, :, 0] > 0).astype(int) if totals.shape[2] == 1 else totals.argmax(axis=2)
+    return mean_error(members.classes[chosen], y[:, np.newaxis], members.classes)

@@ -1,0 +1,334 @@
+"""Points: one quantity against another, projected rows, and probabilities of neighbors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.spatial import cKDTree
+from scipy.special import softmax
+from scipy.stats import spearmanr
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
+
+from manylens.alignment.similarity import cka
+from manylens.plotting.style import REFERENCE_COLOR, WRONG_COLOR, Display, add_legend, color
+from manylens.typing import BoolArray, FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(eq=False, repr=False)
+class ScatterDisplay(Display):
+    """One quantity against another, with error bars and names.
+
+    Parameters
+    ----------
+    x, y : array-like, shape (n,)
+        Coordinates.
+    x_error, y_error : array-like, shape (n,), default=None
+        Lengths of the error bars.
+    names : sequence, default=None
+        Names written beside the points.
+    x_label, y_label, title : str, default=""
+        Texts.
+    diagonal : bool, default=False
+        Draw the line on which both quantities are equal.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        Where the display was drawn.
+    errorbar_ : matplotlib ErrorbarContainer
+        Points and error bars.
+    """
+
+    x: ArrayLike
+    y: ArrayLike
+    x_error: ArrayLike | None = None
+    y_error: ArrayLike | None = None
+    names: Sequence[Any] | None = None
+    x_label: str = ""
+    y_label: str = ""
+    title: str = ""
+    diagonal: bool = False
+
+    @classmethod
+    def from_sketches(
+        cls, pairs: Iterable[tuple[Any, Any]], sketch: Any, *, n_replicates: int = 8, **options: Any
+    ) -> Self:
+        """Draw sketched CKA with 95 % intervals against exact CKA.
+
+        Parameters
+        ----------
+        pairs : iterable of (array-like, array-like)
+            Pairs of representations.
+        sketch : CountSketch
+            Kind of sketch.
+        n_replicates : int, default=8
+            Number of replicates per pair.
+        **options
+            Passed to `plot`, such as `ax`.
+        """
+        pairs = list(pairs)
+        exact = [cka(X, Y) for X, Y in pairs]
+        estimates = [cka(X, Y, sketch=sketch, n_replicates=n_replicates) for X, Y in pairs]
+        return cls(
+            exact,
+            [estimate.value for estimate in estimates],
+            y_error=[estimate.interval()[1] - estimate.value for estimate in estimates],
+            x_label="exact CKA",
+            y_label="sketched CKA, 95 % interval",
+            diagonal=True,
+        ).plot(**options)
+
+    @classmethod
+    def from_ranking(cls, ranking: Any, accuracy: Mapping[Any, float], **options: Any) -> Self:
+        """Draw accuracies against transferability scores; the title gives their rank correlation.
+
+        Parameters
+        ----------
+        ranking : ModelRanking
+            Result of `rank_models`.
+        accuracy : dict of str to float
+            Accuracy that each model reached.
+        **options
+            Passed to `plot`, such as `ax`.
+        """
+        scores = [row.score for row in ranking]
+        reached = [accuracy[row.name] for row in ranking]
+        correlation = float(spearmanr(scores, reached).statistic) if len(scores) > 1 else 1.0
+        return cls(
+            scores,
+            reached,
+            x_error=[row.standard_error or 0.0 for row in ranking],
+            names=[row.name for row in ranking],
+            x_label=ranking.metric,
+            y_label="accuracy",
+            title=f"rank correlation {correlation:.2f}",
+        ).plot(**options)
+
+    def plot(self, ax: Axes | None = None, **style: Any) -> Self:
+        """Draw the points and return the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on; a new figure if None.
+        **style
+            Passed to `Axes.errorbar`.
+        """
+        ax = self._open(ax, 5, 4.6)
+        x, y = np.asarray(self.x, dtype=float), np.asarray(self.y, dtype=float)
+        if self.diagonal:
+            ax.axline((0, 0), slope=1, color=REFERENCE_COLOR, linestyle="--", linewidth=1, zorder=0)
+            ax.set_aspect("equal")
+        options = {"fmt": "o", "markersize": 4, "elinewidth": 0.8, "alpha": 0.8, "color": color(0), **style}
+        self.errorbar_ = ax.errorbar(x, y, xerr=self.x_error, yerr=self.y_error, **options)
+        if self.names is not None:
+            ax.margins(x=0.15, y=0.1)
+            write_names(ax, np.column_stack([x, y]), [str(name) for name in self.names])
+        ax.set(xlabel=self.x_label, ylabel=self.y_label)
+        ax.set_title(self.title, fontsize="medium")
+        return self
+
+
+@dataclass(eq=False, repr=False)
+class ProjectionDisplay(Display):
+    """Rows in the plane, colored by class, optionally with the boxes of a k-d tree.
+
+    Parameters
+    ----------
+    points : array-like, shape (n, 2)
+        Projected rows.
+    y : array-like, shape (n,), default=None
+        Their classes.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        Where the display was drawn.
+    boxes_ : ndarray, shape (n_boxes, 2, 2)
+        Lower and upper corner of each box, if `tree_level` was given.
+    """
+
+    points: ArrayLike
+    y: ArrayLike | None = None
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, y: ArrayLike | None = None, **options: Any) -> Self:
+        """Draw the first two dimensions of the transformed rows.
+
+        Parameters
+        ----------
+        estimator : transformer
+            Fitted, with at least two output dimensions.
+        X : array-like, shape (n, d)
+            Rows.
+        y : array-like, shape (n,), default=None
+            Their classes.
+        **options
+            Passed to `plot`, such as `ax`.
+        """
+        check_is_fitted(estimator)
+        points = np.asarray(estimator.transform(X))
+        if points.shape[1] < 2:
+            raise ValueError(
+                "A projection to one dimension cannot be drawn in the plane: fit with n_components=2 or more."
+            )
+        return cls(points[:, :2], y).plot(**options)
+
+    def plot(
+        self, ax: Axes | None = None, *, tree_level: int | None = None, legend: bool = True, **style: Any
+    ) -> Self:
+        """Draw the points and return the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on; a new figure if None.
+        tree_level : int, default=None
+            Draw the boxes of a k-d tree whose points have been halved this many times.
+        legend : bool, default=True
+            Name the classes.
+        **style
+            Passed to `Axes.scatter`.
+        """
+        ax = self._open(ax, 5, 4.4, framed=True)
+        points, defaults = check_array(self.points), {"s": 14, "alpha": 0.8, "linewidths": 0}
+        if self.y is None:
+            ax.scatter(*points.T, **{**defaults, "color": REFERENCE_COLOR, **style})
+        else:
+            for number, name in enumerate(np.unique(self.y)):
+                options = {**defaults, "color": color(number), "label": str(name), **style}
+                ax.scatter(*points[np.asarray(self.y) == name].T, **options)
+        if tree_level is not None:
+            self._draw_boxes(ax, points, tree_level)
+        ax.set(xticks=[], yticks=[])
+        ax.set_aspect("equal", adjustable="datalim")
+        if legend:
+            add_legend(ax)
+        return self
+
+    def _draw_boxes(self, ax: Axes, points: FloatArray, level: int) -> None:
+        """Draw the bounding boxes of the nodes at this level of a k-d tree."""
+        from matplotlib.patches import Rectangle
+
+        groups = [points[node.indices] for node in nodes_at(cKDTree(points, leafsize=1).tree, level)]
+        self.boxes_ = np.array([[group.min(axis=0), group.max(axis=0)] for group in groups])
+        for low, high in self.boxes_:
+            ax.add_patch(Rectangle(low, *(high - low), fill=False, edgecolor=color(0), linewidth=1.2))
+
+
+@dataclass(eq=False, repr=False)
+class NeighborProbabilitiesDisplay(Display):
+    """The probabilities p_ij of one row's neighbors at several stages of NCA.
+
+    Parameters
+    ----------
+    probabilities : ndarray, shape (n_stages, n)
+        Probabilities of the other rows at each stage.
+    same_class : ndarray of bool, shape (n,)
+        Whether each of them has the row's class.
+    stages : sequence of int
+        Iteration of each stage.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        Where the display was drawn.
+    """
+
+    probabilities: FloatArray
+    same_class: BoolArray
+    stages: Sequence[int]
+
+    @classmethod
+    def from_maps(
+        cls, maps: Mapping[int, FloatArray], X: ArrayLike, y: ArrayLike, row: int, **options: Any
+    ) -> Self:
+        """Draw the probabilities under maps that a callback of NCA collected.
+
+        Parameters
+        ----------
+        maps : dict of int to ndarray, shape (n_components, n_features)
+            The map A at several iterations.
+        X, y : array-like, shape (n, n_features) and (n,)
+            Rows and their classes.
+        row : int
+            The row whose neighbors are drawn.
+        **options
+            Passed to `plot`, such as `ax`.
+        """
+        rows, y = check_array(X), np.asarray(y)
+        others = np.arange(len(rows)) != row
+        probabilities = np.array([neighbor_probabilities(rows @ A.T, row)[others] for A in maps.values()])
+        return cls(probabilities, (y == y[row])[others], list(maps)).plot(**options)
+
+    def plot(self, ax: Axes | None = None, *, n_neighbors: int = 60, **style: Any) -> Self:
+        """Draw the largest probabilities of each stage in decreasing order, and return the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on; a new figure if None.
+        n_neighbors : int, default=60
+            Number of neighbors to draw.
+        **style
+            Passed to `Axes.scatter`.
+        """
+        ax = self._open(ax, 6, 4)
+        ranks = np.arange(1, min(n_neighbors, self.probabilities.shape[1]) + 1)
+        kinds = ((True, color(0), "o", "same class"), (False, WRONG_COLOR, "x", "other class"))
+        for k, (p, stage) in enumerate(zip(self.probabilities, self.stages, strict=True), start=1):
+            order = np.argsort(-p)[: len(ranks)]
+            shade = k / len(self.stages)
+            ax.plot(ranks, p[order], color="0.6", linewidth=1, alpha=shade, zorder=1)
+            for same, hue, mark, name in kinds:
+                chosen = self.same_class[order] == same
+                options = {"s": 14, "color": hue, "marker": mark, "alpha": shade, "zorder": 2, **style}
+                label = name if k == len(self.stages) else None
+                ax.scatter(ranks[chosen], p[order][chosen], label=label, **options)
+            text: dict[str, Any] = {"textcoords": "offset points", "fontsize": "small", "color": "0.25"}
+            ax.annotate(f"iteration {stage}", (1, p[order[0]]), (4, 2), va="bottom", **text)
+        ax.set(xscale="log", yscale="log", xlabel="neighbor, most probable first", ylabel="$p_{ij}$")
+        ax.set_ylim(bottom=1e-6, top=3)
+        add_legend(ax, loc="lower left")
+        return self
+
+
+def write_names(ax: Axes, points: FloatArray, names: Sequence[str]) -> None:
+    """Write each name on that side of its point which is farthest from other points and names."""
+    ax.autoscale_view()
+    pixels = ax.transData.transform(points)
+    unit = ax.figure.dpi / 72  # pixels per typographic point
+    occupied = list(pixels)
+    for pixel, point, name in zip(pixels, points, names, strict=True):
+        half = np.array([2.5 * len(name), 5.0]) * unit  # half width and half height of the name
+        sides = np.array([(1, 1), (-1, -1), (-1, 1), (1, -1)])
+        centers = pixel + sides * (half + np.array([5, 4]) * unit)
+        distances = (
+            np.maximum(np.abs(centers[:, None] - np.array(occupied)) - half, 0).sum(axis=2).min(axis=1)
+        )
+        (right, up), center = sides[distances.argmax()], centers[distances.argmax()]
+        occupied += [center + np.array([shift * half[0], 0]) for shift in (-1, 0, 1)]
+        text: dict[str, Any] = {"ha": "left" if right > 0 else "right", "va": "bottom" if up > 0 else "top"}
+        ax.annotate(name, point, (5 * right, 4 * up), textcoords="offset points", fontsize="small", **text)
+
+
+def neighbor_probabilities(Z: FloatArray, row: int) -> FloatArray:
+    """p_ij of one row i: softmax of -|z_i - z_j|² over j ≠ i, 0 for the row itself."""
+    exponents = -np.square(Z - Z[row]).sum(axis=1)
+    exponents[row] = -np.inf
+    return softmax(exponents)
+
+
+def nodes_at(node: Any, level: int) -> list[Any]:
+    """The nodes of a `cKDTree` `level` below `node`, or the leaves above that level."""
+    if level == 0 or node.lesser is None:
+        return [node]
+    return nodes_at(node.lesser, level - 1) + nodes_at(node.greater, level - 1)

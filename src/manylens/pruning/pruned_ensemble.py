@@ -1,0 +1,245 @@
+"""The pruned model: a weighted sum of the members that are kept."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, is_classifier
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import ClassifierTags, RegressorTags, Tags
+from sklearn.utils.validation import validate_data
+
+from manylens.native.trees import FlatTrees, check_flat_trees, flatten_trees, sum_of_trees
+from manylens.pruning.members import Members, prediction_blocks
+from manylens.typing import AnyArray, FloatArray, MatrixLike
+
+DENSE_BYTES = 2**26  # most memory that one block of sparse rows takes as an array
+
+
+class ScoreMixin:
+    """Accuracy for classes, R² for values, as scikit-learn scores classifiers and regressors."""
+
+    predict: Any
+
+    def score(self, X: MatrixLike, y: AnyArray, sample_weight: AnyArray | None = None) -> float:
+        """Accuracy of classes, or R² of values.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Rows.
+        y : array-like of shape (n,)
+            True classes or values.
+        sample_weight : array-like of shape (n,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            The score.
+        """
+        metric = accuracy_score if is_classifier(self) else r2_score
+        return float(metric(y, self.predict(X), sample_weight=sample_weight))
+
+
+class PrunedEnsemble(ScoreMixin, BaseEstimator):
+    """A weighted sum of fitted predictors, intercept + Σ_k w_k f_k(x), made by `AlignmentPruner`.
+
+    It holds only the members that are kept. Trees are stored as arrays and evaluated together, so that a file
+    of them needs no class of scikit-learn.
+
+    Parameters
+    ----------
+    members : Members
+        The members that are kept; only their classes and settings if they are stored as `trees`.
+    weights : ndarray of shape (n_kept,)
+        Their weights.
+    intercept : ndarray of shape (C,)
+        Constant, one per column.
+    trees : FlatTrees, default=None
+        All members with their weights in the leaves, if they are trees.
+    n_jobs : int, default=None
+        Threads that predict, if members predict one by one.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of str
+        Names of the features, if the rows had names.
+    """
+
+    def __init__(
+        self,
+        members: Members,
+        weights: FloatArray,
+        intercept: FloatArray,
+        trees: FlatTrees | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.members = members
+        self.weights = weights
+        self.intercept = intercept
+        self.trees = trees
+        self.n_jobs = n_jobs
+
+    @classmethod
+    def from_members(
+        cls, members: Members, weights: FloatArray, intercept: FloatArray, n_jobs: int | None = None
+    ) -> Self:
+        """The pruned model of these members, as flat trees if possible."""
+        trees = members.trees(weights)
+        if trees is None:
+            return cls(members, weights, intercept, n_jobs=n_jobs)
+        return cls(members.without_members(), weights, intercept, flatten_trees(trees), n_jobs)
+
+    def __sklearn_clone__(self) -> Self:
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if self.trees is not None:  # evaluated without bounds checks, and the file may come from anyone
+            check_flat_trees(self.trees, self.n_features_in_, len(self.intercept))
+
+    @property
+    def classes_(self) -> AnyArray:
+        """Classes; not defined for regression."""
+        if self.members.classes is None:
+            raise AttributeError("A regression model has no classes_.")
+        return self.members.classes
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Return this model unchanged: its members are fitted.
+
+        Parameters
+        ----------
+        X : object
+            Ignored.
+        y : object, default=None
+            Ignored.
+
+        Returns
+        -------
+        PrunedEnsemble
+            This model.
+        """
+        return self
+
+    def raw_scores(self, X: MatrixLike) -> FloatArray:
+        """Intercept + Σ_k w_k f_k(x).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+            Predicted values, least-squares estimates of class probabilities, or log-odds (boosting).
+        """
+        X = validate_member_rows(self, X, self.members, reset=False)
+        if self.trees is not None:
+            return tree_sums(X, self.trees) + self.intercept
+        return np.concatenate(
+            [
+                np.einsum("ikc,k->ic", P, self.weights) + self.intercept
+                for _, P in prediction_blocks(self.members, X, self.n_jobs)
+            ]
+        )
+
+    def predict(self, X: MatrixLike) -> AnyArray:
+        """Predict classes or values.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Classes or values.
+        """
+        scores = self.raw_scores(X)
+        if self.members.classes is None:
+            return scores[:, 0]
+        if scores.shape[1] == 1:
+            return self.classes_[(scores[:, 0] > 0).astype(int)]
+        return self.classes_[np.argmax(scores, axis=1)]
+
+    def predict_proba(self, X: MatrixLike) -> FloatArray:
+        """Predict class probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+            For boosting, the inverse link of the scores; otherwise the scores, clipped to [0, 1] and
+            normalized.
+        """
+        if self.members.classes is None:
+            raise AttributeError("A regression model has no class probabilities.")
+        return probabilities(self.raw_scores(X), self.members.link)
+
+    def __sklearn_tags__(self) -> Tags:
+        return typed_tags(super().__sklearn_tags__(), self.members.classes is not None)
+
+
+def typed_tags(tags: Tags, classifies: bool) -> Tags:
+    """Tags of a classifier or of a regressor."""
+    if classifies:
+        tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
+    else:
+        tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
+    tags.target_tags.required = True
+    return tags
+
+
+def validate_member_rows(estimator: BaseEstimator, X: Any, members: Members, reset: bool) -> Any:
+    """Rows as the members take them: validated arrays, or as given."""
+    if members.accepts_frames:
+        X = X if hasattr(X, "shape") else np.asarray(X)
+        validate_data(estimator, X, skip_check_array=True, reset=reset)
+        return X
+    return validate_data(
+        estimator,
+        X,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        ensure_all_finite="allow-nan" if members.allow_nan else True,
+        reset=reset,
+    )
+
+
+def tree_sums(X: Any, trees: FlatTrees) -> FloatArray:
+    """Sums (n, C) of flat trees for dense or sparse rows."""
+    if hasattr(X, "toarray"):
+        size = max(1, DENSE_BYTES // (4 * X.shape[1]))
+        blocks = [X[start : start + size].toarray() for start in range(0, X.shape[0], size)]
+        return np.concatenate([tree_sums(block, trees) for block in blocks])
+    with np.errstate(over="ignore"):
+        narrow = np.ascontiguousarray(X, dtype=np.float32)  # trees compare in single precision
+    if np.isinf(narrow).any():
+        raise ValueError("Input X contains infinity or a value too large for dtype('float32').")
+    return sum_of_trees(narrow, trees)
+
+
+def probabilities(scores: FloatArray, link: Literal["identity", "logistic"]) -> FloatArray:
+    """Class probabilities (n, C) from estimates of them, or from log-odds (n, C), (n, 1) for two classes."""
+    if link == "identity":
+        clipped = np.clip(scores, 0.0, 1.0)
+        total = clipped.sum(axis=1, keepdims=True)
+        return np.where(total > 0, clipped / np.where(total > 0, total, 1.0), 1 / scores.shape[1])
+    if scores.shape[1] == 1:
+        scores = np.column_stack([np.zeros(len(scores)), scores])
+    scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return scores / scores.sum(axis=1, keepdims=True)

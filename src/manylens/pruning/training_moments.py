@@ -1,0 +1,168 @@
+"""Which predictions and targets the weights are learned from: as they are, out-of-bag, or cross-fitted."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from numbers import Integral
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from sklearn.model_selection import check_cv
+from sklearn.utils.multiclass import check_classification_targets
+
+from manylens.pruning.members import Members, prediction_blocks, take_rows
+from manylens.pruning.pruned_ensemble import probabilities
+from manylens.summaries.prediction_moments import FoldedMoments
+from manylens.typing import AnyArray, BoolArray, FloatArray
+from manylens.validation import require_two_classes
+
+LEAST_CURVATURE = (
+    0.01  # of the logistic loss: the working response of rows with a sure prediction is unbounded
+)
+
+CV: TypeAlias = Literal["auto", "oob"] | int | None
+Batch: TypeAlias = tuple[FloatArray, FloatArray, FloatArray | None]  # predictions, target, entry weights
+
+
+def training_moments(
+    members: Members, X: Any, y: AnyArray, cv: CV, anchor: float, n_jobs: int | None = None
+) -> FoldedMoments:
+    """Moments of the predictions that `cv` asks for."""
+    Y = target_columns(y, members)
+    cv = members.default_folds if cv == "auto" and members.default_folds else cv
+    if isinstance(cv, Integral) and not isinstance(cv, bool):
+        return _summarized(_cross_fitted_batches(members, X, y, Y, int(cv), n_jobs))
+    in_bag = _rows_in_bag(members, X.shape[0], cv)
+    if in_bag is not None:
+        return _summarized(_out_of_bag_batches(members, X, Y, in_bag, n_jobs))
+    moments = _summarized(_plain_batches(members, X, Y, anchor, n_jobs))
+    if not members.additive:
+        _warn_of_interpolation(moments)
+    return moments
+
+
+def _summarized(batches: Iterator[Batch]) -> FoldedMoments:
+    moments = FoldedMoments()
+    for batch in batches:
+        moments.update(*batch)
+    return moments
+
+
+def _plain_batches(
+    members: Members, X: Any, Y: FloatArray, anchor: float, n_jobs: int | None
+) -> Iterator[Batch]:
+    """Predictions as they are; for boosting, with its working response as the target."""
+    for rows, P in prediction_blocks(members, X, n_jobs):
+        if members.additive:
+            yield P, *working_response(Y[rows], members.score(take_rows(X, rows)), members.link, anchor)
+        else:
+            yield P, Y[rows], None
+
+
+def _out_of_bag_batches(
+    members: Members, X: Any, Y: FloatArray, in_bag: BoolArray, n_jobs: int | None
+) -> Iterator[Batch]:
+    share = 1 - in_bag.mean(axis=0)
+    for rows, P in prediction_blocks(members, X, n_jobs):
+        filled, unseen = out_of_bag(P, in_bag[rows], share)
+        yield filled, Y[rows][unseen], None
+
+
+def _cross_fitted_batches(
+    members: Members, X: Any, y: AnyArray, Y: FloatArray, cv: int, n_jobs: int | None
+) -> Iterator[Batch]:
+    """Predictions for each fold by members refitted on the other folds."""
+    if not members.refittable:
+        raise ValueError(
+            f"cv={cv} refits the ensemble, but member k of another {members.name} does not correspond to "
+            "member k of this one: use cv='oob' for bagging and forests, cv=None for boosting."
+        )
+    for train, test in check_cv(cv, y, classifier=members.classes is not None).split(X, y):
+        fold = members.refit(take_rows(X, train), y[train])
+        for rows, P in prediction_blocks(fold, take_rows(X, test), n_jobs):
+            yield P, Y[test[rows]], None
+
+
+def _rows_in_bag(members: Members, n_rows: int, cv: CV) -> BoolArray | None:
+    """Which rows each member was trained on, if `cv` asks for it and it is known."""
+    if cv is None:
+        return None
+    if cv not in ("auto", "oob"):
+        raise ValueError(f"cv={cv!r} is unknown: give 'auto', 'oob', a number of folds or None.")
+    in_bag = members.in_bag(n_rows)
+    if in_bag is None and cv == "oob":
+        raise ValueError(
+            f"cv='oob' needs members that were each trained on a known sample of these {n_rows} rows, but "
+            f"this {members.name} has no samples or was fitted to other rows: use cv=None."
+        )
+    return in_bag
+
+
+def out_of_bag(
+    P: FloatArray, in_bag: BoolArray, share: FloatArray | None = None
+) -> tuple[FloatArray, BoolArray]:
+    """Predictions with the effect of a member's own training rows removed, and the mask of rows that remain.
+
+    Let m_i be the mean of P_il over the members l that did not see row i, and q_k (`share`) the share of rows
+    that member k did not see. P_ik becomes m_i + (P_ik - m_i)/q_k if member k did not see row i, and m_i
+    otherwise. Deviations from m then count in products with the target as if the member had seen none of the
+    rows; their squares count 1/q_k times too much, which acts as a ridge toward the mean of all. Unlike
+    products over the rows that two members have both not seen, these inner products stay positive
+    semi-definite.
+    """
+    out = ~in_bag
+    share = out.mean(axis=0) if share is None else share
+    rows = np.asarray(out.any(axis=1))
+    P, unseen = P[rows], out[rows].astype(np.float64)
+    mean = np.einsum("ikc,ik->ic", P, unseen) / unseen.sum(axis=1)[:, np.newaxis]
+    own = unseen / np.where(share > 0, share, 1.0)
+    return mean[:, np.newaxis] + (P - mean[:, np.newaxis]) * own[:, :, np.newaxis], rows
+
+
+def target_columns(y: AnyArray, members: Members) -> FloatArray:
+    """Target (n, C) as the members predict it: values, one column per class, or 0 and 1 for two classes."""
+    if members.classes is None:
+        y = y.astype(np.float64)
+        if not np.isfinite(y).all():
+            raise ValueError("Input y contains NaN or infinity.")
+        return y[:, np.newaxis]
+    check_classification_targets(y)
+    require_two_classes(members.classes, "AlignmentPruner")
+    unknown = np.setdiff1d(y, members.classes)
+    if len(unknown):
+        raise ValueError(
+            f"y has classes that the ensemble was not fitted to: {', '.join(map(str, unknown[:5]))}."
+        )
+    require_two_classes(np.unique(y), "AlignmentPruner")
+    columns = (y[:, np.newaxis] == members.classes).astype(np.float64)
+    return columns[:, 1:] if members.n_outputs == 1 else columns
+
+
+def working_response(
+    Y: FloatArray, score: FloatArray, link: Literal["identity", "logistic"], anchor: float
+) -> tuple[FloatArray, FloatArray | None]:
+    """Target and entry weights (n, C) whose least squares approximate a boosting's loss near its score F.
+
+    Identity link: F + (1 - anchor)(Y - F) with weights one. Logistic link, with p the probabilities of F and
+    ω = p (1 - p): F + (1 - anchor)(Y - p)/ω with weights ω, the second-order expansion of the logistic loss.
+    """
+    if link == "identity":
+        return score + (1 - anchor) * (Y - score), None
+    p = probabilities(score, link)[:, -score.shape[1] :]
+    weight = np.maximum(p * (1 - p), LEAST_CURVATURE)
+    return score + (1 - anchor) * (Y - p) / weight, weight
+
+
+def _warn_of_interpolation(moments: FoldedMoments) -> None:
+    """Warn if most members reproduce y exactly, so that their predictions do not tell which to keep."""
+    G, b, total = moments.whole().centered()
+    exact = np.diag(G) - 2 * b + total <= 1e-9 * total
+    if total > 0 and len(b) > 1 and exact.sum() > len(b) / 2:
+        warnings.warn(
+            f"{exact.sum()} of {len(b)} members reproduce y exactly on these rows. If they were trained on "
+            "them, the predictions do not tell which members to keep: give rows that the ensemble has not "
+            "seen, or fit it with bootstrap=True.",
+            UserWarning,
+            stacklevel=4,
+        )

@@ -1,1 +1,0 @@
-"""The experiment of `manylens demo`, and the page that shows it."""

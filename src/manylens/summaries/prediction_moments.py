@@ -1,0 +1,238 @@
+"""Second moments of predictions and target: everything that choosing predictors needs from the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from manylens.summaries.base import Summary
+from manylens.typing import FloatArray, IntArray
+
+N_FOLDS = 5
+
+
+class InnerProducts(NamedTuple):
+    """Inner products of centered predictions f_k and target y, from which all weights follow.
+
+    |y - Σ_k w_k f_k|² = total - 2 wᵀb + wᵀGw.
+    """
+
+    G: FloatArray  # (p, p): <f_k, f_l>
+    b: FloatArray  # (p,): <f_k, y>
+    total: float  # <y, y>
+
+
+class PredictionMoments(Summary):
+    """Sums over rows from which the inner products of centered predictions follow.
+
+    A predictor is an n x C matrix: one column for regression, one per class otherwise. The target Y is the
+    last of p + 1 such matrices. With entry weights ω (n x C), <A, B> = Σ_ic ω_ic (A_ic - Ā_c)(B_ic - B̄_c),
+    where Ā_c is the weighted mean of column c. Memory is (p + 1)² for any number of rows.
+
+    Attributes
+    ----------
+    n_rows_ : int
+        Number of rows seen.
+    origin_ : ndarray of shape (p + 1, C)
+        Subtracted before summing, so that a large common offset costs no digits: the mean of the first batch.
+    sizes_ : ndarray of shape (C,)
+        Sums of the entry weights.
+    sums_ : ndarray of shape (p + 1, C)
+        Weighted sums about the origin.
+    products_ : ndarray of shape (p + 1, p + 1)
+        Weighted products about the origin.
+    """
+
+    origin_: FloatArray
+    sizes_: FloatArray
+    sums_: FloatArray
+    products_: FloatArray
+
+    def __init__(self) -> None:
+        self.n_rows_ = 0
+
+    def fresh(self) -> Self:
+        """An empty summary."""
+        return type(self)()
+
+    def update(self, P: FloatArray, Y: FloatArray, weight: FloatArray | None = None) -> Self:
+        """Add a batch of rows.
+
+        Parameters
+        ----------
+        P : ndarray of shape (n, p, C)
+            Predictions.
+        Y : ndarray of shape (n, C)
+            Target.
+        weight : ndarray of shape (n, C), default=None
+            Weight of every entry; ones if None.
+
+        Returns
+        -------
+        PredictionMoments
+            This summary.
+        """
+        check_batch(P, Y, weight, self.origin_.shape if self.started else None)
+        if len(Y) == 0:
+            return self
+        Q = np.concatenate([P, Y[:, np.newaxis, :]], axis=1, dtype=np.float64)
+        if not self.started:
+            # relative to the first row, so that a constant predictor has exactly zero variance
+            self.start(Q[0] + (Q - Q[0]).mean(axis=0))
+        Q -= self.origin_
+        weight = np.ones(Y.shape) if weight is None else weight
+        self.sizes_ += weight.sum(axis=0)
+        self.sums_ += np.einsum("ikc,ic->kc", Q, weight)
+        Q *= np.sqrt(weight)[:, np.newaxis, :]
+        flat = Q.transpose(0, 2, 1).reshape(-1, Q.shape[1])  # (n C, p + 1)
+        self.products_ += flat.T @ flat
+        self.n_rows_ += len(Y)
+        return self
+
+    def merge(self, other: Self) -> Self:
+        """Add what another summary has seen of the same predictors on other rows."""
+        if not other.n_rows_:
+            return self
+        if not self.started:
+            self.start(other.origin_)
+        if other.origin_.shape != self.origin_.shape:
+            raise ValueError(
+                f"Moments of {_described(other.origin_.shape)} cannot be merged into moments of "
+                f"{_described(self.origin_.shape)}."
+            )
+        step = other.origin_ - self.origin_
+        crossed = step @ other.sums_.T
+        self.products_ += other.products_ + crossed + crossed.T + (step * other.sizes_) @ step.T
+        self.sums_ += other.sums_ + step * other.sizes_
+        self.sizes_ = self.sizes_ + other.sizes_
+        self.n_rows_ += other.n_rows_
+        return self
+
+    def without(self, part: PredictionMoments) -> PredictionMoments:
+        """Moments of the rows seen here but not in `part`, which has the same origin."""
+        others = PredictionMoments()
+        others.start(self.origin_)
+        others.n_rows_ = self.n_rows_ - part.n_rows_
+        others.sizes_ = self.sizes_ - part.sizes_
+        others.sums_ = self.sums_ - part.sums_
+        others.products_ = self.products_ - part.products_
+        return others
+
+    def centered(self, among: IntArray | None = None) -> InnerProducts:
+        """Inner products of the centered predictions (of those in `among`) and the target."""
+        products, sums = self.products_, self.sums_
+        if among is not None:
+            rows = np.append(among, len(sums) - 1)
+            products, sums = products[np.ix_(rows, rows)], sums[rows]
+        M = products - (sums / self.sizes_) @ sums.T
+        return InnerProducts(M[:-1, :-1], M[:-1, -1], float(M[-1, -1]))
+
+    def means(self) -> tuple[FloatArray, FloatArray]:
+        """Weighted means of the predictions, (p, C), and of the target, (C,)."""
+        means = self.origin_ + self.sums_ / self.sizes_
+        return means[:-1], means[-1]
+
+    @property
+    def started(self) -> bool:
+        """Whether the origin is set."""
+        return hasattr(self, "origin_")
+
+    def start(self, origin: FloatArray) -> None:
+        """Set the origin (p + 1, C) and make all sums zero."""
+        self.origin_ = origin
+        self.sizes_ = np.zeros(origin.shape[1])
+        self.sums_ = np.zeros(origin.shape)
+        self.products_ = np.zeros((len(origin), len(origin)))
+
+
+class FoldedMoments(Summary):
+    """Moments of K folds of the rows, for cross-validation without the rows.
+
+    Row i of those seen goes to fold i mod K. All folds are summed about one origin, so that a fold can be
+    subtracted from the whole. Memory is K (p + 1)².
+
+    Parameters
+    ----------
+    n_folds : int, default=5
+        Number of folds K.
+
+    Attributes
+    ----------
+    parts : list of PredictionMoments
+        Moments of each fold.
+    """
+
+    def __init__(self, n_folds: int = N_FOLDS) -> None:
+        self.parts = [PredictionMoments() for _ in range(n_folds)]
+
+    def fresh(self) -> Self:
+        """An empty summary with as many folds."""
+        return type(self)(len(self.parts))
+
+    @property
+    def n_rows_(self) -> int:
+        """Number of rows seen."""
+        return sum(part.n_rows_ for part in self.parts)
+
+    def update(self, P: FloatArray, Y: FloatArray, weight: FloatArray | None = None) -> Self:
+        """Add a batch of rows, as for `PredictionMoments`."""
+        first = self.parts[0]
+        check_batch(P, Y, weight, first.origin_.shape if first.started else None)
+        K, seen = len(self.parts), self.n_rows_
+        for k, part in enumerate(self.parts):
+            rows = slice((k - seen) % K, None, K)
+            part.update(P[rows], Y[rows], None if weight is None else weight[rows])
+            if k == 0:
+                self._share_origin()
+        return self
+
+    def merge(self, other: Self) -> Self:
+        """Add what another summary with as many folds has seen, fold by fold."""
+        if len(other.parts) != len(self.parts):
+            raise ValueError(
+                f"Moments in {len(other.parts)} folds cannot be merged into moments in {len(self.parts)}."
+            )
+        for part, theirs in zip(self.parts, other.parts, strict=True):
+            part.merge(theirs)
+            self._share_origin()
+        return self
+
+    def whole(self) -> PredictionMoments:
+        """Moments of all rows."""
+        total = PredictionMoments()
+        for part in self.parts:
+            total.merge(part)
+        return total
+
+    def splits(self, whole: PredictionMoments) -> Iterator[tuple[PredictionMoments, PredictionMoments]]:
+        """For every fold with rows: the moments of all other folds, and its own."""
+        for part in self.parts:
+            if 0 < part.n_rows_ < whole.n_rows_:
+                yield whole.without(part), part
+
+    def _share_origin(self) -> None:
+        """Give folds without an origin the origin of the first fold."""
+        if self.parts[0].started:
+            for part in self.parts[1:]:
+                if not part.started:
+                    part.start(self.parts[0].origin_)
+
+
+def check_batch(
+    P: FloatArray, Y: FloatArray, weight: FloatArray | None, seen: tuple[int, ...] | None = None
+) -> None:
+    """Raise unless the shapes fit one another and those of earlier batches, (p + 1, C)."""
+    if P.ndim != 3 or Y.shape != (P.shape[0], P.shape[2]) or (weight is not None and weight.shape != Y.shape):
+        shapes = f"{P.shape} and {Y.shape}" + ("" if weight is None else f", with weights {weight.shape}")
+        raise ValueError(
+            f"Predictions and target have shapes {shapes}: give (n, p, C) and (n, C), with weights (n, C)."
+        )
+    given = (P.shape[1] + 1, P.shape[2])
+    if seen is not None and given != seen:
+        raise ValueError(f"A batch of {_described(given)} follows batches of {_described(seen)}.")
+
+
+def _described(shape: tuple[int, ...]) -> str:
+    return f"{shape[0] - 1} predictors with {shape[1]} columns each"

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+from sklearn.decomposition import KernelPCA
+
+from manylens import ModularKernelPCA
+from manylens.baselines import (
+    BootstrapKernelPCA,
+    MonolithicKernelPCA,
+    PartitionKernelPCA,
+    RandomKernelProjection,
+)
+from manylens.kernels import RBF
+from manylens.papers.modular_dimensionality_reduction import modular_inner_product_loss
+from manylens.validation import new_generator
+
+BASELINES = [PartitionKernelPCA, BootstrapKernelPCA, RandomKernelProjection]
+
+
+def test_the_parts_of_the_loss_hold_for_any_modules(X):
+    model = RandomKernelProjection(4, 3, gamma=1e-3, random_state=0).fit(X)
+    modules = np.moveaxis(model.split(model.transform(X)), 1, 0)
+    K = RBF(1e-3).fit(X)(X, X)
+    K = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
+    parts = model.ambiguity()
+    assert parts.individual == pytest.approx(modular_inner_product_loss(modules, K, 0.0), rel=1e-8)
+    assert parts.ensemble == pytest.approx(modular_inner_product_loss(modules, K, 1.0), rel=1e-8)
+
+
+def test_a_partition_uses_each_top_component_once(X):
+    model = PartitionKernelPCA(4, 3, gamma=1e-3, random_state=0).fit(X)
+    monolithic = MonolithicKernelPCA(12, gamma=1e-3, random_state=0).fit(X)
+    columns, whole = model.transform(X), monolithic.transform(X)
+    order = [int(np.argmin(np.sum((whole - column[:, None]) ** 2, axis=0))) for column in columns.T]
+    assert sorted(order) == list(range(12))
+    np.testing.assert_allclose(columns, whole[:, order], atol=1e-10)
+
+
+def test_monolithic_is_kernel_pca(X):
+    peer = KernelPCA(6, kernel="rbf", gamma=1e-3).fit_transform(X)
+    mine = MonolithicKernelPCA(6, gamma=1e-3).fit_transform(X)
+    np.testing.assert_allclose(np.abs(mine), np.abs(peer), atol=1e-7)
+
+
+def test_a_bootstrap_module_is_kernel_pca_of_its_sample(X):
+    """The subspace of module 0 is the top eigenspace of the covariance over the rows drawn for it."""
+    model = BootstrapKernelPCA(2, 3, kernel="linear", random_state=0).fit(X)
+    rng = new_generator(0)
+    counts = rng.multinomial(len(X), np.full(len(X), 1 / len(X)), size=2)[0]
+    sample = np.repeat(X, counts, axis=0)
+    _, _, axes = np.linalg.svd(sample - sample.mean(axis=0), full_matrices=False)
+    Z = model.split(model.transform(X))[:, 0]
+    expected = (X - X.mean(axis=0)) @ axes[:3].T
+    np.testing.assert_allclose(np.abs(Z), np.abs(expected), atol=1e-7)
+
+
+def test_random_projections_have_unit_directions_in_feature_space(X):
+    model = RandomKernelProjection(3, 4, random_state=0).fit(X)
+    directions = model.modules_ / np.sqrt(model.spectrum_)
+    np.testing.assert_allclose(np.linalg.norm(directions, axis=2), 1.0)
+
+
+@pytest.mark.parametrize("kind", BASELINES)
+def test_no_baseline_beats_the_modules_at_their_own_loss(X, kind):
+    baseline = kind(4, 3, random_state=0).fit(X).ambiguity()
+    for diversity in (0.0, 0.5, 0.9, 0.99):
+        model = ModularKernelPCA(4, 3, diversity, random_state=0).fit(X)
+        assert model.loss_ <= (1 - diversity) * baseline.individual + diversity * baseline.ensemble + 1e-12

@@ -1,0 +1,110 @@
+"""Flat trees, against trees that are walked node by node in plain Python."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from manylens.native.trees import (
+    LANES,
+    Tree,
+    add_complete_rows,
+    add_rows_with_missing,
+    flatten_trees,
+    round_down,
+    sum_of_trees,
+)
+
+
+def random_tree(rng, depth, n_features, n_outputs):
+    """Nodes in scikit-learn's form, of random shape and at most `depth` levels, and their values."""
+    left, right, feature, threshold, missing = [], [], [], [], []
+
+    def grow(level):
+        node = len(left)
+        for column in (left, right):
+            column.append(-1)
+        inner = level < depth and (level == 0 or rng.uniform() < 0.8)
+        feature.append(rng.integers(n_features) if inner else -2)
+        threshold.append(rng.standard_normal() if inner else -2.0)
+        missing.append(int(rng.integers(2)))
+        if inner:
+            left[node], below = grow(level + 1)
+            right[node], other = grow(level + 1)
+            return node, max(below, other)
+        return node, level
+
+    _, deepest = grow(0)
+    nodes = SimpleNamespace(
+        children_left=np.array(left),
+        children_right=np.array(right),
+        feature=np.array(feature),
+        threshold=np.array(threshold),
+        missing_go_to_left=np.array(missing, dtype=np.uint8),
+        max_depth=deepest,
+    )
+    return nodes, rng.standard_normal((len(left), n_outputs))
+
+
+def walked(tree, row):
+    """What one tree adds for one row: go left if the value is at most the threshold."""
+    nodes, node = tree.nodes, 0
+    while nodes.children_left[node] >= 0:
+        column = nodes.feature[node] if tree.features is None else tree.features[nodes.feature[node]]
+        x = row[column]
+        to_left = nodes.missing_go_to_left[node] if np.isnan(x) else x <= nodes.threshold[node]
+        node = nodes.children_left[node] if to_left else nodes.children_right[node]
+    return tree.value[node]
+
+
+def forest(seed, n_trees=5, n_features=6, n_outputs=2):
+    rng = np.random.default_rng(seed)
+    trees = []
+    for k in range(n_trees):
+        features = rng.permutation(n_features)[:3] if k % 2 else None
+        nodes, value = random_tree(rng, k, 3 if k % 2 else n_features, n_outputs)
+        trees.append(Tree(nodes, value, features))
+    return trees
+
+
+def rows(seed, n, missing=False):
+    X = np.random.default_rng(seed).standard_normal((n, 6)).astype(np.float32)
+    if missing:
+        X[np.random.default_rng(seed + 1).uniform(size=X.shape) < 0.3] = np.nan
+    return X
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 17])
+@pytest.mark.parametrize("kernel", [add_complete_rows, add_complete_rows.py_func])
+def test_complete_rows_get_the_sum_of_the_walked_trees(kernel, n):
+    trees, X = forest(n), rows(n, n)
+    wanted = np.array([sum(walked(tree, row) for tree in trees) for row in X]).reshape(n, 2)
+    total = np.zeros((n, 2))
+    kernel(X, *flatten_trees(trees), np.empty(LANES, dtype=np.uint32), total)
+    np.testing.assert_allclose(total, wanted)
+
+
+@pytest.mark.parametrize("n", [0, 1, 9])
+@pytest.mark.parametrize("kernel", [add_rows_with_missing, add_rows_with_missing.py_func])
+def test_rows_with_missing_values_get_the_sum_of_the_walked_trees(kernel, n):
+    trees = forest(n)
+    for X in (rows(n, n, missing=True), rows(n, n)):
+        wanted = np.array([sum(walked(tree, row) for tree in trees) for row in X]).reshape(n, 2)
+        total = np.zeros((n, 2))
+        kernel(X, *flatten_trees(trees), total)
+        np.testing.assert_allclose(total, wanted)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_the_sum_of_trees_chooses_its_kernel_by_the_rows(missing):
+    trees, X = forest(3), rows(3, 20, missing)
+    wanted = np.array([sum(walked(tree, row) for tree in trees) for row in X])
+    np.testing.assert_allclose(sum_of_trees(X, flatten_trees(trees)), wanted)
+
+
+def test_rounded_thresholds_split_single_precision_numbers_as_before():
+    thresholds = np.random.default_rng(0).standard_normal(1000)
+    narrow = round_down(thresholds)
+    assert narrow.dtype == np.float32
+    assert np.all(narrow <= thresholds)
+    assert np.all(np.nextafter(narrow, np.float32(np.inf)) > thresholds)

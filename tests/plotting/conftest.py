@@ -1,0 +1,35 @@
+"""Data and a drawing backend for all tests of displays."""
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, load_iris
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="session")
+def iris():
+    return load_iris(return_X_y=True)
+
+
+@pytest.fixture(scope="session")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:, 1:], y  # the first pixel is always 0
+
+
+@pytest.fixture(scope="session")
+def layers():
+    """Two noisy representations of three classes, and the classes."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 80)
+    signal = np.eye(3)[y] @ rng.standard_normal((3, 4))
+    return {f"layer {k}": signal + k * rng.standard_normal((80, 4)) for k in (1, 2)}, y

@@ -1,0 +1,171 @@
+from functools import partial
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.patches import Rectangle
+from sklearn.datasets import make_moons
+
+from manylens import (
+    LayerRidgeClassifier,
+    ModularKernelPCA,
+    ModuleVotingClassifier,
+    align_kernels,
+    cka_matrix,
+    distance_correlation,
+)
+from manylens.plotting import BoundaryDisplay, GalleryDisplay, HeatMapDisplay
+
+from .contract import DisplayContract
+
+
+class TestHeatMap(DisplayContract):
+    def make(self):
+        return HeatMapDisplay([[0.1, 0.9, 0.5], [0.2, 0.3, 0.4]], ["a", "b"], ["first", "second", "third"])
+
+
+class TestBoundary(DisplayContract):
+    def make(self):
+        grid = np.meshgrid(np.linspace(0, 1, 8), np.linspace(0, 1, 8))
+        return BoundaryDisplay(
+            tuple(grid), (grid[0] > 0.5).astype(int), np.array([[0.2, 0.2]]), np.array([0])
+        )
+
+
+class TestGallery(DisplayContract):
+    def make(self):
+        rng = np.random.default_rng(0)
+        wrong = np.array([[[True, False]], [[False, False]]])
+        return GalleryDisplay(rng.uniform(size=(2, 3, 3)), rng.uniform(size=(2, 1, 2, 3, 3)), ["all"], wrong)
+
+
+@pytest.fixture(scope="module")
+def lenses(digits):
+    return ModularKernelPCA(5, 4, 0.9, random_state=0).fit(digits[0][:300])
+
+
+def texts(ticks):
+    return [tick.get_text() for tick in ticks]
+
+
+def test_the_heat_map_shows_the_alignments_on_a_scale_from_0_to_1(layers):
+    measure = partial(cka_matrix, estimator="unbiased")
+    display = HeatMapDisplay.from_representations(layers[0], measure=measure)
+    expected = cka_matrix(list(layers[0].values()), estimator="unbiased")
+    np.testing.assert_allclose(display.image_.get_array(), expected)
+    assert display.image_.get_clim() == (0, 1)
+    assert f"{expected[0, 1]:.2f}" in texts(display.ax_.texts)
+    assert texts(display.ax_.get_yticklabels()) == texts(display.ax_.get_xticklabels()) == list(layers[0])
+
+
+def test_a_list_of_representations_is_named_by_position(layers):
+    display = HeatMapDisplay.from_representations(list(layers[0].values()))
+    assert texts(display.ax_.get_yticklabels()) == ["0", "1"]
+    np.testing.assert_allclose(display.values, cka_matrix(list(layers[0].values())))
+
+
+def test_an_unknown_measure_is_refused(layers):
+    with pytest.raises(ValueError, match="measure='dot' is unknown: give one of cka, distance_correlation"):
+        HeatMapDisplay.from_representations(layers[0], measure="dot")
+
+
+def test_values_are_written_only_into_cells_that_are_large_enough():
+    assert not HeatMapDisplay(np.eye(21), range(21)).plot().ax_.texts
+    assert len(HeatMapDisplay(np.eye(6), range(6)).plot().ax_.texts) == 36
+
+
+def test_values_are_written_light_on_dark_and_dark_on_light():
+    written = HeatMapDisplay([[0.02, 0.98]], ["row"], "ab").plot().ax_.texts
+    assert [text.get_color() for text in written] == ["black", "white"]
+    written = HeatMapDisplay([[0.02, 0.98]], ["row"], "ab").plot(cmap="gray").ax_.texts
+    assert [text.get_color() for text in written] == ["white", "black"]
+
+
+def test_modules_are_compared_with_each_other_and_with_the_data(lenses, digits):
+    X = digits[0][:300]
+    display = HeatMapDisplay.from_modules(lenses, X)
+    assert display.row_names == ["data", "0", "1", "2", "3", "4"]
+    view = lenses.split(lenses.transform(X))[:, 2]
+    assert display.values[0, 3] == pytest.approx(distance_correlation(X, view), abs=1e-10)
+
+
+def test_kernel_weights_are_learned_from_nested_parts_of_the_rows(layers):
+    features, y = layers
+    display = HeatMapDisplay.from_kernel_weights(features, y, shares=(0.25, 1.0))
+    assert display.values.shape == (2, 2)
+    np.testing.assert_allclose(display.values[:, 1], align_kernels(list(features.values()), y))
+    assert texts(display.ax_.get_xticklabels()) == ["25 %", "100 %"]
+
+
+def fitted(X, y, n):
+    return LayerRidgeClassifier([31, 32], weights="alignment", random_state=0).fit(X[:n], y[:n])
+
+
+def test_layer_weights_have_a_row_per_layer_and_a_column_per_model(digits):
+    models = {f"{n} rows": fitted(*digits, n) for n in (100, 200)}
+    display = HeatMapDisplay.from_layer_weights(models)
+    weights = np.column_stack([model.layer_weights_ for model in models.values()])
+    np.testing.assert_array_equal(display.image_.get_array(), weights)
+    assert texts(display.ax_.get_xticklabels()) == list(models)
+    assert display.image_.get_clim() == (0, weights.max())
+    assert HeatMapDisplay.from_layer_weights(models["100 rows"]).values.shape == (2, 1)
+    assert HeatMapDisplay.from_layer_weights(list(models.values())).column_names == [0, 1]
+
+
+def test_models_of_different_layers_are_not_drawn_in_one_heat_map(digits):
+    X, y = digits
+    other = LayerRidgeClassifier([10, 20, 33]).fit(X[:100], y[:100])
+    with pytest.raises(ValueError, match="fitted to different layers"):
+        HeatMapDisplay.from_layer_weights([fitted(X, y, 100), other])
+
+
+@pytest.fixture(scope="module")
+def vote():
+    X, y = make_moons(200, noise=0.2, random_state=0)
+    lenses = ModularKernelPCA(2, 2, diversity=0.9, random_state=0)
+    return ModuleVotingClassifier(lenses, voting="soft").fit(X, y), X, y
+
+
+def test_the_regions_are_what_the_classifier_predicts(vote):
+    clf, X, y = vote
+    display = BoundaryDisplay.from_estimator(clf, X, y, resolution=20)
+    points = np.column_stack([side.ravel() for side in display.grid])
+    np.testing.assert_array_equal(display.regions.ravel(), clf.predict(points))
+    assert points.min(axis=0) == pytest.approx(X.min(axis=0) - 0.15 * np.ptp(X, axis=0))
+    np.testing.assert_array_equal(display.labels, y)
+
+
+def test_each_module_of_a_vote_has_its_own_regions(vote):
+    clf, X, y = vote
+    first, second = (BoundaryDisplay.from_estimator(clf, X, y, module=m, resolution=20) for m in (0, 1))
+    assert not np.array_equal(first.regions, second.regions)
+    points = np.column_stack([side.ravel() for side in first.grid])
+    view = clf.modules_.split(clf.modules_.transform(points))[:, 1]
+    np.testing.assert_array_equal(second.regions.ravel(), clf.estimators_[1].predict(view))
+
+
+def test_a_boundary_in_more_than_two_columns_is_refused(digits):
+    with pytest.raises(ValueError, match=r"X has shape \(1797, 63\): a boundary is drawn in the plane"):
+        BoundaryDisplay.from_estimator(None, digits[0])
+
+
+def test_the_gallery_frames_exactly_the_wrong_labels_and_returns_a_known_query_first(lenses, digits):
+    X, y = digits[0][:300], digits[1][:300]
+    display = GalleryDisplay.from_modules(
+        lenses, X, X[:4], image_shape=(9, 7), y=y, query_labels=y[:4], n_neighbors=6
+    )
+    frames = [patch for patch in display.ax_.patches if isinstance(patch, Rectangle)]
+    assert len(frames) == display.wrong.sum() > 0
+    for line in range(4):  # a query that is itself among the rows is its own nearest neighbor
+        np.testing.assert_array_equal(display.found_images[line, -1, 0], display.query_images[line])
+    assert display.names == ["module 1", "module 2", "module 3", "all 5 together"]
+    canvas = display.ax_.images[0].get_array()
+    np.testing.assert_array_equal(canvas[11:20, :7], X[1].reshape(9, 7))
+
+
+def test_a_gallery_without_labels_frames_nothing(lenses, digits):
+    ax = plt.figure().subplots()
+    display = GalleryDisplay.from_modules(lenses, digits[0][:300], digits[0][:2], image_shape=(9, 7), ax=ax)
+    assert display.ax_ is ax
+    assert not ax.patches
+    assert display.wrong is None

@@ -1,0 +1,119 @@
+"""The pruned model: flat trees that agree with scikit-learn, in files that run no code."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    AdaBoostRegressor,
+    BaggingClassifier,
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.tree import DecisionTreeClassifier
+
+import manylens
+from manylens import AlignmentPruner
+from manylens.native.trees import FlatTrees, check_flat_trees
+from tests.pruning.conftest import S, X, label, weighted_sum, y
+
+TREES = [
+    RandomForestRegressor(12, random_state=0),
+    RandomForestRegressor(12, max_leaf_nodes=20, random_state=0),  # grown best first: children come later
+    GradientBoostingRegressor(n_estimators=12, random_state=0),
+    AdaBoostRegressor(n_estimators=6, random_state=0),
+    RandomForestClassifier(12, random_state=0),
+    ExtraTreesClassifier(12, bootstrap=True, random_state=0),
+    BaggingClassifier(DecisionTreeClassifier(max_depth=4), 12, max_features=0.5, random_state=0),
+    AdaBoostClassifier(DecisionTreeClassifier(max_depth=3), n_estimators=6, random_state=0),
+    GradientBoostingClassifier(n_estimators=5, random_state=0),
+]
+
+
+@pytest.fixture(scope="module", params=TREES, ids=lambda e: type(e).__name__)
+def pruned(request):
+    rows, target = (X, y) if type(request.param).__name__.endswith("Regressor") else (S, label)
+    fitted = request.param.fit(rows, target)
+    return AlignmentPruner(fitted).fit(rows, target), rows
+
+
+@pytest.mark.parametrize("n_rows", [1, 7, 8, 9, 400])
+def test_flat_trees_are_the_weighted_sum_of_the_members_for_any_number_of_rows(pruned, n_rows):
+    pruner, rows = pruned
+    assert pruner.estimator_.trees is not None
+    wanted = weighted_sum(pruner, rows[:n_rows])
+    np.testing.assert_allclose(pruner.estimator_.raw_scores(rows[:n_rows]), wanted, atol=1e-10)
+    np.testing.assert_allclose(
+        pruner.estimator_.raw_scores(sparse.csr_array(rows[:n_rows])), wanted, atol=1e-10
+    )
+
+
+def test_a_pruned_model_of_trees_is_loaded_from_a_file_without_trust(pruned, tmp_path):
+    pytest.importorskip("skops")
+    pruner, rows = pruned
+    manylens.save(pruner.estimator_, tmp_path / "small.skops")
+    loaded = manylens.load(tmp_path / "small.skops")
+    np.testing.assert_array_equal(loaded.predict(rows), pruner.predict(rows))
+    again = pickle.loads(pickle.dumps(loaded))
+    np.testing.assert_array_equal(again.predict(rows), pruner.predict(rows))
+
+
+@pytest.mark.parametrize("part", ["roots", "feature", "children", "leaf", "missing", "depths"])
+def test_a_file_with_node_indices_out_of_bounds_is_refused(part, tmp_path):
+    pytest.importorskip("skops")
+    model = AlignmentPruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, y).estimator_
+    broken = getattr(model.trees, part).copy()
+    broken.flat[0] = np.iinfo(broken.dtype).max
+    model.trees = model.trees._replace(**{part: broken})
+    manylens.save(model, tmp_path / "broken.skops")
+    with pytest.raises(ValueError, match="node indices out of bounds"):
+        manylens.load(tmp_path / "broken.skops")
+    with pytest.raises(ValueError, match="node indices out of bounds"):
+        pickle.loads(pickle.dumps(model))
+
+
+def test_arrays_of_the_wrong_type_or_shape_are_refused():
+    trees = AlignmentPruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, y).estimator_.trees
+    check_flat_trees(trees, 10, 1)
+    wrong = [
+        trees._replace(children=trees.children.astype(np.int64)),
+        trees._replace(children=trees.children[:, ::-1]),
+        trees._replace(leaf=trees.leaf[1:]),
+        trees._replace(value=trees.value.tolist()),
+    ]
+    for each in wrong:
+        with pytest.raises(ValueError, match="node indices out of bounds"):
+            check_flat_trees(FlatTrees(*each), 10, 1)
+    with pytest.raises(ValueError, match="node indices out of bounds"):
+        check_flat_trees(trees, 5, 1)
+
+
+def test_flat_trees_and_scikit_learn_agree_at_the_thresholds():
+    forest = RandomForestRegressor(40, random_state=0).fit(X, y)
+    pruner = AlignmentPruner(forest).fit(X, y)
+    tree = forest.estimators_[pruner.kept_[0]].tree_
+    inner = tree.children_left >= 0
+    edge = np.repeat(X[:1], inner.sum(), axis=0)[:100]
+    edge[np.arange(len(edge)), tree.feature[inner][:100]] = tree.threshold[inner][:100]
+    np.testing.assert_allclose(pruner.predict(edge), weighted_sum(pruner, edge)[:, 0])
+
+
+@pytest.mark.parametrize("trained_with_missing", [True, False])
+def test_missing_values_go_where_the_trees_send_them(trained_with_missing):
+    holes = X.copy()
+    holes[::3, 3] = np.nan
+    holes[1::4, 0] = np.nan
+    forest = RandomForestRegressor(10, random_state=0).fit(holes if trained_with_missing else X, y)
+    pruner = AlignmentPruner(forest, cv=None).fit(holes, y)
+    np.testing.assert_allclose(pruner.estimator_.raw_scores(holes), weighted_sum(pruner, holes))
+
+
+def test_values_too_large_for_single_precision_are_refused():
+    pruner = AlignmentPruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, y)
+    with pytest.raises(ValueError, match="too large for dtype"):
+        pruner.predict(np.full((1, 10), 1e300))

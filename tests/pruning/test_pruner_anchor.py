@@ -1,0 +1,90 @@
+"""The choice of the anchor, for boosting that is pruned on few rows."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestRegressor
+from sklearn.model_selection import train_test_split
+
+from manylens import AlignmentPruner
+from manylens.pruning.pruner import ANCHORS, choose_anchor
+
+
+@pytest.fixture(scope="module")
+def diabetes():
+    X, y = load_diabetes(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(X, y, train_size=300, random_state=0)
+    return X, y, X_test, y_test, GradientBoostingRegressor(random_state=0).fit(X, y)
+
+
+def test_noise_in_few_rows_is_not_fitted_a_second_time(diabetes):
+    X, y, X_test, y_test, boosting = diabetes
+    whole = boosting.score(X_test, y_test)
+    free = AlignmentPruner(boosting, anchor=0).fit(X, y)
+    held = AlignmentPruner(boosting).fit(X, y)
+    assert free.score(X_test, y_test) < whole - 0.05
+    assert held.score(X_test, y_test) > whole - 0.03
+    assert held.anchor_ in ANCHORS[1:]
+    assert held.n_kept_ < 100
+
+
+def test_rows_that_the_ensemble_has_not_seen_need_no_anchor(diabetes):
+    _, _, X_test, y_test, boosting = diabetes
+    assert AlignmentPruner(boosting).fit(X_test, y_test).anchor_ == 0
+
+
+def test_rows_without_noise_need_no_anchor():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(400, 3))
+    y = X[:, 0] + 2 * (X[:, 1] > 0.5)
+    boosting = GradientBoostingRegressor(n_estimators=40, random_state=0).fit(X, y)
+    assert AlignmentPruner(boosting).fit(X, y).anchor_ == 0
+
+
+def test_ensembles_are_not_refitted_for_many_rows_or_without_boosting(diabetes, monkeypatch):
+    def refuse(*arguments):
+        raise AssertionError("the ensemble must not be refitted here")
+
+    monkeypatch.setattr("manylens.pruning.pruner.choose_anchor", refuse)
+    X, y = diabetes[:2]
+    assert AlignmentPruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, y).anchor_ == 0
+    monkeypatch.setattr("manylens.pruning.pruner.ANCHOR_ROWS", 200)
+    assert AlignmentPruner(diabetes[-1]).fit(X, y).anchor_ == 0
+
+
+def test_classes_are_compared_by_their_probabilities():
+    X, y = load_breast_cancer(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(X, y, train_size=250, random_state=0)
+    names = np.array(["malignant", "benign"])[y]
+    boosting = GradientBoostingClassifier(n_estimators=30, random_state=0).fit(X, names)
+    pruned = AlignmentPruner(boosting).fit(X, names)
+    whole = np.mean(boosting.predict(X_test) == np.array(["malignant", "benign"])[y_test])
+    assert pruned.score(X_test, np.array(["malignant", "benign"])[y_test]) > whole - 0.03
+    assert pruned.anchor_ in ANCHORS
+
+
+def test_a_class_too_small_to_split_gets_the_largest_anchor(diabetes):
+    X = diabetes[0][:60]
+    y = np.repeat([0, 1, 2], [29, 29, 2])
+    boosting = GradientBoostingClassifier(n_estimators=5, random_state=0).fit(X, y)
+    assert choose_anchor(boosting, X, y, None) == ANCHORS[-1]
+
+
+def test_an_ensemble_that_cannot_be_refitted_gets_the_largest_anchor(diabetes):
+    xgboost = pytest.importorskip("xgboost", reason="early stopping by given rows is XGBoost's")
+    X, y, X_test, y_test, _ = diabetes
+    boosting = xgboost.XGBRegressor(n_estimators=20, early_stopping_rounds=5)
+    boosting.fit(X, y, eval_set=[(X_test, y_test)], verbose=False)
+    assert AlignmentPruner(boosting).fit(X, y).anchor_ == ANCHORS[-1]
+
+
+@pytest.mark.parametrize("anchor", [2, -0.1, "much"])
+def test_an_anchor_out_of_range_is_refused(diabetes, anchor):
+    with pytest.raises(ValueError, match=r"must lie in \[0, 1\], or be 'auto'"):
+        AlignmentPruner(diabetes[-1], anchor=anchor).fit(*diabetes[:2])
+
+
+def test_with_anchor_1_the_pruned_model_can_be_identical(diabetes):
+    X, y, X_test, _, boosting = diabetes
+    copy = AlignmentPruner(boosting, anchor=1).fit(X, y)
+    np.testing.assert_allclose(copy.predict(X_test), boosting.predict(X_test), rtol=1e-6)

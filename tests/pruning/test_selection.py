@@ -1,0 +1,276 @@
+"""Selection and weights of predictors, against literal versions, scipy and scikit-learn."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.optimize import nnls
+from sklearn.linear_model import LinearRegression
+
+from manylens import align_kernels, cka, prune_predictions
+from manylens.pruning import Alignment
+from manylens.pruning.selection import (
+    Penalty,
+    accumulated_errors,
+    alignment_weights,
+    best_single,
+    early_stop,
+    error_ranking,
+    readmit,
+    rescaled_error,
+    ridge_weights,
+    shorter_selections,
+    squared_error,
+    stacking_weights,
+)
+from manylens.summaries.prediction_moments import PredictionMoments
+from tests.pruning.conftest import centered, predictions
+
+seeds = st.integers(0, 10_000)
+
+
+def products(P, Y):
+    return PredictionMoments().update(P, Y).centered()
+
+
+@given(seeds, st.integers(1, 3))
+def test_stacking_is_scipys_non_negative_least_squares(seed, C):
+    P, Y = predictions(seed, C=C)
+    G, b, total = products(P, Y)
+    A, y = centered(P, Y)
+    theirs, residual = nnls(A, y)
+    ours = stacking_weights(G, b)
+    np.testing.assert_allclose(ours, theirs, atol=1e-7)
+    assert squared_error(ours, G, b, total) == pytest.approx(residual**2, abs=1e-7)
+
+
+@given(seeds, st.integers(1, 3))
+def test_alignment_is_that_of_the_kernels_written_out(seed, C):
+    P, Y = predictions(seed, n=30, p=6, C=C)
+    G, b, _ = products(P, Y)
+    A, y = centered(P, Y)
+    toward = b > 0
+    assume(toward.any())
+    kernels = np.stack([np.outer(f, f).ravel() for f in A[:, toward].T], axis=1)
+    wanted, _ = nnls(kernels, np.outer(y, y).ravel())
+    ours = alignment_weights(G, b)
+    assert np.all(ours[~toward] == 0)
+    np.testing.assert_allclose(ours[toward], wanted / np.linalg.norm(wanted), atol=1e-6)
+
+
+def test_for_one_column_alignment_is_align_kernels_and_no_other_weights_are_better_aligned():
+    P, Y = predictions(1, n=200, p=5)
+    P = np.abs(np.random.default_rng(2).uniform(0.2, 1, 5))[:, None] * Y[:, None] + 0.5 * P
+    G, b, _ = products(P, Y)
+    ours = alignment_weights(G, b)
+    np.testing.assert_allclose(ours, align_kernels([P[:, k] for k in range(5)], Y), atol=1e-9)
+    best = cka(P[:, :, 0] * np.sqrt(ours), Y)
+    for other in np.random.default_rng(0).uniform(size=(100, 5)):
+        assert cka(P[:, :, 0] * np.sqrt(other), Y) <= best + 1e-12
+
+
+@given(seeds)
+def test_readmission_reaches_every_error_that_stacking_reaches(seed):
+    P, Y = predictions(seed)
+    G, b, total = products(P, Y)
+    least = squared_error(stacking_weights(G, b), G, b, total)
+    start = stacking_weights(G, b, alignment_weights(G, b) > 0)
+    for share in (0.0, 0.5, 1.0):
+        target = least + share * (total - least) + 1e-6 * total
+        assert squared_error(readmit(start, G, b, total, target), G, b, total) <= target
+    np.testing.assert_array_equal(readmit(start, G, b, total, np.inf), start)
+
+
+@given(seeds)
+def test_what_is_kept_is_never_worse_than_the_mean_of_all_on_these_rows(seed):
+    P, Y = predictions(seed)
+    assume(np.any(products(P, Y).b > 0))
+    result = prune_predictions(P[:, :, 0], Y[:, 0])
+    whole = P[:, :, 0].mean(axis=1)
+    whole = whole - whole.mean() + Y.mean()
+    assert result.whole_error == pytest.approx(np.mean((whole - Y[:, 0]) ** 2))
+    pruned = P[:, :, 0] @ result.weights + result.intercept
+    assert result.error == pytest.approx(np.mean((pruned - Y[:, 0]) ** 2))
+    assert result.error <= result.whole_error * (1 + 1e-7)
+
+
+def test_r2_keeps_the_best_correlated_and_no_mixture_is_better():
+    P, Y = predictions(3)
+    G, b, _ = products(P, Y)
+    chosen = best_single(G, b)
+    correlations = np.array([np.corrcoef(P[:, k, 0], Y[:, 0])[0, 1] for k in range(8)])
+    assert np.flatnonzero(chosen) == [np.argmax(correlations)]
+    for mixture in np.random.default_rng(0).uniform(size=(100, 8)):
+        assert mixture @ np.where(b > 0, b**2, 0) / (mixture @ np.diag(G)) <= chosen @ b**2 / (
+            chosen @ np.diag(G)
+        )
+
+
+@pytest.mark.parametrize("summed", [False, True])
+def test_accumulated_errors_are_those_of_the_running_mean_or_sum(summed):
+    P, Y = predictions(4)
+    G, b, total = products(P, Y)
+    A, y = centered(P, Y)
+    order = error_ranking(G, b)
+    own = ((A - y[:, None]) ** 2).sum(axis=0)
+    np.testing.assert_array_equal(order, np.argsort(own))
+    weights = np.linspace(0.1, 0.3, 8) if summed else None
+    wanted = [
+        np.sum((y - (A[:, order[:m]] @ weights[order[:m]] if summed else A[:, order[:m]].mean(axis=1))) ** 2)
+        for m in range(1, 9)
+    ]
+    np.testing.assert_allclose(accumulated_errors(G, b, total, order, weights), wanted)
+
+
+def test_early_stopping_waits_for_its_patience():
+    errors = np.array([5.0, 4.0, 4.5, 3.0, 3.5, 3.6, 3.7, 1.0])
+    assert early_stop(errors, patience=1) == 2
+    assert early_stop(errors, patience=2) == 4
+    assert early_stop(errors, patience=4) == 8
+    assert early_stop(np.array([1.0])) == 1
+
+
+def test_ridge_without_noise_is_least_squares():
+    P, _ = predictions(5, n=200)
+    y = P[:, :, 0] @ np.array([1.0, -2, 0, 0, 3, 0, 0, 1])
+    G, b, total = products(P, y[:, None])
+    ours = ridge_weights(G, b, total, 200, np.ones(8, dtype=bool))
+    np.testing.assert_allclose(ours, LinearRegression().fit(P[:, :, 0], y).coef_, atol=1e-6)
+
+
+@given(seeds)
+def test_each_shorter_selection_leaves_out_the_one_that_costs_least(seed):
+    P, Y = predictions(seed)
+    G, b, total = products(P, Y)
+
+    def least_error(among):
+        k = np.flatnonzero(among)
+        return total - b[k] @ np.linalg.solve(G[np.ix_(k, k)], b[k])
+
+    choices = list(shorter_selections(stacking_weights(G, b), G, b))
+    for longer, shorter in itertools.pairwise(choices):
+        assert set(np.flatnonzero(shorter)) < set(np.flatnonzero(longer))
+        if np.count_nonzero(shorter) == np.count_nonzero(longer) - 1 > 0:  # none fell to zero by itself
+            others = [(longer > 0) & (np.arange(8) != k) for k in np.flatnonzero(longer)]
+            assert least_error(shorter > 0) == pytest.approx(min(map(least_error, others)), rel=1e-8)
+    assert np.count_nonzero(choices[-1]) <= 1
+
+
+@given(seeds)
+def test_a_strong_penalty_gives_a_multiple_of_the_ensembles_own_weights(seed):
+    P, Y = predictions(seed)
+    G, b, total = products(P, Y)
+    own = np.random.default_rng(seed).uniform(0.5, 2, 8)
+    assume(own @ b > 0)
+    weights = stacking_weights(G, b, None, Penalty(1e9, own))
+    np.testing.assert_allclose(weights, own * (own @ b) / (own @ G @ own), rtol=1e-4)
+    assert squared_error(weights, G, b, total) == pytest.approx(rescaled_error(own, G, b, total), rel=1e-6)
+
+
+def test_the_error_by_cross_validation_tells_what_the_error_on_the_rows_hides():
+    rng = np.random.default_rng(0)
+    y, new = rng.standard_normal(250), rng.standard_normal(5000)
+    P, Q = y[:, None] + 3 * rng.standard_normal((250, 60)), new[:, None] + 3 * rng.standard_normal((5000, 60))
+    free, shrunk = prune_predictions(P, y, Alignment(shrinkage=0)), prune_predictions(P, y)
+    wrong, less = (np.mean((Q @ each.weights + each.intercept - new) ** 2) for each in (free, shrunk))
+    assert free.error < 0.8 * wrong  # overfitted
+    assert free.held_out_error == pytest.approx(wrong, rel=0.25)
+    assert less < 0.9 * wrong
+
+
+def test_larger_weights_do_not_hide_the_loss_of_members():
+    """Larger weights improve cautious probabilities without changing a decision: the bound is rescaled."""
+    rng = np.random.default_rng(1)
+    y = np.repeat([0, 1, 2], 100)
+    P = 1 / 3 + 0.1 * (np.eye(3)[y][:, None] + rng.standard_normal((300, 40, 3)))
+    result = prune_predictions(P, y)
+    G, b, total = products(P, np.eye(3)[y])
+    assert result.error <= rescaled_error(np.full(40, 1 / 40), G, b, total) / 300 * (1 + 1e-9)
+    assert result.error < 0.5 * result.whole_error
+
+
+@pytest.mark.parametrize("method", ["alignment", "stacking", "r2", "rank", "uniform"])
+@pytest.mark.parametrize("refit", ["nonnegative", "ridge", "none"])
+def test_every_method_scales_with_the_predictions_and_single_precision_agrees(method, refit):
+    P, Y = predictions(6)
+    P, y = P[:, :, 0], Y[:, 0]
+    wide = prune_predictions(P, y, method, refit)
+    narrow = prune_predictions(P.astype(np.float32), y, method, refit)
+    np.testing.assert_allclose(narrow.weights, wide.weights, atol=1e-4)
+    if method not in ("rank", "uniform"):
+        scaled = prune_predictions(10 * P + 3, y, method, refit)
+        np.testing.assert_allclose(10 * scaled.weights, wide.weights, atol=1e-7)
+    assert method != "r2" or len(wide.kept) == 1
+    assert method != "uniform" or len(wide.kept) == 8
+    assert refit == "ridge" or np.all(wide.weights >= 0)
+
+
+def test_equal_predictors_are_kept_once():
+    P, Y = predictions(7)
+    twice = np.concatenate([P, P], axis=1)[:, :, 0]
+    once = prune_predictions(P[:, :, 0], Y[:, 0])
+    both = prune_predictions(twice, Y[:, 0], Alignment(tolerance=None))
+    assert len(both.kept) <= len(once.kept)
+
+
+def test_classes_are_read_from_labels_and_scores_sum_to_one():
+    rng = np.random.default_rng(0)
+    y = np.repeat(["x", "y", "z"], 30)
+    P = rng.dirichlet(np.ones(3), (90, 6)) + np.eye(3)[np.repeat([0, 1, 2], 30)][:, None]
+    P /= P.sum(axis=2, keepdims=True)
+    result = prune_predictions(P, y)
+    scores = np.einsum("ikc,k->ic", P, result.weights) + result.intercept
+    np.testing.assert_allclose(scores.sum(axis=1), 1)
+    assert np.mean(np.unique(y)[scores.argmax(axis=1)] == y) > 0.9
+
+
+def test_bad_input_raises_one_sentence():
+    P, Y = predictions(8)
+    P, y = P[:, :, 0], Y[:, 0]
+    broken = P.copy()
+    broken[2, 1] = np.nan
+    with pytest.raises(ValueError, match="P contains NaN"):
+        prune_predictions(broken, y)
+    with pytest.raises(ValueError, match="y is constant"):
+        prune_predictions(P, np.ones(60))
+    with pytest.raises(ValueError, match="All weights are zero: no predictor is positively correlated"):
+        prune_predictions(-y[:, None] * np.ones(3), y)
+    with pytest.raises(ValueError, match="Every predictor is constant"):
+        prune_predictions(np.ones((60, 2)), y)
+    with pytest.warns(UserWarning, match="1 of 2 predictors are constant on these rows .*: 1"):
+        assert 1 not in prune_predictions(np.column_stack([P[:, 0] + y, np.full(60, 0.1)]), y).kept
+    with pytest.raises(ValueError, match="y has 59 rows"):
+        prune_predictions(P, y[1:])
+    with pytest.raises(ValueError, match="1 dimensions"):
+        prune_predictions(y, y)
+    with pytest.raises(ValueError, match="P has 2 columns per predictor, but y has 1"):
+        prune_predictions(np.stack([P, P], axis=2), y)
+    with pytest.raises(ValueError, match="method='best' is unknown"):
+        prune_predictions(P, y, "best")
+    with pytest.raises(ValueError, match="refit='lasso' is unknown"):
+        prune_predictions(P, y, refit="lasso")
+    with pytest.raises(
+        ValueError, match=r"has settings for refit='nonnegative', but refit='ridge' was given"
+    ):
+        prune_predictions(P, y, Alignment(slack=0.1), "ridge")
+    with pytest.raises(ValueError, match="slack=-1 must be None or at least 0"):
+        Alignment(slack=-1)
+    with pytest.raises(ValueError, match="tolerance=-1 must be None or at least 0"):
+        Alignment(tolerance=-1)
+    for shrinkage in (-1, math.inf, math.nan):
+        with pytest.raises(ValueError, match=f"shrinkage={shrinkage} must be at least 0 and finite"):
+            Alignment(shrinkage=shrinkage)
+
+
+def test_settings_of_alignment_are_its_defaults_unless_given():
+    P, Y = predictions(9)
+    by_name, by_settings = (
+        prune_predictions(P[:, :, 0], Y[:, 0], method) for method in ("alignment", Alignment())
+    )
+    np.testing.assert_array_equal(by_name.weights, by_settings.weights)
+    few = prune_predictions(P[:, :, 0], Y[:, 0], Alignment(slack=10, tolerance=None))
+    assert len(few.kept) == 1 < len(by_name.kept)
+    assert math.isnan(prune_predictions(P[:, :, 0], Y[:, 0], Alignment(slack=None)).held_out_error)
