@@ -198,8 +198,3 @@ def check_same_modules(index: SearchIndex, modules: Any, first_row: AnyArray) ->
             "These modules are not the ones that the index was built with: they map its first row to other "
             "coordinates."
         )
-
-
-def plain(value: Any) -> Any:
-    """A parameter in Python's own types, which JSON can hold."""
-    return value.item() if isinstance(value, np.generic) else value

@@ -15,21 +15,9 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from manylens import persistence
-from manylens.ensembles.calibration import (
-    SearchPlan,
-    calibration_queries,
-    choose_list_plan,
-    choose_scan_plan,
-)
+from manylens.ensembles.calibration import SearchPlan, calibration_queries, choose_list_plan, choose_scan_plan
 from manylens.ensembles.finders import FINDERS, Backend
-from manylens.ensembles.index import (
-    MIN_NEIGHBORS,
-    Method,
-    SearchIndex,
-    check_same_modules,
-    load_modules,
-    plain,
-)
+from manylens.ensembles.index import MIN_NEIGHBORS, Method, SearchIndex, check_same_modules, load_modules
 from manylens.ensembles.representation import (
     CompositeAxes,
     check_modules,
@@ -67,7 +55,7 @@ class ModuleNeighbors(BaseEstimator):
     method : {"nested", "exact", "paper"}, default="nested"
         "nested" takes the candidates of the leading coordinates. "exact" also proves, from partial sums, that
         no other row is nearer, and searches further for the few queries for which it cannot. "paper" takes
-        each module's own nearest neighbors as candidates; every module could be a worker of its own.
+        each module's own nearest neighbors as candidates.
     backend : {"numpy", "faiss"}, default="numpy"
         What finds candidates: a scan in tiles, or the approximate lists of the package faiss, which uses
         threads of its own.
@@ -106,9 +94,9 @@ class ModuleNeighbors(BaseEstimator):
 
     Notes
     -----
-    Memory for a base of n rows is n (D + n_leading) numbers; a search holds the candidates of up to 16,384
-    queries at a time. On one machine the order of the coordinates saves the time, not the modules: it would
-    serve kernel PCA as well. Across machines each module (method="paper") can be a worker of its own.
+    Memory for a base of n rows is n (D + n_leading) numbers, plus the candidates of up to 16,384 queries. On
+    one machine the order of the coordinates saves the time, not the modules. Across machines each module
+    (method="paper") can be a worker of its own.
 
     Examples
     --------
@@ -168,8 +156,7 @@ class ModuleNeighbors(BaseEstimator):
         index = SearchIndex(axes, axes.coordinates(Z), self.method, self.backend)
         self._calibrate(index)
         self.modules_, self.index_, self.fitted_as_ = modules, index, self._layout()
-        # One row, with which `load` checks that it was given the right modules.
-        self.probe_ = X[:1].copy() if isinstance(X, np.ndarray) else X[:1].toarray()
+        self.probe_ = X[:1].copy() if isinstance(X, np.ndarray) else X[:1].toarray()  # `load` checks with it
         return self
 
     def partial_fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
@@ -383,14 +370,14 @@ class ModuleNeighbors(BaseEstimator):
         persistence.write_array(folder / "probe.npy", self.probe_)
         description = {
             "format": FORMAT,
-            "parameters": {name: plain(getattr(self, name)) for name in SAVED},
+            "parameters": {name: getattr(self, name) for name in SAVED},
             "n_features_in": int(self.n_features_in_),
             **self.index_.save(folder),
         }
         if hasattr(self, "feature_names_in_"):
             description["feature_names_in"] = list(self.feature_names_in_)
-        # Last, so that a folder with a description is complete.
-        (folder / "index.json").write_text(json.dumps(description, indent=1) + "\n")
+        text = json.dumps(description, indent=1, default=np.generic.item)  # NumPy's numbers as Python's own
+        (folder / "index.json").write_text(text + "\n")  # last, so that a folder with it is complete
 
     @classmethod
     def load(cls, folder: str | PathLike[str], modules: ModuleSet | None = None, mmap: bool = True) -> Self:
