@@ -80,7 +80,7 @@ def test_complete_rows_get_the_sum_of_the_walked_trees(kernel, n):
     trees, X = forest(n), rows(n, n)
     wanted = np.array([sum(walked(tree, row) for tree in trees) for row in X]).reshape(n, 2)
     total = np.zeros((n, 2))
-    kernel(X, *flatten_trees(trees), np.empty(LANES, dtype=np.uint32), total)
+    kernel(X, flatten_trees(trees), np.empty(LANES, dtype=np.uint32), total)
     np.testing.assert_allclose(total, wanted)
 
 
@@ -91,7 +91,7 @@ def test_rows_with_missing_values_get_the_sum_of_the_walked_trees(kernel, n):
     for X in (rows(n, n, missing=True), rows(n, n)):
         wanted = np.array([sum(walked(tree, row) for tree in trees) for row in X]).reshape(n, 2)
         total = np.zeros((n, 2))
-        kernel(X, *flatten_trees(trees), total)
+        kernel(X, flatten_trees(trees), total)
         np.testing.assert_allclose(total, wanted)
 
 

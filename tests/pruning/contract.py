@@ -85,7 +85,7 @@ class MembersContract:
     def test_rows_are_predicted_independently_and_in_blocks(self, members, P, monkeypatch):
         np.testing.assert_allclose(members.predict(self.rows[:7]), P[:7], atol=1e-12)
         monkeypatch.setattr("manylens.pruning.members.BLOCK_BYTES", 8 * P[0].size * 150)
-        blocks = list(prediction_blocks(members, self.rows))
+        blocks = list(prediction_blocks(members, self.rows, None))
         assert [len(block) for _, block in blocks] == [150, 150, 100]
         np.testing.assert_allclose(np.concatenate([block for _, block in blocks]), P, atol=1e-12)
 

@@ -360,7 +360,7 @@ def test_bad_input_raises_one_sentence(forest):
         AlignmentPruner(GradientBoostingRegressor(init=LinearRegression()).fit(X, y)).fit(X, y)
     with pytest.raises(ValueError, match="predicts several targets at once"):
         AlignmentPruner(RandomForestRegressor(3).fit(X, np.c_[y, y])).fit(X, y)
-    with pytest.raises(ValueError, match="anchor=2 must lie in"):
+    with pytest.raises(ValueError, match="anchor=2 must be 'auto' or a number in"):
         AlignmentPruner(GradientBoostingRegressor(n_estimators=3).fit(X, y), anchor=2).fit(X, y)
 
 

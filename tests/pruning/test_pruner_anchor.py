@@ -67,7 +67,7 @@ def test_a_class_too_small_to_split_gets_the_largest_anchor(diabetes):
     X = diabetes[0][:60]
     y = np.repeat([0, 1, 2], [29, 29, 2])
     boosting = GradientBoostingClassifier(n_estimators=5, random_state=0).fit(X, y)
-    assert choose_anchor(boosting, X, y, None) == ANCHORS[-1]
+    assert choose_anchor(AlignmentPruner(boosting), boosting, X, y) == ANCHORS[-1]
 
 
 def test_an_ensemble_that_cannot_be_refitted_gets_the_largest_anchor(diabetes):
@@ -80,7 +80,7 @@ def test_an_ensemble_that_cannot_be_refitted_gets_the_largest_anchor(diabetes):
 
 @pytest.mark.parametrize("anchor", [2, -0.1, "much"])
 def test_an_anchor_out_of_range_is_refused(diabetes, anchor):
-    with pytest.raises(ValueError, match=r"must lie in \[0, 1\], or be 'auto'"):
+    with pytest.raises(ValueError, match=r"must be 'auto' or a number in \[0, 1\]"):
         AlignmentPruner(diabetes[-1], anchor=anchor).fit(*diabetes[:2])
 
 

@@ -15,14 +15,14 @@ from manylens.pruning import Alignment
 from manylens.pruning.selection import (
     Penalty,
     accumulated_errors,
+    add_predictors,
     alignment_weights,
     best_single,
     early_stop,
     error_ranking,
-    readmit,
     rescaled_error,
     ridge_weights,
-    shorter_selections,
+    smaller_selections,
     squared_error,
     stacking_weights,
 )
@@ -80,8 +80,8 @@ def test_readmission_reaches_every_error_that_stacking_reaches(seed):
     start = stacking_weights(G, b, alignment_weights(G, b) > 0)
     for share in (0.0, 0.5, 1.0):
         target = least + share * (total - least) + 1e-6 * total
-        assert squared_error(readmit(start, G, b, total, target), G, b, total) <= target
-    np.testing.assert_array_equal(readmit(start, G, b, total, np.inf), start)
+        assert squared_error(add_predictors(start, G, b, total, target), G, b, total) <= target
+    np.testing.assert_array_equal(add_predictors(start, G, b, total, np.inf), start)
 
 
 @given(seeds)
@@ -150,7 +150,7 @@ def test_each_shorter_selection_leaves_out_the_one_that_costs_least(seed):
         k = np.flatnonzero(among)
         return total - b[k] @ np.linalg.solve(G[np.ix_(k, k)], b[k])
 
-    choices = list(shorter_selections(stacking_weights(G, b), G, b))
+    choices = list(smaller_selections(stacking_weights(G, b), G, b))
     for longer, shorter in itertools.pairwise(choices):
         assert set(np.flatnonzero(shorter)) < set(np.flatnonzero(longer))
         if np.count_nonzero(shorter) == np.count_nonzero(longer) - 1 > 0:  # none fell to zero by itself

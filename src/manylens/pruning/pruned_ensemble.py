@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
@@ -11,48 +11,32 @@ from sklearn.utils import ClassifierTags, RegressorTags, Tags
 from sklearn.utils.validation import validate_data
 
 from manylens.native.trees import FlatTrees, check_flat_trees, flatten_trees, sum_of_trees
-from manylens.pruning.members import Members, prediction_blocks
+from manylens.pruning.members import Link, Members, prediction_blocks
 from manylens.typing import AnyArray, FloatArray, MatrixLike
 
-DENSE_BYTES = 2**26  # most memory that one block of sparse rows takes as an array
+DENSE_BYTES = 2**26  # most memory of one block of sparse rows as a dense array
 
 
 class ScoreMixin:
-    """Accuracy for classes, R² for values, as scikit-learn scores classifiers and regressors."""
+    """The `score` of scikit-learn's classifiers or regressors, whichever the estimator is."""
 
     predict: Any
 
     def score(self, X: MatrixLike, y: AnyArray, sample_weight: AnyArray | None = None) -> float:
-        """Accuracy of classes, or R² of values.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Rows.
-        y : array-like of shape (n,)
-            True classes or values.
-        sample_weight : array-like of shape (n,), default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        float
-            The score.
-        """
+        """Accuracy of the predicted classes, or R² of the predicted values."""
         metric = accuracy_score if is_classifier(self) else r2_score
         return float(metric(y, self.predict(X), sample_weight=sample_weight))
 
 
 class PrunedEnsemble(ScoreMixin, BaseEstimator):
-    """A weighted sum of fitted predictors, intercept + Σ_k w_k f_k(x), made by `AlignmentPruner`.
+    """A weighted sum of the kept members, intercept + Σ_k w_k f_k(x), created by `AlignmentPruner`.
 
-    It holds only the members that are kept. Trees are stored as arrays and evaluated together, so that a file
-    of them needs no class of scikit-learn.
+    Trees are stored as arrays, so that loading them from a file requires trusting no scikit-learn class.
 
     Parameters
     ----------
     members : Members
-        The members that are kept; only their classes and settings if they are stored as `trees`.
+        The kept members; only their classes and settings if they are stored as `trees`.
     weights : ndarray of shape (n_kept,)
         Their weights.
     intercept : ndarray of shape (C,)
@@ -60,7 +44,7 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
     trees : FlatTrees, default=None
         All members with their weights in the leaves, if they are trees.
     n_jobs : int, default=None
-        Threads that predict, if members predict one by one.
+        Number of threads for prediction, unless members are stored as `trees`.
 
     Attributes
     ----------
@@ -102,7 +86,7 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        if self.trees is not None:  # evaluated without bounds checks, and the file may come from anyone
+        if self.trees is not None:  # evaluated without bounds checks, and the file may be untrusted
             check_flat_trees(self.trees, self.n_features_in_, len(self.intercept))
 
     @property
@@ -113,24 +97,21 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
         return self.members.classes
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Return this model unchanged: its members are fitted.
+        """Return this model unchanged: its members are already fitted.
 
         Parameters
         ----------
-        X : object
-            Ignored.
-        y : object, default=None
+        X, y : object
             Ignored.
 
         Returns
         -------
         PrunedEnsemble
-            This model.
         """
         return self
 
     def raw_scores(self, X: MatrixLike) -> FloatArray:
-        """Intercept + Σ_k w_k f_k(x).
+        """Compute intercept + Σ_k w_k f_k(x): values, estimates of probabilities, or log-odds (boosting).
 
         Parameters
         ----------
@@ -140,17 +121,12 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n, C)
-            Predicted values, least-squares estimates of class probabilities, or log-odds (boosting).
         """
         X = validate_member_rows(self, X, self.members, reset=False)
         if self.trees is not None:
             return tree_sums(X, self.trees) + self.intercept
-        return np.concatenate(
-            [
-                np.einsum("ikc,k->ic", P, self.weights) + self.intercept
-                for _, P in prediction_blocks(self.members, X, self.n_jobs)
-            ]
-        )
+        blocks = prediction_blocks(self.members, X, self.n_jobs)
+        return np.concatenate([np.einsum("ikc,k->ic", P, self.weights) + self.intercept for _, P in blocks])
 
     def predict(self, X: MatrixLike) -> AnyArray:
         """Predict classes or values.
@@ -163,7 +139,6 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n,)
-            Classes or values.
         """
         scores = self.raw_scores(X)
         if self.members.classes is None:
@@ -173,7 +148,7 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
         return self.classes_[np.argmax(scores, axis=1)]
 
     def predict_proba(self, X: MatrixLike) -> FloatArray:
-        """Predict class probabilities.
+        """Predict class probabilities: scores clipped to [0, 1] and normalized, or (boosting) from log-odds.
 
         Parameters
         ----------
@@ -183,8 +158,6 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n, C)
-            For boosting, the inverse link of the scores; otherwise the scores, clipped to [0, 1] and
-            normalized.
         """
         if self.members.classes is None:
             raise AttributeError("A regression model has no class probabilities.")
@@ -195,7 +168,7 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
 
 
 def typed_tags(tags: Tags, classifies: bool) -> Tags:
-    """Tags of a classifier or of a regressor."""
+    """Set the tags of a classifier or of a regressor."""
     if classifies:
         tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
     else:
@@ -205,7 +178,7 @@ def typed_tags(tags: Tags, classifies: bool) -> Tags:
 
 
 def validate_member_rows(estimator: BaseEstimator, X: Any, members: Members, reset: bool) -> Any:
-    """Rows as the members take them: validated arrays, or as given."""
+    """Rows in the form that the members take: validated arrays, or as given."""
     if members.accepts_frames:
         X = X if hasattr(X, "shape") else np.asarray(X)
         validate_data(estimator, X, skip_check_array=True, reset=reset)
@@ -233,8 +206,8 @@ def tree_sums(X: Any, trees: FlatTrees) -> FloatArray:
     return sum_of_trees(narrow, trees)
 
 
-def probabilities(scores: FloatArray, link: Literal["identity", "logistic"]) -> FloatArray:
-    """Class probabilities (n, C) from estimates of them, or from log-odds (n, C), (n, 1) for two classes."""
+def probabilities(scores: FloatArray, link: Link) -> FloatArray:
+    """Class probabilities (n, C) from estimates of them or from log-odds, (n, 1) for two classes."""
     if link == "identity":
         clipped = np.clip(scores, 0.0, 1.0)
         total = clipped.sum(axis=1, keepdims=True)
