@@ -73,15 +73,15 @@ def test_for_one_column_alignment_is_align_kernels_and_no_other_weights_are_bett
 
 
 @given(seeds)
-def test_readmission_reaches_every_error_that_stacking_reaches(seed):
+def test_adding_predictors_reaches_every_error_that_stacking_reaches(seed):
     P, Y = predictions(seed)
-    G, b, total = products(P, Y)
+    G, b, total = all_products = products(P, Y)
     least = squared_error(stacking_weights(G, b), G, b, total)
     start = stacking_weights(G, b, alignment_weights(G, b) > 0)
     for share in (0.0, 0.5, 1.0):
         target = least + share * (total - least) + 1e-6 * total
-        assert squared_error(add_predictors(start, G, b, total, target), G, b, total) <= target
-    np.testing.assert_array_equal(add_predictors(start, G, b, total, np.inf), start)
+        assert squared_error(add_predictors(start, all_products, target), *all_products) <= target
+    np.testing.assert_array_equal(add_predictors(start, all_products, np.inf), start)
 
 
 @given(seeds)

@@ -50,7 +50,8 @@ class Members:
     members: Sequence[Any]  # fitted estimators, or the numbers of a booster's iterations
 
     def __init__(self, ensemble: Any) -> None:
-        check_is_fitted(ensemble)
+        message = "This %(name)s is not fitted yet: call its fit first, or use fit_ensemble=True."
+        check_is_fitted(ensemble, msg=message)
         self.ensemble = ensemble
         self.name = type(ensemble).__name__
         self.classes: AnyArray | None = (
@@ -87,7 +88,7 @@ class Members:
 
     def refit(self, X: Any, y: AnyArray) -> Members:
         """Members of a copy of the ensemble that is fitted to other rows."""
-        copied = type(self)(clone(self.ensemble).fit(X, y))
+        copied = type(self)(fitted_copy(self.ensemble, X, y))
         copied.classes = self.classes
         return copied
 
@@ -99,12 +100,6 @@ class Members:
         kept.columns = None if self.columns is None else [self.columns[k] for k in which]
         kept.baseline = self.baseline[which]
         return kept
-
-    def without_members(self) -> Self:
-        """Classes, link and settings only, for members that are stored as flat trees."""
-        rest = copy.copy(self)
-        rest.ensemble, rest.members, rest.columns = None, [], None
-        return rest
 
     def predict(self, X: Any, n_jobs: int | None = None) -> FloatArray:
         """Predictions (n, p, C) of all members."""
@@ -278,13 +273,14 @@ class ListMembers(Members):
         self.columns = None
         self.baseline = self.extract_weights()
 
-    def refit(self, X: Any, y: AnyArray) -> Members:
-        copied = ListMembers([clone(member).fit(X, y) for member in self.members])
-        copied.classes = self.classes
-        return copied
-
 
 AVERAGING = (BaggingMembers, ForestMembers, AdaBoostMembers, VotingMembers, StackingMembers)
+
+
+def fitted_copy(ensemble: Any, X: Any, y: Any) -> Any:
+    """A copy of an ensemble, or of a list of predictors, fitted to these rows."""
+    copied = clone(ensemble)
+    return [each.fit(X, y) for each in copied] if isinstance(copied, list | tuple) else copied.fit(X, y)
 
 
 def prediction_blocks(members: Members, X: Any, n_jobs: int | None) -> Iterator[tuple[slice, FloatArray]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags, Tags
@@ -45,13 +46,6 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
         All members with their weights in the leaves, if they are trees.
     n_jobs : int, default=None
         Number of threads for prediction, unless members are stored as `trees`.
-
-    Attributes
-    ----------
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of str
-        Names of the features, if the rows had names.
     """
 
     def __init__(
@@ -76,7 +70,8 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
         trees = members.trees(weights)
         if trees is None:
             return cls(members, weights, intercept, n_jobs=n_jobs)
-        return cls(members.without_members(), weights, intercept, flatten_trees(trees), n_jobs)
+        settings = members.keep(np.arange(0))  # the trees replace the members
+        return cls(settings, weights, intercept, flatten_trees(trees), n_jobs)
 
     def __sklearn_clone__(self) -> Self:
         return self
@@ -103,10 +98,6 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
         ----------
         X, y : object
             Ignored.
-
-        Returns
-        -------
-        PrunedEnsemble
         """
         return self
 
@@ -214,5 +205,4 @@ def probabilities(scores: FloatArray, link: Link) -> FloatArray:
         return np.where(total > 0, clipped / np.where(total > 0, total, 1.0), 1 / scores.shape[1])
     if scores.shape[1] == 1:
         scores = np.column_stack([np.zeros(len(scores)), scores])
-    scores = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return scores / scores.sum(axis=1, keepdims=True)
+    return softmax(scores, axis=1)

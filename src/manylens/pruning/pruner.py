@@ -7,7 +7,6 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import check_cv
 from sklearn.utils import Tags, check_array, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
@@ -15,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from manylens.alignment.features import target_features
 from manylens.pruning.boosting import BOOSTING
-from manylens.pruning.members import AVERAGING, ListMembers, Members, take_rows
+from manylens.pruning.members import AVERAGING, ListMembers, Members, fitted_copy, take_rows
 from manylens.pruning.pruned_ensemble import PrunedEnsemble, ScoreMixin, typed_tags, validate_member_rows
 from manylens.pruning.selection import Method, PruningResult, Refit, check_method, select_predictors
 from manylens.pruning.training_moments import CV, training_moments
@@ -83,10 +82,6 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         The pruned model, without the other members.
     ensemble_ : estimator or list
         The ensemble that was pruned.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of str
-        Names of the features, if X had names.
 
     Examples
     --------
@@ -136,7 +131,7 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         check_method(self.method, self.refit)
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None.")
-        ensemble = self._fitted_ensemble(X, y)
+        ensemble = fitted_copy(self.ensemble, X, y) if self.fit_ensemble else self.ensemble
         members = read_members(ensemble)
         rows = validate_member_rows(self, X, members, reset=True)
         rows, target = indexable(rows, column_or_1d(y, warn=True))
@@ -159,13 +154,6 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             if hasattr(self, name):
                 setattr(self.estimator_, name, getattr(self, name))
         return self
-
-    def _fitted_ensemble(self, X: MatrixLike, y: ArrayLike) -> Any:
-        """The ensemble, or a copy fitted to the rows."""
-        if not self.fit_ensemble:
-            return self.ensemble
-        copied = clone(self.ensemble)
-        return [each.fit(X, y) for each in copied] if isinstance(copied, list | tuple) else copied.fit(X, y)
 
     def _choose_anchor(self, ensemble: Any, members: Members, X: Any, y: AnyArray) -> float:
         """The given anchor, or the one chosen by cross-validation."""
@@ -192,12 +180,7 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         return self.estimator_.predict(X)
 
-    def _classifies(self) -> bool:
-        if hasattr(self, "estimator_"):
-            return self.estimator_.members.classes is not None
-        return _predicts_classes(self.ensemble)
-
-    @available_if(_classifies)
+    @available_if(is_classifier)
     def predict_proba(self, X: MatrixLike) -> FloatArray:
         """Predict class probabilities, in the order of `classes_`, with the kept members.
 
@@ -240,35 +223,24 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         return type(self)(**params)
 
     def __sklearn_tags__(self) -> Tags:
-        tags = typed_tags(super().__sklearn_tags__(), _predicts_classes(self.ensemble))
         single = not isinstance(self.ensemble, list | tuple)
+        estimators = [self.ensemble] if single else self.ensemble
+        tags = typed_tags(super().__sklearn_tags__(), all(map(is_classifier, estimators)))
         tags.input_tags.sparse = single and get_tags(self.ensemble).input_tags.sparse
         tags.input_tags.allow_nan = single and get_tags(self.ensemble).input_tags.allow_nan
         return tags
-
-
-def _predicts_classes(ensemble: Any) -> bool:
-    return all(map(is_classifier, ensemble if isinstance(ensemble, list | tuple) else [ensemble]))
 
 
 def read_members(ensemble: Any) -> Members:
     """Read the members of a fitted ensemble, or of a list of fitted predictors."""
     if isinstance(ensemble, list | tuple):
         return ListMembers(ensemble)
-    if not isinstance(ensemble, BaseEstimator):
-        raise TypeError(f"{type(ensemble).__name__} is neither an ensemble nor a list of fitted predictors.")
     if type(ensemble).__name__ == "FrozenEstimator":
         return read_members(ensemble.estimator)
     names = [base.__name__ for base in type(ensemble).__mro__]
     for adapter in ADAPTERS:
         if any(name in adapter.class_names for name in names):
-            try:
-                return adapter(ensemble)
-            except NotFittedError:
-                raise NotFittedError(
-                    f"This {type(ensemble).__name__} is not fitted yet: call its fit first, or use "
-                    "fit_ensemble=True."
-                ) from None
+            return adapter(ensemble)
     known = sorted(name for adapter in ADAPTERS for name in adapter.class_names)
     raise TypeError(
         f"{type(ensemble).__name__} is not an ensemble that can be pruned: give a list of fitted predictors, "
@@ -277,13 +249,10 @@ def read_members(ensemble: Any) -> Members:
 
 
 def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -> float:
-    """The smallest anchor with which pruning adds at most 1 % to the error on held-out rows.
+    """The smallest anchor with which pruning adds at most 1 % to the cross-validated error, or the largest.
 
-    Copies of the ensemble are fitted to two thirds of the rows, pruned with every candidate, and compared on
-    the last third. The anchor is 0 if the ensemble is no better on the given rows than its copies are on
-    held-out rows: it was then not trained on these rows, and new weights cannot fit its noise a second time.
-    It is the largest candidate if none is good enough, if a class has too few rows to split, or if the
-    ensemble cannot be refitted with X and y alone.
+    The anchor is 0 if the ensemble is no better on the given rows than its copies are on held-out rows: it
+    was then not trained on these rows, and new weights cannot fit its noise a second time.
     """
     settings = pruner.get_params(deep=False) | {"fit_ensemble": False}
     classes = getattr(ensemble, "classes_", None)
@@ -351,12 +320,9 @@ def prune_predictions(
     >>> prune_predictions(P, y).kept[:2]
     array([0, 1])
     """
-    check_method(method, refit)
     P = np.asarray(P)
     if P.ndim not in (2, 3):
-        raise ValueError(
-            f"P has {P.ndim} dimensions: give (rows, predictors) or (rows, predictors, classes)."
-        )
+        raise ValueError(f"P has {P.ndim} dimensions: give an array of shape (n, p) or (n, p, C).")
     check_array(P.reshape(len(P), -1), dtype=[np.float64, np.float32], input_name="P", ensure_min_samples=2)
     if target == "auto" and P.ndim == 2:
         target = "values"
@@ -364,6 +330,6 @@ def prune_predictions(
     P = P.reshape(len(P), P.shape[1], -1)
     if P.shape[2] != Y.shape[1]:
         raise ValueError(
-            f"P has {P.shape[2]} columns per predictor, but y has {Y.shape[1]} classes or targets."
+            f"P has {P.shape[2]} columns per predictor, but y has {Y.shape[1]}: make them equal."
         )
     return select_predictors(FoldedMoments().update(P, Y), method, refit)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -18,8 +18,6 @@ from manylens.summaries.prediction_moments import FoldedMoments, InnerProducts, 
 from manylens.typing import BoolArray, FloatArray, IntArray
 from manylens.validation import check_choice
 
-METHODS = ("alignment", "stacking", "r2", "rank", "uniform")
-REFITS = ("nonnegative", "ridge", "none")
 NEGLIGIBLE = 1e-10  # share of its power below which a predictor counts as constant on a fold
 BATCH_SHARE = 0.1  # share of the kept predictors that is added or removed at a time
 
@@ -33,7 +31,7 @@ class Alignment:
     Parameters
     ----------
     slack : float or None, default=0.01
-        Remove predictors while the error by cross-validation is within 1 + slack of the smallest; None: never.
+        Remove predictors while the cross-validated error is within 1 + slack of the smallest; None: never.
     tolerance : float or None, default=0.0
         Add predictors while the error is above 1 + tolerance times that of the ensemble; None: never.
     shrinkage : float, default=1.0
@@ -52,7 +50,8 @@ class Alignment:
             raise ValueError(f"shrinkage={self.shrinkage} must be at least 0 and finite.")
 
 
-Method: TypeAlias = Literal["alignment", "stacking", "r2", "rank", "uniform"] | Alignment
+Selection: TypeAlias = Literal["alignment", "stacking", "r2", "rank", "uniform"]
+Method: TypeAlias = Selection | Alignment
 Refit: TypeAlias = Literal["nonnegative", "ridge", "none"]
 
 
@@ -69,10 +68,8 @@ class PruningResult(NamedTuple):
         Predictors with a nonzero weight.
     alignments : ndarray of shape (p,)
         Squared correlation of each predictor with the target, <f_k, y>² / (|f_k|² |y|²).
-    error : float
-        Mean squared error of the kept predictors on the given rows.
-    whole_error : float
-        Mean squared error of the whole ensemble on the given rows.
+    error, whole_error : float
+        Mean squared errors of the kept predictors and of the whole ensemble on the given rows.
     held_out_error : float
         Mean squared error by cross-validation; NaN unless `slack` was used to remove predictors.
     """
@@ -89,8 +86,8 @@ class PruningResult(NamedTuple):
 def check_method(method: Method, refit: Refit) -> None:
     """Raise unless method and refit are known and fit together."""
     if not isinstance(method, Alignment):
-        check_choice(method, "method", METHODS)
-    check_choice(refit, "refit", REFITS)
+        check_choice(method, "method", get_args(Selection))
+    check_choice(refit, "refit", get_args(Refit))
     if isinstance(method, Alignment) and refit != "nonnegative":
         raise ValueError(
             f"method={method} has settings for refit='nonnegative', but refit={refit!r} was given: "
@@ -109,14 +106,14 @@ def select_predictors(
     """Select and weight predictors; for `baseline` (1/p if None) and `additive` see `Members`."""
     check_method(method, refit)
     whole = moments.whole()
-    G, b, total = whole.centered()
+    G, b, total = products = whole.centered()
     if total <= 0:
         raise ValueError(
             "y has one value only (or there is one sample only), so predictors cannot be compared: give rows "
             "whose targets differ."
         )
     varying = _varying_predictors(G)
-    G, b, total = products = _zero_constant(InnerProducts(G, b, total), varying)
+    G, b, total = products = _zero_constant(products, varying)
     baseline = np.full(len(b), 1 / len(b)) if baseline is None else baseline
     held_out = np.nan
     if method == "alignment" and refit == "nonnegative":
@@ -124,8 +121,7 @@ def select_predictors(
     if isinstance(method, Alignment):
         weights, held_out = _select_by_alignment(moments, whole, products, baseline, method)
     else:
-        first = _first_step(method, products, baseline, additive)
-        weights = _second_step(method, refit, first, products, whole.n_rows_)
+        weights = _two_step_weights(method, refit, products, baseline, additive, whole.n_rows_)
     if not np.any(weights):
         raise ValueError(
             "All weights are zero: no predictor is positively correlated with y on these rows. Check that "
@@ -138,8 +134,8 @@ def select_predictors(
         intercept=target_mean - weights @ means,
         kept=np.flatnonzero(weights),
         alignments=b**2 / (np.where(varying, np.diag(G), 1.0) * total),
-        error=squared_error(weights, G, b, total) / size,
-        whole_error=squared_error(baseline, G, b, total) / size,
+        error=squared_error(weights, *products) / size,
+        whole_error=squared_error(baseline, *products) / size,
         held_out_error=held_out / size,
     )
 
@@ -152,24 +148,22 @@ def _select_by_alignment(
     settings: Alignment,
 ) -> tuple[FloatArray, float]:
     """Weights by alignment and non-negative refits, and their cross-validated squared error (or NaN)."""
-    G, b, total = products
-    penalty = Penalty(settings.shrinkage, baseline)
-    tolerance = settings.tolerance
+    penalty, tolerance = Penalty(settings.shrinkage, baseline), settings.tolerance
 
     def candidates_from(some: InnerProducts) -> Iterator[FloatArray]:
         """Align, refit and add predictors, then remove a tenth at a time."""
         weights = stacking_weights(some.G, some.b, alignment_weights(some.G, some.b) > 0, penalty)
         if tolerance is not None:
             bound = (1 + tolerance) * rescaled_error(baseline, *some)
-            weights = add_predictors(weights, *some, bound, penalty)
+            weights = add_predictors(weights, some, bound, penalty)
         yield from smaller_selections(weights, some.G, some.b, penalty)
 
     if settings.slack is None:
         return next(candidates_from(products)), np.nan
     candidates = list(candidates_from(products))
     if tolerance is not None:
-        errors = np.array([squared_error(weights, G, b, total) for weights in candidates])
-        bound = max((1 + tolerance) * rescaled_error(baseline, G, b, total), errors[0])
+        errors = np.array([squared_error(weights, *products) for weights in candidates])
+        bound = max((1 + tolerance) * rescaled_error(baseline, *products), errors[0])
         # errors need not increase with every step: keep all candidates up to the last one within the bound
         candidates = candidates[: np.flatnonzero(errors <= bound)[-1] + 1]
     # cross-validated error for each number of kept predictors, interpolated between the numbers in a fold
@@ -181,9 +175,8 @@ def _select_by_alignment(
         held_out = [held_out_error(weights, others, part) for weights in found]
         errors += np.interp(_log_counts(candidates), _log_counts(found), held_out)
     least = errors.min()
-    allowed = least + settings.slack * max(
-        least, 0.0
-    )  # rounding can make the error of a perfect fit negative
+    # rounding can make the error of a perfect fit negative
+    allowed = least + settings.slack * max(least, 0.0)
     chosen = np.flatnonzero(errors <= allowed)[-1]
     return candidates[chosen], float(errors[chosen])
 
@@ -201,39 +194,32 @@ def held_out_error(weights: FloatArray, others: PredictionMoments, part: Predict
     return squared_error(w, *part.centered(kept)) + float(part.sizes_ @ (best - learned) ** 2)
 
 
-def _first_step(method: Method, products: InnerProducts, baseline: FloatArray, additive: bool) -> FloatArray:
-    """Weights before the refit; predictors with positive weights are selected."""
+def _two_step_weights(
+    method: Method, refit: Refit, products: InnerProducts, baseline: FloatArray, additive: bool, n_rows: int
+) -> FloatArray:
+    """Select predictors, which get positive weights, then refit their weights."""
     G, b, total = products
-    if method == "alignment":
-        return alignment_weights(G, b)
-    if method == "stacking":
-        return stacking_weights(G, b)
-    if method == "r2":
-        return best_single(G, b)
     varying = np.diag(G) > 0
+    weights: FloatArray = np.zeros(len(b))
     if method == "uniform":
         return np.where(varying, baseline, 0.0)
-    order = np.arange(len(b)) if additive else error_ranking(G, b)
-    order = order[varying[order]]
-    n_kept = early_stop(accumulated_errors(G, b, total, order, baseline if additive else None))
-    weights = np.zeros(len(b))
-    weights[order[:n_kept]] = baseline[order[:n_kept]] if additive else 1 / n_kept
-    return weights
-
-
-def _second_step(
-    method: Method, refit: Refit, first: FloatArray, products: InnerProducts, n_rows: int
-) -> FloatArray:
-    """Weights after the refit."""
-    G, b, total = products
-    if method == "uniform" or (method == "rank" and refit == "none"):
-        return first
+    if method == "alignment":
+        weights = alignment_weights(G, b)
+    elif method == "stacking":
+        weights = stacking_weights(G, b)
+    elif method == "r2":
+        weights = best_single(G, b)
+    else:
+        order = np.arange(len(b)) if additive else error_ranking(G, b)
+        order = order[varying[order]]
+        n_kept = early_stop(accumulated_errors(G, b, total, order, baseline if additive else None))
+        weights[order[:n_kept]] = baseline[order[:n_kept]] if additive else 1 / n_kept
     if refit == "nonnegative":
-        return stacking_weights(G, b, first > 0)
+        return stacking_weights(G, b, weights > 0)
     if refit == "ridge":
-        return ridge_weights(G, b, total, n_rows, first > 0)
-    power = first @ G @ first
-    return first * (first @ b / power) if power > 0 else first
+        return ridge_weights(G, b, total, n_rows, weights > 0)
+    power = weights @ G @ weights
+    return weights * (weights @ b / power) if method != "rank" and power > 0 else weights
 
 
 def _varying_predictors(G: FloatArray) -> BoolArray:
@@ -354,12 +340,7 @@ def best_single(G: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def add_predictors(
-    weights: FloatArray,
-    G: FloatArray,
-    b: FloatArray,
-    total: float,
-    bound: float,
-    penalty: Penalty = NO_PENALTY,
+    weights: FloatArray, products: InnerProducts, bound: float, penalty: Penalty = NO_PENALTY
 ) -> FloatArray:
     """Add predictors until the squared error is at most `bound`, or is that of `stacking_weights`.
 
@@ -367,9 +348,9 @@ def add_predictors(
     with y. Predictors that are not kept are therefore aligned with the residual r = y - Σ_k w_k f_k,
     <f_k, r> = b_k - (Gw)_k; the best are added, and all weights are refitted.
     """
-    floor = 1e-10 * np.abs(b).max()
-    among = weights > 0
-    while squared_error(weights, G, b, total) > bound:
+    G, b, _ = products
+    floor, among = 1e-10 * np.abs(b).max(), weights > 0
+    while squared_error(weights, *products) > bound:
         slope = np.where(among, 0.0, b - G @ weights)
         slope[slope <= floor] = 0.0
         share = alignment_weights(G, slope) * np.diag(G)
@@ -435,8 +416,7 @@ def early_stop(errors: FloatArray, patience: int = 10) -> int:
 
 
 def _unit(v: FloatArray) -> FloatArray:
-    norm = np.linalg.norm(v)
-    return v / norm if norm > 0 else v
+    return v / (np.linalg.norm(v) or 1.0)
 
 
 def _solve_among(among: BoolArray, p: int, solve: Callable[[IntArray], FloatArray]) -> FloatArray:

@@ -152,8 +152,7 @@ class FoldedMoments(Summary):
         for k, part in enumerate(self.parts):
             rows = slice((k - seen) % K, None, K)
             part.update(P[rows], Y[rows], None if weight is None else weight[rows])
-            if k == 0:
-                self._share_origin()
+            self._share_origin()
         return self
 
     def merge(self, other: Self) -> Self:
@@ -182,10 +181,9 @@ class FoldedMoments(Summary):
 
     def _share_origin(self) -> None:
         """Give folds without an origin the origin of the first fold."""
-        if self.parts[0].started:
-            for part in self.parts[1:]:
-                if not part.started:
-                    part.start(self.parts[0].origin_)
+        for part in self.parts:
+            if self.parts[0].started and not part.started:
+                part.start(self.parts[0].origin_)
 
 
 def _described(shape: tuple[int, ...]) -> str:
