@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -118,12 +119,10 @@ class HistGradientBoostingStages(Iterations):
         staged = booster.staged_predict if self.classes is None else booster.staged_decision_function
         wanted, found = set(self.members), []
         before: FloatArray | float = 0.0
-        for k, score in enumerate(staged(X)):
+        for k, score in enumerate(itertools.islice(staged(X), max(wanted) + 1)):
             now = np.array(score, dtype=np.float64).reshape(X.shape[0], -1)
             if k in wanted:
                 found.append(now - before)
-            if len(found) == len(wanted):
-                break
             before = now
         return np.stack(found, axis=1)
 
@@ -192,8 +191,5 @@ def ensemble_score(ensemble: Any, X: Any) -> FloatArray:
 def initial_score(ensemble: Any) -> FloatArray:
     """The constant (C,) from which a GradientBoosting model starts."""
     row = np.zeros((1, ensemble.n_features_in_))
-    stages = sum(
-        ensemble.learning_rate * np.array([tree.predict(row)[0] for tree in stage])
-        for stage in ensemble.estimators_
-    )
-    return np.ravel(ensemble_score(ensemble, row)) - stages
+    stages = [np.array([tree.predict(row)[0] for tree in stage]) for stage in ensemble.estimators_]
+    return np.ravel(ensemble_score(ensemble, row)) - sum(ensemble.learning_rate * stage for stage in stages)

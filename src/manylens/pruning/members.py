@@ -1,7 +1,6 @@
-"""Members of a fitted ensemble as weighted predictors, with one adapter per kind of ensemble.
+"""Members of a fitted ensemble as predictors: one adapter per kind of ensemble.
 
-To support another kind, derive from `Members` here or `Stages` in boosting.py, and add the class to the tuple
-AVERAGING or BOOSTING. `read_members` in pruner.py finds the adapter by `class_names`.
+To support another kind, derive from `Members` or `Stages`, and add the class to AVERAGING or BOOSTING.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Link: TypeAlias = Literal["identity", "logistic"]
 # Exactly these classes: a derived class may predict differently.
 TREES = (DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor)
 OTHER_ROWS = 1e-9  # the ensemble was fitted to other rows if its samples are less probable than this
-BLOCK_BYTES = 2**26  # most memory that the predictions of one block of rows take
+BLOCK_BYTES = 2**26  # most memory of one block: predictions of rows, or sparse rows as a dense array
 
 
 class Members:

@@ -12,10 +12,8 @@ from sklearn.utils import ClassifierTags, RegressorTags, Tags
 from sklearn.utils.validation import validate_data
 
 from manylens.native.trees import FlatTrees, check_flat_trees, flatten_trees, sum_of_trees
-from manylens.pruning.members import Link, Members, prediction_blocks
+from manylens.pruning.members import BLOCK_BYTES, Link, Members, prediction_blocks
 from manylens.typing import AnyArray, FloatArray, MatrixLike
-
-DENSE_BYTES = 2**26  # most memory of one block of sparse rows as a dense array
 
 
 class ScoreMixin:
@@ -187,7 +185,7 @@ def validate_member_rows(estimator: BaseEstimator, X: Any, members: Members, res
 def tree_sums(X: Any, trees: FlatTrees) -> FloatArray:
     """Sums (n, C) of flat trees for dense or sparse rows."""
     if hasattr(X, "toarray"):
-        size = max(1, DENSE_BYTES // (4 * X.shape[1]))
+        size = max(1, BLOCK_BYTES // (4 * X.shape[1]))
         blocks = [X[start : start + size].toarray() for start in range(0, X.shape[0], size)]
         return np.concatenate([tree_sums(block, trees) for block in blocks])
     with np.errstate(over="ignore"):

@@ -25,7 +25,6 @@ ADAPTERS: tuple[type[Members], ...] = (*AVERAGING, *BOOSTING)
 ANCHORS = (0.0, 0.25, 0.5, 0.75, 0.9)  # candidates of anchor="auto"
 ANCHOR_ROWS = 2000  # with more rows, weights rarely fit noise, and refitting the ensemble is slow
 ANCHOR_FOLDS = 3
-ANCHOR_TOLERANCE = 0.01  # share by which the pruned error may exceed that of the whole ensemble
 
 
 class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
@@ -33,8 +32,7 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
 
     Step one selects the members whose rank-one kernels, in a non-negative sum, are best aligned with the
     target. Step two refits their weights by non-negative least squares. The pruned ensemble predicts faster
-    and, if out-of-bag predictions are available, usually better. Memory does not depend on the number of
-    rows: 5 p² numbers for p members, and one block of predictions (64 MB).
+    and, if out-of-bag predictions are available, usually better. Memory: 5 p² numbers and one 64 MB block.
 
     Parameters
     ----------
@@ -143,13 +141,12 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             moments, self.method, self.refit, baseline=members.baseline, additive=members.additive
         )
         self.ensemble_, self.anchor_ = ensemble, anchor
-        self.weights_, self.intercept_, self.kept_ = result.weights, result.intercept, result.kept
-        self.n_kept_, self.alignments_ = len(result.kept), result.alignments
-        self.error_, self.whole_error_ = result.error, result.whole_error
-        self.held_out_error_ = result.held_out_error
-        self.estimator_ = PrunedEnsemble.from_members(
-            members.keep(result.kept), result.weights[result.kept], result.intercept, self.n_jobs
-        )
+        self.weights_, self.intercept_, self.kept_, self.alignments_ = result[:4]
+        self.error_, self.whole_error_, self.held_out_error_ = result[4:]
+        self.n_kept_ = len(self.kept_)
+        kept = members.keep(self.kept_)
+        weights = self.weights_[self.kept_]
+        self.estimator_ = PrunedEnsemble.from_members(kept, weights, self.intercept_, self.n_jobs)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 setattr(self.estimator_, name, getattr(self, name))
@@ -272,7 +269,7 @@ def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -
             pruned[k] += squared_loss(candidate, *held_out)
     if squared_loss(ensemble, X, y) >= 0.9 * whole:
         return 0.0
-    good = np.flatnonzero(pruned <= (1 + ANCHOR_TOLERANCE) * whole)
+    good = np.flatnonzero(pruned <= 1.01 * whole)
     return ANCHORS[good[0]] if len(good) else ANCHORS[-1]
 
 
@@ -329,7 +326,5 @@ def prune_predictions(
     Y = target_features(y, len(P), target)
     P = P.reshape(len(P), P.shape[1], -1)
     if P.shape[2] != Y.shape[1]:
-        raise ValueError(
-            f"P has {P.shape[2]} columns per predictor, but y has {Y.shape[1]}: make them equal."
-        )
+        raise ValueError(f"P has {P.shape[2]} columns per predictor, but y has {Y.shape[1]} columns.")
     return select_predictors(FoldedMoments().update(P, Y), method, refit)

@@ -115,12 +115,12 @@ def select_predictors(
     varying = _varying_predictors(G)
     G, b, total = products = _zero_constant(products, varying)
     baseline = np.full(len(b), 1 / len(b)) if baseline is None else baseline
-    held_out = np.nan
     if method == "alignment" and refit == "nonnegative":
         method = Alignment()
     if isinstance(method, Alignment):
         weights, held_out = _select_by_alignment(moments, whole, products, baseline, method)
     else:
+        held_out = np.nan
         weights = _two_step_weights(method, refit, products, baseline, additive, whole.n_rows_)
     if not np.any(weights):
         raise ValueError(
@@ -285,9 +285,7 @@ def alignment_weights(G: FloatArray, b: FloatArray) -> FloatArray:
     μ minimizes μᵀ(G∘G)μ - 2 μᵀ(b∘b) up to scale, because inner products of rank-one kernels are squares. A
     predictor with b_k ≤ 0 has the same kernel as its negative and gets no weight.
     """
-    return _solve_among(
-        b > 0, len(b), lambda k: _unit(nonnegative_minimum(G[np.ix_(k, k)] ** 2, b[k] ** 2).v)
-    )
+    return _solve_among(b > 0, lambda k: _unit(nonnegative_minimum(G[np.ix_(k, k)] ** 2, b[k] ** 2).v))
 
 
 def stacking_weights(
@@ -306,7 +304,7 @@ def stacking_weights(
                 return free
         return nonnegative_minimum(A, b[k]).v
 
-    return _solve_among(np.ones(len(b), dtype=bool) if among is None else among, len(b), solve)
+    return _solve_among(np.ones(len(b), dtype=bool) if among is None else among, solve)
 
 
 def ridge_weights(G: FloatArray, b: FloatArray, total: float, n_rows: int, among: BoolArray) -> FloatArray:
@@ -327,16 +325,12 @@ def ridge_weights(G: FloatArray, b: FloatArray, total: float, n_rows: int, among
         score = np.where(freedom > 0, errors / np.maximum(freedom, 1e-12) ** 2, np.inf)
         return scale * (vectors @ shrunk[np.argmin(score)])
 
-    return _solve_among(among, len(b), solve)
+    return _solve_among(among, solve)
 
 
 def best_single(G: FloatArray, b: FloatArray) -> FloatArray:
     """Weight 1 for the predictor best correlated with y: argmax of Σ μ_k b_k² / Σ μ_k G_kk (equation 4.9)."""
-    weights = np.zeros(len(b))
-    positive = np.flatnonzero(b > 0)
-    if len(positive):
-        weights[positive[np.argmax(b[positive] ** 2 / np.diag(G)[positive])]] = 1.0
-    return weights
+    return _solve_among(b > 0, lambda k: np.eye(len(k))[np.argmax(b[k] ** 2 / np.diag(G)[k])])
 
 
 def add_predictors(
@@ -419,10 +413,10 @@ def _unit(v: FloatArray) -> FloatArray:
     return v / (np.linalg.norm(v) or 1.0)
 
 
-def _solve_among(among: BoolArray, p: int, solve: Callable[[IntArray], FloatArray]) -> FloatArray:
-    """`solve(positions)` for the predictors in `among`, zero for the other predictors of p."""
-    weights = np.zeros(p)
-    positions = np.flatnonzero(among)
-    if len(positions):
-        weights[positions] = solve(positions)
+def _solve_among(among: BoolArray, solve: Callable[[IntArray], FloatArray]) -> FloatArray:
+    """Weights `solve(k)` for the predictors k in the mask `among`, zero for the others."""
+    weights = np.zeros(len(among))
+    k = np.flatnonzero(among)
+    if len(k):
+        weights[k] = solve(k)
     return weights
