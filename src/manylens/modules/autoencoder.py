@@ -12,13 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.kernels.feature_maps import LinearMap
 from manylens.kernels.spectrum import Spectrum, feature_moments, leading_eigenpairs, principal_spectrum
 from manylens.modules.base import AffineModules, DiverseModulesMixin
-from manylens.modules.solver import (
-    ModularSolution,
-    count_equal,
-    lower_bound,
-    pad_spectrum,
-    solve_modules,
-)
+from manylens.modules.solver import ModularSolution, count_equal, lower_bound, pad_spectrum, solve_modules
 from manylens.summaries import column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (

@@ -18,11 +18,7 @@ from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.feature_maps import FeatureMap, Landmarks, NystroemMap, make_feature_map
 from manylens.kernels.kernels import KernelLike, Precomputed, make_kernel
 from manylens.kernels.spectrum import Spectrum, feature_moments, principal_spectrum
-from manylens.modules.base import (
-    AffineModules,
-    DiverseModulesMixin,
-    refuse_larger_shape,
-)
+from manylens.modules.base import AffineModules, DiverseModulesMixin, refuse_larger_shape
 from manylens.modules.solver import Ambiguity, ambiguity, certify, pad_spectrum, solve_modules
 from manylens.summaries import Moments, block_rows, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed

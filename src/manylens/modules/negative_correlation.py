@@ -29,13 +29,7 @@ from manylens.modules.networks import (
 )
 from manylens.modules.solver import Ambiguity
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import (
-    check_count,
-    clear_fitted,
-    new_generator,
-    require_two_classes,
-    validate_rows,
-)
+from manylens.validation import check_count, clear_fitted, new_generator, require_two_classes, validate_rows
 
 
 class NegativeCorrelationNetworks(BaseEstimator):

@@ -18,13 +18,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import gen_batches
 
-from manylens.modules.networks import (
-    ACTIVATIONS,
-    StackedNetworks,
-    network_loss,
-    output_gradient,
-    standardize,
-)
+from manylens.modules.networks import ACTIVATIONS, StackedNetworks, network_loss, output_gradient, standardize
 from manylens.typing import FloatArray, IntArray, Rows
 from manylens.validation import check_choice, check_count, check_real, import_optional
 
