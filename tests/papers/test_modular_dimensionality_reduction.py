@@ -9,7 +9,7 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from manylens import ModularKernelPCA
 from manylens.baselines import RandomKernelProjection
 from manylens.modules.solver import loss_and_gradient, lower_bound, modular_loss
-from manylens.papers.descent import has_converged
+from manylens.papers.modular_autoencoders import has_converged
 from manylens.papers.modular_dimensionality_reduction import (
     approximate_root,
     compressed_adam,
@@ -214,7 +214,7 @@ def test_too_few_epochs_do_not_converge_and_a_step_too_long_diverges():
 
 
 def test_dropping_no_module_or_all_of_them_is_refused():
-    with pytest.raises(ValueError, match="choose a diversity above 0"):
+    with pytest.raises(ValueError, match="raise the diversity"):
         dropping_probability(0.0, 5)
     with pytest.raises(ValueError, match=r"keep_probability=1.5 is outside \(0, 1\]"):
         dropping_diversity(1.5, 5)
