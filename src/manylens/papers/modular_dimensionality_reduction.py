@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -150,41 +151,18 @@ def compressed_adam(
 
 
 def sgd_on_pairs(
-    rows: FloatArray,
-    M: int,
-    H: int,
-    diversity: float,
-    *,
-    rng: Generator,
-    max_iter: int = 500,
-    tol: float = 1e-6,
-    learning_rate: float = 0.5,
-    batch_size: int = 64,
+    rows: FloatArray, M: int, H: int, diversity: float, *, rng: Generator, **options: Any
 ) -> Descent[FloatArray]:
-    """Stochastic gradient descent on random pairs of rows, given in principal coordinates (n, k).
-
-    An epoch has n pairs. The learning rate is relative to the curvature of an average pair, falls as
-    1/(1 + epoch/30), and is halved whenever an epoch more than doubles the loss.
-    """
+    """Stochastic gradient descent on pairs of rows; the options are those of `descend_on_pairs`."""
 
     def gradient(W: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
         return pair_gradient(W, left, right, diversity)
 
-    options = rng, max_iter, tol, learning_rate, batch_size
-    return _descend_on_pairs(rows, (M, H), gradient, diversity, 1.0, *options)
+    return descend_on_pairs(rows, (M, H), gradient, diversity, rng, **options)
 
 
 def drop_module(
-    rows: FloatArray,
-    M: int,
-    H: int,
-    keep_probability: float,
-    *,
-    rng: Generator,
-    max_iter: int = 500,
-    tol: float = 1e-6,
-    learning_rate: float = 0.5,
-    batch_size: int = 64,
+    rows: FloatArray, M: int, H: int, keep_probability: float, *, rng: Generator, **options: Any
 ) -> Descent[FloatArray]:
     """The drop-module algorithm (Section 5): `sgd_on_pairs` with modules dropped at random.
 
@@ -197,11 +175,8 @@ def drop_module(
         kept = (rng.random((len(left), M)) < keep_probability).astype(float)
         return drop_gradient(W, left, right, kept)
 
-    shrink, options = (
-        float(np.sqrt(keep_probability / diversity)),
-        (rng, max_iter, tol, learning_rate, batch_size),
-    )
-    return _descend_on_pairs(rows, (M, H), gradient, diversity, shrink, *options)
+    shrink = float(np.sqrt(keep_probability / diversity))
+    return descend_on_pairs(rows, (M, H), gradient, diversity, rng, shrink, **options)
 
 
 def dropping_diversity(keep_probability: float, n_modules: int) -> float:
@@ -261,19 +236,23 @@ def _pull_back(
     return ((by_left.T @ left + by_right.T @ right) / B).reshape(M, H, -1)
 
 
-def _descend_on_pairs(
+def descend_on_pairs(
     rows: FloatArray,
     shape: tuple[int, int],
     gradient: PairGradient,
     diversity: float,
-    shrink: float,
     rng: Generator,
-    max_iter: int,
-    tol: float,
-    learning_rate: float,
-    batch_size: int,
+    shrink: float = 1.0,
+    max_iter: int = 500,
+    tol: float = 1e-6,
+    learning_rate: float = 0.5,
+    batch_size: int = 64,
 ) -> Descent[FloatArray]:
-    """Descend on weights W (M, H, k); the loss reported is the modular loss of `shrink` times W."""
+    """Descend on weights W (M, H, k), in epochs of n random pairs of rows, in principal coordinates (n, k).
+
+    The path is the modular loss of `shrink` times W. The learning rate is relative to the curvature of an
+    average pair, falls as 1/(1 + epoch/30), and is halved whenever an epoch more than doubles the loss.
+    """
     q = np.mean(rows**2, axis=0)
     n, M = len(rows), shape[0]
     start = rng.standard_normal((*shape, len(q))) / np.sqrt(2 * shape[1] * np.sum(q > 0.01 * q[0]))
