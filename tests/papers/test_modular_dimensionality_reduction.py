@@ -202,7 +202,7 @@ def test_a_loss_converges_if_a_window_of_epochs_gains_too_little():
     assert not has_converged([4.0, 5.0, np.inf], 1e-3, 1)
 
 
-def test_too_few_epochs_do_not_converge_and_a_step_too_long_diverges():
+def test_too_few_epochs_do_not_converge_and_too_large_a_learning_rate_diverges():
     q = make_spectrum("power", 8, 0)
     short = run(module_by_module, q, 2, 2, 0.5, max_iter=2, tol=-1.0)
     assert not short.converged

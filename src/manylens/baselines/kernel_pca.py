@@ -65,8 +65,7 @@ class MonolithicKernelPCA(KernelBaseline):
     --------
     >>> from sklearn.datasets import load_iris
     >>> from manylens.baselines import MonolithicKernelPCA
-    >>> X = load_iris().data
-    >>> MonolithicKernelPCA(n_components=3, random_state=0).fit_transform(X).shape
+    >>> MonolithicKernelPCA(n_components=3, random_state=0).fit_transform(load_iris().data).shape
     (150, 3)
     """
 

@@ -28,10 +28,6 @@ from manylens.validation import (
 class LinearAutoencoders(AffineModules):
     """Base class of the modular autoencoder and its baseline: linear encoders and decoders."""
 
-    mean_: FloatArray
-    encoders_: FloatArray
-    decoders_: FloatArray
-
     def _set_axes(self, X: Rows) -> None:
         """Set the mean and the principal axes of rows, from the smaller of the two Gram matrices."""
         self.feature_map_, self.mean_ = LinearMap().fit(X), column_means(X)
@@ -92,8 +88,8 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
 
     Attributes
     ----------
-    loss_, lower_bound_, optimality_gap_ : float
-        Loss of the modules; a lower bound on the loss of any modules; (loss - bound)/bound.
+    loss_, lower_bound_, optimality_gap_, diversity_ : float
+        Loss of the modules; a lower bound on the loss of any modules; (loss - bound)/bound; the diversity.
     spectrum_ : ndarray of shape (k,)
         Singular values of the centered rows over sqrt(n).
     coverage_ : ndarray of shape (n_modules * n_components,)
@@ -106,8 +102,6 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
         A, with orthonormal columns; zero columns if the rows have fewer than n_components dimensions.
     mean_ : ndarray of shape (d,)
         Mean of the rows.
-    diversity_ : float
-        Diversity of the modules.
 
     See Also
     --------

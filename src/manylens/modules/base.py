@@ -38,7 +38,6 @@ class ModuleTransformer(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n, n_modules, n_components)
-            A view if Z is an array.
         """
         check_is_fitted(self)
         Z = np.asarray(Z)
@@ -61,7 +60,6 @@ class ModuleTransformer(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of str
-            One name per column.
         """
         check_is_fitted(self)
         if input_features is not None:
@@ -87,10 +85,7 @@ class AffineModules(ModuleTransformer):
     """Modules that are linear functions of principal components: features(X) @ components_.T - offset_."""
 
     feature_map_: FeatureMap
-    decomposition_: Spectrum
     spectrum_: FloatArray
-    components_: FloatArray
-    offset_: FloatArray
 
     def _set_weights(self, decomposition: Spectrum, weights: FloatArray) -> None:
         """Set modules by their weights (M, H, k) on the principal coordinates."""
@@ -194,7 +189,6 @@ class DiverseModulesMixin:
         Returns
         -------
         list of estimators
-            One fitted model per diversity.
         """
         return [self.with_diversity(diversity) for diversity in diversities]
 

@@ -38,8 +38,6 @@ MapLike: TypeAlias = Literal["auto", "exact", "nystroem", "fourier", "linear"] |
 class KernelModules(AffineModules):
     """Base class of modular kernel PCA and its baselines: modules on kernel principal components."""
 
-    modules_: FloatArray
-
     def __init__(
         self,
         n_modules: int = 10,
@@ -121,8 +119,7 @@ class KernelModules(AffineModules):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        by_name = isinstance(self.kernel, str) and self.kernel == "precomputed"
-        tags.input_tags.pairwise = by_name or isinstance(self.kernel, Precomputed)
+        tags.input_tags.pairwise = self.kernel == "precomputed" or isinstance(self.kernel, Precomputed)
         return tags
 
 
@@ -166,8 +163,8 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
 
     Attributes
     ----------
-    loss_, lower_bound_, optimality_gap_ : float
-        Loss of the modules; a lower bound on the loss of any modules; (loss - bound)/bound.
+    loss_, lower_bound_, optimality_gap_, diversity_ : float
+        Loss of the modules; a lower bound on the loss of any modules; (loss - bound)/bound; the diversity.
     spectrum_ : ndarray of shape (k,)
         Eigenvalues of the centered kernel over n that the modules can use.
     coverage_ : ndarray of shape (n_modules * n_components,)
@@ -178,8 +175,6 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         Modules in the coordinates of the kernel principal components.
     components_ : ndarray of shape (n_modules * n_components, R)
         Modules as weights on the feature map's columns.
-    diversity_ : float
-        Diversity of the modules.
     feature_map_ : FeatureMap
         The fitted map from rows to features.
 

@@ -7,8 +7,10 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
@@ -19,15 +21,9 @@ from manylens.modules.network_training import (
     training_options,
     warn_unless_converged,
 )
-from manylens.modules.networks import (
-    check_network_diversity,
-    column_scales,
-    nearest_probabilities,
-    output_ambiguity,
-    random_networks,
-    standardize,
-)
+from manylens.modules.networks import check_network_diversity, output_ambiguity, random_networks, standardize
 from manylens.modules.solver import Ambiguity
+from manylens.summaries import column_means
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import check_count, clear_fitted, new_generator, require_two_classes, validate_rows
 
@@ -65,7 +61,8 @@ class NegativeCorrelationNetworks(BaseEstimator):
         widths = hidden_widths(self.hidden)
         clear_fitted(self, "networks_")
         rng = new_generator(self.random_state)
-        self.mean_, self.scale_ = column_scales(X)
+        scaler = StandardScaler(with_mean=not sparse.issparse(X)).fit(X)  # the scale of constant columns is 1
+        self.mean_, self.scale_ = column_means(X), np.asarray(scaler.scale_, dtype=np.float64)
         targets = targets.astype(X.dtype)
         self.target_mean_ = targets.mean(axis=0, dtype=np.float64)
         # One scale for all targets only multiplies the loss.
@@ -376,3 +373,13 @@ def validate_targets(estimator: BaseEstimator, X: Any, y: Any, y_numeric: bool =
         multi_output=True,
         ensure_min_samples=2,
     )
+
+
+def nearest_probabilities(values: FloatArray) -> FloatArray:
+    """Euclidean projection of rows (n, C) on the probability simplex: max(v - τ, 0) with τ so that Σ = 1."""
+    falling = -np.sort(-values, axis=1)
+    count = np.arange(1, values.shape[1] + 1)
+    excess = (np.cumsum(falling, axis=1) - 1) / count
+    kept = np.sum(falling > excess, axis=1)  # number of values that stay positive, at least one
+    level = np.take_along_axis(excess, kept[:, None] - 1, axis=1)
+    return np.maximum(values - level, 0)

@@ -76,8 +76,8 @@ class NetworkAutoencoder(ModuleTransformer):
 
     Attributes
     ----------
-    loss_ : float
-        Loss over all rows.
+    loss_, diversity_ : float
+        Loss over all rows, and the diversity of the modules.
     loss_path_ : ndarray of shape (n_iter,)
         Training loss of every epoch.
     validation_path_ : ndarray of shape (n_iter + 1,)
@@ -88,8 +88,6 @@ class NetworkAutoencoder(ModuleTransformer):
         Encoders followed by decoders, those of the smallest monitored loss.
     mean_, scale_ : ndarray of shape (d,), float
         The networks see (rows - mean) / scale.
-    diversity_ : float
-        Diversity of the modules.
 
     See Also
     --------
@@ -176,11 +174,6 @@ class NetworkAutoencoder(ModuleTransformer):
             total += float(network_loss(self.networks_.outputs(rows), rows, self.diversity_)) * len(rows)
         return total / X.shape[0] * self.scale_**2
 
-    @property
-    def _n_encoding(self) -> int:
-        """Number of layers of an encoder, half of all layers."""
-        return len(self.networks_.weights) // 2
-
     def transform(self, X: MatrixLike) -> FloatArray:
         """Map rows to all modules.
 
@@ -194,7 +187,7 @@ class NetworkAutoencoder(ModuleTransformer):
             The modules side by side; `split` separates them.
         """
         check_is_fitted(self, "networks_")
-        encoders = self.networks_.layers(0, self._n_encoding)
+        encoders = self.networks_.layers(0, len(self.networks_.weights) // 2)
         return encoders.in_blocks(
             validate_rows(self, X), lambda Z: Z.swapaxes(0, 1).reshape(Z.shape[1], -1), self._standardized
         )
@@ -214,7 +207,7 @@ class NetworkAutoencoder(ModuleTransformer):
         check_is_fitted(self, "networks_")
         modules = self.split(Z)
         modules = modules if modules.dtype == np.float32 else modules.astype(np.float64)
-        decoders = self.networks_.layers(self._n_encoding, None)
+        decoders = self.networks_.layers(len(self.networks_.weights) // 2, None)
         rows = decoders.in_blocks(modules, lambda decoded: decoded.mean(axis=0), lambda z: z.swapaxes(0, 1))
         return rows * modules.dtype.type(self.scale_) + self.mean_.astype(modules.dtype)
 

@@ -14,13 +14,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from scipy.special import expit
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import gen_batches
 
 from manylens.modules.solver import Ambiguity
-from manylens.summaries import block_rows, column_means
+from manylens.summaries import block_rows
 from manylens.typing import FloatArray, Rows
 
 ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
@@ -117,23 +115,7 @@ def check_network_diversity(diversity: Any, n_networks: int) -> float:
     )
 
 
-def column_scales(X: Rows) -> tuple[FloatArray, FloatArray]:
-    """Mean (d,) and standard deviation (d,) of every column; the deviation of a constant column is 1."""
-    scaler = StandardScaler(with_mean=not sparse.issparse(X)).fit(X)
-    return column_means(X), np.asarray(scaler.scale_, dtype=np.float64)
-
-
 def standardize(rows: Rows, shift: ArrayLike, scale: ArrayLike) -> FloatArray:
     """(rows - shift) / scale, dense, in the rows' own precision."""
     dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
     return (dense - np.asarray(shift, dtype=rows.dtype)) / np.asarray(scale, dtype=rows.dtype)
-
-
-def nearest_probabilities(values: FloatArray) -> FloatArray:
-    """Euclidean projection of rows (n, C) on the probability simplex: max(v - τ, 0) with τ so that Σ = 1."""
-    falling = -np.sort(-values, axis=1)
-    count = np.arange(1, values.shape[1] + 1)
-    excess = (np.cumsum(falling, axis=1) - 1) / count
-    kept = np.sum(falling > excess, axis=1)  # number of values that stay positive, at least one
-    level = np.take_along_axis(excess, kept[:, None] - 1, axis=1)
-    return np.maximum(values - level, 0)

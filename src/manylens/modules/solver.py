@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
@@ -55,19 +56,14 @@ class ModularSolution:
 
 
 def solve_modules(
-    spectrum: FloatArray,
-    n_modules: int,
-    n_components: int,
-    diversity: float,
-    rng: np.random.Generator,
-    energy: float | None = None,
+    spectrum: FloatArray, M: int, H: int, diversity: float, rng: Generator, energy: float | None = None
 ) -> ModularSolution:
     """Modules of minimal loss for eigenvalues or singular values (k,), largest first.
 
     Diversity 1 is the limit λ -> 1, which selects the balanced one among the many minimizers. `energy` is
     |q|² of the whole spectrum if the one given is cut off.
     """
-    M, H, K = n_modules, n_components, n_modules * n_components
+    K = M * H
     spectrum = np.asarray(spectrum, dtype=np.float64)
     energy = float(spectrum @ spectrum) if energy is None else energy
     padded = pad_spectrum(spectrum, K)
@@ -227,35 +223,31 @@ def fill(spectrum: FloatArray, rank: int, level: float, diversity: float) -> Flo
     return coverage * (rank * level / total) if total > 0 else coverage
 
 
-def slot_coordinates(first: int, last: int, n_modules: int, n_components: int) -> IntArray:
+def slot_coordinates(first: int, last: int, M: int, H: int) -> IntArray:
     """Coordinates of the slots first ... last-1: their heads, then their tails, M per slot."""
-    tail_start = last + n_modules * (n_components - last)
-    tail_end = first + n_modules * (n_components - first)
+    tail_start = last + M * (H - last)
+    tail_end = first + M * (H - first)
     return np.r_[first:last, tail_start:tail_end]
 
 
-def pooled_blocks(
-    spectrum: FloatArray, n_modules: int, n_components: int, diversity: float, pool: bool = True
-) -> list[Block]:
+def pooled_blocks(spectrum: FloatArray, M: int, H: int, diversity: float, pool: bool = True) -> list[Block]:
     """Blocks of positive level that minimize the bound; without `pool` each slot is one block."""
 
     def span(first: int, last: int) -> tuple[int, int, float]:
-        where = slot_coordinates(first, last, n_modules, n_components)
+        where = slot_coordinates(first, last, M, H)
         return first, last, water_level(spectrum[where], last - first, diversity)
 
     spans: list[tuple[int, int, float]] = []
-    for slot in range(n_components):
+    for slot in range(H):
         spans.append(span(slot, slot + 1))
         while pool and len(spans) > 1 and spans[-2][2] < spans[-1][2]:
             (first, _, _), (_, last, _) = spans[-2:]
             spans[-2:] = [span(first, last)]
-    found = [(slot_coordinates(a, b, n_modules, n_components), b - a, g) for a, b, g in spans if g > 0]
+    found = [(slot_coordinates(a, b, M, H), b - a, g) for a, b, g in spans if g > 0]
     return [Block(where, h, g, fill(spectrum[where], h, g, diversity)) for where, h, g in found]
 
 
-def attainable_blocks(
-    blocks: list[Block], spectrum: FloatArray, n_modules: int, diversity: float
-) -> list[Block]:
+def attainable_blocks(blocks: list[Block], spectrum: FloatArray, M: int, diversity: float) -> list[Block]:
     """Replace blocks whose coverage is impossible for M >= 3 subspaces by the nearest possible ones.
 
     With n coordinates in use and h < n < h M/(M-1), the modules' subspaces are so large that they all
@@ -266,7 +258,7 @@ def attainable_blocks(
     while waiting:
         block = waiting.pop(0)
         used = int(np.sum(block.coverage > NEGLIGIBLE * block.level))
-        n_shared = block.rank * n_modules - used * (n_modules - 1)
+        n_shared = block.rank * M - used * (M - 1)
         if used <= block.rank or n_shared <= 0:
             done.append(block)
             continue
@@ -289,9 +281,7 @@ def block_loss(blocks: list[Block], spectrum: FloatArray, diversity: float, ener
     return loss
 
 
-def lower_bound(
-    spectrum: FloatArray, n_modules: int, n_components: int, diversity: float, energy: float | None = None
-) -> float:
+def lower_bound(spectrum: FloatArray, M: int, H: int, diversity: float, energy: float | None = None) -> float:
     """Lower bound on the loss of any modules of this shape; `energy` is |q|² if the spectrum is cut off.
 
     For M = 2 the slots are not pooled: G_1 + G_2 = S with ranks at most H implies |G_1 - G_2|² >= 2 Σ_i
@@ -299,8 +289,8 @@ def lower_bound(
     eigenvalues are paired in opposite order), so each pair is minimized independently.
     """
     energy = float(np.sum(np.square(spectrum))) if energy is None else energy
-    padded = pad_spectrum(spectrum, n_modules * n_components)
-    blocks = pooled_blocks(padded, n_modules, n_components, diversity, pool=n_modules != 2)
+    padded = pad_spectrum(spectrum, M * H)
+    blocks = pooled_blocks(padded, M, H, diversity, pool=M != 2)
     return max(0.0, block_loss(blocks, padded, diversity, energy))
 
 
@@ -314,9 +304,7 @@ def pad_spectrum(spectrum: FloatArray, length: int) -> FloatArray:
 # Fusion frames
 
 
-def fusion_frame(
-    tau: FloatArray, n_modules: int, rank: int, rng: np.random.Generator
-) -> tuple[FloatArray, float]:
+def fusion_frame(tau: FloatArray, M: int, rank: int, rng: Generator) -> tuple[FloatArray, float]:
     """Random W (M, h, n) with W_m W_mᵀ = I and Σ_m W_mᵀ W_m = M diag(τ), and its relative residual.
 
     τ is in (0, 1], Σ τ = h and n <= M h. If n = M h and all τ are nearly equal, Newton's operator is nearly
@@ -324,14 +312,14 @@ def fusion_frame(
     """
     n = len(tau)
     if n == rank:  # every module keeps the whole space, in random coordinates
-        return np.linalg.qr(rng.standard_normal((n_modules, n, n)))[0], 0.0
-    weights = n_modules * tau
+        return np.linalg.qr(rng.standard_normal((M, n, n)))[0], 0.0
+    weights = M * tau
     size = np.linalg.norm(weights)
 
     def error_of(frames: FloatArray) -> float:
         return float(np.linalg.norm(residual(frames, weights)) / size)
 
-    frames = polar(rng.standard_normal((n_modules, rank, n)) * np.sqrt(tau))
+    frames = polar(rng.standard_normal((M, rank, n)) * np.sqrt(tau))
     for _ in range(WARM_UP // 2):
         frames = alternate(frames, weights, 2)
         error = error_of(frames)

@@ -19,6 +19,7 @@ from scipy.stats import multivariate_normal
 
 from manylens.typing import BoolArray, FloatArray, IntArray
 
+RATE = 0.01  # the first learning rate
 Gradient: TypeAlias = Callable[[FloatArray, FloatArray, IntArray], FloatArray]  # (A, X, y) -> (d, D)
 
 
@@ -95,25 +96,20 @@ def posteriors(densities: FloatArray, y: IntArray) -> FloatArray:
 
 
 def ascend(
-    A: FloatArray,
-    X: FloatArray,
-    y: IntArray,
-    n_iter: int = 100,
-    rate: float = 0.01,
-    slope: Gradient = gradient,
+    A: FloatArray, X: FloatArray, y: IntArray, n_iter: int = 100, slope: Gradient = gradient
 ) -> FloatArray:
     """Gradient ascent on all rows: A <- A + η ∂f/∂A."""
     for t in range(n_iter):
-        A = A + rate / np.sqrt(1 + t) * slope(A, X, y)
+        A = A + RATE / np.sqrt(1 + t) * slope(A, X, y)
     return A
 
 
 def learn_from_subsample(
-    A: FloatArray, X: FloatArray, y: IntArray, n: int, rng: Generator, n_iter: int = 100, rate: float = 0.01
+    A: FloatArray, X: FloatArray, y: IntArray, n: int, rng: Generator, n_iter: int = 100
 ) -> FloatArray:
     """The map learned from a random subset of n rows, to be applied to all rows."""
     rows = rng.permutation(len(X))[:n]
-    return ascend(A, X[rows], y[rows], n_iter, rate)
+    return ascend(A, X[rows], y[rows], n_iter)
 
 
 # --- 4.2 Mini-batches ---
@@ -161,7 +157,6 @@ def learn_from_minibatches(
     rng: Generator,
     clusters: Literal["random", "fpc", "rpc"] = "rpc",
     n_epochs: int = 10,
-    rate: float = 0.01,
 ) -> FloatArray:
     """Algorithm 4.1: cluster the projected rows, take one step per cluster on its pairs, and repeat."""
     step = 0
@@ -175,7 +170,7 @@ def learn_from_minibatches(
             batches = random_batches(len(X), size, rng)
         for rows in batches:
             if len(rows) > 1:
-                A = A + rate / np.sqrt(1 + step) * gradient(A, X[rows], y[rows])
+                A = A + RATE / np.sqrt(1 + step) * gradient(A, X[rows], y[rows])
             step += 1
     return A
 
@@ -197,13 +192,13 @@ def stochastic_gradient(A: FloatArray, X: FloatArray, y: IntArray, rows: IntArra
 
 
 def learn_stochastically(
-    A: FloatArray, X: FloatArray, y: IntArray, n: int, rng: Generator, n_epochs: int = 10, rate: float = 0.01
+    A: FloatArray, X: FloatArray, y: IntArray, n: int, rng: Generator, n_epochs: int = 10
 ) -> FloatArray:
     """Algorithm 4.4: one step per group of n rows, compared with all rows."""
     step = 0
     for _ in range(n_epochs):
         for rows in random_batches(len(X), n, rng):
-            A = A + rate / np.sqrt(1 + step) * stochastic_gradient(A, X, y, rows)
+            A = A + RATE / np.sqrt(1 + step) * stochastic_gradient(A, X, y, rows)
             step += 1
     return A
 
@@ -278,14 +273,13 @@ def approximate_objective(
     for i, z in enumerate(Z):
         sums, weights = np.zeros(len(classes)), np.zeros((len(classes), len(X)))
         for c, rows in enumerate(members):
-            others, tree = Z[rows], trees[c]
+            tree = trees[c]
             if y[i] == classes[c]:
-                rows = rows[rows != i]
-                others = Z[rows]
+                rows = rows[rows != i]  # k(z_i|z_i) does not count
                 if not len(rows):
                     continue
-                tree = build_tree(others, leaf_size)  # k(z_i|z_i) does not count
-            sums[c], weights[c, rows] = approximate_sum(z, others, tree, tolerance)
+                tree = build_tree(Z[rows], leaf_size)
+            sums[c], weights[c, rows] = approximate_sum(z, Z[rows], tree, tolerance)
         own = np.searchsorted(classes, y[i])
         p = sums[own] / sums.sum()
         value += p

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -237,6 +237,7 @@ def _nonnegative_minimum(M: FloatArray, a: FloatArray) -> FloatArray:
 N_HASHES = 4  # s, section 3.3.1
 ALPHAS = (1e-1, 1e-2, 1e-3, 1e-4)  # section 3.4
 POWERS = tuple(range(-2, 11))  # p in eq. 3.5
+Layers: TypeAlias = Mapping[Any, ArrayLike]  # name -> features (N, d_l)
 
 
 class TransferPredictions(NamedTuple):
@@ -256,15 +257,11 @@ class TransferPredictions(NamedTuple):
 
 
 def layer_ridge(
-    train: Mapping[Any, ArrayLike],
-    y: ArrayLike,
-    new: Mapping[Any, ArrayLike],
-    n_buckets: int = 1024,
-    seed: int = 0,
+    train: Layers, y: ArrayLike, new: Layers, n_buckets: int = 1024, seed: int = 0
 ) -> TransferPredictions:
     """Section 3.3: low-rank layers, their combination with maximal alignment, and RBF kernel ridge.
 
-    `train` and `new` map names to layers (N, d_l) and (n, d_l). The thesis reports M = 512, 1,024 and 2,048.
+    The thesis reports M = 512, 1,024 and 2,048 buckets.
     """
     classes, codes = np.unique(y, return_inverse=True)
     Y = np.eye(len(classes))[codes]
@@ -296,22 +293,6 @@ def rbf_ensemble(
     X_phi = concatenate_layers([features for features, _ in maps], weights)
     new_phi = concatenate_layers([features for _, features in maps], weights)
     return predict_by_ridge(X_phi, codes, new_phi, classes, weights, seed)
-
-
-def transductive_ridge(
-    labeled: FloatArray,
-    Y: FloatArray,
-    unlabeled: FloatArray,
-    alpha: float,
-    beta: float,
-    beta_unlabeled: float,
-) -> FloatArray:
-    """Section 3.4.3: W (M_s, C) from labeled X̃_ψ (m, M_s) and unlabeled X̃'_ψ (u, M_s) features.
-
-    The labels Y' of the unlabeled rows are those that a ridge with penalty α predicts; β and β' are weights.
-    """
-    Y_unlabeled = hard_labels(ridge_predictions(labeled, Y, unlabeled, alpha))
-    return transductive_weights(labeled, Y, unlabeled, Y_unlabeled, beta, beta_unlabeled)
 
 
 def hash_matrix(n_rows: int, n_buckets: int, seed: int) -> sparse.csr_matrix:
@@ -394,12 +375,10 @@ def predict_by_ridge(
     return TransferPredictions(classes, scores, softmax(scores / t, axis=1), weights, alpha, t)
 
 
-def held_out_predictions(
-    X: FloatArray, Y: FloatArray, alpha: float, seed: int, n_folds: int = 5
-) -> FloatArray:
-    """Predictions (N, C) of each row by a ridge on the other folds."""
+def held_out_predictions(X: FloatArray, Y: FloatArray, alpha: float, seed: int) -> FloatArray:
+    """Predictions (N, C) of each row by a ridge on the other four folds."""
     predictions = np.empty(Y.shape)
-    for kept, hidden in KFold(min(n_folds, len(X)), shuffle=True, random_state=seed).split(X):
+    for kept, hidden in KFold(min(5, len(X)), shuffle=True, random_state=seed).split(X):
         predictions[hidden] = ridge_predictions(X[kept], Y[kept], X[hidden], alpha)
     return predictions
 
@@ -421,11 +400,15 @@ def transductive_weights(
     labeled: FloatArray,
     Y: FloatArray,
     unlabeled: FloatArray,
-    Y_unlabeled: FloatArray,
+    pseudo_labels: FloatArray,
     beta: float,
-    beta_unlabeled: float,
+    beta_u: float,
 ) -> FloatArray:
-    """W = (A + I)^(-1) B, A = β' X̃'ᵀX̃' + β X̃ᵀX̃, B = β' X̃'ᵀY' + β X̃ᵀY, section 3.4.3."""
-    A = beta_unlabeled * unlabeled.T @ unlabeled + beta * labeled.T @ labeled
-    B = beta_unlabeled * unlabeled.T @ Y_unlabeled + beta * labeled.T @ Y
+    """Section 3.4.3: W = (A + I)^(-1) B with A = β' X̃'ᵀX̃' + β X̃ᵀX̃ and B = β' X̃'ᵀY' + β X̃ᵀY (M_s, C).
+
+    X̃ are the features (m, M_s) of labeled rows, X̃' (u, M_s) of unlabeled ones. Y' are pseudo-labels, the
+    `hard_labels` of the ridge predictions from the labeled rows.
+    """
+    A = beta_u * unlabeled.T @ unlabeled + beta * labeled.T @ labeled
+    B = beta_u * unlabeled.T @ pseudo_labels + beta * labeled.T @ Y
     return np.linalg.solve(A + np.eye(len(A)), B)

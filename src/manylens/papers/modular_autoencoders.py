@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.random import Generator
@@ -40,8 +40,8 @@ def descend(
     modules: Modules,
     step: Callable[[Modules], Modules],
     loss_of: Callable[[Modules], float],
-    max_iter: int,
-    tol: float,
+    max_iter: int = 500,
+    tol: float = 1e-6,
     window: int = 1,
     small: bool = True,
 ) -> Descent[Modules]:
@@ -112,7 +112,7 @@ def random_autoencoders(r: int, M: int, H: int, rng: Generator) -> Autoencoders:
     return Autoencoders(decoders, decoders.swapaxes(1, 2).copy())
 
 
-# Algorithm 1 and gradient descent
+# Algorithm 1 and gradient descent; the options are `max_iter` and `tol` of `descend`
 
 
 def best_module(
@@ -133,14 +133,7 @@ def best_module(
 
 
 def backfit(
-    s: FloatArray,
-    M: int,
-    H: int,
-    diversity: float,
-    *,
-    rng: Generator,
-    max_iter: int = 1000,
-    tol: float = 1e-6,
+    s: FloatArray, M: int, H: int, diversity: float, rng: Generator, **options: Any
 ) -> Descent[Autoencoders]:
     """Algorithm 1: in every epoch, set each module in turn to its best while the others stay fixed."""
 
@@ -154,7 +147,7 @@ def backfit(
         return Autoencoders(A, B)
 
     start = random_autoencoders(len(s), M, H, rng)
-    return descend(start, epoch, lambda state: autoencoder_loss(state, s, diversity), max_iter, tol)
+    return descend(start, epoch, lambda state: autoencoder_loss(state, s, diversity), **options)
 
 
 def gradient_descent(
@@ -162,11 +155,9 @@ def gradient_descent(
     M: int,
     H: int,
     diversity: float,
-    *,
     rng: Generator,
-    max_iter: int = 1000,
-    tol: float = 1e-6,
     learning_rate: float = 0.25,
+    **options: Any,
 ) -> Descent[Autoencoders]:
     """Batch gradient descent (Table 1); the learning rate is in units of M over the largest variance."""
     rate = learning_rate * M / float(s[0]) ** 2
@@ -176,4 +167,4 @@ def gradient_descent(
         return Autoencoders(state.decoders - rate * slope.decoders, state.encoders - rate * slope.encoders)
 
     start = random_autoencoders(len(s), M, H, rng)
-    return descend(start, step, lambda state: autoencoder_loss(state, s, diversity), max_iter, tol)
+    return descend(start, step, lambda state: autoencoder_loss(state, s, diversity), **options)

@@ -42,18 +42,14 @@ def inner_product_loss(rows: FloatArray, gram: FloatArray) -> float:
     return float(np.mean((rows @ rows.T - gram) ** 2))
 
 
-def modular_inner_product_loss(
-    modules: Sequence[FloatArray] | FloatArray, gram: FloatArray, diversity: float
-) -> float:
+def modular_inner_product_loss(modules: Sequence[FloatArray], gram: FloatArray, diversity: float) -> float:
     """Definition 3: mean loss of the modules, each (n, H), minus λ times the variance of inner products."""
     products = np.stack([rows @ rows.T for rows in modules])
     individual = np.mean([inner_product_loss(rows, gram) for rows in modules])
     return float(individual - diversity * np.mean(np.var(products, axis=0)))
 
 
-def drop_module_loss(
-    modules: Sequence[FloatArray] | FloatArray, gram: FloatArray, keep_probability: float
-) -> float:
+def drop_module_loss(modules: Sequence[FloatArray], gram: FloatArray, keep_probability: float) -> float:
     """Section 5: expected loss of a random subset of modules, by enumeration of all 2^M subsets."""
     M = len(modules)
     products = np.stack([rows @ rows.T for rows in modules])
@@ -83,20 +79,13 @@ def random_modules(q: FloatArray, M: int, H: int, rng: Generator) -> FloatArray:
 
 
 def module_by_module(
-    q: FloatArray,
-    M: int,
-    H: int,
-    diversity: float,
-    *,
-    rng: Generator,
-    max_iter: int = 500,
-    tol: float = 1e-6,
-    epsilon: float = 0.0,
+    q: FloatArray, M: int, H: int, diversity: float, *, rng: Generator, epsilon: float = 0.0, **options: Any
 ) -> Descent[FloatArray]:
     """Algorithm 1: in every epoch, set each module in turn to its best while the others stay fixed.
 
     Module m becomes RT_H(T), T = c (Q - (λ/M) S_m + ε F_mᵀ F_m), S_m = Σ_{q≠m} F_qᵀ F_q and
     c = 1/((1-λ) + λ/M + ε) (Proposition 4 and Theorem 1). ε keeps a module near its previous value.
+    The options are `max_iter` and `tol` of `descend`.
     """
     Q = np.diag(q)
     c = 1 / ((1 - diversity) + diversity / M + epsilon)
@@ -113,7 +102,7 @@ def module_by_module(
         return F
 
     start, small = random_modules(q, M, H, rng), len(q) < 500
-    return descend(start, epoch, lambda F: modular_loss(F, q, diversity), max_iter, tol, small=small)
+    return descend(start, epoch, lambda F: modular_loss(F, q, diversity), small=small, **options)
 
 
 # Section 6.1: gradient methods
@@ -123,7 +112,6 @@ class ConstantRate(Schedule):
     """The same learning rate at every step."""
 
     def share(self, step: int) -> float:
-        """Share of the learning rate at a step."""
         return 1.0
 
 
@@ -132,11 +120,9 @@ def compressed_adam(
     M: int,
     H: int,
     diversity: float,
-    *,
     rng: Generator,
-    max_iter: int = 500,
-    tol: float = 1e-6,
     learning_rate: float = 0.01,
+    **options: Any,
 ) -> Descent[FloatArray]:
     """Adam on the loss of the compressed data (Proposition 5); the learning rate is in units of sqrt(q_1)."""
     start, small = random_modules(q, M, H, rng), len(q) < 500
@@ -147,7 +133,7 @@ def compressed_adam(
         gradient = loss_and_gradient(F, q, diversity)[1]
         return F - optimizer.step(gradient.ravel()).reshape(F.shape)
 
-    return descend(start, step, lambda F: modular_loss(F, q, diversity), max_iter, tol, 10, small)
+    return descend(start, step, lambda F: modular_loss(F, q, diversity), window=10, small=small, **options)
 
 
 def sgd_on_pairs(
