@@ -145,7 +145,7 @@ def test_ctrl_c_keeps_the_best_so_far(monkeypatch):
 
     monkeypatch.setattr("builtins.print", interrupting)
     model = NegativeCorrelationRegressor(3, 8, verbose=2, random_state=0)
-    with pytest.warns(UserWarning, match="interrupted: the best so far is kept"):
+    with pytest.warns(UserWarning, match="interrupted: the best networks so far are kept"):
         model.fit(X, y)
     assert model.n_iter_ == 4
     whole = NegativeCorrelationRegressor(3, 8, max_iter=4, random_state=0).fit(X, y)

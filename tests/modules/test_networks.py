@@ -131,7 +131,7 @@ def test_the_size_of_blocks_does_not_change_the_result(monkeypatch):
     rng = np.random.default_rng(0)
     networks = random_networks(3, [4, 5, 2], ["tanh", "identity"], rng)
     X = rng.normal(size=(25, 4))
-    mean = networks.in_blocks(X, lambda outputs: outputs.mean(axis=0))
+    mean = networks.in_blocks(X, lambda outputs: outputs.mean(axis=0), lambda rows: rows)
     np.testing.assert_allclose(mean, networks.outputs(X).mean(axis=0), atol=1e-14)
 
 

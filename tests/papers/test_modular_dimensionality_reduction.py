@@ -275,5 +275,5 @@ def test_modules_of_another_shape_are_certified_or_refused(X):
     assert smaller.lower_bound_ == pytest.approx(direct.lower_bound_)
     with pytest.raises(ValueError, match=r"shape \(2, 3, 5\); \(n_modules, n_components, 12\) is needed"):
         lenses.with_modules(np.ones((2, 3, 5)))
-    with pytest.raises(ValueError, match=r"\(4, 4\) asks for more dimensions"):
+    with pytest.raises(ValueError, match=r"\(4, 4\) has more dimensions"):
         lenses.with_modules(np.ones((4, 4, 12)))

@@ -96,11 +96,11 @@ def posteriors(densities: FloatArray, y: IntArray) -> FloatArray:
 
 
 def ascend(
-    A: FloatArray, X: FloatArray, y: IntArray, n_iter: int = 100, slope: Gradient = gradient
+    A: FloatArray, X: FloatArray, y: IntArray, n_iter: int, rate: float = RATE, slope: Gradient = gradient
 ) -> FloatArray:
     """Gradient ascent on all rows: A <- A + η ∂f/∂A."""
     for t in range(n_iter):
-        A = A + RATE / np.sqrt(1 + t) * slope(A, X, y)
+        A = A + rate / np.sqrt(1 + t) * slope(A, X, y)
     return A
 
 
