@@ -15,12 +15,7 @@ if TYPE_CHECKING:
         NystroemMap,
         make_feature_map,
     )
-    from manylens.kernels.graph import (
-        GraphKernel,
-        IsomapKernel,
-        LaplacianEigenmapKernel,
-        LocallyLinearKernel,
-    )
+    from manylens.kernels.graph import GraphKernel, IsomapKernel, LaplacianEigenmapKernel, LocallyLinearKernel
     from manylens.kernels.kernels import (
         RBF,
         Cosine,
