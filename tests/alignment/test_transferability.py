@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -174,7 +175,7 @@ def test_the_table_prints_and_becomes_a_frame():
     assert lines[0].split() == ["model", "cka", "standard", "error", "seconds"]
     assert lines[1].startswith("resnet")
     assert len(ranking) == 2
-    frame = ranking.to_frame()
+    frame = pd.DataFrame(ranking).set_index("name")
     assert list(frame.index) == ["resnet", "noise"]
     assert frame.loc["resnet", "score"] == ranking[0].score
 

@@ -51,9 +51,6 @@ def check_features(X: MatrixLike, name: Hashable = "X", accept_sparse: bool = Tr
     return check_array(X, accept_sparse=formats, dtype=[np.float64, np.float32], input_name=str(name))
 
 
-# --- Groups of columns ---
-
-
 def sets_by_name(X: Any) -> dict[Any, Rows] | None:
     """Feature sets by name, if X is a dict or list of them; None if X is one array."""
     if is_sparse(X):  # SciPy's DOK format is a mapping, too
@@ -120,9 +117,6 @@ def _resolve_columns(group: Any, n_columns: int, names: AnyArray | None) -> IntA
     if unknown:
         raise ValueError(f"groups contains columns that X does not have: {', '.join(map(str, unknown))}.")
     return np.array([positions[name] for name in group.tolist()])
-
-
-# --- Centering and scaling ---
 
 
 def centered(X: FloatArray) -> FloatArray:
@@ -202,9 +196,6 @@ def range_message(name: Hashable) -> str:
         f"The values of {name} are so large or so small that products of four of them overflow or "
         "underflow: scale them first."
     )
-
-
-# --- Targets and results ---
 
 
 def target_features(y: ArrayLike, n_rows: int, target: Target = "auto") -> FloatArray:

@@ -278,11 +278,7 @@ def without_diagonals(
 
 
 def kernel_products(arrays: Sequence[FloatArray]) -> FloatArray:
-    """M_kl = |X_kᵀ X_l|² (p, p) for dense feature sets (n, d_k), each pair computed once.
-
-    Narrow sets are put side by side in panels of about 512 columns, so that the matrix products are large;
-    the entries of M are the sums of squares over the tiles of a product.
-    """
+    """M_kl = |X_kᵀ X_l|² (p, p) for dense feature sets (n, d_k), from products of panels of several sets."""
     panels = _panels(arrays)
     M = np.empty((len(arrays), len(arrays)))
     for i, (rows, A, starts) in enumerate(panels):

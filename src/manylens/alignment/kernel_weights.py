@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.alignment.features import (
@@ -70,14 +70,12 @@ def align_kernels(
         Feature sets of the same rows; one kernel each.
     y : array-like, shape (n,) or (n, C)
         Classes or real targets.
-    kernel : str, callable or Kernel, default="linear"
-        Kernel of every set; as for `cka`.
+    kernel, gamma
+        Kernel of every set, as for `cka`.
     method : {"alignf", "align", "r2", "uniform"}, default="alignf"
         "align" weights each kernel by its own alignment, "r2" by a_k/M_kk; both ignore redundancy.
     target : {"auto", "classes", "values"}, default="auto"
         How to read y. "auto" reads 1-d integers, strings and booleans as classes.
-    gamma : {"mean", "median", "max-norm"} or float, default="median"
-        Scale of a kernel given by name, as for `cka`.
     sketch : CountSketch, default=None
         Compute M and a from sketched features (linear kernel only).
 
@@ -160,7 +158,7 @@ def align_bandwidths(
     return BandwidthWeights(gammas, solve_weights(products[:-1, :-1], products[:-1, -1], "alignf"))
 
 
-class KernelAlignment(TransformerMixin, BaseEstimator):
+class KernelAlignment(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Weight groups of columns so that their joint linear kernel is best aligned with the target.
 
     `transform` returns the centered columns of each group with a positive weight, times the square root of
@@ -171,11 +169,7 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
     groups : None, list of int, list of columns or dict, default=None
         Each column is a set (None), or the widths of consecutive sets, or the columns of each set (slices, or
         arrays of positions or column names). Ignored if X is a dict or list of feature sets.
-    method : {"alignf", "align", "r2", "uniform"}, default="alignf"
-        As for `align_kernels`.
-    target : {"auto", "classes", "values"}, default="auto"
-        How to read y.
-    sketch : CountSketch, default=None
+    method, target, sketch
         As for `align_kernels`.
 
     Attributes
@@ -299,19 +293,7 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
         ndarray of str
             Names of the output columns.
         """
-        check_is_fitted(self)
-        seen = getattr(self, "feature_names_in_", None)
-        if input_features is None:
-            input_features = seen if seen is not None else [f"x{k}" for k in range(self.n_features_in_)]
-        names = np.asarray(input_features, dtype=object)
-        if seen is not None and not np.array_equal(seen, names):
-            raise ValueError("input_features is not equal to feature_names_in_")
-        if len(names) != self.n_features_in_:
-            raise ValueError(
-                f"input_features should have length equal to number of features ({self.n_features_in_}), "
-                f"got {len(names)}"
-            )
-        return names[self._kept()[0]]
+        return super().get_feature_names_out(input_features)[self._kept()[0]]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

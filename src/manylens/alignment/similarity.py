@@ -52,22 +52,12 @@ def cka(
     *,
     gamma: Gamma = ...,
     sketch: None = ...,
-    n_replicates: int = ...,
 ) -> float: ...
 
 
 @overload
 def cka(
-    X: MatrixLike,
-    Y: MatrixLike,
-    kernel: KernelLike = ...,
-    estimator: Estimator = ...,
-    center: bool = ...,
-    return_: Returned = ...,
-    *,
-    gamma: Gamma = ...,
-    sketch: CountSketch,
-    n_replicates: int = ...,
+    X: MatrixLike, Y: MatrixLike, *, return_: Returned = ..., sketch: CountSketch, n_replicates: int = ...
 ) -> Estimate: ...
 
 
@@ -153,15 +143,7 @@ def cka_matrix(
     ----------
     representations : dict or sequence of array-like, each of shape (n, d_k)
         Feature sets of the same rows.
-    kernel : str, callable or Kernel, default="linear"
-        As for `cka`.
-    estimator : {"biased", "unbiased"}, default="biased"
-        As for `cka`.
-    center : bool, default=True
-        As for `cka`.
-    return_ : {"score", "angle"}, default="score"
-        As for `cka`.
-    gamma : {"mean", "median", "max-norm"} or float, default="median"
+    kernel, estimator, center, return_, gamma
         As for `cka`.
 
     Returns
@@ -192,12 +174,8 @@ def hsic(
     ----------
     X, Y : array-like or sparse matrix, shapes (n, d_x) and (n, d_y)
         Features of the same rows.
-    kernel : str, callable or Kernel, default="linear"
-        As for `cka`; with "rbf" the limit for many rows is zero only if X and Y are independent.
-    estimator : {"biased", "unbiased"}, default="biased"
-        See above.
-    gamma : {"mean", "median", "max-norm"} or float, default="median"
-        As for `cka`.
+    kernel, estimator, gamma
+        As for `cka`. With "rbf" the limit for many rows is zero only if X and Y are independent.
 
     Returns
     -------
@@ -237,10 +215,8 @@ def hsic_test(
     ----------
     X, Y : array-like or sparse matrix, shapes (n, d_x) and (n, d_y)
         Features of the same rows.
-    kernel : str, callable or Kernel, default="rbf"
-        As for `cka`.
-    gamma : {"mean", "median", "max-norm"} or float, default="median"
-        As for `cka`.
+    kernel, gamma
+        As for `cka`, but the default kernel is "rbf".
     n_permutations : int, default=999
         Number of random permutations of the rows of Y.
     random_state : int, RandomState or None, default=None

@@ -41,9 +41,7 @@ class StreamingCKA(Summary):
     ----------
     pairs : iterable of pairs, default=None
         Names (or positions) of the representations to compare; all pairs by default.
-    estimator : {"biased", "unbiased"}, default="biased"
-        As for `cka`.
-    center : bool, default=True
+    estimator, center
         As for `cka`.
 
     Attributes
@@ -94,7 +92,6 @@ class StreamingCKA(Summary):
         Returns
         -------
         StreamingCKA
-            The summary itself.
         """
         names, arrays = check_feature_sets(representations, accept_sparse=False)
         if not self.n_rows_:
@@ -108,18 +105,6 @@ class StreamingCKA(Summary):
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add the rows of another stream of the same representations.
-
-        Parameters
-        ----------
-        other : StreamingCKA
-            A stream with the same settings; not changed.
-
-        Returns
-        -------
-        StreamingCKA
-            The summary itself.
-        """
         if (self.pairs, self.estimator, self.center) != (other.pairs, other.estimator, other.center):
             raise ValueError("Streams with different pairs, estimator or center cannot be merged.")
         if not other.n_rows_:
@@ -137,13 +122,6 @@ class StreamingCKA(Summary):
         return self
 
     def fresh(self) -> Self:
-        """An empty stream with the same settings.
-
-        Returns
-        -------
-        StreamingCKA
-            The empty summary.
-        """
         return type(self)(self.pairs, self.estimator, self.center)
 
     def result(self, return_: Returned = "score") -> Any:

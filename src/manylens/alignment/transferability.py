@@ -22,7 +22,6 @@ from manylens.alignment.features import (
 from manylens.alignment.inner_products import alignments
 from manylens.kernels.kernels import Linear
 from manylens.typing import FloatArray, IntArray, Seed
-from manylens.validation import import_optional
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -37,7 +36,7 @@ class ModelScore(NamedTuple):
 
 
 class ModelRanking(list[ModelScore]):
-    """Scores of several models, best first; prints as a table.
+    """Scores of several models, best first; prints as a table, and `pandas.DataFrame(ranking)` works.
 
     Parameters
     ----------
@@ -58,17 +57,6 @@ class ModelRanking(list[ModelScore]):
             shown = "" if error is None else f"{error:.2g}"
             lines.append(f"{name!s:<{width}}  {score:>14.6g}  {shown:>14}  {seconds:>8.3f}")
         return "\n".join(lines)
-
-    def to_frame(self) -> Any:
-        """The ranking as a data frame.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Columns score, standard_error and seconds; one row per model.
-        """
-        pandas = import_optional("pandas", "A data frame", "pandas")
-        return pandas.DataFrame(self, columns=ModelScore._fields).set_index("name")
 
 
 def rank_models(
@@ -126,15 +114,24 @@ def rank_models(
         np.isin(columns, (0, 1)).all() and np.all(columns.sum(axis=1) == 1)
     ):
         raise ValueError(f"metric={metric!r} needs classes; for real targets use metric='cka' or 'logme'.")
-    for name, array in zip(names, arrays, strict=True):
-        check_model(name, array, chosen, metric)
+    refuse_constant(arrays, names)
+    for name, P in zip(names, arrays, strict=True):
+        if chosen.takes == "probabilities" and (P.min() < 0 or abs(P.sum(axis=1) - 1).max() > 1e-3):
+            raise ValueError(
+                f"metric={metric!r} needs class probabilities, with rows that add up to 1, but those of "
+                f"{name} do not. For features use metric='cka', 'logme' or 'shrunk-h-score'."
+            )
     if n_groups and not 2 <= n_groups <= n // 2:
         raise ValueError(
             f"n_groups={n_groups} is not between 2 and half the {n} rows; use 0 for no standard error."
         )
     groups = check_random_state(random_state).permutation(n) % n_groups if n_groups else None
-    if groups is not None:
-        refuse_lone_rows(columns, groups)
+    for g in range(n_groups):
+        if np.all(np.ptp(columns[groups != g], axis=0) == 0):
+            raise ValueError(
+                "y is constant except for a few rows in one group, so the score has no standard error: use "
+                "n_groups=0."
+            )
     rows = [score_model(name, X, columns, chosen, groups) for name, X in zip(names, arrays, strict=True)]
     return ModelRanking(rows, metric if isinstance(metric, str) else getattr(metric, "__name__", "score"))
 
@@ -167,27 +164,6 @@ def evaluate(metric: Metric, X: FloatArray, columns: FloatArray) -> float:
         return float(metric.score(X, columns))
     # Classes are renumbered, because leaving out a group may leave a class without rows.
     return float(metric.score(X, np.unique(columns.argmax(axis=1), return_inverse=True)[1]))
-
-
-def refuse_lone_rows(columns: FloatArray, groups: IntArray) -> None:
-    """Raise if the target (n, C) is constant outside of one of the groups (n,)."""
-    for g in range(groups.max() + 1):
-        kept = columns[groups != g]
-        if np.all(kept == kept[0]):
-            raise ValueError(
-                "y is constant except for a few rows in one group, so the score has no standard error: use "
-                "n_groups=0."
-            )
-
-
-def check_model(name: Any, X: FloatArray, chosen: Metric, metric: str | Callable[..., float]) -> None:
-    """Raise if the metric cannot use the output (n, d) of a model."""
-    refuse_constant([X], [name])
-    if chosen.takes == "probabilities" and (X.min() < 0 or abs(X.sum(axis=1) - 1).max() > 1e-3):
-        raise ValueError(
-            f"metric={metric!r} needs class probabilities, with rows that add up to 1, but those of {name} "
-            "do not. For features use metric='cka', 'logme' or 'shrunk-h-score'."
-        )
 
 
 # --- Scores ---
@@ -255,10 +231,7 @@ def between_covariance(X: FloatArray, codes: IntArray) -> FloatArray:
 
 
 def h_score(X: FloatArray, codes: IntArray) -> float:
-    """H-score (Bao et al. 2019): tr(Cov(x)⁺ Cov(E[x | y])), the sum of squared canonical correlations.
-
-    Between 0 and C - 1; meaningless if d is close to n, because features then fit any target.
-    """
+    """H-score (Bao et al. 2019), tr(Cov(x)⁺ Cov(E[x | y])) in [0, C - 1]; meaningless if d is close to n."""
     X = X.astype(np.float64)
     covariance = np.cov(X.T, bias=True).reshape(X.shape[1], X.shape[1])
     return float(np.sum(np.linalg.pinv(covariance, hermitian=True) * between_covariance(X, codes)))
