@@ -327,7 +327,7 @@ def test_invalid_arguments_are_refused():
         cka(X, Y, return_="distance")
     with pytest.raises(ValueError, match="A precomputed kernel must be square"):
         cka(X, Y, "precomputed")
-    with pytest.raises(ValueError, match="must give one value for each pair"):
+    with pytest.raises(ValueError, match="must return one value per pair"):
         cka(X, Y, lambda A, B: np.ones(len(A) + len(B)))
     with pytest.raises(ValueError, match="The kernel gave NaN"):
         cka(X, Y, lambda A, B: np.full((len(A), len(B)), np.nan))

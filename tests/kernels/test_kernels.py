@@ -77,8 +77,8 @@ class TestCosine(DefinedKernelContract):
         return cosine_similarity(X, Y)
 
 
-def product_of_sets(A, B):
-    return (A @ B.T) ** 3
+def product_of_sets(A, B, power=1):
+    return (A @ B.T) ** power
 
 
 def product_of_rows(x, y):
@@ -87,7 +87,7 @@ def product_of_rows(x, y):
 
 class TestFunctionOfSets(DefinedKernelContract):
     def make(self):
-        return FromCallable(product_of_sets)
+        return FromCallable(product_of_sets, {"power": 3})
 
     def literal(self, kernel, X, Y):
         assert kernel.takes_sets_

@@ -166,9 +166,6 @@ def evaluate(metric: Metric, X: FloatArray, columns: FloatArray) -> float:
     return float(metric.score(X, np.unique(columns.argmax(axis=1), return_inverse=True)[1]))
 
 
-# --- Scores ---
-
-
 def alignment_score(X: FloatArray, Y: FloatArray) -> float:
     """Linear CKA of the features (n, d) with the target columns (n, C)."""
     return float(alignments([X, Y.astype(X.dtype)], ["the features", "y"], Linear())[0, 1])

@@ -183,10 +183,13 @@ class FromCallable(Kernel):
     ----------
     function : callable
         Either f(X, Y) -> array of shape (len(X), len(Y)), or f(x, y) -> float.
+    params : dict, default=None
+        Keyword arguments for the function.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], params: dict[str, Any] | None = None) -> None:
         self.function = function
+        self.params = params
 
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
         """Find out, on a few rows, whether the function takes sets of rows or single rows."""
@@ -216,11 +219,11 @@ class FromCallable(Kernel):
         return block
 
     def _of_sets(self, X: Rows, Y: Rows) -> Any:
-        result = self.function(X, Y)
+        result = self.function(X, Y, **(self.params or {}))
         return result.toarray() if sparse.issparse(result) else result
 
     def _of_rows(self, X: Rows, Y: Rows) -> Any:
-        return pairwise_kernels(X, Y, metric=self.function)
+        return pairwise_kernels(X, Y, metric=self.function, **(self.params or {}))
 
 
 NAMED: dict[str, type[Kernel]] = {
