@@ -114,7 +114,7 @@ def test_the_units_of_a_layer_do_not_matter(digits, weights):
     np.testing.assert_allclose(scores[0], scores[1], atol=1e-6)
 
 
-def test_every_way_to_give_layers_is_the_same(digits):
+def test_layers_may_be_a_dict_a_list_an_array_or_a_frame(digits):
     layers, y = digits
     joined = np.hstack(list(layers.values()))
     widths = [part.shape[1] for part in layers.values()]
@@ -132,7 +132,7 @@ def test_every_way_to_give_layers_is_the_same(digits):
     )
 
 
-def test_a_single_layer_by_weight_is_that_layer_alone(digits):
+def test_a_weight_for_a_single_layer_uses_that_layer_alone(digits):
     layers, y = digits
     by_weight = LayerRidgeClassifier(weights={"edges": 2.0}).fit(cut(layers, TRAIN), y[TRAIN])
     alone = LayerRidgeClassifier().fit(layers["edges"][TRAIN], y[TRAIN])

@@ -92,7 +92,7 @@ def test_the_blocks_of_a_network_are_found(cnn):
     ]  # fmt: skip
 
 
-def test_features_are_the_layers_own_output_whatever_works_in_place_after_them(cnn):
+def test_modules_that_work_in_place_do_not_change_the_features_of_earlier_layers(cnn):
     X = images()
     layers = collect_layers(cnn, in_batches(X), pooling="flatten")
     cnn.eval()
@@ -130,7 +130,7 @@ def test_the_second_pass_gives_the_nystroem_kernel_of_the_sketch(cnn):
     np.testing.assert_allclose(low_new @ low.T, wanted, atol=1e-3 * np.abs(wanted).max())
 
 
-def test_a_sketch_taller_than_the_layer_is_wide_loses_nothing(cnn):
+def test_a_sketch_with_more_buckets_than_columns_is_exact(cnn):
     X = images()
     raw = collect_layers(cnn, [X])["6"]
     low = collect_layers(cnn, [X], sketch=CountSketch(32, 4)).transform([X])["6"]
@@ -181,7 +181,7 @@ def test_tokens_that_the_mask_marks_as_padding_do_not_count():
     assert not collect_layers(model, empty, ["inner"])["inner"].any()
 
 
-def test_maps_are_averaged_over_places_and_any_function_pools(cnn):
+def test_maps_are_averaged_over_positions_and_a_callable_can_pool(cnn):
     X = images()
     flat = collect_layers(cnn, [X], ["0"], pooling="flatten")["0"].reshape(70, 6, 36)
     mean = collect_layers(cnn, [X], ["0"], pooling="mean")["0"]
@@ -201,7 +201,7 @@ def test_the_state_of_the_model_is_restored(cnn):
     assert not any(module._forward_hooks for module in cnn.modules())
 
 
-def test_layers_of_a_random_network_classify(cnn):
+def test_a_ridge_on_the_layers_of_a_random_network_classifies(cnn):
     rng = np.random.default_rng(0)
     y = rng.integers(3, size=200)
     X = images(200)

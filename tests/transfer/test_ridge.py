@@ -73,7 +73,7 @@ def test_alpha_and_errors_are_those_of_ridge_cv(n, p):
 
 @pytest.mark.parametrize("kind", [primal_ridge, dual_linear_ridge])
 @pytest.mark.parametrize("together", [2, 4, 1000])  # one, two and all alphas in a product
-def test_errors_of_many_alphas_are_those_of_each_whatever_the_blocks(kind, together, monkeypatch):
+def test_errors_do_not_depend_on_how_alphas_and_rows_are_grouped(kind, together, monkeypatch):
     monkeypatch.setattr("manylens.transfer.ridge.MOST_COLUMNS", together)
     monkeypatch.setattr("manylens.transfer.ridge.cached_rows", lambda _: 7)
     F, Y = problem(30, 9)
@@ -103,7 +103,7 @@ def test_the_dual_is_kernel_ridge_on_the_centered_kernel():
     np.testing.assert_allclose(coef.sum(axis=0), 0, atol=1e-8)
 
 
-def test_the_dual_keeps_its_digits_where_alpha_vanishes():
+def test_the_dual_form_is_accurate_for_tiny_alphas():
     F, Y = problem(15, 40)
     at_zero = dual_linear_ridge(F, Y).left_out(1e-9)
     np.testing.assert_allclose(at_zero, literally_left_out(F, Y, 1e-9), rtol=1e-4)
@@ -115,7 +115,7 @@ def test_repeated_rows_do_not_let_the_ones_vector_mix_with_the_null_space():
     np.testing.assert_allclose(dual_ridge(F @ F.T, Y).left_out(0.5), literally_left_out(F, Y, 0.5), rtol=1e-7)
 
 
-def test_single_precision_features_give_the_same_alpha_and_near_scores():
+def test_float32_features_give_the_same_alpha_and_similar_scores():
     F, Y = problem(200, 10)
     wide, narrow = primal_ridge(F, Y), primal_ridge(F.astype(np.float32), Y)
     assert choose_alpha(narrow, ALPHAS)[0] == choose_alpha(wide, ALPHAS)[0]

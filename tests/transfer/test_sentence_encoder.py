@@ -17,7 +17,7 @@ def model():
     return encoder.sentence_encoder()
 
 
-def test_its_blocks_are_found(model):
+def test_the_blocks_of_the_encoder_are_found(model):
     assert choose_layers(model) == ["embeddings", *(f"layers.{k}" for k in range(6))]
 
 
@@ -37,7 +37,7 @@ def test_padding_does_not_count(model):
         np.testing.assert_allclose(rows, alone[name], atol=1e-5)
 
 
-def test_layers_tell_packages_apart_by_their_docstrings(model):
+def test_layers_classify_docstrings_by_package(model):
     texts, packages = docstring_task(15)
     layers = collect_layers(model, encoder.text_batches(texts))
     n = len(texts) * 2 // 3

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import manylens
 from manylens import LayerRidgeClassifier, TransductiveRidgeClassifier, expected_calibration_error
 from manylens.transfer import TransductionSearch
 from manylens.transfer.calibration import best_temperature
@@ -182,15 +183,17 @@ def test_layers_by_name_and_as_columns_are_the_same(partly_labeled):
     assert by_name.layer_names_ == ["top", "bottom"]
 
 
-def test_pickling_cloning_and_single_precision(partly_labeled):
+def test_copied_saved_and_float32_models_predict_alike(partly_labeled, tmp_path):
     X, _, given = partly_labeled
+    new = X[1000:].astype(np.float32)
     model = clone(fast(ratios=[0.1], strengths=[1])).fit(X[:1000].astype(np.float32), given)
-    proba = model.predict_proba(X[1000:].astype(np.float32))
+    proba = model.predict_proba(new)
     assert proba.dtype == np.float32
-    copied = pickle.loads(pickle.dumps(model)).predict_proba(X[1000:].astype(np.float32))
-    np.testing.assert_array_equal(copied, proba)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_proba(new), proba)
+    manylens.save(model, tmp_path / "model.skops")
+    np.testing.assert_array_equal(manylens.load(tmp_path / "model.skops").predict_proba(new), proba)
     wide = fast(ratios=[0.1], strengths=[1]).fit(X[:1000], given)
-    assert np.mean(wide.predict(X[1000:]) == model.predict(X[1000:].astype(np.float32))) > 0.95
+    assert np.mean(wide.predict(X[1000:]) == model.predict(new)) > 0.95
 
 
 def test_invalid_input_raises(partly_labeled):
