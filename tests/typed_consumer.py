@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 
-from manylens import AlignmentPruner, CountSketch, prune_predictions
+from manylens import (
+    AlignmentPruner,
+    CountSketch,
+    ModularKernelPCA,
+    cka,
+    distance_correlation,
+    hsic_test,
+    prune_predictions,
+    rank_models,
+    stable_rank,
+)
+from manylens.baselines import PartitionKernelPCA
 from manylens.datasets import data_available, make_friedman, make_shells
 from manylens.kernels import RBF
 from manylens.plotting import BarDisplay, CurveDisplay, HeatMapDisplay, ProjectionDisplay
 from manylens.typing import FloatArray, IntArray, ModuleSet
+
+
+def learn(X: FloatArray) -> list[ModularKernelPCA]:
+    """`fit` returns the estimator itself, and a path is a list of them."""
+    lenses: ModularKernelPCA = ModularKernelPCA(3, 2, kernel=RBF(gamma=0.1), random_state=0).fit(X)
+    path: list[ModularKernelPCA] = lenses.diversity_path([0.0, 0.9])
+    return [*path, lenses.with_diversity(1.0)]
 
 
 def describe(modules: ModuleSet, X: FloatArray) -> HeatMapDisplay:
@@ -22,8 +38,17 @@ def describe(modules: ModuleSet, X: FloatArray) -> HeatMapDisplay:
     return HeatMapDisplay.from_modules(modules, X, cmap="viridis")
 
 
-def prune(X: FloatArray, y: IntArray) -> tuple[AlignmentPruner, NDArray[Any]]:
-    """`fit` returns the estimator itself."""
+def compare(X: FloatArray, y: IntArray) -> list[float]:
+    """Measures of similarity are floats; with a sketch they are estimates with an error."""
+    left, right = X[:, :5], X[:, 5:]
+    best: str = str(rank_models({"left": left, "right": right}, y)[0].name)
+    error: float = cka(left, right, sketch=CountSketch(64)).standard_error
+    p_value: float = hsic_test(left, right, n_permutations=19).p_value
+    return [cka(left, right), distance_correlation(left, right), stable_rank(X), error, p_value, len(best)]
+
+
+def prune(X: FloatArray, y: IntArray) -> tuple[AlignmentPruner, NDArray[np.generic]]:
+    """Predictions and probabilities are arrays."""
     forest = RandomForestClassifier(10, random_state=0).fit(X, y)
     pruner: AlignmentPruner = AlignmentPruner(forest, "alignment").fit(X, y)
     probabilities: FloatArray = pruner.predict_proba(X)
@@ -44,12 +69,12 @@ def main() -> None:
     X, y = make_shells(300, random_state=0)
     features, target = make_friedman(100, noise=0.5, random_state=np.random.RandomState(0))
     available: bool = data_available("mnist")
+    models = learn(X)
+    displays = [describe(model, X) for model in (models[1], PartitionKernelPCA(2, 2).fit(X))]
     pruner, predicted = prune(X, y)
-    sketch: CountSketch = CountSketch(32, random_state=0).update(X)
-    kernel: RBF = RBF(gamma=0.1)
     kept: IntArray = prune_predictions(features[:, :4], target).kept
     dpi = draw(X[:, :2], y, {"accuracy": [0.8, 0.9]})
-    print(available, pruner.n_kept_, predicted.shape, sketch.n_buckets, kernel, kept, dpi)
+    print(available, len(displays), compare(X, y), pruner.n_kept_, predicted.shape, kept, dpi)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.peers.metric.nca_fits import split, vote
 from manylens import NCA
-from manylens.metric import training
+from manylens.metric import MiniBatch, Stochastic, optimizers
 from manylens.metric.optimizers import Adam
 
 COMPONENTS = {"letter": 8, "isolet": 20, "usps": 10, "mnist": 10}
@@ -28,11 +28,11 @@ RECIPES = {
     "defaults": {},
     **{f"rate {rate}": {"rate": rate} for rate in (0.03, 0.3)},
     **{f"{steps} steps": {"steps": steps} for steps in (100, 200, 800)},
-    **{f"batch {rows}": {"batch_size": rows} for rows in (500, 1000, 4000)},
-    "rpc": {"batching": "rpc"},
-    "fpc": {"batching": "fpc"},
+    **{f"batch {rows}": {"method": MiniBatch(rows)} for rows in (500, 1000, 4000)},
+    "rpc": {"method": MiniBatch(batching="rpc")},
+    "fpc": {"method": MiniBatch(batching="fpc")},
     **{
-        f"stochastic {anchors}": {"method": "stochastic", "batch_size": anchors, "steps": steps}
+        f"stochastic {anchors}": {"method": Stochastic(anchors), "steps": steps}
         for anchors, steps in ((128, 400), (256, 400), (512, 200))
     },
 }
@@ -49,9 +49,9 @@ def held_out(name, n_train, seed):
     return X[learn], y[learn], X[judge], y[judge]
 
 
-def one_fit(data, n_components, seed, rate=Adam.rate, steps=training.STEPS, **parameters):
+def one_fit(data, n_components, seed, rate=Adam.rate, steps=optimizers.STEPS, **parameters):
     """Held-out accuracy (%) and seconds of one setting."""
-    with patch.object(Adam, "rate", rate), patch.object(training, "STEPS", steps):
+    with patch.object(Adam, "rate", rate), patch.object(optimizers, "STEPS", steps):
         start = time.perf_counter()
         nca = NCA(n_components, random_state=seed, **parameters).fit(data[0], data[1])
         seconds = time.perf_counter() - start

@@ -1,12 +1,47 @@
-"""One numba thread for each test process: several processes of several threads would wait for each other."""
+"""Data for the tests of NCA, and one numba thread per test process: several would wait for each other."""
 
 import os
 
 import numba
+import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread_per_process():
     if "PYTEST_XDIST_WORKER" in os.environ:
         numba.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:600], y[:600]
+
+
+def points(n=90, d=3, n_classes=4, seed=0, scale=0.7):
+    """Points (n, d) around one center per class, and their classes, none empty."""
+    rng = np.random.default_rng(seed)
+    y = np.r_[np.arange(n_classes), rng.integers(n_classes, size=n - n_classes)]
+    return (rng.normal(size=(n, d)) + rng.normal(size=(n_classes, d))[y]) * scale, y
+
+
+def islands(n=1500, d=2, n_classes=3, spread=6.0, seed=0):
+    """Points in twelve clusters, of classes at random."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(n_classes, size=n)
+    centers = rng.normal(size=(12, d)) * spread
+    return centers[rng.integers(12, size=n)] + rng.normal(size=(n, d)), y
+
+
+def finite_differences(f, Z, rows, step=1e-5):
+    """Gradient of the number f(Z) with respect to some rows of Z."""
+    gradient = np.zeros((len(rows), Z.shape[1]))
+    for at, row in enumerate(rows):
+        for k in range(Z.shape[1]):
+            up, down = Z.copy(), Z.copy()
+            up[row, k] += step
+            down[row, k] -= step
+            gradient[at, k] = (f(up) - f(down)) / (2 * step)
+    return gradient

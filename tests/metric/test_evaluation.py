@@ -1,27 +1,124 @@
-"""Trees: the error they promise, and what they leave out."""
+"""Every evaluation agrees with the literal objective; trees keep the error they promise."""
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from manylens.metric.evaluation import Exact, Tree
-from manylens.metric.gaussian import Gaussian
-from manylens.metric.layout import class_layout
-from manylens.metric.lists import SKIN, force_list, negligible_distance, tile_boxes, tree_layout
-from manylens.metric.objectives import force_coefficients
-from manylens.metric.pairs import ALL_PAIRS, TilePairs, pair_masses, pair_sums
-from manylens.native.nca_boxes import heavy_pairs, near_pairs
-from manylens.native.nca_lanes import LANES
+from manylens.metric.evaluation import (
+    SKIN,
+    ExactEvaluation,
+    RangeSearch,
+    TreeEvaluation,
+    force_list,
+    heavy_pairs,
+    near_pairs,
+    negligible_distance,
+    tile_boxes,
+    tree_layout,
+)
+from manylens.metric.objectives import (
+    RIDGE,
+    BackgroundObjective,
+    CompactObjective,
+    GaussianObjective,
+    force_coefficients,
+)
+from manylens.metric.tiles import class_layout, pair_masses, pair_sums, share_of_pairs
+from manylens.native.nca_blocks import LANES
+from manylens.papers import fast_nca
+
+from .conftest import finite_differences, islands, points
 
 seeds = st.integers(0, 100)
+# Subclasses share the test function, which is what a contract is for.
+inherited = settings(suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow])
 
 
-def islands(n=1500, d=2, n_classes=3, spread=6.0, seed=0):
-    rng = np.random.default_rng(seed)
-    y = rng.integers(n_classes, size=n)
-    centers = rng.normal(size=(12, d)) * spread
-    return centers[rng.integers(12, size=n)] + rng.normal(size=(n, d)), y
+class EvaluationContract:
+    """Scores and forces of an evaluation are those of the literal objective, to a tolerance."""
+
+    tolerance = 1e-9
+
+    def make(self, labels, dtype=np.float64):
+        raise NotImplementedError
+
+    def objective(self):
+        return GaussianObjective()
+
+    def literal(self, Z, y):
+        return fast_nca.probabilities(Z, y)
+
+    @inherited
+    @given(n=st.integers(20, 200), d=st.integers(1, 4), n_classes=st.integers(2, 4), seed=seeds)
+    def test_scores_are_those_of_the_literal_objective(self, n, d, n_classes, seed):
+        Z, y = points(n, d, n_classes, seed)
+        y[y == 0] = y[-1]  # no class of one row by construction
+        y = np.unique(y, return_inverse=True)[1]
+        if np.bincount(y).min() < 2:
+            y = np.arange(n) % 2
+        scores = self.make(y).outcome(self.objective(), Z).scores
+        np.testing.assert_allclose(scores, self.literal(Z, y), atol=2 * self.tolerance)
+
+    def test_forces_are_the_slope_of_the_literal_objective(self):
+        Z, y = points(n=120, d=2)
+        rows = [0, 17, 119]
+        expected = finite_differences(lambda Z: self.literal(Z, y).sum(), Z, rows)
+        forces = self.make(y).outcome(self.objective(), Z).forces[rows]
+        np.testing.assert_allclose(forces, expected, rtol=1e-5, atol=max(1e-7, 10 * self.tolerance))
+
+    def test_single_precision_agrees_to_five_digits(self):
+        Z, y = points(n=300)
+        double, single = (
+            self.make(y, dtype).outcome(self.objective(), Z) for dtype in (np.float64, np.float32)
+        )
+        np.testing.assert_allclose(single.scores.sum(), double.scores.sum(), rtol=1e-5 + self.tolerance)
+        assert np.linalg.norm(single.forces - double.forces) < 1e-4 * np.linalg.norm(double.forces)
+
+    def test_evaluating_twice_gives_the_same_result(self):
+        Z, y = points(n=300)
+        evaluation = self.make(y)
+        one, two = (evaluation.outcome(self.objective(), Z) for _ in range(2))
+        np.testing.assert_allclose(two.scores, one.scores, atol=2 * self.tolerance)
+
+
+class TestExactEvaluation(EvaluationContract):
+    def make(self, labels, dtype=np.float64):
+        return ExactEvaluation(labels, dtype)
+
+
+class TestTreeEvaluation(EvaluationContract):
+    tolerance = 1e-6
+
+    def make(self, labels, dtype=np.float64):
+        return TreeEvaluation(labels, dtype, self.tolerance)
+
+
+class TestRangeSearch(EvaluationContract):
+    def make(self, labels, dtype=np.float64):
+        return RangeSearch(labels, dtype)
+
+    def objective(self):
+        return CompactObjective()
+
+    def literal(self, Z, y):
+        return fast_nca.compact_probabilities(Z, y)
+
+    def test_most_pairs_are_left_out_and_none_that_counts(self):
+        Z, y = points(n=600, d=2, scale=4.0)
+        search = self.make(y)
+        found, exact = (how.outcome(self.objective(), Z) for how in (search, ExactEvaluation(y)))
+        assert search.share < 0.8
+        np.testing.assert_allclose(found.scores, exact.scores, rtol=1e-10)
+        np.testing.assert_allclose(found.forces, exact.forces, rtol=1e-8, atol=1e-10)
+
+
+class TestRangeSearchWithBackground(TestRangeSearch):
+    def objective(self):
+        return BackgroundObjective()
+
+    def literal(self, Z, y):
+        return fast_nca.background_probabilities(Z, y, ridge=RIDGE)
 
 
 @given(
@@ -32,49 +129,54 @@ def islands(n=1500, d=2, n_classes=3, spread=6.0, seed=0):
 )
 def test_scores_are_within_the_tolerance_of_the_exact_ones(d, spread, tolerance, seed):
     Z, y = islands(400, d, 3, spread, seed)
-    exact = Exact(y).outcome(Gaussian(), Z).scores
-    approximate = Tree(y, tolerance=tolerance).outcome(Gaussian(), Z).scores
+    exact = ExactEvaluation(y).outcome(GaussianObjective(), Z).scores
+    approximate = TreeEvaluation(y, tolerance=tolerance).outcome(GaussianObjective(), Z).scores
     assert np.abs(approximate - exact).max() <= tolerance / (1 - tolerance)
 
 
 @pytest.mark.parametrize("form", ["accuracy", "likelihood"])
 def test_forces_are_within_the_tolerance_while_most_pairs_are_left_out(form):
     Z, y = islands(spread=20.0)
-    tree = Tree(y, tolerance=1e-3)
-    exact, approximate = (how.outcome(Gaussian(form), Z).forces for how in (Exact(y), tree))
-    assert tree.known.pairs.share() < 0.4
+    tree = TreeEvaluation(y, tolerance=1e-3)
+    exact, approximate = (
+        how.outcome(GaussianObjective(form), Z).forces for how in (ExactEvaluation(y), tree)
+    )
+    assert share_of_pairs(tree.known.pairs) < 0.4
     assert np.linalg.norm(approximate - exact) < 1e-3 * np.linalg.norm(exact)
 
 
-def test_no_tolerance_to_speak_of_gives_the_exact_result():
+def test_a_tiny_tolerance_gives_the_exact_result():
     Z, y = islands(spread=0.5)
-    exact, approximate = (how.outcome(Gaussian(), Z) for how in (Exact(y), Tree(y, tolerance=1e-14)))
+    exact, approximate = (
+        how.outcome(GaussianObjective(), Z)
+        for how in (ExactEvaluation(y), TreeEvaluation(y, tolerance=1e-14))
+    )
     np.testing.assert_allclose(approximate.scores, exact.scores, rtol=1e-10)
     np.testing.assert_allclose(approximate.forces, exact.forces, rtol=1e-7, atol=1e-10)
 
 
 def test_a_list_serves_while_rows_move_little_and_is_made_anew_when_they_move_far():
     Z, y = islands()
-    tree = Tree(y, tolerance=1e-3)
-    tree.outcome(Gaussian(), Z)
+    tree = TreeEvaluation(y, tolerance=1e-3)
+    tree.outcome(GaussianObjective(), Z)
     first = tree.known
     near = Z + np.random.default_rng(1).normal(size=Z.shape) * SKIN / 10
-    moved = tree.outcome(Gaussian(), near)
+    moved = tree.outcome(GaussianObjective(), near)
     assert tree.known is first
-    exact = Exact(y).outcome(Gaussian(), near)
+    exact = ExactEvaluation(y).outcome(GaussianObjective(), near)
     # the list is that of another place: the promise holds up to the growth of what lies beyond it
     assert np.abs(moved.scores - exact.scores).max() < 3e-3
-    tree.outcome(Gaussian(), Z * 1.5)
+    tree.outcome(GaussianObjective(), Z * 1.5)
     assert tree.known is not first
 
 
 def test_at_its_own_place_a_list_and_what_is_beyond_it_give_the_sums_of_all_near_pairs():
     Z, y = islands()
     known, tiles, sums = force_list(Z, y, np.dtype(np.float64), 1e-2, "accuracy")
-    listed = pair_sums(tiles, known.layout, known.pairs, compact=False)
+    listed = pair_sums(tiles, known.layout, known.pairs)
     np.testing.assert_allclose(listed + known.beyond, sums, rtol=1e-12)
     assert np.all(known.beyond >= 0)
-    assert known.pairs.share() < known.share
+    assert share_of_pairs(known.pairs) < known.share
 
 
 def test_a_box_holds_its_tile_and_boxes_bound_distances_from_below():
@@ -132,9 +234,11 @@ def test_dropped_pairs_stay_within_the_budget_of_every_tile():
     rng = np.random.default_rng(0)
     n_tiles, tolerance = 40, 1e-2
     low = rng.normal(size=(n_tiles, 2))
-    starts, partners = near_pairs(low, low + 0.1, np.full(n_tiles, np.inf))
+    pairs = near_pairs(low, low + 0.1, np.full(n_tiles, np.inf))
+    starts, partners = pairs
+    assert len(partners) == n_tiles * (n_tiles - 1) / 2
     masses = 2.0 ** rng.uniform(-30, 3, size=len(partners))
-    kept_starts, kept = heavy_pairs(starts, partners, masses, tolerance)
+    kept_starts, kept = heavy_pairs(pairs, masses, tolerance)
     lost, whole = np.zeros(n_tiles), np.zeros(n_tiles)
     for one in range(n_tiles):
         survivors = set(kept[kept_starts[one] : kept_starts[one + 1]])
@@ -151,16 +255,16 @@ def test_masses_bound_the_forces_between_tiles(form):
     Z, y = islands(200)
     layout = tree_layout(Z, y)
     tiles = layout.place(Z, np.float64)
-    sums = pair_sums(tiles, layout, ALL_PAIRS, compact=False)
-    own, cross = np.zeros((2, layout.n_slots))
+    sums = pair_sums(tiles, layout)
+    coefficients = np.zeros((2, layout.n_slots))
     same, other = sums[:, layout.slots]
-    own[layout.slots], cross[layout.slots] = force_coefficients(same, same + other, form)
-    n_tiles = len(tiles)
-    pairs = TilePairs(*near_pairs(np.zeros((n_tiles, 1)), np.zeros((n_tiles, 1)), np.ones(n_tiles)))
-    masses = pair_masses(tiles, layout, pairs, own, cross)
+    coefficients[:, layout.slots] = own, cross = force_coefficients(same, same + other, form)
+    n_tiles = len(layout.tile_class)
+    pairs = near_pairs(np.zeros((n_tiles, 1)), np.zeros((n_tiles, 1)), np.ones(n_tiles))
+    masses = pair_masses(tiles, layout, pairs, coefficients)
     slots = layout.slots
     D = np.square(Z[:, None] - Z[None]).sum(axis=2)
-    u = np.where(y[:, None] == y[None], np.abs(own[slots])[:, None], np.abs(cross[slots])[:, None])
+    u = np.where(y[:, None] == y[None], np.abs(own)[:, None], np.abs(cross)[:, None])
     w = 2.0**-D * (1 + D) / 2 * (u + u.T)
     assert np.all(w >= 2.0**-D * np.sqrt(D) * (u + u.T))
     tile = slots // LANES

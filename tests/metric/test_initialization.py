@@ -6,17 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris, make_blobs
 
-from manylens.metric.compact import Compact
-from manylens.metric.gaussian import Gaussian
 from manylens.metric.initialization import (
     choose_init,
     find_scale,
     first_guess,
-    initial_map,
     median_neighbor_distance,
+    named_map,
     scale_for,
+    subsample,
 )
-from manylens.metric.layout import class_layout
+from manylens.metric.objectives import CompactObjective, GaussianObjective
+from manylens.metric.tiles import class_layout
 
 
 @given(top=st.floats(1e-2, 1e2), start=st.floats(0.1, 10))
@@ -29,36 +29,37 @@ def test_a_flat_value_leaves_the_first_guess():
     assert find_scale(lambda _: 1.0, 3.0) == 3.0
 
 
-@pytest.mark.parametrize("objective", [Gaussian(), Compact()])
-@pytest.mark.parametrize("alone", [None, 100])
-def test_the_scale_undoes_the_units_of_the_points(objective, alone):
+@pytest.mark.parametrize("objective", [GaussianObjective(), CompactObjective()])
+@pytest.mark.parametrize("batch_size", [None, 100])
+def test_the_scale_undoes_the_units_of_the_points(objective, batch_size):
     Z, y = make_blobs(300, 2, centers=4, cluster_std=2.0, random_state=0)
     scales = [
-        scale_for(Z * unit, y, objective, alone, np.float64, np.random.RandomState(0)) for unit in (1.0, 1e-5)
+        scale_for(Z * unit, y, objective, batch_size, np.float64, np.random.RandomState(0))
+        for unit in (1.0, 1e-5)
     ]
     assert scales[1] == pytest.approx(1e5 * scales[0], rel=1e-6)
 
 
 def test_the_scale_is_better_than_half_or_double_of_it():
     Z, y = make_blobs(300, 2, centers=4, cluster_std=2.0, random_state=0)
-    scale = scale_for(Z, y, Gaussian(), None, np.float64, np.random.RandomState(0))
+    scale = scale_for(Z, y, GaussianObjective(), None, np.float64, np.random.RandomState(0))
     values = [
-        Gaussian("likelihood").evaluate(Z * scale * factor, class_layout(y)).scores.mean()
+        GaussianObjective("likelihood").evaluate(Z * scale * factor, class_layout(y)).scores.mean()
         for factor in (0.5, 1.0, 2.0)
     ]
     assert values[1] == max(values)
 
 
-def test_rows_that_are_all_twins_still_get_a_scale():
+def test_duplicate_rows_still_get_a_scale():
     assert np.isfinite(first_guess(np.repeat(np.eye(2), 10, axis=0)))
     assert first_guess(np.zeros((5, 2))) == 1.0
     assert median_neighbor_distance(np.array([[0.0], [1.0], [3.0]])) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("init", ["pca", "lda", "identity", "random"])
-def test_every_start_has_its_shape_and_rows_of_mean_length_one(init):
+def test_every_named_map_has_its_shape_and_rows_of_mean_length_one(init):
     X, y = load_iris(return_X_y=True)
-    A = initial_map(init, X, y, 2, np.random.RandomState(0))
+    A = named_map(init, X, y, 2, np.random.RandomState(0))
     assert A.shape == (2, 4)
     assert np.square(A).sum() == pytest.approx(2)
 
@@ -69,7 +70,7 @@ def test_lda_with_too_few_directions_is_filled_up_with_principal_ones():
     y = np.repeat([0, 1, 2], 30)
     X[:, 0] += 3 * y  # the class means lie on a line
     X[:, 1:] = X[:, [1]] * np.ones(3)  # and the features span two directions
-    A = initial_map("lda", X, y, 2, np.random.RandomState(0))
+    A = named_map("lda", X, y, 2, np.random.RandomState(0))
     assert A.shape == (2, 4)
     assert np.all(np.isfinite(A))
 
@@ -79,3 +80,13 @@ def test_auto_never_starts_batches_from_lda():
     assert choose_init(1000, 20, 3, 5, batches=True) == "pca"
     assert choose_init(1000, 20, 10, 5, batches=False) == "pca"
     assert choose_init(1000, 20, 20, 5, batches=False) == "identity"
+
+
+@given(size=st.integers(1, 300), seed=st.integers(0, 20))
+def test_a_subsample_keeps_every_class_with_two_rows(size, seed):
+    labels = np.repeat([0, 1, 2], [150, 40, 3])
+    chosen = subsample(labels, size, np.random.RandomState(seed))
+    counts = np.bincount(labels[chosen], minlength=3)
+    assert np.all(counts >= 2)
+    assert np.all(counts <= np.maximum(2, np.round(np.array([150, 40, 3]) * min(1.0, size / 193))))
+    assert len(np.unique(chosen)) == len(chosen)

@@ -5,31 +5,47 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manylens.metric.background import RIDGE, CompactBackground, kernel_constant
-from manylens.metric.compact import Compact
-from manylens.metric.evaluation import Exact, RangeSearch
-from manylens.metric.gaussian import SMALLEST_SUM, Gaussian
-from manylens.metric.layout import class_layout
-from manylens.metric.pairs import arithmetic
+from manylens.metric.objectives import (
+    RIDGE,
+    SMALLEST_SUM,
+    BackgroundObjective,
+    CompactObjective,
+    GaussianObjective,
+    far_outcome,
+    in_kernel_units,
+    kernel_constant,
+)
+from manylens.metric.tiles import class_layout, exact_dtype
+from manylens.papers import fast_nca
 
-from .literal import background_scores, compact_scores, finite_differences, gaussian_scores
+from .conftest import finite_differences, points
+
+
+def gaussian_scores(Z, y, form="accuracy"):
+    """p_i or log p_i by definition; a row alone in its class scores 0 in either form."""
+    with np.errstate(invalid="ignore"):
+        log_p = fast_nca.log_probabilities(Z, y)
+    lonely = ~fast_nca.same_class(y).any(axis=1)
+    return np.where(lonely, 0.0, np.exp(log_p) if form == "accuracy" else log_p)
+
+
+def background_scores(Z, y, beta=None):
+    return fast_nca.background_probabilities(Z, y, beta, ridge=RIDGE)
+
 
 CASES = {
-    "gaussian accuracy": (Gaussian("accuracy"), lambda Z, y: gaussian_scores(Z, y)),
-    "gaussian likelihood": (Gaussian("likelihood"), lambda Z, y: gaussian_scores(Z, y, "likelihood")),
-    "compact": (Compact(), compact_scores),
-    "background": (CompactBackground(), lambda Z, y: background_scores(Z, y, ridge=RIDGE)),
+    "gaussian accuracy": (GaussianObjective("accuracy"), gaussian_scores),
+    "gaussian likelihood": (
+        GaussianObjective("likelihood"),
+        lambda Z, y: gaussian_scores(Z, y, "likelihood"),
+    ),
+    "compact": (CompactObjective(), fast_nca.compact_probabilities),
+    "background": (BackgroundObjective(), background_scores),
     "background likelihood": (
-        CompactBackground("likelihood"),
-        lambda Z, y: np.log(background_scores(Z, y, ridge=RIDGE)),
+        BackgroundObjective("likelihood"),
+        lambda Z, y: np.log(background_scores(Z, y)),
     ),
 }
-
-
-def points(n=90, d=3, n_classes=4, seed=0, scale=0.7):
-    rng = np.random.default_rng(seed)
-    y = np.r_[np.arange(n_classes), rng.integers(n_classes, size=n - n_classes)]
-    return (rng.normal(size=(n, d)) + rng.normal(size=(n_classes, d))[y]) * scale, y
 
 
 @pytest.fixture(params=CASES)
@@ -90,7 +106,7 @@ def test_the_order_of_the_rows_does_not_matter(case):
 )
 def test_scores_are_probabilities_and_forces_finite_for_any_points(n, d, n_classes, scale, seed):
     Z, y = points(n, d, n_classes, seed, scale)
-    for objective in (Gaussian(), Compact(), CompactBackground()):
+    for objective in (GaussianObjective(), CompactObjective(), BackgroundObjective()):
         outcome = objective.evaluate(Z, class_layout(y))
         assert np.all((outcome.scores >= 0) & (outcome.scores <= 1 + 1e-9))
         assert np.all(np.isfinite(outcome.forces))
@@ -104,7 +120,7 @@ def test_isolated_rows_keep_their_probabilities(form, dtype):
     Z[:5] += 50.0 * np.arange(1, 6)[:, None]
     Z[5:8] -= 1000.0
     layout = class_layout(y)
-    outcome = Gaussian(form).evaluate(Z, layout, dtype=dtype)
+    outcome = GaussianObjective(form).evaluate(Z, layout, dtype=dtype)
     np.testing.assert_allclose(outcome.scores, gaussian_scores(Z, y, form), rtol=1e-4, atol=1e-6)
     assert np.all(np.isfinite(outcome.forces))
     expected = finite_differences(lambda Z: gaussian_scores(Z, y, form).sum(), Z, [0, 5], step=1e-6)
@@ -118,27 +134,40 @@ def test_rows_near_the_end_of_single_precision_keep_their_digits(form, log2_sum)
     Z, y = points(n=200, d=2, n_classes=2)
     Z *= 0.02
     Z[0] = np.sqrt(-log2_sum * np.log(2)), 0.0
-    single, double = (Gaussian(form).evaluate(Z, class_layout(y), dtype=t) for t in (np.float32, np.float64))
+    single, double = (
+        GaussianObjective(form).evaluate(Z, class_layout(y), dtype=t) for t in (np.float32, np.float64)
+    )
     same = np.exp(-np.square(Z[0] - Z[1:]).sum(axis=1))[y[1:] == y[0]].sum()
     assert SMALLEST_SUM[np.dtype(np.float32)] < same < 2.0**-55
     np.testing.assert_allclose(single.scores, double.scores, rtol=1e-4)
     np.testing.assert_allclose(single.forces, double.forces, rtol=1e-3, atol=1e-4)
 
 
-def test_an_anchor_that_is_given_twice_counts_twice():
+@pytest.mark.parametrize("far", [0.0, 100.0])
+def test_an_anchor_that_is_given_twice_counts_twice(far):
     Z, y = points(n=100, d=3, n_classes=2)
-    layout = class_layout(y)
-    once = Gaussian().evaluate_anchors(Z, layout, np.array([4]))
-    twice = Gaussian().evaluate_anchors(Z, layout, np.array([4, 4]))
-    np.testing.assert_allclose(twice.forces, 2 * once.forces, rtol=1e-12)
+    Z[4] += far
+    once = GaussianObjective().evaluate_anchors(Z, y, np.array([4]))
+    twice = GaussianObjective().evaluate_anchors(Z, y, np.array([4, 4]))
+    np.testing.assert_allclose(twice.forces, 2 * once.forces, rtol=1e-12, atol=1e-300)
+    np.testing.assert_array_equal(twice.scores, np.repeat(once.scores, 2))
+
+
+@pytest.mark.parametrize("form", ["accuracy", "likelihood"])
+def test_rows_done_again_by_log_sum_exp_agree_with_the_plain_sums(form):
+    Z, y = points()
+    plain = GaussianObjective(form).evaluate(Z, class_layout(y))
+    scores, forces = far_outcome(in_kernel_units(Z, np.float64)[0], y, np.arange(len(y)), form)
+    np.testing.assert_allclose(scores, plain.scores, rtol=1e-10)
+    np.testing.assert_allclose(forces / np.sqrt(np.log2(np.e)), plain.forces, rtol=1e-8, atol=1e-11)
 
 
 def test_a_rough_evaluation_stays_in_the_precision_asked_for():
     Z, y = points()
     Z[:40] += 70.0
     layout = class_layout(y)
-    careful = Gaussian("likelihood").evaluate(Z, layout, dtype=np.float32)
-    rough = Gaussian("likelihood", rough=True).evaluate(Z, layout, dtype=np.float32)
+    careful = GaussianObjective("likelihood").evaluate(Z, layout, dtype=np.float32)
+    rough = GaussianObjective("likelihood", rough=True).evaluate(Z, layout, dtype=np.float32)
     assert rough.scores.mean() == pytest.approx(careful.scores.mean(), rel=1e-2)
     assert not np.array_equal(rough.scores, careful.scores)
 
@@ -147,10 +176,10 @@ def test_points_too_far_out_for_single_precision_are_done_in_double():
     Z, y = points()
     far = Z.copy()
     far[:40] += 200.0
-    assert arithmetic(Z - Z.mean(axis=0), np.float32) == np.float32
-    assert arithmetic(far - far.mean(axis=0), np.float32) == np.float64
-    single = Gaussian().evaluate(far, class_layout(y), dtype=np.float32)
-    double = Gaussian().evaluate(far, class_layout(y), dtype=np.float64)
+    assert exact_dtype(Z - Z.mean(axis=0), np.float32) == np.float32
+    assert exact_dtype(far - far.mean(axis=0), np.float32) == np.float64
+    single = GaussianObjective().evaluate(far, class_layout(y), dtype=np.float32)
+    double = GaussianObjective().evaluate(far, class_layout(y), dtype=np.float64)
     np.testing.assert_array_equal(single.scores, double.scores)
 
 
@@ -179,11 +208,11 @@ def test_duplicates_are_neighbors_at_distance_zero():
 def test_a_row_out_of_every_support_scores_nothing_and_feels_nothing():
     Z, y = points()
     Z[0] += 30.0
-    outcome = Compact().evaluate(Z, class_layout(y))
+    outcome = CompactObjective().evaluate(Z, class_layout(y))
     assert outcome.scores[0] == 0
     np.testing.assert_array_equal(outcome.forces[0], 0)
     # behind a background the same row is placed by the class it lies nearest to, and is pulled
-    behind = CompactBackground("likelihood").evaluate(Z, class_layout(y))
+    behind = BackgroundObjective("likelihood").evaluate(Z, class_layout(y))
     assert np.isfinite(behind.scores[0])
     assert np.linalg.norm(behind.forces[0]) > 0
 
@@ -198,22 +227,24 @@ def test_very_unequal_classes_give_the_equations_values():
         )
 
 
-def test_anchors_are_the_rows_of_the_full_objective():
+@pytest.mark.parametrize("form", ["accuracy", "likelihood"])
+@pytest.mark.parametrize("far", [0.0, 100.0])
+def test_anchors_are_the_rows_of_the_full_objective(form, far):
     Z, y = points(n=150)
-    layout = class_layout(y)
-    for form in ("accuracy", "likelihood"):
-        full = Gaussian(form).evaluate(Z, layout)
-        parts = np.array_split(np.random.default_rng(0).permutation(150), 7)
-        outcomes = [Gaussian(form).evaluate_anchors(Z, layout, part) for part in parts]
-        for part, outcome in zip(parts, outcomes, strict=True):
-            np.testing.assert_allclose(outcome.scores, full.scores[part], rtol=1e-10)
-        np.testing.assert_allclose(sum(o.forces for o in outcomes), full.forces, rtol=1e-8, atol=1e-11)
+    Z[:3] += far * np.arange(3)[:, None]
+    y[5] = 4  # alone in its class
+    full = GaussianObjective(form).evaluate(Z, class_layout(y))
+    parts = np.array_split(np.random.default_rng(0).permutation(150), 7)
+    outcomes = [GaussianObjective(form).evaluate_anchors(Z, y, part) for part in parts]
+    for part, outcome in zip(parts, outcomes, strict=True):
+        np.testing.assert_allclose(outcome.scores, full.scores[part], rtol=1e-10)
+    np.testing.assert_allclose(sum(o.forces for o in outcomes), full.forces, rtol=1e-8, atol=1e-11)
 
 
 def test_a_learned_mixing_coefficient_has_the_slope_of_the_scores():
     Z, y = points(d=2)
     for form in ("accuracy", "likelihood"):
-        objective = CompactBackground(form, "learned")
+        objective = BackgroundObjective(form, "learned")
         layout = class_layout(y)
 
         def value(t, objective=objective, layout=layout):
@@ -221,8 +252,8 @@ def test_a_learned_mixing_coefficient_has_the_slope_of_the_scores():
 
         slope = objective.evaluate(Z, layout, extra=np.array([-1.0])).extra
         np.testing.assert_allclose(slope, (value(-1 + 1e-6) - value(-1 - 1e-6)) / 2e-6, rtol=1e-6)
-    scores = CompactBackground("accuracy", "learned").evaluate(Z, class_layout(y), extra=np.zeros(1)).scores
-    np.testing.assert_allclose(scores, background_scores(Z, y, mixing=0.5, ridge=RIDGE), rtol=1e-10)
+    scores = BackgroundObjective("accuracy", "learned").evaluate(Z, class_layout(y), extra=np.zeros(1)).scores
+    np.testing.assert_allclose(scores, background_scores(Z, y, beta=0.5), rtol=1e-10)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
@@ -233,14 +264,3 @@ def test_the_compact_kernel_integrates_to_one(d):
     integral = (np.maximum(1 - square, 0) ** 2).sum() * volume * kernel_constant(d)
     assert integral == pytest.approx(1, abs=1e-3)
     assert kernel_constant(1) == pytest.approx(15 / 16)
-
-
-@pytest.mark.parametrize("objective", [Compact(), CompactBackground("likelihood")])
-def test_range_search_leaves_out_no_pair_that_counts(objective):
-    Z, y = points(n=600, d=2, scale=4.0)
-    exact = Exact(y).outcome(objective, Z)
-    search = RangeSearch(y)
-    found = search.outcome(objective, Z)
-    assert search.share < 0.8
-    np.testing.assert_allclose(found.scores, exact.scores, rtol=1e-10)
-    np.testing.assert_allclose(found.forces, exact.forces, rtol=1e-8, atol=1e-10)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from manylens.metric.optimizers import LBFGS, STEP_OPTIMISERS, Schedule, Stop
+from manylens.metric.optimizers import STEP_OPTIMIZERS, Schedule, Stop, lbfgs
 
 
 def bowl(x):
@@ -11,46 +11,46 @@ def bowl(x):
     return -0.5 * (weights * (x - 1.0) ** 2).sum(), -weights * (x - 1.0)
 
 
-def test_lbfgs_finds_the_top_and_reports_every_iteration():
+def test_lbfgs_finds_the_maximum_and_reports_every_iteration():
     seen = []
-    search = LBFGS(100, 1e-12).maximize(bowl, np.zeros(3), lambda *facts: seen.append(facts[0]))
+    search = lbfgs(bowl, np.zeros(3), 100, 1e-12, lambda *facts: seen.append(facts[0]))
     np.testing.assert_allclose(search.parameters, 1.0, atol=1e-5)
     assert search.converged
     assert seen == list(range(1, search.n_iter + 1))
 
 
 def test_a_search_that_runs_out_has_not_converged():
-    search = LBFGS(1, 1e-12).maximize(bowl, np.zeros(3), lambda *_: None)
+    search = lbfgs(bowl, np.zeros(3), 1, 1e-12, lambda *_: None)
     assert not search.converged
     assert search.n_iter == 1
 
 
-def test_a_start_at_the_top_counts_one_iteration():
-    search = LBFGS(10, 1e-6).maximize(bowl, np.ones(3), lambda *_: None)
+def test_a_start_at_the_maximum_counts_one_iteration():
+    search = lbfgs(bowl, np.ones(3), 10, 1e-6, lambda *_: None)
     assert (search.n_iter, search.converged) == (1, True)
 
 
-def test_a_stop_keeps_what_was_reached():
+def test_stopping_keeps_the_parameters_reached_so_far():
     def stop(iteration, parameters, value):
         if iteration == 2:
             raise Stop
 
-    search = LBFGS(100, 1e-12).maximize(bowl, np.zeros(3), stop)
+    search = lbfgs(bowl, np.zeros(3), 100, 1e-12, stop)
     assert search.n_iter == 2
     assert not search.converged
     assert bowl(search.parameters)[0] > bowl(np.zeros(3))[0]
 
 
-def test_steps_in_the_objective_end_the_search_at_a_top_rather_than_in_an_error():
+def test_discontinuities_end_the_search_at_a_maximum_instead_of_an_error():
     def stairs(x):
         value, gradient = bowl(x)
         return np.floor(4 * value) / 4, gradient
 
-    search = LBFGS(200, 1e-6).maximize(stairs, np.full(3, 5.0), lambda *_: None)
+    search = lbfgs(stairs, np.full(3, 5.0), 200, 1e-6, lambda *_: None)
     assert stairs(search.parameters)[0] > stairs(np.full(3, 5.0))[0]
 
 
-@pytest.mark.parametrize("kind", STEP_OPTIMISERS.values())
+@pytest.mark.parametrize("kind", STEP_OPTIMIZERS.values())
 def test_step_optimizers_climb_a_noisy_bowl(kind):
     rng = np.random.default_rng(0)
     x = np.full(3, 3.0)
@@ -60,7 +60,7 @@ def test_step_optimizers_climb_a_noisy_bowl(kind):
     np.testing.assert_allclose(x, 1.0, atol=0.3)
 
 
-@pytest.mark.parametrize("kind", STEP_OPTIMISERS.values())
+@pytest.mark.parametrize("kind", STEP_OPTIMIZERS.values())
 def test_steps_follow_the_units_of_the_parameters_and_ignore_those_of_the_gradient(kind):
     rng = np.random.default_rng(0)
     gradients = rng.normal(size=(10, 4))
@@ -70,8 +70,8 @@ def test_steps_follow_the_units_of_the_parameters_and_ignore_those_of_the_gradie
         np.testing.assert_allclose(1000 * plain.step(gradient), scaled.step(1e-6 * gradient), rtol=1e-9)
 
 
-@pytest.mark.parametrize("kind", STEP_OPTIMISERS.values())
-def test_a_parameter_without_gradient_stays(kind):
+@pytest.mark.parametrize("kind", STEP_OPTIMIZERS.values())
+def test_a_parameter_without_gradient_does_not_move(kind):
     optimizer = kind(np.ones(2), Schedule())
     assert optimizer.step(np.array([1.0, 0.0]))[1] == 0
 

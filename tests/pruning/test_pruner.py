@@ -303,6 +303,26 @@ def test_a_clone_shares_the_fitted_ensemble_unless_it_is_to_be_fitted(forest):
     assert search.best_score_ > 0.5
 
 
+def test_settings_of_the_method_survive_copies_and_files(forest, tmp_path):
+    pytest.importorskip("skops")
+    members = [LinearRegression().fit(X[:, :3], y), Ridge().fit(X[:, :3], y)]
+    pruner = AlignmentPruner(members, Alignment(slack=0.2)).fit(X[:, :3], y)
+    manylens.save(pruner, tmp_path / "pruner.skops")
+    for copy in (clone(pruner), pickle.loads(pickle.dumps(pruner)), manylens.load(tmp_path / "pruner.skops")):
+        assert copy.method == Alignment(slack=0.2)
+    assert len(AlignmentPruner(forest).get_params(deep=False)) <= 9
+
+
+def test_a_fit_that_fails_leaves_the_earlier_one_unchanged(forest):
+    pruner = AlignmentPruner(forest).fit(X, y)
+    before = pruner.predict(X)
+    pruner.ensemble = RandomForestRegressor(5, random_state=1).fit(X, y)
+    with pytest.raises(ValueError, match="y has one value only"):
+        pruner.fit(X, np.ones(400))
+    assert pruner.ensemble_ is forest
+    np.testing.assert_array_equal(pruner.predict(X), before)
+
+
 def test_bad_input_raises_one_sentence(forest):
     with pytest.raises(
         NotFittedError, match="This RandomForestRegressor is not fitted yet: call its fit first"

@@ -9,24 +9,9 @@ from benchmarks.data.small_tables import table
 from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.nca import PAPER
 from manylens import NCA
-from manylens.metric.batching import (
-    FarthestPointClusters,
-    RandomBatches,
-    RecursiveProjectionClusters,
-    StochasticAnchors,
-)
-from manylens.metric.gaussian import Gaussian
-from manylens.metric.training import BatchObjective
+from manylens.papers import fast_nca
 
 DECAY, BATCHES = "Assignments below 1 % of the largest (%)", "Batches of 100 rows of the digits"
-
-
-def assignments(Z):
-    """p_ij of all pairs."""
-    scores = -cdist(Z, Z, "sqeuclidean")
-    np.fill_diagonal(scores, -np.inf)
-    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
 
 
 class AssignmentDecay(Reproduction):
@@ -64,7 +49,7 @@ class AssignmentDecay(Reproduction):
         maps[int(last.n_iter_)] = last.components_
         rows, curves = {}, {}
         for iteration, A in sorted(maps.items()):
-            p = assignments(X @ A.T)
+            p = fast_nca.assignments(X @ A.T)
             rows[f"iteration {iteration}"] = {"share": 100 * np.mean(p < 0.01 * p.max(axis=1, keepdims=True))}
             ordered = np.sort(p[0])[::-1][:100]
             curves[f"iteration {iteration}"] = curve(range(1, 101), np.maximum(ordered, 1e-12))
@@ -113,32 +98,32 @@ class BatchConstruction(Reproduction):
             X, y = X[:400], y[:400]
         A = np.linalg.svd(X, full_matrices=False)[2][:10] / 3
         Z = X @ A.T
-        whole = RandomBatches(len(X))
-        exact = self.mean_gradient(X, y, A, Z, whole)[0]
+        exact = fast_nca.gradient(A, X, y)
         full_distance = nearest_distance(Z)
+        n_batches = max(1, round(len(X) / 100))
         kinds = {
-            "random": RandomBatches(100),
-            "farthest point": FarthestPointClusters(100),
-            "recursive projection": RecursiveProjectionClusters(100),
-            "stochastic": StochasticAnchors(100),
+            "random": lambda rng: fast_nca.random_batches(len(X), 100, rng),
+            "farthest point": lambda rng: fast_nca.farthest_point_clusters(Z, n_batches, rng),
+            "recursive projection": lambda rng: fast_nca.recursive_projection_clusters(Z, 100, rng),
+            "stochastic": lambda rng: fast_nca.random_batches(len(X), 100, rng),
         }
-        rows = {}
-        for kind, batcher in kinds.items():
-            gradient, batches = self.mean_gradient(X, y, A, Z, batcher)
+        table_rows = {}
+        for kind, batches_of in kinds.items():
+            batches = batches_of(np.random.default_rng(self.seed))
+            batches = [rows for rows in batches if len(rows) > 1]  # a row alone has no neighbor
+            if kind == "stochastic":
+                gradients = [fast_nca.stochastic_gradient(A, X, y, rows) for rows in batches]
+            else:
+                gradients = [fast_nca.gradient(A, X[rows], y[rows]) for rows in batches]
             sizes = [len(rows) for rows in batches]
-            rows[kind] = {
+            error = np.linalg.norm(np.sum(gradients, axis=0) - exact) / np.linalg.norm(exact)
+            table_rows[kind] = {
                 "largest over smallest": max(sizes) / min(sizes),
-                "nearest distance": np.mean([nearest_distance(Z[rows]) for rows in batches]) / full_distance,
-                "gradient error": np.linalg.norm(gradient - exact) / np.linalg.norm(exact),
+                "nearest distance": np.average([nearest_distance(Z[rows]) for rows in batches], weights=sizes)
+                / full_distance,
+                "gradient error": error,
             }
-        return Findings({BATCHES: rows}, {})
-
-    def mean_gradient(self, X, y, A, Z, batcher):
-        """Mean over one sweep, by rows, and its batches."""
-        batches = batcher.sweep(len(X), Z, np.random.RandomState(self.seed))
-        score = BatchObjective(X, y, Gaussian(), batcher.against_all, alpha=0.0, dtype=np.float64)
-        gradients = [len(rows) * score(A, rows)[1] for rows in batches]
-        return np.sum(gradients, axis=0) / len(X), batches
+        return Findings({BATCHES: table_rows}, {})
 
 
 def nearest_distance(Z):

@@ -10,9 +10,10 @@ from benchmarks.data.small_tables import LOADERS, table
 from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.nca import PAPER
 from manylens import NCA
-from manylens.metric.background import CompactBackground
-from manylens.metric.compact import Compact
-from manylens.metric.evaluation import Exact, RangeSearch
+from manylens.metric import CompactBackground
+from manylens.metric.evaluation import RangeSearch
+from manylens.metric.objectives import CompactObjective
+from manylens.papers import fast_nca
 
 PAIRS, ALONE, MIXING = "Pairs within reach", "Rows that find no neighbor (%)", "Mixing coefficient learned"
 
@@ -62,13 +63,13 @@ class CompactKernels(Reproduction):
             X, y = table(name)
             Z = fitted("compact", X, y, self.seed).transform(X)
             search = RangeSearch(y)
-            found, exact = search.outcome(Compact(), Z), Exact(y).outcome(Compact(), Z)
+            found, exact = search.outcome(CompactObjective(), Z), fast_nca.compact_probabilities(Z, y)
             pairs[name] = {
                 "pairs kept (%)": 100 * search.share,
-                "difference from all pairs": np.abs(found.scores - exact.scores).max(),
+                "difference from all pairs": np.abs(found.scores - exact).max(),
             }
-            compact = Exact(y).outcome(Compact(), 4 * Z).scores
-            behind = Exact(y).outcome(CompactBackground(), 4 * Z).scores
+            compact = fast_nca.compact_probabilities(4 * Z, y)
+            behind = fast_nca.background_probabilities(4 * Z, y)
             alone[name] = {
                 "compact": 100 * np.mean(compact == 0),
                 "with background": 100 * np.mean(behind == 0),
@@ -85,7 +86,7 @@ class CompactKernels(Reproduction):
                 "two rings": make_circles(n, factor=0.5, noise=0.1, random_state=draw),
             }
             rows[f"draw {draw + 1}"] = {
-                name: fitted("compact-background", X, y, self.seed, mixing="learned").mixing_
+                name: fitted(CompactBackground("learned"), X, y, self.seed).mixing_
                 for name, (X, y) in drawn.items()
             }
         return rows

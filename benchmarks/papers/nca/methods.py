@@ -11,14 +11,15 @@ from benchmarks.data.small_tables import LOADERS, table
 from benchmarks.harness import Findings, Reproduction, Statement
 from benchmarks.papers.nca import PAPER
 from manylens import NCA
+from manylens.metric import MiniBatch, Stochastic, Subsample
 
 ACCURACY = "Test accuracy of one neighbor (%)"
 METHODS = {
-    "sub-sampled third": lambda n: {"method": "subsample", "batch_size": n // 3},
-    "random batches": lambda n: {"method": "minibatch", "batch_size": n // 3},
-    "farthest point": lambda n: {"method": "minibatch", "batching": "fpc", "batch_size": n // 3},
-    "recursive projection": lambda n: {"method": "minibatch", "batching": "rpc", "batch_size": n // 3},
-    "stochastic": lambda n: {"method": "stochastic", "batch_size": max(16, n // 10)},
+    "sub-sampled third": lambda n: {"method": Subsample(n // 3)},
+    "random batches": lambda n: {"method": MiniBatch(n // 3)},
+    "farthest point": lambda n: {"method": MiniBatch(n // 3, "fpc")},
+    "recursive projection": lambda n: {"method": MiniBatch(n // 3, "rpc")},
+    "stochastic": lambda n: {"method": Stochastic(max(16, n // 10))},
     "tree": lambda _: {"method": "tree"},
     "compact": lambda _: {"method": "compact"},
     "compact and background": lambda _: {"method": "compact-background"},

@@ -11,18 +11,13 @@ from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.nca import PAPER
 from manylens import NCA
 from manylens.datasets import load_dataset
-from manylens.metric.evaluation import Exact, Tree
-from manylens.metric.gaussian import Gaussian
+from manylens.metric.evaluation import ExactEvaluation, TreeEvaluation
+from manylens.metric.objectives import GaussianObjective
+from manylens.metric.tiles import share_of_pairs
 from manylens.native.threads import one_blas_thread
+from manylens.papers import fast_nca
 
 BOXES, PRUNED = "Boxes of the tree", "At a trained map"
-
-
-def halves(points):
-    """Algorithm 4.5: two parts at the median of the widest direction."""
-    widest = np.argmax(points.max(axis=0) - points.min(axis=0))
-    order = np.argsort(points[:, widest])
-    return points[order[: len(points) // 2]], points[order[len(points) // 2 :]]
 
 
 def outline(points):
@@ -59,8 +54,10 @@ class TreeBoxes(Reproduction):
         side = np.where(np.arange(200) < 100, 1, -1)
         points = np.stack([np.cos(angle) + 0.5 * (side < 0), side * np.sin(angle)], axis=1)
         points += 0.1 * rng.standard_normal(points.shape)
-        parts, rows, figures = [points], {}, {}
-        for level in range(4):
+        rows, figures = {}, {}
+        tree = fast_nca.build_tree(points, leaf_size=13)  # Algorithm 4.5
+        for level, nodes in zip(range(4), fast_nca.levels(tree), strict=False):
+            parts = [points[node.rows] for node in nodes]
             sizes = [len(part) for part in parts]
             area = sum(np.prod(part.max(axis=0) - part.min(axis=0)) for part in parts)
             rows[f"level {level}"] = {
@@ -70,7 +67,6 @@ class TreeBoxes(Reproduction):
             }
             boxes = {f"_{number}": outline(part) for number, part in enumerate(parts)}
             figures[f"level {level}"] = panel("", "", {"_points": curve(*points.T, style="."), **boxes})
-            parts = [half for part in parts for half in halves(part)]
         return Findings({BOXES: rows}, figures)
 
 
@@ -118,11 +114,11 @@ class TreesByDimension(Reproduction):
             warnings.simplefilter("ignore")
             A = NCA(d, method="minibatch", random_state=self.seed).fit(X, y).components_
         Z = X @ A.T.astype(np.float32)
-        exact, exact_seconds = self.timed(Exact(y, np.float32), Z)
-        tree = Tree(y, np.float32, tolerance=1e-3)
+        exact, exact_seconds = self.timed(ExactEvaluation(y, np.float32), Z)
+        tree = TreeEvaluation(y, np.float32, tolerance=1e-3)
         found, seconds = self.timed(tree, Z)
         return {
-            "pairs kept (%)": 100 * tree.known.pairs.share(),
+            "pairs kept (%)": 100 * share_of_pairs(tree.known.pairs),
             "times as fast": exact_seconds / seconds,
             "largest error of p": np.abs(found.scores - exact.scores).max(),
         }
@@ -134,7 +130,7 @@ class TreesByDimension(Reproduction):
             for _ in range(3):
                 evaluation.known = None  # discard the list of the previous run
                 start = time.perf_counter()
-                outcome = evaluation.outcome(Gaussian(), Z)
+                outcome = evaluation.outcome(GaussianObjective(), Z)
                 seconds.append(time.perf_counter() - start)
         return outcome, min(seconds)
 

@@ -13,6 +13,7 @@ from sklearn.utils import check_array, check_X_y
 from benchmarks.harness import Claim, Comparison, gain, ratio, result
 from manylens import NCA
 from manylens.datasets import load_dataset
+from manylens.metric import MiniBatch
 
 warnings.filterwarnings("ignore", message="NCA stopped after")
 
@@ -133,10 +134,10 @@ class EveryMethod:
         return self.fit(data, method="minibatch")
 
     def rpc(self, data):
-        return self.fit(data, method="minibatch", batching="rpc")
+        return self.fit(data, method=MiniBatch(batching="rpc"))
 
     def fpc(self, data):
-        return self.fit(data, method="minibatch", batching="fpc")
+        return self.fit(data, method=MiniBatch(batching="fpc"))
 
     def compact(self, data):
         return self.fit(data, method="compact")

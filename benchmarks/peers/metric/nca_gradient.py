@@ -13,9 +13,8 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from benchmarks.harness import Claim, Comparison, ratio, result
 from manylens import NCA
 from manylens.metric.evaluation import Evaluation
-from manylens.metric.gaussian import Gaussian
-from manylens.metric.objectives import Outcome, force_coefficients
-from manylens.metric.training import Progress, WholeObjective, climb_whole
+from manylens.metric.objectives import GaussianObjective, Outcome, force_coefficients
+from manylens.metric.optimizers import Progress, WholeObjective, maximize_whole
 
 warnings.filterwarnings("ignore", message="NCA stopped after")
 
@@ -23,7 +22,6 @@ warnings.filterwarnings("ignore", message="NCA stopped after")
 class BlockedProducts(Evaluation):
     """All pairs, by matrix products on blocks of 256 x 256."""
 
-    kernels = ("gaussian",)
     size = 256
 
     def outcome(self, objective, Z, extra=None):
@@ -92,8 +90,8 @@ class Iteration:
 
     def blocked_products(self, data):
         X, y, A = data
-        whole = WholeObjective(X, BlockedProducts(y, np.float32), Gaussian(), 0.0, A.shape, 1.0)
-        return climb_whole(whole, A, np.empty(0), 1, 1e-5, Progress("", 0, None))[0]
+        whole = WholeObjective(X, BlockedProducts(y, np.float32), GaussianObjective(), 0.0, A.shape, 1.0)
+        return maximize_whole(whole, A, np.empty(0), 1, 1e-5, Progress("", 0, None))[0]
 
     def score(self, data, outcome):
         if not hasattr(self, "truth"):

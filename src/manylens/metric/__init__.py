@@ -1,5 +1,26 @@
-"""One supervised lens: a learned metric. NCA = objective x evaluation or batcher x optimizer."""
+"""One supervised lens: a learned metric. `NCA`, and the methods by which it can be learned."""
 
-from manylens.metric.nca import NCA
+from __future__ import annotations
 
-__all__ = ["NCA"]
+from typing import TYPE_CHECKING
+
+from manylens._lazy import attach
+
+if TYPE_CHECKING:
+    from manylens.metric.methods import (
+        Compact,
+        CompactBackground,
+        Exact,
+        MiniBatch,
+        Stochastic,
+        Subsample,
+        Tree,
+    )
+    from manylens.metric.nca import NCA
+
+__all__ = ["NCA", "Compact", "CompactBackground", "Exact", "MiniBatch", "Stochastic", "Subsample", "Tree"]
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {"manylens.metric.nca": ["NCA"], "manylens.metric.methods": [name for name in __all__ if name != "NCA"]},
+)

@@ -1,86 +1,65 @@
 """Which rows the optimizer sees together.
 
-A batcher turns one sweep over the rows into batches. Clusters keep the density that a row sees in the full
-data, where a random batch is thinner; they are made afresh from the projected rows at each sweep
-(Algorithm 4.1 of the thesis), so a batcher that clusters is given those.
+A batcher turns one epoch over the rows into batches. Clusters keep the density that a row sees in the full
+data, while a random batch is thinner; they are made again from the projected rows at each epoch
+(Algorithm 4.1 of the chapter).
 """
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-LEAST = 16  # rows; with fewer there is nothing to learn from
+from manylens.typing import FloatArray, IntArray
+
+LEAST = 16  # rows; fewer have nothing to learn from
 
 
 class Batcher:
-    """Base of the batchers.
-
-    Parameters
-    ----------
-    size : int
-        Rows in a batch, or as near to it as the batcher can.
-    """
+    """Base of the batchers; `size` is the number of rows per batch, as nearly as possible."""
 
     needs_points = False  # whether batches depend on the projected rows
     against_all = False  # whether a batch is scored against all rows rather than within itself
 
-    def __init__(self, size):
+    def __init__(self, size: int) -> None:
         self.size = size
 
-    def sweep(self, n, points, rng):
-        """Batches that together hold every row once.
-
-        Parameters
-        ----------
-        n : int
-            Number of rows.
-        points : ndarray, shape (n, d), or None
-            Projected rows, where `needs_points`.
-        rng : numpy.random.RandomState
-            Randomness.
-
-        Returns
-        -------
-        list of ndarray of int
-            Row numbers.
-        """
+    def batches(self, n: int, points: FloatArray | None, rng: np.random.RandomState) -> list[IntArray]:
+        """Row numbers of batches that together hold each of n rows once; `points` are projected, (n, d)."""
         raise NotImplementedError
 
 
 class RandomBatches(Batcher):
-    """Rows dealt at random, as evenly as can be."""
+    """Rows dealt at random into batches of equal size."""
 
-    def sweep(self, n, points, rng):
+    def batches(self, n: int, points: FloatArray | None, rng: np.random.RandomState) -> list[IntArray]:
+        """Row numbers of each batch."""
         return np.array_split(rng.permutation(n), max(1, round(n / self.size)))
 
 
 class StochasticAnchors(RandomBatches):
-    """Random rows, each scored against all others (sNCA): an unbiased gradient of the full objective."""
+    """Random rows, each scored against all others (Algorithm 4.4): an unbiased gradient of all scores."""
 
     against_all = True
 
 
 class FarthestPointClusters(Batcher):
-    """Clusters around centers each of which was the row farthest from those before (Algorithm 4.2).
+    """Clusters around centers, each the row farthest from the centers before it (Algorithm 4.2).
 
-    Their sizes are whatever they come to be: clusters of more than four times `size` are dealt into parts at
-    random, to bound the cost, and clusters of fewer than 16 rows join the next.
+    Sizes vary: clusters of more than four times `size` are dealt into parts at random, to bound the cost, and
+    clusters of fewer than 16 rows join the next.
     """
 
     needs_points = True
 
-    def sweep(self, n, points, rng):
-        n_centers = max(1, round(n / self.size))
-        center = rng.randint(n)
-        nearest = np.full(n, np.inf)
-        cluster = np.zeros(n, np.int64)
-        for number in range(n_centers):
-            distance = np.square(points - points[center]).sum(axis=1)
-            closer = distance < nearest
-            cluster[closer] = number
-            nearest[closer] = distance[closer]
-            center = nearest.argmax()
-        batches = []
+    def batches(self, n: int, points: FloatArray | None, rng: np.random.RandomState) -> list[IntArray]:
+        """Row numbers of each batch, in random order."""
+        assert points is not None
+        clusters = self._clusters(points, max(1, round(n / self.size)), rng)
+        batches: list[IntArray] = []
         waiting = np.empty(0, np.int64)
-        for rows in np.split(np.argsort(cluster, kind="stable"), np.cumsum(np.bincount(cluster))[:-1]):
+        for rows in clusters:
             waiting = np.concatenate([waiting, rows])
             if len(waiting) >= LEAST:
                 parts = -(-len(waiting) // (4 * self.size))
@@ -90,16 +69,31 @@ class FarthestPointClusters(Batcher):
             batches = [*batches[:-1], np.concatenate([*batches[-1:], waiting])]
         return [batches[number] for number in rng.permutation(len(batches))]
 
+    def _clusters(self, points: FloatArray, n_centers: int, rng: np.random.RandomState) -> list[IntArray]:
+        """Rows nearest to each center."""
+        center = int(rng.randint(len(points)))
+        nearest = np.full(len(points), np.inf)
+        cluster = np.zeros(len(points), np.int64)
+        for number in range(n_centers):
+            distance = np.square(points - points[center]).sum(axis=1)
+            closer = distance < nearest
+            cluster[closer] = number
+            nearest[closer] = distance[closer]
+            center = int(nearest.argmax())
+        return np.split(np.argsort(cluster, kind="stable"), np.cumsum(np.bincount(cluster))[:-1])
+
 
 class RecursiveProjectionClusters(Batcher):
-    """Rows halved again and again at the median along the line through two of them (Algorithm 4.3).
+    """Rows halved at the median along the line through two random ones, recursively (Algorithm 4.3).
 
     Clusters have between half of `size` and `size` rows.
     """
 
     needs_points = True
 
-    def sweep(self, n, points, rng):
+    def batches(self, n: int, points: FloatArray | None, rng: np.random.RandomState) -> list[IntArray]:
+        """Row numbers of each batch, in random order."""
+        assert points is not None
         waiting, batches = [np.arange(n)], []
         while waiting:
             rows = waiting.pop()
@@ -114,36 +108,9 @@ class RecursiveProjectionClusters(Batcher):
         return [batches[number] for number in rng.permutation(len(batches))]
 
 
-BATCHERS = {
+Batching: TypeAlias = Literal["random", "fpc", "rpc"]
+BATCHERS: dict[Batching, type[Batcher]] = {
     "random": RandomBatches,
     "fpc": FarthestPointClusters,
     "rpc": RecursiveProjectionClusters,
 }
-
-
-def subsample(labels, size, rng):
-    """Rows of a random sub-set in which every class keeps its share and, where it can, two rows.
-
-    Parameters
-    ----------
-    labels : ndarray of int, shape (n,)
-        Classes.
-    size : int
-        Rows wanted.
-    rng : numpy.random.RandomState
-        Randomness.
-
-    Returns
-    -------
-    ndarray of int, shape (about size,)
-        Row numbers, ascending.
-    """
-    n = len(labels)
-    if size >= n:
-        return np.arange(n)
-    order = rng.permutation(n)
-    order = order[np.argsort(labels[order], kind="stable")]
-    counts = np.bincount(labels)
-    rank = np.arange(n) - np.repeat(np.cumsum(counts) - counts, counts)
-    wanted = np.maximum(2, np.round(counts * (size / n)))
-    return np.sort(order[rank < wanted[labels[order]]])

@@ -1,90 +1,257 @@
-"""The methods by name: which objective, evaluation, batches and optimizer each stands for.
+"""The methods of `NCA`, and the one that "auto" picks: how the sum over all pairs of rows is dealt with."""
 
-What does not go together is refused here, by naming the two sides and what would work.
-"""
+from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from manylens.metric.background import CompactBackground
-from manylens.metric.batching import BATCHERS, Batcher, StochasticAnchors
-from manylens.metric.compact import Compact
-from manylens.metric.evaluation import Evaluation, Exact, RangeSearch, Tree
-from manylens.metric.gaussian import Gaussian
-from manylens.metric.objectives import FORMS, Objective
-from manylens.metric.optimizers import STEP_OPTIMISERS
+from manylens.metric.batching import BATCHERS, Batcher, Batching, StochasticAnchors
+from manylens.metric.evaluation import Evaluation, ExactEvaluation, RangeSearch, TreeEvaluation
+from manylens.metric.objectives import (
+    BackgroundObjective,
+    CompactObjective,
+    Form,
+    GaussianObjective,
+    Objective,
+)
+from manylens.metric.optimizers import STEP_OPTIMIZERS, OptimizerName
+from manylens.typing import IntArray
+from manylens.validation import check_choice, check_count
 
-# Up to so many rows all pairs take a second, and up to so many in few dimensions trees are on average better
-# than batches (`python -m benchmarks.tuning.nca method`; the guide has its table).
+# Up to this many rows all pairs take a second, and up to so many in few dimensions trees are on average
+# better than batches (`python -m benchmarks.tuning.nca method`; the guide has its table).
 FEW_ROWS = 4000
 TREE_ROWS, TREE_COMPONENTS = 20_000, 3
-# Batches must hold several rows of each class, or no row has a neighbor to find.
+# Batches must hold several rows of each class, or rows have no neighbor to find.
 BATCH_ROWS, ROWS_PER_CLASS, MOST_BATCH_ROWS = 2000, 20, 20_000
-ANCHORS = 256
-# Steps after which batches have taught most of what they can (`python -m benchmarks.tuning.nca recipe`).
-STEPS = 400
-# float32 pairs from so many rows on, whatever the type of X: their rounding is below the tolerance there.
-SINGLE_ROWS = 5000
+
+
+class Method:
+    """Base of the methods."""
+
+    name: ClassVar[str]
+    max_components: ClassVar[float] = np.inf
+    forms: ClassVar[tuple[Form, ...]] = ("accuracy", "likelihood")
+
+    def make_objective(self, form: Form) -> Objective:
+        """What is maximized."""
+        return GaussianObjective(form)
+
+
+class WholeMethod(Method):
+    """Base of the methods whose optimizer, L-BFGS, sees the objective over all rows."""
+
+    def make_evaluation(self, labels: IntArray, dtype: DTypeLike) -> Evaluation:
+        """How the objective is evaluated."""
+        return ExactEvaluation(labels, dtype)
+
+
+class BatchMethod(Method):
+    """Base of the methods whose optimizer sees one batch of rows after another."""
+
+    optimizer: OptimizerName
+
+    def make_objective(self, form: Form) -> GaussianObjective:
+        """What is maximized."""
+        return GaussianObjective(form)
+
+    def make_batcher(self, n_classes: int) -> Batcher:
+        """What chooses the rows of each batch."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Method:
-    """What a method's name stands for.
+class Exact(WholeMethod):
+    """Every pair of rows, with L-BFGS: O(n²) time and O(n) memory.
+
+    Examples
+    --------
+    >>> from manylens.metric import NCA, Exact
+    >>> NCA(n_components=2, method=Exact())
+    NCA(method=Exact(), n_components=2)
+    """
+
+    name: ClassVar[str] = "exact"
+
+
+@dataclass(frozen=True)
+class Subsample(WholeMethod):
+    """Every pair within one random sample of the rows, with L-BFGS.
 
     Parameters
     ----------
-    objective : type
-        Kind of objective.
-    evaluation : type or None
-        How the whole objective is evaluated; None where batches are.
-    batches : {None, "sample", "within", "anchors"}
-        Rows the optimizer sees: all; one sub-sample; batch after batch, each within itself; or batch after
-        batch against all rows.
+    size : int, default=2000
+        Number of rows in the sample; every class keeps its share.
     """
 
-    objective: type[Objective]
-    evaluation: type[Evaluation] | None
-    batches: str | None = None
+    name: ClassVar[str] = "subsample"
+    size: int = BATCH_ROWS
 
-    @property
-    def optimizers(self):
-        """Names of the optimizers that can serve."""
-        return ("lbfgs",) if self.evaluation is not None else tuple(STEP_OPTIMISERS)
+    def __post_init__(self) -> None:
+        check_count(self.size, "size", 2)
 
 
-METHODS = {
-    "exact": Method(Gaussian, Exact),
-    "subsample": Method(Gaussian, Exact, "sample"),
-    "minibatch": Method(Gaussian, None, "within"),
-    "stochastic": Method(Gaussian, None, "anchors"),
-    "tree": Method(Gaussian, Tree),
-    "compact": Method(Compact, RangeSearch),
-    "compact-background": Method(CompactBackground, RangeSearch),
+@dataclass(frozen=True)
+class Tree(WholeMethod):
+    """Pairs that boxes and bounds on the forces show to matter, with L-BFGS; at most 20 components.
+
+    Parameters
+    ----------
+    tolerance : float, default=1e-3
+        Largest fraction of a row's kernel sum that may be left out.
+    """
+
+    name: ClassVar[str] = "tree"
+    max_components: ClassVar[float] = 20
+    tolerance: float = 1e-3
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tolerance < 1:
+            raise ValueError(
+                f"tolerance={self.tolerance!r} is outside (0, 1): it is the fraction of a row's kernel sum "
+                "that may be left out. Use 1e-3 or so."
+            )
+
+    def make_evaluation(self, labels: IntArray, dtype: DTypeLike) -> Evaluation:
+        """Trees and lists of pairs."""
+        return TreeEvaluation(labels, dtype, self.tolerance)
+
+
+@dataclass(frozen=True)
+class Compact(WholeMethod):
+    """The kernel (1 - D)² for D <= 1 instead of the Gaussian: pairs within reach, found by range search."""
+
+    name: ClassVar[str] = "compact"
+    forms: ClassVar[tuple[Form, ...]] = ("accuracy",)
+
+    def make_objective(self, form: Form) -> Objective:
+        """Compact support."""
+        return CompactObjective(form)
+
+    def make_evaluation(self, labels: IntArray, dtype: DTypeLike) -> Evaluation:
+        """Range search."""
+        return RangeSearch(labels, dtype)
+
+
+@dataclass(frozen=True)
+class CompactBackground(WholeMethod):
+    """Compact support with a normal density per class behind it, for rows that are out of reach.
+
+    Parameters
+    ----------
+    mixing : {"fixed", "learned"}, default="fixed"
+        Mixing coefficient: 1 / (N_c + 1) for a class of N_c rows, or one that is learned with the map
+        (`NCA.mixing_`).
+    """
+
+    name: ClassVar[str] = "compact-background"
+    mixing: Literal["fixed", "learned"] = "fixed"
+
+    def __post_init__(self) -> None:
+        check_choice(self.mixing, "mixing", ("fixed", "learned"))
+
+    def make_objective(self, form: Form) -> Objective:
+        """Compact support and background."""
+        return BackgroundObjective(form, self.mixing)
+
+    def make_evaluation(self, labels: IntArray, dtype: DTypeLike) -> Evaluation:
+        """Range search."""
+        return RangeSearch(labels, dtype)
+
+
+@dataclass(frozen=True)
+class MiniBatch(BatchMethod):
+    """Pairs within batches of rows, one step per batch.
+
+    Parameters
+    ----------
+    size : int or None, default=None
+        Rows per batch; by default 2,000, or 20 per class if there are more than 100 classes, up to 20,000.
+    batching : {"random", "rpc", "fpc"}, default="random"
+        Rows at random, or clusters of the projected rows, made again at each epoch: recursive projection
+        or farthest point.
+    optimizer : {"adam", "adagrad"}, default="adam"
+        How the steps are made.
+    """
+
+    name: ClassVar[str] = "minibatch"
+    size: int | None = None
+    batching: Batching = "random"
+    optimizer: OptimizerName = "adam"
+
+    def __post_init__(self) -> None:
+        if self.size is not None:
+            check_count(self.size, "size", 2)
+        check_choice(self.batching, "batching", BATCHERS)
+        check_choice(self.optimizer, "optimizer", STEP_OPTIMIZERS)
+
+    def make_batcher(self, n_classes: int) -> Batcher:
+        """Random batches or clusters."""
+        return BATCHERS[self.batching](self.size or default_batch_size(n_classes))
+
+
+@dataclass(frozen=True)
+class Stochastic(BatchMethod):
+    """A few rows at a time against all rows, one step each: an unbiased gradient of the full objective.
+
+    Parameters
+    ----------
+    anchors : int, default=256
+        Rows per step.
+    optimizer : {"adam", "adagrad"}, default="adam"
+        How the steps are made.
+    """
+
+    name: ClassVar[str] = "stochastic"
+    anchors: int = 256
+    optimizer: OptimizerName = "adam"
+
+    def __post_init__(self) -> None:
+        check_count(self.anchors, "anchors", 2)
+        check_choice(self.optimizer, "optimizer", STEP_OPTIMIZERS)
+
+    def make_batcher(self, n_classes: int) -> Batcher:
+        """Random rows."""
+        return StochasticAnchors(self.anchors)
+
+
+METHODS: dict[str, type[Method]] = {
+    kind.name: kind for kind in (Exact, Subsample, MiniBatch, Stochastic, Tree, Compact, CompactBackground)
 }
 
 
-def auto_method(n_rows, n_components, n_classes):
+def resolve_method(method: Any, n_rows: int, n_components: int, n_classes: int, form: Form) -> Method:
+    """The method object for a name or an object, refused if it cannot serve."""
+    if isinstance(method, str):
+        check_choice(method, "method", ("auto", *METHODS))
+        name = auto_method(n_rows, n_components, n_classes) if method == "auto" else method
+        method = METHODS[name]()
+    if not isinstance(method, Method):
+        raise TypeError(
+            f"method={method!r} must be a name (auto, {', '.join(METHODS)}) or an object of manylens.metric "
+            "such as Tree(tolerance=1e-3)."
+        )
+    if form not in method.forms:
+        raise ValueError(
+            f'objective="{form}" takes the logarithm of every p_i, and method="{method.name}" leaves rows '
+            'out of reach with p_i = 0. Use method="compact-background", or objective="accuracy".'
+        )
+    if n_components > method.max_components:
+        raise ValueError(
+            f'method="{method.name}" works in at most {method.max_components} dimensions, because boxes tell '
+            f'nothing in more; n_components={n_components} was given. Use method="minibatch".'
+        )
+    return method
+
+
+def auto_method(n_rows: int, n_components: int, n_classes: int) -> str:
     """The method that "auto" picks.
 
-    ==================================================  ===========
-    rows                                                method
-    ==================================================  ===========
-    up to 4,000, or no more than two batches            exact
-    up to 10,000 in at most 3 dimensions                tree
-    more                                                minibatch
-    ==================================================  ===========
-
-    Few dimensions leave few ways round: there the full objective is worth its price, and boxes make it cheap.
-
-    Parameters
-    ----------
-    n_rows, n_components, n_classes : int
-        Sizes of the problem.
-
-    Returns
-    -------
-    str
+    Up to 4,000 rows, or two batches, "exact"; up to 20,000 in at most 3 dimensions "tree"; else "minibatch".
+    In few dimensions the full objective is worth its price, and boxes make it cheap.
     """
     if n_rows <= max(FEW_ROWS, 2 * default_batch_size(n_classes)):
         return "exact"
@@ -93,121 +260,6 @@ def auto_method(n_rows, n_components, n_classes):
     return "minibatch"
 
 
-def resolve_method(method, n_rows, n_components, n_classes):
-    """The name of the method to use, "auto" resolved by `auto_method`; other names are refused."""
-    if method == "auto":
-        return auto_method(n_rows, n_components, n_classes)
-    if method not in METHODS:
-        raise ValueError(f"method={method!r} is unknown. Choose one of auto, {', '.join(METHODS)}.")
-    return method
-
-
-def default_batch_size(n_classes):
-    """Rows in a batch when nothing else is asked for: 2,000, or 20 for each class up to 20,000."""
+def default_batch_size(n_classes: int) -> int:
+    """2,000 rows, or 20 per class up to 20,000."""
     return int(np.clip(ROWS_PER_CLASS * n_classes, BATCH_ROWS, MOST_BATCH_ROWS))
-
-
-def check_choices(method, form, batching, optimizer, n_components):
-    """Refuse a combination that cannot work.
-
-    Parameters
-    ----------
-    method : str
-        Name of the method, "auto" resolved.
-    form : str
-        Form of the objective.
-    batching : str
-        Name of the batcher.
-    optimizer : str
-        Name of the optimizer, or "auto".
-    n_components : int
-        Dimensions of the projected space.
-    """
-    recipe = METHODS[method]
-    if form not in FORMS:
-        raise ValueError(f"objective={form!r} is unknown. Choose one of {', '.join(FORMS)}.")
-    if batching not in BATCHERS:
-        raise ValueError(f"batching={batching!r} is unknown. Choose one of {', '.join(BATCHERS)}.")
-    if method == "compact" and form == "likelihood":
-        raise ValueError(
-            'objective="likelihood" takes the logarithm of every p_i, and method="compact" leaves rows out '
-            'of reach with p_i = 0. Use method="compact-background", or objective="accuracy".'
-        )
-    if optimizer != "auto" and optimizer not in recipe.optimizers:
-        if recipe.evaluation is None:
-            reason = "which a new batch at each step is not"
-            remedy = f'optimizer="{recipe.optimizers[0]}", or method="exact"'
-        else:
-            reason = "and a step without line search wastes what the whole objective tells"
-            remedy = 'optimizer="lbfgs", or method="minibatch"'
-        raise ValueError(
-            f"optimizer={optimizer!r} does not serve method={method!r}: L-BFGS needs the same function at "
-            f"every call, {reason}. Use {remedy}."
-        )
-    if recipe.evaluation is not None and n_components > recipe.evaluation.max_components:
-        raise ValueError(
-            f"method={method!r} approximates by boxes in at most {recipe.evaluation.max_components} "
-            f"dimensions; n_components={n_components} was asked for. {recipe.evaluation.instead}"
-        )
-
-
-def make_objective(method, form, mixing):
-    """The objective of a method.
-
-    Parameters
-    ----------
-    method : str
-        Name of the method.
-    form : {"accuracy", "likelihood"}
-        Form.
-    mixing : {"fixed", "learned"}
-        Mixing coefficient of the background, where there is one.
-
-    Returns
-    -------
-    Objective
-    """
-    kind = METHODS[method].objective
-    if kind is CompactBackground:
-        if mixing not in ("fixed", "learned"):
-            raise ValueError(f"mixing={mixing!r} is unknown. Choose fixed or learned.")
-        return CompactBackground(form, mixing)
-    return kind(form)
-
-
-def make_evaluation(method, labels, dtype, tolerance):
-    """The evaluation of a method whose optimizer sees the whole objective."""
-    kind = METHODS[method].evaluation
-    if kind is None:
-        raise ValueError(f"method={method!r} sees batches, never the whole objective.")
-    return kind(labels, dtype, tolerance) if kind is Tree else kind(labels, dtype)
-
-
-def make_batcher(method, batching, batch_size, n_classes) -> Batcher | None:
-    """The batcher of a method whose optimizer sees batches; None for one that sees the whole objective."""
-    if METHODS[method].evaluation is not None:
-        return None
-    if METHODS[method].batches == "anchors":
-        return StochasticAnchors(batch_size or ANCHORS)
-    return BATCHERS[batching](batch_size or default_batch_size(n_classes))
-
-
-def pair_dtype(X, precision):
-    """Float type of the sums over pairs for rows `X`, shape (n, n_features).
-
-    Parameters
-    ----------
-    X : ndarray, shape (n, n_features)
-        Rows.
-    precision : {"auto", "single", "double"}
-        What was asked for.
-
-    Returns
-    -------
-    dtype
-    """
-    if precision == "auto":
-        precision = "single" if X.dtype == np.float32 or len(X) > SINGLE_ROWS else "double"
-    if precision not in ("single", "double"):
-        raise ValueError(f"precision={precision!r} is unknown. Choose one of auto, single, double.")
-    return np.dtype(np.float32 if precision == "single" else np.float64)

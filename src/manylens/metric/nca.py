@@ -1,115 +1,115 @@
-"""`NCA`: a linear map under which rows of one class are each other's neighbors."""
+"""`NCA`: a linear map under which the nearest rows tend to be of the same class."""
 
+from __future__ import annotations
+
+import sys
 import warnings
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import Pipeline
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from manylens.metric.batching import RandomBatches, subsample
-from manylens.metric.checks import check_components, check_parameters
-from manylens.metric.initialization import scale_for, unscaled_start
+from manylens.metric.batching import Batcher
+from manylens.metric.initialization import Init, initial_map, scale_for, subsample
 from manylens.metric.methods import (
     BATCH_ROWS,
-    METHODS,
-    check_choices,
-    make_batcher,
-    make_evaluation,
-    make_objective,
-    pair_dtype,
+    BatchMethod,
+    Method,
+    MiniBatch,
+    Subsample,
+    WholeMethod,
     resolve_method,
 )
-from manylens.metric.optimizers import Schedule, step_optimizer
-from manylens.metric.training import (
+from manylens.metric.objectives import FORMS, Form, Objective
+from manylens.metric.optimizers import (
+    STEP_OPTIMIZERS,
     BatchObjective,
     Progress,
+    Report,
+    Schedule,
     WholeObjective,
-    climb_batches,
-    climb_whole,
-    one_sweep,
+    maximize_batches,
+    maximize_whole,
+    one_epoch,
     project,
 )
 from manylens.native.threads import one_blas_thread
+from manylens.typing import FloatArray, IntArray, Seed
+from manylens.validation import check_choice, check_count, check_real, require_two_classes
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
+
+# Pairs in float32 from this many rows on, whatever the type of X: their rounding is below the tolerance.
+SINGLE_ROWS = 5000
 
 
 class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Neighborhood components analysis at any size.
 
-    Learns a linear map A such that a row x, asked for a neighbor at random with probabilities falling with
-    the squared distance under A, finds one of its own class. Takes the arguments of
+    Learns a linear map A such that a row that picks a neighbor at random, with probabilities that fall with
+    the squared distance under A, picks one of its own class. `fit` validates the rows, resolves the method,
+    finds a first map and its scale, and maximizes the objective. It takes the arguments of
     `sklearn.neighbors.NeighborhoodComponentsAnalysis` and gives the same `components_`; memory grows with
-    the rows, never with their square.
+    the number of rows, not with its square.
 
     Parameters
     ----------
     n_components : int, default=None
-        Rows of A; the number of features by default.
+        Number of rows of A; by default the number of features.
     method : {"auto", "exact", "subsample", "minibatch", "stochastic", "tree", "compact", \
-            "compact-background"}, default="auto"
-        How the sum over all pairs is dealt with. `method_` says what "auto" picked, by the table in the guide
-        ("which method when").
-    batching : {"random", "rpc", "fpc"}, default="random"
-        How `method="minibatch"` makes its batches: at random, or by clusters of the projected rows, made
-        afresh at each sweep (recursive projection, farthest point).
-    batch_size : int, default=None
-        Rows in a batch, in the sub-sample, or anchors at a step; by default 2,000 (more where there are
-        many classes), and 256 anchors.
+            "compact-background"} or method object, default="auto"
+        How the sum over all pairs is dealt with: a name, or an object with its settings, such as
+        `manylens.metric.Tree(tolerance=1e-2)` or `MiniBatch(size=1000)`. "auto" decides by the table in the
+        guide ("which method when"); `method_` is what it picked.
     init : {"auto", "pca", "lda", "identity", "random"} or ndarray of shape (n_components, n_features), \
             default="auto"
-        Where A starts.
-    init_scale : {"auto"} or float, default="auto"
-        What the start is multiplied by. "auto" looks for the scale that suits the kernel, except for an
-        array, which is taken as it is.
+        The first A. A named map is multiplied by the scale that suits the kernel best, an array is used as
+        it is.
     objective : {"accuracy", "likelihood"}, default="accuracy"
-        Maximize the sum of p_i, the expected number of rows put right, or of log p_i.
-    optimizer : {"auto", "lbfgs", "adam", "adagrad"}, default="auto"
-        L-BFGS where the whole objective is seen, Adam for batches.
+        Maximize the sum of p_i, the expected number of correct rows, or of log p_i.
     alpha : float, default=0.0
         Weight of the penalty ½ alpha |A|² on the mean score.
-    mixing : {"fixed", "learned"}, default="fixed"
-        Mixing coefficient of `method="compact-background"`.
-    tolerance : float, default=1e-3
-        Largest part of a row's kernel sum that `method="tree"` may leave out.
     precision : {"auto", "single", "double"}, default="auto"
-        Arithmetic of the pairs. "auto" is single for float32 rows or more than 5,000 of them, and goes to
-        double by itself where the projected rows lie too far out for single.
+        Arithmetic of the pairs. "auto" is single for float32 rows or more than 5,000 rows; single switches to
+        double if the projected rows lie too far out for it.
     warm_start : bool, default=False
-        Start from the last fit's `components_`.
+        Start from the `components_` of the last fit.
     max_iter : int, default=50
-        Iterations, or sweeps over the batches, at most.
+        Maximum number of iterations, or of epochs over the batches.
     tol : float, default=1e-5
-        Where L-BFGS stops.
+        Tolerance of L-BFGS.
     callback : callable, default=None
-        Called as callback(iteration, A, value) after each iteration or sweep; `value` is the mean score.
+        Called as callback(iteration, A, value) after each iteration or epoch; `value` is the mean score.
     verbose : int, default=0
-        Whether to print a line for each iteration.
+        If positive, print a line per iteration.
     random_state : int, RandomState instance or None, default=None
-        Randomness of start, samples and batches. The result does not depend on the number of threads.
+        Randomness of first map, samples and batches. The result does not depend on the number of threads.
 
     Attributes
     ----------
     components_ : ndarray, shape (n_components, n_features)
         A.
     method_ : str
-        The method used.
+        Name of the method used.
     scale_ : float
-        The factor that the start was multiplied by.
+        The factor by which the first map was multiplied.
     score_path_ : ndarray, shape (n_iter,)
-        Mean score after each iteration, or over each sweep.
+        Mean score after each iteration, or over each epoch.
     n_iter_ : int
-        Iterations or sweeps made.
+        Number of iterations or epochs.
     mixing_ : float or None
-        Mixing coefficient of the background, with `mixing="learned"`.
+        Learned mixing coefficient of `CompactBackground(mixing="learned")`.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray, shape (n_features,)
-        Names of the features, where X had any.
+        Names of the features, if X had any.
 
     See Also
     --------
@@ -117,8 +117,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Beside the data, memory is O(n n_components) for the whole objective and O(batch_size n_features) for
-    batches.
+    Beside the data, memory is O(n n_components) for the whole objective and O(size n_features) for batches.
 
     Examples
     --------
@@ -130,39 +129,30 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     (150, 2)
     """
 
+    components_: FloatArray
+    scale_: float
+
     def __init__(
         self,
-        n_components=None,
+        n_components: int | None = None,
         *,
-        method="auto",
-        batching="random",
-        batch_size=None,
-        init="auto",
-        init_scale="auto",
-        objective="accuracy",
-        optimizer="auto",
-        alpha=0.0,
-        mixing="fixed",
-        tolerance=1e-3,
-        precision="auto",
-        warm_start=False,
-        max_iter=50,
-        tol=1e-5,
-        callback=None,
-        verbose=0,
-        random_state=None,
-    ):
+        method: str | Method = "auto",
+        init: Init | ArrayLike = "auto",
+        objective: Form = "accuracy",
+        alpha: float = 0.0,
+        precision: Literal["auto", "single", "double"] = "auto",
+        warm_start: bool = False,
+        max_iter: int = 50,
+        tol: float = 1e-5,
+        callback: Report | None = None,
+        verbose: int = 0,
+        random_state: Seed = None,
+    ) -> None:
         self.n_components = n_components
         self.method = method
-        self.batching = batching
-        self.batch_size = batch_size
         self.init = init
-        self.init_scale = init_scale
         self.objective = objective
-        self.optimizer = optimizer
         self.alpha = alpha
-        self.mixing = mixing
-        self.tolerance = tolerance
         self.precision = precision
         self.warm_start = warm_start
         self.max_iter = max_iter
@@ -171,7 +161,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X, y):
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the map.
 
         Parameters
@@ -186,35 +176,37 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         NCA
             The estimator itself.
         """
-        X, labels = self._validate(X, y, reset=True)
-        n_components = check_components(self.n_components, X.shape[1])
+        rows, labels = self._validate(X, y, reset=True)
+        n_components = self._count_components(rows.shape[1])
         rng = check_random_state(self.random_state)
-        method = resolve_method(self.method, len(X), n_components, labels.max() + 1)
-        check_choices(method, self.objective, self.batching, self.optimizer, n_components)
-        if METHODS[method].batches == "sample":
-            rows = subsample(labels, self.batch_size or BATCH_ROWS, rng)
-            X, labels = X[rows], np.unique(labels[rows], return_inverse=True)[1]
-        dtype = pair_dtype(X, self.precision)
-        objective = make_objective(method, self.objective, self.mixing)
-        batcher = make_batcher(method, self.batching, self.batch_size, labels.max() + 1)
-        A, scale = self._start(X, labels, n_components, objective, batcher, dtype, rng)
-        progress = Progress(f"NCA {method}", self.verbose, self.callback)
-        extra = objective.initial_extra(np.bincount(labels))
-        if batcher is None:
-            evaluation = make_evaluation(method, labels, dtype, self.tolerance)
-            whole = WholeObjective(X, evaluation, objective, self.alpha, A.shape, scale)
-            A, extra, search = climb_whole(whole, A, extra, self.max_iter, self.tol, progress)
+        n_classes = int(labels.max()) + 1
+        method = resolve_method(self.method, len(rows), n_components, n_classes, self.objective)
+        if isinstance(method, Subsample):
+            chosen = subsample(labels, method.size, rng)
+            rows, labels = rows[chosen], np.unique(labels[chosen], return_inverse=True)[1]
+        dtype = self._pair_dtype(rows)
+        progress = Progress(f"NCA {method.name}", self.verbose, self.callback)
+        mixing = None
+        if isinstance(method, BatchMethod):
+            batcher, part = self._batches(method, rows, labels, dtype)
+            A, scale = self._start(rows, labels, n_components, part.objective, dtype, rng, batcher)
+            optimizer = STEP_OPTIMIZERS[method.optimizer]
+            A, search = maximize_batches(part, A, batcher, optimizer, self.max_iter, rng, progress)
         else:
-            part = BatchObjective(X, labels, objective, batcher.against_all, self.alpha, dtype)
-            stepper = step_optimizer(self.optimizer)
-            A, search = climb_batches(part, A, batcher, stepper, self.max_iter, rng, progress)
-        self.components_ = A.astype(X.dtype)
-        self.method_, self.scale_ = method, scale
+            objective = method.make_objective(self.objective)
+            A, scale = self._start(rows, labels, n_components, objective, dtype, rng)
+            assert isinstance(method, WholeMethod)
+            evaluation = method.make_evaluation(labels, dtype)
+            whole = WholeObjective(rows, evaluation, objective, self.alpha, A.shape, scale)
+            extra = objective.initial_extra(np.bincount(labels))
+            A, extra, search = maximize_whole(whole, A, extra, self.max_iter, self.tol, progress)
+            mixing = float(expit(extra[0])) if len(extra) else None
+        self.components_ = A.astype(rows.dtype)
+        self.method_, self.scale_ = method.name, scale
         self.n_iter_ = search.n_iter
         self.score_path_ = np.array(progress.path)
-        self.mixing_ = float(expit(extra[0])) if len(extra) else None
-        if hasattr(self, "_online"):  # the steps that partial_fit made led elsewhere
-            del self._online
+        self.mixing_ = mixing
+        self.__dict__.pop("_online", None)  # steps of partial_fit belong to another map
         if not search.converged:
             warnings.warn(
                 f"NCA stopped after {search.n_iter} iterations before it converged. Raise max_iter "
@@ -224,19 +216,19 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             )
         return self
 
-    def partial_fit(self, X, y):
-        """Learn from one more block of rows, in batches of `batch_size`; the first sets start and scale.
+    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from one more block of rows in mini-batches; the first block sets first map and scale.
 
-        Rows are compared within their batch, so a block should hold several rows of several classes. Always
-        the Gaussian kernel and Adam (or `optimizer`), with a step that falls as the root of the steps made.
-        `callback` and `verbose` are served once for each block.
+        Rows are compared within their batch, so a block should hold several rows of several classes. Size
+        and optimizer are those of `method` if it is a `MiniBatch` object; the step falls with the root of the
+        number of steps. `callback` and `verbose` report once per block.
 
         Parameters
         ----------
         X : array-like, shape (n, n_features)
             Rows.
         y : array-like, shape (n,)
-            Their classes; new ones may come at any time.
+            Their classes; classes not seen before may come at any time.
 
         Returns
         -------
@@ -244,31 +236,30 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             The estimator itself.
         """
         first = not hasattr(self, "components_")
-        X, labels = self._validate(X, y, reset=first)
-        objective = make_objective("minibatch", self.objective, self.mixing)
-        dtype = pair_dtype(X, self.precision)
-        batcher = RandomBatches(self.batch_size or BATCH_ROWS)
+        rows, labels = self._validate(X, y, reset=first)
+        given = self.method if isinstance(self.method, MiniBatch) else MiniBatch()
+        method = MiniBatch(given.size or BATCH_ROWS, optimizer=given.optimizer)
+        dtype = self._pair_dtype(rows)
+        batcher, part = self._batches(method, rows, labels, dtype)
+        rng = check_random_state(self.random_state)
         if first:
-            n_components = check_components(self.n_components, X.shape[1])
-            check_choices("minibatch", self.objective, self.batching, self.optimizer, n_components)
-            rng = check_random_state(self.random_state)
-            A, self.scale_ = self._start(X, labels, n_components, objective, batcher, dtype, rng)
+            n_components = self._count_components(rows.shape[1])
+            A, self.scale_ = self._start(rows, labels, n_components, part.objective, dtype, rng, batcher)
             self.method_, self.n_iter_, self.score_path_ = "minibatch", 0, np.empty(0)
         else:
-            rng, A = check_random_state(self.random_state), self.components_.astype(np.float64)
+            A = self.components_.astype(np.float64)
         if not hasattr(self, "_online"):
-            self._online = step_optimizer(self.optimizer)(A.ravel(), Schedule()), rng
+            self._online = STEP_OPTIMIZERS[method.optimizer](A.ravel(), Schedule()), rng
         stepper, rng = self._online
-        part = BatchObjective(X, labels, objective, batcher.against_all, self.alpha, dtype)
         with one_blas_thread():
-            A, score = one_sweep(part, A, batcher, stepper, rng)
-        self.components_ = A.astype(X.dtype)
+            A, score = one_epoch(part, A, batcher, stepper, rng)
+        self.components_ = A.astype(rows.dtype)
         self.n_iter_ += 1
         self.score_path_ = np.append(self.score_path_, score)
         Progress("NCA online", self.verbose, self.callback)(self.n_iter_, A, score)
         return self
 
-    def transform(self, X):
+    def transform(self, X: ArrayLike) -> FloatArray:
         """Project rows.
 
         Parameters
@@ -282,10 +273,10 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             X Aᵀ.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return project(X, self.components_)
+        rows = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return project(rows, self.components_)
 
-    def mahalanobis(self):
+    def mahalanobis(self) -> FloatArray:
         """The learned metric.
 
         Returns
@@ -296,65 +287,105 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return self.components_.T @ self.components_
 
-    def neighbor_classifier(self, X, y, n_neighbors=5):
+    def neighbor_classifier(self, X: ArrayLike, y: ArrayLike, n_neighbors: int = 5) -> Pipeline:
         """A classifier by the nearest rows in the projected space, found with a k-d tree.
 
         Parameters
         ----------
         X : array-like, shape (n, n_features)
-            Rows to find neighbors among.
+            Rows among which to find neighbors.
         y : array-like, shape (n,)
             Their classes.
         n_neighbors : int, default=5
-            Neighbors that vote.
+            Number of neighbors that vote.
 
         Returns
         -------
         sklearn.pipeline.Pipeline
             This map and a fitted `KNeighborsClassifier`.
         """
+        from sklearn.neighbors import KNeighborsClassifier  # imported if used: half a second
+        from sklearn.pipeline import Pipeline
+
         vote = KNeighborsClassifier(n_neighbors, algorithm="kd_tree").fit(self.transform(X), y)
         return Pipeline([("nca", self), ("vote", vote)])
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     @property
-    def _n_features_out(self):
+    def _n_features_out(self) -> int:
         return self.components_.shape[0]
 
-    def _validate(self, X, y, reset):
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2, reset=reset)
-        check_classification_targets(y)
-        classes, labels = np.unique(y, return_inverse=True)
-        if len(classes) < 2 and reset:
-            raise ValueError(
-                f"y has one class only, {classes[0]}: NCA learns what tells classes apart. "
-                "Give rows of at least two classes."
-            )
-        check_parameters(self)
-        return X, labels
+    def _validate(self, X: ArrayLike, y: ArrayLike, reset: bool) -> tuple[FloatArray, IntArray]:
+        """Rows, labels from 0, and a check of the parameters."""
+        rows, given = validate_data(
+            self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2, reset=reset
+        )
+        check_classification_targets(given)
+        classes, labels = np.unique(given, return_inverse=True)
+        if reset:
+            require_two_classes(classes, "NCA")
+        check_count(self.max_iter, "max_iter")
+        check_real(self.tol, "tol", 0.0, sys.float_info.max)
+        check_real(self.alpha, "alpha", 0.0, sys.float_info.max)
+        check_choice(self.objective, "objective", FORMS)
+        check_choice(self.precision, "precision", ("auto", "single", "double"))
+        return rows, labels
 
-    def _start(self, X, labels, n_components, objective, batcher, dtype, rng):
+    def _count_components(self, n_features: int) -> int:
+        """Number of rows of A."""
+        if self.n_components is None:
+            return n_features
+        n_components = check_count(self.n_components, "n_components")
+        if n_components > n_features:
+            raise ValueError(
+                f"n_components={n_components} is more than the {n_features} features of X: a linear map "
+                f"cannot add dimensions. Choose at most {n_features}."
+            )
+        return n_components
+
+    def _pair_dtype(self, X: FloatArray) -> np.dtype[Any]:
+        """Float type of the sums over pairs."""
+        single = X.dtype == np.float32 or len(X) > SINGLE_ROWS
+        if self.precision != "auto":
+            single = self.precision == "single"
+        return np.dtype(np.float32 if single else np.float64)
+
+    def _batches(
+        self, method: BatchMethod, X: FloatArray, labels: IntArray, dtype: np.dtype[Any]
+    ) -> tuple[Batcher, BatchObjective]:
+        """What chooses the rows of each batch, and the objective on a batch."""
+        batcher = method.make_batcher(int(labels.max()) + 1)
+        objective = method.make_objective(self.objective)
+        return batcher, BatchObjective(X, labels, objective, batcher.against_all, self.alpha, dtype)
+
+    def _start(
+        self,
+        X: FloatArray,
+        labels: IntArray,
+        n_components: int,
+        objective: Objective,
+        dtype: np.dtype[Any],
+        rng: np.random.RandomState,
+        batcher: Batcher | None = None,
+    ) -> tuple[FloatArray, float]:
         """The first A, at its scale, and that scale."""
         if self.warm_start and hasattr(self, "components_"):
             if self.components_.shape != (n_components, X.shape[1]):
                 raise ValueError(
-                    f"warm_start=True would go on from a map of shape {self.components_.shape}, but this fit "
-                    f"needs {(n_components, X.shape[1])}. Use warm_start=False, or the same n_components and "
-                    "features."
+                    f"warm_start=True would continue from a map of shape {self.components_.shape}, but this "
+                    f"fit needs {(n_components, X.shape[1])}. Use warm_start=False, or the same n_components "
+                    "and features."
                 )
             return self.components_.astype(np.float64), self.scale_
         with one_blas_thread():
-            A = unscaled_start(self.init, X, labels, n_components, batcher is not None, rng)
-            if self.init_scale != "auto":
-                scale = float(self.init_scale)
-            elif isinstance(self.init, str):
-                alone = None if batcher is None or batcher.against_all else batcher.size
-                scale = scale_for(project(X, A), labels, objective, alone, dtype, rng)
-            else:
-                scale = 1.0  # an array is taken as it is
+            A = initial_map(self.init, X, labels, n_components, batcher is not None, rng)
+            if not isinstance(self.init, str):
+                return A, 1.0
+            batch_size = None if batcher is None or batcher.against_all else batcher.size
+            scale = scale_for(project(X, A), labels, objective, batch_size, dtype, rng)
         return A * scale, scale

@@ -1,112 +1,348 @@
-"""What NCA maximizes: scores of projected points, and the force on each of them.
+"""What NCA maximizes: scores of projected points, and the force on each point.
 
-Every objective here is a function of the projected points Z = X Aᵀ alone, so that one gradient with respect
-to Z serves them all, and  ∂f/∂A = (∂f/∂Z)ᵀ X  costs O(n d D) beside the O(n² d) of the pairs.
+Every objective is a function of the projected points Z = X Aᵀ alone, so one gradient with respect to Z serves
+them all, and  ∂f/∂A = (∂f/∂Z)ᵀ X  costs O(n d D) beside the O(n² d) of the pairs.
 
-With squared distances D_ij = |z_i - z_j|², a kernel k and p_ij = k(D_ij) / Σ_{l≠i} k(D_il), a row's
-probability of being taken for its own class is p_i = Σ_{j in class(i), j≠i} p_ij. Its score is p_i (form
-"accuracy": the expected number of rows put right) or log p_i (form "likelihood").
+With squared distances D_ij = |z_i - z_j|², a kernel k and p_ij = k(D_ij) / Σ_{l≠i} k(D_il), the probability
+that row i picks a neighbor of its own class is p_i = Σ_{j in class(i), j≠i} p_ij. Its score is p_i (form
+"accuracy": the expected number of correct rows) or log p_i (form "likelihood").
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike
+from scipy.special import expit, gammaln
 
-from manylens.metric.pairs import ALL_PAIRS
+from manylens.metric.tiles import ALL_PAIRS, Layout, anchor_layout, exact_dtype, pair_forces, pair_sums
+from manylens.native.nca_pairs import Partners, Tiles
+from manylens.typing import BoolArray, FloatArray, IntArray
 
+Form: TypeAlias = Literal["accuracy", "likelihood"]
 FORMS = ("accuracy", "likelihood")
+
+LOG2_E = np.log2(np.e)
+UNIT = np.sqrt(LOG2_E)  # points times this make the Gaussian a power of two: exp(-D) = 2**-(LOG2_E D)
+# Rows with a smaller kernel sum are done again, each shifted by its own nearest distance. Terms that float32
+# cannot hold are below 2**-126: a million of them are less than 2e-5 of a sum above this.
+SMALLEST_SUM = {np.dtype(np.float32): 2.0**-90, np.dtype(np.float64): 2.0**-500}
+FAR_ENTRIES = 2**20  # distances held at once for such rows
+# Added to every class covariance, in units of the kernel's reach: a class of one row, or one flattened into
+# a plane, still has a density.
+RIDGE = 1e-3
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """An objective at one place.
+    """Scores (n,), forces ∂f/∂Z (n, d), and the gradient with respect to the objective's own parameters."""
 
-    Parameters
-    ----------
-    scores : ndarray of float64, shape (n,)
-        p_i or log p_i of each row.
-    forces : ndarray of float64, shape (n, d)
-        Gradient of the sum of the scores with respect to the projected points.
-    extra : ndarray of float64, shape (n_extra,)
-        Gradient with respect to the objective's own parameters.
-    """
-
-    scores: np.ndarray
-    forces: np.ndarray
-    extra: np.ndarray
+    scores: FloatArray
+    forces: FloatArray
+    extra: FloatArray
 
 
-def force_coefficients(same, total, form):
-    """u of MATHS: the weight of a pair is w_ij = k_ij (own_i within a class, cross_i between).
+class Objective:
+    """Base of the objectives: a kernel and a form."""
+
+    n_extra = 0  # parameters besides A
+
+    def __init__(self, form: Form = "accuracy") -> None:
+        self.form = form
+
+    def initial_extra(self, counts: IntArray) -> FloatArray:
+        """First values of the objective's own parameters, shape (n_extra,)."""
+        return np.empty(0)
+
+    def evaluate(
+        self,
+        Z: FloatArray,
+        layout: Layout,
+        pairs: Partners = ALL_PAIRS,
+        dtype: DTypeLike = np.float64,
+        extra: FloatArray | None = None,
+    ) -> Outcome:
+        """Scores and forces of all rows; sums over the pairs are float64 for any `dtype`."""
+        raise NotImplementedError
+
+
+def force_coefficients(same: FloatArray, total: FloatArray, form: Form) -> FloatArray:
+    """u of the pair weights w_ij = k_ij u_i, within a class and between classes, shape (2, n).
 
     accuracy:    w_ij = p_ij (p_i - [same class]),      own = (p - 1) / S,      cross = p / S
     likelihood:  w_ij = p_ij (1 - [same class] / p_i),  own = 1/S - 1/P,        cross = 1 / S
 
-    Parameters
-    ----------
-    same, total : ndarray, shape (n,)
-        P_i and S_i, the kernel sums within the class and over all; positive where used, S = 0 elsewhere.
-    form : {"accuracy", "likelihood"}
-        Form of the objective.
-
-    Returns
-    -------
-    own, cross : ndarray, shape (n,)
+    from the kernel sums P within the class and S over all; zero if S is zero.
     """
     inverse = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
     p = same * inverse
     if form == "accuracy":
-        return (p - 1.0) * inverse, p * inverse
+        return np.stack([(p - 1.0) * inverse, p * inverse])
     inverse_same = np.divide(1.0, same, out=np.zeros_like(same), where=(same > 0) & (total > 0))
-    return inverse - inverse_same, np.where(inverse_same > 0, inverse, 0.0)
+    return np.stack([inverse - inverse_same, np.where(inverse_same > 0, inverse, 0.0)])
 
 
-def forces_from_moments(tiles, moments, layout, unit):
-    """∂f/∂z_i = 2 Σ_j g_ij (z_i - z_j) from Σ_j g_ij z_j and Σ_j g_ij, by row, shape (n, d)."""
-    forces = moments[:, -1:] * tiles[:, :-1]
-    forces -= moments[:, :-1]
-    forces *= 2.0 * unit
-    return layout.by_row(forces)
+def score(p: FloatArray, form: Form) -> FloatArray:
+    """p or log p; a row with p = 0 scores 0 in either form."""
+    return p if form == "accuracy" else np.log(p, out=np.zeros_like(p), where=p > 0)
 
 
-class Objective:
-    """Base of the objectives: a kernel and a form.
+# --- Gaussian kernel ---
 
-    Parameters
-    ----------
-    form : {"accuracy", "likelihood"}, default="accuracy"
-        Sum of p_i, or of log p_i.
+
+class GaussianObjective(Objective):
+    """k(D) = exp(-D).
+
+    `rough` keeps float32 even if points lie so far out that it rounds distances by more than 1e-3: enough to
+    compare scales, and no second set of loops has to be compiled.
     """
 
-    kernel = ""
-    anchors = False  # whether single rows can be evaluated against all
-    n_extra = 0  # parameters besides A
+    def __init__(self, form: Form = "accuracy", rough: bool = False) -> None:
+        super().__init__(form)
+        self.rough = rough
 
-    def __init__(self, form="accuracy"):
-        self.form = form
+    def evaluate(
+        self,
+        Z: FloatArray,
+        layout: Layout,
+        pairs: Partners = ALL_PAIRS,
+        dtype: DTypeLike = np.float64,
+        extra: FloatArray | None = None,
+    ) -> Outcome:
+        """Scores and forces of all rows."""
+        Z, careful = in_kernel_units(Z, dtype)
+        tiles = layout.place(Z, dtype if self.rough else careful)
+        return gaussian_outcome(Z, tiles, layout, pairs, pair_sums(tiles, layout, pairs), self.form)
 
-    def initial_extra(self, counts):
-        """Where the objective's own parameters start, shape (n_extra,)."""
-        return np.empty(0)
+    def evaluate_anchors(
+        self, Z: FloatArray, labels: IntArray, anchors: IntArray, dtype: DTypeLike = np.float64
+    ) -> Outcome:
+        """Scores (m,) of the rows `anchors` against all rows, and their forces (n, d) on every row."""
+        times = np.bincount(anchors, minlength=len(labels))  # an anchor given twice counts twice
+        layout = anchor_layout(labels, times > 0)
+        Z, careful = in_kernel_units(Z, dtype)
+        tiles = layout.place(Z, dtype if self.rough else careful)
+        sums = pair_sums(tiles, layout)
+        outcome = gaussian_outcome(Z, tiles, layout, ALL_PAIRS, sums, self.form, times)
+        return Outcome(outcome.scores[anchors], outcome.forces, outcome.extra)
 
-    def evaluate(self, Z, layout, pairs=ALL_PAIRS, dtype=np.float64, extra=None):
-        """Scores and forces of all rows.
 
-        Parameters
-        ----------
-        Z : ndarray, shape (n, d)
-            Projected points.
-        layout : Layout
-            Where the rows stand.
-        pairs : TilePairs
-            Which tiles meet.
-        dtype : dtype
-            Arithmetic of the pairs; sums over them are float64 in any case.
-        extra : ndarray, shape (n_extra,), optional
-            The objective's own parameters.
+def in_kernel_units(Z: FloatArray, dtype: DTypeLike) -> tuple[FloatArray, np.dtype[np.floating]]:
+    """Points around zero, in units where the Gaussian is 2**-D, and the float type for their distances."""
+    Z = Z - Z.mean(axis=0)
+    Z *= Z.dtype.type(UNIT)
+    return Z, exact_dtype(Z, dtype)
 
-        Returns
-        -------
-        Outcome
+
+def gaussian_outcome(
+    Z: FloatArray,
+    tiles: Tiles,
+    layout: Layout,
+    pairs: Partners,
+    sums: FloatArray,
+    form: Form,
+    times: IntArray | None = None,
+) -> Outcome:
+    """Scores and forces from the sums of pass one; `times`, shape (n,), is how often each row counts."""
+    wanted = ~layout.lonely if times is None else ~layout.lonely & (times > 0)
+    near, same, total = sums_in_range(sums, layout, tiles.points.dtype, form, wanted)
+    coefficients = force_coefficients(same, total, form)
+    if times is not None:
+        coefficients[:, layout.slots] *= times
+    forces = pair_forces(tiles, layout, pairs, coefficients)
+    scores = score(np.divide(same, total, out=np.zeros_like(total), where=near)[layout.slots], form)
+    far = np.flatnonzero(wanted & ~near[layout.slots])
+    if len(far):
+        scores[far], more = far_outcome(Z, layout.labels, far, form, None if times is None else times[far])
+        forces += more
+    forces /= UNIT
+    return Outcome(scores, forces, np.empty(0))
+
+
+def sums_in_range(
+    sums: FloatArray, layout: Layout, dtype: DTypeLike, form: Form, wanted: BoolArray
+) -> tuple[BoolArray, FloatArray, FloatArray]:
+    """Which slots hold a wanted row whose sums a float can hold, and P and S there, zero elsewhere.
+
+    The likelihood divides by the sum over the row's class, the accuracy by the sum over all rows.
+    """
+    needed = (sums[0] if form == "likelihood" else sums.sum(axis=0))[layout.slots]
+    near = np.zeros(layout.n_slots, bool)
+    near[layout.slots] = (needed >= SMALLEST_SUM[np.dtype(dtype)]) & wanted
+    return near, np.where(near, sums[0], 0.0), np.where(near, sums.sum(axis=0), 0.0)
+
+
+def far_outcome(
+    Z: FloatArray, labels: IntArray, rows: IntArray, form: Form, times: IntArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Scores of a few rows whose kernel sums underflow, and their forces on all rows, by log-sum-exp.
+
+    No row may be alone in its class.
+    """
+    Z = Z.astype(np.float64)
+    norms = np.einsum("ij,ij->i", Z, Z)
+    scores, forces = np.empty(len(rows)), np.zeros_like(Z)
+    step = max(1, FAR_ENTRIES // len(Z))
+    for begin in range(0, len(rows), step):
+        some = rows[begin : begin + step]
+        exponent = 2.0 * Z[some] @ Z.T - norms[some, None] - norms  # -D, (m, n)
+        exponent[np.arange(len(some)), some] = -np.inf
+        same = labels[some, None] == labels
+        log_same, log_other = (_log2_sum(np.where(which, exponent, -np.inf)) for which in (same, ~same))
+        log_total = np.logaddexp2(log_same, log_other)
+        log_p = log_same - log_total
+        p = np.exp2(log_p)
+        scores[begin : begin + step] = p if form == "accuracy" else log_p / LOG2_E
+        # w_ij = p_ij (p_i - [same]), or p_ij (1 - [same] / p_i): the exponents are shifted first
+        own_shift, cross = (log_total, p) if form == "accuracy" else (log_same, np.ones_like(p))
+        weights = np.exp2(exponent - np.where(same, own_shift[:, None], log_total[:, None]))
+        weights *= np.where(same, p[:, None] - 1.0, cross[:, None])
+        if times is not None:
+            weights *= times[begin : begin + step, None]
+        forces[some] += 2.0 * (weights.sum(axis=1)[:, None] * Z[some] - weights @ Z)
+        forces += 2.0 * (weights.sum(axis=0)[:, None] * Z - weights.T @ Z[some])
+    return scores, forces
+
+
+def _log2_sum(exponents: FloatArray) -> FloatArray:
+    """log2 Σ_j 2**e_ij, shape (m,); -inf for an empty sum."""
+    peak = exponents.max(axis=1)
+    peak[np.isneginf(peak)] = 0.0
+    with np.errstate(divide="ignore"):
+        return peak + np.log2(np.exp2(exponents - peak[:, None]).sum(axis=1))
+
+
+# --- compact support ---
+
+
+class CompactObjective(Objective):
+    """k(D) = (1 - D)² for D <= 1 and 0 beyond; a row with nothing in reach scores 0 and feels no force.
+
+    The likelihood of such a row would be log 0: use `BackgroundObjective` for that form.
+    """
+
+    def evaluate(
+        self,
+        Z: FloatArray,
+        layout: Layout,
+        pairs: Partners = ALL_PAIRS,
+        dtype: DTypeLike = np.float64,
+        extra: FloatArray | None = None,
+    ) -> Outcome:
+        """Scores and forces of all rows."""
+        Z = Z - Z.mean(axis=0)
+        tiles = layout.place(Z, exact_dtype(Z, dtype))
+        weights = np.ones(len(layout.counts))
+        same, other = pair_sums(tiles, layout, pairs, weights)
+        total = same + other
+        forces = pair_forces(tiles, layout, pairs, force_coefficients(same, total, "accuracy"), weights)
+        scores = np.divide(same, total, out=np.zeros_like(total), where=total > 0)[layout.slots]
+        return Outcome(scores, forces, np.empty(0))
+
+
+class BackgroundObjective(Objective):
+    """Compact support with a normal density per class behind it, so that every row reaches something.
+
+    With N_c rows in class c, mixing coefficient b_c and kernel constant K (the kernel integrates to 1/K over
+    the unit ball of d dimensions), the class densities of eq. 4.18, times N_c, are
+
+        h_c(z) = (1 - b_c) K Σ_{j in c} k(|z - z_j|²) + N_c b_c N(z | mean_c, cov_c),
+
+        p_i = h_{c_i}(z_i) / Σ_c h_c(z_i),
+
+    with b_c = 1 / (N_c + 1), or one b that is learned for all classes (as its log odds). Mean and covariance
+    are those of the projected rows of the class.
+    """
+
+    def __init__(self, form: Form = "accuracy", mixing: Literal["fixed", "learned"] = "fixed") -> None:
+        super().__init__(form)
+        self.n_extra = int(mixing == "learned")
+
+    def initial_extra(self, counts: IntArray) -> FloatArray:
+        """The log odds of 1 / (N_c + 1) at the mean class size."""
+        return np.full(self.n_extra, -np.log(np.mean(counts)))
+
+    def coefficients(self, counts: IntArray, extra: FloatArray | None) -> FloatArray:
+        """b_c, shape (n_classes,)."""
+        if self.n_extra and extra is not None:
+            return np.full(len(counts), expit(extra[0]))
+        return 1.0 / (counts + 1.0)
+
+    def evaluate(
+        self,
+        Z: FloatArray,
+        layout: Layout,
+        pairs: Partners = ALL_PAIRS,
+        dtype: DTypeLike = np.float64,
+        extra: FloatArray | None = None,
+    ) -> Outcome:
+        """Scores and forces of all rows, and the gradient with respect to the log odds of b."""
+        Z = np.asarray(Z, np.float64)
+        Z = Z - Z.mean(axis=0)
+        rows, labels, counts = np.arange(len(Z)), layout.labels, layout.counts
+        b = self.coefficients(counts, extra)
+        weights = (1 - b) * kernel_constant(Z.shape[1])
+        tiles = layout.place(Z, exact_dtype(Z, dtype))
+        near = pair_sums(tiles, layout, pairs, weights)[:, layout.slots]
+        gaussians = ClassGaussians(Z, layout)
+        behind = counts * b * np.exp(gaussians.log_density)  # (n, n_classes)
+        own_sum = near[0] + behind[rows, labels]
+        total = near.sum(axis=0) + behind.sum(axis=1)
+        own, cross = force_coefficients(own_sum, total, self.form)
+        by_slot = np.zeros((2, layout.n_slots))
+        by_slot[:, layout.slots] = own, cross
+        forces = pair_forces(tiles, layout, pairs, by_slot, weights)
+        # ∂score_i/∂h_c is -own for the row's class and -cross for the others.
+        slopes = -cross[:, None] * behind
+        slopes[rows, labels] = -own * behind[rows, labels]
+        forces += gaussians.forces(slopes)
+        p = np.divide(own_sum, total, out=np.zeros_like(total), where=total > 0)
+        gradient = np.empty(0)
+        if self.n_extra:  # with b = expit(t), ∂b/∂t = b (1 - b)
+            compact = -(own * near[0] + cross * near[1]).sum() / (1 - b[0])
+            gradient = np.array([(slopes.sum() / b[0] - compact) * b[0] * (1 - b[0])])
+        return Outcome(score(p, self.form), forces, gradient)
+
+
+def kernel_constant(d: int) -> float:
+    """K = Γ(d/2 + 3) / (2 π^(d/2)): K (1 - |z|²)² integrates to one over the unit ball of d dimensions."""
+    return float(np.exp(gammaln(d / 2 + 3) - np.log(2) - d / 2 * np.log(np.pi)))
+
+
+class ClassGaussians:
+    """The normal density of each class of projected rows, and how it pulls on them."""
+
+    def __init__(self, Z: FloatArray, layout: Layout) -> None:
+        n, d = Z.shape
+        n_classes = len(layout.counts)
+        self.Z = Z
+        self.members = [np.flatnonzero(layout.labels == c) for c in range(n_classes)]
+        self.pulls = np.empty((n_classes, n, d))  # v_ic = cov_c⁻¹ (z_i - mean_c)
+        self.inverses = np.empty((n_classes, d, d))
+        self.log_density = np.empty((n, n_classes))
+        for c, rows in enumerate(self.members):
+            mean = Z[rows].mean(axis=0)
+            centered = Z[rows] - mean
+            covariance = centered.T @ centered / len(rows) + RIDGE * np.eye(d)
+            self.inverses[c] = np.linalg.inv(covariance)
+            self.pulls[c] = (Z - mean) @ self.inverses[c]
+            squares = np.einsum("ij,ij->i", Z - mean, self.pulls[c])
+            log_volume = np.linalg.slogdet(covariance)[1] + d * np.log(2 * np.pi)
+            self.log_density[:, c] = -0.5 * (squares + log_volume)
+
+    def forces(self, slopes: FloatArray) -> FloatArray:
+        """∂f/∂Z, shape (n, d), of a function with slopes t_ic = ∂f / ∂ log N(z_i | mean_c, cov_c).
+
+        Through z_i itself -t v; through the mean, which every member moves by 1/N_c; and through the
+        covariance, H = ½ Σ_i t_i (v_i v_iᵀ - cov⁻¹), whose change with a member is 2 H (z_j - mean) / N_c.
         """
-        raise NotImplementedError
+        forces = np.zeros_like(self.Z)
+        for c, rows in enumerate(self.members):
+            t, v = slopes[:, c], self.pulls[c]
+            forces -= t[:, None] * v
+            spread = 0.5 * ((t[:, None] * v).T @ v - t.sum() * self.inverses[c])
+            centered = self.Z[rows] - self.Z[rows].mean(axis=0)
+            forces[rows] += (t @ v + 2.0 * centered @ spread) / len(rows)
+        return forces

@@ -1,11 +1,28 @@
-"""How A climbs: L-BFGS where the whole objective is seen, Adam or AdaGrad where batches are."""
+"""How A is learned: L-BFGS on the objective over all rows, Adam or AdaGrad on one batch after another."""
 
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy.optimize import minimize
 
+from manylens.metric.batching import Batcher
+from manylens.metric.evaluation import Evaluation
+from manylens.metric.objectives import GaussianObjective, Objective
+from manylens.metric.tiles import class_layout
+from manylens.native.threads import one_blas_thread
+from manylens.typing import FloatArray, IntArray
+
 RAN_OUT = 1  # scipy's status of a search that used up its iterations
+# Steps after which batches have taught most of what they can (`python -m benchmarks.tuning.nca recipe`).
+STEPS = 400
+
+Report: TypeAlias = Callable[[int, FloatArray, float], Any]  # called with (iteration, parameters, value)
 
 
 class Stop(Exception):
@@ -14,159 +31,287 @@ class Stop(Exception):
 
 @dataclass
 class Search:
-    """What an optimizer hands back.
+    """Where an optimizer ended, after how many iterations, and whether by its own tolerance."""
 
-    Parameters
-    ----------
-    parameters : ndarray
-        Where it ended.
-    n_iter : int
-        Iterations made.
-    converged : bool
-        Whether it ended by its own tolerance.
-    """
-
-    parameters: np.ndarray
+    parameters: FloatArray
     n_iter: int
     converged: bool
 
 
-class LBFGS:
-    """Quasi-Newton ascent of a function that is the same at every call.
+class Progress:
+    """Keep the mean score of each iteration in `path`, print it if verbose, and call the user's callback."""
 
-    Parameters
-    ----------
-    max_iter : int
-        Iterations at most.
-    tol : float
-        Relative gain, and largest entry of the gradient, at which to stop.
+    def __init__(self, name: str, verbose: int, callback: Report | None) -> None:
+        self.name, self.verbose, self.callback = name, verbose, callback
+        self.path: list[float] = []
+        self.start = time.perf_counter()
+
+    def __call__(self, iteration: int, A: FloatArray, value: float) -> None:
+        """Report one iteration."""
+        self.path.append(value)
+        if self.verbose:
+            seconds = time.perf_counter() - self.start
+            print(f"[{self.name}] iteration {iteration}: mean score {value:.6f} after {seconds:.1f} s")
+        if self.callback is not None:
+            self.callback(iteration, A, value)
+
+
+def project(X: FloatArray, A: FloatArray) -> FloatArray:
+    """X Aᵀ in the type of X, shape (n, n_components)."""
+    return X @ A.T.astype(X.dtype)
+
+
+def map_gradient(forces: FloatArray, X: FloatArray) -> FloatArray:
+    """∂f/∂A = (∂f/∂Z)ᵀ X in float64, shape (n_components, n_features)."""
+    return (forces.T.astype(X.dtype, copy=False) @ X).astype(np.float64)
+
+
+# --- the objective over all rows ---
+
+
+class WholeObjective:
+    """f = Σ_i score_i - ½ alpha n |A|² as a function of the parameters (A / unit, extra).
+
+    In parameters of the right unit, tolerances and first steps do not depend on the units of X.
     """
 
-    sees = "whole"
+    def __init__(
+        self,
+        X: FloatArray,
+        evaluation: Evaluation,
+        objective: Objective,
+        alpha: float,
+        shape: tuple[int, ...],
+        unit: float,
+    ) -> None:
+        self.X, self.evaluation, self.objective, self.alpha = X, evaluation, objective, alpha
+        self.shape, self.unit = shape, unit
 
-    def __init__(self, max_iter, tol):
-        self.max_iter = max_iter
-        self.tol = tol
+    def split(self, parameters: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """A, and the objective's own parameters."""
+        size = self.shape[0] * self.shape[1]
+        return self.unit * parameters[:size].reshape(self.shape), parameters[size:]
 
-    def maximize(self, value_and_gradient, start, progress):
-        """Climb from `start`.
+    def join(self, A: FloatArray, extra: FloatArray) -> FloatArray:
+        """The parameters of A and `extra`."""
+        return np.concatenate([A.ravel() / self.unit, extra])
 
-        Parameters
-        ----------
-        value_and_gradient : callable
-            From parameters, shape (m,), to a number and an array of shape (m,).
-        start : ndarray, shape (m,)
-            First parameters.
-        progress : callable
-            Called with (iteration, parameters, value) after each iteration.
+    def __call__(self, parameters: FloatArray) -> tuple[float, FloatArray]:
+        """Value and gradient."""
+        A, extra = self.split(parameters)
+        outcome = self.evaluation.outcome(self.objective, project(self.X, A), extra)
+        weight = self.alpha * len(self.X)
+        gradient = map_gradient(outcome.forces, self.X) - weight * A
+        value = float(outcome.scores.sum() - 0.5 * weight * np.square(A).sum())
+        return value, np.concatenate([gradient.ravel() * self.unit, outcome.extra])
 
-        Returns
-        -------
-        Search
-        """
-        reached = Search(start, 0, False)
-        best = -np.inf
 
-        def descend(parameters):
-            value, gradient = value_and_gradient(parameters)
-            return -value, -gradient
+def maximize_whole(
+    whole: WholeObjective, A: FloatArray, extra: FloatArray, max_iter: int, tol: float, progress: Report
+) -> tuple[FloatArray, FloatArray, Search]:
+    """L-BFGS from (A, extra); `progress` gets (iteration, A, mean score)."""
+    n = len(whole.X)
 
-        def after(intermediate_result):
-            reached.n_iter += 1
-            reached.parameters = intermediate_result.x.copy()
-            progress(reached.n_iter, reached.parameters, -intermediate_result.fun)
+    def report(iteration: int, parameters: FloatArray, value: float) -> None:
+        progress(iteration, whole.split(parameters)[0], value / n)
 
-        try:
-            while reached.n_iter < self.max_iter:
-                found = minimize(
-                    descend,
-                    reached.parameters,
-                    method="L-BFGS-B",
-                    jac=True,
-                    tol=self.tol,
-                    options={"maxiter": self.max_iter - reached.n_iter},
-                    callback=after,
-                )
-                if not reached.n_iter:  # the start is the top: looking at it was the one iteration
-                    after(found)
-                reached.parameters = found.x
-                # A line search that fails (rows leaving the reach of a compact kernel make steps in the
-                # objective) is begun afresh along the gradient; if that gains nothing, this is the top.
-                gain = -found.fun - best
-                reached.converged = bool(found.success) or gain <= self.tol * abs(found.fun)
-                if reached.converged or found.status == RAN_OUT:
-                    break
-                best = -found.fun
-        except (Stop, KeyboardInterrupt):
-            reached.converged = False
-        return reached
+    with one_blas_thread():  # idle BLAS threads would spin beside those of the pair sums
+        search = lbfgs(whole, whole.join(A, extra), max_iter, tol, report)
+    return *whole.split(search.parameters), search
+
+
+def lbfgs(
+    value_and_gradient: Callable[[FloatArray], tuple[float, FloatArray]],
+    start: FloatArray,
+    max_iter: int,
+    tol: float,
+    progress: Report,
+) -> Search:
+    """Maximize a function that is the same at every call; `tol` bounds relative gain and gradient."""
+    reached = Search(start, 0, False)
+    best = -np.inf
+
+    def descend(parameters: FloatArray) -> tuple[float, FloatArray]:
+        value, gradient = value_and_gradient(parameters)
+        return -value, -gradient
+
+    def after(intermediate_result: Any) -> None:
+        reached.n_iter += 1
+        reached.parameters = intermediate_result.x.copy()
+        progress(reached.n_iter, reached.parameters, -intermediate_result.fun)
+
+    try:
+        while reached.n_iter < max_iter:
+            found = minimize(
+                descend,
+                reached.parameters,
+                method="L-BFGS-B",
+                jac=True,
+                tol=tol,
+                options={"maxiter": max_iter - reached.n_iter},
+                callback=after,
+            )
+            if not reached.n_iter:  # the start is a maximum: evaluating it was the one iteration
+                after(found)
+            reached.parameters = found.x
+            # A line search that fails (rows leaving the reach of a compact kernel make steps in the
+            # objective) is restarted along the gradient; if that gains nothing, this is a maximum.
+            gain = -found.fun - best
+            reached.converged = bool(found.success) or gain <= tol * abs(found.fun)
+            if reached.converged or found.status == RAN_OUT:
+                break
+            best = -found.fun
+    except (Stop, KeyboardInterrupt):
+        reached.converged = False
+    return reached
+
+
+# --- one batch after another ---
+
+
+class BatchObjective:
+    """f = mean_i score_i - ½ alpha |A|² over a batch of rows, scored within the batch or against all rows."""
+
+    def __init__(
+        self,
+        X: FloatArray,
+        labels: IntArray,
+        objective: GaussianObjective,
+        against_all: bool,
+        alpha: float,
+        dtype: DTypeLike,
+    ) -> None:
+        self.X, self.labels, self.objective = X, labels, objective
+        self.against_all, self.alpha, self.dtype = against_all, alpha, dtype
+
+    def __call__(self, A: FloatArray, rows: IntArray) -> tuple[float, FloatArray]:
+        """Mean score of the batch `rows`, and the gradient of f with respect to A."""
+        if self.against_all:
+            X = self.X
+            outcome = self.objective.evaluate_anchors(project(X, A), self.labels, rows, self.dtype)
+        else:
+            X = self.X[rows]
+            layout = class_layout(np.unique(self.labels[rows], return_inverse=True)[1])
+            outcome = self.objective.evaluate(project(X, A), layout, dtype=self.dtype)
+        gradient = map_gradient(outcome.forces, X) / len(rows) - self.alpha * A
+        return float(outcome.scores.mean()), gradient
+
+
+def maximize_batches(
+    part: BatchObjective,
+    A: FloatArray,
+    batcher: Batcher,
+    optimizer: type[StepOptimizer],
+    max_iter: int,
+    rng: np.random.RandomState,
+    progress: Report,
+) -> tuple[FloatArray, Search]:
+    """Epochs over batches, from A: enough for `STEPS` steps, at most `max_iter`."""
+    per_epoch = max(1, round(len(part.X) / batcher.size))
+    n_epochs = max(1, min(max_iter, -(-STEPS // per_epoch)))
+    stepper = optimizer(A.ravel(), Schedule(n_epochs * per_epoch))
+    done = 0
+    try:
+        with one_blas_thread():
+            for epoch in range(1, n_epochs + 1):
+                A, score = one_epoch(part, A, batcher, stepper, rng)
+                done = epoch
+                progress(epoch, A, score)
+    except (Stop, KeyboardInterrupt):
+        return A, Search(A, done, False)
+    return A, Search(A, done, True)
+
+
+def one_epoch(
+    part: BatchObjective,
+    A: FloatArray,
+    batcher: Batcher,
+    stepper: StepOptimizer,
+    rng: np.random.RandomState,
+) -> tuple[FloatArray, float]:
+    """A after one step per batch, and the mean score of the rows on the way."""
+    n = len(part.X)
+    points = project(part.X, A) if batcher.needs_points else None
+    total = 0.0
+    for rows in batcher.batches(n, points, rng):
+        score, gradient = part(A, rows)
+        A = A + stepper.step(gradient.ravel()).reshape(A.shape)
+        total += score * len(rows)
+    return A, total / n
 
 
 class Schedule:
-    """Share of the full rate at each step: a half cosine down to zero over the steps planned.
-
-    Where their number is unknown (online learning) the rate falls as the root of the steps instead.
+    """Learning rate over the steps: a half cosine down to zero, or 1/sqrt(step) if their number is unknown.
 
     Parameters
     ----------
-    n_steps : int or None
-        Steps planned.
+    n_steps : int or None, default=None
+        Number of steps planned.
     """
 
-    def __init__(self, n_steps=None):
+    def __init__(self, n_steps: int | None = None) -> None:
         self.n_steps = n_steps
 
-    def share(self, step):
+    def share(self, step: int) -> float:
+        """Fraction of the full rate at a step."""
         if self.n_steps is None:
-            return (1.0 + step / 100.0) ** -0.5
-        return 0.5 * (1.0 + np.cos(np.pi * min(1.0, step / self.n_steps)))
+            return float((1.0 + step / 100.0) ** -0.5)
+        return float(0.5 * (1.0 + np.cos(np.pi * min(1.0, step / self.n_steps))))
 
 
 class StepOptimizer:
     """Base of the optimizers that see one batch after another.
 
     The length of a step is `rate` times the root mean square of the parameters at the start, which the scale
-    search has put into the units of the kernel; gradients are divided by their own size. Neither the units of
-    X nor the number of rows or dimensions is left in it, which is why `rate` needs no tuning.
+    search has put into the units of the kernel, and gradients are divided by their own size. Therefore `rate`
+    depends neither on the units of X nor on the number of rows or dimensions, and needs no tuning.
 
     Parameters
     ----------
     start : ndarray, shape (m,)
         First parameters.
     schedule : Schedule
-        How the rate falls.
+        Learning rate over the steps.
     """
 
-    sees = "batches"
     rate = 0.1
 
-    def __init__(self, start, schedule):
+    def __init__(self, start: FloatArray, schedule: Schedule) -> None:
         self.schedule = schedule
         self.length = self.rate * np.sqrt(np.mean(np.square(start)))
         self.n_steps = 0
 
-    def step(self, gradient):
-        """The change of the parameters that `gradient`, shape (m,), calls for."""
+    def step(self, gradient: FloatArray) -> FloatArray:
+        """The change of the parameters for an ascent along `gradient`, shape (m,)."""
         length = self.length * self.schedule.share(self.n_steps)
         self.n_steps += 1
         return length * self.direction(gradient)
 
-    def direction(self, gradient):
-        """Where to, with entries of size one or so; a subclass says how."""
+    def direction(self, gradient: FloatArray) -> FloatArray:
+        """Direction of the step, with entries of order one."""
         raise NotImplementedError
 
 
 class Adam(StepOptimizer):
-    """Running means of the gradient and of its square, both freed of their start at zero."""
+    """Running means of the gradient and of its square, both corrected for their start at zero.
+
+    Parameters
+    ----------
+    start : ndarray, shape (m,)
+        First parameters.
+    schedule : Schedule
+        Learning rate over the steps.
+    """
 
     decay, square_decay = 0.9, 0.999
 
-    def __init__(self, start, schedule):
+    def __init__(self, start: FloatArray, schedule: Schedule) -> None:
         super().__init__(start, schedule)
         self.mean = np.zeros_like(start)
         self.square = np.zeros_like(start)
 
-    def direction(self, gradient):
+    def direction(self, gradient: FloatArray) -> FloatArray:
+        """Mean gradient over the root of the mean square."""
         self.mean += (1.0 - self.decay) * (gradient - self.mean)
         self.square += (1.0 - self.square_decay) * (gradient**2 - self.square)
         mean = self.mean / (1.0 - self.decay**self.n_steps)
@@ -175,22 +320,27 @@ class Adam(StepOptimizer):
 
 
 class AdaGrad(StepOptimizer):
-    """The gradient over the root of the sum of its squares so far; slows by itself, hence the longer step."""
+    """The gradient over the root of the sum of its squares so far; it slows down, so its rate is larger.
+
+    Parameters
+    ----------
+    start : ndarray, shape (m,)
+        First parameters.
+    schedule : Schedule
+        Learning rate over the steps.
+    """
 
     rate = 1.0
 
-    def __init__(self, start, schedule):
+    def __init__(self, start: FloatArray, schedule: Schedule) -> None:
         super().__init__(start, schedule)
         self.squares = np.zeros_like(start)
 
-    def direction(self, gradient):
+    def direction(self, gradient: FloatArray) -> FloatArray:
+        """Gradient over the root of the summed squares."""
         self.squares += gradient**2
         return np.divide(gradient, np.sqrt(self.squares), out=np.zeros_like(gradient), where=self.squares > 0)
 
 
-STEP_OPTIMISERS = {"adam": Adam, "adagrad": AdaGrad}
-
-
-def step_optimizer(name):
-    """The kind of step optimizer that `name` stands for; Adam for "auto"."""
-    return STEP_OPTIMISERS["adam" if name == "auto" else name]
+OptimizerName: TypeAlias = Literal["adam", "adagrad"]
+STEP_OPTIMIZERS: dict[OptimizerName, type[StepOptimizer]] = {"adam": Adam, "adagrad": AdaGrad}

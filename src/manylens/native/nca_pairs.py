@@ -1,6 +1,6 @@
-"""Sums over all pairs of projected points, each pair met once per pass, in O(n) memory.
+"""Sums over pairs of projected points, each pair of tiles met once per pass, in O(n) memory.
 
-With k(D) the kernel of a squared distance and a_c a weight for each class, pass one gives
+With k(D) the kernel of a squared distance and a_c a weight per class, pass one gives
 
     same_i = sum_{j in class(i), j != i} a k(D_ij),      other_i = sum_{j not in class(i)} a_c(j) k(D_ij)
 
@@ -9,330 +9,294 @@ between classes,
 
     moments_k,i = sum_j g_ij z_jk  (k < d),      moments_d,i = sum_j g_ij.
 
-A tile of columns is met by tiles of rows above it only, and both ends are updated. Columns are taken in
-blocks that stay in cache. Rows are dealt to a number of workers that depends on the data alone; each worker
-sums a block's columns for itself, and the sums are added in the workers' order, in float64: the result is the
-same whatever the number of threads.
+The kernel is 2**-D if `weights` is None, else (1 - D)² for D <= 1 and 0 beyond, with these weights a_c.
+
+When two tiles meet, both are updated. Columns are taken in blocks that stay in cache. Rows are dealt to a
+number of workers that depends on the data alone; each worker sums a block's columns for itself, and the sums
+are added in the workers' order, in float64: the result is the same for any number of threads.
 """
 
-# mypy cannot see through numba's intrinsics.
-# mypy: ignore-errors
+from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from manylens.native.nca_lanes import (
-    LANES,
-    add,
-    add_folded,
-    exp2,
-    fma,
-    folded,
-    load,
-    load_half,
-    maximum,
-    mul,
-    splat,
-    splat_half,
-    store,
-    total,
-)
-from manylens.native.nca_tiles import (
-    GROUPS,
+from manylens.native.compiling import compiled
+from manylens.native.nca_blocks import (
     HALF,
-    MOST_WORKERS,
+    LANES,
     ROWS,
-    kernel,
-    load_row,
+    add_columns,
+    add_folded,
+    add_products,
+    add_totals,
+    empty_sums,
+    exp2,
+    load_sums,
     minus_distances,
-    partners_within,
-    slope,
+    mul,
+    one_plus,
+    outer_sum,
+    reach,
+    total,
     without_self,
-    workers_and_block,
 )
 from manylens.native.threads import in_threads
+from manylens.typing import FloatArray, IntArray
+
+MOST_WORKERS = 16
+BLOCK_BYTES = 2**18  # one worker's block of columns, coordinates and sums: should stay in cache
+FAR = -1e30  # minus the squared norm of an empty slot: no kernel reaches it
 
 
-@njit(nogil=True)
-def add_block_sums(tiles, begin, end, field, listed, sums, part):
-    """One worker's share of pass one: its `tiles` of rows against the tiles begin..end of columns.
+class Tiles(NamedTuple):
+    """Points in tiles of 32, each tile of one class."""
 
-    Adds to `sums` what its rows gain, and writes to `part` what the columns do.
+    points: FloatArray  # (n_tiles * (d + 1) * LANES,): see `nca_blocks`
+    d: int
+    classes: IntArray  # (n_tiles,)
+    filled: IntArray  # (n_tiles,): slots in use, the first ones of the tile
+
+
+class Partners(NamedTuple):
+    """Tiles that each tile meets: those of tile I are partners[starts[I] : starts[I + 1]], ascending.
+
+    A pair of tiles is listed once, and a tile always meets itself, unlisted. Empty `starts` mean all pairs.
     """
-    points, d, tile_class, weights, compact = field
-    starts, partners, cursor = listed
-    zero = points.dtype.type(0)
-    one = points.dtype.type(1)
-    part[:] = zero
-    rows = np.empty(ROWS * (d + 1), points.dtype)
-    for tile in tiles:
-        own_class = tile_class[tile]
-        own_weight = splat(weights[own_class])
-        first, last = partners_within(tile, begin, end, starts, partners, cursor)
-        for group in range(GROUPS):
-            row = tile * LANES + group * ROWS
-            for t in range(ROWS):
-                load_row(points, d, row + t, rows, t)
-            s0 = s1 = s2 = s3 = splat_half(zero)
-            o0 = o1 = o2 = o3 = splat_half(zero)
-            # `at` = first - 1 stands for the tile itself, in the block that holds it.
-            for at in range(first - 1 if tile >= begin else first, last):
-                partner = tile
-                if at >= first:
-                    partner = partners[at] if starts.shape[0] else at
-                e0, e1, e2, e3 = minus_distances(points, d, rows, partner)
-                e0 = kernel(e0, zero, one, compact)
-                e1 = kernel(e1, zero, one, compact)
-                e2 = kernel(e2, zero, one, compact)
-                e3 = kernel(e3, zero, one, compact)
-                if at < first:
-                    e0, e1, e2, e3 = without_self(e0, e1, e2, e3, group * ROWS, zero)
-                    s0, s1, s2, s3 = folded(e0), folded(e1), folded(e2), folded(e3)
-                    continue
-                down = add(add(e0, e1), add(e2, e3))
-                place = (partner - begin) * 2 * LANES
-                if tile_class[partner] == own_class:
-                    s0 = add(s0, folded(e0))
-                    s1 = add(s1, folded(e1))
-                    s2 = add(s2, folded(e2))
-                    s3 = add(s3, folded(e3))
-                    store(part, place, add(load(part, place), down))
-                else:
-                    weight = splat_half(weights[tile_class[partner]])
-                    o0 = fma(weight, folded(e0), o0)
-                    o1 = fma(weight, folded(e1), o1)
-                    o2 = fma(weight, folded(e2), o2)
-                    o3 = fma(weight, folded(e3), o3)
-                    place += LANES
-                    store(part, place, fma(own_weight, down, load(part, place)))
-            sums[0, row] += total(s0)
-            sums[0, row + 1] += total(s1)
-            sums[0, row + 2] += total(s2)
-            sums[0, row + 3] += total(s3)
-            sums[1, row] += total(o0)
-            sums[1, row + 1] += total(o1)
-            sums[1, row + 2] += total(o2)
-            sums[1, row + 3] += total(o3)
+
+    starts: IntArray
+    partners: IntArray
 
 
-@njit(cache=True, nogil=True)
-def workers_sums(first, last, n_workers, begin, end, field, listed, sums, parts):
-    """The share of the workers first..last in pass one."""
+@compiled(error_model="numpy")
+def add_sums(
+    first: int,
+    last: int,
+    n_workers: int,
+    begin: int,
+    end: int,
+    tiles: Tiles,
+    weights: FloatArray | None,
+    listed: Partners,
+    cursor: IntArray,
+    sums: FloatArray,
+    parts: FloatArray,
+) -> None:
+    """Pass one of the workers first to last - 1 on the columns begin to end - 1.
+
+    Adds to `sums` what the rows gain, and to the worker's share of `parts` what the columns do. `cursor`
+    holds how far each tile has come in its list.
+    """
+    points, d, classes, filled = tiles
+    starts, partners = listed
+    size = (d + 1) * LANES
+    n_slots = classes.shape[0] * LANES
     for worker in range(first, last):
-        tiles = range(worker, end, n_workers)
-        add_block_sums(tiles, begin, end, field, listed, sums, parts[worker])
+        base = worker * (parts.shape[0] // n_workers) - begin * 2 * LANES
+        for tile in range(worker, classes.shape[0], n_workers):
+            low = high = tile + 1 if tile >= begin else begin
+            if starts.shape[0]:
+                low = high = cursor[tile]
+                while high < starts[tile + 1] and partners[high] < end:
+                    high += 1
+                cursor[tile] = high
+            elif low < end:
+                high = end
+            if begin <= tile < end:
+                low -= 1  # stands for the tile itself
+            for group in range(0, filled[tile], ROWS):
+                here = tile * size + group
+                same, other = empty_sums(points), empty_sums(points)
+                for at in range(low, high):
+                    itself = at == low and begin <= tile < end
+                    partner = tile
+                    if not itself:
+                        partner = partners[at] if starts.shape[0] else at
+                    k = minus_distances(points, here, partner * size, d)
+                    k = exp2(k) if weights is None else mul(reach(k), reach(k))
+                    place = base + partner * 2 * LANES
+                    if itself:
+                        same = add_folded(same, without_self(k, group), 1.0)
+                    elif classes[partner] == classes[tile]:
+                        same = add_folded(same, k, 1.0)
+                        add_columns(parts, place, k, 1.0)
+                    elif weights is None:
+                        other = add_folded(other, k, 1.0)
+                        add_columns(parts, place + LANES, k, 1.0)
+                    else:
+                        other = add_folded(other, k, weights[classes[partner]])
+                        add_columns(parts, place + LANES, k, weights[classes[tile]])
+                add_totals(sums, tile * LANES + group, same)
+                add_totals(sums, n_slots + tile * LANES + group, other)
 
 
-def kernel_sums(points, d, tile_class, weights, compact, starts, partners, *, alone=False):
-    """Pass one.
+@compiled(error_model="numpy")
+def add_moments(
+    first: int,
+    last: int,
+    n_workers: int,
+    begin: int,
+    end: int,
+    tiles: Tiles,
+    weights: FloatArray | None,
+    listed: Partners,
+    cursor: IntArray,
+    u: FloatArray,
+    moments: FloatArray,
+    parts: FloatArray,
+    across: FloatArray,
+) -> None:
+    """Pass two of the workers first to last - 1, as `add_sums`; `across` is scratch space per worker."""
+    points, d, classes, filled = tiles
+    starts, partners = listed
+    size = (d + 1) * LANES
+    n_slots = classes.shape[0] * LANES
+    for worker in range(first, last):
+        stride = parts.shape[0] // n_workers
+        base = worker * stride - begin * size
+        dump = worker * stride + stride - size
+        for tile in range(worker, classes.shape[0], n_workers):
+            low = high = tile + 1 if tile >= begin else begin
+            if starts.shape[0]:
+                low = high = cursor[tile]
+                while high < starts[tile + 1] and partners[high] < end:
+                    high += 1
+                cursor[tile] = high
+            elif low < end:
+                high = end
+            if begin <= tile < end:
+                low -= 1  # stands for the tile itself
+            for group in range(0, filled[tile], ROWS):
+                here = tile * size + group
+                gained = empty_sums(points)
+                for at in range(worker * d * ROWS * HALF, (worker + 1) * d * ROWS * HALF):
+                    across[at] = 0.0
+                for at in range(low, high):
+                    itself = at == low and begin <= tile < end
+                    partner = tile
+                    if not itself:
+                        partner = partners[at] if starts.shape[0] else at
+                    g = minus_distances(points, here, partner * size, d)
+                    coefficients = 0 if classes[partner] == classes[tile] else n_slots
+                    row, column = coefficients + tile * LANES + group, coefficients + partner * LANES
+                    if weights is None:
+                        g = mul(exp2(g), outer_sum(u, row, column, 1.0, 1.0))
+                    else:
+                        near, far = weights[classes[tile]], weights[classes[partner]]
+                        g = mul(reach(g), outer_sum(u, row, column, far, near))
+                    # A tile's sums with itself are all in its rows: those of its columns go unread.
+                    place = base + partner * size
+                    if itself:
+                        g = without_self(g, group)
+                        place = dump
+                    gained = add_folded(gained, g, 1.0)
+                    add_products(
+                        points, here, partner * size, d, g, across, worker * d * ROWS * HALF, parts, place
+                    )
+                    add_columns(parts, place + d * LANES, g, 1.0)
+                for k in range(d):
+                    add_totals(
+                        moments,
+                        here + k * LANES,
+                        load_sums(across, (worker * d + k) * ROWS * HALF),
+                    )
+                add_totals(moments, here + d * LANES, gained)
 
-    Parameters
-    ----------
-    points : ndarray, shape (n_tiles * (d + 1) * LANES,)
-        Tiles, flat.
-    d : int
-        Number of coordinates.
-    tile_class : ndarray of int, shape (n_tiles,)
-        Class of each tile.
-    weights : ndarray, shape (n_classes,)
-        a_c.
-    compact : bool
-        Compact support, or the Gaussian (distances then in units where it is 2**-D).
-    starts, partners : ndarray of int, shapes (n_tiles + 1,) and (n_pairs,)
-        Tiles above tile I that it is to meet, ascending: partners[starts[I]:starts[I + 1]]; an empty
-        `starts` means all of them. A tile always meets itself.
-    alone : bool
-        Whether one thread does it all.
 
-    Returns
-    -------
-    sums : ndarray of float64, shape (2, n_slots)
-        `same` and `other`.
-    """
-    n_tiles = len(tile_class)
-    n_workers, block = workers_and_block(n_tiles, d, 2, points.itemsize)
+@compiled(error_model="numpy")
+def add_masses(
+    first: int, last: int, n_workers: int, tiles: Tiles, listed: Partners, u: FloatArray, masses: FloatArray
+) -> None:
+    """Masses of the listed pairs of the tiles that belong to the workers first to last - 1."""
+    points, d, classes, filled = tiles
+    starts, partners = listed
+    size = (d + 1) * LANES
+    n_slots = classes.shape[0] * LANES
+    for worker in range(first, last):
+        for tile in range(worker, classes.shape[0], n_workers):
+            for at in range(starts[tile], starts[tile + 1]):
+                partner = partners[at]
+                coefficients = 0 if classes[partner] == classes[tile] else n_slots
+                mass = empty_sums(points)
+                for group in range(0, filled[tile], ROWS):
+                    e = minus_distances(points, tile * size + group, partner * size, d)
+                    row, column = coefficients + tile * LANES + group, coefficients + partner * LANES
+                    weight = outer_sum(u, row, column, 1.0, 1.0)
+                    mass = add_folded(mass, mul(weight, mul(exp2(e), one_plus(e))), 1.0)
+                masses[at] = total(mass)
+
+
+def kernel_sums(
+    tiles: Tiles, weights: FloatArray | None, listed: Partners, *, alone: bool = False
+) -> FloatArray:
+    """Pass one: `same` and `other` of every slot, float64 of shape (2, n_slots)."""
+    n_tiles = len(tiles.classes)
+    n_workers, block = workers_and_block(n_tiles, tiles.d, 2, tiles.points.itemsize)
     sums = np.zeros((2, n_tiles * LANES))
-    parts = np.empty((n_workers, 2 * block * LANES), points.dtype)
-    field = points, d, tile_class, weights, compact
-    listed = starts, partners, starts.copy()  # the last tells how far each tile has come in its list
+    parts = np.empty((n_workers, block, 2, LANES), tiles.points.dtype)
+    cursor = listed.starts.copy()
     for begin in range(0, n_tiles, block):
         end = min(n_tiles, begin + block)
+        parts[...] = 0
 
-        def share(first, last, begin=begin, end=end):
-            workers_sums(first, last, n_workers, begin, end, field, listed, sums, parts)
+        def share(first: int, last: int, begin: int = begin, end: int = end) -> None:
+            columns = first, last, n_workers, begin, end
+            add_sums(*columns, tiles, weights, listed, cursor, sums.ravel(), parts.ravel())
 
         in_threads(share, n_workers, alone)
-        size = end - begin
-        columns = parts[:, : size * 2 * LANES].sum(axis=0, dtype=np.float64).reshape(size, 2, LANES)
+        columns = parts[:, : end - begin].sum(axis=0, dtype=np.float64)  # (n_columns, 2, LANES)
         sums[:, begin * LANES : end * LANES] += columns.transpose(1, 0, 2).reshape(2, -1)
-    sums[0] *= np.repeat(weights[tile_class], LANES)
+    if weights is not None:
+        sums[0] *= np.repeat(weights[tiles.classes], LANES)
     return sums
 
 
-@njit(nogil=True)
-def add_block_moments(tiles, begin, end, field, listed, own, cross, moments, part):
-    """One worker's share of pass two: as `add_block_sums`, adding to `moments`."""
-    points, d, tile_class, weights, compact = field
-    starts, partners, cursor = listed
-    zero = points.dtype.type(0)
-    one = points.dtype.type(1)
-    part[:] = zero
-    rows = np.empty(ROWS * (d + 1), points.dtype)
-    across = np.empty(ROWS * HALF * d, points.dtype)
-    for tile in tiles:
-        own_class = tile_class[tile]
-        near = splat(weights[own_class])
-        first, last = partners_within(tile, begin, end, starts, partners, cursor)
-        for group in range(GROUPS):
-            row = tile * LANES + group * ROWS
-            for t in range(ROWS):
-                load_row(points, d, row + t, rows, t)
-            across[:] = zero
-            s0 = s1 = s2 = s3 = splat_half(zero)
-            for at in range(first - 1 if tile >= begin else first, last):
-                partner = tile
-                if at >= first:
-                    partner = partners[at] if starts.shape[0] else at
-                far = weights[tile_class[partner]]
-                u = own if tile_class[partner] == own_class else cross
-                e0, e1, e2, e3 = minus_distances(points, d, rows, partner)
-                there = mul(near, load(u, partner * LANES))
-                g0 = mul(add(there, splat(u[row] * far)), slope(e0, zero, one, compact))
-                g1 = mul(add(there, splat(u[row + 1] * far)), slope(e1, zero, one, compact))
-                g2 = mul(add(there, splat(u[row + 2] * far)), slope(e2, zero, one, compact))
-                g3 = mul(add(there, splat(u[row + 3] * far)), slope(e3, zero, one, compact))
-                if at < first:
-                    g0, g1, g2, g3 = without_self(g0, g1, g2, g3, group * ROWS, zero)
-                s0 = add(s0, folded(g0))
-                s1 = add(s1, folded(g1))
-                s2 = add(s2, folded(g2))
-                s3 = add(s3, folded(g3))
-                column = partner * (d + 1) * LANES
-                # A tile's sums with itself are all in its rows: those of its columns go unread.
-                place = (end - begin if at < first else partner - begin) * (d + 1) * LANES
-                r = 0
-                q = 0
-                for _ in range(d):
-                    z = load(points, column)
-                    add_folded(across, r, g0, z)
-                    add_folded(across, r + HALF, g1, z)
-                    add_folded(across, r + 2 * HALF, g2, z)
-                    add_folded(across, r + 3 * HALF, g3, z)
-                    c = load(part, place)
-                    c = fma(g0, splat(rows[q]), c)
-                    c = fma(g1, splat(rows[q + 1]), c)
-                    c = fma(g2, splat(rows[q + 2]), c)
-                    c = fma(g3, splat(rows[q + 3]), c)
-                    store(part, place, c)
-                    column += LANES
-                    place += LANES
-                    r += ROWS * HALF
-                    q += ROWS
-                store(part, place, add(load(part, place), add(add(g0, g1), add(g2, g3))))
-            for k in range(d):
-                for t in range(ROWS):
-                    here = (k * ROWS + t) * HALF
-                    moments[tile, k, group * ROWS + t] += total(load_half(across, here))
-            moments[tile, d, group * ROWS] += total(s0)
-            moments[tile, d, group * ROWS + 1] += total(s1)
-            moments[tile, d, group * ROWS + 2] += total(s2)
-            moments[tile, d, group * ROWS + 3] += total(s3)
+def force_moments(
+    tiles: Tiles, weights: FloatArray | None, listed: Partners, u: FloatArray, *, alone: bool = False
+) -> FloatArray:
+    """Pass two: float64 moments of shape (n_tiles, d + 1, LANES).
 
-
-@njit(cache=True, nogil=True)
-def workers_moments(first, last, n_workers, begin, end, field, listed, u, moments, parts):
-    """The share of the workers first..last in pass two."""
-    own, cross = u
-    for worker in range(first, last):
-        tiles = range(worker, end, n_workers)
-        add_block_moments(tiles, begin, end, field, listed, own, cross, moments, parts[worker])
-
-
-def force_moments(points, d, tile_class, weights, compact, starts, partners, own, cross, *, alone=False):
-    """Pass two; the other parameters as for `kernel_sums`.
-
-    Parameters
-    ----------
-    own, cross : ndarray, shape (n_slots,)
-        u within a class and between classes; zero in empty slots.
-
-    Returns
-    -------
-    moments : ndarray of float64, shape (n_tiles, d + 1, LANES)
+    `u` holds the coefficients `own` and `cross`, shape (2, n_slots), zero in empty slots. The coordinates are
+    those of the tiles, times sqrt(2); k' of the compact kernel is taken without its factor 2.
     """
-    n_tiles = len(tile_class)
-    n_workers, block = workers_and_block(n_tiles, d, d + 1, points.itemsize)
+    n_tiles, d = len(tiles.classes), tiles.d
+    n_workers, block = workers_and_block(n_tiles, d, d + 1, tiles.points.itemsize)
     moments = np.zeros((n_tiles, d + 1, LANES))
-    parts = np.empty((n_workers, (block + 1) * (d + 1) * LANES), points.dtype)
-    field = points, d, tile_class, weights, compact
-    listed = starts, partners, starts.copy()  # the last tells how far each tile has come in its list
+    parts = np.empty((n_workers, block + 1, d + 1, LANES), tiles.points.dtype)
+    across = np.empty(n_workers * d * ROWS * HALF, tiles.points.dtype)
+    cursor = listed.starts.copy()
     for begin in range(0, n_tiles, block):
         end = min(n_tiles, begin + block)
+        parts[...] = 0
 
-        def share(first, last, begin=begin, end=end):
-            workers_moments(first, last, n_workers, begin, end, field, listed, (own, cross), moments, parts)
+        def share(first: int, last: int, begin: int = begin, end: int = end) -> None:
+            columns = first, last, n_workers, begin, end
+            results = moments.ravel(), parts.ravel(), across
+            add_moments(*columns, tiles, weights, listed, cursor, u.ravel(), *results)
 
         in_threads(share, n_workers, alone)
-        columns = parts[:, : (end - begin) * (d + 1) * LANES].sum(axis=0, dtype=np.float64)
-        columns = columns.reshape(end - begin, d + 1, LANES)
-        columns[:, :d] *= 0.5  # `rows` holds twice the coordinates
-        moments[begin:end] += columns
+        moments[begin:end] += parts[:, : end - begin].sum(axis=0, dtype=np.float64)
     return moments
 
 
-@njit(forceinline=True)
-def pull(e, half, most):
-    """2**-D (1 + D)/2 at e = -D: no less than 2**-D sqrt(D). D has an end, for empty slots are far away."""
-    return mul(exp2(e), fma(splat(-half), maximum(e, splat(-most)), splat(half)))
+def force_masses(tiles: Tiles, listed: Partners, u: FloatArray, *, alone: bool = False) -> FloatArray:
+    """Sum over each listed pair of tiles of (|u_i| + |u_j|) 2**-D (1 + D)/2, which bounds its forces.
 
-
-@njit(cache=True, nogil=True)
-def add_masses(first, last, step, points, d, tile_class, starts, partners, own, cross, masses):
-    """The masses of the pairs of the tiles that are first, ..., last - 1 modulo `step`."""
-    zero = points.dtype.type(0)
-    half = points.dtype.type(0.5)
-    most = points.dtype.type(126)
-    rows = np.empty((GROUPS, ROWS * (d + 1)), points.dtype)
-    for tile in range(tile_class.shape[0]):
-        if not first <= tile % step < last:
-            continue
-        for group in range(GROUPS):
-            for t in range(ROWS):
-                load_row(points, d, tile * LANES + group * ROWS + t, rows[group], t)
-        for at in range(starts[tile], starts[tile + 1]):
-            partner = partners[at]
-            u = own if tile_class[partner] == tile_class[tile] else cross
-            there = load(u, partner * LANES)
-            mass = splat(zero)
-            row = tile * LANES
-            for group in range(GROUPS):
-                e0, e1, e2, e3 = minus_distances(points, d, rows[group], partner)
-                mass = fma(add(there, splat(u[row])), pull(e0, half, most), mass)
-                mass = fma(add(there, splat(u[row + 1])), pull(e1, half, most), mass)
-                mass = fma(add(there, splat(u[row + 2])), pull(e2, half, most), mass)
-                mass = fma(add(there, splat(u[row + 3])), pull(e3, half, most), mass)
-                row += ROWS
-            masses[at] = total(mass)
-
-
-def force_masses(points, d, tile_class, starts, partners, own, cross, *, alone=False):
-    """Sum over each listed pair of tiles of (u_i + u_j) 2**-D_ij (1 + D_ij)/2, which bounds its forces.
-
-    Parameters
-    ----------
-    points, d, tile_class, starts, partners, alone
-        As for `kernel_sums`.
-    own, cross : ndarray, shape (n_slots,)
-        |u| within a class and between classes; zero in empty slots.
-
-    Returns
-    -------
-    masses : ndarray, shape (n_pairs,)
+    2**-D (1 + D)/2 is no less than 2**-D sqrt(D), the length of the force.
     """
-    masses = np.empty(len(partners), points.dtype)
-
-    def share(first, last):
-        add_masses(first, last, MOST_WORKERS, points, d, tile_class, starts, partners, own, cross, masses)
-
-    in_threads(share, MOST_WORKERS, alone)
+    masses = np.empty(len(listed.partners), tiles.points.dtype)
+    sizes = np.abs(u).ravel()
+    in_threads(
+        lambda first, last: add_masses(first, last, MOST_WORKERS, tiles, listed, sizes, masses),
+        MOST_WORKERS,
+        alone,
+    )
     return masses
+
+
+def workers_and_block(n_tiles: int, d: int, n_sums: int, itemsize: int) -> tuple[int, int]:
+    """Number of workers, and tiles of columns per block: both depend on the data alone."""
+    n_workers = max(1, min(MOST_WORKERS, n_tiles // 8))
+    block = max(8, BLOCK_BYTES // ((d + 1 + n_sums) * LANES * itemsize))
+    return n_workers, min(block, n_tiles)

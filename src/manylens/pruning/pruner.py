@@ -149,17 +149,20 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         check_method(self.method, self.refit)
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None.")
-        self.ensemble_ = self._fitted_ensemble(X, y)
-        members = read_members(self.ensemble_)
+        ensemble = self._fitted_ensemble(X, y)
+        members = read_members(ensemble)
         rows = validate_member_rows(self, X, members, reset=True)
         rows, target = indexable(rows, column_or_1d(y, warn=True))
         # copies of the ensemble need the column names that it was fitted with
-        self.anchor_ = self._choose_anchor(members, X if hasattr(X, "iloc") else rows, target)
-        moments = training_moments(members, rows, target, self.cv, self.anchor_, self.n_jobs)
+        named_rows = X if hasattr(X, "iloc") else rows
+        anchor = self._choose_anchor(ensemble, members, named_rows, target)
+        moments = training_moments(members, rows, target, self.cv, anchor, self.n_jobs)
         result = select_predictors(
             moments, self.method, self.refit, baseline=members.baseline, additive=members.additive
         )
-        return self._set_result(members, result)
+        self.ensemble_, self.anchor_ = ensemble, anchor
+        self._set_result(members, result)
+        return self
 
     def _fitted_ensemble(self, X: MatrixLike, y: ArrayLike) -> Any:
         """The ensemble, or a copy fitted to the rows."""
@@ -169,7 +172,7 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             return [clone(member).fit(X, y) for member in self.ensemble]
         return clone(self.ensemble).fit(X, y)
 
-    def _choose_anchor(self, members: Members, X: Any, y: AnyArray) -> float:
+    def _choose_anchor(self, ensemble: Any, members: Members, X: Any, y: AnyArray) -> float:
         """The anchor given, or the one chosen on held-out parts of the rows."""
         if self.anchor != "auto":
             if isinstance(self.anchor, str) or not 0 <= self.anchor <= 1:
@@ -178,14 +181,14 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         if not members.additive or X.shape[0] > ANCHOR_ROWS:
             return 0.0
 
-        def prune(ensemble: Any, X: Any, y: AnyArray, anchor: float) -> AlignmentPruner:
-            settings = {"ensemble": ensemble, "anchor": anchor, "fit_ensemble": False}
+        def prune(copy: Any, X: Any, y: AnyArray, anchor: float) -> AlignmentPruner:
+            settings = {"ensemble": copy, "anchor": anchor, "fit_ensemble": False}
             return type(self)(**self.get_params(deep=False) | settings).fit(X, y)
 
-        return choose_anchor(self.ensemble_, X, y, prune)
+        return choose_anchor(ensemble, X, y, prune)
 
-    def _set_result(self, members: Members, result: PruningResult) -> Self:
-        """Set the fitted attributes."""
+    def _set_result(self, members: Members, result: PruningResult) -> None:
+        """Set the fitted attributes that follow from the selection."""
         self.weights_, self.intercept_, self.kept_ = result.weights, result.intercept, result.kept
         self.n_kept_ = len(result.kept)
         self.alignments_ = result.alignments
@@ -197,7 +200,6 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 setattr(self.estimator_, name, getattr(self, name))
-        return self
 
     def predict(self, X: MatrixLike) -> AnyArray:
         """Predict with the members that are kept.
@@ -308,7 +310,7 @@ def read_members(ensemble: Any) -> Members:
 def choose_anchor(
     ensemble: Any, X: Any, y: AnyArray, prune: Callable[[Any, Any, AnyArray, float], AlignmentPruner]
 ) -> float:
-    """The smallest anchor with which pruning adds at most 1 % to the error of a boosting on held-out rows.
+    """The smallest anchor with which pruning adds at most 1 % to the error of boosting on held-out rows.
 
     Copies of the ensemble are fitted to two thirds of the rows, pruned with every candidate, and compared on
     the last third. The anchor is 0 if the ensemble is no better on the given rows than its copies are on

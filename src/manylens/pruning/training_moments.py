@@ -142,7 +142,7 @@ def target_columns(y: AnyArray, members: Members) -> FloatArray:
 def working_response(
     Y: FloatArray, score: FloatArray, link: Literal["identity", "logistic"], anchor: float
 ) -> tuple[FloatArray, FloatArray | None]:
-    """Target and entry weights (n, C) whose least squares approximate a boosting's loss near its score F.
+    """Target and entry weights (n, C) whose least squares approximate the loss of boosting near its score F.
 
     Identity link: F + (1 - anchor)(Y - F) with weights one. Logistic link, with p the probabilities of F and
     ω = p (1 - p): F + (1 - anchor)(Y - p)/ω with weights ω, the second-order expansion of the logistic loss.

@@ -30,25 +30,12 @@ class PredictionMoments(Summary):
     A predictor is an n x C matrix: one column for regression, one per class otherwise. The target Y is the
     last of p + 1 such matrices. With entry weights ω (n x C), <A, B> = Σ_ic ω_ic (A_ic - Ā_c)(B_ic - B̄_c),
     where Ā_c is the weighted mean of column c. Memory is (p + 1)² for any number of rows.
-
-    Attributes
-    ----------
-    n_rows_ : int
-        Number of rows seen.
-    origin_ : ndarray of shape (p + 1, C)
-        Subtracted before summing, so that a large common offset costs no digits: the mean of the first batch.
-    sizes_ : ndarray of shape (C,)
-        Sums of the entry weights.
-    sums_ : ndarray of shape (p + 1, C)
-        Weighted sums about the origin.
-    products_ : ndarray of shape (p + 1, p + 1)
-        Weighted products about the origin.
     """
 
-    origin_: FloatArray
-    sizes_: FloatArray
-    sums_: FloatArray
-    products_: FloatArray
+    origin_: FloatArray  # (p + 1, C): subtracted before summing; the mean of the first batch
+    sizes_: FloatArray  # (C,): sums of the entry weights
+    sums_: FloatArray  # (p + 1, C): weighted sums about the origin
+    products_: FloatArray  # (p + 1, p + 1): weighted products about the origin
 
     def __init__(self) -> None:
         self.n_rows_ = 0
@@ -58,22 +45,7 @@ class PredictionMoments(Summary):
         return type(self)()
 
     def update(self, P: FloatArray, Y: FloatArray, weight: FloatArray | None = None) -> Self:
-        """Add a batch of rows.
-
-        Parameters
-        ----------
-        P : ndarray of shape (n, p, C)
-            Predictions.
-        Y : ndarray of shape (n, C)
-            Target.
-        weight : ndarray of shape (n, C), default=None
-            Weight of every entry; ones if None.
-
-        Returns
-        -------
-        PredictionMoments
-            This summary.
-        """
+        """Add predictions (n, p, C), targets (n, C) and entry weights (n, C), ones if None."""
         check_batch(P, Y, weight, self.origin_.shape if self.started else None)
         if len(Y) == 0:
             return self
@@ -152,16 +124,6 @@ class FoldedMoments(Summary):
 
     Row i of those seen goes to fold i mod K. All folds are summed about one origin, so that a fold can be
     subtracted from the whole. Memory is K (p + 1)².
-
-    Parameters
-    ----------
-    n_folds : int, default=5
-        Number of folds K.
-
-    Attributes
-    ----------
-    parts : list of PredictionMoments
-        Moments of each fold.
     """
 
     def __init__(self, n_folds: int = N_FOLDS) -> None:

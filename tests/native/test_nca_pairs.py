@@ -1,0 +1,232 @@
+"""The three passes over pairs of tiles against n x n arrays."""
+
+import numpy as np
+import pytest
+
+from manylens.native import nca_pairs
+from manylens.native.nca_blocks import HALF, LANES, ROWS
+from manylens.native.nca_pairs import FAR, Partners, Tiles, force_masses, force_moments, kernel_sums
+
+ALL = Partners(np.empty(0, np.int64), np.empty(0, np.int64))
+SIZES = [32, 5, 32, 17, 1, 32, 32, 9, 30, 32]  # filled slots per tile
+
+
+class Example:
+    """Points in tiles, and the dense arrays of their pairs; empty slots hold nothing."""
+
+    def __init__(self, dtype=np.float64, d=3, compact=False, repeats=1):
+        rng = np.random.default_rng(0)
+        filled = np.array(SIZES * repeats)
+        n_tiles = len(filled)
+        self.classes = np.sort(rng.integers(3, size=n_tiles))
+        Z = rng.normal(size=(n_tiles, LANES, d)) * 0.5
+        used = np.arange(LANES) < filled[:, None]
+        norms = np.where(used, -np.square(Z).sum(axis=2), FAR)
+        tiles = np.concatenate([np.sqrt(2) * Z * used[:, :, None], norms[:, :, None]], axis=2)
+        points = np.ascontiguousarray(tiles.transpose(0, 2, 1)).astype(dtype).ravel()
+        self.tiles = Tiles(points, d, self.classes, filled)
+        self.weights = np.array([0.5, 2.0, 1.5], dtype) if compact else None
+        self.used, self.tile = used.ravel(), np.repeat(np.arange(n_tiles), LANES)
+        self.Z = Z.reshape(-1, d)
+        self.u = np.where(self.used, rng.normal(size=(2, n_tiles * LANES)), 0).astype(dtype)
+        label = np.repeat(self.classes, LANES)
+        self.same = label[:, None] == label
+        self.D = np.square(self.Z[:, None] - self.Z).sum(axis=-1)
+        real = self.used[:, None] & self.used & ~np.eye(len(self.D), dtype=bool)
+        self.real = real
+        a = np.ones(3) if self.weights is None else self.weights.astype(float)
+        self.column_weight = a[label]
+        inside = np.maximum(1 - self.D, 0)
+        self.kernel = np.where(real, inside**2 if compact else 2.0**-self.D, 0)
+        self.slope = np.where(real, inside if compact else 2.0**-self.D, 0)
+
+    def coefficients(self, u):
+        return np.where(self.same, u[0][:, None], u[1][:, None])
+
+    def literal_sums(self, kernel):
+        weighted = kernel * self.column_weight
+        return np.stack([(weighted * self.same).sum(axis=1), (weighted * ~self.same).sum(axis=1)])
+
+    def literal_moments(self, slope):
+        u = self.coefficients(self.u.astype(float))
+        g = slope * (u * self.column_weight + u.T * self.column_weight[:, None])
+        moments = np.concatenate([g @ self.Z * np.sqrt(2), g.sum(axis=1, keepdims=True)], axis=1)
+        return moments.reshape(len(self.classes), LANES, -1).transpose(0, 2, 1)
+
+    def listed(self, keep):
+        """Pairs of tiles I < J for which keep[I, J], and the mask of the pairs of slots that they hold."""
+        keep = np.triu(keep, 1)
+        one, two = np.nonzero(keep)
+        starts = np.r_[0, np.cumsum(np.bincount(one, minlength=len(keep)))]
+        either = keep | keep.T | np.eye(len(keep), dtype=bool)
+        return Partners(starts, two), either[np.ix_(self.tile, self.tile)]
+
+
+@pytest.fixture(params=[(np.float64, False), (np.float32, False), (np.float64, True), (np.float32, True)])
+def example(request):
+    dtype, compact = request.param
+    return Example(dtype, compact=compact)
+
+
+def assert_close(found, literal, dtype):
+    tolerance = 1e-4 if dtype == np.float32 else 1e-11
+    np.testing.assert_allclose(found, literal, rtol=tolerance, atol=tolerance)
+
+
+def test_sums_of_all_pairs(example):
+    sums = kernel_sums(example.tiles, example.weights, ALL)
+    assert_close(
+        sums[:, example.used], example.literal_sums(example.kernel)[:, example.used], example.u.dtype
+    )
+
+
+def test_moments_of_all_pairs(example):
+    moments = force_moments(example.tiles, example.weights, ALL, example.u)
+    used = example.used.reshape(len(example.classes), 1, LANES)
+    assert_close(moments * used, example.literal_moments(example.slope) * used, example.u.dtype)
+
+
+def test_listed_pairs_are_the_only_ones(example):
+    keep = np.random.default_rng(1).uniform(size=(len(SIZES), len(SIZES))) < 0.4
+    pairs, mask = example.listed(keep)
+    sums = kernel_sums(example.tiles, example.weights, pairs)
+    literal = example.literal_sums(example.kernel * mask)
+    assert_close(sums[:, example.used], literal[:, example.used], example.u.dtype)
+    moments = force_moments(example.tiles, example.weights, pairs, example.u)
+    used = example.used.reshape(len(example.classes), 1, LANES)
+    assert_close(moments * used, example.literal_moments(example.slope * mask) * used, example.u.dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_masses_of_listed_pairs(dtype):
+    example = Example(dtype)
+    pairs, _ = example.listed(np.ones((len(SIZES), len(SIZES)), bool))
+    u = example.coefficients(np.abs(example.u.astype(float)))
+    mass = np.where(example.real, 2.0**-example.D * (1 + example.D) / 2 * (u + u.T), 0)
+    n = len(SIZES)
+    literal = mass.reshape(n, LANES, n, LANES).sum(axis=(1, 3))[np.triu_indices(n, 1)]
+    assert_close(force_masses(example.tiles, pairs, example.u), literal, dtype)
+
+
+def test_tiles_without_rows_are_columns_only():
+    example = Example()
+    filled = example.tiles.filled.copy()
+    filled[3:] = 0
+    tiles = example.tiles._replace(filled=filled)
+    rows = example.tile < 3
+    sums = kernel_sums(tiles, None, ALL)
+    chosen = rows & example.used
+    assert_close(sums[:, chosen], example.literal_sums(example.kernel)[:, chosen], np.float64)
+
+
+def test_blocks_of_columns_do_not_change_the_result(monkeypatch):
+    example = Example(repeats=6)
+    whole = kernel_sums(example.tiles, None, ALL), force_moments(example.tiles, None, ALL, example.u)
+    monkeypatch.setattr(nca_pairs, "BLOCK_BYTES", 1)  # eight tiles of columns per block
+    keep = np.ones((len(example.classes), len(example.classes)), bool)
+    for pairs in (ALL, example.listed(keep)[0]):
+        used = example.used.reshape(-1, 1, LANES)
+        sums = kernel_sums(example.tiles, None, pairs)
+        np.testing.assert_allclose(sums[:, example.used], whole[0][:, example.used], rtol=1e-12)
+        moments = force_moments(example.tiles, None, pairs, example.u)
+        np.testing.assert_allclose(moments * used, whole[1] * used, rtol=1e-9, atol=1e-11)
+
+
+class PlainBlocks:
+    """The operations on blocks as NumPy: a block is an array of shape (ROWS, LANES) or (ROWS, HALF)."""
+
+    @staticmethod
+    def minus_distances(points, here, there, d):
+        rows = np.stack([points[here + k * LANES :][:ROWS] for k in range(d + 1)])
+        columns = np.stack([points[there + k * LANES :][:LANES] for k in range(d + 1)])
+        return rows[:d].T @ columns[:d] + rows[d][:, None] + columns[d]
+
+    @staticmethod
+    def exp2(x):
+        return np.exp2(np.maximum(x, -1022))
+
+    @staticmethod
+    def reach(x):
+        return np.maximum(1 + x, 0)
+
+    @staticmethod
+    def one_plus(x):
+        return (1 - np.maximum(x, -126)) / 2
+
+    @staticmethod
+    def mul(x, y):
+        return x * y
+
+    @staticmethod
+    def without_self(x, lane):
+        x = x.copy()
+        x[np.arange(ROWS), lane + np.arange(ROWS)] = 0
+        return x
+
+    @staticmethod
+    def outer_sum(u, row, column, row_weight, column_weight):
+        return u[row : row + ROWS, None] * row_weight + u[column : column + LANES] * column_weight
+
+    @staticmethod
+    def empty_sums(points):
+        return np.zeros((ROWS, HALF), points.dtype)
+
+    @staticmethod
+    def add_folded(sums, x, weight):
+        return sums + weight * (x[:, :HALF] + x[:, HALF:])
+
+    @staticmethod
+    def add_columns(part, place, x, weight):
+        part[place : place + LANES] += weight * x.sum(axis=0)
+
+    @staticmethod
+    def add_totals(sums, place, x):
+        sums[place : place + ROWS] += x.sum(axis=1)
+
+    @staticmethod
+    def add_products(points, here, there, d, g, across, scratch, part, place):
+        for k in range(d):
+            column = points[there + k * LANES :][:LANES]
+            products = g * column
+            sums = across[scratch + k * ROWS * HALF :][: ROWS * HALF].reshape(ROWS, HALF)
+            sums += products[:, :HALF] + products[:, HALF:]
+            part[place + k * LANES :][:LANES] += points[here + k * LANES :][:ROWS] @ g
+
+    @staticmethod
+    def load_sums(across, place):
+        return across[place : place + ROWS * HALF].reshape(ROWS, HALF)
+
+    @staticmethod
+    def total(x):
+        return x.sum()
+
+
+@pytest.fixture
+def plain_python(monkeypatch):
+    """Run the loops as plain Python, on NumPy's blocks."""
+    for name in vars(PlainBlocks):
+        if not name.startswith("_"):
+            monkeypatch.setattr(nca_pairs, name, getattr(PlainBlocks, name))
+    for name in ("add_sums", "add_moments", "add_masses"):
+        monkeypatch.setattr(nca_pairs, name, getattr(nca_pairs, name).py_func)
+    monkeypatch.setattr(nca_pairs, "BLOCK_BYTES", 1)  # several blocks of columns
+
+
+@pytest.mark.usefixtures("plain_python")
+@pytest.mark.parametrize("compact", [False, True])
+@pytest.mark.parametrize("listed", [False, True])
+def test_the_loops_give_the_same_sums_as_plain_python(compact, listed):
+    example = Example(compact=compact)
+    keep = np.random.default_rng(2).uniform(size=(len(SIZES), len(SIZES))) < 0.5
+    pairs, mask = example.listed(keep) if listed else (ALL, 1)
+    sums = kernel_sums(example.tiles, example.weights, pairs)
+    literal = example.literal_sums(example.kernel * mask)
+    assert_close(sums[:, example.used], literal[:, example.used], np.float64)
+    moments = force_moments(example.tiles, example.weights, pairs, example.u)
+    used = example.used.reshape(len(example.classes), 1, LANES)
+    assert_close(moments * used, example.literal_moments(example.slope * mask) * used, np.float64)
+
+
+@pytest.mark.usefixtures("plain_python")
+def test_masses_in_plain_python():
+    test_masses_of_listed_pairs(np.float64)
