@@ -320,7 +320,7 @@ def test_unusable_layers_raise(digits, change, message):
         ({"weights": "best"}, "weights='best' is unknown: give one of uniform, alignment, stacked"),
         ({"weights": {"pool": 1}}, "weights has the key 'pool', but X has no layer of that name"),
         ({"weights": [1, -1, 1]}, "finite and non-negative"),
-        ({"weights": [1, 1]}, "one number for each of the 3 layers"),
+        ({"weights": [1, 1]}, "one number per layer, 3 in all"),
         ({"kernel": "poly"}, "kernel='poly' is unknown"),
         ({"alphas": [0.0]}, "at least one positive number"),
         ({"rank": 0}, "rank == 0, must be >= 1"),
@@ -366,7 +366,7 @@ def test_layers_that_differ_from_fit_raise(digits):
         model.predict([layers["rows"][TEST], layers["pixels"][TEST]])
     with pytest.raises(ValueError, match="dim 4"):
         model.fit([layers["pixels"].reshape(-1, 1, 8, 8), layers["rows"]], y)
-    with pytest.raises(ValueError, match="needs rows that differ in their target"):
+    with pytest.raises(ValueError, match="needs rows with different targets"):
         LayerRidgeClassifier(weights="alignment").partial_fit(columns[:9], np.zeros(9, int), classes=[0, 1])
     with pytest.raises(TypeError, match=r"[Ss]parse"):
         LayerRidgeClassifier().fit(sparse.csr_matrix(layers["pixels"]), y)

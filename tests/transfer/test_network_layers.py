@@ -242,12 +242,8 @@ def test_layers_without_features_raise(cnn):
         ((cnn, []), {}, "batches is empty"),
         ((cnn, [images()]), {"pooling": "max"}, "pooling='max' is unknown"),
         ((cnn, [images()]), {"hashed": "both"}, "hashed='both' is unknown"),
-        ((cnn, [images()], ["0"]), {"pooling": lambda t: t}, "it must be"),
-        (
-            (nn.Sequential(nn.Linear(4, 2), nn.Flatten(0)), rows, ["1"]),
-            {},
-            "does not have one row per sample",
-        ),
+        ((cnn, [images()], ["0"]), {"pooling": lambda t: t}, "the shape must be"),
+        ((nn.Sequential(nn.Linear(4, 2), nn.Flatten(0)), rows, ["1"]), {}, "without one row per sample"),
     ]
     for arguments, options, message in cases:
         with pytest.raises(ValueError, match=message):

@@ -56,7 +56,7 @@ def test_leave_one_out_with_an_intercept_is_that_of_literal_fits(n, p, log_alpha
 def test_without_the_share_of_the_intercept_leave_one_out_is_wrong(n, p):
     F, Y = problem(n, p)
     ridge = primal_ridge(F, Y)
-    fitted = F @ ridge.solve(1.0)[0] + ridge.solve(1.0)[1]
+    fitted = F @ ridge.path.solve(1.0)[0] + ridge.path.solve(1.0)[1]
     leverage = np.square(ridge.basis) @ (1 / (ridge.path.values + 1.0))
     naive = Y - (Y - fitted) / (1 - leverage)[:, None]
     assert np.abs(naive - literally_left_out(F, Y, 1.0)).max() > 1e-3
@@ -74,7 +74,7 @@ def test_alpha_and_errors_are_those_of_ridge_cv(n, p):
 @pytest.mark.parametrize("kind", [primal_ridge, dual_linear_ridge])
 @pytest.mark.parametrize("together", [2, 4, 1000])  # one, two and all alphas in a product
 def test_errors_do_not_depend_on_how_alphas_and_rows_are_grouped(kind, together, monkeypatch):
-    monkeypatch.setattr("manylens.transfer.ridge.MOST_COLUMNS", together)
+    monkeypatch.setattr("manylens.transfer.ridge.MAX_COLUMNS", together)
     monkeypatch.setattr("manylens.transfer.ridge.cached_rows", lambda _: 7)
     F, Y = problem(30, 9)
     ridge = kind(F, Y)
@@ -86,7 +86,7 @@ def test_errors_do_not_depend_on_how_alphas_and_rows_are_grouped(kind, together,
 @pytest.mark.parametrize(("n", "p"), [(50, 8), (20, 60)])
 def test_coefficients_are_those_of_ridge(kind, n, p):
     F, Y = problem(n, p)
-    coef, intercept = kind(F, Y).solve(0.7)
+    coef, intercept = kind(F, Y).path.solve(0.7)
     theirs = Ridge(0.7, solver="svd").fit(F, Y)
     np.testing.assert_allclose(coef.T, theirs.coef_, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(intercept, theirs.intercept_, rtol=1e-7)
@@ -95,7 +95,7 @@ def test_coefficients_are_those_of_ridge(kind, n, p):
 def test_the_dual_is_kernel_ridge_on_the_centered_kernel():
     F, Y = problem(30, 4)
     K = np.exp(-0.1 * np.square(F[:, None] - F[None]).sum(axis=2))
-    coef, intercept = dual_ridge(K, Y).solve(0.3)
+    coef, intercept = dual_ridge(K, Y).path.solve(0.3)
     centering = np.eye(30) - 1 / 30
     centered = centering @ K @ centering
     theirs = KernelRidge(alpha=0.3, kernel="precomputed").fit(centered, Y - Y.mean(axis=0))

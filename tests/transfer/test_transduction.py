@@ -48,9 +48,8 @@ def test_float32_rows_keep_the_system_positive_definite(ratio):
     psi = (rng.standard_normal((500, 4)) @ rng.standard_normal((4, 300)) + 3).astype(np.float32)
     known, targets = np.arange(30), np.eye(3)[np.arange(30) % 3]
     start = np.zeros((300, 3)), np.full(3, 1 / 3)
-    coef, intercept, _ = Transduction(psi).solve(
-        known, targets, start, 3e6, ratio, lambda scores: make_pseudo_labels(scores, "soft", 1.0, None), 3
-    )
+    problem = Transduction(psi, lambda scores: make_pseudo_labels(scores, "soft", 1.0, None), n_steps=3)
+    coef, intercept, _ = problem.solve(known, targets, start, 3e6, ratio)
     assert np.all(np.isfinite(coef))
     assert np.all(np.isfinite(intercept))
 
@@ -62,9 +61,8 @@ def test_one_step_is_the_weighted_ridge_on_labels_and_pseudo_labels(seed, beta, 
     psi = rng.standard_normal((40, 6)) + 2
     known, targets = np.arange(5, 15), np.eye(3)[rng.integers(3, size=10)]
     start = rng.standard_normal((6, 3)), rng.standard_normal(3)
-    coef, intercept, pseudo_labels = Transduction(psi).solve(
-        known, targets, start, beta, ratio, lambda scores: make_pseudo_labels(scores, "hard", 1.0, None), 1
-    )
+    problem = Transduction(psi, lambda scores: make_pseudo_labels(scores, "hard", 1.0, None), n_steps=1)
+    coef, intercept, pseudo_labels = problem.solve(known, targets, start, beta, ratio)
     others = np.setdiff1d(np.arange(40), known)
     expected = np.eye(3)[np.argmax(psi[others] @ start[0] + start[1], axis=1)]
     np.testing.assert_array_equal(pseudo_labels, expected)
@@ -80,15 +78,14 @@ def test_three_steps_equal_three_times_one_step():
     rng = np.random.default_rng(0)
     psi, targets = rng.standard_normal((30, 4)), np.eye(2)[np.arange(8) % 2]
     known = np.arange(8)
-    problem = Transduction(psi)
 
     def soft(scores):
         return make_pseudo_labels(scores, "soft", 0.5, None)
 
     step = rng.standard_normal((4, 2)), np.zeros(2)
-    three = problem.solve(known, targets, step, 1.0, 0.5, soft, 3)
+    three = Transduction(psi, soft, n_steps=3).solve(known, targets, step, 1.0, 0.5)
     for _ in range(3):
-        *step, _ = problem.solve(known, targets, step, 1.0, 0.5, soft, 1)
+        *step, _ = Transduction(psi, soft, n_steps=1).solve(known, targets, step, 1.0, 0.5)
     np.testing.assert_allclose(three[0], step[0], atol=1e-9)
     np.testing.assert_allclose(three[1], step[1], atol=1e-9)
 
@@ -210,7 +207,7 @@ def test_invalid_input_raises(partly_labeled):
         ({"ratios": [-1.0]}, "at least one positive number"),
         ({"strengths": []}, "at least one positive number"),
         ({"class_prior": "even"}, "class_prior='even' is unknown"),
-        ({"class_prior": [1, 2]}, "must give a positive share for each of the 10 classes"),
+        ({"class_prior": [1, 2]}, r"must have one positive share per class \(10\)"),
         ({"weights": "stacked"}, "weights='stacked' needs labels of all rows"),
     ]:
         with pytest.raises(ValueError, match=message):
