@@ -9,9 +9,11 @@ from sklearn.ensemble import RandomForestClassifier
 from manylens import (
     AlignmentPruner,
     CountSketch,
+    LayerRidgeClassifier,
     ModularKernelPCA,
     cka,
     distance_correlation,
+    expected_calibration_error,
     hsic_test,
     prune_predictions,
     rank_models,
@@ -56,6 +58,13 @@ def prune(X: FloatArray, y: IntArray) -> tuple[AlignmentPruner, NDArray[np.gener
     return pruner, pruner.predict(X)
 
 
+def transfer(X: FloatArray, y: IntArray) -> float:
+    """Layers are given as a dict of arrays."""
+    layers = {"first": X[:, :5], "second": X[:, 5:]}
+    model: LayerRidgeClassifier = LayerRidgeClassifier(random_state=0).fit(layers, y)
+    return expected_calibration_error(y, model.predict_proba(layers))
+
+
 def draw(points: FloatArray, y: IntArray, scores: dict[str, list[float]]) -> list[float]:
     """Displays return themselves."""
     projection: ProjectionDisplay = ProjectionDisplay(points, y).plot(tree_level=2)
@@ -74,7 +83,7 @@ def main() -> None:
     pruner, predicted = prune(X, y)
     kept: IntArray = prune_predictions(features[:, :4], target).kept
     dpi = draw(X[:, :2], y, {"accuracy": [0.8, 0.9]})
-    print(available, len(displays), compare(X, y), pruner.n_kept_, predicted.shape, kept, dpi)
+    print(available, len(displays), compare(X, y), transfer(X, y), pruner.n_kept_, predicted.shape, kept, dpi)
 
 
 if __name__ == "__main__":

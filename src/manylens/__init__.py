@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from manylens.ensembles.diversity_search import DiversitySearchCV
     from manylens.ensembles.neighbors import ModuleNeighbors
     from manylens.ensembles.retrieval import retrieval_precision
-    from manylens.ensembles.scan_classifier import ScanNeighborsClassifier
-    from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
+    from manylens.ensembles.voting import (
+        ModuleVotingClassifier,
+        ModuleVotingRegressor,
+        ScanNeighborsClassifier,
+    )
     from manylens.metric.nca import NCA
     from manylens.modules.autoencoder import ModularAutoencoder
     from manylens.modules.kernel_pca import ModularKernelPCA
@@ -82,8 +85,11 @@ __getattr__, __dir__ = attach(
         "manylens.ensembles.diversity_search": ["DiversitySearchCV"],
         "manylens.ensembles.neighbors": ["ModuleNeighbors"],
         "manylens.ensembles.retrieval": ["retrieval_precision"],
-        "manylens.ensembles.scan_classifier": ["ScanNeighborsClassifier"],
-        "manylens.ensembles.voting": ["ModuleVotingClassifier", "ModuleVotingRegressor"],
+        "manylens.ensembles.voting": [
+            "ModuleVotingClassifier",
+            "ModuleVotingRegressor",
+            "ScanNeighborsClassifier",
+        ],
         "manylens.metric.nca": ["NCA"],
         "manylens.modules.autoencoder": ["ModularAutoencoder"],
         "manylens.modules.kernel_pca": ["ModularKernelPCA"],

@@ -34,8 +34,8 @@ class ModuleSet(Protocol):
         """Map rows (n, d) to all modules side by side (n, M H)."""
         ...
 
-    def split(self, Z: Any) -> FloatArray:
-        """Reshape the columns of `transform` to (n, M, H)."""
+    def split(self, Z: Any) -> Any:
+        """The columns of `transform` by module: an array (n, M, H), or a list of arrays (n, width)."""
         ...
 
 

@@ -176,7 +176,9 @@ def test_a_fold_without_a_class_is_refused_before_anything_is_fitted():
 
 
 def test_labels_of_one_class_are_refused():
-    with pytest.raises(ValueError, match=r"All 500 labels are of one class, .*: there is nothing to choose"):
+    with pytest.raises(
+        ValueError, match=r"y has one class only .*DiversitySearchCV needs at least two classes"
+    ):
         DiversitySearchCV(vote(), DIVERSITIES, cv=2).fit(X, np.ones(500, dtype=int))
 
 

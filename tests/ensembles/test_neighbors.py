@@ -1,5 +1,6 @@
 import json
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -13,16 +14,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from manylens import ModularAutoencoder, ModularKernelPCA, ModuleNeighbors, ModuleVotingClassifier
 from manylens.baselines import PartitionKernelPCA
-from manylens.ensembles.composite import composite_axes
+from manylens.ensembles.finders import FaissFinder
+from manylens.ensembles.representation import composite_axes
 
 DIGITS = load_digits().data
 BASE, QUERIES = DIGITS[:1500], DIGITS[1500:]
 METHODS = ["nested", "exact", "paper"]
-
-
-@pytest.fixture(scope="module")
-def lenses():
-    return ModularKernelPCA(n_modules=15, n_components=8, diversity=0.99, random_state=0).fit(BASE)
 
 
 def side_by_side(modules, X):
@@ -105,7 +102,7 @@ def test_axes_that_the_base_does_not_use_are_kept_for_queries():
     Z = np.zeros((5, 4))
     Z[:, 0] = np.arange(5)
     far = np.array([[0.0, 0, 3, 0]])
-    axes = composite_axes(Z, 2)
+    axes = composite_axes(Z, (2, 2))
     gap = axes.coordinates(far) - axes.coordinates(Z[:1])
     assert np.sum(gap**2) == pytest.approx(9 / 2)
 
@@ -150,7 +147,7 @@ def test_the_graph_holds_the_neighbors(lenses):
     np.testing.assert_array_equal(graph.indices.reshape(-1, 4), rows)
     np.testing.assert_array_equal(graph.data.reshape(-1, 4), distances)
     assert index.kneighbors_graph(QUERIES).sum() == 4 * len(QUERIES)
-    with pytest.raises(ValueError, match="mode='near' is unknown: give 'connectivity' or 'distance'"):
+    with pytest.raises(ValueError, match="mode='near' is unknown: give one of connectivity, distance"):
         index.kneighbors_graph(QUERIES, mode="near")
 
 
@@ -204,7 +201,7 @@ def test_other_modules_than_the_saved_ones_are_refused(lenses, tmp_path):
     other = ModularKernelPCA(15, 8, diversity=0.5, random_state=1).fit(BASE)
     with pytest.raises(ValueError, match="These modules are not the ones that the index was built with"):
         ModuleNeighbors.load(tmp_path, other)
-    with pytest.raises(NotFittedError, match="are not fitted and there are no rows here to fit them to"):
+    with pytest.raises(NotFittedError, match="are not fitted, and there are no rows here to fit them to"):
         ModuleNeighbors.load(tmp_path, clone(lenses))
 
 
@@ -223,19 +220,19 @@ class Stranger(TransformerMixin, BaseEstimator):
 def test_types_that_manylens_does_not_know_are_not_loaded(tmp_path):
     index = ModuleNeighbors(Stranger()).fit(BASE)
     index.save(tmp_path)
-    with pytest.raises(ValueError, match=r"hold types that manylens does not know \(.*Stranger"):
+    with pytest.raises(TypeError, match=r"modules.skops asks for .*Stranger.* Or pass the fitted modules"):
         ModuleNeighbors.load(tmp_path)
     again = ModuleNeighbors.load(tmp_path, index.modules_)
     np.testing.assert_array_equal(again.kneighbors(QUERIES)[1], index.kneighbors(QUERIES)[1])
 
 
 def test_a_folder_that_is_no_index_and_one_of_a_later_format_are_refused(lenses, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"holds no index: index\.json"):
+    with pytest.raises(FileNotFoundError, match=r"contains no index: index\.json"):
         ModuleNeighbors.load(tmp_path)
     ModuleNeighbors(lenses).fit(BASE).save(tmp_path)
     path = tmp_path / "index.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
-    with pytest.raises(ValueError, match="is of format 99; this version of manylens reads 1"):
+    with pytest.raises(ValueError, match="has format 99; this version of manylens reads 1"):
         ModuleNeighbors.load(tmp_path)
 
 
@@ -246,38 +243,29 @@ def test_it_pickles_and_clones(lenses):
     assert not hasattr(clone(index), "composite_")
 
 
-def test_faiss_lists_are_searched_and_pickled(lenses, tmp_path, monkeypatch):
-    pytest.importorskip("faiss", reason="the faiss back end needs faiss")
-    from manylens.ensembles.faiss_lists import FaissLists
-
-    monkeypatch.setattr(FaissLists, "smallest", 1000)
+def test_faiss_lists_are_searched_and_saved(lenses, tmp_path, monkeypatch):
+    pytest.importorskip("faiss", reason="the faiss backend needs faiss")
+    monkeypatch.setattr(FaissFinder, "smallest", 1000)
     index = ModuleNeighbors(lenses, backend="faiss").fit(BASE)
     _, rows = index.kneighbors(QUERIES)
     _, expected = scikit_learns(lenses, BASE, QUERIES, 10)
     shared = [len(np.intersect1d(a, b)) for a, b in zip(rows, expected, strict=True)]
     assert np.mean(shared) / 10 > 0.9
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(index)).kneighbors(QUERIES)[1], rows)
     index.save(tmp_path)
     np.testing.assert_array_equal(ModuleNeighbors.load(tmp_path).kneighbors(QUERIES)[1], rows)
 
 
-def test_lists_that_come_back_too_short_are_filled_by_a_whole_scan(lenses, monkeypatch):
-    pytest.importorskip("faiss", reason="the faiss back end needs faiss")
-    from manylens.ensembles.faiss_lists import FaissLists
-
-    monkeypatch.setattr(FaissLists, "smallest", 1000)
+def test_lists_with_fewer_candidates_than_neighbors_are_completed_by_a_scan(lenses, monkeypatch):
+    pytest.importorskip("faiss", reason="the faiss backend needs faiss")
+    monkeypatch.setattr(FaissFinder, "smallest", 1000)
+    monkeypatch.setattr(FaissFinder, "n_probe", 1)
     index = ModuleNeighbors(lenses, backend="faiss").fit(BASE)
-    index._finders[0].index.nprobe = 1
     _, rows = index.kneighbors(QUERIES, 200)
     assert rows.min() >= 0
-    whole = scikit_learns(lenses, BASE, QUERIES, 200)[1]
-    leading = index._seen_by(0, index.coordinates(QUERIES))
-    found = index._finders[0].candidates(leading, 1200)[1]
-    short = found.min(axis=1) < 0
-    few = np.sum(found >= 0, axis=1) < 200
+    leading = index.coordinates(QUERIES)[:, : index.n_leading_]
+    few = np.sum(index.index_.finders[0].search(leading, 1200)[1] >= 0, axis=1) < 200
     assert few.any()
-    assert short.any()
-    np.testing.assert_array_equal(rows[few], whole[few])
+    np.testing.assert_array_equal(rows[few], scikit_learns(lenses, BASE, QUERIES, 200)[1][few])
 
 
 def test_more_neighbors_than_rows_are_refused(lenses):
@@ -305,7 +293,10 @@ def test_an_index_without_rows_is_refused(lenses):
     [
         ({"method": "magic"}, "method='magic' is unknown: give one of nested, exact, paper"),
         ({"backend": "annoy"}, "backend='annoy' is unknown: give one of numpy, faiss"),
-        ({"method": "exact", "backend": "faiss"}, "method='exact' needs bounds on the rows not seen"),
+        (
+            {"method": "exact", "backend": "faiss"},
+            "method='exact' needs bounds on the rows that are not candidates",
+        ),
         ({"n_leading": 0}, "n_leading == 0, must be >= 1"),
     ],
 )
@@ -314,8 +305,8 @@ def test_wrong_parameters_are_refused(lenses, options, message):
         ModuleNeighbors(lenses, **options).fit(BASE)
 
 
-def test_what_is_no_set_of_modules_is_refused():
-    with pytest.raises(TypeError, match="is no set of modules"):
+def test_a_transformer_without_split_raises():
+    with pytest.raises(TypeError, match="must be a transformer with `transform` and `split`"):
         ModuleNeighbors(StandardScaler()).fit(BASE)
 
 
@@ -329,7 +320,7 @@ def test_an_index_whose_layout_was_changed_after_fit_is_refused(lenses, changed,
         lambda: index.save(tmp_path),
     ):
         with pytest.raises(
-            ValueError, match=f"fitted with {name}=.*, and now has {name}={value!r}: fit it again"
+            ValueError, match=f"fitted with {name}=.* and now has {name}={value!r}: fit it again"
         ):
             act()
     # What only the search needs may change.
@@ -337,7 +328,7 @@ def test_an_index_whose_layout_was_changed_after_fit_is_refused(lenses, changed,
     assert index.kneighbors(QUERIES[:2], 3)[1].shape == (2, 3)
 
 
-def test_names_of_columns_are_compared_and_then_not_spoken_of(recwarn):
+def test_column_names_are_compared_once_and_cause_no_warnings(recwarn):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(BASE[:200], columns=[f"pixel{i}" for i in range(64)])
     named = ModularKernelPCA(3, 4, random_state=0).fit(frame)
@@ -350,12 +341,12 @@ def test_names_of_columns_are_compared_and_then_not_spoken_of(recwarn):
         ModuleVotingClassifier(named).fit(frame[frame.columns[::-1]], np.arange(200) % 2)
 
 
-@pytest.mark.parametrize("no_modules", ["lenses", 3, ModularKernelPCA])
-def test_what_is_no_set_of_modules_is_named(no_modules):
-    with pytest.raises(TypeError, match="is no set of modules: give a transformer with transform and split"):
-        ModuleNeighbors(no_modules).fit(BASE[:50])
-    with pytest.raises(TypeError, match="is no set of modules"):
-        ModuleVotingClassifier(no_modules).fit(BASE[:50], np.arange(50) % 2)
+@pytest.mark.parametrize("given", ["lenses", 3, ModularKernelPCA])
+def test_something_that_is_not_a_transformer_raises(given):
+    with pytest.raises(TypeError, match="must be a transformer with `transform` and `split`"):
+        ModuleNeighbors(given).fit(BASE[:50])
+    with pytest.raises(TypeError, match="must be a transformer with `transform` and `split`"):
+        ModuleVotingClassifier(given).fit(BASE[:50], np.arange(50) % 2)
 
 
 def test_a_file_that_names_functions_of_ours_is_not_trusted(lenses, tmp_path):
@@ -364,5 +355,31 @@ def test_a_file_that_names_functions_of_ours_is_not_trusted(lenses, tmp_path):
 
     ModuleNeighbors(lenses).fit(BASE[:50]).save(tmp_path)
     skops.dump(main, tmp_path / "modules.skops")
-    with pytest.raises(ValueError, match=r"types that manylens does not know \(manylens.cli.main\)"):
+    with pytest.raises(TypeError, match=r"modules.skops asks for manylens.cli.main, which could run"):
         ModuleNeighbors.load(tmp_path)
+
+
+def test_saving_without_skops_raises_instead_of_losing_the_modules(lenses, tmp_path, monkeypatch):
+    index = ModuleNeighbors(lenses).fit(BASE[:50])
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    with pytest.raises(ImportError, match=r'needs skops: pip install "manylens\[save\]"'):
+        index.save(tmp_path)
+    assert not (tmp_path / "index.json").exists()
+    index.save(tmp_path, save_modules=False)
+    with pytest.raises(FileNotFoundError, match="saved without its modules: pass the fitted modules"):
+        ModuleNeighbors.load(tmp_path)
+    again = ModuleNeighbors.load(tmp_path, lenses)
+    np.testing.assert_array_equal(again.kneighbors(QUERIES)[1], index.kneighbors(QUERIES)[1])
+
+
+def test_loading_saved_modules_without_skops_says_what_to_do(lenses, tmp_path, monkeypatch):
+    ModuleNeighbors(lenses).fit(BASE[:50]).save(tmp_path)
+    monkeypatch.setitem(sys.modules, "skops.io", None)
+    with pytest.raises(ImportError, match=r'pip install "manylens\[save\]". Or pass the fitted modules'):
+        ModuleNeighbors.load(tmp_path)
+
+
+def test_an_index_saved_without_modules_leaves_no_others_behind(lenses, tmp_path):
+    ModuleNeighbors(lenses).fit(BASE[:50]).save(tmp_path)
+    ModuleNeighbors(lenses).fit(BASE[50:100]).save(tmp_path, save_modules=False)
+    assert not (tmp_path / "modules.skops").exists()

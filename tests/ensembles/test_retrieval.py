@@ -3,8 +3,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from manylens import ModularKernelPCA, ModuleNeighbors, retrieval_precision
-from manylens.ensembles.module_retrieval import module_neighbors, rerank
-from manylens.ensembles.retrieval import RetrievalPrecision
+from manylens.ensembles.retrieval import RetrievalPrecision, module_neighbors, rerank
 
 
 def test_precision_is_the_mean_share_of_common_rows():
@@ -24,7 +23,7 @@ def test_an_index_that_keeps_everything_has_precision_one():
 
 
 def test_lists_of_other_queries_are_refused():
-    with pytest.raises(ValueError, match=r"are lists of rows for the same queries, .*\(2, 2\) and \(1, 2\)"):
+    with pytest.raises(ValueError, match=r"must list rows for the same queries, .*\(2, 2\) and \(1, 2\)"):
         retrieval_precision([[1, 2], [3, 4]], [[1, 2]])
 
 

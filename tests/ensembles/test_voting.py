@@ -15,9 +15,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manylens import ModularAutoencoder, ModularKernelPCA, ModuleVotingClassifier, ModuleVotingRegressor
+from manylens import (
+    ModularAutoencoder,
+    ModularKernelPCA,
+    ModuleVotingClassifier,
+    ModuleVotingRegressor,
+    ScanNeighborsClassifier,
+)
 from manylens.baselines import PartitionKernelPCA
-from manylens.ensembles.voting_members import modal_class
+from manylens.ensembles.voting import modal_class
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 TRAIN, TEST = slice(0, 600), slice(600, 900)
@@ -190,17 +196,19 @@ def test_it_pickles_and_works_in_a_pipeline_and_a_grid_search():
 
 
 def test_labels_of_one_class_are_refused():
-    with pytest.raises(ValueError, match=r"All 600 labels are of one class, .*a vote needs at least two"):
+    with pytest.raises(
+        ValueError, match=r"y has one class only .*ModuleVotingClassifier needs at least two classes"
+    ):
         ModuleVotingClassifier(small_lenses()).fit(X_TRAIN, np.zeros(600, dtype=int))
 
 
 def test_an_unknown_vote_is_refused():
-    with pytest.raises(ValueError, match="voting='loud' is unknown: give 'hard' or 'soft'"):
+    with pytest.raises(ValueError, match="voting='loud' is unknown: give one of hard, soft"):
         ModuleVotingClassifier(small_lenses(), voting="loud").fit(X_TRAIN, Y_TRAIN)
 
 
-def test_what_is_no_set_of_modules_is_refused():
-    with pytest.raises(TypeError, match="is no set of modules: give a transformer with transform and split"):
+def test_a_transformer_without_split_raises():
+    with pytest.raises(TypeError, match="must be a transformer with `transform` and `split`"):
         ModuleVotingClassifier(StandardScaler()).fit(X_TRAIN, Y_TRAIN)
 
 
@@ -249,7 +257,7 @@ def test_no_weights_are_no_parameter(some_lenses):
         (np.ones(5), "inconsistent numbers of samples"),
         (-np.ones(300), "none negative"),
         (np.zeros(300), "not all zero"),
-        (np.ones((300, 2)), "one number a row"),
+        (np.ones((300, 2)), "one number per row"),
         (np.full(300, np.nan), "sample_weight contains NaN"),
     ],
 )
@@ -272,3 +280,33 @@ def test_a_pipeline_gets_its_steps_weights(some_lenses):
     weighted.fit(X[:300], y[:300], ridge__sample_weight=np.arange(300.0))
     plain = ModuleVotingRegressor(some_lenses, pipeline).fit(X[:300], y[:300])
     assert not np.allclose(weighted.predict(X[:300]), plain.predict(X[:300]))
+
+
+@parametrize_with_checks([ScanNeighborsClassifier(3)])
+def test_the_classifier_passes_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("k", [1, 4, 9])
+def test_the_classifier_agrees_with_scikit_learns_neighbors(k):
+    rng = np.random.default_rng(0)
+    rows = DIGITS + rng.random(DIGITS.shape)  # no two distances are equal
+    ours = ScanNeighborsClassifier(k).fit(rows[:1200], LABELS[:1200])
+    theirs = KNeighborsClassifier(k, algorithm="brute").fit(rows[:1200], LABELS[:1200])
+    np.testing.assert_array_equal(ours.predict(rows[1200:]), theirs.predict(rows[1200:]))
+    np.testing.assert_allclose(ours.predict_proba(rows[1200:]), theirs.predict_proba(rows[1200:]))
+
+
+def test_the_classifier_votes_in_modules_and_pickles():
+    lenses = ModularKernelPCA(6, 5, diversity=0.9, random_state=0).fit(DIGITS[:1200])
+    ours = ModuleVotingClassifier(lenses, ScanNeighborsClassifier(5)).fit(DIGITS[:1200], LABELS[:1200])
+    theirs = ModuleVotingClassifier(lenses, KNeighborsClassifier(5)).fit(DIGITS[:1200], LABELS[:1200])
+    np.testing.assert_array_equal(ours.predict(DIGITS[1200:]), theirs.predict(DIGITS[1200:]))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(ours)).predict(DIGITS), ours.predict(DIGITS))
+
+
+def test_more_neighbors_than_rows_make_the_classifier_raise():
+    with pytest.raises(
+        ValueError, match="n_neighbors=5 is more than the rows given, n_samples=4: ask for fewer"
+    ):
+        ScanNeighborsClassifier(5).fit(DIGITS[:4], LABELS[:4])

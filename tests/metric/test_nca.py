@@ -280,7 +280,8 @@ REFUSALS = {
     "unknown precision": ({"precision": "half"}, {}, "give one of auto, single, double"),
     "init of wrong shape": ({"n_components": 2, "init": np.eye(3)}, {}, "init has shape"),
     "max_iter": ({"max_iter": 0}, {}, "max_iter == 0, must be >= 1"),
-    "infinite penalty": ({"alpha": np.inf}, {}, "alpha == inf, must be <="),
+    "infinite penalty": ({"alpha": np.inf}, {}, "alpha=inf must be finite"),
+    "undefined tolerance": ({"tol": np.nan}, {}, "tol=nan must be finite"),
     "negative tolerance": ({"tol": -1.0}, {}, "tol == -1.0, must be >= 0"),
     "continuous target": ({}, {"y": np.linspace(0, 1, 600)}, "Unknown label type"),
 }

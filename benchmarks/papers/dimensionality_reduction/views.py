@@ -13,7 +13,7 @@ from manylens.baselines import (
     PartitionKernelPCA,
     RandomKernelProjection,
 )
-from manylens.ensembles.backends import LeadingScan
+from manylens.ensembles.finders import ScanFinder
 from manylens.ensembles.voting import modal_class
 from manylens.native.nearest import rerank_union
 
@@ -70,11 +70,10 @@ def questions(base, X, y):
 
 def nearest(view, asked, k):
     """Rows of a view nearest to each query, nearest first, and the seconds of the search on one thread."""
-    scan = LeadingScan(np.ascontiguousarray(view, dtype=np.float32), 1)
+    scan = ScanFinder(np.ascontiguousarray(view, dtype=np.float32))
     asked = np.ascontiguousarray(asked, dtype=np.float32)
     start = time.perf_counter()
-    keys, rows = scan.candidates(asked, k)
-    rows = np.take_along_axis(rows, np.argsort(keys, axis=1), axis=1)
+    _, rows = scan.search(asked, k, n_jobs=1)
     return rows, time.perf_counter() - start
 
 
@@ -113,11 +112,8 @@ def answers(base, asked, y, queries):
 
 def ranked(base, asked, candidates):
     """The ten nearest of each query's candidates by all modules together."""
-    rows = np.empty((len(asked), RETRIEVED), dtype=np.int64)
-    distances = np.empty(rows.shape, dtype=np.float32)
     flat = [np.ascontiguousarray(part.reshape(len(part), -1), dtype=np.float32) for part in (asked, base)]
-    rerank_union(*flat, candidates.astype(np.int64), distances, rows)
-    return rows
+    return rerank_union(*flat, candidates.astype(np.int64), RETRIEVED)[1]
 
 
 def fitted(kind, n_modules, X, rank, seed):

@@ -131,9 +131,7 @@ class SearchMNIST(Comparison):
 
     def paper_rerank(self, data):
         index, coordinates = data["paper"]
-        rows = np.empty((len(coordinates), K), dtype=np.int64)
-        index.rank_candidates(coordinates, data["candidates"], np.empty(rows.shape, coordinates.dtype), rows)
-        return rows
+        return index.rank_candidates(coordinates, data["candidates"], K)[1]
 
     def sklearn_brute(self, data):
         return data["sklearn"].kneighbors(data["queries"], return_distance=False)
@@ -214,14 +212,12 @@ def of_width(name):
     def search(_, data):
         index, coordinates = data[name]
         found, seconds = [], []
-        for module in range(len(index.widths_)):
+        for module in range(len(index.composite_.widths)):
             start = time.perf_counter()
             found.append(index.module_candidates(coordinates, module, K))
             seconds.append(time.perf_counter() - start)
         start = time.perf_counter()
-        rows = np.empty((len(coordinates), K), dtype=np.int64)
-        distances = np.empty(rows.shape, dtype=coordinates.dtype)
-        index.rank_candidates(coordinates, np.concatenate(found, axis=1), distances, rows)
+        _, rows = index.rank_candidates(coordinates, np.concatenate(found, axis=1), K)
         return rows, max(seconds) + time.perf_counter() - start
 
     return search

@@ -13,7 +13,7 @@ from benchmarks.harness import Claim, Comparison, gain, ratio
 from manylens import ModularKernelPCA, ScanNeighborsClassifier
 from manylens.baselines import MonolithicKernelPCA
 from manylens.datasets import load_dataset
-from manylens.ensembles.voting_members import modal_class
+from manylens.ensembles.voting import modal_class
 
 
 class VotingMNIST(Comparison):

@@ -16,8 +16,9 @@ from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier, 
 
 from manylens.alignment.distances import distance_correlation
 from manylens.alignment.similarity import hsic_test
+from manylens.ensembles.index import Method
 from manylens.ensembles.neighbors import ModuleNeighbors
-from manylens.ensembles.scan_classifier import ScanNeighborsClassifier
+from manylens.ensembles.voting import ScanNeighborsClassifier
 from manylens.metric.nca import NCA
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.pruning.pruner import AlignmentPruner
@@ -25,7 +26,7 @@ from manylens.summaries.count_sketch import CountSketch
 from manylens.typing import FloatArray, IntArray
 
 NCA_METHODS = ("exact", "tree", "subsample", "minibatch", "stochastic", "compact", "compact-background")
-SEARCH_METHODS = ("nested", "exact", "paper")
+SEARCH_METHODS: tuple[Method, ...] = ("nested", "exact", "paper")
 N_ROWS, N_FEATURES, N_CLASSES = 600, 8, 3
 
 Task = tuple[str, Callable[[], object]]

@@ -1,1 +1,39 @@
-"""Using modules: voting, retrieval, choosing the diversity, and what to look at while doing so."""
+"""Using modules: search, voting, and choosing their diversity."""
+
+from typing import TYPE_CHECKING
+
+from manylens._lazy import attach
+
+if TYPE_CHECKING:
+    from manylens.ensembles.diversity_search import DiversitySearchCV
+    from manylens.ensembles.neighbors import ModuleNeighbors
+    from manylens.ensembles.retrieval import RetrievalPrecision, retrieval_precision
+    from manylens.ensembles.voting import (
+        ModuleVotingClassifier,
+        ModuleVotingRegressor,
+        ScanNeighborsClassifier,
+    )
+
+__all__ = [
+    "DiversitySearchCV",
+    "ModuleNeighbors",
+    "ModuleVotingClassifier",
+    "ModuleVotingRegressor",
+    "RetrievalPrecision",
+    "ScanNeighborsClassifier",
+    "retrieval_precision",
+]
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "manylens.ensembles.diversity_search": ["DiversitySearchCV"],
+        "manylens.ensembles.neighbors": ["ModuleNeighbors"],
+        "manylens.ensembles.retrieval": ["RetrievalPrecision", "retrieval_precision"],
+        "manylens.ensembles.voting": [
+            "ModuleVotingClassifier",
+            "ModuleVotingRegressor",
+            "ScanNeighborsClassifier",
+        ],
+    },
+)

@@ -1,30 +1,48 @@
-"""Choosing the diversity by cross-validation, with one decomposition a fold for all of them."""
+"""Choose the diversity by cross-validation, with one decomposition per fold for all diversities."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Self, TypedDict
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from numpy.typing import ArrayLike
+from scipy import sparse
+from scipy.stats import rankdata
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone, is_classifier
+from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils import get_tags, indexable
+from sklearn.utils import Tags, check_array, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from manylens.ensembles.diversity_folds import (
-    check_diversities,
-    checked_classes,
-    find_modules,
-    make_scorer_of,
-    refuse_missing_classes,
-    score_fold,
-    summary,
-)
+from manylens.ensembles.representation import default_modules
+from manylens.ensembles.retrieval import RetrievalPrecision
+from manylens.typing import AnyArray, DiverseModules, FloatArray, IntArray, MatrixLike
+from manylens.validation import check_diversity, require_two_classes
 
 DIVERSITIES = (0.0, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
+REMEMBERED = 2  # sets of rows whose coordinates are kept: those for training and those for scoring
+
+Fold = tuple[IntArray, IntArray]
 
 
-def delegated(name):
-    """Condition on which the search offers a method: the estimator has it."""
+class FoldScores(TypedDict):
+    """Results of one fold, one entry per diversity, and the seconds spent on representations."""
 
-    def offers(search):
+    scores: list[float]
+    fit_times: list[float]
+    score_times: list[float]
+    representation: float
+
+
+def _delegated(name: str) -> Callable[[Any], Any]:
+    """Offer a method of the search if its estimator has it."""
+
+    def offers(search: DiversitySearchCV) -> bool:
         getattr(getattr(search, "best_estimator_", search.estimator), name)
         return True
 
@@ -35,35 +53,36 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
     """Cross-validated choice of the diversity of the modules in an estimator.
 
     The decomposition behind the modules does not depend on the diversity, so each fold computes it once, and
-    the coordinates of its rows once; every diversity is then some milliseconds and one matrix product.
+    the coordinates of its rows once; every diversity then takes some milliseconds and one matrix product.
 
     Parameters
     ----------
     estimator : estimator
-        One that holds a modular transformer, at any depth: a vote, a search index, a pipeline of them; or the
-        transformer itself, with a scorer of your own.
-    diversities : array-like of float
+        An estimator that contains a modular transformer at any depth, such as a vote, a search index or a
+        pipeline of them; or the transformer itself, with a scorer of your own.
+    diversities : array-like of float, default=(0, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 1)
         Values in [0, 1] to choose from.
-    scoring : str, callable or RetrievalPrecision, optional
-        As in scikit-learn; or "retrieval_precision". By default the estimator's own score, and for a search
-        index its precision against the nearest rows in the input space.
-    cv : int, splitter or iterable, optional
+    scoring : str, callable or RetrievalPrecision, default=None
+        As in scikit-learn, or "retrieval_precision". None means the estimator's own score; for a search index
+        it means the precision against the nearest rows in the input space.
+    cv : int, splitter or iterable, default=None
         As in scikit-learn.
-    refit : bool
-        Whether to fit the best on all rows.
-    n_jobs : int, optional
-        Folds at a time, by joblib.
+    refit : bool, default=True
+        Whether to fit the best estimator to all rows.
+    n_jobs : int, default=None
+        The number of jobs to run in parallel over folds. ``None`` means 1 unless in a
+        :obj:`joblib.parallel_backend` context. ``-1`` means using all processors.
 
     Attributes
     ----------
     best_diversity_, best_score_, best_index_ : float, float, int
-        The choice, its mean score and its place among the diversities.
+        The choice, its mean score and its position among the diversities.
     best_estimator_ : estimator
-        Fitted to all rows at the best diversity, if `refit`.
+        Fitted to all rows with the best diversity, if `refit`.
     cv_results_ : dict of arrays
         As in scikit-learn's GridSearchCV.
     representation_time_ : float
-        Seconds spent on decompositions and representations, all folds together.
+        Seconds spent on decompositions and representations in all folds.
 
     Examples
     --------
@@ -76,7 +95,16 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
     0.9
     """
 
-    def __init__(self, estimator, diversities=DIVERSITIES, *, scoring=None, cv=None, refit=True, n_jobs=None):
+    def __init__(
+        self,
+        estimator: BaseEstimator,
+        diversities: ArrayLike = DIVERSITIES,
+        *,
+        scoring: Any = None,
+        cv: Any = None,
+        refit: bool = True,
+        n_jobs: int | None = None,
+    ) -> None:
         self.estimator = estimator
         self.diversities = diversities
         self.scoring = scoring
@@ -84,61 +112,60 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
         self.refit = refit
         self.n_jobs = n_jobs
 
-    def fit(self, X, y=None):
+    def fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
         """Score every diversity on every fold, and fit the best.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
-        y : array-like, shape (n,), optional
+        y : array-like of shape (n,), default=None
             Targets.
 
         Returns
         -------
         self
-            Fitted.
+            The fitted search.
         """
         X, y = indexable(X, y)
         X = X if hasattr(X, "shape") else np.asarray(X)
         diversities = check_diversities(self.diversities)
         estimator, place = find_modules(self.estimator)
-        scorer = make_scorer_of(estimator, self.scoring)
-        if is_classifier(estimator):
-            y = checked_classes(y)
-        splitter = check_cv(self.cv, y, classifier=is_classifier(estimator))
-        folds = list(splitter.split(X, y))
-        if is_classifier(estimator):
-            refuse_missing_classes(y, folds)
+        scorer = make_scorer(estimator, self.scoring)
+        classifies = is_classifier(estimator)
+        labels: Any = check_classes(y) if classifies else y
+        folds = list(check_cv(self.cv, labels, classifier=classifies).split(X, labels))
+        if classifies:
+            check_folds(labels, folds)
         outcomes = Parallel(n_jobs=self.n_jobs)(
-            delayed(score_fold)(estimator, place, diversities, scorer, X, y, *fold) for fold in folds
+            delayed(score_fold)(estimator, place, diversities, scorer, X, labels, fold) for fold in folds
         )
         self.n_splits_ = len(folds)
-        self.cv_results_ = summary(diversities, outcomes)
+        self.cv_results_ = collect_results(diversities, outcomes)
         self.representation_time_ = float(sum(outcome["representation"] for outcome in outcomes))
         self.best_index_ = int(np.argmax(self.cv_results_["mean_test_score"]))
         self.best_diversity_ = diversities[self.best_index_]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         if self.refit:
             best = clone(estimator).set_params(**{f"{place}__diversity".lstrip("_"): self.best_diversity_})
-            self.best_estimator_ = best.fit(X) if y is None else best.fit(X, y)
+            self.best_estimator_ = best.fit(X) if labels is None else best.fit(X, labels)
             if hasattr(self.best_estimator_, "feature_names_in_"):
                 self.feature_names_in_ = self.best_estimator_.feature_names_in_
         return self
 
-    def _best(self):
+    def _best(self) -> Any:
         check_is_fitted(self)
         if not self.refit:
-            raise AttributeError("This search was fitted with refit=False: it has no best_estimator_ to ask.")
+            raise AttributeError("This search was fitted with refit=False: it has no best_estimator_.")
         return self.best_estimator_
 
-    @delegated("predict")
-    def predict(self, X):
+    @_delegated("predict")
+    def predict(self, X: MatrixLike) -> AnyArray:
         """Predictions of the best estimator.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
 
         Returns
@@ -148,50 +175,52 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
         """
         return self._best().predict(X)
 
-    @delegated("predict_proba")
-    def predict_proba(self, X):
-        """Probabilities by the best estimator.
+    @_delegated("predict_proba")
+    def predict_proba(self, X: MatrixLike) -> FloatArray:
+        """Class probabilities of the best estimator.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
 
         Returns
         -------
-        ndarray, shape (n, n_classes)
+        ndarray of shape (n, n_classes)
             Probabilities.
         """
         return self._best().predict_proba(X)
 
-    @delegated("transform")
-    def transform(self, X):
+    @_delegated("transform")
+    def transform(self, X: MatrixLike) -> FloatArray:
         """Modules of the best estimator.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
 
         Returns
         -------
         ndarray
-            What the best estimator gives.
+            What the best estimator returns.
         """
         return self._best().transform(X)
 
-    @delegated("kneighbors")
-    def kneighbors(self, X=None, n_neighbors=None, return_distance=True):
-        """Neighbors by the best index.
+    @_delegated("kneighbors")
+    def kneighbors(
+        self, X: MatrixLike | None = None, n_neighbors: int | None = None, return_distance: bool = True
+    ) -> Any:
+        """Neighbors found by the best index.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d), optional
+        X : array-like or CSR matrix of shape (n, d), default=None
             Queries.
-        n_neighbors : int, optional
-            How many.
-        return_distance : bool
-            Whether distances are wanted too.
+        n_neighbors : int, default=None
+            Number of neighbors.
+        return_distance : bool, default=True
+            Whether to return distances, too.
 
         Returns
         -------
@@ -200,15 +229,15 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
         """
         return self._best().kneighbors(X, n_neighbors, return_distance)
 
-    @delegated("score")
-    def score(self, X, y=None):
-        """Score of the best estimator, by its own `score`.
+    @_delegated("score")
+    def score(self, X: MatrixLike, y: ArrayLike | None = None) -> float:
+        """Score of the best estimator by its own `score`.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
-        y : array-like, optional
+        y : array-like of shape (n,), default=None
             Targets.
 
         Returns
@@ -219,19 +248,212 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
         return self._best().score(X, y)
 
     @property
-    def classes_(self):
+    def classes_(self) -> AnyArray:
         """Classes of the best estimator."""
         return self._best().classes_
 
     @property
-    def n_features_in_(self):
-        """Width of the rows."""
+    def n_features_in_(self) -> int:
+        """Number of features seen in `fit`."""
         return self._best().n_features_in_
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         inner = get_tags(self.estimator)
         tags.estimator_type, tags.target_tags = inner.estimator_type, inner.target_tags
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
         tags.input_tags.pairwise, tags.input_tags.sparse = inner.input_tags.pairwise, inner.input_tags.sparse
         return tags
+
+
+class Decomposition:
+    """A modular transformer fitted once, its other diversities, and the coordinates of rows it has seen."""
+
+    def __init__(self, modules: DiverseModules) -> None:
+        self.modules = modules
+        self.seconds = 0.0  # spent on representations
+        self._fitted: tuple[Any, Any] | None = None  # rows, and the model fitted to them
+        self._seen: list[tuple[Any, FloatArray]] = []  # rows and their coordinates
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # all diversities share it
+
+    def at(self, diversity: float, X: Any, y: Any = None) -> Any:
+        """The modules with a diversity, fitted to rows; fitted once for the same rows."""
+        start = time.perf_counter()
+        if self._fitted is None or not same_rows(self._fitted[0], X):
+            self._fitted = (X, clone(self.modules).set_params(diversity=diversity).fit(X, y))
+            self._seen = []
+        model = self._fitted[1].with_diversity(diversity)
+        self.seconds += time.perf_counter() - start
+        return model
+
+    def transform(self, model: DiverseModules, X: Any) -> FloatArray:
+        """The same as `model.transform`, from coordinates that are computed once for the same rows."""
+        start = time.perf_counter()
+        found = [coordinates for rows, coordinates in self._seen if same_rows(rows, X)]
+        if not found:
+            found = [model.principal_coordinates(X)]
+            self._seen = [*self._seen[-(REMEMBERED - 1) :], (X, found[0])]
+        Z = model.transform_coordinates(found[0])
+        self.seconds += time.perf_counter() - start
+        return Z
+
+
+class SharedModules(TransformerMixin, BaseEstimator):
+    """Modules with one diversity that replace, in an estimator, the transformer that they come from."""
+
+    def __init__(self, decomposition: Decomposition, diversity: float) -> None:
+        self.decomposition = decomposition
+        self.diversity = diversity
+
+    def __sklearn_clone__(self) -> SharedModules:
+        return SharedModules(self.decomposition, self.diversity)
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Take the modules with this diversity."""
+        self.modules_ = self.decomposition.at(self.diversity, X, y)
+        return self
+
+    def transform(self, X: Any) -> FloatArray:
+        """All modules side by side."""
+        return self.decomposition.transform(self.modules_, X)
+
+    def split(self, Z: Any) -> Any:
+        """The columns of `transform` by module."""
+        return self.modules_.split(Z)
+
+    def __sklearn_tags__(self) -> Tags:
+        return get_tags(self.decomposition.modules)
+
+
+def same_rows(left: Any, right: Any) -> bool:
+    """Whether two arrays or CSR matrices have the same entries; quick if they are the same object."""
+    if left is right:
+        return True
+    if left.shape != right.shape or left.dtype != right.dtype or type(left) is not type(right):
+        return False
+    if sparse.issparse(left):
+        return left.nnz == right.nnz and (left != right).nnz == 0
+    return np.array_equal(left, right)
+
+
+def check_diversities(diversities: ArrayLike) -> list[float]:
+    """The diversities as floats, if there is at least one and all are in [0, 1]."""
+    checked = [check_diversity(diversity) for diversity in np.asarray(diversities).ravel().tolist()]
+    if not checked:
+        raise ValueError("diversities is empty: give at least one value in [0, 1].")
+    return checked
+
+
+def find_modules(estimator: BaseEstimator) -> tuple[Any, str]:
+    """A copy of the estimator, and the name of the parameter that holds its modular transformer.
+
+    The name is empty if the estimator is such a transformer itself. Default modules replace None in the copy.
+    """
+    estimator = clone(estimator)
+    if is_modular(estimator):
+        return estimator, ""
+    for name, value in estimator.get_params(deep=True).items():
+        if value is None and name.split("__")[-1] == "modules":
+            estimator.set_params(**{name: default_modules()})
+    places = [name for name, value in estimator.get_params(deep=True).items() if is_modular(value)]
+    places = [name for name in places if not any(name.startswith(f"{other}__") for other in places)]
+    if len(places) != 1:
+        found = ", ".join(places) if places else "none"
+        raise TypeError(
+            "DiversitySearchCV needs an estimator that contains one transformer with `with_diversity`, "
+            f"such as ModularKernelPCA or ModularAutoencoder; found in {type(estimator).__name__}: {found}."
+        )
+    return estimator, places[0]
+
+
+def is_modular(value: Any) -> bool:
+    """Whether this is a transformer whose diversity can be changed after fitting."""
+    return not isinstance(value, type) and isinstance(value, DiverseModules)
+
+
+def make_scorer(estimator: Any, scoring: Any) -> Any:
+    """A scorer, or a `RetrievalPrecision` that prepares one per fold."""
+    if scoring is None and not hasattr(estimator, "score") and hasattr(estimator, "kneighbors"):
+        return RetrievalPrecision(estimator.n_neighbors)
+    if isinstance(scoring, str) and scoring == "retrieval_precision":
+        return RetrievalPrecision()
+    return scoring if hasattr(scoring, "prepared") else check_scoring(estimator, scoring)
+
+
+def check_classes(y: Any) -> AnyArray:
+    """Labels as an array, if they are classes."""
+    if y is None:
+        raise ValueError("This search requires y to be passed, but the target y is None.")
+    y = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y"), warn=True)
+    check_classification_targets(y)
+    return y
+
+
+def check_folds(y: AnyArray, folds: list[Fold]) -> None:
+    """Raise, before anything is fitted, if there is one class or a fold would train without one of them."""
+    classes = np.unique(y)
+    require_two_classes(classes, "DiversitySearchCV")
+    for number, (train, _) in enumerate(folds):
+        missing = np.setdiff1d(classes, y[train])
+        if len(missing):
+            raise ValueError(
+                f"Fold {number} has no row of class {missing[0]} to train on: use fewer or stratified "
+                "folds, or leave that class out."
+            )
+
+
+def take(X: Any, rows: IntArray, columns: IntArray | None = None) -> Any:
+    """Some rows of an array, a sparse matrix or a data frame; of a precomputed kernel some columns, too."""
+    if X is None:
+        return None
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    X = X if hasattr(X, "shape") else np.asarray(X)
+    return X[rows] if columns is None else X[rows][:, columns]
+
+
+def score_fold(
+    estimator: Any, place: str, diversities: list[float], scorer: Any, X: Any, y: Any, fold: Fold
+) -> FoldScores:
+    """Score all diversities on one fold; `place` is the parameter that holds the modules."""
+    train, test = fold
+    columns = train if get_tags(estimator).input_tags.pairwise else None
+    X_train, X_test = take(X, train, columns), take(X, test, columns)
+    y_train, y_test = take(y, train), take(y, test)
+    if hasattr(scorer, "prepared"):
+        scorer = scorer.prepared(X_train, X_test)
+    decomposition = Decomposition(estimator if place == "" else estimator.get_params()[place])
+    outcome: FoldScores = {"scores": [], "fit_times": [], "score_times": [], "representation": 0.0}
+    for diversity in diversities:
+        start = time.perf_counter()
+        if place == "":
+            candidate = decomposition.at(diversity, X_train, y_train)
+        else:
+            candidate = clone(estimator).set_params(**{place: SharedModules(decomposition, diversity)})
+            candidate.fit(X_train, y_train)
+        fitted = time.perf_counter()
+        outcome["scores"].append(float(scorer(candidate, X_test, y_test)))
+        outcome["fit_times"].append(fitted - start)
+        outcome["score_times"].append(time.perf_counter() - fitted)
+    outcome["representation"] = decomposition.seconds
+    return outcome
+
+
+def collect_results(diversities: list[float], outcomes: list[FoldScores]) -> dict[str, Any]:
+    """Results of all folds as `cv_results_` of scikit-learn's searches."""
+    scores = np.array([outcome["scores"] for outcome in outcomes])  # (folds, diversities)
+    results: dict[str, Any] = {
+        "params": [{"diversity": diversity} for diversity in diversities],
+        "param_diversity": np.array(diversities),
+        "mean_test_score": scores.mean(axis=0),
+        "std_test_score": scores.std(axis=0),
+        "rank_test_score": rankdata(-scores.mean(axis=0), method="min").astype(np.int32),
+    }
+    results.update({f"split{fold}_test_score": row for fold, row in enumerate(scores)})
+    fit_times = np.array([outcome["fit_times"] for outcome in outcomes])
+    score_times = np.array([outcome["score_times"] for outcome in outcomes])
+    for what, seconds in (("fit", fit_times), ("score", score_times)):
+        results[f"mean_{what}_time"], results[f"std_{what}_time"] = seconds.mean(axis=0), seconds.std(axis=0)
+    return results

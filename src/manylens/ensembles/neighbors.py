@@ -1,87 +1,102 @@
-"""Nearest neighbors by all modules together: candidates from a few coordinates, re-ranked by all."""
+"""Nearest neighbors by all modules together: an index in the manner of scikit-learn."""
 
-from numbers import Real
+from __future__ import annotations
+
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
-from sklearn.utils import check_scalar, get_tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags, get_tags
+from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.backends import BACKENDS
-from manylens.ensembles.candidate_choice import candidates_of_lists, choose_scan, judges_of
-from manylens.ensembles.composite import composite_axes
-from manylens.ensembles.composite_search import CANDIDATES, FEWEST, LEADING, CompositeSearch
-from manylens.ensembles.growing import GrowingRows
-from manylens.ensembles.index_files import load_index, save_index
+from manylens import persistence
+from manylens.ensembles.calibration import SearchPlan, calibration_queries, choose_list_plan, choose_scan_plan
+from manylens.ensembles.finders import FINDERS, Backend
+from manylens.ensembles.index import MIN_NEIGHBORS, Method, SearchIndex, check_same_modules, load_modules
 from manylens.ensembles.representation import (
+    CompositeAxes,
     check_modules,
-    fitted_modules,
+    composite_axes,
+    default_modules,
+    fit_modules,
     module_views,
-    refuse_other_names,
-    transformed,
+    transform_rows,
 )
-from manylens.ensembles.retrieval import without_self
-from manylens.modules.kernel_pca import ModularKernelPCA
+from manylens.native.nearest import drop_self
+from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet
+from manylens.validation import check_choice, check_count, check_real, validate_rows
 
 METHODS = ("nested", "exact", "paper")
+DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
+DEFAULT_CANDIDATES = 10  # candidates per neighbor, with which "exact" proves most queries
+FORMAT = 1  # of the files that `save` writes
+SAVED = ("n_neighbors", "method", "backend", "n_leading", "n_candidates", "recall", "n_jobs")
+LAYOUT = ("method", "backend", "n_leading")  # parameters that decide what is stored
 
 
-class ModuleNeighbors(CompositeSearch):
-    """Search index over modules: the rows of least mean squared distance over all modules.
+class ModuleNeighbors(BaseEstimator):
+    """Search index over modules: the rows with the smallest mean squared distance over all modules.
 
     That distance is a plain one between coordinates on the principal axes of the modules side by side, whose
-    variances fall; the leading ones find candidates and all of them rank these.
+    variances decrease; the leading coordinates find candidates and all of them rank these.
 
     Parameters
     ----------
-    modules : transformer with `split`
-        Fitted (used as it is) or not (a copy is fitted to the rows). By default `ModularKernelPCA()`.
-    n_neighbors : int
-        Neighbors where `kneighbors` is not told otherwise.
-    method : {"nested", "exact", "paper"}
-        "nested" takes the candidates of the leading coordinates. "exact" also proves, from partial sums,
-        that no other row is nearer, and searches on for the few queries where that is not so. "paper" takes
-        as candidates each module's own nearest neighbors; every module could be a worker of its own.
-    backend : {"numpy", "faiss"}
-        What finds candidates: a scan in tiles, or the approximate lists of the package faiss (on its own
-        threads).
-    n_leading : int, optional
-        Leading coordinates: by default as many as make the search cheap at the wanted recall, for "exact"
-        and for faiss 96.
-    n_candidates : int, optional
-        Candidates for a query: by default as many as the wanted recall takes, for "exact" 10 for each
-        neighbor asked for. "paper" takes as many of each module as neighbors are asked for.
-    recall : float
-        Share of the nearest rows that "nested" shall find, 0 to 1. `fit` judges it by some of its own rows,
-        whose neighbors it finds by all coordinates; `tune` by queries of yours. With faiss, the share of
-        what its lists name at all.
-    n_jobs : int
-        Threads of the scan.
+    modules : transformer with `transform` and `split`, default=None
+        Fitted modules are used as they are; otherwise a copy is fitted to the rows. None means
+        `ModularKernelPCA()`.
+    n_neighbors : int, default=10
+        Number of neighbors that `kneighbors` returns by default.
+    method : {"nested", "exact", "paper"}, default="nested"
+        "nested" takes the candidates of the leading coordinates. "exact" also proves, from partial sums, that
+        no other row is nearer, and searches further for the few queries for which it cannot. "paper" takes
+        each module's own nearest neighbors as candidates.
+    backend : {"numpy", "faiss"}, default="numpy"
+        What finds candidates: a scan in tiles, or the approximate lists of the package faiss, which uses
+        threads of its own.
+    n_leading : int, default=None
+        Number of leading coordinates. None chooses as many as make the search cheap at the wanted recall; for
+        "exact" and for faiss it means 96.
+    n_candidates : int, default=None
+        Number of candidates per query. None chooses as many as the wanted recall needs; for "exact" it means
+        10 per neighbor. "paper" ignores it and takes as many per module as neighbors are asked for.
+    recall : float, default=0.99
+        Share of the nearest rows that "nested" should find, in (0, 1]. `fit` calibrates it with some of its
+        own rows, whose neighbors it finds by all coordinates, and `tune` with queries of yours. With faiss it
+        is the share of what its lists name at all.
+    n_jobs : int, default=-1
+        The number of threads to use for the scan. ``None`` means 1 unless in a
+        :obj:`joblib.parallel_backend` context. ``-1`` means using all processors.
 
     Attributes
     ----------
     modules_ : transformer
-        The modules in use.
+        The fitted modules.
     composite_ : CompositeAxes
-        From modules side by side to coordinates.
-    coordinates_ : ndarray, shape (n, D)
+        Maps modules side by side to coordinates.
+    coordinates_ : ndarray of shape (n, D)
         Coordinates of the base.
     n_samples_fit_ : int
-        Rows of the base.
+        Number of rows in the base.
     n_leading_ : int
-        Leading coordinates in use (of no use to "paper").
+        Number of leading coordinates in use; "paper" does not use it.
     candidates_per_neighbor_ : float
-        Candidates for each neighbor asked for, as if at least five were (of no use to "paper").
+        Candidates per neighbor, for at least five neighbors; "paper" does not use it.
     fitted_as_ : dict
-        The parameters that decide what is stored; a search after others were set is refused.
+        The parameters that decide what is stored. A search after one of them was changed raises an error.
     proven_share_ : float
-        Of the last search with method="exact", the share of queries proven by their candidates alone.
+        Share of the queries of the last search with method="exact" that their candidates alone proved.
 
     Notes
     -----
-    Memory for a base of n rows is n (D + n_leading) numbers; a search holds some thousand queries'
-    candidates. On one machine it is the order of the coordinates that saves time, not the modules: it would
-    serve kernel PCA as well. Across machines each module (method="paper") is a worker of its own.
+    Memory for a base of n rows is n (D + n_leading) numbers, plus the candidates of up to 16,384 queries. On
+    one machine the order of the coordinates saves the time, not the modules. Across machines each module
+    (method="paper") can be a worker of its own.
 
     Examples
     --------
@@ -97,16 +112,16 @@ class ModuleNeighbors(CompositeSearch):
 
     def __init__(
         self,
-        modules=None,
-        n_neighbors=10,
+        modules: ModuleSet | None = None,
+        n_neighbors: int = 10,
         *,
-        method="nested",
-        backend="numpy",
-        n_leading=None,
-        n_candidates=None,
-        recall=0.99,
-        n_jobs=-1,
-    ):
+        method: Method = "nested",
+        backend: Backend = "numpy",
+        n_leading: int | None = None,
+        n_candidates: int | None = None,
+        recall: float = 0.99,
+        n_jobs: int | None = -1,
+    ) -> None:
         self.modules = modules
         self.n_neighbors = n_neighbors
         self.method = method
@@ -116,152 +131,171 @@ class ModuleNeighbors(CompositeSearch):
         self.recall = recall
         self.n_jobs = n_jobs
 
-    def fit(self, X, y=None):
-        """Fit the modules, if they are not, and index the rows.
+    def fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
+        """Fit the modules, unless they are fitted, and index the rows.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             The base.
-        y : array-like, optional
-            For modules that want targets.
+        y : array-like of shape (n,), default=None
+            Targets, for modules that need them.
 
         Returns
         -------
         self
-            Fitted.
+            The fitted index.
         """
         self._check_parameters()
-        modules = ModularKernelPCA() if self.modules is None else self.modules
+        modules = default_modules() if self.modules is None else self.modules
         check_modules(modules)
-        X = self._rows(X, reset=True)
-        refuse_other_names(modules, self)
-        self.modules_, self.fitted_as_ = fitted_modules(modules, X, y), self._layout()
-        Z = transformed(self.modules_, X)
-        views = module_views(self.modules_, Z[:1])
-        self.widths_ = np.array([view.shape[1] for view in views])
-        self.composite_ = composite_axes(Z, len(views))
-        self._rows_held = GrowingRows(self.composite_.coordinates(Z))
-        self._finders = []
-        self._settle()
-        # A row and its coordinates, by which `load` tells whether it was given the right modules.
-        self.probe_ = np.asarray(X[:1].toarray() if sparse.issparse(X) else X[:1]).copy()
+        X = validate_rows(self, X, reset=True)
+        modules = fit_modules(modules, X, y, owner=self)
+        Z = transform_rows(modules, X)
+        axes = composite_axes(Z, tuple(view.shape[1] for view in module_views(modules, Z[:1])))
+        index = SearchIndex(axes, axes.coordinates(Z), self.method, self.backend)
+        self._calibrate(index)
+        self.modules_, self.index_, self.fitted_as_ = modules, index, self._layout()
+        self.probe_ = X[:1].copy() if isinstance(X, np.ndarray) else X[:1].toarray()  # `load` checks with it
         return self
 
-    def partial_fit(self, X, y=None):
-        """Add rows to the base; the first call is `fit`, later ones leave the modules as they are.
+    def partial_fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
+        """Add rows to the base; the first call is `fit`, later calls leave the modules as they are.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (m, d)
+        X : array-like or CSR matrix of shape (m, d)
             Rows; they are numbered on from those that are there.
-        y : None
-            Not used.
+        y : array-like of shape (m,), default=None
+            Used by the first call only.
 
         Returns
         -------
         self
-            With more rows.
+            The index with more rows.
         """
-        if not hasattr(self, "composite_"):
+        if not hasattr(self, "index_"):
             return self.fit(X, y)
-        self._refuse_other_layout()
-        coordinates = self.coordinates(X)
-        self._rows_held.append(coordinates)
-        for m, finder in enumerate(self._finders):
-            finder.add(self._seen_by(m, coordinates))
-        if self.n_samples_fit_ >= 2 * self._settled_at:  # the fuller the base, the more candidates it takes
-            self._settle()
+        self._check_layout()
+        self.index_.add(self.coordinates(X))
+        if self.n_samples_fit_ >= 2 * self.index_.n_planned:  # a denser base needs more candidates
+            self._calibrate(self.index_)
         return self
 
-    def tune(self, X):
-        """Choose leading coordinates and candidates for queries like these, instead of like the base's rows.
+    def tune(self, X: MatrixLike) -> Self:
+        """Choose leading coordinates and candidates for queries like these instead of rows of the base.
 
-        Worth its time where queries are of another kind than the base, such as clean ones in a noisy base.
-        Only what the parameters leave open is chosen, and it holds until `partial_fit` has doubled the base.
+        This pays off if queries differ from the base, such as clean queries in a noisy base. Only what the
+        parameters leave open is chosen, and it holds until `partial_fit` has doubled the base.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n_queries, d)
-            Queries; some hundred tell enough, and of more than 256 only so many are used.
+        X : array-like or CSR matrix of shape (n_queries, d)
+            Queries; a few hundred suffice, and at most 256 are used.
 
         Returns
         -------
         self
-            Tuned.
+            The tuned index.
         """
         check_is_fitted(self)
-        self._refuse_other_layout()
+        self._check_layout()
         if self.method != "nested":
             raise ValueError(f"method={self.method!r} has nothing to tune: tune is for method='nested'.")
-        self._settle(self.coordinates(X))
+        self._calibrate(self.index_, self.coordinates(X))
         return self
 
-    def coordinates(self, X):
+    def coordinates(self, X: MatrixLike) -> FloatArray:
         """Coordinates whose squared distances are the mean squared distances over modules.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
 
         Returns
         -------
-        ndarray, shape (n, D)
-            The most telling first.
+        ndarray of shape (n, D)
+            Coordinates by decreasing variance.
         """
         check_is_fitted(self)
-        return self.composite_.coordinates(transformed(self.modules_, self._rows(X)))
+        return self.composite_.coordinates(transform_rows(self.modules_, validate_rows(self, X)))
 
-    def kneighbors(self, X=None, n_neighbors=None, return_distance=True):
+    def search(self, coordinates: FloatArray, n_neighbors: int | None = None) -> tuple[FloatArray, IntArray]:
+        """Nearest rows of the base for queries given by their coordinates.
+
+        Parameters
+        ----------
+        coordinates : ndarray of shape (n_queries, D)
+            Queries, from `coordinates`.
+        n_neighbors : int, default=None
+            Number of neighbors; None means that of the index.
+
+        Returns
+        -------
+        distances : ndarray of shape (n_queries, n_neighbors)
+            Root of the mean squared distance over modules, ascending.
+        rows : ndarray of int64 of shape (n_queries, n_neighbors)
+            Rows of the base; of equally near ones the first.
+        """
+        check_is_fitted(self)
+        self._check_layout()
+        k = self._check_neighbors(n_neighbors)
+        distances, rows, proven = self.index_.search(coordinates, k, self.n_candidates, self.n_jobs)
+        if self.method == "exact":
+            self.proven_share_ = float(proven.mean()) if len(proven) else 0.0
+        return distances, rows
+
+    def kneighbors(
+        self, X: MatrixLike | None = None, n_neighbors: int | None = None, return_distance: bool = True
+    ) -> Any:
         """Nearest rows of the base.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n_queries, d), optional
-            Queries; without them, the base's own rows, none of which is its own neighbor.
-        n_neighbors : int, optional
-            How many; by default `n_neighbors` of the index.
-        return_distance : bool
-            Whether distances are wanted too.
+        X : array-like or CSR matrix of shape (n_queries, d), default=None
+            Queries. None means the rows of the base, none of which is its own neighbor.
+        n_neighbors : int, default=None
+            Number of neighbors; None means that of the index.
+        return_distance : bool, default=True
+            Whether to return distances, too.
 
         Returns
         -------
-        distances : ndarray, shape (n_queries, n_neighbors)
-            Root of the mean squared distance over modules, ascending; left out if not wanted.
-        rows : ndarray of int64, shape (n_queries, n_neighbors)
+        distances : ndarray of shape (n_queries, n_neighbors)
+            Root of the mean squared distance over modules, ascending; only if `return_distance`.
+        rows : ndarray of int64 of shape (n_queries, n_neighbors)
             Rows of the base.
         """
         check_is_fitted(self)
-        k = self.n_neighbors if n_neighbors is None else n_neighbors
+        k = self._check_neighbors(n_neighbors, others_only=X is None)
         if X is None:
-            self._check_neighbors(k, others_only=True)
             distances, rows = self.search(self.coordinates_, k + 1)
-            rows, distances = without_self(np.arange(len(rows)), rows, distances)
+            rows, distances = drop_self(np.arange(len(rows)), rows, distances)
         else:
-            self._check_neighbors(k)
             distances, rows = self.search(self.coordinates(X), k)
         return (distances, rows) if return_distance else rows
 
-    def kneighbors_graph(self, X=None, n_neighbors=None, mode="connectivity"):
+    def kneighbors_graph(
+        self, X: MatrixLike | None = None, n_neighbors: int | None = None, mode: str = "connectivity"
+    ) -> sparse.csr_matrix:
         """Neighbors as a sparse matrix.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n_queries, d), optional
-            Queries; without them, the base's own rows.
-        n_neighbors : int, optional
-            How many.
-        mode : {"connectivity", "distance"}
-            Ones, or distances.
+        X : array-like or CSR matrix of shape (n_queries, d), default=None
+            Queries. None means the rows of the base.
+        n_neighbors : int, default=None
+            Number of neighbors; None means that of the index.
+        mode : {"connectivity", "distance"}, default="connectivity"
+            Whether entries are ones or distances.
 
         Returns
         -------
-        CSR matrix, shape (n_queries, n)
-            With n_neighbors entries a row.
+        CSR matrix of shape (n_queries, n)
+            `n_neighbors` entries per row.
         """
-        if mode not in ("connectivity", "distance"):
-            raise ValueError(f"mode={mode!r} is unknown: give 'connectivity' or 'distance'.")
+        check_choice(mode, "mode", ("connectivity", "distance"))
         distances, rows = self.kneighbors(X, n_neighbors)
         values = distances if mode == "distance" else np.ones_like(distances)
         starts = np.arange(0, rows.size + 1, rows.shape[1])
@@ -269,76 +303,197 @@ class ModuleNeighbors(CompositeSearch):
             (values.ravel(), rows.ravel(), starts), shape=(len(rows), self.n_samples_fit_)
         )
 
-    def save(self, folder):
-        """Write the index to a folder of .npy files and one of JSON; the modules with skops, if installed.
+    def module_candidates(self, queries: FloatArray, module: int, n_neighbors: int) -> IntArray:
+        """With method="paper", the nearest rows according to one module: the part of one worker.
 
         Parameters
         ----------
-        folder : str or path
-            Made where it is not there.
+        queries : ndarray of shape (n_queries, D)
+            Queries, from `coordinates`.
+        module : int
+            Number of the module.
+        n_neighbors : int
+            Number of rows.
+
+        Returns
+        -------
+        ndarray of int64 of shape (n_queries, n_neighbors)
+            Rows of the base, the nearest first.
         """
         check_is_fitted(self)
-        self._refuse_other_layout()
-        save_index(self, folder)
+        self._check_layout()
+        return self.index_.module_candidates(queries, module, n_neighbors, self.n_jobs)
 
-    @classmethod
-    def load(cls, folder, modules=None, mmap=True):
-        """Read an index that `save` wrote. Nothing in the folder is executed.
+    def rank_candidates(
+        self, queries: FloatArray, candidates: IntArray, n_neighbors: int
+    ) -> tuple[FloatArray, IntArray]:
+        """The nearest of given candidates by all modules: what is left to do after workers found them.
 
         Parameters
         ----------
-        folder : str or path
-            Where it was saved.
-        modules : transformer, optional
-            The fitted modules, where they were not saved with the index.
-        mmap : bool
+        queries : ndarray of shape (n_queries, D)
+            Queries, from `coordinates`.
+        candidates : ndarray of int64 of shape (n_queries, m)
+            Rows of the base, which may repeat.
+        n_neighbors : int
+            Number of neighbors.
+
+        Returns
+        -------
+        distances : ndarray of shape (n_queries, n_neighbors)
+            Root of the mean squared distance over modules, ascending.
+        rows : ndarray of int64 of shape (n_queries, n_neighbors)
+            Rows of the base.
+        """
+        check_is_fitted(self)
+        distances, rows = self.index_.rank(queries, candidates, n_neighbors, self.n_jobs)
+        return np.sqrt(distances), rows
+
+    def save(self, folder: str | PathLike[str], *, save_modules: bool = True) -> None:
+        """Write the index to a folder: arrays as .npy, parameters as JSON, the modules by skops.
+
+        Parameters
+        ----------
+        folder : str or path-like
+            Created if it does not exist.
+        save_modules : bool, default=True
+            Whether to save the modules, which needs skops. Without them, pass the fitted modules to `load`.
+        """
+        check_is_fitted(self)
+        self._check_layout()
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        if save_modules:
+            persistence.save(self.modules_, folder / "modules.skops")
+        else:
+            (folder / "modules.skops").unlink(missing_ok=True)  # of an index saved here before
+        persistence.write_array(folder / "probe.npy", self.probe_)
+        description = {
+            "format": FORMAT,
+            "parameters": {name: getattr(self, name) for name in SAVED},
+            "n_features_in": int(self.n_features_in_),
+            **self.index_.save(folder),
+        }
+        if hasattr(self, "feature_names_in_"):
+            description["feature_names_in"] = list(self.feature_names_in_)
+        text = json.dumps(description, indent=1, default=np.generic.item)  # NumPy's numbers as Python's own
+        (folder / "index.json").write_text(text + "\n")  # last, so that a folder with it is complete
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str], modules: ModuleSet | None = None, mmap: bool = True) -> Self:
+        """Read an index that `save` wrote, without running code that the folder may contain.
+
+        Parameters
+        ----------
+        folder : str or path-like
+            The folder given to `save`.
+        modules : transformer, default=None
+            The fitted modules. None means those saved with the index.
+        mmap : bool, default=True
             Whether rows stay in their files and are read as they are searched.
 
         Returns
         -------
         ModuleNeighbors
-            Ready to search.
+            The fitted index.
         """
-        return load_index(cls, folder, modules, mmap)
-
-    def _rows(self, X, reset=False):
-        return validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
-
-    def _settle(self, queries=None):
-        """Choose what the parameters leave open, by queries or by rows of the base; have finders for it."""
-        points, kind = self.coordinates_, BACKENDS[self.backend]
-        self._settled_at = len(points)
-        n_leading, share = min(self.n_leading or LEADING, points.shape[1]), CANDIDATES
-        asked = (max(self.n_neighbors, FEWEST), self.recall)
-        if self.method == "nested" and kind.proves:
-            n_leading, share = choose_scan(
-                points, judges_of(points, queries), *asked, self.n_leading, self.n_candidates
+        folder = Path(folder)
+        if not (folder / "index.json").exists():
+            raise FileNotFoundError(
+                f"{folder} contains no index: index.json, which save writes last, is missing."
             )
-        if not self._finders or n_leading != self.n_leading_:
-            self.n_leading_ = n_leading
-            self._finders = [kind(self._seen_by(m, points), self.n_jobs) for m in range(self._n_finders())]
-        if self.method == "nested" and not kind.proves and self.n_candidates is None:
-            share = candidates_of_lists(
-                self._finders[0], points, n_leading, judges_of(points, queries), *asked
-            )
-        self.candidates_per_neighbor_ = share
-
-    def _check_parameters(self):
-        if self.method not in METHODS:
-            raise ValueError(f"method={self.method!r} is unknown: give one of {', '.join(METHODS)}.")
-        if self.backend not in BACKENDS:
-            raise ValueError(f"backend={self.backend!r} is unknown: give one of {', '.join(BACKENDS)}.")
-        if self.method == "exact" and not BACKENDS[self.backend].proves:
+        description = json.loads((folder / "index.json").read_text())
+        if description["format"] != FORMAT:
             raise ValueError(
-                f"method='exact' needs bounds on the rows not seen, which backend={self.backend!r} does not "
-                "give: use backend='numpy', or method='nested'."
+                f"{folder} has format {description['format']}; this version of manylens reads {FORMAT}."
+            )
+        fitted = load_modules(folder / "modules.skops") if modules is None else fit_modules(modules)
+        index = cls(fitted, **description["parameters"])
+        index._check_parameters()
+        index.modules_, index.fitted_as_ = fitted, index._layout()
+        index.n_features_in_ = description["n_features_in"]
+        if "feature_names_in" in description:
+            index.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
+        index.index_ = SearchIndex.load(folder, description, index.method, index.backend, mmap)
+        index.probe_ = persistence.read_array(folder / "probe.npy")
+        check_same_modules(index.index_, fitted, index.probe_)
+        return index
+
+    @property
+    def composite_(self) -> CompositeAxes:
+        """From modules side by side to coordinates."""
+        return self.index_.axes
+
+    @property
+    def coordinates_(self) -> FloatArray:
+        """Coordinates of the base, a view."""
+        return self.index_.coordinates
+
+    @property
+    def n_samples_fit_(self) -> int:
+        """Number of rows in the base."""
+        return len(self.index_.rows)
+
+    @property
+    def n_leading_(self) -> int:
+        """Number of leading coordinates in use."""
+        return self.index_.plan.n_leading
+
+    @property
+    def candidates_per_neighbor_(self) -> float:
+        """Candidates per neighbor."""
+        return self.index_.plan.candidates_per_neighbor
+
+    def _calibrate(self, index: SearchIndex, queries: FloatArray | None = None) -> None:
+        """Give the index a plan: what the parameters leave open follows from queries or rows of the base."""
+        points = index.coordinates
+        bounded = FINDERS[self.backend].gives_bounds
+        wanted = (max(self.n_neighbors, MIN_NEIGHBORS), self.recall)
+        if self.method == "nested" and bounded:
+            calibrating = calibration_queries(points, queries)
+            index.use(choose_scan_plan(points, calibrating, *wanted, self.n_leading, self.n_candidates))
+            return
+        n_leading = min(self.n_leading or DEFAULT_LEADING, points.shape[1])
+        index.use(SearchPlan(n_leading, DEFAULT_CANDIDATES))
+        if self.method == "nested" and self.n_candidates is None:
+            calibrating = calibration_queries(points, queries)
+            index.use(choose_list_plan(index.finders[0], points, n_leading, calibrating, *wanted))
+
+    def _layout(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in LAYOUT}
+
+    def _check_layout(self) -> None:
+        """Raise if a parameter that decides what is stored was changed after `fit`."""
+        changed = [name for name, value in self._layout().items() if value != self.fitted_as_[name]]
+        if changed:
+            was = ", ".join(f"{name}={self.fitted_as_[name]!r}" for name in changed)
+            now = ", ".join(f"{name}={getattr(self, name)!r}" for name in changed)
+            raise ValueError(f"This index was fitted with {was} and now has {now}: fit it again.")
+
+    def _check_neighbors(self, n_neighbors: int | None, others_only: bool = False) -> int:
+        k = check_count(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors")
+        most = self.n_samples_fit_ - others_only
+        if k > most:
+            raise ValueError(
+                f"n_neighbors={k} is more than the {most} rows to choose from: ask for at most {most}, or "
+                "add rows with partial_fit."
+            )
+        return k
+
+    def _check_parameters(self) -> None:
+        check_choice(self.method, "method", METHODS)
+        check_choice(self.backend, "backend", FINDERS)
+        if self.method == "exact" and not FINDERS[self.backend].gives_bounds:
+            raise ValueError(
+                f"method='exact' needs bounds on the rows that are not candidates, which "
+                f"backend={self.backend!r} does not give: use backend='numpy', or method='nested'."
             )
         for name in ("n_leading", "n_candidates"):
             if getattr(self, name) is not None:
-                check_scalar(getattr(self, name), name, (int, np.integer), min_val=1)
-        check_scalar(self.recall, "recall", Real, min_val=0, max_val=1, include_boundaries="right")
+                check_count(getattr(self, name), name)
+        check_real(self.recall, "recall", 0, 1, include="right")
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         inputs = None if self.modules is None else get_tags(self.modules).input_tags
         tags.input_tags.sparse = inputs is None or inputs.sparse

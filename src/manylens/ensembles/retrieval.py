@@ -1,23 +1,32 @@
-"""How well neighbors in a representation are neighbors in the input space."""
+"""Retrieval by modules, and how well neighbors in a representation are neighbors in the input space."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.neighbors import NearestNeighbors
 
+from manylens.native.nearest import rerank_union
+from manylens.typing import FloatArray, IntArray, MatrixLike
 
-def retrieval_precision(found, relevant):
+
+def retrieval_precision(found: ArrayLike, relevant: ArrayLike) -> float:
     """Mean share of the relevant rows among those found: mean_i #(found_i ∩ relevant_i) / κ.
 
     Parameters
     ----------
-    found : array-like of int, shape (n_queries, k)
+    found : array-like of int of shape (n_queries, k)
         Rows returned for each query, each at most once; negative where fewer were found.
-    relevant : array-like of int, shape (n_queries, κ)
-        Rows that should have been; the nearest in the input space, say.
+    relevant : array-like of int of shape (n_queries, κ)
+        Rows that should be found, such as the nearest in the input space.
 
     Returns
     -------
     float
-        In [0, 1].
+        Precision, in [0, 1].
 
     Examples
     --------
@@ -28,60 +37,38 @@ def retrieval_precision(found, relevant):
     found, relevant = np.asarray(found), np.asarray(relevant)
     if found.ndim != 2 or relevant.ndim != 2 or len(found) != len(relevant) or found.size == 0:
         raise ValueError(
-            "found and relevant are lists of rows for the same queries, at least one; arrays of shapes "
+            "found and relevant must list rows for the same queries, at least one; arrays of shapes "
             f"{found.shape} and {relevant.shape} were given."
         )
-    # Rows of different queries are kept apart by their query's number, so that one sorted search serves all.
+    # The number of the query keeps rows of different queries apart, so that one sorted search serves all.
     span = max(int(found.max()), int(relevant.max())) + 1
     queries = np.arange(len(found))[:, None] * span
-    hits = np.isin(found + queries, relevant + queries) & (found >= 0)  # -1 says that nothing was found
+    hits = np.isin(found + queries, relevant + queries) & (found >= 0)
     return float(np.sum(hits) / relevant.size)
-
-
-def without_self(own, rows, *beside):
-    """Neighbors of rows of the base, each row taken off its own list; the last where it is not on it.
-
-    Parameters
-    ----------
-    own : ndarray of int, shape (n,)
-        The rows whose neighbors these are.
-    rows : ndarray of int, shape (n, k + 1)
-        Neighbors, the farthest last: among copies of itself a row may be missing.
-    *beside : ndarray, shape (n, k + 1)
-        What belongs to the neighbors, such as distances.
-
-    Returns
-    -------
-    list of ndarray, shape (n, k)
-        The rows and what is beside them.
-    """
-    itself = rows == own[:, None]
-    itself[~itself.any(axis=1), -1] = True
-    return [array[~itself].reshape(len(rows), -1) for array in (rows, *beside)]
 
 
 class RetrievalPrecision:
     """Scorer of a search index: precision against the nearest rows in the input space.
 
-    What is relevant depends on the base, so a scorer is prepared for each base, once for all indices on it.
+    The relevant rows depend on the base, so a scorer is prepared once per base, for all indices on it.
 
     Parameters
     ----------
-    n_neighbors : int
-        Neighbors asked for.
+    n_neighbors : int, default=10
+        Number of neighbors to retrieve.
     """
 
-    def __init__(self, n_neighbors=10):
+    def __init__(self, n_neighbors: int = 10) -> None:
         self.n_neighbors = n_neighbors
 
-    def prepared(self, base, queries):
-        """A scorer for indices built on `base`, asked about `queries`.
+    def prepared(self, base: MatrixLike, queries: MatrixLike) -> Callable[..., float]:
+        """A scorer of indices built on `base` for `queries`.
 
         Parameters
         ----------
-        base : array-like or CSR matrix, shape (n, d)
+        base : array-like or CSR matrix of shape (n, d)
             Rows of the index.
-        queries : array-like or CSR matrix, shape (m, d)
+        queries : array-like or CSR matrix of shape (m, d)
             Queries.
 
         Returns
@@ -92,7 +79,28 @@ class RetrievalPrecision:
         search = NearestNeighbors(n_neighbors=self.n_neighbors, algorithm="brute").fit(base)
         relevant = search.kneighbors(queries, return_distance=False)
 
-        def score(index, X, y=None):  # noqa: ARG001
+        def score(index: Any, X: MatrixLike, y: Any = None) -> float:  # noqa: ARG001
             return retrieval_precision(index.kneighbors(X, self.n_neighbors)[1], relevant)
 
         return score
+
+
+def module_neighbors(base: FloatArray, queries: FloatArray, n_neighbors: int) -> IntArray:
+    """Nearest rows (m, M, k) of a base (n, M, H) for queries (m, M, H), in each module by itself."""
+    index = NearestNeighbors(n_neighbors=n_neighbors)
+    found = [
+        index.fit(base[:, m]).kneighbors(queries[:, m], return_distance=False) for m in range(base.shape[1])
+    ]
+    return np.stack(found, axis=1)
+
+
+def rerank(candidates: IntArray, base: FloatArray, queries: FloatArray, n_neighbors: int) -> IntArray:
+    """The nearest (m, k) of all modules' candidates (m, M, c), by the mean squared distance over modules.
+
+    `n_neighbors` is at most the number of different candidates of any query.
+    """
+    m, n = len(queries), len(base)
+    # The mean over modules is, up to the factor M, the distance between the modules side by side.
+    points = np.ascontiguousarray(base).reshape(n, -1)
+    sought = np.ascontiguousarray(queries, dtype=base.dtype).reshape(m, -1)
+    return rerank_union(sought, points, candidates.reshape(m, -1).astype(np.int64), n_neighbors)[1]

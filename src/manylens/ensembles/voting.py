@@ -1,59 +1,63 @@
-"""Many small predictors, one a module, that vote."""
+"""Many small predictors, one per module, that vote; and a fast neighbor classifier to vote with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, Self
 
 import numpy as np
 from joblib import Parallel, delayed
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.preprocessing import LabelEncoder
-from sklearn.utils import get_tags
+from sklearn.pipeline import Pipeline
+from sklearn.utils import Tags, check_array, check_consistent_length, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter, validate_data
 
+from manylens.ensembles.finders import ScanFinder
 from manylens.ensembles.representation import (
     check_modules,
-    fitted_modules,
+    default_modules,
+    fit_modules,
     module_views,
-    refuse_other_names,
-    transformed,
+    transform_rows,
 )
-from manylens.ensembles.voting_members import ask_one, checked_fit_params, fit_one, modal_class, score_one
-from manylens.modules.kernel_pca import ModularKernelPCA
+from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, ModuleSet, Rows
+from manylens.validation import check_choice, check_count, require_two_classes, validate_rows
 
 VOTINGS = ("hard", "soft")
 
 
 class ModuleVoting(BaseEstimator):
-    """Base of the voting classifier and regressor: one clone of `estimator` for each module."""
+    """Base of the voting classifier and regressor: one clone of `estimator` per module."""
 
-    def _rows(self, X, reset=False, **checks):
-        return validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], **checks
-        )
+    modules: ModuleSet | None
+    n_jobs: int | None
 
-    def _modules(self):
-        modules = ModularKernelPCA() if self.modules is None else self.modules
-        check_modules(modules)
-        return modules
+    def _encode(self, y: ArrayLike) -> AnyArray:
+        """Targets as the modules' predictors see them."""
+        return np.asarray(y)
 
-    def _fit_modules(self, X, targets, fit_params):
-        estimator = self._default_estimator() if self.estimator is None else self.estimator
-        fit_params = checked_fit_params(estimator, X, fit_params)
-        modules = self._modules()
-        refuse_other_names(modules, self)
-        self.modules_ = fitted_modules(modules, X, targets)
-        views = module_views(self.modules_, transformed(self.modules_, X))
-        self.estimators_ = Parallel(n_jobs=self.n_jobs)(
+    def _fit_members(
+        self, estimator: Any, X: Rows, targets: AnyArray, fit_params: dict[str, Any]
+    ) -> tuple[Any, list[Any]]:
+        """The fitted modules, and one fitted clone of `estimator` per module."""
+        fit_params = check_fit_params(estimator, X, fit_params)
+        modules = default_modules() if self.modules is None else self.modules
+        modules = fit_modules(modules, X, targets, owner=self)
+        views = module_views(modules, transform_rows(modules, X))
+        members = Parallel(n_jobs=self.n_jobs)(
             delayed(fit_one)(clone(estimator), view, targets, fit_params) for view in views
         )
-        return self
+        return modules, members
 
-    def _each(self, X, ask, argument):
-        """What `ask(estimator, view, argument)` gives for every module, shape (M, ...)."""
+    def _ask_members(self, X: MatrixLike, ask: Callable[..., Any], argument: Any) -> AnyArray:
+        """Results of `ask(estimator, view, argument)` for every module, (M, ...)."""
         check_is_fitted(self)
-        X = self._rows(X)
-        views = module_views(self.modules_, transformed(self.modules_, X))
+        views = module_views(self.modules_, transform_rows(self.modules_, validate_rows(self, X)))
         return np.asarray(
             Parallel(n_jobs=self.n_jobs)(
                 delayed(ask)(estimator, view, argument)
@@ -61,62 +65,64 @@ class ModuleVoting(BaseEstimator):
             )
         )
 
-    def individual_scores(self, X, y):
-        """Score of every module's predictor by itself, to hold against `score`.
+    def individual_scores(self, X: MatrixLike, y: ArrayLike) -> FloatArray:
+        """Score of every module's predictor alone, to compare with `score`.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
-        y : array-like, shape (n,)
+        y : array-like of shape (n,)
             Their targets.
 
         Returns
         -------
-        ndarray, shape (n_modules,)
+        ndarray of shape (n_modules,)
             Accuracy (classifier) or R² (regressor) of each.
         """
         check_is_fitted(self)
-        return self._each(X, score_one, self._targets(y))
+        return self._ask_members(X, score_one, self._encode(y))
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         if self.modules is not None:
             inputs = get_tags(self.modules).input_tags
             tags.input_tags.pairwise, tags.input_tags.sparse = inputs.pairwise, inputs.sparse
-        else:
-            tags.input_tags.sparse = True
         return tags
 
 
-def votes_softly(classifier):
-    """Whether probabilities are defined: only where they are what is averaged."""
+def _votes_softly(classifier: ModuleVotingClassifier) -> bool:
+    """Condition of `predict_proba`: the vote averages probabilities."""
     if classifier.voting != "soft":
         raise AttributeError(f"predict_proba is not available when voting={classifier.voting!r}")
     return True
 
 
 class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
-    """One classifier a module, and their vote.
+    """One classifier per module, and their vote.
 
     Parameters
     ----------
-    modules : transformer with `split`
-        Fitted (used as it is) or not (a copy is fitted to the rows). By default `ModularKernelPCA()`.
-    estimator : classifier
-        Cloned for every module. By default 5 nearest neighbors.
-    voting : {"hard", "soft"}
-        The class that most modules name, or the class of the largest mean probability.
-    n_jobs : int, optional
-        Modules trained and asked at a time, by joblib (and so on any backend that joblib has).
+    modules : transformer with `transform` and `split`, default=None
+        Fitted modules are used as they are; otherwise a copy is fitted to the rows. None means
+        `ModularKernelPCA()`.
+    estimator : classifier, default=None
+        Cloned for every module. None means `KNeighborsClassifier(5)`.
+    voting : {"hard", "soft"}, default="hard"
+        "hard" predicts the class that most modules predict, "soft" the class with the largest mean
+        probability.
+    n_jobs : int, default=None
+        The number of jobs to run in parallel over modules. ``None`` means 1 unless in a
+        :obj:`joblib.parallel_backend` context. ``-1`` means using all processors.
 
     Attributes
     ----------
     modules_ : transformer
-        The modules in use.
+        The fitted modules.
     estimators_ : list of classifiers
-        One a module; they see classes as integers 0 ... n_classes-1.
-    classes_ : ndarray
+        One per module; they see classes as integers 0 ... n_classes - 1.
+    classes_ : ndarray of shape (n_classes,)
         The classes.
 
     See Also
@@ -135,106 +141,108 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
     True
     """
 
-    def __init__(self, modules=None, estimator=None, voting="hard", *, n_jobs=None):
+    def __init__(
+        self,
+        modules: ModuleSet | None = None,
+        estimator: BaseEstimator | None = None,
+        voting: Literal["hard", "soft"] = "hard",
+        *,
+        n_jobs: int | None = None,
+    ) -> None:
         self.modules = modules
         self.estimator = estimator
         self.voting = voting
         self.n_jobs = n_jobs
 
-    def _default_estimator(self):
-        return KNeighborsClassifier(5)
-
-    def fit(self, X, y, **fit_params):
-        """Fit the modules, if they are not, and one classifier on each.
+    def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
+        """Fit the modules, unless they are fitted, and one classifier per module.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
-        y : array-like, shape (n,)
+        y : array-like of shape (n,)
             Their classes.
         **fit_params : array-like
-            For the `fit` of every module's classifier, such as `sample_weight`; the modules themselves are
-            learned from the rows alone.
+            Passed to the `fit` of every module's classifier, such as `sample_weight`; the modules themselves
+            are learned from the rows alone.
 
         Returns
         -------
         self
-            Fitted.
+            The fitted classifier.
         """
-        if self.voting not in VOTINGS:
-            raise ValueError(f"voting={self.voting!r} is unknown: give 'hard' or 'soft'.")
-        self._modules()
-        X, y = self._rows(X, reset=True, y=y, multi_output=True)
-        y = column_or_1d(y, warn=True)
+        check_choice(self.voting, "voting", VOTINGS)
+        X, y = _validate_rows_and_targets(self, X, y)
         check_classification_targets(y)
-        encoder = LabelEncoder().fit(y)
-        if len(encoder.classes_) < 2:
-            raise ValueError(
-                f"All {len(y)} labels are of one class, {encoder.classes_[0]}: a vote needs at least two."
-            )
-        self.classes_ = encoder.classes_
-        return self._fit_modules(X, encoder.transform(y), fit_params)
+        classes, targets = np.unique(y, return_inverse=True)
+        require_two_classes(classes, type(self).__name__)
+        estimator = KNeighborsClassifier(5) if self.estimator is None else self.estimator
+        self.modules_, self.estimators_ = self._fit_members(estimator, X, targets, fit_params)
+        self.classes_ = classes
+        return self
 
-    def _targets(self, y):
-        """Classes as integers; -1, which no module names, for a class that was not seen in `fit`."""
+    def _encode(self, y: ArrayLike) -> AnyArray:
+        """Classes as integers; -1, which no module predicts, for a class that was not seen in `fit`."""
         y = np.asarray(y)
         place = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         return np.where(self.classes_[place] == y, place, -1)
 
-    def predict(self, X):
-        """The class that the modules agree on.
+    def predict(self, X: MatrixLike) -> AnyArray:
+        """Class that wins the vote of the modules.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
 
         Returns
         -------
-        ndarray, shape (n,)
+        ndarray of shape (n,)
             Classes.
         """
         check_is_fitted(self)
         if self.voting == "soft":
             return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
-        return self.classes_[modal_class(self._each(X, ask_one, "predict"), len(self.classes_))]
+        return self.classes_[modal_class(self._ask_members(X, ask_one, "predict"), len(self.classes_))]
 
-    @available_if(votes_softly)
-    def predict_proba(self, X):
-        """Mean over modules of the classes' probabilities; with voting="soft" only.
+    @available_if(_votes_softly)
+    def predict_proba(self, X: MatrixLike) -> FloatArray:
+        """Mean of the modules' class probabilities; with voting="soft" only.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
 
         Returns
         -------
-        ndarray, shape (n, n_classes)
+        ndarray of shape (n, n_classes)
             Probabilities.
         """
-        return self._each(X, ask_one, "predict_proba").mean(axis=0)
+        return self._ask_members(X, ask_one, "predict_proba").mean(axis=0)
 
 
 class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
-    """One regressor a module, and the mean of what they predict.
+    """One regressor per module, and the mean of their predictions.
 
     Parameters
     ----------
-    modules : transformer with `split`
-        Fitted (used as it is) or not (a copy is fitted to the rows). By default `ModularKernelPCA()`.
-    estimator : regressor
-        Cloned for every module. By default ridge regression.
-    n_jobs : int, optional
-        Modules trained and asked at a time, by joblib (and so on any backend that joblib has).
+    modules : transformer with `transform` and `split`, default=None
+        Fitted modules are used as they are; otherwise a copy is fitted to the rows. None means
+        `ModularKernelPCA()`.
+    estimator : regressor, default=None
+        Cloned for every module. None means `Ridge()`.
+    n_jobs : int, default=None
+        The number of jobs to run in parallel over modules. ``None`` means 1 unless in a
+        :obj:`joblib.parallel_backend` context. ``-1`` means using all processors.
 
     Attributes
     ----------
     modules_ : transformer
-        The modules in use.
+        The fitted modules.
     estimators_ : list of regressors
-        One a module.
+        One per module.
 
     Examples
     --------
@@ -247,51 +255,215 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
     True
     """
 
-    def __init__(self, modules=None, estimator=None, *, n_jobs=None):
+    def __init__(
+        self,
+        modules: ModuleSet | None = None,
+        estimator: BaseEstimator | None = None,
+        *,
+        n_jobs: int | None = None,
+    ) -> None:
         self.modules = modules
         self.estimator = estimator
         self.n_jobs = n_jobs
 
-    def _default_estimator(self):
-        return Ridge()
-
-    def fit(self, X, y, **fit_params):
-        """Fit the modules, if they are not, and one regressor on each.
+    def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
+        """Fit the modules, unless they are fitted, and one regressor per module.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
-        y : array-like, shape (n,)
+        y : array-like of shape (n,)
             Their values.
         **fit_params : array-like
-            For the `fit` of every module's regressor, such as `sample_weight`; the modules themselves are
-            learned from the rows alone.
+            Passed to the `fit` of every module's regressor, such as `sample_weight`; the modules themselves
+            are learned from the rows alone.
 
         Returns
         -------
         self
-            Fitted.
+            The fitted regressor.
         """
-        self._modules()
-        X, y = self._rows(X, reset=True, y=y, y_numeric=True, multi_output=True)
-        y = column_or_1d(y, warn=True)
-        return self._fit_modules(X, y, fit_params)
+        X, y = _validate_rows_and_targets(self, X, y, y_numeric=True)
+        estimator = Ridge() if self.estimator is None else self.estimator
+        self.modules_, self.estimators_ = self._fit_members(estimator, X, y, fit_params)
+        return self
 
-    def _targets(self, y):
-        return np.asarray(y)
-
-    def predict(self, X):
-        """Mean over modules of their predictions.
+    def predict(self, X: MatrixLike) -> FloatArray:
+        """Mean of the modules' predictions.
 
         Parameters
         ----------
-        X : array-like or CSR matrix, shape (n, d)
+        X : array-like or CSR matrix of shape (n, d)
             Rows.
 
         Returns
         -------
-        ndarray, shape (n,)
+        ndarray of shape (n,)
             Values.
         """
-        return self._each(X, ask_one, "predict").mean(axis=0)
+        return self._ask_members(X, ask_one, "predict").mean(axis=0)
+
+
+class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
+    """Majority class of the nearest neighbors, found by the scan that `ModuleNeighbors` uses.
+
+    The classes are those of scikit-learn's KNeighborsClassifier with uniform weights, except that distances
+    are compared in float32; at the widths of modules it takes less time
+    (benchmarks/peers/ensembles/voting.py).
+
+    Parameters
+    ----------
+    n_neighbors : int, default=5
+        Number of neighbors that vote.
+    n_jobs : int, default=-1
+        The number of threads to use for the scan. ``None`` means 1 unless in a
+        :obj:`joblib.parallel_backend` context. ``-1`` means using all processors.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from manylens import ScanNeighborsClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> ScanNeighborsClassifier(1).fit(X, y).score(X, y)
+    1.0
+    """
+
+    def __init__(self, n_neighbors: int = 5, *, n_jobs: int | None = -1) -> None:
+        self.n_neighbors = n_neighbors
+        self.n_jobs = n_jobs
+
+    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
+        """Store rows and their classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Rows.
+        y : array-like of shape (n,)
+            Their classes.
+
+        Returns
+        -------
+        self
+            The fitted classifier.
+        """
+        k = check_count(self.n_neighbors, "n_neighbors")
+        X, y = validate_data(self, X, y, dtype=[np.float32, np.float64])
+        check_classification_targets(y)
+        if k > len(X):
+            raise ValueError(
+                f"n_neighbors={k} is more than the rows given, n_samples={len(X)}: ask for fewer."
+            )
+        self.classes_, self.labels_ = np.unique(y, return_inverse=True)
+        self.mean_ = X.mean(axis=0)  # scores lose the fewest digits around the mean
+        self.finder_ = ScanFinder(X - self.mean_)
+        return self
+
+    def predict_proba(self, X: MatrixLike) -> FloatArray:
+        """Shares of the classes among the nearest neighbors.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+            Multiples of 1 / n_neighbors.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=[np.float32, np.float64])
+        _, rows = self.finder_.search(X - self.mean_, self.n_neighbors, self.n_jobs)
+        cells = self.labels_[rows] + len(self.classes_) * np.arange(len(X))[:, None]
+        counts = np.bincount(cells.ravel(), minlength=len(X) * len(self.classes_))
+        return counts.reshape(len(X), -1) / self.n_neighbors
+
+    def predict(self, X: MatrixLike) -> AnyArray:
+        """Class of most of the nearest neighbors; of several, the first.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Classes.
+        """
+        check_is_fitted(self)
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+
+def _validate_rows_and_targets(
+    estimator: ModuleVoting, X: Any, y: Any, y_numeric: bool = False
+) -> tuple[Rows, AnyArray]:
+    """Rows and one target per row, after a check of the modules."""
+    if estimator.modules is not None:
+        check_modules(estimator.modules)
+    X, y = validate_data(
+        estimator,
+        X,
+        y,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        y_numeric=y_numeric,
+        multi_output=True,
+    )
+    return X, column_or_1d(y, warn=True)
+
+
+# Plain functions, so that any joblib backend can send them.
+def fit_one(estimator: Any, view: FloatArray, targets: AnyArray, fit_params: dict[str, Any]) -> Any:
+    """Fit one module's predictor to the rows as the module sees them, (n, H)."""
+    return estimator.fit(np.ascontiguousarray(view), targets, **fit_params)
+
+
+def ask_one(estimator: Any, view: FloatArray, method: str) -> AnyArray:
+    """Call a method of one module's predictor, such as "predict"."""
+    return getattr(estimator, method)(np.ascontiguousarray(view))
+
+
+def score_one(estimator: Any, view: FloatArray, targets: AnyArray) -> float:
+    """Score one module's predictor by its own `score`."""
+    return estimator.score(np.ascontiguousarray(view), targets)
+
+
+def check_fit_params(estimator: Any, X: Rows, fit_params: dict[str, Any]) -> dict[str, Any]:
+    """Parameters that every member's `fit` accepts, weights as validated arrays; None is dropped."""
+    given = {name: value for name, value in fit_params.items() if value is not None}
+    for name in given:
+        # A pipeline accepts anything and assigns it to its steps by "step__name".
+        if not isinstance(estimator, Pipeline) and not has_fit_parameter(estimator, name):
+            raise TypeError(
+                f"{type(estimator).__name__} takes no {name} in fit, so a vote of it cannot: leave it out, "
+                "or choose an estimator that takes it."
+            )
+    for name in given:
+        if name == "sample_weight" or name.endswith("__sample_weight"):
+            weights = check_array(
+                given[name], ensure_2d=False, dtype=[np.float64, np.float32], input_name="sample_weight"
+            )
+            check_consistent_length(weights, X)
+            if weights.ndim != 1 or weights.min() < 0 or weights.max() == 0:
+                raise ValueError(
+                    "sample_weight must be one number per row, none negative and not all zero; an array of "
+                    f"shape {weights.shape} from {weights.min():g} to {weights.max():g} was given."
+                )
+            given[name] = weights
+    return given
+
+
+def modal_class(votes: IntArray, n_classes: int) -> IntArray:
+    """Class with the most votes (M, n) per row, argmax_c #{m : votes_m = c}; of several, the first."""
+    n = votes.shape[1]
+    cells = np.arange(n) * n_classes + votes  # (M, n), one cell per row and class
+    counts = np.bincount(cells.ravel(), minlength=n * n_classes).reshape(n, n_classes)
+    return np.argmax(counts, axis=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -330,8 +329,9 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if reset:
             require_two_classes(classes, "NCA")
         check_count(self.max_iter, "max_iter")
-        check_real(self.tol, "tol", 0.0, sys.float_info.max)
-        check_real(self.alpha, "alpha", 0.0, sys.float_info.max)
+        for name in ("tol", "alpha"):
+            if not np.isfinite(check_real(getattr(self, name), name, 0.0)):
+                raise ValueError(f"{name}={getattr(self, name)!r} must be finite.")
         check_choice(self.objective, "objective", FORMS)
         check_choice(self.precision, "precision", ("auto", "single", "double"))
         return rows, labels

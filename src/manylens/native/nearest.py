@@ -1,222 +1,263 @@
-"""Hot loops of neighbor search: distances by all coordinates of the few rows that matter."""
+"""Neighbor search on plain arrays: scan all rows by a few coordinates, then measure candidates by all.
+
+A scan takes the scores |b|² - 2 q.b = |q - b|² - |q|² of a block of queries against tiles of rows by matrix
+products. Only two loops are compiled: noting the few scores of a tile below a limit, and measuring
+candidates. NumPy does the rest, so that the first search on a machine does not wait for the compiler.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
-from numba import njit
+from scipy.special import gammainc
 
-from manylens.native.scanning import LANES, TILE, product, turned
+from manylens.native.compiling import compiled
+from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
-HEAD = 64  # coordinates summed before asking whether a row is already too far
+TILE = 512  # rows per product, whose scores of a block of queries stay in the second-level cache
+QUERY_BLOCK = 512  # queries per block, the unit of work of one thread
+SAMPLE = 2048  # rows whose scores tell below which limit the wanted candidates lie
+MISSES = 0.005  # share of queries for which that limit may be too low
+STEP = 64  # scores or coordinates that a loop takes before it asks whether to go on
+FEW = 16  # candidates up to which the first rows give a limit as good as a sample does
+FINISH_ROWS = 4096  # rows per product when lists are made exact
+FINISH_BLOCK = 128  # queries per block then
 
 
-@njit(cache=True, nogil=True, fastmath=True)
-def squared_distance(query, point, limit):  # pragma: no cover
-    """|query - point|², or some number above `limit` as soon as it is known to be above.
+def score_rows(leading: FloatArray) -> FloatArray:
+    """Rows as a scan stores them, [-2 b, |b|²] in float32, (n, d + 1)."""
+    rows = np.empty((len(leading), leading.shape[1] + 1), dtype=np.float32)
+    np.multiply(leading, -2, out=rows[:, :-1], casting="same_kind")
+    # Norms of the coordinates as stored, so that no row scores less against itself than it should.
+    np.einsum("ij,ij->i", rows[:, :-1] / 2, rows[:, :-1] / 2, out=rows[:, -1])
+    return rows
 
-    Parameters
-    ----------
-    query, point : ndarray, shape (D,)
-        Coordinates, the most telling first.
-    limit : float
-        Beyond this the exact value is not wanted.
 
-    Returns
-    -------
-    float
-        A partial sum where it exceeds `limit`.
+def score_queries(leading: FloatArray) -> FloatArray:
+    """Queries as a scan takes them, [q, 1] in float32, (n, d + 1)."""
+    queries = np.empty((len(leading), leading.shape[1] + 1), dtype=np.float32)
+    queries[:, :-1], queries[:, -1] = leading, 1
+    return queries
+
+
+def scan_smallest(queries: FloatArray, base: FloatArray, m: int) -> tuple[FloatArray, IntArray]:
+    """The m rows with the smallest scores per query, ascending: scores and rows, (n_queries, m).
+
+    `queries` and `base` come from `score_queries` and `score_rows`. If the base has fewer than m rows, the
+    lists end with infinity and -1.
     """
-    head = min(HEAD, len(query))
-    total = sum_of_squares(query[:head], point[:head])
-    if total > limit:
-        return total
-    return total + sum_of_squares(query[head:], point[head:])
+    if m > len(base):
+        keys, rows = scan_smallest(queries, base, len(base))
+        missing = ((0, 0), (0, m - len(base)))
+        return np.pad(keys, missing, constant_values=np.inf), np.pad(rows, missing, constant_values=-1)
+    if m <= FEW or len(base) < 8 * m:
+        return _scan_below(queries, base, m, *limits_from_first_rows(queries, base, m))[:2]
+    keys, rows, counts = _scan_below(queries, base, m, *limits_from_sample(queries, base, m))
+    missed = np.flatnonzero(counts < m)
+    if len(missed):
+        again = queries[missed]
+        keys[missed], rows[missed], _ = _scan_below(again, base, m, *limits_from_first_rows(again, base, m))
+    return keys, rows
 
 
-@njit(cache=True, nogil=True, fastmath=True)
-def sum_of_squares(query, point):  # pragma: no cover
-    """Σ_i (query_i - point_i)²; a loop from 0, so that no index can be negative and it compiles to vectors.
+def limits_from_first_rows(queries: FloatArray, base: FloatArray, m: int) -> tuple[FloatArray, int]:
+    """Scores (n_queries,) that at least m rows do not exceed: the m-th smallest of the first rows.
 
-    Parameters
-    ----------
-    query, point : ndarray, shape (D,)
-        Coordinates.
-
-    Returns
-    -------
-    float
-        The sum, in the coordinates' precision.
+    The number beside them is the length that lists may have; a short one lowers the limits too often.
     """
-    total = query.dtype.type(0)
-    for i in range(len(query)):
-        gap = query[i] - point[i]
-        total += gap * gap
-    return total
+    scores = queries @ base[: max(TILE, 4 * m)].T
+    scores.partition(m - 1, axis=1)
+    return scores[:, m - 1].copy(), 2 * m + 32
 
 
-@njit(cache=True, nogil=True)
-def insert(distance, row, distances, rows):  # pragma: no cover
-    """Insert into a list sorted by distance, then row; a row that is there already is left alone.
+def limits_from_sample(queries: FloatArray, base: FloatArray, m: int) -> tuple[FloatArray, int]:
+    """Scores (n_queries,) that nearly always at least m rows do not exceed, and how many to expect.
 
-    Parameters
-    ----------
-    distance, row : float, int
-        What comes in.
-    distances, rows : ndarray, shape (k,)
-        The list, changed in place; infinity and -1 where nothing is held yet.
+    The limit is the s-th smallest score in a sample of one row in `stride`. The number of rows up to it, over
+    `stride`, has about a gamma distribution of shape s, which gives the chance that it is below m.
     """
-    last = len(distances) - 1
-    if distance > distances[last] or (distance == distances[last] and row > rows[last] >= 0):
-        return
-    for i in range(last + 1):
-        if rows[i] == row:
-            return
-    place = last
-    while place > 0 and (
-        distances[place - 1] > distance or (distances[place - 1] == distance and rows[place - 1] > row)
-    ):
-        distances[place], rows[place] = distances[place - 1], rows[place - 1]
-        place -= 1
-    distances[place], rows[place] = distance, row
+    stride = max(4, -(-len(base) // SAMPLE))
+    starts = np.arange(0, len(base) - stride + 1, stride)
+    # A random row from every run of `stride` rows: a fixed step could meet one class only.
+    sample = base[starts + np.random.default_rng(0).integers(0, stride, len(starts))]
+    s = 1
+    while s < len(sample) and gammainc(s, m / stride) > MISSES:
+        s += 1
+    scores = queries @ sample.T
+    scores.partition(s - 1, axis=1)
+    return scores[:, s - 1].copy(), s * stride
 
 
-@njit(cache=True, nogil=True)
-def rerank(queries, points, keys, candidates, shift, distances, rows, proven):  # pragma: no cover
-    """The k nearest of each query among its candidates, by all coordinates, and whether they are proven.
+def _scan_below(
+    queries: FloatArray, base: FloatArray, m: int, limits: FloatArray, expected: int
+) -> tuple[FloatArray, IntArray, IntArray]:
+    """The m smallest scores up to a limit, their rows, and how many were found; infinity and -1 if fewer.
 
-    Candidates are taken in the order of their partial distances key + shift, which are lower bounds on the
-    whole ones: once such a bound exceeds the k-th distance, no later candidate and no row that never became
-    one can be nearer, and the answer is proven.
-
-    Parameters
-    ----------
-    queries : ndarray, shape (n_queries, D)
-        Coordinates of the queries.
-    points : ndarray, shape (n, D)
-        Coordinates of the base.
-    keys : ndarray, shape (n_queries, m)
-        Scores of the candidates on the leading coordinates; minus infinity where there is no bound.
-    candidates : ndarray of int64, shape (n_queries, m)
-        Their rows; negative where there are fewer.
-    shift : ndarray, shape (n_queries,)
-        What turns a score into a lower bound: |q|² on the leading coordinates less the rounding error.
-    distances : ndarray, shape (n_queries, k)
-        Squared distances, filled in place, ascending.
-    rows : ndarray of int64, shape (n_queries, k)
-        The neighbors, filled in place.
-    proven : ndarray of bool, shape (n_queries,)
-        Filled in place.
+    Lists that have grown to twice the expected length are cut to their m smallest, which lowers the limits.
     """
-    k = distances.shape[1]
-    for i in range(len(queries)):
-        near, which = distances[i], rows[i]
-        near[:] = np.inf
-        which[:] = -1
-        proven[i] = False
-        order = np.argsort(keys[i])
-        for j in order:
-            row = candidates[i, j]
-            if row < 0:
-                continue
-            if keys[i, j] + shift[i] > near[k - 1]:
-                proven[i] = True
-                break
-            insert(squared_distance(queries[i], points[row], near[k - 1]), row, near, which)
-        # Rows that were never candidates score at least as much as the last candidate.
-        if not proven[i]:
-            proven[i] = len(points) <= len(order) or keys[i, order[-1]] + shift[i] > near[k - 1]
-
-
-@njit(cache=True, nogil=True)
-def rerank_union(queries, points, candidates, distances, rows):  # pragma: no cover
-    """The k nearest of each query among candidates that may repeat.
-
-    Parameters
-    ----------
-    queries : ndarray, shape (n_queries, D)
-        Coordinates of the queries.
-    points : ndarray, shape (n, D)
-        Coordinates of the base.
-    candidates : ndarray of int64, shape (n_queries, m)
-        Rows.
-    distances : ndarray, shape (n_queries, k)
-        Squared distances, filled in place, ascending.
-    rows : ndarray of int64, shape (n_queries, k)
-        The neighbors, filled in place.
-    """
-    k = distances.shape[1]
-    for i in range(len(queries)):
-        near, which = distances[i], rows[i]
-        near[:] = np.inf
-        which[:] = -1
-        previous = -1
-        for row in np.sort(candidates[i]):
-            if row == previous:
-                continue
-            previous = row
-            insert(squared_distance(queries[i], points[row], near[k - 1]), row, near, which)
-
-
-@njit(cache=True, nogil=True)
-def scan_on(scored, base, shift, queries, points, distances, rows):  # pragma: no cover
-    """Scan until lists of neighbors are exact: every row whose lower bound is small enough is measured.
-
-    Parameters
-    ----------
-    scored : ndarray, shape (n_queries, d + 1)
-        [q, 1].
-    base : ndarray, shape (n, d + 1)
-        [-2 b, |b|²] of the leading coordinates.
-    shift : ndarray, shape (n_queries,)
-        What turns a score into a lower bound.
-    queries : ndarray, shape (n_queries, D)
-        All coordinates of the queries.
-    points : ndarray, shape (n, D)
-        All coordinates of the base.
-    distances, rows : ndarray, shape (n_queries, k)
-        Sorted lists, changed in place.
-    """
-    last = distances.shape[1] - 1
-    columns, buffer = np.empty(base.shape[1] * TILE, base.dtype), np.empty(LANES * TILE, base.dtype)
+    keys = np.empty((len(queries), 2 * expected + TILE), dtype=np.float32)
+    rows = np.empty(keys.shape, dtype=np.int64)
+    counts = np.zeros(len(queries), dtype=np.int64)
+    scores = np.empty((len(queries), TILE), dtype=np.float32)
     for first in range(0, len(base), TILE):
-        tile = turned(base[first : first + TILE], columns)
-        for start in range(0, len(queries), LANES):
-            scores = product(scored[start : start + LANES], tile, buffer)
-            for lane in range(len(scores)):
-                i = start + lane
-                limit, hits = distances[i, last], 0
-                for j in range(tile.shape[1]):  # without a branch: of most tiles no row is near enough
-                    hits += scores[lane, j] + shift[i] <= limit
-                if hits == 0:
-                    continue
-                for j in range(tile.shape[1]):
-                    if scores[lane, j] + shift[i] <= distances[i, last]:
-                        row, limit = first + j, distances[i, last]
-                        insert(squared_distance(queries[i], points[row], limit), row, distances[i], rows[i])
+        if counts.max(initial=0) > 2 * expected:
+            keys[:, :m], rows[:, :m] = _first_of_lists(keys, rows, counts, m)
+            full = counts >= m
+            counts[full] = m
+            limits[full] = np.nextafter(keys[full, m - 1], np.float32(-np.inf))  # equal scores gain nothing
+        tile = base[first : first + TILE]
+        if len(tile) < TILE:
+            scores = np.empty((len(queries), len(tile)), dtype=np.float32)
+        np.matmul(queries, tile.T, out=scores)
+        note_below(scores, first, limits, keys, rows, counts)
+    return *_first_of_lists(keys, rows, counts, m), counts
 
 
-@njit(cache=True, nogil=True)
-def count_below(scores, limits, counts):  # pragma: no cover
-    """Count, for limits of each query, the scores below them.
+def _first_of_lists(
+    keys: FloatArray, rows: IntArray, counts: IntArray, m: int
+) -> tuple[FloatArray, IntArray]:
+    """The m smallest of lists of different lengths, ascending; infinity and -1 after the end of a list."""
+    width = max(m, int(counts.max(initial=0)))
+    unused = np.arange(width) >= counts[:, None]
+    keys[:, :width][unused], rows[:, :width][unused] = np.inf, -1
+    return smallest(keys[:, :width], rows[:, :width], m)
 
-    Parameters
-    ----------
-    scores : ndarray, shape (w, n_queries, n)
-        Scores of rows, in w ways.
-    limits : ndarray, shape (w, n_queries, k)
-        Ascending in the last axis.
-    counts : ndarray of int64, shape (w, n_queries, k)
-        Counts, added to in place.
-    """
-    k = limits.shape[2]
-    for way in range(len(scores)):
-        for i in range(scores.shape[1]):
-            here, largest = scores[way, i], limits[way, i, k - 1]
-            hits = 0
-            for j in range(len(here)):  # without a branch, as most rows are too far
-                hits += here[j] < largest
+
+@compiled
+def note_below(scores: Any, first_row: int, limits: Any, keys: Any, rows: Any, counts: Any) -> None:
+    """Append the scores of a tile that do not exceed each query's limit to its list."""
+    for i in range(scores.shape[0]):
+        limit, size = limits[i], counts[i]
+        for start in range(0, scores.shape[1], STEP):
+            score, hits = scores[i, start : start + STEP], 0
+            for j in range(len(score)):  # without a branch: most rows are not near enough
+                hits += score[j] <= limit
             if hits == 0:
                 continue
-            for j in range(len(here)):
-                place = k - 1
-                while place >= 0 and here[j] < limits[way, i, place]:
-                    counts[way, i, place] += 1
-                    place -= 1
+            for j in range(len(score)):
+                if score[j] <= limit:
+                    keys[i, size] = score[j]
+                    rows[i, size] = first_row + start + j
+                    size += 1
+        counts[i] = size
+
+
+def smallest(keys: FloatArray, rows: IntArray, m: int) -> tuple[FloatArray, IntArray]:
+    """The m smallest keys of each line and their rows, ascending; of equal keys any."""
+    if m < keys.shape[1]:
+        first = np.argpartition(keys, m - 1, axis=1)[:, :m]
+        keys, rows = np.take_along_axis(keys, first, 1), np.take_along_axis(rows, first, 1)
+    order = np.argsort(keys, axis=1)
+    return np.take_along_axis(keys, order, 1), np.take_along_axis(rows, order, 1)
+
+
+def nearest(distances: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, IntArray]:
+    """The k smallest distances of each line and their rows, ascending; of equal distances the lowest rows."""
+    if 2 * k < distances.shape[1]:
+        farthest = np.partition(distances, k - 1, axis=1)[:, k - 1 : k]
+        farthest = np.minimum(farthest, np.finfo(distances.dtype).max)  # infinity means no row
+        width = int((distances <= farthest).sum(axis=1).max())  # more than k if distances are equal
+        distances, rows = smallest(distances, rows, max(k, width))
+    order = np.lexsort((rows, distances), axis=1)[:, :k]
+    return np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1)
+
+
+@compiled(fastmath={"nsz", "contract", "reassoc"})
+def measure(queries: Any, points: Any, candidates: Any, limits: Any, out: Any) -> None:
+    """Squared distances to candidates; infinity for row -1 and for those that exceed the query's limit."""
+    width = points.shape[1]
+    for i in range(candidates.shape[0]):
+        for j in range(candidates.shape[1]):
+            row, total, start = candidates[i, j], out.dtype.type(0), 0
+            out[i, j] = np.inf
+            if row < 0:
+                continue
+            while start < width and total <= limits[i]:
+                # Slices, so that indices count from 0 and the loop compiles to vector instructions.
+                query, point = queries[i, start : start + STEP], points[row, start : start + STEP]
+                for c in range(len(query)):
+                    gap = query[c] - point[c]
+                    total += gap * gap
+                start += STEP
+            if total <= limits[i]:
+                out[i, j] = total
+
+
+def rerank(
+    queries: FloatArray, points: FloatArray, candidates: IntArray, bounds: FloatArray | None, k: int
+) -> tuple[FloatArray, IntArray]:
+    """The k nearest candidates by all coordinates: squared distances and rows, (n_queries, k), ascending.
+
+    Candidates come likely neighbors first, -1 where there are fewer; `bounds` are lower bounds on their
+    squared distances, if known. The k-th distance so far limits how much is measured of later candidates.
+    """
+    distances = np.empty(candidates.shape, dtype=points.dtype)
+    limits = np.full(len(queries), np.inf, dtype=points.dtype)
+    stops = [stop for stop in (k, 4 * k) if stop < candidates.shape[1]]
+    for start, stop in pairwise([0, *stops, candidates.shape[1]]):
+        some = candidates[:, start:stop].copy()
+        if bounds is not None:
+            some[bounds[:, start:stop] > limits[:, None]] = -1
+        found = np.empty(some.shape, dtype=points.dtype)
+        measure(queries, points, some, limits, found)
+        distances[:, start:stop] = found
+        if stop in stops:
+            limits = np.partition(distances[:, :stop], k - 1, axis=1)[:, k - 1].copy()
+    return nearest(distances, np.where(distances < np.inf, candidates, -1), k)
+
+
+def rerank_union(
+    queries: FloatArray, points: FloatArray, candidates: IntArray, k: int
+) -> tuple[FloatArray, IntArray]:
+    """The k nearest of candidates that may repeat, by all coordinates."""
+    candidates = np.sort(candidates, axis=1)
+    candidates[:, 1:][candidates[:, 1:] == candidates[:, :-1]] = -1
+    return rerank(queries, points, candidates, None, k)
+
+
+def finish(
+    scored: FloatArray,
+    base: FloatArray,
+    shift: FloatArray,
+    queries: FloatArray,
+    points: FloatArray,
+    distances: FloatArray,
+    rows: IntArray,
+) -> tuple[FloatArray, IntArray]:
+    """Make lists of neighbors exact: scan again and measure every row whose lower bound allows it.
+
+    `shift` turns a score into a lower bound on the squared distance. The lists are changed in place; their
+    rows are found again, as their bounds do not exceed the last distance of the list.
+    """
+    limits = distances[:, -1].copy()
+    distances[:], rows[:] = np.inf, -1
+    for first in range(0, len(base), FINISH_ROWS):
+        below = np.nextafter((limits - shift).astype(np.float32), np.float32(np.inf))
+        scores = scored @ base[first : first + FINISH_ROWS].T
+        keys, found = np.empty_like(scores), np.full(scores.shape, -1, dtype=np.int64)
+        counts = np.zeros(len(scores), dtype=np.int64)
+        note_below(scores, first, below, keys, found, counts)
+        hit = np.flatnonzero(counts)
+        if not len(hit):
+            continue
+        found = found[hit, : int(counts.max())]
+        near = np.empty(found.shape, dtype=points.dtype)
+        measure(queries[hit], points, found, limits[hit], near)
+        found[near == np.inf] = -1
+        near, found = np.hstack([distances[hit], near]), np.hstack([rows[hit], found])
+        distances[hit], rows[hit] = nearest(near, found, distances.shape[1])
+        limits[hit] = np.minimum(limits[hit], distances[hit, -1])
+    return distances, rows
+
+
+def drop_self(own: IntArray, rows: IntArray, *beside: AnyArray) -> list[AnyArray]:
+    """Drop each row from its own neighbor list, or the last neighbor if it is not on the list.
+
+    `rows` (n, k + 1) are the neighbors of the rows `own`, the farthest last; among copies of itself a row may
+    be missing. `beside` are arrays of the same shape, such as distances.
+    """
+    itself: BoolArray = rows == own[:, None]
+    itself[~itself.any(axis=1), -1] = True
+    return [array[~itself].reshape(len(rows), -1) for array in (rows, *beside)]

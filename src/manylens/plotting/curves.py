@@ -433,7 +433,7 @@ class CoverageDisplay(Display):
             (self.line_,) = ax.plot(number, np.where(t > 0, t, np.nan), **options)
             ax.set(yscale="log", ylabel="eigenvalue, and how much is kept", ylim=(q[-1] / 2, q[0] * 1.5))
         ax.set(xlabel="principal component", xlim=(0, length + 1))
-        add_legend(ax)
+        add_legend(ax, loc="best" if relative else "upper right")
         return self
 
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.alignment.distances import distance_correlation_matrix
 from manylens.alignment.kernel_weights import align_kernels
 from manylens.alignment.similarity import cka_matrix
-from manylens.ensembles.module_retrieval import module_neighbors, rerank
+from manylens.ensembles.retrieval import module_neighbors, rerank
 from manylens.plotting.style import (
     COLORMAP,
     PALETTE,

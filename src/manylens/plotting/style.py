@@ -22,7 +22,7 @@ PALETTE = (
     *("#92dadd", "#a96b59", "#b9ac70", "#94a4a2", "#717581"),
 )
 REFERENCE_COLOR, WRONG_COLOR = "#717581", "#bd1f01"
-REFERENCE_STYLES: tuple[Any, ...] = ("--", ":", "-.", (0, (5, 1)))
+REFERENCE_STYLES: tuple[Any, ...] = ("--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)))
 MARKERS = "osD^vPX<>*"
 COLORMAP = "magma_r"  # light to dark, so that dark cells read as high values
 SLANTED: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}

@@ -4,11 +4,13 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularAutoencoder, ModuleNeighbors, retrieval_precision
-from manylens.ensembles.candidate_choice import (
-    candidates_of_lists,
-    choose_scan,
-    judges_of,
-    nearest_rows,
+from manylens.ensembles.calibration import (
+    SearchPlan,
+    calibration_queries,
+    choose_list_plan,
+    choose_scan_plan,
+    count_below,
+    exact_neighbors,
     ranks_on_leading,
 )
 
@@ -22,11 +24,11 @@ def rows_of_spectrum(n, variances, seed=0):
 
 def test_ranks_are_those_of_a_sort():
     points = rows_of_spectrum(700, np.linspace(3, 1, 12))
-    judges, widths = judges_of(points), np.array([2, 5, 12])
-    nearest = nearest_rows(points, judges, 4)
-    ranks = ranks_on_leading(points, judges, nearest, widths)
+    queries, widths = calibration_queries(points), np.array([2, 5, 12])
+    nearest = exact_neighbors(points, queries, 4)
+    ranks = ranks_on_leading(points, queries, nearest, widths)
     for w, d in enumerate(widths):
-        for i, row in enumerate(judges.own):
+        for i, row in enumerate(queries.own):
             distances = np.sum((points[:, :d].astype(float) - points[row, :d]) ** 2, axis=1)
             order = [j for j in np.argsort(distances) if j != row]
             expected = np.sort([order.index(j) + 1 for j in nearest[i]])
@@ -37,13 +39,20 @@ def test_ranks_are_those_of_a_sort():
 def test_neighbors_of_rows_and_of_queries_are_scikit_learns():
     points, queries = rows_of_spectrum(300, np.ones(6)), rows_of_spectrum(40, np.ones(6), seed=1)
     search = NearestNeighbors(n_neighbors=5).fit(points)
-    of_rows = nearest_rows(points, judges_of(points), 5)
-    expected = search.kneighbors(return_distance=False)[judges_of(points).own]
+    of_rows = exact_neighbors(points, calibration_queries(points), 5)
+    expected = search.kneighbors(return_distance=False)[calibration_queries(points).own]
     np.testing.assert_array_equal(np.sort(of_rows), np.sort(expected))
-    of_queries = nearest_rows(points, judges_of(points, queries), 5)
+    of_queries = exact_neighbors(points, calibration_queries(points, queries), 5)
     np.testing.assert_array_equal(
         np.sort(of_queries), np.sort(search.kneighbors(queries, return_distance=False))
     )
+
+
+def test_counts_are_those_of_a_comparison_with_every_limit():
+    rng = np.random.default_rng(0)
+    scores, limits = rng.integers(0, 9, (3, 5, 40)), np.sort(rng.integers(0, 9, (3, 5, 4)), axis=2)
+    literal = np.sum(scores[:, :, None, :] < limits[:, :, :, None], axis=3)
+    np.testing.assert_array_equal(count_below(scores, limits), literal)
 
 
 def share_found(points, queries, n_leading, n_candidates, k):
@@ -55,75 +64,87 @@ def share_found(points, queries, n_leading, n_candidates, k):
 
 
 @pytest.mark.parametrize("fall", [0.0, 0.5, 1.0, 2.0])
-def test_what_is_chosen_finds_the_wanted_share_for_other_queries(fall):
+def test_the_chosen_plan_finds_the_wanted_share_for_other_queries(fall):
     variances = np.arange(1, 81) ** -fall
     points, queries = rows_of_spectrum(8000, variances), rows_of_spectrum(400, variances, seed=1)
-    n_leading, share = choose_scan(points, judges_of(points), 10, 0.95)
-    assert share_found(points, queries, n_leading, int(np.ceil(10 * share)), 10) >= 0.95
+    plan = choose_scan_plan(points, calibration_queries(points), 10, 0.95)
+    n_candidates = int(np.ceil(10 * plan.candidates_per_neighbor))
+    assert share_found(points, queries, plan.n_leading, n_candidates, 10) >= 0.95
 
 
-def test_the_slower_variances_fall_the_more_is_searched():
+def test_a_slower_decrease_of_the_variances_makes_the_search_cost_more():
     def cost(fall):
         points = rows_of_spectrum(8000, np.arange(1, 81) ** -fall)
-        n_leading, share = choose_scan(points, judges_of(points), 10, 0.99)
-        return 8000 * n_leading + 25_000 * 10 * share
+        plan = choose_scan_plan(points, calibration_queries(points), 10, 0.99)
+        return 8000 * plan.n_leading + 25_000 * 10 * plan.candidates_per_neighbor
 
     costs = [cost(fall) for fall in (0.0, 1.0, 2.0, 3.0)]
     assert costs == sorted(costs, reverse=True)
     assert costs[-1] < costs[0] / 2
 
 
-def test_candidates_that_are_given_get_as_few_coordinates_as_suffice():
+def test_given_candidates_get_the_fewest_coordinates_that_suffice():
     points = rows_of_spectrum(4000, np.arange(1, 41) ** -1.0)
-    widths = [choose_scan(points, judges_of(points), 10, 0.99, n_candidates=m)[0] for m in (10, 100, 1000)]
+    plans = [
+        choose_scan_plan(points, calibration_queries(points), 10, 0.99, n_candidates=m)
+        for m in (10, 100, 1000)
+    ]
+    widths = [plan.n_leading for plan in plans]
     assert widths == sorted(widths, reverse=True)
     assert widths[0] == 40  # ten candidates for ten neighbors: all coordinates
     assert widths[-1] < 20
 
 
-def test_coordinates_that_are_given_get_as_many_candidates_as_they_need():
+def test_given_coordinates_get_as_many_candidates_as_they_need():
     points = rows_of_spectrum(4000, np.arange(1, 41) ** -1.0)
-    chosen = [choose_scan(points, judges_of(points), 10, 0.99, n_leading=d) for d in (4, 10, 400)]
-    assert [d for d, _ in chosen] == [4, 10, 40]
-    shares = [share for _, share in chosen]
+    plans = [
+        choose_scan_plan(points, calibration_queries(points), 10, 0.99, n_leading=d) for d in (4, 10, 400)
+    ]
+    assert [plan.n_leading for plan in plans] == [4, 10, 40]
+    shares = [plan.candidates_per_neighbor for plan in plans]
     assert shares[0] > shares[1] > shares[2] == 2
-    assert choose_scan(points, judges_of(points), 10, 0.99, n_leading=7, n_candidates=30) == (7, 3)
+    given = choose_scan_plan(points, calibration_queries(points), 10, 0.99, n_leading=7, n_candidates=30)
+    assert given == SearchPlan(7, 3)
 
 
 def test_copies_of_a_row_do_not_count_as_nearer():
     points = np.repeat(rows_of_spectrum(50, np.ones(10)), 100, axis=0)
-    assert choose_scan(points, judges_of(points), 10, 0.99)[1] == 2
+    assert choose_scan_plan(points, calibration_queries(points), 10, 0.99).candidates_per_neighbor == 2
 
 
-def test_a_base_of_one_row_leaves_nothing_to_judge():
+def test_a_base_of_one_row_leaves_nothing_to_calibrate():
     points = rows_of_spectrum(1, np.ones(5))
-    assert choose_scan(points, judges_of(points), 10, 0.99) == (5, 2)
-    assert candidates_of_lists(None, points, 5, judges_of(points), 10, 0.99) == 2
+    assert choose_scan_plan(points, calibration_queries(points), 10, 0.99) == SearchPlan(5, 2)
+    assert choose_list_plan(None, points, 5, calibration_queries(points), 10, 0.99) == SearchPlan(5, 2)
 
 
 class Shuffled:
     """Lists that name every row, true neighbors at places known beforehand, and the query first."""
 
-    def __init__(self, judges, nearest, places, n):
+    def __init__(self, queries, nearest, places, n):
         self.named = np.full((len(nearest), n), -1)
-        self.named[:, 0] = judges.own
+        self.named[:, 0] = queries.own
         self.named[:, places] = nearest
 
-    def candidates(self, leading, n_candidates):
+    def search(self, leading, n_candidates):
         return None, self.named[:, :n_candidates]
 
 
-def test_lists_get_as_many_candidates_as_their_order_asks_for():
+def test_lists_get_as_many_candidates_as_their_order_requires():
     points = rows_of_spectrum(1000, np.ones(4))
-    judges = judges_of(points)
-    nearest = nearest_rows(points, judges, 10)
-    ask = (points, 4, judges, 10, 1.0)
+    queries = calibration_queries(points)
+    nearest = exact_neighbors(points, queries, 10)
+
+    def candidates(places):
+        lists = Shuffled(queries, nearest, places, 1000)
+        return choose_list_plan(lists, points, 4, queries, 10, 1.0).candidates_per_neighbor
+
     far = [1, 2, 3, 4, 5, 6, 7, 8, 9, 70]
-    assert candidates_of_lists(Shuffled(judges, nearest, far, 1000), *ask) == 7
-    assert candidates_of_lists(Shuffled(judges, nearest, list(range(1, 11)), 1000), *ask) == 2
-    never = [*far[:-1], 900]  # farther than lists are asked to go: not a question of candidates
-    assert candidates_of_lists(Shuffled(judges, nearest, never, 1000), *ask) == 2
-    assert candidates_of_lists(Shuffled(judges, nearest, list(range(900, 910)), 1000), *ask) == 64
+    assert candidates(far) == 7
+    assert candidates(list(range(1, 11))) == 2
+    never = [*far[:-1], 900]  # farther than lists are asked to go: more candidates would not help
+    assert candidates(never) == 2
+    assert candidates(list(range(900, 910))) == 64
 
 
 def noisy_copies(n_copies, scale=2.0):
@@ -136,7 +157,7 @@ def found(index, queries):
     return retrieval_precision(index.kneighbors(queries)[1], exact.kneighbors(queries)[1])
 
 
-def test_an_index_finds_what_it_promises_also_after_it_has_grown():
+def test_an_index_keeps_its_recall_after_it_has_grown():
     rows = noisy_copies(8)
     lenses = ModularAutoencoder(8, 6, diversity=1.0, random_state=0).fit(rows)
     index = ModuleNeighbors(lenses, n_leading=12).fit(rows[:1200])
@@ -173,13 +194,13 @@ def test_tuning_is_kept_on_disk(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["exact", "paper"])
-def test_methods_without_a_choice_say_that_there_is_nothing_to_tune(method):
+def test_tuning_a_method_without_choices_raises(method):
     index = ModuleNeighbors(ModularAutoencoder(3, 2), method=method).fit(DIGITS[:200])
     with pytest.raises(ValueError, match="nothing to tune"):
         index.tune(DIGITS[:50])
 
 
 @pytest.mark.parametrize("recall", [0, -0.1, 1.5])
-def test_a_recall_that_is_no_share_is_refused(recall):
+def test_a_recall_outside_zero_and_one_raises(recall):
     with pytest.raises(ValueError, match="recall"):
         ModuleNeighbors(ModularAutoencoder(3, 2), recall=recall).fit(DIGITS[:200])

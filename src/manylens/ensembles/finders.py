@@ -1,0 +1,231 @@
+"""Finders of candidates: a scan of all rows on their leading coordinates, or faiss's inverted lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol, Self
+
+import numpy as np
+
+from manylens.native.nearest import (
+    FINISH_BLOCK,
+    QUERY_BLOCK,
+    finish,
+    scan_smallest,
+    score_queries,
+    score_rows,
+)
+from manylens.native.threads import over_blocks
+from manylens.persistence import read_array, write_array
+from manylens.typing import AnyArray, FloatArray, IntArray
+from manylens.validation import import_optional
+
+Backend = Literal["numpy", "faiss"]
+
+
+class Finder(Protocol):
+    """Finds candidates among rows (n, d) of leading coordinates; built from the rows that it begins with."""
+
+    gives_bounds: ClassVar[bool]  # whether candidates are the nearest rows, with bounds on all others
+
+    def __init__(self, rows: FloatArray) -> None: ...
+
+    def add(self, rows: FloatArray) -> None:
+        """Add rows, numbered on from those that are there."""
+        ...
+
+    def search(
+        self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None
+    ) -> tuple[FloatArray, IntArray]:
+        """Keys and rows (n_queries, n_candidates), likely neighbors first; row -1 where fewer were found."""
+        ...
+
+    def bounds(self, queries: FloatArray, keys: FloatArray, width: int) -> FloatArray | None:
+        """Lower bounds on the squared distances over all `width` coordinates, or None if there are none."""
+        ...
+
+    def save(self, folder: Path, name: str) -> None:
+        """Write the rows to a file of this name in a folder."""
+        ...
+
+    @classmethod
+    def load(cls, folder: Path, name: str, mmap: bool) -> Self:
+        """Read what `save` wrote; with `mmap`, leave the rows in the file if possible."""
+        ...
+
+
+class GrowingRows:
+    """An array of rows that grows: appending copies each row a constant number of times.
+
+    The rows that it begins with may be mapped from a file; they are copied at the first `append` only.
+    """
+
+    def __init__(self, rows: AnyArray) -> None:
+        self._store = rows
+        self._used = len(rows)
+
+    def __len__(self) -> int:
+        return self._used
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_store": np.array(self.array), "_used": self._used}
+
+    @property
+    def array(self) -> AnyArray:
+        """The rows, a view."""
+        return self._store[: self._used]
+
+    def append(self, rows: AnyArray) -> None:
+        """Add rows at the end, in the precision of the first ones."""
+        needed = self._used + len(rows)
+        if needed > len(self._store):
+            store = np.empty((max(needed, 2 * self._used), rows.shape[1]), dtype=self._store.dtype)
+            store[: self._used] = self.array
+            self._store = store
+        self._store[self._used : needed] = rows
+        self._used = needed
+
+
+class ScanFinder:
+    """Scan of all rows by matrix products in tiles, in float32 whatever the precision of the rows."""
+
+    gives_bounds: ClassVar[bool] = True
+
+    def __init__(self, rows: FloatArray) -> None:
+        self._rows = GrowingRows(score_rows(rows))
+
+    def add(self, rows: FloatArray) -> None:
+        """Add rows, numbered on from those that are there."""
+        self._rows.append(score_rows(rows))
+
+    def search(
+        self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None
+    ) -> tuple[FloatArray, IntArray]:
+        """Scores |b|² - 2 q.b and rows of the nearest, ascending; infinity and -1 if there are fewer rows."""
+        scored, base = score_queries(queries), self._rows.array
+        keys = np.empty((len(scored), n_candidates), dtype=np.float32)
+        rows = np.empty(keys.shape, dtype=np.int64)
+
+        def scan(block: slice) -> None:
+            keys[block], rows[block] = scan_smallest(scored[block], base, n_candidates)
+
+        over_blocks(scan, len(scored), QUERY_BLOCK, n_jobs)
+        return keys, rows
+
+    def bounds(self, queries: FloatArray, keys: FloatArray, width: int) -> FloatArray:
+        """Lower bounds on the squared distances over all `width` coordinates."""
+        return keys + self._shift(queries, width)[:, None]
+
+    def complete(
+        self,
+        leading: FloatArray,
+        queries: FloatArray,
+        points: FloatArray,
+        lists: tuple[FloatArray, IntArray],
+        n_jobs: int | None = None,
+    ) -> tuple[FloatArray, IntArray]:
+        """Exact lists of neighbors, squared distances and rows, from lists that may lack some.
+
+        Scans again and measures by all coordinates whatever could be nearer than the last on its list.
+        """
+        scored, base = score_queries(leading), self._rows.array
+        shift = self._shift(leading, queries.shape[1])
+        distances, rows = lists[0].copy(), lists[1].copy()
+
+        def complete(b: slice) -> None:
+            finish(scored[b], base, shift[b], queries[b], points, distances[b], rows[b])
+
+        over_blocks(complete, len(queries), FINISH_BLOCK, n_jobs)
+        return distances, rows
+
+    def _shift(self, queries: FloatArray, width: int) -> FloatArray:
+        """What turns a score into a lower bound: |q|² - (width + 8) ε (|q| + max |b|)².
+
+        The second term bounds the rounding of a product in float32 and of the sum of `width` squares that it
+        will be compared with.
+        """
+        squares = np.einsum("ij,ij->i", queries, queries, dtype=np.float64)
+        largest = np.sqrt(max(0.0, float(self._rows.array[:, -1].max())))
+        return squares - (width + 8) * np.finfo(np.float32).eps * (np.sqrt(squares) + largest) ** 2
+
+    def save(self, folder: Path, name: str) -> None:
+        """Write the rows to a .npy file."""
+        write_array(folder / f"{name}.npy", self._rows.array)
+
+    @classmethod
+    def load(cls, folder: Path, name: str, mmap: bool) -> Self:
+        """Read what `save` wrote; with `mmap`, leave the rows in the file."""
+        finder = cls.__new__(cls)
+        finder._rows = GrowingRows(read_array(folder / f"{name}.npy", mmap))
+        return finder
+
+
+class FaissFinder:
+    """faiss's inverted lists with 4-bit product quantization: fast, approximate, on faiss's own threads.
+
+    A base too small to learn lists from is scanned whole.
+    """
+
+    gives_bounds: ClassVar[bool] = False
+    smallest = 10_000  # rows from which lists can be learned
+    n_probe = 20  # lists visited per query
+
+    def __init__(self, rows: FloatArray) -> None:
+        faiss = import_faiss()
+        rows = pad_columns(rows)
+        n, width = rows.shape
+        if n < self.smallest:
+            self.lists = faiss.IndexFlatL2(width)
+        else:
+            n_lists = int(2 ** np.round(np.log2(4 * np.sqrt(n))))
+            self.lists = faiss.index_factory(width, f"IVF{n_lists},PQ{width // 2}x4fs")
+            self.lists.train(np.ascontiguousarray(rows[:: max(1, n // (64 * n_lists))]))
+            self.lists.nprobe = min(self.n_probe, n_lists)
+        self.lists.add(rows)
+
+    def add(self, rows: FloatArray) -> None:
+        """Add rows, numbered on from those that are there."""
+        self.lists.add(pad_columns(rows))
+
+    def search(
+        self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None
+    ) -> tuple[FloatArray, IntArray]:
+        """Approximate distances and rows, the nearest first as far as the lists know; -1 if too few."""
+        keys, rows = self.lists.search(pad_columns(queries), n_candidates)
+        return keys, rows
+
+    def bounds(self, queries: FloatArray, keys: FloatArray, width: int) -> None:
+        """Lists know no bounds."""
+
+    def save(self, folder: Path, name: str) -> None:
+        """Write the lists to a file of faiss's."""
+        import_faiss().write_index(self.lists, str(folder / f"{name}.faiss"))
+
+    @classmethod
+    def load(cls, folder: Path, name: str, mmap: bool) -> Self:  # noqa: ARG003
+        """Read what `save` wrote, into memory."""
+        finder = cls.__new__(cls)
+        finder.lists = import_faiss().read_index(str(folder / f"{name}.faiss"))
+        return finder
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"lists": import_faiss().serialize_index(self.lists)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.lists = import_faiss().deserialize_index(state["lists"])
+
+
+FINDERS: dict[str, type[ScanFinder] | type[FaissFinder]] = {"numpy": ScanFinder, "faiss": FaissFinder}
+
+
+def import_faiss() -> Any:
+    """The package faiss, or one sentence on how to install it."""
+    return import_optional("faiss", "backend='faiss'", "'manylens[faiss]', or use backend='numpy'")
+
+
+def pad_columns(rows: FloatArray, multiple: int = 8) -> FloatArray:
+    """Rows in float32 with columns of zeros up to a multiple of 8, the widths that faiss is fast at."""
+    n, d = rows.shape
+    padded = np.zeros((n, -(-d // multiple) * multiple), dtype=np.float32)
+    padded[:, :d] = rows
+    return padded

@@ -1,0 +1,126 @@
+import pickle
+
+import numpy as np
+import pytest
+
+from manylens.ensembles.finders import FaissFinder, GrowingRows, ScanFinder, pad_columns
+
+
+class FinderContract:
+    """What every finder of candidates guarantees; a subclass says how to make one."""
+
+    n_rows = 1200
+    share = 1.0  # of the nearest rows that must be among the candidates
+
+    def make(self, rows):
+        raise NotImplementedError
+
+    @pytest.fixture
+    def rows(self):
+        return np.random.default_rng(0).standard_normal((self.n_rows, 6)).astype(np.float32)
+
+    @pytest.fixture
+    def queries(self):
+        return np.random.default_rng(1).standard_normal((50, 6)).astype(np.float32)
+
+    def distances(self, rows, queries):
+        return np.sum((queries[:, None].astype(float) - rows) ** 2, axis=2)
+
+    def test_candidates_are_near_and_come_likely_neighbors_first(self, rows, queries):
+        keys, found = self.make(rows).search(queries, 40)
+        assert keys.shape == found.shape == (50, 40)
+        assert all(len(set(line[line >= 0])) == np.sum(line >= 0) for line in found)
+        nearest = np.argsort(self.distances(rows, queries), axis=1)[:, :10]
+        shares = [np.isin(a, b).mean() for a, b in zip(nearest, found, strict=True)]
+        assert np.mean(shares) >= self.share
+        assert np.all(np.diff(keys, axis=1)[found[:, 1:] >= 0] >= 0)
+
+    def test_rows_that_do_not_exist_are_minus_one(self, rows, queries):
+        found = self.make(rows).search(queries, self.n_rows + 3)[1]
+        assert np.all(found[:, -3:] == -1)
+        assert found.max() < self.n_rows
+
+    def test_rows_added_later_are_numbered_on_and_found(self, rows, queries):
+        finder = self.make(rows)
+        finder.add(queries)
+        found = finder.search(queries, 10)[1]
+        own = self.n_rows + np.arange(50)
+        assert np.mean(np.any(found == own[:, None], axis=1)) >= self.share
+
+    def test_bounds_are_below_the_distances_if_there_are_any(self, rows, queries):
+        finder = self.make(rows[:, :3])
+        keys, found = finder.search(queries[:, :3], 20)
+        bounds = finder.bounds(queries[:, :3], keys, 6)
+        assert (bounds is not None) == finder.gives_bounds
+        if bounds is not None:
+            whole = self.distances(rows, queries)
+            assert np.all(bounds <= np.take_along_axis(whole, found, axis=1))
+            outside = np.ones(whole.shape, dtype=bool)
+            np.put_along_axis(outside, found, False, axis=1)
+            assert np.all(bounds[:, -1:] <= np.where(outside, whole, np.inf))
+
+    @pytest.mark.parametrize("mmap", [True, False])
+    def test_a_saved_finder_finds_the_same_and_can_grow(self, rows, queries, tmp_path, mmap):
+        finder = self.make(rows)
+        finder.save(tmp_path, "finder")
+        again = type(finder).load(tmp_path, "finder", mmap)
+        for some in (finder, again):
+            some.add(queries)
+        np.testing.assert_array_equal(again.search(queries, 9)[1], finder.search(queries, 9)[1])
+
+    def test_a_pickled_finder_finds_the_same(self, rows, queries):
+        finder = self.make(rows)
+        again = pickle.loads(pickle.dumps(finder))
+        np.testing.assert_array_equal(again.search(queries, 9)[1], finder.search(queries, 9)[1])
+
+
+class TestScanFinder(FinderContract):
+    def make(self, rows):
+        return ScanFinder(rows)
+
+    def test_the_number_of_threads_changes_nothing(self, rows):
+        finder, queries = self.make(rows), np.repeat(rows, 3, axis=0)
+        one, four = finder.search(queries, 7, n_jobs=1), finder.search(queries, 7, n_jobs=4)
+        np.testing.assert_array_equal(one[0], four[0])
+        np.testing.assert_array_equal(one[1], four[1])
+
+    def test_lists_are_completed_exactly(self, rows, queries):
+        lists = np.full((50, 4), np.inf, dtype=np.float32), np.full((50, 4), -1)
+        leading = slice(0, 2)
+        _, found = self.make(rows[:, leading]).complete(queries[:, leading], queries, rows, lists)
+        np.testing.assert_array_equal(found, np.argsort(self.distances(rows, queries), axis=1)[:, :4])
+
+
+class TestFaissFinderThatScans(FinderContract):
+    def make(self, rows):
+        pytest.importorskip("faiss", reason="the faiss backend needs faiss")
+        return FaissFinder(rows)
+
+
+class TestFaissFinderWithLists(FinderContract):
+    share = 0.9
+
+    @pytest.fixture(autouse=True)
+    def lists_for_few_rows(self, monkeypatch):
+        monkeypatch.setattr(FaissFinder, "smallest", 1000)
+
+    def make(self, rows):
+        pytest.importorskip("faiss", reason="the faiss backend needs faiss")
+        return FaissFinder(rows)
+
+
+def test_rows_grow_without_changing_those_given():
+    given = np.arange(6.0).reshape(3, 2)
+    rows = GrowingRows(given)
+    for value in range(5):
+        rows.append(np.full((2, 2), value))
+    assert len(rows) == 13
+    np.testing.assert_array_equal(rows.array[:3], given)
+    np.testing.assert_array_equal(rows.array[3:, 0], np.repeat(np.arange(5), 2))
+    assert len(pickle.loads(pickle.dumps(rows))._store) == 13
+
+
+def test_columns_are_padded_to_a_multiple_of_eight():
+    padded = pad_columns(np.ones((2, 9)))
+    assert padded.dtype == np.float32
+    np.testing.assert_array_equal(padded.sum(axis=0), [2] * 9 + [0] * 7)
