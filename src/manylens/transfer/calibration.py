@@ -74,7 +74,7 @@ def expected_calibration_error(
     0.25
     """
     labels, P, columns = check_probabilities(y, proba, classes)
-    check_binning(n_bins, kind, binning)
+    check_choice(kind, "kind", ("top", "classwise"))
     correct = labels[:, np.newaxis] == columns
     if kind == "top":
         return top_bins(correct, P, n_bins, binning).error
@@ -89,10 +89,10 @@ def top_bins(correct: BoolArray, proba: FloatArray, n_bins: int, binning: Binnin
     return reliability(proba[rows, top], correct[rows, top], n_bins, binning)
 
 
-def reliability(
-    confidence: FloatArray, correct: BoolArray, n_bins: int, binning: Binning = "width"
-) -> ReliabilityBins:
+def reliability(confidence: FloatArray, correct: BoolArray, n_bins: int, binning: Binning) -> ReliabilityBins:
     """Group rows by confidence; a value on the edge between two bins belongs to the lower one."""
+    check_choice(binning, "binning", ("width", "mass"))
+    check_count(n_bins, "n_bins")
     edges: FloatArray = np.linspace(0, 1, n_bins + 1)[1:-1]
     if binning == "mass":
         last = np.arange(1, n_bins) * len(confidence) // n_bins - 1  # last sorted row of each bin
@@ -124,13 +124,6 @@ def check_probabilities(
     if len(unknown := np.setdiff1d(labels, columns)):
         raise ValueError(f"y contains {unknown[0]!r}, which is not in classes.")
     return labels, P, columns
-
-
-def check_binning(n_bins: int, kind: Kind = "top", binning: Binning = "width") -> None:
-    """Validate the parameters of `expected_calibration_error`."""
-    check_choice(kind, "kind", ("top", "classwise"))
-    check_choice(binning, "binning", ("width", "mass"))
-    check_count(n_bins, "n_bins")
 
 
 class TemperatureScaler(BaseEstimator):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -98,6 +98,22 @@ class LayerEstimator(BaseEstimator):
     weights: LayerWeights
     model_: WeightedLayers | StackedLayers
     _slices: Slices
+
+    def fit(self, X: Layers, y: ArrayLike) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, each of shape (n, d_l), or array-like of shape (n, d)
+            Layers of the same rows.
+        y : array-like, shape (n,) or (n, C)
+            Labels or values; `TransductiveRidgeClassifier` takes -1 as unlabeled.
+
+        Returns
+        -------
+        LayerEstimator
+        """
+        raise NotImplementedError
 
     def _scores(self, X: Layers) -> FloatArray:
         """Predictions (n, C) for layers in the form of `fit`."""
@@ -234,22 +250,15 @@ def is_stacked(weights: LayerWeights) -> bool:
 def layer_weights(
     layers: list[FloatArray], names: list[Any], targets: FloatArray, weights: LayerWeights
 ) -> FloatArray:
-    """Weights (L,) of the layers' kernels, summing to one."""
+    """Weights (L,) of the layers' kernels, summing to one; layers missing from a dict have weight zero."""
     if isinstance(weights, str) and weights == "alignment":
         if np.all(targets == targets[0]):
             fault = "weights='alignment' needs rows with different targets, but all targets are equal"
             raise ValueError(f"{fault}: pass more rows in the first batch, or use weights='uniform'.")
-        found = cast(FloatArray, align_kernels(layers, targets, target="values"))
+        weights = cast(FloatArray, align_kernels(layers, targets, target="values"))
     elif isinstance(weights, str):
-        found = np.ones(len(layers))
-    else:
-        found = given_weights(weights, names)
-    return found / found.sum()
-
-
-def given_weights(weights: Mapping[Any, float] | ArrayLike, names: list[Any]) -> FloatArray:
-    """Weights (L,) from a dict or sequence; layers that are missing from a dict have weight zero."""
-    if isinstance(weights, Mapping):
+        weights = np.ones(len(layers))
+    elif isinstance(weights, Mapping):
         if unknown := [name for name in weights if name not in names]:
             raise ValueError(f"weights has the key {unknown[0]!r}, but X has no layer of that name.")
         weights = [weights.get(name, 0.0) for name in names]
@@ -258,7 +267,7 @@ def given_weights(weights: Mapping[Any, float] | ArrayLike, names: list[Any]) ->
         raise ValueError(f"weights has shape {values.shape}: give one number per layer, {len(names)} in all.")
     if not np.isfinite(values).all() or values.min() < 0 or values.sum() == 0:
         raise ValueError("weights must be finite and non-negative, and at least one must be positive.")
-    return values
+    return values / values.sum()
 
 
 def combine(layers: list[FloatArray], weights: FloatArray) -> FloatArray:

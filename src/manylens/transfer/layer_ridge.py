@@ -27,25 +27,6 @@ from manylens.validation import clear_fitted, require_two_classes
 STACK_CS = (0.01, 0.1, 1.0, 10.0)  # candidate penalties of the logistic regression that stacks layers
 
 
-def fit_weighted(
-    estimator: LayerRidge, X: FloatArray, targets: FloatArray
-) -> tuple[WeightedLayers, FittedRidge]:
-    """Fit the maps and weights of the layers, and one ridge on their weighted sum."""
-    settings, random_state = estimator._settings(), check_random_state(estimator.random_state)
-    maps, weights, features = layer_models.weigh_layers(estimator, X, targets, random_state)
-    fitted = ridge.fit_ridge(features, targets, settings, random_state)
-    return WeightedLayers(maps, weights, fitted.predictor), fitted
-
-
-def fit_each_layer(
-    estimator: LayerRidge, X: FloatArray, targets: FloatArray
-) -> tuple[LayerMaps, list[FittedRidge]]:
-    """Fit the maps of the layers, and one ridge per layer."""
-    settings, random_state = estimator._settings(), check_random_state(estimator.random_state)
-    maps = layer_models.fit_layer_maps(estimator, X, random_state)
-    return maps, [ridge.fit_ridge(rows, targets, settings, random_state) for rows in maps.transform(X)]
-
-
 def stack_classes(left_out: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray, float]:
     """Coefficients, intercept and cross-validated accuracy of the logistic regression that stacks layers."""
     stack = LogisticRegression(max_iter=1000)
@@ -62,14 +43,6 @@ def stack_classes(left_out: FloatArray, codes: IntArray) -> tuple[FloatArray, Fl
     return coef, intercept, float(score)
 
 
-def start_model(estimator: LayerRidge, X: FloatArray, targets: FloatArray) -> WeightedLayers:
-    """Maps, weights and landmarks from the first batch, with a ridge that is not fitted yet."""
-    settings, random_state = estimator._settings(), check_random_state(estimator.random_state)
-    maps, weights, features = layer_models.weigh_layers(estimator, X, targets, random_state)
-    columns = None if settings.kernel == "linear" else settings.landmark_map(features, random_state)
-    return WeightedLayers(maps, weights, RidgePredictor(columns, np.empty((0, 0)), np.empty(0)))
-
-
 def learns_from_batches(estimator: LayerRidge) -> bool:
     """Whether `partial_fit` exists: stacking needs the left-out scores of all rows."""
     if layer_models.is_stacked(estimator.weights):
@@ -77,24 +50,22 @@ def learns_from_batches(estimator: LayerRidge) -> bool:
     return True
 
 
-def batch_classes(classes: ArrayLike | None, known: AnyArray | None, is_first: bool) -> AnyArray:
-    """Sorted labels that may occur, as given in the first call of `partial_fit`."""
+def batch_codes(
+    y: AnyArray, classes: ArrayLike | None, known: AnyArray | None, is_first: bool
+) -> tuple[AnyArray, IntArray]:
+    """Sorted labels that may occur, fixed in the first call of `partial_fit`, and the positions of y."""
     if classes is None and known is None:
         raise ValueError("classes is required in the first call of partial_fit: pass all possible labels.")
     given = np.unique(np.asarray(known if classes is None else classes))
     if not is_first and not np.array_equal(given, np.asarray(known)):
         raise ValueError(f"classes={classes!r} differs from the classes in the first call of partial_fit.")
-    return given
-
-
-def class_codes(y: AnyArray, classes: AnyArray) -> IntArray:
-    """Positions of labels in `classes`."""
-    if layer_models.UNLABELED not in classes:
+    require_two_classes(given, "LayerRidgeClassifier")
+    if layer_models.UNLABELED not in given:
         layer_models.refuse_unlabeled(y)
-    codes = np.searchsorted(classes, y)
-    if np.any(classes[np.minimum(codes, len(classes) - 1)] != y):
+    codes = np.searchsorted(given, y)
+    if np.any(given[np.minimum(codes, len(given) - 1)] != y):
         raise ValueError("y contains labels that are not in classes.")
-    return codes
+    return given, codes
 
 
 class LayerRidge(layer_models.LayerEstimator):
@@ -131,9 +102,31 @@ class LayerRidge(layer_models.LayerEstimator):
         """Validated parameters of the ridge."""
         return RidgeSettings(self.kernel, self.gamma, self.max_exact_rows, self.rank, self.alphas)
 
-    def _add_batch(self, model: WeightedLayers, X: FloatArray, targets: FloatArray) -> None:
+    def _fit_weighted(self, X: FloatArray, targets: FloatArray) -> tuple[WeightedLayers, FittedRidge]:
+        """Maps and weights of the layers, and one ridge on their weighted sum."""
+        settings, random_state = self._settings(), check_random_state(self.random_state)
+        maps, weights, features = layer_models.weigh_layers(self, X, targets, random_state)
+        fitted = ridge.fit_ridge(features, targets, settings, random_state)
+        return WeightedLayers(maps, weights, fitted.predictor), fitted
+
+    def _fit_each_layer(self, X: FloatArray, targets: FloatArray) -> tuple[LayerMaps, list[FittedRidge]]:
+        """Maps of the layers, and one ridge per layer."""
+        settings, random_state = self._settings(), check_random_state(self.random_state)
+        maps = layer_models.fit_layer_maps(self, X, random_state)
+        return maps, [ridge.fit_ridge(rows, targets, settings, random_state) for rows in maps.transform(X)]
+
+    def _first_model(self, X: FloatArray, targets: FloatArray) -> WeightedLayers:
+        """Maps, weights and landmarks from the first batch, with a ridge that is not fitted yet."""
+        settings, random_state = self._settings(), check_random_state(self.random_state)
+        maps, weights, features = layer_models.weigh_layers(self, X, targets, random_state)
+        columns = None if settings.kernel == "linear" else settings.landmark_map(features, random_state)
+        return WeightedLayers(maps, weights, RidgePredictor(columns, np.empty((0, 0)), np.empty(0)))
+
+    def _add_batch(self, X: FloatArray, targets: FloatArray) -> None:
         """Merge the moments of a batch with those of earlier batches, and solve the ridge."""
-        columns, alphas = model.ridge.columns, self._settings().alphas
+        is_first, alphas = self.moments_ is None, self._settings().alphas
+        model = self._first_model(X, targets) if is_first else cast(WeightedLayers, self.model_)
+        columns = model.ridge.columns
         features = ridge.map_columns(columns, model.features(X)).astype(np.float64)
         moments = ridge.joint_moments(features, targets)
         if self.moments_ is not None:
@@ -213,19 +206,6 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
     """
 
     def fit(self, X: Layers, y: ArrayLike) -> Self:
-        """Fit the layer weights, the ridge and the temperature.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, each of shape (n, d_l), or array-like of shape (n, d)
-            Layers of the same rows.
-        y : array-like, shape (n,)
-            Labels.
-
-        Returns
-        -------
-        LayerRidgeClassifier
-        """
         rows, self._slices = layer_models.read_rows(self, X, is_first=True)
         labels = layer_models.check_labels(y, rows)
         layer_models.refuse_unlabeled(labels)
@@ -234,14 +214,14 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         targets = np.eye(len(self.classes_))[codes]
         self.moments_ = None
         if layer_models.is_stacked(self.weights):
-            maps, fits = fit_each_layer(self, rows, targets)
+            maps, fits = self._fit_each_layer(rows, targets)
             left_out = np.hstack([fit.left_out for fit in fits])
             coef, intercept, self.loo_score_ = stack_classes(left_out, codes)
             self._set_model(StackedLayers(maps, [fit.predictor for fit in fits], coef, intercept))
             self.alpha_, self.loo_errors_ = np.array([fit.alpha for fit in fits]), None
             self.temperature_ = 1.0
         else:
-            model, fitted = fit_weighted(self, rows, targets)
+            model, fitted = self._fit_weighted(rows, targets)
             self._set_model(model)
             self.alpha_, self.loo_errors_ = fitted.alpha, fitted.errors
             self._calibrate(fitted.left_out, codes)
@@ -270,18 +250,11 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         is_first = self.moments_ is None
         rows, self._slices = layer_models.read_rows(self, X, is_first)
         labels = layer_models.check_labels(y, rows)
-        self.classes_ = batch_classes(classes, getattr(self, "classes_", None), is_first)
-        require_two_classes(self.classes_, type(self).__name__)
-        codes = class_codes(labels, self.classes_)
-        targets = np.eye(len(self.classes_))[codes]
-        if is_first:
-            self._add_batch(start_model(self, rows, targets), rows, targets)
-            scores = self.model_.scores(rows)
-        else:
-            model = cast(WeightedLayers, self.model_)
-            scores = model.scores(rows)
-            self._add_batch(model, rows, targets)
-        self._calibrate(scores, codes)
+        known = getattr(self, "classes_", None)
+        self.classes_, codes = batch_codes(labels, classes, known, is_first)
+        scores = None if is_first else self.model_.scores(rows)
+        self._add_batch(rows, np.eye(len(self.classes_))[codes])
+        self._calibrate(self.model_.scores(rows) if scores is None else scores, codes)
         return self
 
     def _calibrate(self, scores: FloatArray, codes: IntArray) -> None:
@@ -297,10 +270,9 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
 
     Parameters
     ----------
-    layer_slices, kernel, gamma, layer_rank, max_exact_rows, rank, alphas, random_state
-        As in `LayerRidgeClassifier`, with the same defaults.
-    weights : {"uniform", "alignment", "stacked"}, dict or array-like of shape (L,), default="uniform"
-        Weights of the layers. With "stacked", a second ridge combines the predictions of one ridge per layer.
+    layer_slices, weights, kernel, gamma, layer_rank, max_exact_rows, rank, alphas, random_state
+        As in `LayerRidgeClassifier`, with the same defaults. With weights="stacked", a second ridge combines
+        the predictions of one ridge per layer.
 
     Attributes
     ----------
@@ -320,31 +292,18 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
     """
 
     def fit(self, X: Layers, y: ArrayLike) -> Self:
-        """Fit the layer weights and the ridge.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, each of shape (n, d_l), or array-like of shape (n, d)
-            Layers of the same rows.
-        y : array-like, shape (n,) or (n, C)
-            Values.
-
-        Returns
-        -------
-        LayerRidgeRegressor
-        """
         rows, self._slices = layer_models.read_rows(self, X, is_first=True)
         targets, self._is_1d = layer_models.check_values(y, rows)
         self.moments_ = None
         if layer_models.is_stacked(self.weights):
-            maps, fits = fit_each_layer(self, rows, targets)
+            maps, fits = self._fit_each_layer(rows, targets)
             stack = ridge.linear_ridge(np.hstack([fit.left_out for fit in fits]), targets)
             alpha, _ = ridge.choose_alpha(stack, self._settings().alphas)
             self._set_model(StackedLayers(maps, [fit.predictor for fit in fits], *stack.path.solve(alpha)))
             self.alpha_, self.loo_errors_ = np.array([fit.alpha for fit in fits]), None
             left_out = stack.left_out(alpha)
         else:
-            model, fitted = fit_weighted(self, rows, targets)
+            model, fitted = self._fit_weighted(rows, targets)
             self._set_model(model)
             self.alpha_, self.loo_errors_ = fitted.alpha, fitted.errors
             left_out = fitted.left_out
@@ -366,12 +325,10 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         -------
         LayerRidgeRegressor
         """
-        is_first = self.moments_ is None
-        rows, self._slices = layer_models.read_rows(self, X, is_first)
+        rows, self._slices = layer_models.read_rows(self, X, is_first=self.moments_ is None)
         targets, self._is_1d = layer_models.check_values(y, rows)
         clear_fitted(self, "loo_score_")
-        model = start_model(self, rows, targets) if is_first else cast(WeightedLayers, self.model_)
-        self._add_batch(model, rows, targets)
+        self._add_batch(rows, targets)
         return self
 
     def predict(self, X: Layers) -> FloatArray:

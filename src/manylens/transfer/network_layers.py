@@ -95,30 +95,19 @@ def collect_layers(
     with closing(run(batches)) as passes:  # an error must not leave hooks behind
         for features in passes:
             for name, rows in features.items():
-                own = sketches.setdefault(name, sketch.fresh())
                 check_width(name, rows, widths.setdefault(name, rows.shape[1]))
-                own.update(rows)
-    require_batches(sketches)
+                sketches.setdefault(name, sketch.fresh()).update(rows)
     return LayerSketches(run, sketches)
 
 
-class LayerSketches(Mapping[str, FloatArray]):
-    """Mapping from a layer's name to its sketch S X_l (n_buckets, d_l) of `n_rows_` rows."""
+class LayerSketches(dict[str, FloatArray]):
+    """Sketch S X_l (n_buckets, d_l) of each layer, by name; `n_rows_` is the number of rows of X_l."""
 
     def __init__(self, run: Callable[..., Generator[LayerRows]], sketches: dict[str, CountSketch]) -> None:
+        super().__init__({name: own.summary_.astype(np.float32) for name, own in sketches.items()})
         self._run = run
-        self._rows = {name: own.summary_.astype(np.float32) for name, own in sketches.items()}
-        self._roots = {name: sketch_root(rows) for name, rows in self._rows.items()}
+        self._roots = {name: sketch_root(rows) for name, rows in self.items()}
         self.n_rows_ = next(iter(sketches.values())).n_rows_
-
-    def __getitem__(self, name: str) -> FloatArray:
-        return self._rows[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     def transform(self, batches: Iterable[Any]) -> LayerRows:
         """Nystroem features X_l (S X_l)ᵀ (S X_l X_lᵀ Sᵀ)^(-1/2) of any rows.
@@ -136,8 +125,8 @@ class LayerSketches(Mapping[str, FloatArray]):
         return gather(self._run(batches), self._low_rank)
 
     def _low_rank(self, rows: FloatArray, name: str) -> FloatArray:
-        check_width(name, rows, self._rows[name].shape[1])
-        return rows @ self._rows[name].T @ self._roots[name]
+        check_width(name, rows, self[name].shape[1])
+        return rows @ self[name].T @ self._roots[name]
 
 
 def column_hashing(sketch: CountSketch) -> Callable[[FloatArray, str], FloatArray]:
@@ -167,7 +156,6 @@ def gather(
             for name, rows in features.items():
                 parts.setdefault(name, []).append(rows if transform is None else transform(rows, name))
                 check_width(name, parts[name][-1], parts[name][0].shape[1])
-    require_batches(parts)
     return {name: np.concatenate(rows) for name, rows in parts.items()}
 
 
@@ -176,12 +164,6 @@ def check_width(name: str, rows: FloatArray, width: int) -> None:
     if rows.shape[1] != width:
         fault = f"Layer {name!r} has {rows.shape[1]} features for one batch and {width} for another"
         raise ValueError(f"{fault}: pad the inputs to one size, or use pooling='mean'.")
-
-
-def require_batches(found: Mapping[str, Any]) -> None:
-    """Raise if there were no batches."""
-    if not found:
-        raise ValueError("batches is empty: a generator can be read only once, so pass a new one.")
 
 
 def choose_layers(model: nn.Module, layers: LayerChoice = "auto") -> list[str]:
@@ -254,6 +236,8 @@ def run_layers(
             if missing := [name for name in names if name not in seen]:
                 raise ValueError(f"Layer {missing[0]!r} did not run in the forward pass: leave it out.")
             yield dict(seen)
+        if not seen:
+            raise ValueError("batches is empty: a generator can be read only once, so pass a new one.")
     finally:
         for handle in handles:
             handle.remove()

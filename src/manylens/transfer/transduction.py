@@ -70,8 +70,8 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
 
     Parameters
     ----------
-    layer_slices, kernel, gamma, layer_rank, random_state
-        As in `LayerRidgeClassifier`, with the same defaults.
+    layer_slices : None, list of int, list of columns or dict, default=None
+        Layers of a single array X, as in `LayerRidgeClassifier`.
     pseudo_labels : {"balanced", "soft", "hard"}, default="balanced"
         How scores become Y': one-hot ("hard"), probabilities ("soft"), or probabilities scaled to the shares
         of the classes in `class_prior` ("balanced").
@@ -83,8 +83,8 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
         Candidates for the penalty, β and β'/β; None means `TransductionSearch()`.
     weights : {"alignment", "uniform"}, dict or array-like of shape (L,), default="alignment"
         Weights of the layers; "alignment" uses the labeled rows.
-    rank : int, default=1024
-        Number of landmarks, sampled from all rows; a linear kernel on fewer columns needs none.
+    kernel, gamma, layer_rank, rank, random_state
+        As in `LayerRidgeClassifier`, but with rank=1024; a linear kernel on fewer columns needs no landmarks.
 
     Attributes
     ----------
@@ -150,19 +150,6 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
         self.random_state = random_state
 
     def fit(self, X: Layers, y: ArrayLike) -> Self:
-        """Label all rows, and fit a classifier of new rows.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, each of shape (n, d_l), or array-like of shape (n, d)
-            Layers of all rows.
-        y : array-like, shape (n,)
-            Labels; -1 marks unlabeled rows.
-
-        Returns
-        -------
-        TransductiveRidgeClassifier
-        """
         search, settings = self._validate_parameters()
         rows, self._slices = layer_models.read_rows(self, X, is_first=True)
         labels = layer_models.check_labels(y, rows)
