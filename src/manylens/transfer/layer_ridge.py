@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Self, cast
 
 import numpy as np
@@ -115,27 +114,29 @@ class LayerRidge(layer_models.LayerEstimator):
         maps = layer_models.fit_layer_maps(self, X, random_state)
         return maps, [ridge.fit_ridge(rows, targets, settings, random_state) for rows in maps.transform(X)]
 
-    def _first_model(self, X: FloatArray, targets: FloatArray) -> WeightedLayers:
-        """Maps, weights and landmarks from the first batch, with a ridge that is not fitted yet."""
-        settings, random_state = self._settings(), check_random_state(self.random_state)
-        maps, weights, features = layer_models.weigh_layers(self, X, targets, random_state)
-        columns = None if settings.kernel == "linear" else settings.landmark_map(features, random_state)
-        return WeightedLayers(maps, weights, RidgePredictor(columns, np.empty((0, 0)), np.empty(0)))
-
     def _add_batch(self, X: FloatArray, targets: FloatArray) -> None:
         """Merge the moments of a batch with those of earlier batches, and solve the ridge."""
-        is_first, alphas = self.moments_ is None, self._settings().alphas
-        model = self._first_model(X, targets) if is_first else cast(WeightedLayers, self.model_)
-        columns = model.ridge.columns
-        features = ridge.map_columns(columns, model.features(X)).astype(np.float64)
-        moments = ridge.joint_moments(features, targets)
+        settings, random_state = self._settings(), check_random_state(self.random_state)
+        if self.moments_ is None:  # the first batch fixes maps, weights and landmarks
+            maps, weights, features = layer_models.weigh_layers(self, X, targets, random_state)
+            columns = None if settings.kernel == "linear" else settings.landmark_map(features, random_state)
+        else:
+            model = cast(WeightedLayers, self.model_)
+            maps, weights, columns, features = (
+                model.maps,
+                model.weights,
+                model.ridge.columns,
+                model.features(X),
+            )
+        psi = ridge.map_columns(columns, features).astype(np.float64)
+        moments = ridge.joint_moments(psi, targets)
         if self.moments_ is not None:
             moments = self.moments_.merge(moments)
-        path = ridge.path_from_moments(moments, features.shape[1])
-        self.loo_errors_ = ridge.gcv_errors(path, moments, alphas)
-        self.alpha_ = float(alphas[np.argmin(self.loo_errors_)])
+        path = ridge.path_from_moments(moments, psi.shape[1])
+        self.loo_errors_ = ridge.gcv_errors(path, moments, settings.alphas)
+        self.alpha_ = float(settings.alphas[np.argmin(self.loo_errors_)])
         self.moments_ = moments
-        self._set_model(replace(model, ridge=RidgePredictor(columns, *path.solve(self.alpha_))))
+        self._set_model(WeightedLayers(maps, weights, RidgePredictor(columns, *path.solve(self.alpha_))))
 
 
 class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
