@@ -111,14 +111,13 @@ def test_layers_may_be_a_dict_a_list_an_array_or_a_frame(digits):
     layers, y = digits
     joined = np.hstack(list(layers.values()))
     widths = [part.shape[1] for part in layers.values()]
-    wanted = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN]).predict_proba(cut(layers, TEST))
+    model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
+    wanted = model.predict_proba(cut(layers, TEST))
     as_list = LayerRidgeClassifier().fit([part[TRAIN] for part in layers.values()], y[TRAIN])
     np.testing.assert_allclose(as_list.predict_proba([part[TEST] for part in layers.values()]), wanted)
     sliced = LayerRidgeClassifier(widths).fit(joined[TRAIN], y[TRAIN])
     np.testing.assert_allclose(sliced.predict_proba(joined[TEST]), wanted)
-    model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
-    turned = dict(reversed(cut(layers, TEST).items()))
-    np.testing.assert_allclose(model.predict_proba(turned), wanted)
+    np.testing.assert_allclose(model.predict_proba(dict(reversed(cut(layers, TEST).items()))), wanted)
     frame = pd.DataFrame(joined, columns=[f"c{k}" for k in range(joined.shape[1])])
     from_frame = LayerRidgeClassifier(widths).fit(frame[TRAIN], y[TRAIN])
     np.testing.assert_allclose(from_frame.predict_proba(frame[TEST]), wanted)

@@ -67,8 +67,7 @@ def test_one_step_is_the_weighted_ridge_on_labels_and_pseudo_labels(seed, beta, 
 
 def test_three_steps_equal_three_times_one_step():
     rng = np.random.default_rng(0)
-    psi, targets = rng.standard_normal((30, 4)), np.eye(2)[np.arange(8) % 2]
-    known = np.arange(8)
+    psi, known, targets = rng.standard_normal((30, 4)), np.arange(8), np.eye(2)[np.arange(8) % 2]
 
     def soft(scores):
         return make_pseudo_labels(scores, "soft", 0.5, None)

@@ -89,7 +89,7 @@ class TransferFromManyNetworks(Reproduction):
 
 
 def transfer(networks, parts):
-    """Accuracy (%) of ridge on hidden layers weighted by alignment, and the networks' shares in the kernel."""
+    """Accuracy (%) of ridge on hidden layers weighted by alignment, and the networks' kernel shares."""
     train, test = ([hidden(network, X)[-1] for network in networks] for X in (parts.X, parts.X_test))
     sizes = [np.sqrt(np.mean((layer - layer.mean(axis=0)) ** 2)) + 1e-12 for layer in train]
     train, test = ([layer / size for layer, size in zip(part, sizes, strict=True)] for part in (train, test))

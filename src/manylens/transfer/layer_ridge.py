@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Self, cast
 
 import numpy as np
@@ -114,29 +115,27 @@ class LayerRidge(layer_models.LayerEstimator):
         maps = layer_models.fit_layer_maps(self, X, random_state)
         return maps, [ridge.fit_ridge(rows, targets, settings, random_state) for rows in maps.transform(X)]
 
+    def _first_model(self, X: FloatArray, targets: FloatArray) -> WeightedLayers:
+        """Maps, weights and landmarks from the first batch, with a ridge that is not fitted yet."""
+        settings, random_state = self._settings(), check_random_state(self.random_state)
+        maps, weights, features = layer_models.weigh_layers(self, X, targets, random_state)
+        columns = None if settings.kernel == "linear" else settings.landmark_map(features, random_state)
+        return WeightedLayers(maps, weights, RidgePredictor(columns, np.empty((0, 0)), np.empty(0)))
+
     def _add_batch(self, X: FloatArray, targets: FloatArray) -> None:
         """Merge the moments of a batch with those of earlier batches, and solve the ridge."""
-        settings, random_state = self._settings(), check_random_state(self.random_state)
-        if self.moments_ is None:  # the first batch fixes maps, weights and landmarks
-            maps, weights, features = layer_models.weigh_layers(self, X, targets, random_state)
-            columns = None if settings.kernel == "linear" else settings.landmark_map(features, random_state)
-        else:
-            model = cast(WeightedLayers, self.model_)
-            maps, weights, columns, features = (
-                model.maps,
-                model.weights,
-                model.ridge.columns,
-                model.features(X),
-            )
-        psi = ridge.map_columns(columns, features).astype(np.float64)
-        moments = ridge.joint_moments(psi, targets)
+        is_first, alphas = self.moments_ is None, self._settings().alphas
+        model = self._first_model(X, targets) if is_first else cast(WeightedLayers, self.model_)
+        columns = model.ridge.columns
+        features = ridge.map_columns(columns, model.features(X)).astype(np.float64)
+        moments = ridge.joint_moments(features, targets)
         if self.moments_ is not None:
             moments = self.moments_.merge(moments)
-        path = ridge.path_from_moments(moments, psi.shape[1])
-        self.loo_errors_ = ridge.gcv_errors(path, moments, settings.alphas)
-        self.alpha_ = float(settings.alphas[np.argmin(self.loo_errors_)])
+        path = ridge.path_from_moments(moments, features.shape[1])
+        self.loo_errors_ = ridge.gcv_errors(path, moments, alphas)
+        self.alpha_ = float(alphas[np.argmin(self.loo_errors_)])
         self.moments_ = moments
-        self._set_model(WeightedLayers(maps, weights, RidgePredictor(columns, *path.solve(self.alpha_))))
+        self._set_model(replace(model, ridge=RidgePredictor(columns, *path.solve(self.alpha_))))
 
 
 class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
@@ -251,8 +250,7 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         is_first = self.moments_ is None
         rows, self._slices = layer_models.read_rows(self, X, is_first)
         labels = layer_models.check_labels(y, rows)
-        known = getattr(self, "classes_", None)
-        self.classes_, codes = batch_codes(labels, classes, known, is_first)
+        self.classes_, codes = batch_codes(labels, classes, getattr(self, "classes_", None), is_first)
         scores = None if is_first else self.model_.scores(rows)
         self._add_batch(rows, np.eye(len(self.classes_))[codes])
         self._calibrate(self.model_.scores(rows) if scores is None else scores, codes)

@@ -24,6 +24,7 @@ LayerChoice: TypeAlias = "Sequence[str] | Callable[[str, nn.Module], bool]"  # o
 Pooling: TypeAlias = "Literal['auto', 'flatten', 'mean', 'first'] | Callable[[torch.Tensor], torch.Tensor]"
 Forward: TypeAlias = "Callable[[nn.Module, Any], Any]"
 LayerRows: TypeAlias = dict[str, FloatArray]
+RowTransform: TypeAlias = Callable[[FloatArray, str], FloatArray]  # of the rows and name of a layer
 
 
 def import_torch() -> ModuleType:
@@ -129,7 +130,7 @@ class LayerSketches(dict[str, FloatArray]):
         return rows @ self[name].T @ self._roots[name]
 
 
-def column_hashing(sketch: CountSketch) -> Callable[[FloatArray, str], FloatArray]:
+def column_hashing(sketch: CountSketch) -> RowTransform:
     """A function that hashes the columns of rows X into buckets, X Sᵀ."""
 
     @cache
@@ -146,9 +147,7 @@ def sketch_root(rows: FloatArray) -> FloatArray:
     return root.astype(np.float32)
 
 
-def gather(
-    passes: Generator[LayerRows], transform: Callable[[FloatArray, str], FloatArray] | None = None
-) -> LayerRows:
+def gather(passes: Generator[LayerRows], transform: RowTransform | None = None) -> LayerRows:
     """All rows of each layer in one array; batches are transformed one by one."""
     parts: dict[str, list[FloatArray]] = {}
     with closing(passes) as batches:

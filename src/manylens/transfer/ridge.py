@@ -106,13 +106,12 @@ def dual_ridge(kernel: FloatArray, targets: FloatArray) -> LeaveOneOutRidge:
     With the centered kernel U Λ Uᵀ, the coefficients are a = U (Λ + alpha)^(-1) Uᵀ Y, the residuals alpha a,
     and 1 - H_ii = alpha Σ_k u_ik² / (λ_k + alpha), summed over the eigenvectors orthogonal to 1.
     """
-    n = len(kernel)
     target_mean = targets.mean(axis=0)
     kernel_mean = kernel.mean(axis=0, dtype=np.float64)
     centered = kernel - kernel_mean - kernel_mean[:, np.newaxis] + kernel_mean.mean()
     # The eigenvalue 0 of the vector 1 may be repeated: raise it to twice the trace, then drop the last one.
     trace = float(np.trace(centered))
-    centered += (2.0 * trace if trace > 0 else 1.0) / n
+    centered += (2.0 * trace if trace > 0 else 1.0) / len(kernel)
     with one_blas_thread(kernel.size <= SMALL):
         values, vectors = symmetric_spectrum(centered)
         basis = vectors[:, :-1]
