@@ -55,7 +55,7 @@ def sets_by_name(X: Any) -> dict[Any, Rows] | None:
     """Feature sets by name, if X is a dict or list of them; None if X is one array."""
     if is_sparse(X):  # SciPy's DOK format is a mapping, too
         return None
-    listed = isinstance(X, list | tuple) and len(X) > 0 and all(getattr(part, "ndim", 0) == 2 for part in X)
+    listed = isinstance(X, list | tuple) and len(X) > 0 and all(getattr(part, "ndim", 0) >= 2 for part in X)
     if not (listed or isinstance(X, Mapping)):
         return None
     names, arrays = check_feature_sets(X, accept_sparse=False)
