@@ -69,11 +69,7 @@ def layer_shares(layers, y):
 
 
 def hashed_features(layers, n_buckets=64):
-<<<<<<< HEAD
-    """Layers whose features are hashed into `n_buckets` buckets if there are more."""
-=======
     """Hash the features of each layer into buckets, if it has more features than buckets."""
->>>>>>> transfer
     hashed = {}
     for seed, (name, rows) in enumerate(layers.items()):
         S = CountSketch(n_buckets, 4, seed).matrix(rows.shape[1])
