@@ -295,7 +295,7 @@ def test_an_index_without_rows_is_refused(lenses):
         ({"backend": "annoy"}, "backend='annoy' is unknown: give one of numpy, faiss"),
         (
             {"method": "exact", "backend": "faiss"},
-            "method='exact' needs bounds on the rows that are not candidates",
+            "method='exact' needs bounds on the distances of rows that are not candidates",
         ),
         ({"n_leading": 0}, "n_leading == 0, must be >= 1"),
     ],

@@ -54,7 +54,7 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
         Values in [0, 1] to choose from.
     scoring : str, callable or RetrievalPrecision, default=None
         As in scikit-learn, or "retrieval_precision". None means the estimator's `score` method; for a search
-        index it means "retrieval_precision".
+        index, the retrieval precision for its `n_neighbors`.
     cv : int, splitter or iterable, default=None
         As in scikit-learn.
     refit : bool, default=True
