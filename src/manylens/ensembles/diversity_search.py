@@ -19,7 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from manylens.ensembles.representation import default_modules
+from manylens.ensembles.representation import resolve_modules
 from manylens.ensembles.retrieval import RetrievalPrecision
 from manylens.typing import AnyArray, DiverseModules, FloatArray, IntArray, MatrixLike
 from manylens.validation import check_diversity, require_two_classes
@@ -278,7 +278,7 @@ def find_modules(estimator: BaseEstimator) -> tuple[Any, str]:
         return estimator, ""
     for name, value in estimator.get_params(deep=True).items():
         if value is None and name.split("__")[-1] == "modules":
-            estimator.set_params(**{name: default_modules()})
+            estimator.set_params(**{name: resolve_modules(None)})
     places = [name for name, value in estimator.get_params(deep=True).items() if is_modular(value)]
     places = [name for name in places if not any(name.startswith(f"{other}__") for other in places)]
     if len(places) != 1:

@@ -20,11 +20,10 @@ from manylens.ensembles.finders import FINDERS, Backend
 from manylens.ensembles.index import MIN_NEIGHBORS, Method, SearchIndex, check_same_modules, load_modules
 from manylens.ensembles.representation import (
     CompositeAxes,
-    check_modules,
     composite_axes,
-    default_modules,
     fit_modules,
     module_views,
+    resolve_modules,
     transform_rows,
 )
 from manylens.native.nearest import drop_self
@@ -140,10 +139,9 @@ class ModuleNeighbors(BaseEstimator):
         self
         """
         self._check_parameters()
-        modules = default_modules() if self.modules is None else self.modules
-        check_modules(modules)
+        modules = resolve_modules(self.modules)
         X = validate_rows(self, X, reset=True)
-        modules = fit_modules(modules, X, y, owner=self)
+        modules = fit_modules(modules, X, y, self)
         Z = transform_rows(modules, X)
         axes = composite_axes(Z, tuple(view.shape[1] for view in module_views(modules, Z[:1])))
         index = SearchIndex(axes, axes.coordinates(Z), self.method, self.backend)
@@ -394,7 +392,8 @@ class ModuleNeighbors(BaseEstimator):
         if description["format"] != FORMAT:
             found = description["format"]
             raise ValueError(f"{folder} has format {found}; this version of manylens reads {FORMAT}.")
-        fitted = load_modules(folder / "modules.skops") if modules is None else fit_modules(modules)
+        fitted = load_modules(folder / "modules.skops") if modules is None else resolve_modules(modules)
+        check_is_fitted(fitted, msg="These modules (%(name)s) are not fitted: call modules.fit(X) first.")
         index = cls(fitted, **description["parameters"])
         index._check_parameters()
         index.modules_, index.fitted_as_ = fitted, index._layout()

@@ -17,13 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter, validate_data
 
 from manylens.ensembles.finders import ScanFinder
-from manylens.ensembles.representation import (
-    check_modules,
-    default_modules,
-    fit_modules,
-    module_views,
-    transform_rows,
-)
+from manylens.ensembles.representation import fit_modules, module_views, resolve_modules, transform_rows
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import check_choice, check_count, require_two_classes, validate_rows
 
@@ -36,17 +30,41 @@ class ModuleVoting(BaseEstimator):
     modules: ModuleSet | None
     n_jobs: int | None
 
+    def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
+        """Fit the modules, unless they are fitted, and one predictor per module.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Rows.
+        y : array-like of shape (n,)
+            Classes or values.
+        **fit_params : array-like
+            Passed to `fit` of the predictors, such as `sample_weight`, but not to `fit` of the modules.
+
+        Returns
+        -------
+        self
+        """
+        raise NotImplementedError
+
     def _encode(self, y: ArrayLike) -> AnyArray:
         """Targets as the modules' predictors see them."""
         return np.asarray(y)
+
+    def _validate(self, X: MatrixLike, y: ArrayLike, y_numeric: bool = False) -> tuple[Rows, AnyArray]:
+        """Check the modules, then the rows and their targets."""
+        resolve_modules(self.modules)
+        options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "multi_output": True}
+        X, y = validate_data(self, X, y, y_numeric=y_numeric, **options)
+        return X, column_or_1d(y, warn=True)
 
     def _fit_members(
         self, estimator: Any, X: Rows, targets: AnyArray, fit_params: dict[str, Any]
     ) -> tuple[Any, list[Any]]:
         """The fitted modules, and one fitted clone of `estimator` per module."""
         fit_params = check_fit_params(estimator, X, fit_params)
-        modules = default_modules() if self.modules is None else self.modules
-        modules = fit_modules(modules, X, targets, owner=self)
+        modules = fit_modules(resolve_modules(self.modules), X, targets, self)
         views = module_views(modules, transform_rows(modules, X))
         members = [clone(estimator) for _ in views]
         return modules, call_each(self.n_jobs, "fit", members, views, targets, **fit_params)
@@ -146,23 +164,8 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         self.n_jobs = n_jobs
 
     def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
-        """Fit the modules, unless they are fitted, and one classifier per module.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-        y : array-like of shape (n,)
-            Their classes.
-        **fit_params : array-like
-            Passed to `fit` of the classifiers, such as `sample_weight`, but not to `fit` of the modules.
-
-        Returns
-        -------
-        self
-        """
         check_choice(self.voting, "voting", VOTINGS)
-        X, y = _validate_rows_and_targets(self, X, y)
+        X, y = self._validate(X, y)
         check_classification_targets(y)
         classes, targets = np.unique(y, return_inverse=True)
         require_two_classes(classes, type(self).__name__)
@@ -255,22 +258,7 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
         self.n_jobs = n_jobs
 
     def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
-        """Fit the modules, unless they are fitted, and one regressor per module.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-        y : array-like of shape (n,)
-            Their values.
-        **fit_params : array-like
-            Passed to `fit` of the regressors, such as `sample_weight`, but not to `fit` of the modules.
-
-        Returns
-        -------
-        self
-        """
-        X, y = _validate_rows_and_targets(self, X, y, y_numeric=True)
+        X, y = self._validate(X, y, y_numeric=True)
         estimator = Ridge() if self.estimator is None else self.estimator
         self.modules_, self.estimators_ = self._fit_members(estimator, X, y, fit_params)
         return self
@@ -386,25 +374,8 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
 
-def _validate_rows_and_targets(
-    estimator: ModuleVoting, X: Any, y: Any, y_numeric: bool = False
-) -> tuple[Rows, AnyArray]:
-    """Check the modules, then the rows and their targets."""
-    if estimator.modules is not None:
-        check_modules(estimator.modules)
-    options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "multi_output": True}
-    X, y = validate_data(estimator, X, y, y_numeric=y_numeric, **options)
-    return X, column_or_1d(y, warn=True)
-
-
 def call_each(
-    n_jobs: int | None,
-    method: str,
-    estimators: list[Any],
-    views: list[FloatArray],
-    /,
-    *args: Any,
-    **kwargs: Any,
+    n_jobs: int | None, method: str, estimators: list[Any], views: list[Any], /, *args: Any, **kwargs: Any
 ) -> list[Any]:
     """Call one method of every module's predictor on the module's view of the rows, (n, H)."""
     return Parallel(n_jobs=n_jobs)(
