@@ -87,7 +87,7 @@ class TestScanFinder(FinderContract):
     def test_lists_are_completed_exactly(self, rows, queries):
         lists = np.full((50, 4), np.inf, dtype=np.float32), np.full((50, 4), -1)
         leading = slice(0, 2)
-        _, found = self.make(rows[:, leading]).complete(queries[:, leading], queries, rows, lists)
+        _, found = self.make(rows[:, leading]).complete(queries[:, leading], queries, rows, lists, 1)
         np.testing.assert_array_equal(found, np.argsort(self.distances(rows, queries), axis=1)[:, :4])
 
 

@@ -46,7 +46,7 @@ def test_scikit_learns_own_checks(estimator, check):
 
 
 def scikit_learns_vote(modules, estimator, voting):
-    """The same ensemble from scikit-learn's parts: a pipeline a module that picks its columns."""
+    """The same ensemble from scikit-learn's parts: one pipeline per module that selects its columns."""
     columns = np.arange(20).reshape(4, 5)
     members = [
         (str(m), make_pipeline(FunctionTransformer(np.take, kw_args={"indices": c, "axis": 1}), estimator))
@@ -205,11 +205,6 @@ def test_labels_of_one_class_are_refused():
 def test_an_unknown_vote_is_refused():
     with pytest.raises(ValueError, match="voting='loud' is unknown: give one of hard, soft"):
         ModuleVotingClassifier(small_lenses(), voting="loud").fit(X_TRAIN, Y_TRAIN)
-
-
-def test_a_transformer_without_split_raises():
-    with pytest.raises(TypeError, match="must be a transformer with `transform` and `split`"):
-        ModuleVotingClassifier(StandardScaler()).fit(X_TRAIN, Y_TRAIN)
 
 
 def test_a_hard_vote_offers_no_probabilities():

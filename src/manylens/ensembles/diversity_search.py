@@ -60,8 +60,7 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
     refit : bool, default=True
         Whether to fit the best estimator to all rows.
     n_jobs : int, default=None
-        The number of jobs to run in parallel over folds. ``None`` means 1 unless in a
-        :obj:`joblib.parallel_backend` context. ``-1`` means using all processors.
+        Number of parallel jobs over folds. None means joblib's default, -1 all processors.
 
     Attributes
     ----------

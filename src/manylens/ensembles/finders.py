@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
 
@@ -22,6 +23,19 @@ from manylens.validation import import_optional
 
 Backend = Literal["numpy", "faiss"]
 Lists: TypeAlias = tuple[FloatArray, IntArray]  # keys or squared distances, and rows
+
+
+def by_blocks(
+    make: Callable[[slice], Lists], shape: tuple[int, int], dtype: Any, n_jobs: int | None
+) -> Lists:
+    """Lists of all queries, from a function that makes the lists of one block of queries."""
+    keys, rows = np.empty(shape, dtype=dtype), np.empty(shape, dtype=np.int64)
+
+    def fill(block: slice) -> None:
+        keys[block], rows[block] = make(block)
+
+    over_blocks(fill, shape[0], QUERY_BLOCK, n_jobs)
+    return keys, rows
 
 
 class GrowingRows:
@@ -68,26 +82,15 @@ class ScanFinder:
     def search(self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None) -> Lists:
         """Scores |b|² - 2 q.b and rows (n_queries, n_candidates), ascending; row -1 if too few."""
         scored, base = score_queries(queries), self._rows.array
-        keys = np.empty((len(scored), n_candidates), dtype=np.float32)
-        rows = np.empty(keys.shape, dtype=np.int64)
-
-        def scan(block: slice) -> None:
-            keys[block], rows[block] = scan_smallest(scored[block], base, n_candidates)
-
-        over_blocks(scan, len(scored), QUERY_BLOCK, n_jobs)
-        return keys, rows
+        shape = (len(scored), n_candidates)
+        return by_blocks(lambda b: scan_smallest(scored[b], base, n_candidates), shape, scored.dtype, n_jobs)
 
     def bounds(self, queries: FloatArray, keys: FloatArray, width: int) -> FloatArray:
         """Lower bounds on the squared distances over all `width` coordinates."""
         return keys + self._shift(queries, width)[:, None]
 
     def complete(
-        self,
-        leading: FloatArray,
-        queries: FloatArray,
-        points: FloatArray,
-        lists: Lists,
-        n_jobs: int | None = None,
+        self, leading: FloatArray, queries: FloatArray, points: FloatArray, lists: Lists, n_jobs: int | None
     ) -> Lists:
         """Make lists of neighbors (squared distances and rows) exact by another scan."""
         scored, base = score_queries(leading), self._rows.array

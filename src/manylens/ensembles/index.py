@@ -10,10 +10,10 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from manylens.ensembles.calibration import SearchPlan
-from manylens.ensembles.finders import FINDERS, Backend, Finder, GrowingRows, ScanFinder
+from manylens.ensembles.finders import FINDERS, Backend, Finder, GrowingRows, Lists, ScanFinder, by_blocks
 from manylens.ensembles.representation import CompositeAxes, transform_rows
-from manylens.native.nearest import QUERY_BLOCK, rerank, rerank_union
-from manylens.native.threads import one_blas_thread, over_blocks
+from manylens.native.nearest import rerank, rerank_union
+from manylens.native.threads import one_blas_thread
 from manylens.persistence import load, read_array, write_array
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
@@ -85,19 +85,14 @@ class SearchIndex:
         """The k nearest rows in one module, (n_queries, k)."""
         return self.finders[module].search(self.seen_by(module, queries), k, n_jobs)[1]
 
-    def rank(
-        self, queries: FloatArray, candidates: IntArray, k: int, n_jobs: int | None
-    ) -> tuple[FloatArray, IntArray]:
+    def rank(self, queries: FloatArray, candidates: IntArray, k: int, n_jobs: int | None) -> Lists:
         """Squared distances and rows of the k nearest candidates, which may repeat."""
         points = self.coordinates
-        distances = np.empty((len(queries), k), dtype=points.dtype)
-        rows = np.empty(distances.shape, dtype=np.int64)
 
-        def rank(block: slice) -> None:
-            distances[block], rows[block] = rerank_union(queries[block], points, candidates[block], k)
+        def rank(block: slice) -> Lists:
+            return rerank_union(queries[block], points, candidates[block], k)
 
-        over_blocks(rank, len(queries), QUERY_BLOCK, n_jobs)
-        return distances, rows
+        return by_blocks(rank, (len(queries), k), points.dtype, n_jobs)
 
     def _search_leading(
         self, queries: FloatArray, k: int, n_candidates: int, n_jobs: int | None
@@ -107,15 +102,12 @@ class SearchIndex:
         leading, points = self.seen_by(0, queries), self.coordinates
         keys, candidates = finder.search(leading, n_candidates, n_jobs)
         bounds = finder.bounds(leading, keys, queries.shape[1])
-        distances = np.empty((len(queries), k), dtype=points.dtype)
-        rows = np.empty(distances.shape, dtype=np.int64)
 
-        def rank(block: slice) -> None:
-            distances[block], rows[block] = rerank(
-                queries[block], points, candidates[block], None if bounds is None else bounds[block], k
-            )
+        def rank(block: slice) -> Lists:
+            some = None if bounds is None else bounds[block]
+            return rerank(queries[block], points, candidates[block], some, k)
 
-        over_blocks(rank, len(queries), QUERY_BLOCK, n_jobs)
+        distances, rows = by_blocks(rank, (len(queries), k), points.dtype, n_jobs)
         proven = np.zeros(len(queries), dtype=bool)
         if bounds is not None:  # the last candidate bounds all rows that are not candidates
             proven = (bounds[:, -1] > distances[:, -1]) | (n_candidates >= len(points))

@@ -64,8 +64,7 @@ class ModuleNeighbors(BaseEstimator):
         Fraction of the exact neighbors that "nested" should find, in (0, 1], calibrated by `fit` with some of
         its rows and by `tune` with queries. With faiss, a fraction of those that its lists contain.
     n_jobs : int, default=-1
-        The number of threads to use for the scan. ``None`` means 1 unless in a
-        :obj:`joblib.parallel_backend` context. ``-1`` means using all processors.
+        Number of threads for the scan. None means joblib's default, -1 all processors.
 
     Attributes
     ----------
@@ -85,11 +84,6 @@ class ModuleNeighbors(BaseEstimator):
         The parameters that decide what is stored; changing one of them requires another `fit`.
     proven_share_ : float
         Fraction of the queries of the last search with method="exact" that needed no further search.
-
-    Notes
-    -----
-    An index of n rows stores n (D + n_leading) numbers. With method="paper", each module can be searched on
-    another machine.
 
     Examples
     --------
@@ -221,10 +215,8 @@ class ModuleNeighbors(BaseEstimator):
 
         Returns
         -------
-        distances : ndarray of shape (n_queries, n_neighbors)
-            Root mean squared distances over modules, ascending.
-        rows : ndarray of int64 of shape (n_queries, n_neighbors)
-            Rows of the base; of equally near rows, the first.
+        tuple of ndarray
+            Distances and rows, as in `kneighbors`.
         """
         check_is_fitted(self)
         self._check_layout()
@@ -253,7 +245,7 @@ class ModuleNeighbors(BaseEstimator):
         distances : ndarray of shape (n_queries, n_neighbors)
             Root mean squared distances over modules, ascending; only if `return_distance`.
         rows : ndarray of int64 of shape (n_queries, n_neighbors)
-            Rows of the base.
+            Rows of the base; of equally near rows, the first.
         """
         check_is_fitted(self)
         k = self._check_neighbors(n_neighbors, others_only=X is None)
@@ -328,10 +320,8 @@ class ModuleNeighbors(BaseEstimator):
 
         Returns
         -------
-        distances : ndarray of shape (n_queries, n_neighbors)
-            Root mean squared distances over modules, ascending.
-        rows : ndarray of int64 of shape (n_queries, n_neighbors)
-            Rows of the base.
+        tuple of ndarray
+            Distances and rows, as in `kneighbors`.
         """
         check_is_fitted(self)
         distances, rows = self.index_.rank(queries, candidates, n_neighbors, self.n_jobs)

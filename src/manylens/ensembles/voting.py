@@ -122,8 +122,7 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         "hard" predicts the class that most modules predict, "soft" the class with the largest mean
         probability.
     n_jobs : int, default=None
-        The number of jobs to run in parallel over modules. ``None`` means 1 unless in a
-        :obj:`joblib.parallel_backend` context. ``-1`` means using all processors.
+        Number of parallel jobs over modules. None means joblib's default, -1 all processors.
 
     Attributes
     ----------
@@ -225,8 +224,7 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
     estimator : regressor, default=None
         Cloned for every module. None means `Ridge()`.
     n_jobs : int, default=None
-        The number of jobs to run in parallel over modules. ``None`` means 1 unless in a
-        :obj:`joblib.parallel_backend` context. ``-1`` means using all processors.
+        Number of parallel jobs over modules. None means joblib's default, -1 all processors.
 
     Attributes
     ----------
@@ -290,8 +288,7 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
     n_neighbors : int, default=5
         Number of neighbors that vote.
     n_jobs : int, default=-1
-        The number of threads to use for the scan. ``None`` means 1 unless in a
-        :obj:`joblib.parallel_backend` context. ``-1`` means using all processors.
+        Number of threads for the scan. None means joblib's default, -1 all processors.
 
     Attributes
     ----------
