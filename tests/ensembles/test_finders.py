@@ -7,7 +7,7 @@ from manylens.ensembles.finders import FaissFinder, GrowingRows, ScanFinder, pad
 
 
 class FinderContract:
-    """What every finder of candidates guarantees; a subclass says how to make one."""
+    """Contract of all finders; subclasses define `make`."""
 
     n_rows = 1200
     share = 1.0  # of the nearest rows that must be among the candidates
