@@ -23,7 +23,7 @@ from manylens import (
     expected_calibration_error,
     stable_rank,
 )
-from manylens.papers.linear_kernel_alignment import alignment_weights, layer_ridge, random_projection
+from manylens.papers.linear_kernel_alignment import alignment_weights, layer_ridge
 
 TASKS = {"objects": TransferObjects, "digits": TransferDigits}
 DIFFERS = """EfficientNet-Lite0 instead of ResNets; CIFAR-10 re-encoded as JPEG ("objects", close to its
@@ -73,7 +73,7 @@ def hashed_features(layers, n_buckets=64):
     hashed = {}
     for seed, (name, rows) in enumerate(layers.items()):
         S = CountSketch(n_buckets, 4, seed).matrix(rows.shape[1])
-        hashed[name] = random_projection(S, rows) if rows.shape[1] > n_buckets else rows
+        hashed[name] = rows @ S.T if rows.shape[1] > n_buckets else rows
     return hashed
 
 

@@ -11,8 +11,8 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, Rows, is_sparse
-from manylens.validation import check_choice, import_optional, require_two_classes
+from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, Rows
+from manylens.validation import check_choice, import_optional, is_sparse, require_two_classes
 
 FeatureSets: TypeAlias = Mapping[Any, Any] | Sequence[Any] | AnyArray  # by name, one after another, or 3-d
 Names: TypeAlias = Sequence[Hashable]

@@ -33,8 +33,8 @@ from manylens.alignment.features import (
     unit_scaled,
 )
 from manylens.kernels.kernels import RBF, Kernel, Linear, Precomputed, make_kernel
-from manylens.typing import FloatArray, IntArray, Rows, is_sparse
-from manylens.validation import check_choice
+from manylens.typing import FloatArray, IntArray, Rows
+from manylens.validation import check_choice, is_sparse
 
 Estimator: TypeAlias = Literal["biased", "unbiased"]
 

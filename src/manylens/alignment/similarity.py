@@ -36,8 +36,8 @@ from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.kernels import KernelLike, make_kernel
 from manylens.native.permutations import permuted_products
 from manylens.summaries import CountSketch
-from manylens.typing import FloatArray, MatrixLike, Rows, Seed, is_sparse
-from manylens.validation import check_choice, check_count
+from manylens.typing import FloatArray, MatrixLike, Rows, Seed
+from manylens.validation import check_choice, check_count, is_sparse
 
 SMALL = 300  # widths up to which the whole Gram matrix is cheaper than iterating
 

@@ -16,7 +16,8 @@ from sklearn.utils.extmath import row_norms
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from manylens.summaries import block_rows, column_means
-from manylens.typing import FloatArray, Rows, Seed, is_sparse
+from manylens.typing import FloatArray, Rows, Seed
+from manylens.validation import is_sparse
 
 Rule: TypeAlias = Literal["mean", "median", "max-norm"]
 Gamma: TypeAlias = Rule | float

@@ -22,7 +22,8 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.kernels.kernels import RBF, FromCallable, Kernel, Laplacian, Linear, Precomputed, fitted_kernel
 from manylens.kernels.spectrum import inverse_root, rank_tolerance, warn_if_indefinite
 from manylens.summaries import CountSketch, block_rows
-from manylens.typing import FloatArray, MatrixLike, Rows, Seed, is_sparse
+from manylens.typing import FloatArray, MatrixLike, Rows, Seed
+from manylens.validation import is_sparse
 
 LARGEST_AMPLIFICATION = 1e7  # of the rounding of float64: the spectrum keeps nine digits of its largest value
 

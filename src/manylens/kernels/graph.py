@@ -23,8 +23,8 @@ from sklearn.utils import gen_batches
 
 from manylens.kernels.kernels import Kernel
 from manylens.summaries import block_rows
-from manylens.typing import FloatArray, IntArray, Rows, Seed, is_sparse
-from manylens.validation import check_count, check_real
+from manylens.typing import FloatArray, IntArray, Rows, Seed
+from manylens.validation import check_count, check_real, is_sparse
 
 WEAKEST = 1e-10  # share of the strongest weight below which an edge is lost in the inverse of the Laplacian
 # A sparse matrix may lose an edge of length zero, so equal rows are this far apart.

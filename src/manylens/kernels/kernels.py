@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.bandwidths import Gamma, bandwidth
 from manylens.summaries import column_means
-from manylens.typing import FloatArray, Rows, Seed, is_sparse
-from manylens.validation import check_count, check_real
+from manylens.typing import FloatArray, Rows, Seed
+from manylens.validation import check_count, check_real, is_sparse
 
 
 class Kernel(BaseEstimator):

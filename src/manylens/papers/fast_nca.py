@@ -1,8 +1,8 @@
 """Reducing the computational cost of NCA: the algorithms of the chapter (Sections 4.1 to 4.6), as written.
 
-A is a map (d, D), X holds rows (N, D), y their classes, and Z = X Aᵀ the projected rows (N, d). Everything
-here makes N x N arrays and is meant to be read; `manylens.NCA` is the fast code. Misprints are repaired where
-noted. "Until convergence" is a number of iterations here, and the learning rate falls as 1 / sqrt(t).
+A is a map (d, D), X holds rows (N, D), y their classes, and Z = X Aᵀ the projected rows (N, d). Arrays are
+N x N: this is code to read, `manylens.NCA` is the fast one. "Until convergence" is a number of iterations
+here, and the learning rate falls as 1 / sqrt(t).
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.random import Generator
 from scipy.spatial.distance import cdist
 from scipy.special import gamma, logsumexp
 from scipy.stats import multivariate_normal
 
 from manylens.typing import BoolArray, FloatArray, IntArray
 
+RATE = 0.01  # the first learning rate
 Gradient: TypeAlias = Callable[[FloatArray, FloatArray, IntArray], FloatArray]  # (A, X, y) -> (d, D)
 
 
@@ -94,12 +96,7 @@ def posteriors(densities: FloatArray, y: IntArray) -> FloatArray:
 
 
 def ascend(
-    A: FloatArray,
-    X: FloatArray,
-    y: IntArray,
-    n_iter: int = 100,
-    rate: float = 0.01,
-    slope: Gradient = gradient,
+    A: FloatArray, X: FloatArray, y: IntArray, n_iter: int, rate: float = RATE, slope: Gradient = gradient
 ) -> FloatArray:
     """Gradient ascent on all rows: A <- A + η ∂f/∂A."""
     for t in range(n_iter):
@@ -108,23 +105,17 @@ def ascend(
 
 
 def learn_from_subsample(
-    A: FloatArray,
-    X: FloatArray,
-    y: IntArray,
-    n: int,
-    rng: np.random.Generator,
-    n_iter: int = 100,
-    rate: float = 0.01,
+    A: FloatArray, X: FloatArray, y: IntArray, n: int, rng: Generator, n_iter: int = 100
 ) -> FloatArray:
-    """The map learned from a random subset of n rows; it is then applied to all rows."""
+    """The map learned from a random subset of n rows, to be applied to all rows."""
     rows = rng.permutation(len(X))[:n]
-    return ascend(A, X[rows], y[rows], n_iter, rate)
+    return ascend(A, X[rows], y[rows], n_iter)
 
 
 # --- 4.2 Mini-batches ---
 
 
-def farthest_point_clusters(points: FloatArray, n_clusters: int, rng: np.random.Generator) -> list[IntArray]:
+def farthest_point_clusters(points: FloatArray, n_clusters: int, rng: Generator) -> list[IntArray]:
     """Algorithm 4.2: each center is the point farthest from all centers so far; points go to the nearest."""
     centers = [int(rng.integers(len(points)))]
     while len(centers) < n_clusters:
@@ -134,7 +125,7 @@ def farthest_point_clusters(points: FloatArray, n_clusters: int, rng: np.random.
 
 
 def recursive_projection_clusters(
-    points: FloatArray, size: int, rng: np.random.Generator, rows: IntArray | None = None
+    points: FloatArray, size: int, rng: Generator, rows: IntArray | None = None
 ) -> list[IntArray]:
     """Algorithm 4.3: project onto the line through two random points, split at the median, recurse.
 
@@ -147,12 +138,13 @@ def recursive_projection_clusters(
     ranked = rows[np.argsort(points[rows] @ (two - one))]
     below, above = np.split(ranked, [len(rows) // 2])
     return [
-        *recursive_projection_clusters(points, size, rng, below),
-        *recursive_projection_clusters(points, size, rng, above),
+        cluster
+        for half in (below, above)
+        for cluster in recursive_projection_clusters(points, size, rng, half)
     ]
 
 
-def random_batches(n_rows: int, size: int, rng: np.random.Generator) -> list[IntArray]:
+def random_batches(n_rows: int, size: int, rng: Generator) -> list[IntArray]:
     """Random selection: a new allocation for each pass."""
     return np.array_split(rng.permutation(n_rows), max(1, round(n_rows / size)))
 
@@ -162,12 +154,11 @@ def learn_from_minibatches(
     X: FloatArray,
     y: IntArray,
     size: int,
-    rng: np.random.Generator,
+    rng: Generator,
     clusters: Literal["random", "fpc", "rpc"] = "rpc",
     n_epochs: int = 10,
-    rate: float = 0.01,
 ) -> FloatArray:
-    """Algorithm 4.1: cluster the projected rows, then one step per cluster on its own pairs; repeat."""
+    """Algorithm 4.1: cluster the projected rows, take one step per cluster on its pairs, and repeat."""
     step = 0
     for _ in range(n_epochs):
         Z = X @ A.T
@@ -179,7 +170,7 @@ def learn_from_minibatches(
             batches = random_batches(len(X), size, rng)
         for rows in batches:
             if len(rows) > 1:
-                A = A + rate / np.sqrt(1 + step) * gradient(A, X[rows], y[rows])
+                A = A + RATE / np.sqrt(1 + step) * gradient(A, X[rows], y[rows])
             step += 1
     return A
 
@@ -201,19 +192,13 @@ def stochastic_gradient(A: FloatArray, X: FloatArray, y: IntArray, rows: IntArra
 
 
 def learn_stochastically(
-    A: FloatArray,
-    X: FloatArray,
-    y: IntArray,
-    n: int,
-    rng: np.random.Generator,
-    n_epochs: int = 10,
-    rate: float = 0.01,
+    A: FloatArray, X: FloatArray, y: IntArray, n: int, rng: Generator, n_epochs: int = 10
 ) -> FloatArray:
     """Algorithm 4.4: one step per group of n rows, compared with all rows."""
     step = 0
     for _ in range(n_epochs):
         for rows in random_batches(len(X), n, rng):
-            A = A + rate / np.sqrt(1 + step) * stochastic_gradient(A, X, y, rows)
+            A = A + RATE / np.sqrt(1 + step) * stochastic_gradient(A, X, y, rows)
             step += 1
     return A
 
@@ -245,13 +230,12 @@ def build_tree(points: FloatArray, leaf_size: int, rows: IntArray | None = None)
 def approximate_sum(
     z: FloatArray, points: FloatArray, tree: Node, tolerance: float
 ) -> tuple[float, FloatArray]:
-    """Σ_j k(z|z_j) over a tree, and weights (number of points,) whose sum it is; nearest node first.
+    """Σ_j k(z|z_j) over a tree, nearest node first, and one weight per point that add up to it.
 
     A group G is replaced by n_G times its mid value ½ (k_min + k_max) (eq. 4.8) if the error of one point,
-    ½ (k_max - k_min) (eq. 4.9), is at most tolerance · (sum so far + n_G k_min) / n. The chapter's cut-off
-    rule is missing; with this one the relative error of the sum is at most the tolerance. The two halves of a
-    mid value are the weights of the closest and the farthest point of G, which gives eq. 4.10 (there without
-    the factor n_G).
+    ½ (k_max - k_min) (eq. 4.9), is at most tolerance · (sum so far + n_G k_min) / n. The chapter states no
+    cut-off rule; with this one the relative error of the sum is at most the tolerance. The closest and the
+    farthest point of G get half of the mid value each (eq. 4.10, printed without the factor n_G).
     """
     kernel = np.exp(-np.square(points - z).sum(axis=1))
     weights = np.zeros(len(points))
@@ -289,14 +273,13 @@ def approximate_objective(
     for i, z in enumerate(Z):
         sums, weights = np.zeros(len(classes)), np.zeros((len(classes), len(X)))
         for c, rows in enumerate(members):
-            others, tree = Z[rows], trees[c]
+            tree = trees[c]
             if y[i] == classes[c]:
-                rows = rows[rows != i]
-                others = Z[rows]
+                rows = rows[rows != i]  # k(z_i|z_i) does not count
                 if not len(rows):
                     continue
-                tree = build_tree(others, leaf_size)  # k(z_i|z_i) does not count
-            sums[c], weights[c, rows] = approximate_sum(z, others, tree, tolerance)
+                tree = build_tree(Z[rows], leaf_size)
+            sums[c], weights[c, rows] = approximate_sum(z, Z[rows], tree, tolerance)
         own = np.searchsorted(classes, y[i])
         p = sums[own] / sums.sum()
         value += p

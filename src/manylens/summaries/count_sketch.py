@@ -17,8 +17,8 @@ from sklearn.utils import assert_all_finite, check_array
 
 from manylens.native.count_sketch import add_dense, add_ones, add_sparse, signed_buckets
 from manylens.summaries.base import Summary
-from manylens.typing import FloatArray, IntArray, MatrixLike, Rows, is_sparse
-from manylens.validation import check_count
+from manylens.typing import FloatArray, IntArray, MatrixLike, Rows
+from manylens.validation import check_count, is_sparse
 
 BLOCK_BYTES = 2**28  # rows taken at a time if they must be converted
 SMALL_BYTES = 2**24  # smaller batches are checked before they are added; for larger ones the sums are checked

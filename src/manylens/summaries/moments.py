@@ -9,7 +9,8 @@ import numpy as np
 from scipy import sparse
 
 from manylens.summaries.base import Summary
-from manylens.typing import AnyArray, FloatArray, Rows, SparseRows, is_sparse
+from manylens.typing import AnyArray, FloatArray, Rows, SparseRows
+from manylens.validation import is_sparse
 
 BLOCK_BYTES = 2**25  # large enough for BLAS to run at full speed, small against any machine's memory
 
