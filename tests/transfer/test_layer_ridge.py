@@ -335,7 +335,7 @@ def test_unusable_labels_raise(digits):
 def test_layers_that_differ_from_fit_raise(digits):
     layers, y = digits
     model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
-    with pytest.raises(ValueError, match="not those seen in fit: rows occurs only in one of the two"):
+    with pytest.raises(ValueError, match="differ from those seen in fit: rows occurs in only one of the two"):
         model.predict({name: part[TEST] for name, part in layers.items() if name != "rows"})
     with pytest.raises(ValueError, match="'rows' has 3 features; in fit it had 8"):
         model.predict(cut(layers, TEST) | {"rows": layers["rows"][TEST, :3]})

@@ -285,7 +285,7 @@ def alignment_weights(G: FloatArray, b: FloatArray) -> FloatArray:
     μ minimizes μᵀ(G∘G)μ - 2 μᵀ(b∘b) up to scale, because inner products of rank-one kernels are squares. A
     predictor with b_k ≤ 0 has the same kernel as its negative and gets no weight.
     """
-    return _solve_among(b > 0, lambda k: _unit(nonnegative_minimum(G[np.ix_(k, k)] ** 2, b[k] ** 2).v))
+    return _solve_among(b > 0, lambda k: _unit(nonnegative_minimum(G[np.ix_(k, k)] ** 2, b[k] ** 2)))
 
 
 def stacking_weights(
@@ -302,7 +302,7 @@ def stacking_weights(
                 free = np.zeros(len(k))
             if np.all(free > 0):
                 return free
-        return nonnegative_minimum(A, b[k]).v
+        return nonnegative_minimum(A, b[k])
 
     return _solve_among(np.ones(len(b), dtype=bool) if among is None else among, solve)
 
