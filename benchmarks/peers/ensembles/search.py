@@ -161,7 +161,8 @@ class SearchUSPS(SearchMNIST):
 
 
 class SearchByModuleWidth(Comparison):
-    """The paper's method on MNIST with modules of 5 to 100 dimensions, 300 in total, and a flat scan.
+    """The paper's method on MNIST with modules of 5 to 100 dimensions, 300 in total, and a flat scan of
+    300.
 
     `seconds` is the total time; `critical_path` is the slowest module plus re-ranking, the time if every
     module has its own worker.

@@ -205,7 +205,7 @@ class Decomposition:
         self._cache: list[tuple[Any, FloatArray]] = []  # rows and their coordinates
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self  # all diversities share it
+        return self  # clones of `SharedModules` share it
 
     def at(self, diversity: float, X: Any, y: Any = None) -> Any:
         """The modules at this diversity, fitted to X; the same X is decomposed only once."""
@@ -235,9 +235,6 @@ class SharedModules(TransformerMixin, BaseEstimator):
     def __init__(self, decomposition: Decomposition, diversity: float) -> None:
         self.decomposition = decomposition
         self.diversity = diversity
-
-    def __sklearn_clone__(self) -> SharedModules:
-        return SharedModules(self.decomposition, self.diversity)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Set the modules to this diversity."""

@@ -140,11 +140,10 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from sklearn.neighbors import KNeighborsClassifier
     >>> from manylens import ModularKernelPCA, ModuleVotingClassifier
     >>> X, y = load_digits(return_X_y=True)
     >>> lenses = ModularKernelPCA(n_modules=10, n_components=5, diversity=0.9, random_state=0)
-    >>> clf = ModuleVotingClassifier(lenses, KNeighborsClassifier(5)).fit(X[:1000], y[:1000])
+    >>> clf = ModuleVotingClassifier(lenses).fit(X[:1000], y[:1000])
     >>> bool(clf.score(X[1000:], y[1000:]) > clf.individual_scores(X[1000:], y[1000:]).mean())
     True
     """
