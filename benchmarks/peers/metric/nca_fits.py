@@ -51,9 +51,7 @@ class NCAMNIST(Comparison):
     claims = (
         Claim("test accuracy of 5-NN on MNIST", result("ours", "accuracy"), at_least=0.963),
         Claim(
-            "times as fast as scikit-learn on a sixth of the rows",
-            ratio("scikit_learn", "ours"),
-            at_least=20,
+            "times as fast as scikit-learn on a sixth of the rows", ratio("scikit_learn", "ours"), at_least=20
         ),
         Claim("peak MB of the whole process", result("ours", "process_mb"), at_most=600),
     )
@@ -184,11 +182,7 @@ class NCACompactSupport(Comparison):
     needs = ("mnist",)
     claims = (
         Claim("compact support: times as fast as the exact Gaussian", ratio("exact", "compact"), at_least=1),
-        Claim(
-            "compact support: loss of test accuracy",
-            gain("exact", "compact"),
-            at_most=0.015,
-        ),
+        Claim("compact support: loss of test accuracy", gain("exact", "compact"), at_most=0.015),
     )
 
     def make_data(self):

@@ -74,11 +74,7 @@ class Evaluations:
 def tree_claims(d, times):
     """Claims in d dimensions."""
     return (
-        Claim(
-            f"trees in {d} dimensions: times as fast as all pairs",
-            ratio("exact", "tree"),
-            at_least=times,
-        ),
+        Claim(f"trees in {d} dimensions: times as fast as all pairs", ratio("exact", "tree"), at_least=times),
         Claim("relative error of the gradient", result("tree", "gradient_error"), at_most=1e-3),
     )
 

@@ -24,14 +24,7 @@ from manylens.metric.objectives import (
     in_kernel_units,
     sums_in_range,
 )
-from manylens.metric.tiles import (
-    ALL_PAIRS,
-    Layout,
-    class_layout,
-    pair_masses,
-    pair_sums,
-    share_of_pairs,
-)
+from manylens.metric.tiles import ALL_PAIRS, Layout, class_layout, pair_masses, pair_sums, share_of_pairs
 from manylens.native.nca_blocks import LANES
 from manylens.native.nca_pairs import Partners, Tiles
 from manylens.native.threads import in_threads

@@ -223,11 +223,7 @@ def maximize_batches(
 
 
 def one_epoch(
-    part: BatchObjective,
-    A: FloatArray,
-    batcher: Batcher,
-    stepper: StepOptimizer,
-    rng: np.random.RandomState,
+    part: BatchObjective, A: FloatArray, batcher: Batcher, stepper: StepOptimizer, rng: np.random.RandomState
 ) -> tuple[FloatArray, float]:
     """A after one step per batch, and the mean score of the rows on the way."""
     n = len(part.X)

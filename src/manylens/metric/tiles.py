@@ -115,11 +115,7 @@ def pair_sums(
 
 
 def pair_forces(
-    tiles: Tiles,
-    layout: Layout,
-    pairs: Partners,
-    coefficients: FloatArray,
-    weights: FloatArray | None = None,
+    tiles: Tiles, layout: Layout, pairs: Partners, coefficients: FloatArray, weights: FloatArray | None = None
 ) -> FloatArray:
     """2 Σ_j g_ij (z_i - z_j) of each row, shape (n, d), with g_ij = -k'(D_ij) (u_i + u_j).
 

@@ -196,11 +196,7 @@ def add_moments(
                     )
                     add_columns(parts, place + d * LANES, g, 1.0)
                 for k in range(d):
-                    add_totals(
-                        moments,
-                        here + k * LANES,
-                        load_sums(across, (worker * d + k) * ROWS * HALF),
-                    )
+                    add_totals(moments, here + k * LANES, load_sums(across, (worker * d + k) * ROWS * HALF))
                 add_totals(moments, here + d * LANES, gained)
 
 
