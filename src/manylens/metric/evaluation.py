@@ -8,8 +8,7 @@ whole tiles, and their boxes leave more pairs (benchmark NCATreeLayout).
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -172,29 +171,40 @@ def negligible_distance(least: FloatArray, n: int, tolerance: float) -> FloatArr
 
 
 def tree_layout(Z: FloatArray, labels: IntArray) -> Layout:
-    """Layout in which the rows of a class come in the order of a k-d tree whose leaves are tiles.
+    """Layout in which the tiles of a class are the leaves of a k-d tree.
 
-    Each part is halved at a multiple of a tile across its widest side: a leaf fills a tile, and only the last
-    of a class may be short.
+    A part of a class is split across its widest side, near the middle, between two tiles; parts with the same
+    number of tiles are split at once. Empty slots hold NaN, which sorts last: they stay in the last tile.
     """
-    order = np.argsort(labels, kind="stable")
-    columns = np.ascontiguousarray(Z.T)  # (d, n)
-    parts: dict[int, list[int]] = defaultdict(list)  # where parts of each length begin
-    for begin, end in pairwise([0, *np.cumsum(np.bincount(labels)).tolist()]):
-        parts[end - begin].append(begin)
-    while (length := max(parts)) > LANES:
+    layout = class_layout(labels)
+    n = len(labels)
+    columns = np.full((Z.shape[1], n + 1), np.nan, Z.dtype)  # row n stands for an empty slot
+    columns[:, :n] = Z.T
+    tiles = np.full((len(layout.filled), LANES), n)  # row in each slot
+    tiles.ravel()[layout.slots] = np.arange(n)
+    parts: dict[int, list[int]] = defaultdict(list)  # number of tiles -> first tile of each such part
+    first = 0
+    for length in np.bincount(layout.tile_class).tolist():
+        parts[length].append(first)
+        first += length
+    while (length := max(parts)) > 1:
         begins = np.array(parts.pop(length))
-        inside = begins[:, None] + np.arange(length)
-        rows = order.take(inside)  # (n_parts, length)
-        values = [column.take(rows) for column in columns]
-        side = np.argmax([value.max(axis=1) - value.min(axis=1) for value in values], axis=0)
-        half = -(-length // LANES) // 2 * LANES
-        widest = np.array([values[k][part] for part, k in enumerate(side)])
-        halved = widest.argpartition(half, axis=1)
-        order[inside] = np.take_along_axis(rows, halved, axis=1)
+        inside = begins[:, None] + np.arange(length)  # (n_parts, length)
+        rows = tiles[inside].reshape(len(begins), -1)
+        values = columns.take(rows, axis=1)  # (d, n_parts, length * LANES)
+        widths = np.fmax.reduce(values, axis=2) - np.fmin.reduce(values, axis=2)
+        widest = values[widths.argmax(axis=0), np.arange(len(begins))]
+        half = length // 2
+        order = widest.argpartition(half * LANES, axis=1)
+        tiles[inside] = np.take_along_axis(rows, order, axis=1).reshape(*inside.shape, LANES)
         parts[half] += begins.tolist()
         parts[length - half] += (begins + half).tolist()
-    return class_layout(labels, within=order)
+    short = layout.filled < LANES
+    tiles[short] = np.sort(tiles[short], axis=1)  # empty slots last
+    used = np.flatnonzero(tiles.ravel() < n)
+    slots = np.empty(n, np.int64)
+    slots[tiles.ravel()[used]] = used
+    return replace(layout, slots=slots)
 
 
 def tile_boxes(Z: FloatArray, layout: Layout) -> tuple[FloatArray, FloatArray]:
