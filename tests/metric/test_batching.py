@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from manylens.metric.batching import (
-    LEAST,
+    MIN_ROWS,
     FarthestPointClusters,
     RandomBatches,
     RecursiveProjectionClusters,
@@ -101,5 +101,5 @@ class TestFarthestPointClusters(ClusterContract):
     def test_clusters_are_neither_tiny_nor_huge(self):
         points = np.r_[rows(900), rows(100, 1) * 0.01 + 50.0]
         sizes = [len(b) for b in self.kind(50).batches(1000, points, np.random.RandomState(0))]
-        assert min(sizes) >= LEAST
-        assert max(sizes) <= 4 * 50 + LEAST
+        assert min(sizes) >= MIN_ROWS
+        assert max(sizes) <= 4 * 50 + MIN_ROWS

@@ -174,8 +174,8 @@ def test_at_its_own_place_a_list_and_what_is_beyond_it_give_the_sums_of_all_near
     Z, y = islands()
     known, tiles, sums = force_list(Z, y, np.dtype(np.float64), 1e-2, "accuracy")
     listed = pair_sums(tiles, known.layout, known.pairs)
-    np.testing.assert_allclose(listed + known.beyond, sums, rtol=1e-12)
-    assert np.all(known.beyond >= 0)
+    np.testing.assert_allclose(listed + known.rest, sums, rtol=1e-12)
+    assert np.all(known.rest >= 0)
     assert share_of_pairs(known.pairs) < known.share
 
 

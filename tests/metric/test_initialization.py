@@ -10,7 +10,6 @@ from manylens.metric.initialization import (
     choose_init,
     find_scale,
     first_guess,
-    median_neighbor_distance,
     named_map,
     scale_for,
     subsample,
@@ -53,7 +52,7 @@ def test_the_scale_is_better_than_half_or_double_of_it():
 def test_duplicate_rows_still_get_a_scale():
     assert np.isfinite(first_guess(np.repeat(np.eye(2), 10, axis=0)))
     assert first_guess(np.zeros((5, 2))) == 1.0
-    assert median_neighbor_distance(np.array([[0.0], [1.0], [3.0]])) == pytest.approx(1.0)
+    assert first_guess(np.array([[0.0], [2.0], [6.0]])) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("init", ["pca", "lda", "identity", "random"])

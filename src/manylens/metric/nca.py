@@ -25,7 +25,7 @@ from manylens.metric.methods import (
     WholeMethod,
     resolve_method,
 )
-from manylens.metric.objectives import FORMS, Form, Objective
+from manylens.metric.objectives import FORMS, Form, GaussianObjective, Objective
 from manylens.metric.optimizers import (
     STEP_OPTIMIZERS,
     BatchObjective,
@@ -344,7 +344,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     ) -> tuple[Batcher, BatchObjective]:
         """The batcher, and the objective on a batch."""
         batcher = method.make_batcher(int(labels.max()) + 1)
-        objective = method.make_objective(self.objective)
+        objective = GaussianObjective(self.objective)
         return batcher, BatchObjective(X, labels, objective, batcher.against_all, self.alpha, dtype)
 
     def _start(
