@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from manylens.native import nca_pairs
+from manylens.native import nca_blocks, nca_pairs
 from manylens.native.nca_blocks import HALF, LANES, ROWS
 from manylens.native.nca_pairs import FAR, Partners, Tiles, force_masses, force_moments, kernel_sums
 
@@ -206,8 +206,8 @@ def plain_python(monkeypatch):
     """Run the loops as plain Python, on NumPy's blocks."""
     for name in vars(PlainBlocks):
         if not name.startswith("_"):
-            monkeypatch.setattr(nca_pairs, name, getattr(PlainBlocks, name))
-    for name in ("add_sums", "add_moments", "add_masses"):
+            monkeypatch.setattr(nca_blocks, name, getattr(PlainBlocks, name))
+    for name in ("partner_range", "add_sums", "add_moments", "add_masses"):
         monkeypatch.setattr(nca_pairs, name, getattr(nca_pairs, name).py_func)
     monkeypatch.setattr(nca_pairs, "BLOCK_BYTES", 1)  # several blocks of columns
 

@@ -1,18 +1,14 @@
-"""Blocks of 4 rows by 32 columns that stay in registers, for loops that compilers do not vectorize well.
+"""Operations on blocks of 4 rows by 32 columns, which stay in registers, for the compiled loops of NCA.
 
-NCA compares four points with a tile of 32 others: for each pair a distance, a kernel value and sums. Plain
-loops over arrays store and load every accumulator once per dimension, which costs a factor of eight. Here a
-block is one value of a compiled loop, and LLVM splits its vectors of 32 into what the machine has, so nothing
-is tied to one instruction set. Each operation below generates its instructions directly: this compiles in a
-fraction of the time that numba takes for the same arithmetic written out.
+Loops over plain arrays would store and load every accumulator once per dimension and be eight times slower.
+The operations generate LLVM's instructions for vectors, which LLVM fits to the machine; this also compiles
+faster than the same arithmetic in numba.
 
-Points stand in tiles of 32. A tile is d + 1 vectors side by side: the coordinates times sqrt(2), one vector
-per dimension, and minus the squared norms, so that -|z_i - z_j|² = 2 z_i·z_j - |z_i|² - |z_j|² takes d
-multiply-adds.
+A tile of 32 points is d + 1 vectors: the coordinates times sqrt(2), one vector per dimension, and minus the
+squared norms, so that -|z_i - z_j|² = 2 z_i·z_j - |z_i|² - |z_j|² takes d multiply-adds.
 """
 
-# numba gives every intrinsic a fixed list of arguments, used or not.
-# ruff: noqa: ARG001
+# ruff: noqa: ARG001 (numba passes a fixed list of arguments)
 
 from __future__ import annotations
 
@@ -32,6 +28,7 @@ HALF = LANES // 2
 
 _INT32 = ir.IntType(32)
 cgutils: Any = untyped_cgutils
+operation: Any = intrinsic  # decorates a function that generates the instructions of an operation
 
 
 class Block(types.Type):
@@ -39,8 +36,7 @@ class Block(types.Type):
 
     def __init__(self, element: Any, width: int = LANES) -> None:
         super().__init__(name=f"Block({element}, {width})")
-        self.element = element
-        self.width = width
+        self.element, self.width = element, width
 
     @property
     def key(self) -> tuple[Any, int]:
@@ -52,11 +48,6 @@ class _BlockModel(models.PrimitiveModel):
     def __init__(self, manager: Any, block: Block) -> None:
         kind = ir.ArrayType(_vector(block.element, block.width), ROWS)
         super().__init__(manager, block, kind)  # type: ignore[no-untyped-call]  # numba is not annotated
-
-
-def operation(generator: Callable[..., Any]) -> Any:
-    """A function that compiled loops can call, given by the instructions that it generates."""
-    return intrinsic(generator)
 
 
 def _vector(element: Any, width: int = LANES) -> ir.VectorType:
@@ -91,7 +82,7 @@ def _lanes(builder: Any, vector: Any, begin: int, end: int) -> Any:
 
 
 def _total(builder: Any, vector: Any) -> Any:
-    """Sum of all lanes, halves first: the same order on every machine."""
+    """Sum of all lanes, in the same order on every machine."""
     width = vector.type.count
     while width > 1:
         width //= 2
@@ -118,8 +109,7 @@ class _Memory:
     """Numbers and vectors of a flat array, read and written at an offset."""
 
     def __init__(self, context: Any, builder: Any, array_type: Any, array: Any) -> None:
-        self.builder = builder
-        self.element = array_type.dtype
+        self.builder, self.element = builder, array_type.dtype
         self.data = context.make_array(array_type)(context, builder, array).data
 
     def number(self, offset: Any, step: int = 0) -> Any:
@@ -183,21 +173,18 @@ def add_products(
     d: Any,
     g: Any,
     across: Any,
-    scratch: Any,
+    at: Any,
     part: Any,
     place: Any,
 ) -> Any:
     """Per dimension k: across_t += g_t z_k of the columns, folded, and part += sum_t g_t z_k of the rows.
 
-    `across` holds ROWS half vectors per dimension. Half as many numbers to load and store as lanes: this
-    loop is bound by stores.
+    `across` holds ROWS half vectors per dimension, because this loop is bound by stores.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, here, there, d, g, _, scratch, _, place = arguments
-        points, across, part = (
-            _Memory(context, builder, signature.args[at], arguments[at]) for at in (0, 5, 7)
-        )
+        _, here, there, d, g, _, at, _, place = arguments
+        points, across, part = (_Memory(context, builder, signature.args[k], arguments[k]) for k in (0, 5, 7))
         rows = _rows(builder, g)
         halves = [[_lanes(builder, row, 0, HALF), _lanes(builder, row, HALF, LANES)] for row in rows]
         with cgutils.for_range(builder, d) as loop:
@@ -207,7 +194,7 @@ def add_products(
             row = builder.add(here, step)
             target = builder.add(place, step)
             down = part.vector(target)
-            sums = builder.add(scratch, _times(builder, loop.index, ROWS * HALF))
+            sums = builder.add(at, _times(builder, loop.index, ROWS * HALF))
             for t in range(ROWS):
                 value = across.vector(sums, t * HALF, HALF)
                 value = _call(builder, "fma", halves[t][0], low, value)
@@ -221,7 +208,7 @@ def add_products(
 
 
 def _map_rows(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An intrinsic's code generator that applies `function(builder, *rows)` to each row of its blocks."""
+    """A generator of instructions that applies `function(builder, *rows)` to each row of its blocks."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         rows = zip(*(_rows(builder, block) for block in arguments), strict=True)
@@ -276,13 +263,12 @@ def reach(typing: Any, x: Any) -> Any:
 
 @operation
 def one_plus(typing: Any, x: Any) -> Any:
-    """(1 + D) / 2 at x = -D, D at most 126: empty slots are far away."""
+    """(1 + D) / 2 at x = -D, with D limited to 126 because empty slots are far away."""
 
     def bound(builder: Any, row: Any) -> Any:
         least = _constant(row.type, -126.0)
         near = builder.select(builder.fcmp_ordered(">", row, least), row, least)
-        half = _constant(row.type, 0.5)
-        return _call(builder, "fma", _constant(row.type, -0.5), near, half)
+        return _call(builder, "fma", _constant(row.type, -0.5), near, _constant(row.type, 0.5))
 
     return x(x), _map_rows(bound)
 
@@ -296,10 +282,10 @@ def _exp2_polynomial(degree: int) -> Any:
 
 @operation
 def exp2(typing: Any, x: Any) -> Any:
-    """2**x for x <= 0; below the smallest normal number it stays at that number.
+    """2**x for x <= 0, at least the smallest normal number.
 
-    x = i + f with i the nearest integer: a polynomial gives 2**f to the last bit or two, and adding i to the
-    exponent field multiplies by 2**i.
+    With x = i + f and i the nearest integer, a polynomial gives 2**f to the last bit or two, and adding i to
+    the exponent field multiplies by 2**i.
     """
     bits = x.element.bitwidth
     lowest, mantissa, degree = (-126, 23, 5) if bits == 32 else (-1022, 52, 11)
@@ -314,9 +300,8 @@ def exp2(typing: Any, x: Any) -> Any:
         power = _constant(row.type, coefficients[-1])
         for coefficient in coefficients[-2::-1]:
             power = _call(builder, "fma", power, rest, _constant(row.type, coefficient))
-        exponent = builder.shl(
-            builder.fptosi(whole, integers), ir.Constant(integers, [mantissa] * row.type.count)
-        )
+        shift = ir.Constant(integers, [mantissa] * row.type.count)
+        exponent = builder.shl(builder.fptosi(whole, integers), shift)
         return builder.bitcast(builder.add(builder.bitcast(power, integers), exponent), row.type)
 
     return x(x), _map_rows(power_of_two)
@@ -360,10 +345,8 @@ def add_columns(typing: Any, part: Any, place: Any, x: Any, weight: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, place, block, weight = arguments
         memory = _Memory(context, builder, signature.args[0], arguments[0])
-        down = _column_sum(builder, _rows(builder, block))
-        memory.set_vector(
-            place, 0, _call(builder, "fma", down, _splat(builder, weight), memory.vector(place))
-        )
+        sums, factor = _column_sum(builder, _rows(builder, block)), _splat(builder, weight)
+        memory.set_vector(place, 0, _call(builder, "fma", sums, factor, memory.vector(place)))
         return context.get_dummy_value()
 
     return types.void(part, types.intp, x, part.dtype), generate
