@@ -22,9 +22,9 @@ from manylens.metric.objectives import (
     in_kernel_units,
     sums_in_range,
 )
-from manylens.metric.tiles import ALL_PAIRS, Layout, class_layout, pair_masses, pair_sums, share_of_pairs
+from manylens.metric.tiles import Layout, class_layout, share_of_pairs
 from manylens.native.nca_blocks import LANES
-from manylens.native.nca_pairs import Partners, Tiles
+from manylens.native.nca_pairs import ALL_PAIRS, Partners, Tiles, force_masses, kernel_sums
 from manylens.native.threads import in_threads
 from manylens.typing import FloatArray, IntArray
 
@@ -93,7 +93,7 @@ class TreeEvaluation(Evaluation):
         known = self.known
         if known is not None and known.serves(Z, dtype):
             tiles = known.layout.place(Z, dtype)
-            sums: FloatArray = pair_sums(tiles, known.layout, known.pairs) + known.rest
+            sums: FloatArray = kernel_sums(tiles, known.pairs) + known.rest
         else:
             known, tiles, sums = force_list(Z, self.labels, dtype, self.tolerance, objective.form)
             self.known = known
@@ -110,7 +110,6 @@ class ForceList:
     layout: Layout
     pairs: Partners
     rest: FloatArray  # (2, n_slots): kernel sums of the pairs that are not listed
-    share: float  # fraction of all pairs that the boxes did not skip
     uses: int = 0
 
     def serves(self, Z: FloatArray, dtype: DTypeLike) -> bool:
@@ -124,17 +123,17 @@ class ForceList:
 def force_list(
     Z: FloatArray, labels: IntArray, dtype: np.dtype[np.floating], tolerance: float, form: Form
 ) -> tuple[ForceList, Tiles, FloatArray]:
-    """The pairs of tiles with all but `tolerance` of the forces; also all tiles, and the sums of near pairs."""
+    """The pairs of tiles with all but `tolerance` of the forces; also all tiles, and sums of near pairs."""
     layout = tree_layout(Z, labels)
     tiles = layout.place(Z, dtype)
     low, high = tile_boxes(Z, layout)
     near = near_pairs(low, high, tile_reach(tiles, layout, tolerance))
-    sums = pair_sums(tiles, layout, near)
+    sums = kernel_sums(tiles, near)
     _, same, total = sums_in_range(sums, layout, dtype, form, ~layout.lonely)
-    masses = pair_masses(tiles, layout, near, force_coefficients(same, total, form))
+    masses = force_masses(tiles, force_coefficients(same, total, form), near)
     heavy = heavy_pairs(near, masses, tolerance / CANCELLATION)
-    rest = np.maximum(sums - pair_sums(tiles, layout, heavy), 0.0)
-    return ForceList(Z, dtype, layout, heavy, rest, share_of_pairs(near)), tiles, sums
+    rest = np.maximum(sums - kernel_sums(tiles, heavy), 0.0)
+    return ForceList(Z, dtype, layout, heavy, rest), tiles, sums
 
 
 def tile_reach(tiles: Tiles, layout: Layout, tolerance: float) -> FloatArray:
@@ -142,7 +141,7 @@ def tile_reach(tiles: Tiles, layout: Layout, tolerance: float) -> FloatArray:
     # A row's sum over its own tile is a lower bound on its sum over all rows.
     nothing = Partners(np.zeros(len(tiles.classes) + 1, np.int64), np.empty(0, np.int64))
     inner = np.full(layout.n_slots, np.inf)
-    inner[layout.slots] = pair_sums(tiles, layout, nothing)[0, layout.slots]
+    inner[layout.slots] = kernel_sums(tiles, nothing)[0, layout.slots]
     return negligible_distance(inner.reshape(-1, LANES).min(axis=1), len(layout.slots), tolerance)
 
 

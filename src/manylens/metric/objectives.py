@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.special import expit, gammaln
 
-from manylens.metric.tiles import ALL_PAIRS, Layout, anchor_layout, exact_dtype, pair_forces, pair_sums
-from manylens.native.nca_pairs import Partners, Tiles
+from manylens.metric.tiles import Layout, anchor_layout, exact_dtype, pair_forces
+from manylens.native.nca_pairs import ALL_PAIRS, Partners, Tiles, kernel_sums
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 Form: TypeAlias = Literal["accuracy", "likelihood"]
@@ -104,7 +104,7 @@ class GaussianObjective(Objective):
     ) -> Outcome:
         Z, careful = in_kernel_units(Z, dtype)
         tiles = layout.place(Z, dtype if self.rough else careful)
-        return gaussian_outcome(Z, tiles, layout, pairs, pair_sums(tiles, layout, pairs), self.form)
+        return gaussian_outcome(Z, tiles, layout, pairs, kernel_sums(tiles, pairs), self.form)
 
     def evaluate_anchors(
         self, Z: FloatArray, labels: IntArray, anchors: IntArray, dtype: DTypeLike = np.float64
@@ -114,8 +114,7 @@ class GaussianObjective(Objective):
         layout = anchor_layout(labels, times > 0)
         Z, careful = in_kernel_units(Z, dtype)
         tiles = layout.place(Z, dtype if self.rough else careful)
-        sums = pair_sums(tiles, layout)
-        outcome = gaussian_outcome(Z, tiles, layout, ALL_PAIRS, sums, self.form, times)
+        outcome = gaussian_outcome(Z, tiles, layout, ALL_PAIRS, kernel_sums(tiles), self.form, times)
         return Outcome(outcome.scores[anchors], outcome.forces, outcome.extra)
 
 
@@ -218,7 +217,7 @@ class CompactObjective(Objective):
         Z = Z - Z.mean(axis=0)
         tiles = layout.place(Z, exact_dtype(Z, dtype))
         weights = np.ones(len(layout.counts))
-        same, other = pair_sums(tiles, layout, pairs, weights)
+        same, other = kernel_sums(tiles, pairs, weights)
         total = same + other
         forces = pair_forces(tiles, layout, pairs, force_coefficients(same, total, "accuracy"), weights)
         scores = np.divide(same, total, out=np.zeros_like(total), where=total > 0)[layout.slots]
@@ -263,7 +262,7 @@ class BackgroundObjective(Objective):
             b = np.full(len(counts), expit(extra[0]))
         weights = (1 - b) * kernel_constant(Z.shape[1])
         tiles = layout.place(Z, exact_dtype(Z, dtype))
-        near = pair_sums(tiles, layout, pairs, weights)[:, layout.slots]
+        near = kernel_sums(tiles, pairs, weights)[:, layout.slots]
         gaussians = ClassGaussians(Z, layout)
         background = counts * b * np.exp(gaussians.log_density)  # (n, n_classes)
         own_sum = near[0] + background[rows, labels]

@@ -8,16 +8,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from manylens.native.nca_blocks import LANES
-from manylens.native.nca_pairs import FAR, Partners, Tiles, force_masses, force_moments, kernel_sums
+from manylens.native.nca_pairs import FAR, Partners, Tiles, force_moments
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 # |z|² above which the cancellation in |z_i|² + |z_j|² - 2 z_i·z_j costs float32 more than 1e-3 of a distance.
 LARGEST_SINGLE_NORM = 4096.0
-# Up to this many slots one thread is as fast as several, and never waits for others on a busy machine.
-ONE_THREAD_SLOTS = 1024
 ROOT2 = np.sqrt(2.0)
-
-ALL_PAIRS = Partners(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def share_of_pairs(pairs: Partners) -> float:
@@ -93,17 +89,6 @@ def exact_dtype(Z: FloatArray, dtype: DTypeLike) -> np.dtype[np.floating]:
     return np.dtype(np.float32 if single else np.float64)
 
 
-def pair_sums(
-    tiles: Tiles, layout: Layout, pairs: Partners = ALL_PAIRS, weights: FloatArray | None = None
-) -> FloatArray:
-    """Kernel sums of each slot within its class and outside, shape (2, n_slots).
-
-    The kernel is the Gaussian in units where it is 2**-D, or with `weights` per class the compact one.
-    """
-    weights = None if weights is None else weights.astype(tiles.points.dtype)
-    return kernel_sums(tiles, weights, pairs, alone=layout.n_slots <= ONE_THREAD_SLOTS)
-
-
 def pair_forces(
     tiles: Tiles, layout: Layout, pairs: Partners, coefficients: FloatArray, weights: FloatArray | None = None
 ) -> FloatArray:
@@ -111,17 +96,9 @@ def pair_forces(
 
     `coefficients` holds u within a class and between classes, shape (2, n_slots).
     """
-    u = coefficients.astype(tiles.points.dtype)
-    weights = None if weights is None else weights.astype(tiles.points.dtype)
-    moments = force_moments(tiles, weights, pairs, u, alone=layout.n_slots <= ONE_THREAD_SLOTS)
+    moments = force_moments(tiles, coefficients, pairs, weights)
     points = tiles.points.reshape(moments.shape)
     forces = moments[:, -1:] * points[:, :-1]
     forces -= moments[:, :-1]
     forces *= ROOT2 if weights is None else 2 * ROOT2
     return forces.transpose(0, 2, 1).reshape(layout.n_slots, -1)[layout.slots]
-
-
-def pair_masses(tiles: Tiles, layout: Layout, pairs: Partners, coefficients: FloatArray) -> FloatArray:
-    """Bounds on the forces between the tiles of each listed pair, shape (n_pairs,)."""
-    u = coefficients.astype(tiles.points.dtype)
-    return force_masses(tiles, pairs, u, alone=layout.n_slots <= ONE_THREAD_SLOTS)

@@ -90,10 +90,6 @@ def _total(builder: Any, vector: Any) -> Any:
     return builder.extract_element(vector, ir.Constant(_INT32, 0))
 
 
-def _rows(builder: Any, block: Any) -> list[Any]:
-    return [builder.extract_value(block, t) for t in range(ROWS)]
-
-
 def _pack(builder: Any, rows: list[Any]) -> Any:
     block = ir.Constant(ir.ArrayType(rows[0].type, ROWS), ir.Undefined)
     for t, row in enumerate(rows):
@@ -139,53 +135,69 @@ def _times(builder: Any, index: Any, factor: int) -> Any:
     return builder.mul(index, ir.Constant(index.type, factor))
 
 
+def _generator(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The generator of `function(builder, *arguments)`: it gets arrays as `_Memory` and blocks as rows.
+
+    The function returns rows, a number, or None.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        values = []
+        for kind, value in zip(signature.args, arguments, strict=True):
+            if isinstance(kind, types.Array):
+                value = _Memory(context, builder, kind, value)
+            elif isinstance(kind, Block):
+                value = [builder.extract_value(value, t) for t in range(ROWS)]
+            values.append(value)
+        result = function(builder, *values)
+        if result is None:
+            return context.get_dummy_value()
+        return _pack(builder, result) if isinstance(result, list) else result
+
+    return generate
+
+
+def _map_rows(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The generator of `function(builder, *rows)` on each row of its blocks."""
+    return _generator(
+        lambda builder, *blocks: [function(builder, *rows) for rows in zip(*blocks, strict=True)]
+    )
+
+
 @operation
 def minus_distances(typing: Any, points: Any, here: Any, there: Any, d: Any) -> Any:
     """-|z_i - z_j|² of four rows, the first at offset `here`, against the tile at offset `there`."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, here, there, d = arguments
-        memory = _Memory(context, builder, signature.args[0], arguments[0])
+    def generate(builder: Any, points: Any, here: Any, there: Any, d: Any) -> Any:
         last = _times(builder, d, LANES)
-        norms = memory.vector(builder.add(there, last))
+        norms = points.vector(builder.add(there, last))
         own = builder.add(here, last)
         slots = [cgutils.alloca_once(builder, norms.type) for _ in range(ROWS)]
         for t, slot in enumerate(slots):
-            builder.store(builder.fadd(_splat(builder, memory.number(own, t)), norms), slot)
+            builder.store(builder.fadd(_splat(builder, points.number(own, t)), norms), slot)
         with cgutils.for_range(builder, d) as loop:
             step = _times(builder, loop.index, LANES)
-            column = memory.vector(builder.add(there, step))
+            column = points.vector(builder.add(there, step))
             row = builder.add(here, step)
             for t, slot in enumerate(slots):
-                number = _splat(builder, memory.number(row, t))
+                number = _splat(builder, points.number(row, t))
                 builder.store(_call(builder, "fma", number, column, builder.load(slot)), slot)
-        return _pack(builder, [builder.load(slot) for slot in slots])
+        return [builder.load(slot) for slot in slots]
 
-    return Block(points.dtype)(points, types.intp, types.intp, types.intp), generate
+    return Block(points.dtype)(points, types.intp, types.intp, types.intp), _generator(generate)
 
 
 @operation
 def add_products(
-    typing: Any,
-    points: Any,
-    here: Any,
-    there: Any,
-    d: Any,
-    g: Any,
-    across: Any,
-    at: Any,
-    part: Any,
-    place: Any,
+    _: Any, points: Any, here: Any, there: Any, d: Any, g: Any, across: Any, at: Any, part: Any, place: Any
 ) -> Any:
     """Per dimension k: across_t += g_t z_k of the columns, folded, and part += sum_t g_t z_k of the rows.
 
     `across` holds ROWS half vectors per dimension, because this loop is bound by stores.
     """
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, here, there, d, g, _, at, _, place = arguments
-        points, across, part = (_Memory(context, builder, signature.args[k], arguments[k]) for k in (0, 5, 7))
-        rows = _rows(builder, g)
+    def generate(builder: Any, *arguments: Any) -> None:
+        points, here, there, d, rows, across, at, part, place = arguments
         halves = [[_lanes(builder, row, 0, HALF), _lanes(builder, row, HALF, LANES)] for row in rows]
         with cgutils.for_range(builder, d) as loop:
             step = _times(builder, loop.index, LANES)
@@ -201,20 +213,9 @@ def add_products(
                 across.set_vector(sums, t * HALF, _call(builder, "fma", halves[t][1], high, value))
                 down = _call(builder, "fma", rows[t], _splat(builder, points.number(row, t)), down)
             part.set_vector(target, 0, down)
-        return context.get_dummy_value()
 
     index = types.intp
-    return types.void(points, index, index, index, g, across, index, part, index), generate
-
-
-def _map_rows(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A generator of instructions that applies `function(builder, *rows)` to each row of its blocks."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        rows = zip(*(_rows(builder, block) for block in arguments), strict=True)
-        return _pack(builder, [function(builder, *row) for row in rows])
-
-    return generate
+    return types.void(points, index, index, index, g, across, index, part, index), _generator(generate)
 
 
 @operation
@@ -227,26 +228,21 @@ def mul(typing: Any, x: Any, y: Any) -> Any:
 def add_folded(typing: Any, sums: Any, x: Any, weight: Any) -> Any:
     """`sums`, of half the width, plus `weight` times both halves of x."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        sums, block, weight = arguments
-        factor = _splat(builder, weight, HALF)
-        rows = []
-        for gained, row in zip(_rows(builder, sums), _rows(builder, block), strict=True):
+    def generate(builder: Any, sums: Any, rows: Any, weight: Any) -> Any:
+        factor, results = _splat(builder, weight, HALF), []
+        for gained, row in zip(sums, rows, strict=True):
             folded = builder.fadd(_lanes(builder, row, 0, HALF), _lanes(builder, row, HALF, LANES))
-            rows.append(_call(builder, "fma", folded, factor, gained))
-        return _pack(builder, rows)
+            results.append(_call(builder, "fma", folded, factor, gained))
+        return results
 
-    return sums(sums, x, x.element), generate
+    return sums(sums, x, x.element), _generator(generate)
 
 
 @operation
 def empty_sums(typing: Any, points: Any) -> Any:
     """Zeros for `add_folded`, of the type of the points."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _pack(builder, [_constant(_vector(points.dtype, HALF), 0.0)] * ROWS)
-
-    return Block(points.dtype, HALF)(points), generate
+    zeros = [_constant(_vector(points.dtype, HALF), 0.0)] * ROWS
+    return Block(points.dtype, HALF)(points), _generator(lambda *_: zeros)
 
 
 @operation
@@ -311,79 +307,63 @@ def exp2(typing: Any, x: Any) -> Any:
 def without_self(typing: Any, x: Any, lane: Any) -> Any:
     """x with entry (t, lane + t) set to zero: the pairs of points with themselves."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        block, lane = arguments
-        rows = _rows(builder, block)
+    def generate(builder: Any, rows: Any, lane: Any) -> Any:
         zero = ir.Constant(rows[0].type.element, 0.0)
         for t in range(ROWS):
             at = builder.trunc(builder.add(lane, ir.Constant(lane.type, t)), _INT32)
             rows[t] = builder.insert_element(rows[t], zero, at)
-        return _pack(builder, rows)
+        return rows
 
-    return x(x, types.intp), generate
+    return x(x, types.intp), _generator(generate)
 
 
 @operation
 def outer_sum(typing: Any, u: Any, row: Any, column: Any, row_weight: Any, column_weight: Any) -> Any:
     """u[row + t] * row_weight + u[column + j] * column_weight."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, row, column, row_weight, column_weight = arguments
-        memory = _Memory(context, builder, signature.args[0], arguments[0])
-        there = builder.fmul(memory.vector(column), _splat(builder, column_weight))
-        numbers = [builder.fmul(memory.number(row, t), row_weight) for t in range(ROWS)]
-        return _pack(builder, [builder.fadd(_splat(builder, number), there) for number in numbers])
+    def generate(builder: Any, u: Any, row: Any, column: Any, row_weight: Any, column_weight: Any) -> Any:
+        there = builder.fmul(u.vector(column), _splat(builder, column_weight))
+        numbers = [builder.fmul(u.number(row, t), row_weight) for t in range(ROWS)]
+        return [builder.fadd(_splat(builder, number), there) for number in numbers]
 
-    number = u.dtype
-    return Block(number)(u, types.intp, types.intp, number, number), generate
+    return Block(u.dtype)(u, types.intp, types.intp, u.dtype, u.dtype), _generator(generate)
 
 
 @operation
 def add_columns(typing: Any, part: Any, place: Any, x: Any, weight: Any) -> Any:
     """part[place : place + LANES] += weight * (sum of the rows of x)."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, place, block, weight = arguments
-        memory = _Memory(context, builder, signature.args[0], arguments[0])
-        sums, factor = _column_sum(builder, _rows(builder, block)), _splat(builder, weight)
-        memory.set_vector(place, 0, _call(builder, "fma", sums, factor, memory.vector(place)))
-        return context.get_dummy_value()
+    def generate(builder: Any, part: Any, place: Any, rows: Any, weight: Any) -> None:
+        sums, factor = _column_sum(builder, rows), _splat(builder, weight)
+        part.set_vector(place, 0, _call(builder, "fma", sums, factor, part.vector(place)))
 
-    return types.void(part, types.intp, x, part.dtype), generate
+    return types.void(part, types.intp, x, part.dtype), _generator(generate)
 
 
 @operation
 def add_totals(typing: Any, sums: Any, place: Any, x: Any) -> Any:
     """sums[place + t] += sum of row t of x, in float64."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, place, block = arguments
-        memory = _Memory(context, builder, signature.args[0], arguments[0])
-        for t, row in enumerate(_rows(builder, block)):
+    def generate(builder: Any, sums: Any, place: Any, rows: Any) -> None:
+        for t, row in enumerate(rows):
             total = _total(builder, row)
             total = builder.fpext(total, ir.DoubleType()) if total.type == ir.FloatType() else total
-            memory.set_number(place, t, builder.fadd(memory.number(place, t), total))
-        return context.get_dummy_value()
+            sums.set_number(place, t, builder.fadd(sums.number(place, t), total))
 
-    return types.void(sums, types.intp, x), generate
+    return types.void(sums, types.intp, x), _generator(generate)
 
 
 @operation
 def load_sums(typing: Any, across: Any, place: Any) -> Any:
     """ROWS half vectors that lie side by side."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        memory = _Memory(context, builder, signature.args[0], arguments[0])
-        return _pack(builder, [memory.vector(arguments[1], t * HALF, HALF) for t in range(ROWS)])
+    def generate(builder: Any, across: Any, place: Any) -> Any:
+        return [across.vector(place, t * HALF, HALF) for t in range(ROWS)]
 
-    return Block(across.dtype, HALF)(across, types.intp), generate
+    return Block(across.dtype, HALF)(across, types.intp), _generator(generate)
 
 
 @operation
 def total(typing: Any, x: Any) -> Any:
     """Sum of all entries."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _total(builder, _column_sum(builder, _rows(builder, arguments[0])))
-
-    return x.element(x), generate
+    return x.element(x), _generator(lambda builder, rows: _total(builder, _column_sum(builder, rows)))

@@ -27,6 +27,7 @@ from manylens.native.threads import in_threads
 from manylens.typing import FloatArray, IntArray
 
 MAX_WORKERS = 16
+ONE_THREAD_TILES = 32  # one thread is as fast on fewer tiles, and never waits for others on a busy machine
 BLOCK_BYTES = 2**18  # coordinates and sums of one worker's block of columns, which should stay in cache
 FAR = -1e30  # minus the squared norm of an empty slot: out of reach of every kernel
 
@@ -48,6 +49,9 @@ class Partners(NamedTuple):
 
     starts: IntArray
     partners: IntArray
+
+
+ALL_PAIRS = Partners(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @compiled(cache=False)
@@ -209,11 +213,10 @@ def add_masses(
                 masses[at] = blocks.total(mass)
 
 
-def kernel_sums(
-    tiles: Tiles, weights: FloatArray | None, listed: Partners, *, alone: bool = False
-) -> FloatArray:
+def kernel_sums(tiles: Tiles, listed: Partners = ALL_PAIRS, weights: FloatArray | None = None) -> FloatArray:
     """Pass one: `same` and `other` of every slot, float64 of shape (2, n_slots)."""
     n_tiles = len(tiles.classes)
+    weights = None if weights is None else weights.astype(tiles.points.dtype)
     n_workers, block = workers_and_block(n_tiles, tiles.d, 2, tiles.points.itemsize)
     sums = np.zeros((2, n_tiles * LANES))
     parts = np.empty((n_workers, block, 2, LANES), tiles.points.dtype)
@@ -226,7 +229,7 @@ def kernel_sums(
             columns = first, last, n_workers, begin, end
             add_sums(*columns, tiles, weights, listed, cursor, sums.ravel(), parts.ravel())
 
-        in_threads(share, n_workers, alone)
+        in_threads(share, n_workers, alone=n_tiles <= ONE_THREAD_TILES)
         columns = parts[:, : end - begin].sum(axis=0, dtype=np.float64)  # (n_columns, 2, LANES)
         sums[:, begin * LANES : end * LANES] += columns.transpose(1, 0, 2).reshape(2, -1)
     if weights is not None:
@@ -235,14 +238,16 @@ def kernel_sums(
 
 
 def force_moments(
-    tiles: Tiles, weights: FloatArray | None, listed: Partners, u: FloatArray, *, alone: bool = False
+    tiles: Tiles, u: FloatArray, listed: Partners = ALL_PAIRS, weights: FloatArray | None = None
 ) -> FloatArray:
     """Pass two: float64 moments of shape (n_tiles, d + 1, LANES).
 
-    `u` holds the coefficients `own` and `cross`, shape (2, n_slots), zero in empty slots. The coordinates are
-    those of the tiles, times sqrt(2); k' of the compact kernel is taken without its factor 2.
+    `u` are the coefficients within and between classes, shape (2, n_slots), zero in empty slots. Coordinates
+    are those of the tiles, times sqrt(2); k' of the compact kernel is taken without its factor 2.
     """
     n_tiles, d = len(tiles.classes), tiles.d
+    u = u.astype(tiles.points.dtype).ravel()
+    weights = None if weights is None else weights.astype(tiles.points.dtype)
     n_workers, block = workers_and_block(n_tiles, d, d + 1, tiles.points.itemsize)
     moments = np.zeros((n_tiles, d + 1, LANES))
     parts = np.empty((n_workers, block + 1, d + 1, LANES), tiles.points.dtype)
@@ -255,25 +260,25 @@ def force_moments(
         def share(first: int, last: int, begin: int = begin, end: int = end) -> None:
             columns = first, last, n_workers, begin, end
             results = moments.ravel(), parts.ravel(), across
-            add_moments(*columns, tiles, weights, listed, cursor, u.ravel(), *results)
+            add_moments(*columns, tiles, weights, listed, cursor, u, *results)
 
-        in_threads(share, n_workers, alone)
+        in_threads(share, n_workers, alone=n_tiles <= ONE_THREAD_TILES)
         moments[begin:end] += parts[:, : end - begin].sum(axis=0, dtype=np.float64)
     return moments
 
 
-def force_masses(tiles: Tiles, listed: Partners, u: FloatArray, *, alone: bool = False) -> FloatArray:
+def force_masses(tiles: Tiles, u: FloatArray, listed: Partners) -> FloatArray:
     """Sum over each listed pair of tiles of (|u_i| + |u_j|) 2**-D (1 + D)/2, a bound on the forces.
 
     The length of a force is 2**-D sqrt(D), and sqrt(D) <= (1 + D)/2.
     """
     masses = np.empty(len(listed.partners), tiles.points.dtype)
-    sizes = np.abs(u).ravel()
+    sizes = np.abs(u.astype(tiles.points.dtype)).ravel()
 
     def share(first: int, last: int) -> None:
         add_masses(first, last, MAX_WORKERS, tiles, listed, sizes, masses)
 
-    in_threads(share, MAX_WORKERS, alone)
+    in_threads(share, MAX_WORKERS, alone=len(tiles.classes) <= ONE_THREAD_TILES)
     return masses
 
 
