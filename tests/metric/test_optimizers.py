@@ -19,7 +19,7 @@ def test_lbfgs_finds_the_maximum_and_reports_every_iteration():
     assert seen == list(range(1, search.n_iter + 1))
 
 
-def test_a_search_that_runs_out_has_not_converged():
+def test_a_search_that_reaches_max_iter_has_not_converged():
     search = lbfgs(bowl, np.zeros(3), 1, 1e-12, lambda *_: None)
     assert not search.converged
     assert search.n_iter == 1
