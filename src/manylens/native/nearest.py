@@ -6,7 +6,6 @@ The score of a row b for a query q is |b|² - 2 q.b = |q - b|² - |q|².
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from scipy.special import gammainc
@@ -118,7 +117,9 @@ def _first_of_lists(
 
 
 @compiled
-def note_below(scores: Any, first_row: int, limits: Any, keys: Any, rows: Any, counts: Any) -> None:
+def note_below(
+    scores: FloatArray, first_row: int, limits: FloatArray, keys: FloatArray, rows: IntArray, counts: IntArray
+) -> None:
     """Append the scores of a tile that do not exceed each query's limit to its list."""
     for i in range(scores.shape[0]):
         limit, size = limits[i], counts[i]
@@ -157,8 +158,10 @@ def nearest(distances: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, 
 
 
 @compiled(fastmath={"nsz", "contract", "reassoc"})
-def measure(queries: Any, points: Any, candidates: Any, limits: Any, out: Any) -> None:
-    """Squared distances to candidates; infinity for row -1 and for distances above the query's limit."""
+def measure(
+    queries: FloatArray, points: FloatArray, candidates: IntArray, limits: FloatArray, out: FloatArray
+) -> None:
+    """Squared distances to candidates; infinity for row -1 and for those that exceed the query's limit."""
     width = points.shape[1]
     for i in range(candidates.shape[0]):
         for j in range(candidates.shape[1]):
