@@ -16,8 +16,8 @@ def representation_cost(results):
 
 
 class DiversitySearchCost(Comparison):
-    """MNIST, one split into 60,000 and 10,000 rows, 15 modules of 20, with a nearest-centroid classifier
-    per module that votes."""
+    """MNIST, one split into 60,000 and 10,000 rows, voting of nearest-centroid classifiers in 15 modules of
+    20."""
 
     needs = ("mnist",)
     memory = False
