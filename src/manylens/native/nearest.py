@@ -161,7 +161,7 @@ def nearest(distances: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, 
 def measure(
     queries: FloatArray, points: FloatArray, candidates: IntArray, limits: FloatArray, out: FloatArray
 ) -> None:
-    """Squared distances to candidates; infinity for row -1 and for those that exceed the query's limit."""
+    """Squared distances to candidates; infinity for row -1 and for distances above the query's limit."""
     width = points.shape[1]
     for i in range(candidates.shape[0]):
         for j in range(candidates.shape[1]):

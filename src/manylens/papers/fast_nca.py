@@ -1,8 +1,8 @@
 """Reducing the computational cost of NCA: the algorithms of the chapter (Sections 4.1 to 4.6), as written.
 
-A is a map (d, D), X are rows (N, D), y their classes, and Z = X Aᵀ the projected rows (N, d). This code is
-meant to be read and makes N x N arrays; `manylens.NCA` is fast. Instead of "until convergence" there is a
-number of iterations, and the learning rate decreases as 1 / sqrt(t).
+A is a map (d, D), X holds rows (N, D), y their classes, and Z = X Aᵀ the projected rows (N, d). Arrays are
+N x N: this is code to read, `manylens.NCA` is the fast one. "Until convergence" is a number of iterations
+here, and the learning rate falls as 1 / sqrt(t).
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.random import Generator
 from scipy.spatial.distance import cdist
 from scipy.special import gamma, logsumexp
 from scipy.stats import multivariate_normal
 
 from manylens.typing import BoolArray, FloatArray, IntArray
 
-Slope: TypeAlias = Callable[[FloatArray, FloatArray, IntArray], FloatArray]  # (A, X, y) -> (d, D)
 Clusters: TypeAlias = Literal["random", "fpc", "rpc"]
+RATE = 0.01  # the first learning rate
+Gradient: TypeAlias = Callable[[FloatArray, FloatArray, IntArray], FloatArray]  # (A, X, y) -> (d, D)
 
 
 # --- the objective, by definition (Section 3.1) ---
@@ -95,7 +97,7 @@ def posteriors(densities: FloatArray, y: IntArray) -> FloatArray:
 
 
 def ascend(
-    A: FloatArray, X: FloatArray, y: IntArray, n_iter: int = 100, rate: float = 0.01, slope: Slope = gradient
+    A: FloatArray, X: FloatArray, y: IntArray, n_iter: int, rate: float = RATE, slope: Gradient = gradient
 ) -> FloatArray:
     """Gradient ascent on all rows: A <- A + η ∂f/∂A."""
     for t in range(n_iter):
@@ -104,9 +106,9 @@ def ascend(
 
 
 def learn_from_subsample(
-    A: FloatArray, X: FloatArray, y: IntArray, n: int, rng: np.random.Generator, n_iter: int = 100
+    A: FloatArray, X: FloatArray, y: IntArray, n: int, rng: Generator, n_iter: int = 100
 ) -> FloatArray:
-    """The map learned from a random subset of n rows; it is then applied to all rows."""
+    """The map learned from a random subset of n rows, to be applied to all rows."""
     rows = rng.permutation(len(X))[:n]
     return ascend(A, X[rows], y[rows], n_iter)
 
@@ -114,7 +116,7 @@ def learn_from_subsample(
 # --- 4.2 Mini-batches ---
 
 
-def farthest_point_clusters(points: FloatArray, n_clusters: int, rng: np.random.Generator) -> list[IntArray]:
+def farthest_point_clusters(points: FloatArray, n_clusters: int, rng: Generator) -> list[IntArray]:
     """Algorithm 4.2: each center is the point farthest from all centers so far; points go to the nearest."""
     centers = [int(rng.integers(len(points)))]
     while len(centers) < n_clusters:
@@ -124,9 +126,12 @@ def farthest_point_clusters(points: FloatArray, n_clusters: int, rng: np.random.
 
 
 def recursive_projection_clusters(
-    points: FloatArray, size: int, rng: np.random.Generator, rows: IntArray | None = None
+    points: FloatArray, size: int, rng: Generator, rows: IntArray | None = None
 ) -> list[IntArray]:
-    """Algorithm 4.3: project onto the line through two random points, split at the median, recurse."""
+    """Algorithm 4.3: project onto the line through two random points, split at the median, recurse.
+
+    The points are split by rank, which is the median if there are no ties.
+    """
     rows = np.arange(len(points)) if rows is None else rows
     if len(rows) <= size:
         return [rows]
@@ -136,15 +141,15 @@ def recursive_projection_clusters(
     return [part for half in halves for part in recursive_projection_clusters(points, size, rng, half)]
 
 
-def random_batches(n_rows: int, size: int, rng: np.random.Generator) -> list[IntArray]:
+def random_batches(n_rows: int, size: int, rng: Generator) -> list[IntArray]:
     """Random selection: a new allocation for each pass."""
     return np.array_split(rng.permutation(n_rows), max(1, round(n_rows / size)))
 
 
 def learn_from_minibatches(
-    A: FloatArray, X: FloatArray, y: IntArray, size: int, rng: np.random.Generator, clusters: Clusters = "rpc"
+    A: FloatArray, X: FloatArray, y: IntArray, size: int, rng: Generator, clusters: Clusters = "rpc"
 ) -> FloatArray:
-    """Algorithm 4.1: cluster the projected rows, then make one step per cluster on its pairs; ten epochs."""
+    """Algorithm 4.1: cluster the projected rows, take one step per cluster on its pairs; ten epochs."""
     step = 0
     for _ in range(10):
         Z = X @ A.T
@@ -156,7 +161,7 @@ def learn_from_minibatches(
             batches = random_batches(len(X), size, rng)
         for rows in batches:
             if len(rows) > 1:
-                A = A + 0.01 / np.sqrt(1 + step) * gradient(A, X[rows], y[rows])
+                A = A + RATE / np.sqrt(1 + step) * gradient(A, X[rows], y[rows])
             step += 1
     return A
 
@@ -178,12 +183,14 @@ def stochastic_gradient(A: FloatArray, X: FloatArray, y: IntArray, rows: IntArra
 
 
 def learn_stochastically(
-    A: FloatArray, X: FloatArray, y: IntArray, n: int, rng: np.random.Generator
+    A: FloatArray, X: FloatArray, y: IntArray, n: int, rng: Generator, n_epochs: int = 10
 ) -> FloatArray:
-    """Algorithm 4.4: one step per group of n rows, compared with all rows; ten epochs."""
-    groups = (rows for _ in range(10) for rows in random_batches(len(X), n, rng))
-    for step, rows in enumerate(groups):
-        A = A + 0.01 / np.sqrt(1 + step) * stochastic_gradient(A, X, y, rows)
+    """Algorithm 4.4: one step per group of n rows, compared with all rows."""
+    step = 0
+    for _ in range(n_epochs):
+        for rows in random_batches(len(X), n, rng):
+            A = A + RATE / np.sqrt(1 + step) * stochastic_gradient(A, X, y, rows)
+            step += 1
     return A
 
 
@@ -214,12 +221,12 @@ def build_tree(points: FloatArray, leaf_size: int, rows: IntArray | None = None)
 def approximate_sum(
     z: FloatArray, points: FloatArray, tree: Node, tolerance: float
 ) -> tuple[float, FloatArray]:
-    """Σ_j k(z|z_j) over a tree, nearest node first, and weights (number of points,) that add up to it.
+    """Σ_j k(z|z_j) over a tree, nearest node first, and one weight per point that add up to it.
 
     A group G is replaced by n_G times its mid value ½ (k_min + k_max) (eq. 4.8) if the error of one point,
-    ½ (k_max - k_min) (eq. 4.9), is at most tolerance · (sum so far + n_G k_min) / n. The chapter gives no
-    cut-off rule; this one bounds the relative error of the sum by the tolerance. The closest and the farthest
-    point of G get half of the mid value each, which gives eq. 4.10 (there without the factor n_G).
+    ½ (k_max - k_min) (eq. 4.9), is at most tolerance · (sum so far + n_G k_min) / n. The chapter states no
+    cut-off rule; with this one the relative error of the sum is at most the tolerance. The closest and the
+    farthest point of G get half of the mid value each (eq. 4.10, printed without the factor n_G).
     """
     kernel = np.exp(-np.square(points - z).sum(axis=1))
     weights = np.zeros(len(points))
@@ -259,10 +266,10 @@ def approximate_objective(
         for c, rows in enumerate(members):
             tree = trees[c]
             if y[i] == classes[c]:
-                rows = rows[rows != i]
+                rows = rows[rows != i]  # k(z_i|z_i) does not count
                 if not len(rows):
                     continue
-                tree = build_tree(Z[rows], leaf_size)  # k(z_i|z_i) does not count
+                tree = build_tree(Z[rows], leaf_size)
             sums[c], weights[c, rows] = approximate_sum(z, Z[rows], tree, tolerance)
         own = np.searchsorted(classes, y[i])
         p = sums[own] / sums.sum()
@@ -313,19 +320,19 @@ def background_densities(
 ) -> tuple[FloatArray, FloatArray]:
     """β N(z_i|μ_c, Σ_c) and (1 - β)/N_c Σ_{j in c} k_CS(z_i|z_j) (eq. 4.18), both (N, number of classes).
 
-    β is 1 / (N_c + 1) by default. The chapter's kernel constant, 15/16, holds in one dimension; this is the
-    one of d dimensions. `ridge` is added to the diagonal of every covariance.
+    β is 1 / (N_c + 1) by default. The constant that makes the kernel a density is 15/16 in one dimension
+    only; here it is that of d dimensions. `ridge` is added to the diagonal of every covariance.
     """
     d = Z.shape[1]
     kernel = compact_kernel(Z) * gamma(d / 2 + 3) / (2 * np.pi ** (d / 2))
     compact = class_densities(kernel, y)
-    classes, counts = np.unique(y, return_counts=True)
     normal = np.empty_like(compact)
-    for number, c in enumerate(classes):
+    coefficients = np.empty(compact.shape[1])
+    for number, c in enumerate(np.unique(y)):
         rows = Z[y == c]
         covariance = np.cov(rows.T, bias=True).reshape(d, d) + ridge * np.eye(d)
         normal[:, number] = multivariate_normal(rows.mean(axis=0), covariance).pdf(Z)
-    coefficients = 1 / (counts + 1) if beta is None else np.full(len(counts), beta)
+        coefficients[number] = 1 / (len(rows) + 1) if beta is None else beta
     return coefficients * normal, (1 - coefficients) * compact
 
 
