@@ -13,7 +13,6 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from manylens.pruning.members import Link, Members, prediction_blocks, take_rows
 from manylens.pruning.pruned_ensemble import probabilities
-from manylens.summaries.base import summarize
 from manylens.summaries.prediction_moments import FoldedMoments
 from manylens.typing import AnyArray, BoolArray, FloatArray
 from manylens.validation import require_two_classes
@@ -30,11 +29,16 @@ def training_moments(
     """Moments of the predictions that `cv` asks for."""
     Y = target_columns(y, members)
     cv = members.default_folds if cv == "auto" and members.default_folds else cv
-    if isinstance(cv, Integral) and not isinstance(cv, bool):
-        return summarize(FoldedMoments, _cross_fitted_batches(members, X, y, Y, int(cv), n_jobs))
-    in_bag = _rows_in_bag(members, X.shape[0], cv)
-    moments = summarize(FoldedMoments, _batches(members, X, Y, in_bag, anchor, n_jobs))
-    if in_bag is None and not members.additive:
+    folds = int(cv) if isinstance(cv, Integral) and not isinstance(cv, bool) else None
+    in_bag = _rows_in_bag(members, X.shape[0], cv) if folds is None else None
+    moments = FoldedMoments()
+    for batch in (
+        _batches(members, X, Y, in_bag, anchor, n_jobs)
+        if folds is None
+        else _cross_fitted_batches(members, X, y, Y, folds, n_jobs)
+    ):
+        moments.update(*batch)
+    if folds is None and in_bag is None and not members.additive:
         _warn_of_interpolation(moments)
     return moments
 
