@@ -25,7 +25,9 @@ AT_ONCE = 16384  # queries whose candidates are in memory at a time
 class SearchIndex:
     """Coordinates of a base with one finder of candidates, or one per module; `use` makes the finders."""
 
-    def __init__(self, axes: CompositeAxes, coordinates: FloatArray, method: Method, backend: Backend):
+    def __init__(
+        self, axes: CompositeAxes, coordinates: FloatArray, method: Method, backend: Backend
+    ) -> None:
         self.axes, self.method, self.backend = axes, method, backend
         self.rows = GrowingRows(coordinates)
         self.finders: list[Finder] = []
