@@ -10,7 +10,6 @@ from manylens import (
     LayerRidgeClassifier,
     ModularKernelPCA,
     ModuleVotingClassifier,
-    align_kernels,
     cka_matrix,
     distance_correlation,
 )
@@ -87,14 +86,6 @@ def test_modules_are_compared_with_each_other_and_with_the_data(lenses, digits):
     assert display.row_names == ["data", "0", "1", "2", "3", "4"]
     view = lenses.split(lenses.transform(X))[:, 2]
     assert display.values[0, 3] == pytest.approx(distance_correlation(X, view), abs=1e-10)
-
-
-def test_kernel_weights_are_learned_from_nested_parts_of_the_rows(layers):
-    features, y = layers
-    display = HeatMapDisplay.from_kernel_weights(features, y, shares=(0.25, 1.0))
-    assert display.values.shape == (2, 2)
-    np.testing.assert_allclose(display.values[:, 1], align_kernels(list(features.values()), y))
-    assert texts(display.ax_.get_xticklabels()) == ["25 %", "100 %"]
 
 
 def fitted(X, y, n):

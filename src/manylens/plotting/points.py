@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 from scipy.special import softmax
-from scipy.stats import spearmanr
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
@@ -41,8 +40,6 @@ class ScatterDisplay(Display):
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Where the display was drawn.
     errorbar_ : matplotlib ErrorbarContainer
         Points and error bars.
     """
@@ -86,42 +83,7 @@ class ScatterDisplay(Display):
             diagonal=True,
         ).plot(**options)
 
-    @classmethod
-    def from_ranking(cls, ranking: Any, accuracy: Mapping[Any, float], **options: Any) -> Self:
-        """Draw accuracies against transferability scores; the title gives their rank correlation.
-
-        Parameters
-        ----------
-        ranking : ModelRanking
-            Result of `rank_models`.
-        accuracy : dict of str to float
-            Accuracy that each model reached.
-        **options
-            Passed to `plot`, such as `ax`.
-        """
-        scores = [row.score for row in ranking]
-        reached = [accuracy[row.name] for row in ranking]
-        correlation = float(spearmanr(scores, reached).statistic) if len(scores) > 1 else 1.0
-        return cls(
-            scores,
-            reached,
-            x_error=[row.standard_error or 0.0 for row in ranking],
-            names=[row.name for row in ranking],
-            x_label=ranking.metric,
-            y_label="accuracy",
-            title=f"rank correlation {correlation:.2f}",
-        ).plot(**options)
-
     def plot(self, ax: Axes | None = None, **style: Any) -> Self:
-        """Draw the points and return the display.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-        **style
-            Passed to `Axes.errorbar`.
-        """
         ax = self._open(ax, 5, 4.6)
         x, y = np.asarray(self.x, dtype=float), np.asarray(self.y, dtype=float)
         if self.diagonal:
@@ -150,8 +112,6 @@ class ProjectionDisplay(Display):
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Where the display was drawn.
     boxes_ : ndarray, shape (n_boxes, 2, 2)
         Lower and upper corner of each box, if `tree_level` was given.
     """
@@ -236,11 +196,6 @@ class NeighborProbabilitiesDisplay(Display):
         Whether each of them has the row's class.
     stages : sequence of int
         Iteration of each stage.
-
-    Attributes
-    ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Where the display was drawn.
     """
 
     probabilities: FloatArray
