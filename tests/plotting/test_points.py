@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from manylens import NCA, CountSketch, cka
+from manylens import NCA
 from manylens.plotting import NeighborProbabilitiesDisplay, ProjectionDisplay, ScatterDisplay
 from manylens.plotting.points import neighbor_probabilities
 
@@ -32,12 +32,10 @@ class TestNeighborProbabilities(DisplayContract):
         )
 
 
-def test_sketched_values_are_drawn_over_exact_ones(layers):
-    X, Y = layers[0].values()
-    display = ScatterDisplay.from_sketches([(X, Y)], CountSketch(32))
-    points = display.errorbar_.lines[0]
-    assert points.get_xdata()[0] == pytest.approx(cka(X, Y))
-    assert points.get_ydata()[0] == pytest.approx(cka(X, Y, sketch=CountSketch(32)).value)
+def test_error_bars_have_the_given_lengths():
+    bars = ScatterDisplay([1, 2], [1, 3], y_error=[0.5, 0.25]).plot().errorbar_.lines[2][0]
+    ends = [segment[:, 1].tolist() for segment in bars.get_segments()]
+    assert ends == [[0.5, 1.5], [2.75, 3.25]]
 
 
 def test_names_and_title_are_written():

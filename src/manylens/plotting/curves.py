@@ -39,11 +39,11 @@ class CurveDisplay(Display):
     Parameters
     ----------
     x : array-like, shape (n,)
-        Positions; texts are spaced evenly.
+        Positions; strings are spaced evenly.
     curves : dict of str to array-like, shape (n,)
         Values of each curve.
     bands : dict of str to (array-like, array-like), default={}
-        Lower and upper end of the band around the curve of the same name.
+        Lower and upper limit of the band around the curve of the same name.
     points : dict of str to (float, float), default={}
         Single points.
     references : dict of str to float or array-like of shape (n,), default={}
@@ -208,7 +208,7 @@ class CurveDisplay(Display):
 
 @dataclass(eq=False, repr=False)
 class CoverageDisplay(Display):
-    """The spectrum of the data, and how much of each component the modules keep together.
+    """The spectrum of the data, and how much of each component all modules together keep.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ class CoverageDisplay(Display):
         ax : matplotlib Axes, default=None
             Axes to draw on, which may hold other coverages; a new figure if None.
         relative : bool, default=False
-            Draw the share of each component that is kept rather than how much of it.
+            Draw the share of each component that is kept instead of the amount.
         with_spectrum : bool, default=True
             Draw the spectrum behind the coverage, unless `relative`.
         **style

@@ -52,7 +52,7 @@ class HeatMapDisplay(Display):
     value_name, row_label, column_label : str, default=""
         Labels of the color bar and of the axes.
     limits : tuple of (float, float or None), default=(0, 1)
-        Ends of the color scale; None is the largest value.
+        Ends of the color scale; if the upper end is None, it is the largest value.
 
     Attributes
     ----------
@@ -187,10 +187,8 @@ class BoundaryDisplay(Display):
         Coordinates of the points that were classified.
     regions : ndarray of int, shape (p, q)
         Class number of each point.
-    points : ndarray, shape (n, 2), default=None
-        Rows drawn as dots.
-    labels : ndarray of int, shape (n,), default=None
-        Class numbers of these rows.
+    points, labels : ndarray, shape (n, 2) and (n,), default=None
+        Rows drawn as dots, and their class numbers.
 
     Attributes
     ----------
@@ -225,8 +223,7 @@ class BoundaryDisplay(Display):
         y : array-like, shape (n,), default=None
             Their classes, for the colors of the dots.
         module : int, default=None
-            Module of a `ModuleVotingClassifier` whose own decision is drawn; if None, the decision of the
-            whole classifier.
+            Draw the decision of this module of a `ModuleVotingClassifier`; if None, that of all modules.
         resolution : int, default=200
             Points per side of the grid.
         **options
@@ -296,11 +293,10 @@ class GalleryDisplay(Display):
         y: ArrayLike | None = None,
         query_labels: ArrayLike | None = None,
         n_neighbors: int = 5,
-        n_shown: int = 3,
         n_candidates: int = 10,
         **options: Any,
     ) -> Self:
-        """Search images with single modules and with all of them, and draw the results.
+        """Search images with each of the first three modules and with all modules, and draw the results.
 
         Parameters
         ----------
@@ -314,8 +310,6 @@ class GalleryDisplay(Display):
             Labels of the rows and of the queries; if both are given, wrong results are framed.
         n_neighbors : int, default=5
             Results shown per search.
-        n_shown : int, default=3
-            Number of single modules shown.
         n_candidates : int, default=10
             Candidates per module in the search with all modules.
         **options
@@ -325,8 +319,8 @@ class GalleryDisplay(Display):
         base, sought = (modules.split(modules.transform(rows)) for rows in (X, queries))
         found = module_neighbors(base, sought, max(n_candidates, n_neighbors))
         together = rerank(found, base, sought, n_neighbors)
-        shown = np.concatenate([found[:, :n_shown, :n_neighbors], together[:, None]], axis=1)
-        names = [f"module {m + 1}" for m in range(min(n_shown, base.shape[1]))]
+        shown = np.concatenate([found[:, :3, :n_neighbors], together[:, None]], axis=1)
+        names = [f"module {m + 1}" for m in range(min(3, base.shape[1]))]
         wrong = None
         if y is not None and query_labels is not None:
             wrong = np.asarray(y)[shown] != np.asarray(query_labels)[:, None, None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,7 +13,6 @@ from scipy.special import softmax
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.alignment.similarity import cka
 from manylens.plotting.style import REFERENCE_COLOR, WRONG_COLOR, Display, add_legend, color
 from manylens.typing import BoolArray, FloatArray
 
@@ -34,7 +33,7 @@ class ScatterDisplay(Display):
     names : sequence, default=None
         Names written beside the points.
     x_label, y_label, title : str, default=""
-        Texts.
+        Labels of the axes, and title.
     diagonal : bool, default=False
         Draw the line on which both quantities are equal.
 
@@ -54,35 +53,6 @@ class ScatterDisplay(Display):
     title: str = ""
     diagonal: bool = False
 
-    @classmethod
-    def from_sketches(
-        cls, pairs: Iterable[tuple[Any, Any]], sketch: Any, *, n_replicates: int = 8, **options: Any
-    ) -> Self:
-        """Draw sketched CKA with 95 % intervals against exact CKA.
-
-        Parameters
-        ----------
-        pairs : iterable of (array-like, array-like)
-            Pairs of representations.
-        sketch : CountSketch
-            Kind of sketch.
-        n_replicates : int, default=8
-            Number of replicates per pair.
-        **options
-            Passed to `plot`, such as `ax`.
-        """
-        pairs = list(pairs)
-        exact = [cka(X, Y) for X, Y in pairs]
-        estimates = [cka(X, Y, sketch=sketch, n_replicates=n_replicates) for X, Y in pairs]
-        return cls(
-            exact,
-            [estimate.value for estimate in estimates],
-            y_error=[estimate.interval()[1] - estimate.value for estimate in estimates],
-            x_label="exact CKA",
-            y_label="sketched CKA, 95 % interval",
-            diagonal=True,
-        ).plot(**options)
-
     def plot(self, ax: Axes | None = None, **style: Any) -> Self:
         ax = self._open(ax, 5, 4.6)
         x, y = np.asarray(self.x, dtype=float), np.asarray(self.y, dtype=float)
@@ -101,7 +71,7 @@ class ScatterDisplay(Display):
 
 @dataclass(eq=False, repr=False)
 class ProjectionDisplay(Display):
-    """Rows in the plane, colored by class, optionally with the boxes of a k-d tree.
+    """Rows projected to the plane, colored by class, optionally with the boxes of a k-d tree.
 
     Parameters
     ----------
@@ -152,7 +122,7 @@ class ProjectionDisplay(Display):
         ax : matplotlib Axes, default=None
             Axes to draw on; a new figure if None.
         tree_level : int, default=None
-            Draw the boxes of a k-d tree whose points have been halved this many times.
+            Draw the boxes of a k-d tree after this many splits.
         legend : bool, default=True
             Name the classes.
         **style
@@ -257,7 +227,7 @@ class NeighborProbabilitiesDisplay(Display):
 
 
 def write_names(ax: Axes, points: FloatArray, names: Sequence[str]) -> None:
-    """Write each name on that side of its point which is farthest from other points and names."""
+    """Write each name diagonally beside its point, at the corner farthest from other points and names."""
     ax.autoscale_view()
     pixels = ax.transData.transform(points)
     unit = ax.figure.dpi / 72  # pixels per typographic point
@@ -283,7 +253,7 @@ def neighbor_probabilities(Z: FloatArray, row: int) -> FloatArray:
 
 
 def nodes_at(node: Any, level: int) -> list[Any]:
-    """The nodes of a `cKDTree` `level` below `node`, or the leaves above that level."""
+    """The nodes of a `cKDTree` that are `level` levels below `node`, and the leaves above them."""
     if level == 0 or node.lesser is None:
         return [node]
     return nodes_at(node.lesser, level - 1) + nodes_at(node.greater, level - 1)

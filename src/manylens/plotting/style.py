@@ -73,7 +73,7 @@ def marker(number: int) -> str:
 
 
 def add_legend(ax: Axes, **options: Any) -> None:
-    """Draw the legend in the common style, beside the axes if it is long and the layout makes room for it."""
+    """Draw the legend; a long one is placed beside the axes if the figure's layout makes room for it."""
     n_labels = len(ax.get_legend_handles_labels()[0])
     if n_labels > 4 and not options and ax.figure.get_layout_engine() is not None:
         options = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
