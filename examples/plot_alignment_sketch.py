@@ -21,8 +21,8 @@ noise = [rng.standard_normal(X.shape) * rng.permutation(np.arange(1, 65) ** -0.5
 pairs = [(X, t * X + (1 - t) * other) for t, other in zip(np.linspace(0, 1, 24), noise, strict=True)]
 
 # %%
-# The sketched estimates agree with the exact values, and their 95 % intervals are honest. A single sketch
-# that is used as if it were the data gives values that are too high.
+# The sketched estimates are close to the exact values, and nearly all of their 95 % intervals contain them. A
+# single sketch that is used as if it were the data gives values that are too high.
 figure, ax = plt.subplots(figsize=(5.5, 5.2), layout="constrained")
 exact = [cka(*pair) for pair in pairs]
 estimates = [cka(*pair, sketch=CountSketch(128), n_replicates=8) for pair in pairs]

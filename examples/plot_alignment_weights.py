@@ -4,7 +4,7 @@ Find out which views of the data matter
 
 Six descriptions of the same digits are available: three bands of pixels, the middle band again in rotated
 coordinates, a blurred image, and pure noise. How should they be weighted in a combined kernel, and how many
-labeled rows are needed to know?
+labeled rows are needed to find out?
 """
 
 import matplotlib.pyplot as plt

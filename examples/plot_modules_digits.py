@@ -3,7 +3,7 @@ Learn ten small views that complement each other
 ================================================
 
 Ten modules with ten dimensions each are learned from handwritten digits, so that ten machines could each hold
-one of them. At diversity 0 all modules are the same kernel PCA. What is gained as they are made to differ?
+one of them. At diversity 0 all modules are the same kernel PCA. What is gained by making them differ?
 """
 
 import matplotlib.pyplot as plt
@@ -54,7 +54,7 @@ def precision(model):
 
 others = {
     "one map of 100 dimensions": MonolithicKernelPCA(100, random_state=0),
-    "principal components at random": PartitionKernelPCA(10, 10, random_state=0),
+    "random principal components": PartitionKernelPCA(10, 10, random_state=0),
     "bootstrap samples": BootstrapKernelPCA(10, 10, random_state=0),
 }
 others = {name: model.fit(base) for name, model in others.items()}

@@ -4,8 +4,8 @@ Classify with several views and few labels
 
 Six descriptions of the same handwritten numerals (Fourier coefficients, profile correlations, pixel averages
 and so on) play the role of the layers of a network; without $MANYLENS_DATA, five simple descriptions of
-scikit-learn's digits are used. Which of them matter? Can the predicted probabilities be trusted? What are
-unlabeled rows worth?
+scikit-learn's digits are used. Which of them matter? Can the predicted probabilities be trusted? How much
+do unlabeled rows help?
 """
 
 import matplotlib.pyplot as plt

@@ -62,7 +62,7 @@ def tick_labels(axis):
     return [tick.get_text() for tick in axis.get_ticklabels()]
 
 
-def test_texts_on_the_x_axis_are_spaced_evenly():
+def test_strings_on_the_x_axis_are_spaced_evenly():
     display = CurveDisplay(["0", "0.5", "1"], {"score": [1, 2, 3]}).plot()
     np.testing.assert_array_equal(display.lines_["score"].get_xdata(), [0, 1, 2])
     assert tick_labels(display.ax_.xaxis) == ["0", "0.5", "1"]
@@ -114,7 +114,7 @@ def test_the_area_under_a_density_is_the_share_of_the_class(module):
     assert display.ax_.get_xlabel() == f"module {module}"
 
 
-def test_densities_along_modules_with_two_dimensions_are_refused():
+def test_densities_along_modules_with_two_dimensions_are_rejected():
     X, y = labeled_rows()
     with pytest.raises(ValueError, match="has 2 dimensions: densities are drawn along one"):
         CurveDisplay.from_densities(ModularKernelPCA(2, 2, random_state=0).fit(X), X, y)
@@ -125,7 +125,7 @@ def forest():
     return RandomForestClassifier(12, random_state=0).fit(S, c)
 
 
-def test_the_accumulated_error_ends_at_the_whole_ensemble(forest):
+def test_the_accumulated_error_ends_at_that_of_the_whole_ensemble(forest):
     curve = accumulated_error(AlignmentPruner(forest, cv=None).fit(S, c), S, c)
     assert len(curve) == 12
     assert curve[-1] == pytest.approx(1 - forest.score(S, c))
@@ -192,7 +192,7 @@ def test_coverage_of_an_autoencoder_is_drawn_over_its_singular_values(digits):
     assert len(CoverageDisplay.from_estimator(model).line_.get_ydata()) == 12
 
 
-def test_models_without_coverage_are_refused(digits):
+def test_models_without_coverage_are_rejected(digits):
     with pytest.raises(TypeError, match="PartitionKernelPCA has no coverage_: give a ModularKernelPCA"):
         CoverageDisplay.from_estimator(PartitionKernelPCA(3, 2).fit(digits[0][:300]))
     with pytest.raises(NotFittedError):

@@ -196,7 +196,7 @@ def report_figures(experiment: Experiment) -> dict[str, str]:
 
 
 def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
-    """A figure that pyplot does not know, and its axes."""
+    """A figure made without pyplot, which would keep it open, and its axes."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
