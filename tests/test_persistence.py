@@ -30,7 +30,7 @@ def X():
     ],
     ids=str,
 )
-def test_a_loaded_model_is_the_saved_one(model, X, tmp_path):
+def test_a_loaded_model_equals_the_saved_one(model, X, tmp_path):
     pytest.importorskip("skops")
     model.fit(X)
     manylens.save(model, tmp_path / "model.skops")
@@ -39,7 +39,7 @@ def test_a_loaded_model_is_the_saved_one(model, X, tmp_path):
     assert str(loaded.get_params()) == str(model.get_params())
 
 
-def test_a_model_can_go_on_learning_after_it_was_saved(X, tmp_path):
+def test_a_loaded_model_can_be_updated(X, tmp_path):
     pytest.importorskip("skops")
     options = {"feature_map": "nystroem", "landmarks": X[:30], "gamma": 1e-3, "random_state": 0}
     model = ModularKernelPCA(3, 2, **options).partial_fit(X[:100])
@@ -57,7 +57,7 @@ def test_a_file_with_someone_elses_functions_is_refused(X, tmp_path):
         manylens.load(tmp_path / "model.skops")
 
 
-def test_without_skops_one_sentence_says_what_to_install(monkeypatch, tmp_path):
+def test_loading_without_skops_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "skops", None)
     monkeypatch.setitem(sys.modules, "skops.io", None)
     with pytest.raises(ImportError, match=r'pip install "manylens\[save\]"'):

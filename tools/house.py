@@ -1,6 +1,7 @@
 """Measure the house: lines, docstrings, annotations, parameters, length of each fit's walk, import time.
 
-`python tools/house.py` prints one line per figure with its limit. `tests/test_house.py` enforces the limits.
+`python tools/house.py` prints every figure with its limit, `--walks` only the lengths of the walks.
+`tests/test_house.py` enforces the limits.
 """
 
 from __future__ import annotations
@@ -166,4 +167,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["--walks"]:
+        for walk, files in walks().items():
+            print(walk, len(files), sep="\t")
+    else:
+        main()

@@ -1,4 +1,4 @@
-"""Files that can be loaded from a stranger: arrays as .npy, models by skops; no code in a file is run."""
+"""Save and load arrays (.npy) and models (skops) without running code from the file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from manylens.typing import AnyArray
 from manylens.validation import import_optional
 
-# Types that skops does not trust by default, but that hold nothing but numbers.
+# Types that contain only numbers, but that skops does not trust by default.
 DATA_ONLY = ("scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array")
 
 
@@ -25,25 +25,24 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     model : estimator
         A model of manylens, or a scikit-learn pipeline that contains one.
     path : str or path-like
-        The file; by convention it ends in .skops.
+        The file, by convention with the extension .skops.
 
     Examples
     --------
-    >>> import tempfile, pathlib
+    >>> import tempfile
     >>> from sklearn.datasets import load_iris
     >>> import manylens
-    >>> X = load_iris().data
-    >>> lenses = manylens.ModularKernelPCA(3, 2, random_state=0).fit(X)
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "lenses.skops"
+    >>> lenses = manylens.ModularKernelPCA(3, 2, random_state=0).fit(load_iris().data)
+    >>> path = f"{tempfile.mkdtemp()}/lenses.skops"
     >>> manylens.save(lenses, path)
-    >>> bool((manylens.load(path).transform(X) == lenses.transform(X)).all())
-    True
+    >>> manylens.load(path)
+    ModularKernelPCA(n_components=2, n_modules=3, random_state=0)
     """
     _skops().dump(model, path)
 
 
 def load(path: str | PathLike[str]) -> Any:
-    """Read a model that `save` wrote, without running code that the file may contain.
+    """Read a model that `save` wrote, without running code from the file.
 
     Parameters
     ----------
@@ -58,21 +57,21 @@ def load(path: str | PathLike[str]) -> Any:
     Raises
     ------
     TypeError
-        If the file asks for types that neither manylens defines nor skops trusts, such as functions.
+        If the file contains types, such as functions, that neither manylens defines nor skops trusts.
     """
     skops = _skops()
     asked = skops.get_untrusted_types(file=path)
     foreign = [name for name in asked if name not in DATA_ONLY and not is_own_class(name)]
     if foreign:
         raise TypeError(
-            f"{Path(path).name} asks for {', '.join(foreign)}, which could run its author's code: if you "
-            "trust the author, load it with skops.io.load and name these types."
+            f"{Path(path).name} contains {', '.join(foreign)}, which could run its author's code: if you "
+            "trust the author, use skops.io.load with these types as `trusted`."
         )
     return skops.load(path, trusted=asked)
 
 
 def is_own_class(name: str) -> bool:
-    """Whether a dotted name, such as "manylens.kernels.kernels.RBF", is that of a class of manylens."""
+    """Whether a dotted name, such as "manylens.kernels.kernels.RBF", is a class of manylens."""
     module, _, attribute = name.rpartition(".")
     if not module.startswith("manylens."):
         return False
@@ -81,14 +80,14 @@ def is_own_class(name: str) -> bool:
 
 
 def write_array(path: Path, array: AnyArray) -> None:
-    """Write a .npy file completely or not at all; a file that is mapped elsewhere stays as it is."""
+    """Replace a .npy file in one step, so that memory maps of the earlier file stay valid."""
     part = path.with_name(f"part-{path.name}")
     np.save(part, array)
     part.replace(path)
 
 
 def read_array(path: Path, mmap: bool = False) -> AnyArray:
-    """Read a .npy file, or map it copy-on-write, as a plain array that compiled loops take like any other."""
+    """Read a .npy file, or map it copy-on-write, as a plain array, which compiled loops accept."""
     return np.asarray(np.load(path, mmap_mode="c" if mmap else None, allow_pickle=False))
 
 

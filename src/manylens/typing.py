@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol, Self, TypeAlias, TypeGuard, runtime_checkable
+from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,11 +19,6 @@ Rows: TypeAlias = FloatArray | SparseRows  # validated rows, dense or CSR
 MatrixLike: TypeAlias = ArrayLike | sparse.spmatrix | sparse.sparray  # what a user may pass as X
 
 Seed: TypeAlias = int | np.random.RandomState | None  # scikit-learn's `random_state`
-
-
-def is_sparse(X: Any) -> TypeGuard[SparseRows]:
-    """Whether X is a sparse matrix or array, in a form that type checkers understand."""
-    return bool(sparse.issparse(X))
 
 
 @runtime_checkable

@@ -6,14 +6,15 @@ import importlib
 from collections.abc import Iterable
 from numbers import Integral, Real
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import validate_data
 
-from manylens.typing import AnyArray, FloatArray, Rows, Seed
+from manylens.typing import AnyArray, FloatArray, Rows, Seed, SparseRows
 
 Boundaries = Literal["both", "left", "right", "neither"]
 
@@ -30,6 +31,11 @@ def validate_rows(
         dtype=[np.float64, np.float32],
         ensure_min_samples=min_rows,
     )
+
+
+def is_sparse(X: Any) -> TypeGuard[SparseRows]:
+    """Whether X is a sparse matrix or array; type checkers understand the answer."""
+    return bool(sparse.issparse(X))
 
 
 def check_choice(value: Any, name: str, choices: Iterable[Any]) -> None:

@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 from manylens import StreamingCKA, align_kernels, cka, cka_matrix, hsic_test, stable_rank
 from manylens.alignment import hsic
 from manylens.alignment.features import labeled
-from manylens.alignment.inner_products import gram_products, kernel_gram, linear_products
+from manylens.alignment.inner_products import KernelGram, gram_products, linear_products
 from manylens.kernels import RBF, Cosine, IsomapKernel, Linear, Polynomial, bandwidth, make_kernel
 
 
@@ -57,7 +57,7 @@ def test_linear_alignment_is_the_definition(n, estimator, center):
 def test_both_spaces_give_the_same_products(estimator, center):
     X, Y = pair(60)
     features, _ = linear_products([X, Y], estimator, center)
-    samples, _ = gram_products([kernel_gram(Z, Linear(), center) for Z in (X, Y)], estimator, center)
+    samples, _ = gram_products([KernelGram(Z, Linear(), center) for Z in (X, Y)], estimator, center)
     np.testing.assert_allclose(features, samples, rtol=1e-9)
 
 
@@ -327,11 +327,11 @@ def test_invalid_arguments_are_refused():
         cka(X, Y, return_="distance")
     with pytest.raises(ValueError, match="A precomputed kernel must be square"):
         cka(X, Y, "precomputed")
-    with pytest.raises(ValueError, match="must give one value for each pair"):
+    with pytest.raises(ValueError, match="must return one value per pair"):
         cka(X, Y, lambda A, B: np.ones(len(A) + len(B)))
     with pytest.raises(ValueError, match="The kernel gave NaN"):
         cka(X, Y, lambda A, B: np.full((len(A), len(B)), np.nan))
-    with pytest.raises(ValueError, match="0 feature sets were given"):
+    with pytest.raises(ValueError, match="The list of feature sets is empty"):
         cka_matrix([])
 
 

@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -174,7 +175,7 @@ def test_the_table_prints_and_becomes_a_frame():
     assert lines[0].split() == ["model", "cka", "standard", "error", "seconds"]
     assert lines[1].startswith("resnet")
     assert len(ranking) == 2
-    frame = ranking.to_frame()
+    frame = pd.DataFrame(ranking).set_index("name")
     assert list(frame.index) == ["resnet", "noise"]
     assert frame.loc["resnet", "score"] == ranking[0].score
 
@@ -185,7 +186,7 @@ def test_invalid_arguments_are_refused():
         rank_models([X], codes, "accuracy")
     with pytest.raises(ValueError, match="needs classes; for real targets"):
         rank_models([X], X[:, 0], "h-score")
-    with pytest.raises(ValueError, match="takes probabilities of the model's own classes"):
+    with pytest.raises(ValueError, match="needs class probabilities"):
         rank_models([X], codes, "leep")
     with pytest.raises(ValueError, match="flat is constant"):
         rank_models({"flat": np.ones((90, 2))}, codes)
@@ -193,7 +194,7 @@ def test_invalid_arguments_are_refused():
         rank_models([X], codes, n_groups=80)
     lone = np.where(np.arange(len(codes)) == 7, 1, 0)
     for metric in ("cka", "logme", "h-score", "transrate"):
-        with pytest.raises(ValueError, match="constant except for a few rows, which one group holds"):
+        with pytest.raises(ValueError, match="constant except for a few rows in one group"):
             rank_models([X], lone, metric)
         assert np.isfinite(rank_models([X], lone, metric, n_groups=0)[0].score)
     with pytest.raises(ValueError, match="not defined if some rows are left out"):

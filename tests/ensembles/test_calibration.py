@@ -22,7 +22,7 @@ def rows_of_spectrum(n, variances, seed=0):
     return (rng.standard_normal((n, len(variances))) * np.sqrt(variances)).astype(np.float32)
 
 
-def test_ranks_are_those_of_a_sort():
+def test_ranks_equal_those_of_a_sort():
     points = rows_of_spectrum(700, np.linspace(3, 1, 12))
     queries, widths = calibration_queries(points), np.array([2, 5, 12])
     nearest = exact_neighbors(points, queries, 4)
@@ -48,7 +48,7 @@ def test_neighbors_of_rows_and_of_queries_are_scikit_learns():
     )
 
 
-def test_counts_are_those_of_a_comparison_with_every_limit():
+def test_counts_equal_a_comparison_with_every_limit():
     rng = np.random.default_rng(0)
     scores, limits = rng.integers(0, 9, (3, 5, 40)), np.sort(rng.integers(0, 9, (3, 5, 4)), axis=2)
     literal = np.sum(scores[:, :, None, :] < limits[:, :, :, None], axis=3)
@@ -64,7 +64,7 @@ def share_found(points, queries, n_leading, n_candidates, k):
 
 
 @pytest.mark.parametrize("fall", [0.0, 0.5, 1.0, 2.0])
-def test_the_chosen_plan_finds_the_wanted_share_for_other_queries(fall):
+def test_the_chosen_plan_reaches_the_recall_for_other_queries(fall):
     variances = np.arange(1, 81) ** -fall
     points, queries = rows_of_spectrum(8000, variances), rows_of_spectrum(400, variances, seed=1)
     plan = choose_scan_plan(points, calibration_queries(points), 10, 0.95)
@@ -170,7 +170,7 @@ def test_an_index_keeps_its_recall_after_it_has_grown():
     assert found(index, DIGITS[:1200] + noise) >= 0.98
 
 
-def test_an_index_can_be_tuned_for_queries_of_another_kind():
+def test_an_index_can_be_tuned_for_queries_from_another_distribution():
     # A row of the base finds the other copies of its image; an image that is not in it has none to find.
     rows, others = noisy_copies(12, scale=0.5), DIGITS[1200:]
     lenses = ModularAutoencoder(8, 6, diversity=1.0, random_state=0).fit(rows)
@@ -181,7 +181,7 @@ def test_an_index_can_be_tuned_for_queries_of_another_kind():
     assert after >= 0.98
 
 
-def test_tuning_is_kept_on_disk(tmp_path):
+def test_a_saved_index_keeps_its_plan(tmp_path):
     index = ModuleNeighbors(ModularAutoencoder(8, 6, diversity=1.0, random_state=0), recall=0.999).fit(DIGITS)
     index.save(tmp_path)
     again = ModuleNeighbors.load(tmp_path, index.modules_)

@@ -53,11 +53,11 @@ def test_scikit_learns_own_checks(estimator, check):
 
 
 @pytest.mark.parametrize("make", [lenses, lambda: ModularAutoencoder(5, 4, random_state=0)])
-def test_it_scores_as_a_grid_search_that_fits_everything_anew(make):
+def test_scores_equal_those_of_a_grid_search(make):
     estimator = ModuleVotingClassifier(make(), KNeighborsClassifier(3))
     ours = DiversitySearchCV(estimator, DIVERSITIES, cv=3).fit(X, Y)
     theirs = GridSearchCV(estimator, {"modules__diversity": DIVERSITIES}, cv=3).fit(X, Y)
-    # Coordinates are rounded differently on the two ways, and a vote at a tie with them: one row in all.
+    # Different rounding may change one tied vote.
     np.testing.assert_allclose(
         ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"], atol=1.01 / len(X)
     )
@@ -66,7 +66,7 @@ def test_it_scores_as_a_grid_search_that_fits_everything_anew(make):
     np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
 
 
-def test_one_decomposition_a_fold_serves_every_diversity(monkeypatch):
+def test_each_fold_fits_one_decomposition(monkeypatch):
     fits = []
     fit = ModularKernelPCA.fit
     monkeypatch.setattr(ModularKernelPCA, "fit", lambda self, *rows: fits.append(1) or fit(self, *rows))
@@ -74,10 +74,9 @@ def test_one_decomposition_a_fold_serves_every_diversity(monkeypatch):
     assert len(fits) == 4
 
 
-@pytest.mark.parametrize("name", ["principal_coordinates"])
-def test_rows_are_mapped_once_for_all_diversities(monkeypatch, name):
+def test_rows_are_mapped_once_for_all_diversities(monkeypatch):
     calls = []
-    method = getattr(ModularKernelPCA, name)
+    name, method = "principal_coordinates", ModularKernelPCA.principal_coordinates
     monkeypatch.setattr(
         ModularKernelPCA, name, lambda self, rows: calls.append(len(rows)) or method(self, rows)
     )
@@ -129,7 +128,7 @@ def test_default_modules_are_found_too():
     assert search.best_estimator_.modules.diversity == search.best_diversity_
 
 
-def test_fitted_lenses_are_fitted_anew_in_every_fold():
+def test_fitted_modules_are_fitted_again_in_every_fold():
     fitted = lenses().fit(X)
     anew = DiversitySearchCV(vote(), DIVERSITIES, cv=3).fit(X, Y)
     again = DiversitySearchCV(ModuleVotingClassifier(fitted, KNeighborsClassifier(3)), DIVERSITIES, cv=3)
@@ -149,7 +148,7 @@ def test_sparse_rows_and_data_frames_are_taken():
     np.testing.assert_array_equal(named.feature_names_in_, frame.columns)
 
 
-def test_a_precomputed_kernel_is_cut_in_rows_and_columns():
+def test_a_precomputed_kernel_is_split_by_rows_and_columns():
     gram = X @ X.T
     estimator = vote(kernel="precomputed")
     search = DiversitySearchCV(estimator, DIVERSITIES, cv=3).fit(gram, Y)
@@ -159,7 +158,7 @@ def test_a_precomputed_kernel_is_cut_in_rows_and_columns():
     )
 
 
-def test_workers_change_nothing_and_it_pickles():
+def test_the_result_does_not_depend_on_n_jobs_and_pickles():
     one = DiversitySearchCV(vote(), DIVERSITIES, cv=3).fit(X, Y)
     with joblib.parallel_config(backend="threading", n_jobs=2):
         two = DiversitySearchCV(vote(), DIVERSITIES, cv=3).fit(X, Y)
@@ -182,7 +181,7 @@ def test_labels_of_one_class_are_refused():
         DiversitySearchCV(vote(), DIVERSITIES, cv=2).fit(X, np.ones(500, dtype=int))
 
 
-def test_wrong_diversities_and_estimators_without_any_are_refused():
+def test_invalid_diversities_and_estimators_without_diversity_are_refused():
     with pytest.raises(ValueError, match=r"diversity=1.2 is outside \[0, 1\]"):
         DiversitySearchCV(vote(), [0.5, 1.2]).fit(X, Y)
     with pytest.raises(ValueError, match="diversities is empty"):
@@ -191,7 +190,7 @@ def test_wrong_diversities_and_estimators_without_any_are_refused():
         DiversitySearchCV(ModuleVotingClassifier(PartitionKernelPCA(3, 3)), [0.5]).fit(X, Y)
 
 
-def test_without_refit_there_is_nothing_to_ask():
+def test_predict_without_refit_raises():
     search = DiversitySearchCV(vote(), DIVERSITIES, cv=2, refit=False).fit(X, Y)
     with pytest.raises(AttributeError, match="fitted with refit=False"):
         search.predict(X)

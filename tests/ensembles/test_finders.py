@@ -7,7 +7,7 @@ from manylens.ensembles.finders import FaissFinder, GrowingRows, ScanFinder, pad
 
 
 class FinderContract:
-    """What every finder of candidates guarantees; a subclass says how to make one."""
+    """Contract of all finders; subclasses define `make`."""
 
     n_rows = 1200
     share = 1.0  # of the nearest rows that must be among the candidates
@@ -87,7 +87,7 @@ class TestScanFinder(FinderContract):
     def test_lists_are_completed_exactly(self, rows, queries):
         lists = np.full((50, 4), np.inf, dtype=np.float32), np.full((50, 4), -1)
         leading = slice(0, 2)
-        _, found = self.make(rows[:, leading]).complete(queries[:, leading], queries, rows, lists)
+        _, found = self.make(rows[:, leading]).complete(queries[:, leading], queries, rows, lists, 1)
         np.testing.assert_array_equal(found, np.argsort(self.distances(rows, queries), axis=1)[:, :4])
 
 

@@ -22,7 +22,7 @@ def test_an_index_that_keeps_everything_has_precision_one():
     assert RetrievalPrecision(5).prepared(X[:300], X[300:])(index, X[300:]) == pytest.approx(1.0, abs=0.02)
 
 
-def test_lists_of_other_queries_are_refused():
+def test_lists_for_different_numbers_of_queries_are_refused():
     with pytest.raises(ValueError, match=r"must list rows for the same queries, .*\(2, 2\) and \(1, 2\)"):
         retrieval_precision([[1, 2], [3, 4]], [[1, 2]])
 
@@ -35,21 +35,21 @@ def digits_by_modules():
     return modules[:200], modules[200:]
 
 
-def test_reranking_all_rows_is_the_search_in_the_modules_side_by_side(digits_by_modules):
+def test_reranking_all_rows_sorts_them_by_the_mean_squared_distance(digits_by_modules):
     base, queries = digits_by_modules
     everything = np.tile(np.arange(200), (20, 5, 1))
     mean = ((base[None] - queries[:, None]) ** 2).sum(axis=3).mean(axis=2)
     np.testing.assert_array_equal(rerank(everything, base, queries, 10), np.argsort(mean, axis=1)[:, :10])
 
 
-def test_reranking_returns_only_what_some_module_offered(digits_by_modules):
+def test_reranking_returns_only_candidates(digits_by_modules):
     base, queries = digits_by_modules
     offered = module_neighbors(base, queries, 3)
     found = rerank(offered, base, queries, 3)
     assert all(set(row) <= set(candidates.ravel()) for row, candidates in zip(found, offered, strict=True))
 
 
-def test_the_index_with_the_papers_method_does_the_same(digits_by_modules):
+def test_the_index_with_the_papers_method_finds_the_same_rows(digits_by_modules):
     base, queries = digits_by_modules
     X = load_digits().data[:220]
     lenses = ModularKernelPCA(5, 4, random_state=0).fit(X)
@@ -58,6 +58,6 @@ def test_the_index_with_the_papers_method_does_the_same(digits_by_modules):
     np.testing.assert_array_equal(index.kneighbors(X[200:], 6)[1], by_hand)
 
 
-def test_what_was_not_found_counts_for_nothing():
+def test_rows_that_were_not_found_do_not_count():
     assert retrieval_precision([[9, 1], [-1, -1]], [[9, 1], [3, 4]]) == 0.5
     assert retrieval_precision([[-1]], [[0]]) == 0.0

@@ -13,7 +13,7 @@ from sklearn.neighbors import kneighbors_graph
 import manylens
 from manylens import ModularKernelPCA
 from manylens.kernels import ExactMap, IsomapKernel, LaplacianEigenmapKernel, LocallyLinearKernel
-from manylens.kernels.graph import joined_graph, laplacian_pseudo_inverse, rebuilding_weights
+from manylens.kernels.graph import joined_graph, laplacian_pseudo_inverse, reconstruction_weights
 from tests.kernels.contract import KernelContract
 
 # Pixels are whole numbers, so many distances tie; a little noise makes every neighborhood unique.
@@ -113,12 +113,12 @@ def test_the_pseudo_inverse_of_the_laplacian_satisfies_its_definition():
     )
 
 
-def test_rebuilding_weights_sum_to_one_and_rebuild_a_row_inside_its_neighbors():
+def test_reconstruction_weights_sum_to_one_and_reproduce_a_row_inside_its_neighbors():
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((6, 5))
     mixture = rng.dirichlet(np.ones(6), size=3)
     X = mixture @ rows
-    weights = rebuilding_weights(X, rows, np.tile(np.arange(6), (3, 1)), reg=1e-12)
+    weights = reconstruction_weights(X, rows, np.tile(np.arange(6), (3, 1)), reg=1e-12)
     np.testing.assert_allclose(weights.sum(axis=1), 1)
     np.testing.assert_allclose(weights @ rows, X, atol=1e-8)
 
@@ -228,7 +228,7 @@ def two_islands():
 @each_kernel
 def test_a_graph_in_parts_is_joined_with_a_warning_and_the_first_coordinate_separates_them(kernel):
     X = two_islands()
-    with pytest.warns(UserWarning, match="falls into 2 parts"):
+    with pytest.warns(UserWarning, match="has 2 parts"):
         first = one_module(clone(kernel).set_params(n_neighbors=5), 1).fit_transform(X)[:, 0]
     assert len(np.unique(np.sign(first[:40]))) == 1
     assert np.all(np.sign(first[40:]) == -np.sign(first[0]))
@@ -236,7 +236,7 @@ def test_a_graph_in_parts_is_joined_with_a_warning_and_the_first_coordinate_sepa
 
 def test_joining_uses_the_shortest_edge_so_isomap_stays_scikit_learns():
     X = two_islands()
-    with pytest.warns(UserWarning, match="falls into 2 parts"):
+    with pytest.warns(UserWarning, match="has 2 parts"):
         Z = one_module(IsomapKernel(5), 3).fit_transform(X)
     with pytest.warns(UserWarning, match="connected components"):
         reference = Isomap(n_neighbors=5, n_components=3).fit_transform(X)
@@ -253,7 +253,7 @@ def test_equal_rows_are_joined_by_an_edge_of_length_zero():
 
 
 def test_a_gamma_that_cuts_the_graph_is_refused():
-    with pytest.raises(ValueError, match=r"gamma=10.0 leaves the neighborhood graph in \d+ parts"):
+    with pytest.raises(ValueError, match=r"gamma=10.0 splits the neighborhood graph into \d+ parts"):
         one_module(LaplacianEigenmapKernel(8, gamma=10.0)).fit(ROWS)
 
 

@@ -139,7 +139,7 @@ def test_rbf_never_exceeds_one(rows):
 
 def test_a_function_with_a_result_of_the_wrong_shape_or_nan_is_refused(rows):
     X = rows[0]
-    with pytest.raises(ValueError, match="it must give one value for each pair"):
+    with pytest.raises(ValueError, match="it must return one value per pair"):
         make_kernel(lambda A, B: np.ones(len(A) + len(B))).fit(X)
     with pytest.raises(ValueError, match="The kernel gave NaN"):
         make_kernel(lambda A, B: np.full((A.shape[0], B.shape[0]), np.nan)).fit(X)(X, X)

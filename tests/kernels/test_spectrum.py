@@ -3,8 +3,8 @@ import pytest
 from scipy import sparse
 from sklearn.decomposition import PCA, KernelPCA
 
-from manylens.kernels import RBF, ExactMap, LinearMap, NystroemMap, feature_moments, principal_spectrum
-from manylens.kernels.spectrum import leading_eigenpairs
+from manylens.kernels import RBF, ExactMap, LinearMap, NystroemMap
+from manylens.kernels.spectrum import feature_moments, leading_eigenpairs, principal_spectrum
 from manylens.summaries import merge_tree
 
 

@@ -1,11 +1,11 @@
-"""One contract for every batcher, and what sets each apart."""
+"""A contract for every batcher, and properties of single ones."""
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from manylens.metric.batching import (
-    LEAST,
+    MIN_ROWS,
     FarthestPointClusters,
     RandomBatches,
     RecursiveProjectionClusters,
@@ -27,7 +27,7 @@ class BatcherContract:
 
     @inherited
     @given(n=st.integers(2, 400), size=st.integers(2, 500), seed=st.integers(0, 50))
-    def test_an_epoch_holds_every_row_once(self, n, size, seed):
+    def test_every_row_is_in_one_batch_per_epoch(self, n, size, seed):
         batches = self.kind(size).batches(n, rows(n, seed), np.random.RandomState(seed))
         np.testing.assert_array_equal(np.sort(np.concatenate(batches)), np.arange(n))
         assert all(len(batch) for batch in batches)
@@ -36,12 +36,12 @@ class BatcherContract:
         batches = self.kind(20).batches(100, np.zeros((100, 2)), np.random.RandomState(0))
         np.testing.assert_array_equal(np.sort(np.concatenate(batches)), np.arange(100))
 
-    def test_a_seed_decides_the_batches(self):
+    def test_the_same_seed_gives_the_same_batches(self):
         one, two = (self.kind(30).batches(200, rows(200), np.random.RandomState(3)) for _ in range(2))
         for a, b in zip(one, two, strict=True):
             np.testing.assert_array_equal(a, b)
 
-    def test_batches_need_points_if_they_say_so(self):
+    def test_batches_depend_on_the_points_only_if_declared(self):
         batcher = self.kind(30)
         if not batcher.needs_points:
             batches = batcher.batches(200, None, np.random.RandomState(0))
@@ -101,5 +101,5 @@ class TestFarthestPointClusters(ClusterContract):
     def test_clusters_are_neither_tiny_nor_huge(self):
         points = np.r_[rows(900), rows(100, 1) * 0.01 + 50.0]
         sizes = [len(b) for b in self.kind(50).batches(1000, points, np.random.RandomState(0))]
-        assert min(sizes) >= LEAST
-        assert max(sizes) <= 4 * 50 + LEAST
+        assert min(sizes) >= MIN_ROWS
+        assert max(sizes) <= 4 * 50 + MIN_ROWS

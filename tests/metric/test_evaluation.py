@@ -1,4 +1,4 @@
-"""Every evaluation agrees with the literal objective; trees keep the error they promise."""
+"""Every evaluation agrees with the literal objective; trees stay within their tolerance."""
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from manylens.metric.evaluation import (
     near_pairs,
     negligible_distance,
     tile_boxes,
+    tile_reach,
     tree_layout,
 )
 from manylens.metric.objectives import (
@@ -24,8 +25,9 @@ from manylens.metric.objectives import (
     GaussianObjective,
     force_coefficients,
 )
-from manylens.metric.tiles import class_layout, pair_masses, pair_sums, share_of_pairs
+from manylens.metric.tiles import class_layout, share_of_pairs
 from manylens.native.nca_blocks import LANES
+from manylens.native.nca_pairs import force_masses, kernel_sums
 from manylens.papers import fast_nca
 
 from .conftest import finite_differences, islands, points
@@ -104,7 +106,7 @@ class TestRangeSearch(EvaluationContract):
     def literal(self, Z, y):
         return fast_nca.compact_probabilities(Z, y)
 
-    def test_most_pairs_are_left_out_and_none_that_counts(self):
+    def test_skipped_pairs_do_not_change_the_result(self):
         Z, y = points(n=600, d=2, scale=4.0)
         search = self.make(y)
         found, exact = (how.outcome(self.objective(), Z) for how in (search, ExactEvaluation(y)))
@@ -135,7 +137,7 @@ def test_scores_are_within_the_tolerance_of_the_exact_ones(d, spread, tolerance,
 
 
 @pytest.mark.parametrize("form", ["accuracy", "likelihood"])
-def test_forces_are_within_the_tolerance_while_most_pairs_are_left_out(form):
+def test_forces_are_within_the_tolerance_although_most_pairs_are_skipped(form):
     Z, y = islands(spread=20.0)
     tree = TreeEvaluation(y, tolerance=1e-3)
     exact, approximate = (
@@ -155,7 +157,7 @@ def test_a_tiny_tolerance_gives_the_exact_result():
     np.testing.assert_allclose(approximate.forces, exact.forces, rtol=1e-7, atol=1e-10)
 
 
-def test_a_list_serves_while_rows_move_little_and_is_made_anew_when_they_move_far():
+def test_a_list_is_used_again_until_rows_move_far():
     Z, y = islands()
     tree = TreeEvaluation(y, tolerance=1e-3)
     tree.outcome(GaussianObjective(), Z)
@@ -164,19 +166,20 @@ def test_a_list_serves_while_rows_move_little_and_is_made_anew_when_they_move_fa
     moved = tree.outcome(GaussianObjective(), near)
     assert tree.known is first
     exact = ExactEvaluation(y).outcome(GaussianObjective(), near)
-    # the list is that of another place: the promise holds up to the growth of what lies beyond it
+    # The list was made for other points, so the error may exceed the tolerance a little.
     assert np.abs(moved.scores - exact.scores).max() < 3e-3
     tree.outcome(GaussianObjective(), Z * 1.5)
     assert tree.known is not first
 
 
-def test_at_its_own_place_a_list_and_what_is_beyond_it_give_the_sums_of_all_near_pairs():
+def test_listed_pairs_and_the_rest_add_up_to_the_sums_of_all_near_pairs():
     Z, y = islands()
     known, tiles, sums = force_list(Z, y, np.dtype(np.float64), 1e-2, "accuracy")
-    listed = pair_sums(tiles, known.layout, known.pairs)
-    np.testing.assert_allclose(listed + known.beyond, sums, rtol=1e-12)
-    assert np.all(known.beyond >= 0)
-    assert share_of_pairs(known.pairs) < known.share
+    listed = kernel_sums(tiles, known.pairs)
+    np.testing.assert_allclose(listed + known.rest, sums, rtol=1e-12)
+    assert np.all(known.rest >= 0)
+    near = near_pairs(*tile_boxes(Z, known.layout), tile_reach(tiles, known.layout, 1e-2))
+    assert share_of_pairs(known.pairs) < share_of_pairs(near)
 
 
 def test_a_box_holds_its_tile_and_boxes_bound_distances_from_below():
@@ -209,7 +212,7 @@ def test_every_tile_of_the_tree_is_a_leaf_cut_off_along_an_axis(n, d, n_classes,
         rows = rows[np.argsort(layout.slots[rows])]
         half = -(-len(rows) // LANES) // 2 * LANES
         if half:
-            # the two halves of a class are parted by a plane across its widest side
+            # The halves of a class are separated by a plane across its widest side.
             side = np.ptp(Z[rows], axis=0).argmax()
             assert Z[rows[:half], side].max() <= Z[rows[half:], side].min()
 
@@ -255,13 +258,13 @@ def test_masses_bound_the_forces_between_tiles(form):
     Z, y = islands(200)
     layout = tree_layout(Z, y)
     tiles = layout.place(Z, np.float64)
-    sums = pair_sums(tiles, layout)
+    sums = kernel_sums(tiles)
     coefficients = np.zeros((2, layout.n_slots))
     same, other = sums[:, layout.slots]
     coefficients[:, layout.slots] = own, cross = force_coefficients(same, same + other, form)
     n_tiles = len(layout.tile_class)
     pairs = near_pairs(np.zeros((n_tiles, 1)), np.zeros((n_tiles, 1)), np.ones(n_tiles))
-    masses = pair_masses(tiles, layout, pairs, coefficients)
+    masses = force_masses(tiles, coefficients, pairs)
     slots = layout.slots
     D = np.square(Z[:, None] - Z[None]).sum(axis=2)
     u = np.where(y[:, None] == y[None], np.abs(own)[:, None], np.abs(cross)[:, None])

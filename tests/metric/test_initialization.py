@@ -1,4 +1,4 @@
-"""Starts, and the scale they are used at."""
+"""Initial maps and their scale."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,6 @@ from manylens.metric.initialization import (
     choose_init,
     find_scale,
     first_guess,
-    median_neighbor_distance,
     named_map,
     scale_for,
     subsample,
@@ -31,7 +30,7 @@ def test_a_flat_value_leaves_the_first_guess():
 
 @pytest.mark.parametrize("objective", [GaussianObjective(), CompactObjective()])
 @pytest.mark.parametrize("batch_size", [None, 100])
-def test_the_scale_undoes_the_units_of_the_points(objective, batch_size):
+def test_the_scale_compensates_for_the_units_of_the_points(objective, batch_size):
     Z, y = make_blobs(300, 2, centers=4, cluster_std=2.0, random_state=0)
     scales = [
         scale_for(Z * unit, y, objective, batch_size, np.float64, np.random.RandomState(0))
@@ -53,7 +52,7 @@ def test_the_scale_is_better_than_half_or_double_of_it():
 def test_duplicate_rows_still_get_a_scale():
     assert np.isfinite(first_guess(np.repeat(np.eye(2), 10, axis=0)))
     assert first_guess(np.zeros((5, 2))) == 1.0
-    assert median_neighbor_distance(np.array([[0.0], [1.0], [3.0]])) == pytest.approx(1.0)
+    assert first_guess(np.array([[0.0], [2.0], [6.0]])) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("init", ["pca", "lda", "identity", "random"])
@@ -64,7 +63,7 @@ def test_every_named_map_has_its_shape_and_rows_of_mean_length_one(init):
     assert np.square(A).sum() == pytest.approx(2)
 
 
-def test_lda_with_too_few_directions_is_filled_up_with_principal_ones():
+def test_principal_components_complete_lda_if_it_has_too_few_directions():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(90, 4))
     y = np.repeat([0, 1, 2], 30)

@@ -21,15 +21,7 @@ from threadpoolctl import threadpool_limits
 
 import manylens
 from manylens import NCA
-from manylens.metric import (
-    Compact,
-    CompactBackground,
-    Exact,
-    MiniBatch,
-    Stochastic,
-    Subsample,
-    Tree,
-)
+from manylens.metric import Compact, CompactBackground, Exact, MiniBatch, Stochastic, Subsample, Tree
 from manylens.metric.methods import METHODS
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -154,7 +154,7 @@ def test_an_anchor_that_is_given_twice_counts_twice(far):
 
 
 @pytest.mark.parametrize("form", ["accuracy", "likelihood"])
-def test_rows_done_again_by_log_sum_exp_agree_with_the_plain_sums(form):
+def test_log_sum_exp_agrees_with_the_plain_sums(form):
     Z, y = points()
     plain = GaussianObjective(form).evaluate(Z, class_layout(y))
     scores, forces = far_outcome(in_kernel_units(Z, np.float64)[0], y, np.arange(len(y)), form)
@@ -162,7 +162,7 @@ def test_rows_done_again_by_log_sum_exp_agree_with_the_plain_sums(form):
     np.testing.assert_allclose(forces / np.sqrt(np.log2(np.e)), plain.forces, rtol=1e-8, atol=1e-11)
 
 
-def test_a_rough_evaluation_stays_in_the_precision_asked_for():
+def test_a_rough_evaluation_keeps_single_precision():
     Z, y = points()
     Z[:40] += 70.0
     layout = class_layout(y)
@@ -172,7 +172,7 @@ def test_a_rough_evaluation_stays_in_the_precision_asked_for():
     assert not np.array_equal(rough.scores, careful.scores)
 
 
-def test_points_too_far_out_for_single_precision_are_done_in_double():
+def test_points_too_far_apart_for_single_precision_use_double():
     Z, y = points()
     far = Z.copy()
     far[:40] += 200.0
@@ -184,7 +184,7 @@ def test_points_too_far_out_for_single_precision_are_done_in_double():
 
 
 @pytest.mark.parametrize("name", ["gaussian accuracy", "gaussian likelihood", "compact", "background"])
-def test_a_class_of_one_row_scores_by_rule_and_leaves_the_others_right(name):
+def test_a_class_of_one_row_scores_zero_and_does_not_disturb_others(name):
     objective, literal = CASES[name]
     Z, y = points()
     y[3] = 4
@@ -205,19 +205,19 @@ def test_duplicates_are_neighbors_at_distance_zero():
         )
 
 
-def test_a_row_out_of_every_support_scores_nothing_and_feels_nothing():
+def test_a_row_outside_of_every_support_has_no_score_and_no_force():
     Z, y = points()
     Z[0] += 30.0
     outcome = CompactObjective().evaluate(Z, class_layout(y))
     assert outcome.scores[0] == 0
     np.testing.assert_array_equal(outcome.forces[0], 0)
-    # behind a background the same row is placed by the class it lies nearest to, and is pulled
+    # With a background, the same row has a score and a force.
     behind = BackgroundObjective("likelihood").evaluate(Z, class_layout(y))
     assert np.isfinite(behind.scores[0])
     assert np.linalg.norm(behind.forces[0]) > 0
 
 
-def test_very_unequal_classes_give_the_equations_values():
+def test_scores_are_right_for_very_unequal_classes():
     Z, y = points(n=200, n_classes=2)
     y[:] = 0
     y[[3, 50]] = 1

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from manylens.metric.optimizers import STEP_OPTIMIZERS, Schedule, Stop, lbfgs
+from manylens.metric.optimizers import STEP_OPTIMIZERS, Schedule, lbfgs
 
 
 def bowl(x):
@@ -19,7 +19,7 @@ def test_lbfgs_finds_the_maximum_and_reports_every_iteration():
     assert seen == list(range(1, search.n_iter + 1))
 
 
-def test_a_search_that_runs_out_has_not_converged():
+def test_a_search_that_reaches_max_iter_has_not_converged():
     search = lbfgs(bowl, np.zeros(3), 1, 1e-12, lambda *_: None)
     assert not search.converged
     assert search.n_iter == 1
@@ -30,10 +30,10 @@ def test_a_start_at_the_maximum_counts_one_iteration():
     assert (search.n_iter, search.converged) == (1, True)
 
 
-def test_stopping_keeps_the_parameters_reached_so_far():
+def test_an_interrupt_keeps_the_parameters_reached_so_far():
     def stop(iteration, parameters, value):
         if iteration == 2:
-            raise Stop
+            raise KeyboardInterrupt
 
     search = lbfgs(bowl, np.zeros(3), 100, 1e-12, stop)
     assert search.n_iter == 2

@@ -60,7 +60,7 @@ def test_distances_between_codes_are_those_of_the_papers_algorithm(X, diversity)
             np.testing.assert_allclose(pdist(one), pdist(two), rtol=1e-6)
 
 
-def test_codes_of_more_dimensions_than_the_rows_have_are_zero():
+def test_codes_beyond_the_rank_of_the_rows_are_zero():
     X = np.random.default_rng(0).normal(size=(20, 2))
     model = ModularAutoencoder(3, 4, 0.5, random_state=0).fit(X)
     Z = model.split(model.transform(X))
@@ -82,7 +82,7 @@ def test_diversity_1_is_one_large_autoencoder(X):
     np.testing.assert_allclose(model.inverse_transform(model.transform(X)), expected, atol=1e-7)
 
 
-def test_the_inverse_is_the_mean_of_what_the_modules_decode(X):
+def test_inverse_transform_is_the_mean_of_the_decoded_modules(X):
     model = ModularAutoencoder(5, 3, 0.7, random_state=0).fit(X)
     together = reconstructions(model, X).mean(axis=0)
     np.testing.assert_allclose(model.inverse_transform(model.transform(X)), together, atol=1e-9)
@@ -124,6 +124,6 @@ def test_a_diversity_path_is_a_fit_at_each_diversity(X):
         ({"n_modules": 0}, "n_modules == 0, must be >= 1"),
     ],
 )
-def test_bad_parameters_are_refused_in_a_sentence(X, parameters, message):
+def test_invalid_parameters_raise_clear_errors(X, parameters, message):
     with pytest.raises(ValueError, match=message):
         ModularAutoencoder(**parameters).fit(X)

@@ -40,7 +40,7 @@ def test_the_spectrum_of_an_ill_conditioned_kernel_is_right_to_the_last_componen
     np.testing.assert_allclose(model.spectrum_, truth, atol=1e-12 * truth[0])
 
 
-def test_components_of_an_ill_conditioned_kernel_hold_for_new_rows_as_scikit_learns_do(wine):
+def test_components_of_an_ill_conditioned_kernel_transform_new_rows_like_scikit_learn(wine):
     mine = MonolithicKernelPCA(6, kernel="polynomial").fit(wine[::2])
     gamma = mine.feature_map_.kernel_.gamma_
     peer = KernelPCA(6, kernel="poly", gamma=gamma, degree=3, coef0=1).fit(wine[::2])
@@ -84,7 +84,7 @@ def test_float32_rows_have_the_rank_of_float32():
 
 @pytest.mark.parametrize("model", [ModularAutoencoder(2, 2), ModularKernelPCA(2, 2, kernel="linear")])
 @pytest.mark.parametrize("shape", [(30, 4), (4, 30)])
-def test_rows_that_are_equal_but_for_rounding_are_refused(model, shape):
+def test_rows_that_differ_only_by_rounding_are_refused(model, shape):
     with pytest.raises(ValueError, match="All rows are the same"):
         model.fit(np.full(shape, 0.1))
 
@@ -99,7 +99,7 @@ def test_sparse_wide_rows_are_encoded_like_dense_ones():
 # State: a fit does not depend on earlier ones
 
 
-def test_fit_clears_what_partial_fit_saw(scaled):
+def test_fit_discards_the_rows_of_partial_fit(scaled):
     model = ModularKernelPCA(3, 2, random_state=0).partial_fit(scaled[:60])
     model.fit(scaled[60:120])
     model.partial_fit(scaled[120:])

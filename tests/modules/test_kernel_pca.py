@@ -71,7 +71,7 @@ def test_batches_given_one_by_one_are_learned_like_all_rows_at_once(X):
     np.testing.assert_allclose(parts.transform(X), whole.transform(X), atol=1e-6)
 
 
-def test_summaries_of_batches_merge_to_what_fit_learns(X):
+def test_merged_summaries_of_batches_give_the_same_modules_as_fit(X):
     options = {"gamma": 1e-3, "feature_map": "nystroem", "landmarks": X[:50], "random_state": 0}
     whole = ModularKernelPCA(4, 3, 0.9, **options).fit(X)
     parts = ModularKernelPCA(4, 3, 0.9, **options).fit_feature_map(X[:60])
@@ -87,7 +87,7 @@ def test_modules_whose_diversity_can_be_changed_follow_the_protocol(X):
     assert isinstance(ModularKernelPCA(), DiverseModules)
 
 
-def test_landmarks_bring_the_spectrum_near_the_exact_one(X):
+def test_the_spectrum_from_landmarks_is_close_to_the_exact_one(X):
     exact = ModularKernelPCA(4, 3, 0.9, random_state=0).fit(X)
     for landmarks in ("uniform", "k-means", "count-sketch"):
         rank = ModularKernelPCA(
@@ -99,7 +99,7 @@ def test_landmarks_bring_the_spectrum_near_the_exact_one(X):
     np.testing.assert_allclose(fourier.spectrum_, exact.spectrum_, rtol=0.1)
 
 
-def test_a_precomputed_kernel_gives_what_the_kernel_gives(X):
+def test_a_precomputed_kernel_gives_the_same_modules_as_the_kernel(X):
     K = RBF(1e-3).fit(X)(X, X)
     direct = ModularKernelPCA(4, 3, 0.9, gamma=1e-3, random_state=0).fit(X)
     given = ModularKernelPCA(4, 3, 0.9, kernel="precomputed", random_state=0).fit(K)
@@ -126,7 +126,7 @@ def test_sparse_rows_are_learned_like_dense_ones(X):
     np.testing.assert_allclose(thin.transform(sparse.csr_array(X)), dense.transform(X), atol=1e-6)
 
 
-def test_more_dimensions_than_the_rows_have_are_left_empty():
+def test_more_dimensions_than_the_rank_represent_the_rows_exactly():
     X = np.random.default_rng(0).normal(size=(12, 2))
     model = ModularKernelPCA(5, 4, 0.9, kernel="linear", random_state=0).fit(X)
     assert model.transform(X).shape == (12, 20)
@@ -137,7 +137,7 @@ def test_more_dimensions_than_the_rows_have_are_left_empty():
     np.testing.assert_allclose(Z[:, 0] @ Z[:, 0].T, centered @ centered.T, atol=1e-9)
 
 
-def test_pre_images_return_to_the_rows(X, digits):
+def test_pre_images_are_close_to_the_rows(X, digits):
     model = ModularKernelPCA(5, 8, 0.99, fit_inverse_transform=True, alpha=1e-6, random_state=0).fit(X)
     back = model.inverse_transform(model.transform(X))
     assert np.mean((back - X) ** 2) < 0.05 * np.mean((X - X.mean(axis=0)) ** 2)
@@ -189,7 +189,7 @@ def test_columns_are_named_by_module(X):
         ({"gamma": -1}, "gamma=-1 is not a positive number"),
     ],
 )
-def test_bad_parameters_are_refused_in_a_sentence(X, parameters, message):
+def test_invalid_parameters_raise_clear_errors(X, parameters, message):
     with pytest.raises(ValueError, match=message):
         ModularKernelPCA(**parameters).fit(X)
 
@@ -199,11 +199,11 @@ def test_rows_that_are_all_the_same_are_refused():
         ModularKernelPCA(2, 2).fit(np.ones((10, 3)))
 
 
-def test_partial_fit_refuses_what_needs_all_rows(X):
+def test_partial_fit_refuses_pre_images(X):
     with pytest.raises(ValueError, match="Pre-images are learned from all rows at once"):
         ModularKernelPCA(fit_inverse_transform=True).partial_fit(X)
 
 
-def test_a_map_of_ones_own_is_used(X):
+def test_a_custom_feature_map_is_used(X):
     model = ModularKernelPCA(3, 2, feature_map=NystroemMap(RBF(1e-3), rank=20, random_state=0)).fit(X)
     assert model.feature_map_.width == 20

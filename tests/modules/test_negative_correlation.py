@@ -94,7 +94,7 @@ def test_pickled_and_saved_models_predict_the_same_and_without_torch(model, tmp_
 
 
 @both
-def test_sparse_rows_give_what_dense_rows_give(model):
+def test_sparse_and_dense_rows_give_the_same_predictions(model):
     X, y = data_for(model)
     dense, thin = clone(model).fit(X, y), clone(model).fit(sparse.csr_matrix(X), y)
     np.testing.assert_allclose(thin.networks_.weights[0], dense.networks_.weights[0], atol=1e-6)
@@ -145,7 +145,7 @@ def test_ctrl_c_keeps_the_best_so_far(monkeypatch):
 
     monkeypatch.setattr("builtins.print", interrupting)
     model = NegativeCorrelationRegressor(3, 8, verbose=2, random_state=0)
-    with pytest.warns(UserWarning, match="interrupted: the best so far is kept"):
+    with pytest.warns(UserWarning, match="interrupted: the best networks so far are kept"):
         model.fit(X, y)
     assert model.n_iter_ == 4
     whole = NegativeCorrelationRegressor(3, 8, max_iter=4, random_state=0).fit(X, y)
@@ -218,7 +218,7 @@ def test_a_failed_fit_clears_the_earlier_model():
     assert not hasattr(model, "networks_")
 
 
-def test_few_rows_leave_none_to_validate():
+def test_few_rows_leave_no_validation_rows():
     X, y = load_diabetes(return_X_y=True)
     model = NegativeCorrelationRegressor(2, 4, max_iter=3, random_state=0).fit(X[:5], y[:5])
     assert len(model.loss_path_) == model.n_iter_ == 3

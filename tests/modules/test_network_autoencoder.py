@@ -99,7 +99,7 @@ class TestWithTorch:
         model = NetworkAutoencoder(3, 2, hidden=5, max_iter=2, random_state=0).fit(X)
         assert isinstance(model, ModuleSet)
         assert not isinstance(model, DiverseModules)
-        with pytest.raises(TypeError, match="transformer with with_diversity"):
+        with pytest.raises(TypeError, match="transformer with `with_diversity`"):
             DiversitySearchCV(ModuleVotingClassifier(model)).fit(X, np.arange(300) % 2)
 
     def test_invalid_input_is_refused(self, X):

@@ -99,7 +99,7 @@ def test_at_diversity_1_loss_and_gradient_are_those_of_one_big_network():
     np.testing.assert_allclose(M * second, one[2].grad.numpy()[0], atol=1e-12)
 
 
-def test_the_networks_kept_have_the_least_monitored_loss():
+def test_the_networks_kept_have_the_smallest_monitored_loss():
     X, Y, networks = problem(n=60)
     trained = run(networks, X, Y, validation_fraction=0.3, max_iter=200, learning_rate=0.05, patience=5)
     assert trained.converged

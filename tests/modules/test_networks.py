@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neural_network import MLPRegressor
 
+from manylens.modules.negative_correlation import nearest_probabilities
 from manylens.modules.networks import (
     StackedNetworks,
     check_network_diversity,
-    nearest_probabilities,
     network_loss,
     output_ambiguity,
     output_gradient,
@@ -26,7 +26,7 @@ def outputs_and_targets(draw):
 
 
 @given(outputs_and_targets(), st.floats(0, 2))
-def test_the_loss_is_the_mean_error_less_the_diversity_times_the_spread(problem, diversity):
+def test_the_loss_is_the_mean_error_minus_diversity_times_spread(problem, diversity):
     outputs, targets = problem
     error = np.mean(np.sum((outputs - targets) ** 2, axis=2))
     spread = np.mean(np.sum((outputs - outputs.mean(axis=0)) ** 2, axis=2))
@@ -34,7 +34,7 @@ def test_the_loss_is_the_mean_error_less_the_diversity_times_the_spread(problem,
 
 
 @given(outputs_and_targets())
-def test_the_ensembles_error_is_the_individual_error_less_the_spread(problem):
+def test_the_ensembles_error_is_the_individual_error_minus_the_spread(problem):
     parts = output_ambiguity(*problem)
     assert parts.ensemble == pytest.approx(parts.individual - parts.diversity, abs=1e-12)
     assert parts.individual == pytest.approx(network_loss(*problem, 0.0))
@@ -57,7 +57,7 @@ def curvature(n_networks, diversity):
 
 
 @given(st.integers(2, 12), st.floats(0, 3))
-def test_the_joint_limit_is_1_and_that_of_one_network_is_M_over_M_less_1(M, diversity):
+def test_the_joint_limit_is_1_and_that_of_one_network_is_M_over_M_minus_1(M, diversity):
     hessian = curvature(M, diversity)
     values = np.linalg.eigvalsh(hessian)
     np.testing.assert_allclose(values, np.sort([2 / M] + [2 / M * (1 - diversity)] * (M - 1)), atol=1e-12)
@@ -84,7 +84,7 @@ def test_above_1_the_loss_of_all_networks_is_unbounded_but_not_that_of_one(M):
 
 
 @pytest.mark.parametrize("M", [2, 7])
-def test_a_penalty_whose_mean_moves_reaches_the_limit_at_M_over_M_less_1(M):
+def test_a_penalty_whose_mean_moves_reaches_the_limit_at_M_over_M_minus_1(M):
     """(F_m - y)² - κ (F_m - F̄)², differentiated by F_m with F̄ moving, is the loss at λ = κ (M-1)/M."""
     rng = np.random.default_rng(M)
     outputs, targets = rng.normal(size=(M, 1, 1)), rng.normal(size=(1, 1))
@@ -131,7 +131,7 @@ def test_the_size_of_blocks_does_not_change_the_result(monkeypatch):
     rng = np.random.default_rng(0)
     networks = random_networks(3, [4, 5, 2], ["tanh", "identity"], rng)
     X = rng.normal(size=(25, 4))
-    mean = networks.in_blocks(X, lambda outputs: outputs.mean(axis=0))
+    mean = networks.in_blocks(X, lambda outputs: outputs.mean(axis=0), lambda rows: rows)
     np.testing.assert_allclose(mean, networks.outputs(X).mean(axis=0), atol=1e-14)
 
 

@@ -3,11 +3,18 @@
 import numpy as np
 import pytest
 
-from manylens.native import nca_pairs
+from manylens.native import nca_blocks, nca_pairs
 from manylens.native.nca_blocks import HALF, LANES, ROWS
-from manylens.native.nca_pairs import FAR, Partners, Tiles, force_masses, force_moments, kernel_sums
+from manylens.native.nca_pairs import (
+    ALL_PAIRS,
+    FAR,
+    Partners,
+    Tiles,
+    force_masses,
+    force_moments,
+    kernel_sums,
+)
 
-ALL = Partners(np.empty(0, np.int64), np.empty(0, np.int64))
 SIZES = [32, 5, 32, 17, 1, 32, 32, 9, 30, 32]  # filled slots per tile
 
 
@@ -74,14 +81,14 @@ def assert_close(found, literal, dtype):
 
 
 def test_sums_of_all_pairs(example):
-    sums = kernel_sums(example.tiles, example.weights, ALL)
+    sums = kernel_sums(example.tiles, ALL_PAIRS, example.weights)
     assert_close(
         sums[:, example.used], example.literal_sums(example.kernel)[:, example.used], example.u.dtype
     )
 
 
 def test_moments_of_all_pairs(example):
-    moments = force_moments(example.tiles, example.weights, ALL, example.u)
+    moments = force_moments(example.tiles, example.u, ALL_PAIRS, example.weights)
     used = example.used.reshape(len(example.classes), 1, LANES)
     assert_close(moments * used, example.literal_moments(example.slope) * used, example.u.dtype)
 
@@ -89,10 +96,10 @@ def test_moments_of_all_pairs(example):
 def test_listed_pairs_are_the_only_ones(example):
     keep = np.random.default_rng(1).uniform(size=(len(SIZES), len(SIZES))) < 0.4
     pairs, mask = example.listed(keep)
-    sums = kernel_sums(example.tiles, example.weights, pairs)
+    sums = kernel_sums(example.tiles, pairs, example.weights)
     literal = example.literal_sums(example.kernel * mask)
     assert_close(sums[:, example.used], literal[:, example.used], example.u.dtype)
-    moments = force_moments(example.tiles, example.weights, pairs, example.u)
+    moments = force_moments(example.tiles, example.u, pairs, example.weights)
     used = example.used.reshape(len(example.classes), 1, LANES)
     assert_close(moments * used, example.literal_moments(example.slope * mask) * used, example.u.dtype)
 
@@ -105,7 +112,7 @@ def test_masses_of_listed_pairs(dtype):
     mass = np.where(example.real, 2.0**-example.D * (1 + example.D) / 2 * (u + u.T), 0)
     n = len(SIZES)
     literal = mass.reshape(n, LANES, n, LANES).sum(axis=(1, 3))[np.triu_indices(n, 1)]
-    assert_close(force_masses(example.tiles, pairs, example.u), literal, dtype)
+    assert_close(force_masses(example.tiles, example.u, pairs), literal, dtype)
 
 
 def test_tiles_without_rows_are_columns_only():
@@ -114,21 +121,21 @@ def test_tiles_without_rows_are_columns_only():
     filled[3:] = 0
     tiles = example.tiles._replace(filled=filled)
     rows = example.tile < 3
-    sums = kernel_sums(tiles, None, ALL)
+    sums = kernel_sums(tiles)
     chosen = rows & example.used
     assert_close(sums[:, chosen], example.literal_sums(example.kernel)[:, chosen], np.float64)
 
 
 def test_blocks_of_columns_do_not_change_the_result(monkeypatch):
     example = Example(repeats=6)
-    whole = kernel_sums(example.tiles, None, ALL), force_moments(example.tiles, None, ALL, example.u)
+    whole = (kernel_sums(example.tiles), force_moments(example.tiles, example.u))
     monkeypatch.setattr(nca_pairs, "BLOCK_BYTES", 1)  # eight tiles of columns per block
     keep = np.ones((len(example.classes), len(example.classes)), bool)
-    for pairs in (ALL, example.listed(keep)[0]):
+    for pairs in (ALL_PAIRS, example.listed(keep)[0]):
         used = example.used.reshape(-1, 1, LANES)
-        sums = kernel_sums(example.tiles, None, pairs)
+        sums = kernel_sums(example.tiles, pairs)
         np.testing.assert_allclose(sums[:, example.used], whole[0][:, example.used], rtol=1e-12)
-        moments = force_moments(example.tiles, None, pairs, example.u)
+        moments = force_moments(example.tiles, example.u, pairs)
         np.testing.assert_allclose(moments * used, whole[1] * used, rtol=1e-9, atol=1e-11)
 
 
@@ -206,8 +213,8 @@ def plain_python(monkeypatch):
     """Run the loops as plain Python, on NumPy's blocks."""
     for name in vars(PlainBlocks):
         if not name.startswith("_"):
-            monkeypatch.setattr(nca_pairs, name, getattr(PlainBlocks, name))
-    for name in ("add_sums", "add_moments", "add_masses"):
+            monkeypatch.setattr(nca_blocks, name, getattr(PlainBlocks, name))
+    for name in ("partner_range", "add_sums", "add_moments", "add_masses"):
         monkeypatch.setattr(nca_pairs, name, getattr(nca_pairs, name).py_func)
     monkeypatch.setattr(nca_pairs, "BLOCK_BYTES", 1)  # several blocks of columns
 
@@ -218,11 +225,11 @@ def plain_python(monkeypatch):
 def test_the_loops_give_the_same_sums_as_plain_python(compact, listed):
     example = Example(compact=compact)
     keep = np.random.default_rng(2).uniform(size=(len(SIZES), len(SIZES))) < 0.5
-    pairs, mask = example.listed(keep) if listed else (ALL, 1)
-    sums = kernel_sums(example.tiles, example.weights, pairs)
+    pairs, mask = example.listed(keep) if listed else (ALL_PAIRS, 1)
+    sums = kernel_sums(example.tiles, pairs, example.weights)
     literal = example.literal_sums(example.kernel * mask)
     assert_close(sums[:, example.used], literal[:, example.used], np.float64)
-    moments = force_moments(example.tiles, example.weights, pairs, example.u)
+    moments = force_moments(example.tiles, example.u, pairs, example.weights)
     used = example.used.reshape(len(example.classes), 1, LANES)
     assert_close(moments * used, example.literal_moments(example.slope * mask) * used, np.float64)
 

@@ -1,4 +1,4 @@
-"""Flat trees, against trees that are walked node by node in plain Python."""
+"""Sums of flat trees equal those of trees evaluated node by node in plain Python."""
 
 from types import SimpleNamespace
 
@@ -17,7 +17,7 @@ from manylens.native.trees import (
 
 
 def random_tree(rng, depth, n_features, n_outputs):
-    """Nodes in scikit-learn's form, of random shape and at most `depth` levels, and their values."""
+    """Nodes of a random tree with at most `depth` levels, as in scikit-learn, and their values."""
     left, right, feature, threshold, missing = [], [], [], [], []
 
     def grow(level):
@@ -46,8 +46,8 @@ def random_tree(rng, depth, n_features, n_outputs):
     return nodes, rng.standard_normal((len(left), n_outputs))
 
 
-def walked(tree, row):
-    """What one tree adds for one row: go left if the value is at most the threshold."""
+def predict_row(tree, row):
+    """Prediction of one tree for one row: go left if the value is at most the threshold."""
     nodes, node = tree.nodes, 0
     while nodes.children_left[node] >= 0:
         column = nodes.feature[node] if tree.features is None else tree.features[nodes.feature[node]]
@@ -76,33 +76,33 @@ def rows(seed, n, missing=False):
 
 @pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 17])
 @pytest.mark.parametrize("kernel", [add_complete_rows, add_complete_rows.py_func])
-def test_complete_rows_get_the_sum_of_the_walked_trees(kernel, n):
+def test_sums_for_complete_rows_equal_plain_python(kernel, n):
     trees, X = forest(n), rows(n, n)
-    wanted = np.array([sum(walked(tree, row) for tree in trees) for row in X]).reshape(n, 2)
+    wanted = np.array([sum(predict_row(tree, row) for tree in trees) for row in X]).reshape(n, 2)
     total = np.zeros((n, 2))
-    kernel(X, *flatten_trees(trees), np.empty(LANES, dtype=np.uint32), total)
+    kernel(X, flatten_trees(trees), np.empty(LANES, dtype=np.uint32), total)
     np.testing.assert_allclose(total, wanted)
 
 
 @pytest.mark.parametrize("n", [0, 1, 9])
 @pytest.mark.parametrize("kernel", [add_rows_with_missing, add_rows_with_missing.py_func])
-def test_rows_with_missing_values_get_the_sum_of_the_walked_trees(kernel, n):
+def test_sums_for_rows_with_missing_values_equal_plain_python(kernel, n):
     trees = forest(n)
     for X in (rows(n, n, missing=True), rows(n, n)):
-        wanted = np.array([sum(walked(tree, row) for tree in trees) for row in X]).reshape(n, 2)
+        wanted = np.array([sum(predict_row(tree, row) for tree in trees) for row in X]).reshape(n, 2)
         total = np.zeros((n, 2))
-        kernel(X, *flatten_trees(trees), total)
+        kernel(X, flatten_trees(trees), total)
         np.testing.assert_allclose(total, wanted)
 
 
 @pytest.mark.parametrize("missing", [False, True])
-def test_the_sum_of_trees_chooses_its_kernel_by_the_rows(missing):
+def test_sum_of_trees_accepts_rows_with_and_without_missing_values(missing):
     trees, X = forest(3), rows(3, 20, missing)
-    wanted = np.array([sum(walked(tree, row) for tree in trees) for row in X])
+    wanted = np.array([sum(predict_row(tree, row) for tree in trees) for row in X])
     np.testing.assert_allclose(sum_of_trees(X, flatten_trees(trees)), wanted)
 
 
-def test_rounded_thresholds_split_single_precision_numbers_as_before():
+def test_rounded_thresholds_split_float32_numbers_the_same():
     thresholds = np.random.default_rng(0).standard_normal(1000)
     narrow = round_down(thresholds)
     assert narrow.dtype == np.float32

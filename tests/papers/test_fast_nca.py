@@ -26,10 +26,7 @@ def slope_of(f, A):
 
 @pytest.mark.parametrize(
     ("objective", "gradient"),
-    [
-        (fast_nca.objective, fast_nca.gradient),
-        (fast_nca.compact_objective, fast_nca.compact_gradient),
-    ],
+    [(fast_nca.objective, fast_nca.gradient), (fast_nca.compact_objective, fast_nca.compact_gradient)],
 )
 def test_gradients_are_the_slopes_of_their_objectives(objective, gradient):
     A, X, y = problem()
@@ -38,10 +35,7 @@ def test_gradients_are_the_slopes_of_their_objectives(objective, gradient):
 
 @pytest.mark.parametrize(
     ("fast", "gradient"),
-    [
-        (GaussianObjective(), fast_nca.gradient),
-        (CompactObjective(), fast_nca.compact_gradient),
-    ],
+    [(GaussianObjective(), fast_nca.gradient), (CompactObjective(), fast_nca.compact_gradient)],
 )
 def test_the_fast_code_has_the_gradient_of_the_chapter(fast, gradient):
     A, X, y = problem(n=100)
@@ -126,11 +120,7 @@ def test_a_tree_partitions_its_points_by_planes(n, leaf_size, rounded, seed):
                 np.testing.assert_array_equal(merged, np.sort(node.rows))
 
 
-@given(
-    tolerance=st.sampled_from([1e-3, 1e-2, 0.1]),
-    spread=st.floats(0.1, 5),
-    seed=st.integers(0, 50),
-)
+@given(tolerance=st.sampled_from([1e-3, 1e-2, 0.1]), spread=st.floats(0.1, 5), seed=st.integers(0, 50))
 def test_the_cutoff_rule_keeps_the_relative_error_within_the_tolerance(tolerance, spread, seed):
     points = np.random.default_rng(seed).normal(size=(120, 2)) * spread
     tree = fast_nca.build_tree(points, 5)

@@ -101,11 +101,12 @@ def test_one_hard_step_of_the_classifier_is_the_thesis_transduction_on_centered_
     np.testing.assert_allclose(intercept, label_mean - mean @ W, atol=1e-10)
 
 
-def test_transduction_with_weightless_unlabeled_rows_is_the_ridge_on_labeled_rows():
+def test_transduction_with_unlabeled_rows_of_weight_zero_is_the_ridge_on_labeled_rows():
     rng = np.random.default_rng(0)
     X, Y, new = rng.standard_normal((20, 7)), np.eye(2)[rng.integers(2, size=20)], rng.standard_normal((5, 7))
-    W = thesis.transductive_ridge(X, Y, new, alpha=0.5, beta=2.0, beta_unlabeled=0.0)
-    np.testing.assert_allclose(new @ W, thesis.ridge_predictions(X, Y, new, 0.5))
+    predicted = thesis.ridge_predictions(X, Y, new, 0.5)
+    W = thesis.transductive_weights(X, Y, new, thesis.hard_labels(predicted), 2.0, 0.0)
+    np.testing.assert_allclose(new @ W, predicted)
 
 
 def test_the_bandwidth_ensemble_is_that_of_align_bandwidths(layers):
@@ -150,8 +151,8 @@ def test_several_balanced_steps_beat_the_thesis_transduction(layers):
     features = model.model_.features(X)
     psi = model.model_.ridge.columns.transform(features)
     others = np.setdiff1d(np.arange(1000), known)
-    W = thesis.transductive_ridge(
-        psi[known], np.eye(10)[y[known]], psi[others], model.alpha_, model.beta_, model.beta_ * model.ratio_
-    )
+    Y, beta = np.eye(10)[y[known]], model.beta_
+    pseudo_labels = thesis.hard_labels(thesis.ridge_predictions(psi[known], Y, psi[others], model.alpha_))
+    W = thesis.transductive_weights(psi[known], Y, psi[others], pseudo_labels, beta, beta * model.ratio_)
     literal = np.mean(np.argmax(psi[1000:] @ W, axis=1) == y[1000:])
     assert model.score(X[1000:], y[1000:]) > literal

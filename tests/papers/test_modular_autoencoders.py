@@ -132,7 +132,7 @@ def test_no_algorithm_of_the_paper_beats_the_direct_solver(X, algorithm):
     assert other.loss_ == pytest.approx(modular_reconstruction_error(decoded, X, 0.8), rel=1e-8)
 
 
-def test_shared_components_are_counted_alike():
+def test_shared_components_are_counted_the_same_for_both_algorithms():
     X = StandardScaler().fit_transform(load_wine().data)
     direct = ModularAutoencoder(3, 4, 0.3, random_state=0).fit(X)
     rng = np.random.default_rng(0)
@@ -143,7 +143,7 @@ def test_shared_components_are_counted_alike():
     np.testing.assert_allclose(other.coverage_, direct.coverage_, atol=1e-4 * direct.spectrum_[0])
 
 
-def test_a_step_too_long_diverges_and_the_best_modules_are_kept():
+def test_too_large_a_learning_rate_diverges_and_the_best_modules_are_kept():
     s = make_spectrum("power", 10, 6)
     found = gradient_descent(s, 3, 2, 0.9, rng=np.random.default_rng(0), learning_rate=10.0)
     assert not found.converged

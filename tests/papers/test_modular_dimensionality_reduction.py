@@ -9,7 +9,7 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from manylens import ModularKernelPCA
 from manylens.baselines import RandomKernelProjection
 from manylens.modules.solver import loss_and_gradient, lower_bound, modular_loss
-from manylens.papers.descent import has_converged
+from manylens.papers.modular_autoencoders import has_converged
 from manylens.papers.modular_dimensionality_reduction import (
     approximate_root,
     compressed_adam,
@@ -202,7 +202,7 @@ def test_a_loss_converges_if_a_window_of_epochs_gains_too_little():
     assert not has_converged([4.0, 5.0, np.inf], 1e-3, 1)
 
 
-def test_too_few_epochs_do_not_converge_and_a_step_too_long_diverges():
+def test_too_few_epochs_do_not_converge_and_too_large_a_learning_rate_diverges():
     q = make_spectrum("power", 8, 0)
     short = run(module_by_module, q, 2, 2, 0.5, max_iter=2, tol=-1.0)
     assert not short.converged
@@ -214,7 +214,7 @@ def test_too_few_epochs_do_not_converge_and_a_step_too_long_diverges():
 
 
 def test_dropping_no_module_or_all_of_them_is_refused():
-    with pytest.raises(ValueError, match="choose a diversity above 0"):
+    with pytest.raises(ValueError, match="raise the diversity"):
         dropping_probability(0.0, 5)
     with pytest.raises(ValueError, match=r"keep_probability=1.5 is outside \(0, 1\]"):
         dropping_diversity(1.5, 5)
@@ -275,5 +275,5 @@ def test_modules_of_another_shape_are_certified_or_refused(X):
     assert smaller.lower_bound_ == pytest.approx(direct.lower_bound_)
     with pytest.raises(ValueError, match=r"shape \(2, 3, 5\); \(n_modules, n_components, 12\) is needed"):
         lenses.with_modules(np.ones((2, 3, 5)))
-    with pytest.raises(ValueError, match=r"\(4, 4\) asks for more dimensions"):
+    with pytest.raises(ValueError, match=r"\(4, 4\) has more dimensions"):
         lenses.with_modules(np.ones((4, 4, 12)))

@@ -1,4 +1,4 @@
-"""Data and predictors that the tests of pruning share."""
+"""Data and predictors shared by the pruning tests."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def forest():
 
 
 def predictions(seed, n=60, p=8, C=1):
-    """Random predictions (n, p, C), each more or less correlated with a target (n, C)."""
+    """Random predictions (n, p, C) with different correlations with a target, and the target (n, C)."""
     rng = np.random.default_rng(seed)
     Y = rng.standard_normal((n, C))
     shares = rng.uniform(-0.3, 1, (p, 1))

@@ -1,4 +1,4 @@
-"""What every adapter of an ensemble must satisfy. Inherit from `MembersContract` and give `make`."""
+"""Tests that every adapter must pass: inherit from `MembersContract` and define `make`."""
 
 import copy
 import pickle
@@ -15,21 +15,17 @@ from tests.pruning.conftest import S, X, label, y
 
 
 class MembersContract:
-    """Shapes, selection, samples, trees and the ensemble's own prediction of one adapter.
-
-    A subclass gives `make`, the adapter that must be found, and what the ensemble supports. The default check
-    of the ensemble's own prediction is that of a weighted mean (`additive` members: of a sum).
-    """
+    """Tests of one adapter; a subclass defines `make`, `adapter` and what the ensemble supports."""
 
     adapter: type
     classes = None  # classes of the target; None for regression
-    flat = False  # whether the members are trees that can be flattened
-    samples = False  # whether the samples of the members are known
-    rebuilds = False  # whether any weights can be put back into an ensemble of the same class
+    flat = False  # whether the members are trees
+    samples = False  # whether the training rows of each member are known
+    rebuilds = False  # whether an ensemble of the same class can hold any weights
     tolerance = 1e-8
 
     def make(self):
-        """An ensemble that is not fitted."""
+        """Return an ensemble that is not fitted."""
         raise NotImplementedError
 
     @property
@@ -57,7 +53,7 @@ class MembersContract:
         return members.predict(cls().rows)
 
     def assert_own_prediction(self, fitted, members, P):
-        """The members with the ensemble's own weights predict as the ensemble does."""
+        """Check that members with the baseline weights predict the same as the ensemble."""
         score = np.einsum("ikc,k->ic", P, members.baseline)
         if members.additive:
             score += (members.score(self.rows) - score).mean(axis=0)  # the constant that boosting starts from
@@ -72,27 +68,27 @@ class MembersContract:
         assert type(members) is self.adapter
         assert members.name == type(fitted).__name__
 
-    def test_predictions_have_one_column_per_output_and_no_gaps(self, members, P):
+    def test_predictions_are_finite_with_one_column_per_output(self, members, P):
         assert P.shape == (len(self.rows), len(members.members), members.n_outputs)
         assert P.dtype == np.float64
         assert np.isfinite(P).all()
         assert members.baseline.shape == (P.shape[1],)
         assert (members.classes is None) == (self.classes is None)
 
-    def test_the_ensembles_own_weights_give_its_own_prediction(self, members, fitted, P):
+    def test_baseline_weights_reproduce_the_ensembles_prediction(self, members, fitted, P):
         self.assert_own_prediction(fitted, members, P)
 
     def test_rows_are_predicted_independently_and_in_blocks(self, members, P, monkeypatch):
         np.testing.assert_allclose(members.predict(self.rows[:7]), P[:7], atol=1e-12)
         monkeypatch.setattr("manylens.pruning.members.BLOCK_BYTES", 8 * P[0].size * 150)
-        blocks = list(prediction_blocks(members, self.rows))
+        blocks = list(prediction_blocks(members, self.rows, None))
         assert [len(block) for _, block in blocks] == [150, 150, 100]
         np.testing.assert_allclose(np.concatenate([block for _, block in blocks]), P, atol=1e-12)
 
-    def test_threads_change_nothing(self, members, P):
+    def test_threads_do_not_change_predictions(self, members, P):
         np.testing.assert_array_equal(members.predict(self.rows, n_jobs=2), P)
 
-    def test_kept_members_predict_as_before_and_without_the_ensemble(self, members, P):
+    def test_kept_members_predict_the_same_without_the_ensemble(self, members, P):
         which = np.array([0, P.shape[1] - 1])
         kept = members.keep(which)
         np.testing.assert_allclose(kept.predict(self.rows), P[:, which], atol=1e-12)
@@ -102,7 +98,7 @@ class MembersContract:
         np.testing.assert_array_equal(restored.predict(self.rows), kept.predict(self.rows))
         assert len(members.members) == P.shape[1]
 
-    def test_samples_of_members_are_known_for_their_own_rows_only(self, members, P):
+    def test_in_bag_rows_are_known_only_for_the_training_rows(self, members, P):
         mask = members.in_bag(len(self.rows))
         assert (mask is not None) == self.samples
         if self.samples:
@@ -111,15 +107,15 @@ class MembersContract:
             assert not mask.all()
         assert members.in_bag(len(self.rows) // 2) is None
 
-    def test_flat_trees_are_the_weighted_sum(self, members, P):
+    def test_flat_trees_equal_the_weighted_sum_of_members(self, members, P):
         weights = np.linspace(0.5, 1.5, P.shape[1])
         trees = members.trees(weights)
         assert (trees is not None) == self.flat
         if self.flat:
             wanted = np.einsum("ikc,k->ic", P, weights)
             np.testing.assert_allclose(tree_sums(self.rows, flatten_trees(trees)), wanted, atol=1e-9)
-            assert len(members.without_members().members) == 0
-            assert members.without_members().n_outputs == members.n_outputs
+            assert len(members.keep(np.arange(0)).members) == 0
+            assert members.keep(np.arange(0)).n_outputs == members.n_outputs
 
     def test_refitted_members_correspond_one_to_one(self, members, P):
         if members.refittable:
@@ -128,7 +124,7 @@ class MembersContract:
         else:
             assert members.default_folds is None
 
-    def test_an_ensemble_is_rebuilt_with_any_weights_or_refuses_them(self, members, fitted, P):
+    def test_rebuild_accepts_any_weights_or_raises(self, members, fitted, P):
         which = np.array([0, P.shape[1] - 1])
         weights, intercept = np.array([0.7, 0.4]), np.full(P.shape[2], 0.01)
         kept = members.keep(which)

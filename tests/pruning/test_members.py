@@ -1,4 +1,4 @@
-"""Adapters of all kinds of ensembles satisfy the contract of members."""
+"""The adapter of each kind of ensemble passes the tests of `MembersContract`."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ class TestRandomForestRegressor(MembersContract):
 
 
 class TestForestGrownBestFirst(TestRandomForestRegressor):
-    """Children come later in the arrays of trees with a limited number of leaves."""
+    """With a limited number of leaves, trees grow best first: children are not next to their parents."""
 
     def make(self):
         return RandomForestRegressor(12, max_leaf_nodes=20, random_state=0)
@@ -109,7 +109,7 @@ class TestVotingRegressor(MembersContract):
     def make(self):
         return VotingRegressor(REGRESSORS, weights=[1, 2, 1])
 
-    def test_weights_of_a_mean_are_put_back(self, members, fitted, P):
+    def test_rebuild_accepts_weights_that_sum_to_one(self, members, fitted, P):
         small = members.keep(np.array([0, 2])).rebuild(fitted, np.array([0.25, 0.75]), np.zeros(1))
         np.testing.assert_allclose(small.predict(self.rows), P[:, [0, 2], 0] @ [0.25, 0.75])
         assert [name for name, _ in small.estimators] == ["line", "tree"]
@@ -122,7 +122,7 @@ class TestVotingClassifier(MembersContract):
         return VotingClassifier(CLASSIFIERS)
 
     def assert_own_prediction(self, fitted, members, P):
-        """Hard voting takes the class that most members find most probable, the first one if several are."""
+        """Hard voting predicts the class with the most votes, the first one in a tie."""
         votes = np.eye(3)[P.argmax(axis=2)].sum(axis=1)
         np.testing.assert_array_equal(fitted.classes_[votes.argmax(axis=1)], fitted.predict(self.rows))
 
@@ -153,7 +153,7 @@ class TestStackingClassifier(MembersContract):
         return StackingClassifier(CLASSIFIERS, stack_method="predict")
 
     def assert_own_prediction(self, fitted, members, P):
-        """The final estimator combines the classes that the members find most probable."""
+        """The final estimator combines the predicted classes of the members."""
         final = fitted.final_estimator_.predict(P.argmax(axis=2))
         np.testing.assert_array_equal(fitted.classes_[final], fitted.predict(self.rows))
 
@@ -268,7 +268,7 @@ class TestXGBoostOfTwoClasses(XGBoost):
 
 
 @pytest.mark.parametrize("module", ["lightgbm", "xgboost"])
-def test_iterations_after_the_best_one_of_early_stopping_do_not_count(module):
+def test_iterations_after_the_best_one_are_ignored_after_early_stopping(module):
     library = pytest.importorskip(module)
     noisy = y + np.random.default_rng(0).standard_normal(400) * 5
     if module == "lightgbm":
@@ -283,7 +283,7 @@ def test_iterations_after_the_best_one_of_early_stopping_do_not_count(module):
     np.testing.assert_allclose(members.score(X)[:, 0], model.predict(X), rtol=1e-4, atol=1e-4)
 
 
-def test_members_that_never_saw_a_class_give_it_no_probability():
+def test_members_give_zero_probability_to_classes_they_were_not_trained_on():
     rare = np.where(np.arange(400) < 3, "never", np.where(S[:, 0] > 0, "right", "left"))
     trees = [DecisionTreeClassifier().fit(S[k::10], rare[k::10]) for k in range(10)]
     assert [len(tree.classes_) for tree in trees] == [3, 3, 3, 2, 2, 2, 2, 2, 2, 2]

@@ -1,4 +1,4 @@
-"""The pruned model: flat trees that agree with scikit-learn, in files that run no code."""
+"""The pruned model agrees with scikit-learn and is saved without executable code."""
 
 import pickle
 
@@ -24,7 +24,7 @@ from tests.pruning.conftest import S, X, label, weighted_sum, y
 
 TREES = [
     RandomForestRegressor(12, random_state=0),
-    RandomForestRegressor(12, max_leaf_nodes=20, random_state=0),  # grown best first: children come later
+    RandomForestRegressor(12, max_leaf_nodes=20, random_state=0),  # grown best first
     GradientBoostingRegressor(n_estimators=12, random_state=0),
     AdaBoostRegressor(n_estimators=6, random_state=0),
     RandomForestClassifier(12, random_state=0),
@@ -43,7 +43,7 @@ def pruned(request):
 
 
 @pytest.mark.parametrize("n_rows", [1, 7, 8, 9, 400])
-def test_flat_trees_are_the_weighted_sum_of_the_members_for_any_number_of_rows(pruned, n_rows):
+def test_flat_trees_equal_the_weighted_sum_of_members_for_any_number_of_rows(pruned, n_rows):
     pruner, rows = pruned
     assert pruner.estimator_.trees is not None
     wanted = weighted_sum(pruner, rows[:n_rows])
@@ -53,7 +53,7 @@ def test_flat_trees_are_the_weighted_sum_of_the_members_for_any_number_of_rows(p
     )
 
 
-def test_a_pruned_model_of_trees_is_loaded_from_a_file_without_trust(pruned, tmp_path):
+def test_loading_a_pruned_model_of_trees_requires_no_trusted_types(pruned, tmp_path):
     pytest.importorskip("skops")
     pruner, rows = pruned
     manylens.save(pruner.estimator_, tmp_path / "small.skops")
@@ -64,7 +64,7 @@ def test_a_pruned_model_of_trees_is_loaded_from_a_file_without_trust(pruned, tmp
 
 
 @pytest.mark.parametrize("part", ["roots", "feature", "children", "leaf", "missing", "depths"])
-def test_a_file_with_node_indices_out_of_bounds_is_refused(part, tmp_path):
+def test_a_file_with_node_indices_out_of_bounds_raises(part, tmp_path):
     pytest.importorskip("skops")
     model = AlignmentPruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, y).estimator_
     broken = getattr(model.trees, part).copy()
@@ -77,7 +77,7 @@ def test_a_file_with_node_indices_out_of_bounds_is_refused(part, tmp_path):
         pickle.loads(pickle.dumps(model))
 
 
-def test_arrays_of_the_wrong_type_or_shape_are_refused():
+def test_arrays_of_the_wrong_type_or_shape_raise():
     trees = AlignmentPruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, y).estimator_.trees
     check_flat_trees(trees, 10, 1)
     wrong = [
@@ -104,7 +104,7 @@ def test_flat_trees_and_scikit_learn_agree_at_the_thresholds():
 
 
 @pytest.mark.parametrize("trained_with_missing", [True, False])
-def test_missing_values_go_where_the_trees_send_them(trained_with_missing):
+def test_missing_values_take_the_same_branch_as_in_scikit_learn(trained_with_missing):
     holes = X.copy()
     holes[::3, 3] = np.nan
     holes[1::4, 0] = np.nan
@@ -113,7 +113,7 @@ def test_missing_values_go_where_the_trees_send_them(trained_with_missing):
     np.testing.assert_allclose(pruner.estimator_.raw_scores(holes), weighted_sum(pruner, holes))
 
 
-def test_values_too_large_for_single_precision_are_refused():
+def test_values_too_large_for_single_precision_raise():
     pruner = AlignmentPruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, y)
     with pytest.raises(ValueError, match="too large for dtype"):
         pruner.predict(np.full((1, 10), 1e300))

@@ -1,4 +1,4 @@
-"""AlignmentPruner, for every kind of ensemble that it reads."""
+"""AlignmentPruner, for each kind of ensemble."""
 
 import pickle
 import warnings
@@ -67,9 +67,7 @@ every = pytest.mark.parametrize(
 
 
 @every
-def test_a_pruned_model_predicts_the_weighted_sum_of_fewer_members_and_survives_copying(
-    ensemble, rows, target
-):
+def test_a_pruned_model_predicts_the_weighted_sum_of_its_members_and_can_be_copied(ensemble, rows, target):
     fitted = clone(ensemble).fit(rows, target)
     pruner = AlignmentPruner(fitted).fit(rows, target)
     scores = weighted_sum(pruner, rows)
@@ -79,7 +77,7 @@ def test_a_pruned_model_predicts_the_weighted_sum_of_fewer_members_and_survives_
         0 < pruner.n_kept_ == len(pruner.kept_) == np.count_nonzero(pruner.weights_) <= len(pruner.weights_)
     )
     assert np.all(pruner.weights_ >= 0)
-    # worse than the whole ensemble by rounding at most
+    # at most rounding makes it worse than the whole ensemble
     assert pruner.error_ <= pruner.whole_error_ * (1 + 1e-6)
     for copy in (pickle.loads(pickle.dumps(pruner)), clone(pruner).fit(rows, target), pruner.estimator_):
         np.testing.assert_array_equal(copy.predict(rows), pruner.predict(rows))
@@ -95,7 +93,7 @@ def test_a_pruned_model_predicts_the_weighted_sum_of_fewer_members_and_survives_
 
 
 @every
-def test_uniform_keeps_all_members_with_the_weights_of_the_ensemble(ensemble, rows, target):
+def test_uniform_keeps_all_members_with_the_baseline_weights(ensemble, rows, target):
     fitted = clone(ensemble).fit(rows, target)
     members = read_members(fitted)
     whole = AlignmentPruner(fitted, "uniform", cv=None, anchor=1).fit(rows, target)
@@ -154,7 +152,7 @@ def test_rebuilt_forests_and_gradient_boosting_predict_the_same_and_leave_the_or
     np.testing.assert_array_equal(ensemble.predict(rows), before)
 
 
-def test_bagging_is_rebuilt_if_weights_are_equal_and_refused_otherwise():
+def test_bagging_is_rebuilt_only_if_weights_are_equal():
     bagging = BaggingRegressor(DecisionTreeRegressor(), 12, max_features=0.7, random_state=0).fit(X, y)
     ranked = AlignmentPruner(bagging, "rank", "none", cv=None).fit(X, y)
     ranked.estimator_.intercept[:] = 0
@@ -182,7 +180,7 @@ def test_only_the_kept_members_predict_and_are_stored(forest, monkeypatch):
     assert len(pruner.estimator_.members.members) == pruner.n_kept_ < 30
 
 
-def test_learning_from_predictions_is_prune_predictions():
+def test_pruning_with_cv_none_equals_prune_predictions():
     line = [LinearRegression().fit(X[:, :], y * s) for s in (1, 2)] + [
         KNeighborsRegressor(k).fit(X, y) for k in (3, 9)
     ]
@@ -192,7 +190,7 @@ def test_learning_from_predictions_is_prune_predictions():
     np.testing.assert_allclose(pruner.alignments_, result.alignments)
 
 
-def test_boosted_stumps_lose_nothing_once_stages_are_added_back():
+def test_adding_stages_keeps_the_accuracy_of_boosted_stumps():
     rows, target = make_friedman(3000, random_state=0)
     new, truth = make_friedman(1000, random_state=1)
     stumps = {"n_estimators": 256, "max_depth": 1, "subsample": 0.5, "random_state": 0}
@@ -206,7 +204,7 @@ def test_boosted_stumps_lose_nothing_once_stages_are_added_back():
     assert np.mean((completed.predict(new) - truth) ** 2) < 1.01 * whole
 
 
-def test_blocks_and_threads_change_nothing(forest, monkeypatch):
+def test_blocks_and_threads_do_not_change_the_result(forest, monkeypatch):
     one = AlignmentPruner(forest).fit(X, y)
     monkeypatch.setattr("manylens.pruning.members.BLOCK_BYTES", 8 * 40 * 37)
     many = AlignmentPruner(forest, n_jobs=2).fit(X, y)
@@ -214,7 +212,7 @@ def test_blocks_and_threads_change_nothing(forest, monkeypatch):
     np.testing.assert_allclose(many.predict(X), one.predict(X), rtol=1e-9)
 
 
-def test_sparse_rows_data_frames_and_single_precision_give_the_same(forest):
+def test_sparse_rows_data_frames_and_single_precision_give_the_same_result(forest):
     dense = AlignmentPruner(forest).fit(X, y)
     np.testing.assert_allclose(
         AlignmentPruner(forest).fit(sparse.csr_matrix(X), y).predict(X), dense.predict(X)
@@ -238,7 +236,7 @@ def test_missing_values_are_allowed_if_the_ensemble_allows_them():
     assert np.isfinite(AlignmentPruner(fitted).fit(holes, y).predict(holes)).all()
 
 
-def test_a_pruned_model_is_saved_to_a_file_that_runs_no_code(tmp_path):
+def test_a_pruned_model_can_be_saved_and_loaded(tmp_path):
     bagging = BaggingClassifier(LogisticRegression(), 10, max_samples=0.1, random_state=0).fit(
         S[:, :3], label
     )
@@ -259,7 +257,7 @@ def test_a_pruned_model_is_saved_to_a_file_that_runs_no_code(tmp_path):
     ],
     ids=lambda e: type(e).__name__,
 )
-def test_data_frames_give_what_arrays_give_without_a_warning(ensemble):
+def test_data_frames_and_arrays_give_the_same_result_without_warnings(ensemble):
     frame = pd.DataFrame(X, columns=list("abcdefghij"))
     ours = AlignmentPruner(clone(ensemble).fit(frame, y)).fit(frame, y)
     theirs = AlignmentPruner(clone(ensemble).fit(X, y)).fit(X, y)
@@ -282,7 +280,7 @@ class Incomplete(DecisionTreeRegressor):
         return np.concatenate([[np.nan], super().predict(X, check_input)[1:]])
 
 
-def test_members_that_predict_nan_are_named_and_rows_may_be_lists():
+def test_the_error_names_a_member_that_predicts_nan_and_rows_may_be_lists():
     members = [DecisionTreeRegressor(max_depth=d).fit(X, y) for d in (1, 3)]
     with pytest.raises(ValueError, match="The predictions of member 2 contain NaN or infinity"):
         AlignmentPruner([*members, Incomplete(max_depth=2).fit(X, y)]).fit(X, y)
@@ -290,7 +288,7 @@ def test_members_that_predict_nan_are_named_and_rows_may_be_lists():
     np.testing.assert_array_equal(listed.predict(X.tolist()), AlignmentPruner(members).fit(X, y).predict(X))
 
 
-def test_a_clone_shares_the_fitted_ensemble_unless_it_is_to_be_fitted(forest):
+def test_a_clone_shares_the_ensemble_unless_fit_ensemble_is_true(forest):
     assert clone(AlignmentPruner(forest)).ensemble is forest
     assert clone(AlignmentPruner(forest, fit_ensemble=True)).ensemble is not forest
     frozen = AlignmentPruner(FrozenEstimator(forest)).fit(X, y)
@@ -303,7 +301,7 @@ def test_a_clone_shares_the_fitted_ensemble_unless_it_is_to_be_fitted(forest):
     assert search.best_score_ > 0.5
 
 
-def test_settings_of_the_method_survive_copies_and_files(forest, tmp_path):
+def test_copies_and_files_keep_the_settings_of_the_method(forest, tmp_path):
     pytest.importorskip("skops")
     members = [LinearRegression().fit(X[:, :3], y), Ridge().fit(X[:, :3], y)]
     pruner = AlignmentPruner(members, Alignment(slack=0.2)).fit(X[:, :3], y)
@@ -313,7 +311,7 @@ def test_settings_of_the_method_survive_copies_and_files(forest, tmp_path):
     assert len(AlignmentPruner(forest).get_params(deep=False)) <= 9
 
 
-def test_a_fit_that_fails_leaves_the_earlier_one_unchanged(forest):
+def test_a_failed_fit_leaves_the_fitted_model_unchanged(forest):
     pruner = AlignmentPruner(forest).fit(X, y)
     before = pruner.predict(X)
     pruner.ensemble = RandomForestRegressor(5, random_state=1).fit(X, y)
@@ -323,7 +321,7 @@ def test_a_fit_that_fails_leaves_the_earlier_one_unchanged(forest):
     np.testing.assert_array_equal(pruner.predict(X), before)
 
 
-def test_bad_input_raises_one_sentence(forest):
+def test_invalid_input_raises_a_clear_error(forest):
     with pytest.raises(
         NotFittedError, match="This RandomForestRegressor is not fitted yet: call its fit first"
     ):
@@ -360,11 +358,11 @@ def test_bad_input_raises_one_sentence(forest):
         AlignmentPruner(GradientBoostingRegressor(init=LinearRegression()).fit(X, y)).fit(X, y)
     with pytest.raises(ValueError, match="predicts several targets at once"):
         AlignmentPruner(RandomForestRegressor(3).fit(X, np.c_[y, y])).fit(X, y)
-    with pytest.raises(ValueError, match="anchor=2 must lie in"):
+    with pytest.raises(ValueError, match="anchor=2 must be 'auto' or a number in"):
         AlignmentPruner(GradientBoostingRegressor(n_estimators=3).fit(X, y), anchor=2).fit(X, y)
 
 
-# Out-of-bag predictions of the random targets in these checks are uncorrelated with them: hence cv=None.
+# cv=None, because out-of-bag predictions are uncorrelated with the random targets of these checks
 CHECKED = [
     AlignmentPruner(BaggingRegressor(Ridge(), 5, random_state=0), cv=None, fit_ensemble=True),
     AlignmentPruner(
@@ -374,7 +372,7 @@ CHECKED = [
 
 
 @parametrize_with_checks(CHECKED)
-def test_scikit_learns_checks_pass(estimator, check):
+def test_scikit_learn_checks_pass(estimator, check):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*(reproduce y exactly|constant on these rows)")
         check(estimator)

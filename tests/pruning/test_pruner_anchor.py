@@ -1,4 +1,4 @@
-"""The choice of the anchor, for boosting that is pruned on few rows."""
+"""Choice of the anchor for boosting on few rows."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def diabetes():
     return X, y, X_test, y_test, GradientBoostingRegressor(random_state=0).fit(X, y)
 
 
-def test_noise_in_few_rows_is_not_fitted_a_second_time(diabetes):
+def test_the_anchor_prevents_fitting_the_noise_of_few_rows_again(diabetes):
     X, y, X_test, y_test, boosting = diabetes
     whole = boosting.score(X_test, y_test)
     free = AlignmentPruner(boosting, anchor=0).fit(X, y)
@@ -28,12 +28,12 @@ def test_noise_in_few_rows_is_not_fitted_a_second_time(diabetes):
     assert held.n_kept_ < 100
 
 
-def test_rows_that_the_ensemble_has_not_seen_need_no_anchor(diabetes):
+def test_the_anchor_is_zero_for_rows_the_ensemble_was_not_trained_on(diabetes):
     _, _, X_test, y_test, boosting = diabetes
     assert AlignmentPruner(boosting).fit(X_test, y_test).anchor_ == 0
 
 
-def test_rows_without_noise_need_no_anchor():
+def test_the_anchor_is_zero_for_targets_without_noise():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(400, 3))
     y = X[:, 0] + 2 * (X[:, 1] > 0.5)
@@ -41,7 +41,7 @@ def test_rows_without_noise_need_no_anchor():
     assert AlignmentPruner(boosting).fit(X, y).anchor_ == 0
 
 
-def test_ensembles_are_not_refitted_for_many_rows_or_without_boosting(diabetes, monkeypatch):
+def test_only_boosting_on_few_rows_is_refitted(diabetes, monkeypatch):
     def refuse(*arguments):
         raise AssertionError("the ensemble must not be refitted here")
 
@@ -52,7 +52,7 @@ def test_ensembles_are_not_refitted_for_many_rows_or_without_boosting(diabetes, 
     assert AlignmentPruner(diabetes[-1]).fit(X, y).anchor_ == 0
 
 
-def test_classes_are_compared_by_their_probabilities():
+def test_the_anchor_is_chosen_by_class_probabilities():
     X, y = load_breast_cancer(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X, y, train_size=250, random_state=0)
     names = np.array(["malignant", "benign"])[y]
@@ -67,7 +67,7 @@ def test_a_class_too_small_to_split_gets_the_largest_anchor(diabetes):
     X = diabetes[0][:60]
     y = np.repeat([0, 1, 2], [29, 29, 2])
     boosting = GradientBoostingClassifier(n_estimators=5, random_state=0).fit(X, y)
-    assert choose_anchor(boosting, X, y, None) == ANCHORS[-1]
+    assert choose_anchor(AlignmentPruner(boosting), boosting, X, y) == ANCHORS[-1]
 
 
 def test_an_ensemble_that_cannot_be_refitted_gets_the_largest_anchor(diabetes):
@@ -79,12 +79,12 @@ def test_an_ensemble_that_cannot_be_refitted_gets_the_largest_anchor(diabetes):
 
 
 @pytest.mark.parametrize("anchor", [2, -0.1, "much"])
-def test_an_anchor_out_of_range_is_refused(diabetes, anchor):
-    with pytest.raises(ValueError, match=r"must lie in \[0, 1\], or be 'auto'"):
+def test_an_invalid_anchor_raises(diabetes, anchor):
+    with pytest.raises(ValueError, match=r"must be 'auto' or a number in \[0, 1\]"):
         AlignmentPruner(diabetes[-1], anchor=anchor).fit(*diabetes[:2])
 
 
-def test_with_anchor_1_the_pruned_model_can_be_identical(diabetes):
+def test_anchor_1_reproduces_the_whole_ensemble(diabetes):
     X, y, X_test, _, boosting = diabetes
     copy = AlignmentPruner(boosting, anchor=1).fit(X, y)
     np.testing.assert_allclose(copy.predict(X_test), boosting.predict(X_test), rtol=1e-6)

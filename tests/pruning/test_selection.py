@@ -1,4 +1,4 @@
-"""Selection and weights of predictors, against literal versions, scipy and scikit-learn."""
+"""Selection and weights of predictors, compared with explicit formulas, scipy and scikit-learn."""
 
 import itertools
 import math
@@ -15,14 +15,14 @@ from manylens.pruning import Alignment
 from manylens.pruning.selection import (
     Penalty,
     accumulated_errors,
+    add_predictors,
     alignment_weights,
     best_single,
     early_stop,
     error_ranking,
-    readmit,
     rescaled_error,
     ridge_weights,
-    shorter_selections,
+    smaller_selections,
     squared_error,
     stacking_weights,
 )
@@ -37,7 +37,7 @@ def products(P, Y):
 
 
 @given(seeds, st.integers(1, 3))
-def test_stacking_is_scipys_non_negative_least_squares(seed, C):
+def test_stacking_equals_scipys_nonnegative_least_squares(seed, C):
     P, Y = predictions(seed, C=C)
     G, b, total = products(P, Y)
     A, y = centered(P, Y)
@@ -48,7 +48,7 @@ def test_stacking_is_scipys_non_negative_least_squares(seed, C):
 
 
 @given(seeds, st.integers(1, 3))
-def test_alignment_is_that_of_the_kernels_written_out(seed, C):
+def test_alignment_weights_equal_those_of_explicit_kernels(seed, C):
     P, Y = predictions(seed, n=30, p=6, C=C)
     G, b, _ = products(P, Y)
     A, y = centered(P, Y)
@@ -61,7 +61,7 @@ def test_alignment_is_that_of_the_kernels_written_out(seed, C):
     np.testing.assert_allclose(ours[toward], wanted / np.linalg.norm(wanted), atol=1e-6)
 
 
-def test_for_one_column_alignment_is_align_kernels_and_no_other_weights_are_better_aligned():
+def test_alignment_weights_equal_align_kernels_for_one_column_and_are_optimal():
     P, Y = predictions(1, n=200, p=5)
     P = np.abs(np.random.default_rng(2).uniform(0.2, 1, 5))[:, None] * Y[:, None] + 0.5 * P
     G, b, _ = products(P, Y)
@@ -73,19 +73,19 @@ def test_for_one_column_alignment_is_align_kernels_and_no_other_weights_are_bett
 
 
 @given(seeds)
-def test_readmission_reaches_every_error_that_stacking_reaches(seed):
+def test_adding_predictors_reaches_every_error_that_stacking_reaches(seed):
     P, Y = predictions(seed)
-    G, b, total = products(P, Y)
+    G, b, total = all_products = products(P, Y)
     least = squared_error(stacking_weights(G, b), G, b, total)
     start = stacking_weights(G, b, alignment_weights(G, b) > 0)
     for share in (0.0, 0.5, 1.0):
         target = least + share * (total - least) + 1e-6 * total
-        assert squared_error(readmit(start, G, b, total, target), G, b, total) <= target
-    np.testing.assert_array_equal(readmit(start, G, b, total, np.inf), start)
+        assert squared_error(add_predictors(start, all_products, target), *all_products) <= target
+    np.testing.assert_array_equal(add_predictors(start, all_products, np.inf), start)
 
 
 @given(seeds)
-def test_what_is_kept_is_never_worse_than_the_mean_of_all_on_these_rows(seed):
+def test_the_pruned_error_is_at_most_that_of_the_mean_of_all_predictors(seed):
     P, Y = predictions(seed)
     assume(np.any(products(P, Y).b > 0))
     result = prune_predictions(P[:, :, 0], Y[:, 0])
@@ -97,7 +97,7 @@ def test_what_is_kept_is_never_worse_than_the_mean_of_all_on_these_rows(seed):
     assert result.error <= result.whole_error * (1 + 1e-7)
 
 
-def test_r2_keeps_the_best_correlated_and_no_mixture_is_better():
+def test_r2_keeps_the_best_correlated_predictor_which_no_mixture_beats():
     P, Y = predictions(3)
     G, b, _ = products(P, Y)
     chosen = best_single(G, b)
@@ -110,7 +110,7 @@ def test_r2_keeps_the_best_correlated_and_no_mixture_is_better():
 
 
 @pytest.mark.parametrize("summed", [False, True])
-def test_accumulated_errors_are_those_of_the_running_mean_or_sum(summed):
+def test_accumulated_errors_equal_those_of_the_running_mean_or_sum(summed):
     P, Y = predictions(4)
     G, b, total = products(P, Y)
     A, y = centered(P, Y)
@@ -125,7 +125,7 @@ def test_accumulated_errors_are_those_of_the_running_mean_or_sum(summed):
     np.testing.assert_allclose(accumulated_errors(G, b, total, order, weights), wanted)
 
 
-def test_early_stopping_waits_for_its_patience():
+def test_early_stopping_respects_patience():
     errors = np.array([5.0, 4.0, 4.5, 3.0, 3.5, 3.6, 3.7, 1.0])
     assert early_stop(errors, patience=1) == 2
     assert early_stop(errors, patience=2) == 4
@@ -133,7 +133,7 @@ def test_early_stopping_waits_for_its_patience():
     assert early_stop(np.array([1.0])) == 1
 
 
-def test_ridge_without_noise_is_least_squares():
+def test_ridge_without_noise_equals_least_squares():
     P, _ = predictions(5, n=200)
     y = P[:, :, 0] @ np.array([1.0, -2, 0, 0, 3, 0, 0, 1])
     G, b, total = products(P, y[:, None])
@@ -142,7 +142,7 @@ def test_ridge_without_noise_is_least_squares():
 
 
 @given(seeds)
-def test_each_shorter_selection_leaves_out_the_one_that_costs_least(seed):
+def test_each_smaller_selection_removes_the_least_important_predictor(seed):
     P, Y = predictions(seed)
     G, b, total = products(P, Y)
 
@@ -150,10 +150,12 @@ def test_each_shorter_selection_leaves_out_the_one_that_costs_least(seed):
         k = np.flatnonzero(among)
         return total - b[k] @ np.linalg.solve(G[np.ix_(k, k)], b[k])
 
-    choices = list(shorter_selections(stacking_weights(G, b), G, b))
+    choices = list(smaller_selections(stacking_weights(G, b), G, b))
     for longer, shorter in itertools.pairwise(choices):
         assert set(np.flatnonzero(shorter)) < set(np.flatnonzero(longer))
-        if np.count_nonzero(shorter) == np.count_nonzero(longer) - 1 > 0:  # none fell to zero by itself
+        if (
+            np.count_nonzero(shorter) == np.count_nonzero(longer) - 1 > 0
+        ):  # the refit set no other weight to zero
             others = [(longer > 0) & (np.arange(8) != k) for k in np.flatnonzero(longer)]
             assert least_error(shorter > 0) == pytest.approx(min(map(least_error, others)), rel=1e-8)
     assert np.count_nonzero(choices[-1]) <= 1
@@ -170,7 +172,7 @@ def test_a_strong_penalty_gives_a_multiple_of_the_ensembles_own_weights(seed):
     assert squared_error(weights, G, b, total) == pytest.approx(rescaled_error(own, G, b, total), rel=1e-6)
 
 
-def test_the_error_by_cross_validation_tells_what_the_error_on_the_rows_hides():
+def test_the_cross_validated_error_reveals_overfitting():
     rng = np.random.default_rng(0)
     y, new = rng.standard_normal(250), rng.standard_normal(5000)
     P, Q = y[:, None] + 3 * rng.standard_normal((250, 60)), new[:, None] + 3 * rng.standard_normal((5000, 60))
@@ -182,7 +184,7 @@ def test_the_error_by_cross_validation_tells_what_the_error_on_the_rows_hides():
 
 
 def test_larger_weights_do_not_hide_the_loss_of_members():
-    """Larger weights improve cautious probabilities without changing a decision: the bound is rescaled."""
+    """Larger weights improve probabilities near 1/3 without changing a decision: the bound is rescaled."""
     rng = np.random.default_rng(1)
     y = np.repeat([0, 1, 2], 100)
     P = 1 / 3 + 0.1 * (np.eye(3)[y][:, None] + rng.standard_normal((300, 40, 3)))
@@ -216,7 +218,7 @@ def test_equal_predictors_are_kept_once():
     assert len(both.kept) <= len(once.kept)
 
 
-def test_classes_are_read_from_labels_and_scores_sum_to_one():
+def test_scores_of_string_classes_sum_to_one():
     rng = np.random.default_rng(0)
     y = np.repeat(["x", "y", "z"], 30)
     P = rng.dirichlet(np.ones(3), (90, 6)) + np.eye(3)[np.repeat([0, 1, 2], 30)][:, None]
@@ -227,7 +229,7 @@ def test_classes_are_read_from_labels_and_scores_sum_to_one():
     assert np.mean(np.unique(y)[scores.argmax(axis=1)] == y) > 0.9
 
 
-def test_bad_input_raises_one_sentence():
+def test_invalid_input_raises_a_clear_error():
     P, Y = predictions(8)
     P, y = P[:, :, 0], Y[:, 0]
     broken = P.copy()
@@ -265,7 +267,7 @@ def test_bad_input_raises_one_sentence():
             Alignment(shrinkage=shrinkage)
 
 
-def test_settings_of_alignment_are_its_defaults_unless_given():
+def test_method_alignment_uses_the_default_settings():
     P, Y = predictions(9)
     by_name, by_settings = (
         prune_predictions(P[:, :, 0], Y[:, 0], method) for method in ("alignment", Alignment())

@@ -1,4 +1,4 @@
-"""Predictions and targets that the weights are learned from."""
+"""Out-of-bag and cross-fitted predictions, and the working response of boosting."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from manylens.pruning.training_moments import out_of_bag, working_response
 from tests.pruning.conftest import X, y
 
 
-def test_out_of_bag_predictions_never_come_from_a_member_that_saw_the_row():
+def test_out_of_bag_predictions_ignore_members_trained_on_the_row():
     rng = np.random.default_rng(0)
     P, in_bag = rng.standard_normal((20, 5, 2)), rng.uniform(size=(20, 5)) < 0.6
     in_bag[3] = True
@@ -25,10 +25,10 @@ def test_out_of_bag_predictions_never_come_from_a_member_that_saw_the_row():
     np.testing.assert_array_equal(filled, poisoned)
 
 
-def test_out_of_bag_deviations_count_once_for_the_rows_that_a_predictor_has_not_seen():
+def test_out_of_bag_predictions_satisfy_their_formula():
     rng = np.random.default_rng(1)
     P, in_bag = rng.standard_normal((30, 4, 2)), rng.uniform(size=(30, 4)) < 0.4
-    in_bag[:, 3] = False  # so that every row has a predictor that did not see it
+    in_bag[:, 3] = False  # so that every row has a member that was not trained on it
     filled, rows = out_of_bag(P, in_bag)
     assert rows.all()
     for i in range(30):
@@ -40,7 +40,7 @@ def test_out_of_bag_deviations_count_once_for_the_rows_that_a_predictor_has_not_
     np.testing.assert_array_equal(out_of_bag(P, np.zeros_like(in_bag))[0].round(12), P.round(12))
 
 
-def test_cross_fitting_learns_from_the_predictions_of_cross_val_predict():
+def test_cross_fitting_uses_the_predictions_of_cross_val_predict():
     members = [
         KNeighborsRegressor(1).fit(X, y),
         KNeighborsRegressor(8).fit(X, y),
@@ -52,7 +52,7 @@ def test_cross_fitting_learns_from_the_predictions_of_cross_val_predict():
     assert AlignmentPruner(members, cv=None).fit(X, y).n_kept_ == 1  # 1-NN has memorized its own rows
 
 
-def test_out_of_bag_predictions_beat_those_of_the_training_rows_and_keep_fewer_than_stacking():
+def test_out_of_bag_pruning_is_more_accurate_than_training_predictions_and_smaller_than_stacking():
     rows, target = make_friedman(1500, random_state=1)
     new, truth = make_friedman(1000, random_state=2)
     forest = RandomForestRegressor(128, max_features=0.33, random_state=0).fit(rows, target)
@@ -63,7 +63,7 @@ def test_out_of_bag_predictions_beat_those_of_the_training_rows_and_keep_fewer_t
     assert np.mean((honest.predict(new) - truth) ** 2) < np.mean((naive.predict(new) - truth) ** 2) < whole
 
 
-def test_rows_that_the_ensemble_was_not_fitted_to_are_not_taken_for_its_samples():
+def test_out_of_bag_predictions_require_the_training_rows():
     forest = RandomForestRegressor(10, random_state=0).fit(X[:300], y[:300])
     for rows in (slice(0, 200), slice(0, 400)):
         with pytest.raises(
@@ -100,7 +100,7 @@ def test_the_working_response_has_the_gradient_of_the_logistic_loss(C):
     np.testing.assert_allclose(half - score, (z - score) / 2)
 
 
-def test_the_anchor_moves_values_toward_the_score_and_sure_predictions_stay_finite():
+def test_the_anchor_moves_targets_toward_the_score_and_confident_predictions_stay_finite():
     Y, score = np.array([[1.0], [2.0]]), np.array([[3.0], [2.5]])
     np.testing.assert_allclose(working_response(Y, score, "identity", 0.25)[0], [[1.5], [2.125]])
     np.testing.assert_array_equal(working_response(Y, score, "identity", 1.0)[0], score)

@@ -1,4 +1,4 @@
-"""Moments of predictions, against sums written out."""
+"""Moments of predictions equal explicit sums."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ class TestPredictionMoments(SummaryContract):
     def test_a_batch_without_rows_changes_nothing(self):
         assert PredictionMoments().update(np.zeros((0, 8, 3)), np.zeros((0, 3))).n_rows_ == 0
 
-    def test_moments_of_other_predictors_are_not_merged(self):
+    def test_merging_moments_of_other_predictors_raises(self):
         P, Y = predictions(0)
         with pytest.raises(ValueError, match=r"7 predictors .* cannot be merged into moments of 8"):
             PredictionMoments().update(P, Y).merge(PredictionMoments().update(P[:, 1:], Y))
@@ -45,7 +45,7 @@ class TestFoldedMoments(TestPredictionMoments):
     def result(self, summary):
         return super().result(summary.whole())
 
-    def test_moments_in_other_folds_are_not_merged(self):
+    def test_merging_moments_with_other_folds_raises(self):
         with pytest.raises(ValueError, match="Moments in 5 folds cannot be merged into moments in 4"):
             FoldedMoments(4).merge(FoldedMoments(5))
 
@@ -61,7 +61,7 @@ class TestFoldedMoments(TestPredictionMoments):
 
 
 @given(seeds, st.integers(1, 4))
-def test_moments_are_the_sums_written_out(seed, C):
+def test_moments_equal_explicit_sums(seed, C):
     P, Y = predictions(seed, C=C)
     weight = np.random.default_rng(seed).uniform(0.1, 2, Y.shape)
     moments = PredictionMoments().update(P, Y, weight)
@@ -77,7 +77,7 @@ def test_moments_are_the_sums_written_out(seed, C):
 
 
 @given(seeds, st.integers(1, 3), st.integers(1, 59))
-def test_folded_moments_are_those_of_every_fifth_row_for_any_batches(seed, C, cut):
+def test_folds_hold_every_fifth_row_for_any_batches(seed, C, cut):
     P, Y = predictions(seed, C=C)
     folded = FoldedMoments().update(P[:cut], Y[:cut]).update(P[cut:], Y[cut:])
     whole = folded.whole()

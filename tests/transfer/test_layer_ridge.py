@@ -1,4 +1,4 @@
-"""Layer ridge: what it computes, and the conventions that it keeps."""
+"""Layer ridge: predictions against explicit formulas, input formats, and errors."""
 
 import pickle
 
@@ -69,16 +69,11 @@ def test_the_exact_model_is_kernel_ridge_with_the_max_norm_rule(digits):
     np.testing.assert_allclose(model.decision_function(cut(layers, TEST)), wanted, atol=1e-7)
 
 
-def test_the_leave_one_out_score_is_that_of_literal_fits(digits):
+def test_the_leave_one_out_score_equals_that_of_separate_fits(digits):
     layers, y = digits
     y = y[:40]
     model = LayerRidgeClassifier(kernel="linear", alphas=[0.1]).fit(cut(layers, slice(0, 40)), y)
-    F = np.hstack(
-        [
-            rows / np.sqrt(3)
-            for rows in model.model_.maps.transform(np.hstack([p[:40] for p in layers.values()]))
-        ]
-    )
+    F = np.hstack(model.model_.maps.transform(np.hstack([p[:40] for p in layers.values()]))) / np.sqrt(3)
     right = 0
     for i in range(40):
         kept = np.arange(40) != i
@@ -102,55 +97,48 @@ def test_alignment_weights_are_those_of_align_kernels(digits):
 
 
 @pytest.mark.parametrize("weights", ["uniform", "alignment"])
-def test_the_units_of_a_layer_do_not_matter(digits, weights):
+def test_scaling_and_shifting_a_layer_does_not_matter(digits, weights):
     layers, y = digits
     other = dict(layers, rows=1000 * layers["rows"] + 7)
-    models = [
-        LayerRidgeClassifier(weights=weights).fit(cut(each, TRAIN), y[TRAIN]) for each in (layers, other)
-    ]
-    scores = [
-        model.decision_function(cut(each, TEST)) for model, each in zip(models, (layers, other), strict=True)
-    ]
+    scores = []
+    for each in (layers, other):
+        model = LayerRidgeClassifier(weights=weights).fit(cut(each, TRAIN), y[TRAIN])
+        scores.append(model.decision_function(cut(each, TEST)))
     np.testing.assert_allclose(scores[0], scores[1], atol=1e-6)
 
 
-def test_every_way_to_give_layers_is_the_same(digits):
+def test_layers_may_be_a_dict_a_list_an_array_or_a_frame(digits):
     layers, y = digits
     joined = np.hstack(list(layers.values()))
     widths = [part.shape[1] for part in layers.values()]
-    wanted = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN]).predict_proba(cut(layers, TEST))
+    model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
+    wanted = model.predict_proba(cut(layers, TEST))
     as_list = LayerRidgeClassifier().fit([part[TRAIN] for part in layers.values()], y[TRAIN])
     np.testing.assert_allclose(as_list.predict_proba([part[TEST] for part in layers.values()]), wanted)
     sliced = LayerRidgeClassifier(widths).fit(joined[TRAIN], y[TRAIN])
     np.testing.assert_allclose(sliced.predict_proba(joined[TEST]), wanted)
-    model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
-    turned = dict(reversed(cut(layers, TEST).items()))
-    np.testing.assert_allclose(model.predict_proba(turned), wanted)
+    np.testing.assert_allclose(model.predict_proba(dict(reversed(cut(layers, TEST).items()))), wanted)
     frame = pd.DataFrame(joined, columns=[f"c{k}" for k in range(joined.shape[1])])
-    np.testing.assert_allclose(
-        LayerRidgeClassifier(widths).fit(frame[TRAIN], y[TRAIN]).predict_proba(frame[TEST]), wanted
-    )
+    from_frame = LayerRidgeClassifier(widths).fit(frame[TRAIN], y[TRAIN])
+    np.testing.assert_allclose(from_frame.predict_proba(frame[TEST]), wanted)
 
 
-def test_a_single_layer_by_weight_is_that_layer_alone(digits):
+def test_a_weight_for_a_single_layer_uses_that_layer_alone(digits):
     layers, y = digits
     by_weight = LayerRidgeClassifier(weights={"edges": 2.0}).fit(cut(layers, TRAIN), y[TRAIN])
     alone = LayerRidgeClassifier().fit(layers["edges"][TRAIN], y[TRAIN])
     assert by_weight.selected_layers_ == ["edges"]
-    np.testing.assert_allclose(
-        by_weight.decision_function(cut(layers, TEST)),
-        alone.decision_function(layers["edges"][TEST]),
-        atol=1e-9,
-    )
+    wanted = alone.decision_function(layers["edges"][TEST])
+    np.testing.assert_allclose(by_weight.decision_function(cut(layers, TEST)), wanted, atol=1e-9)
 
 
-def test_several_layers_beat_the_worst_and_landmarks_come_near_the_exact_kernel(digits):
+def test_all_layers_beat_the_worst_layer_and_landmarks_approximate_the_exact_kernel(digits):
     layers, y = digits
     exact = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN]).score(cut(layers, TEST), y[TEST])
     worst = LayerRidgeClassifier().fit(layers["rows"][TRAIN], y[TRAIN]).score(layers["rows"][TEST], y[TEST])
-    near = LayerRidgeClassifier(max_exact_rows=1, rank=150, random_state=0)
+    landmarks = LayerRidgeClassifier(max_exact_rows=1, rank=150, random_state=0)
     assert exact > worst + 0.1
-    assert near.fit(cut(layers, TRAIN), y[TRAIN]).score(cut(layers, TEST), y[TEST]) > exact - 0.04
+    assert landmarks.fit(cut(layers, TRAIN), y[TRAIN]).score(cut(layers, TEST), y[TEST]) > exact - 0.04
 
 
 def test_low_rank_layers_have_the_given_rank_and_lose_little():
@@ -173,7 +161,7 @@ def test_nystroem_of_a_layer_of_smaller_rank_is_exact():
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_how_the_rows_after_the_first_batch_are_split_does_not_matter(digits, kernel):
+def test_the_sizes_of_batches_after_the_first_do_not_matter(digits, kernel):
     layers, y = digits
     base = LayerRidgeClassifier(kernel=kernel, rank=60, random_state=0)
     joined = np.hstack(list(layers.values()))
@@ -186,13 +174,12 @@ def test_how_the_rows_after_the_first_batch_are_split_does_not_matter(digits, ke
 
     few, many = trained(200, 800), trained(200, 300, 450, 800)
     assert few.alpha_ == many.alpha_
-    np.testing.assert_allclose(
-        few.decision_function(joined[800:]), many.decision_function(joined[800:]), atol=1e-6
-    )
+    wanted = few.decision_function(joined[800:])
+    np.testing.assert_allclose(many.decision_function(joined[800:]), wanted, atol=1e-6)
     assert many.score(joined[800:], y[800:]) > 0.85
 
 
-def test_partial_fit_on_one_batch_is_the_ridge_of_fit_at_the_same_alpha():
+def test_partial_fit_on_one_batch_equals_fit_with_the_same_alpha():
     X, y = load_diabetes(return_X_y=True)
     settings = {"kernel": "linear", "alphas": [0.1], "layer_slices": [4, 6]}
     by_rows = LayerRidgeRegressor(**settings).fit(X, y)
@@ -204,13 +191,12 @@ def test_probabilities_are_better_calibrated_than_the_raw_scores(digits):
     layers, y = digits
     model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
     proba, scores = model.predict_proba(cut(layers, TEST)), model.decision_function(cut(layers, TEST))
-    raw = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     ece = manylens.expected_calibration_error
-    assert ece(y[TEST], proba) < 0.1 < 0.5 < ece(y[TEST], raw)
+    assert ece(y[TEST], proba) < 0.1 < 0.5 < ece(y[TEST], softmax(scores, axis=1))
     np.testing.assert_array_equal(np.argmax(proba, axis=1), np.argmax(scores, axis=1))
 
 
-def test_stacked_layers_are_joined_by_a_logistic_regression(digits):
+def test_stacked_layers_beat_a_single_layer(digits):
     layers, y = digits
     model = LayerRidgeClassifier(weights="stacked", kernel="linear").fit(cut(layers, TRAIN), y[TRAIN])
     assert model.model_.coef.shape == (3 * 10, 10)
@@ -220,29 +206,23 @@ def test_stacked_layers_are_joined_by_a_logistic_regression(digits):
     np.testing.assert_allclose(model.predict_proba(cut(layers, TEST)).sum(axis=1), 1)
 
 
-def test_the_stack_is_the_logistic_regression_on_the_leave_one_out_scores_of_each_layer(digits):
+def test_stacking_is_logistic_regression_on_the_leave_one_out_scores_of_all_layers(digits):
     layers, y = digits
     for labels in (y[:60] % 2, y[:60] % 3):
-        model = LayerRidgeClassifier(weights="stacked", kernel="linear").fit(
-            cut(layers, slice(0, 60)), labels
-        )
         parts = [rows[:60] for rows in layers.values()]
-        alone = [LayerRidgeClassifier(kernel="linear", alphas=[a]) for a in model.alpha_]
-        targets = np.eye(labels.max() + 1)[labels]
+        model = LayerRidgeClassifier(weights="stacked", kernel="linear").fit(parts, labels)
         scores = []
-        for part, ridge in zip(parts, alone, strict=True):
-            rows = ridge.fit(part, labels).model_.features(part)
-            scores.append(linear_ridge(rows, targets).left_out(ridge.alpha_))
-        logits = np.hstack(scores) @ model.model_.coef + model.model_.intercept
-        fits = [LogisticRegression(C=C, max_iter=1000).fit(np.hstack(scores), labels) for C in STACK_CS]
-        errors = []
-        for fit in fits:
-            proba = fit.predict_proba(np.hstack(scores))
-            errors.append(np.abs(softmax(logits, axis=1) - proba).max())
-        assert min(errors) < 1e-6
+        for part, alpha in zip(parts, model.alpha_, strict=True):
+            alone = LayerRidgeClassifier(kernel="linear", alphas=[alpha]).fit(part, labels)
+            targets = np.eye(labels.max() + 1)[labels]
+            scores.append(linear_ridge(alone.model_.features(part), targets).left_out(alpha))
+        left_out = np.hstack(scores)
+        found = softmax(left_out @ model.model_.coef + model.model_.intercept, axis=1)
+        fits = [LogisticRegression(C=C, max_iter=1000).fit(left_out, labels) for C in STACK_CS]
+        assert min(np.abs(found - fit.predict_proba(left_out)).max() for fit in fits) < 1e-6
 
 
-def test_two_classes_have_one_decision_of_the_right_sign(digits):
+def test_with_two_classes_the_sign_of_the_decision_function_predicts(digits):
     layers, y = digits
     y = np.where(y < 5, -1, 1)
     model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
@@ -288,9 +268,8 @@ def test_float32_is_kept_and_agrees_with_float64(model):
 
 def test_a_grid_search_chooses_among_weights(digits):
     X = np.hstack(list(digits[0].values()))[:200]
-    search = GridSearchCV(
-        LayerRidgeClassifier([64, 8, 56]), {"weights": ["uniform", "alignment"], "kernel": ["linear"]}, cv=2
-    )
+    grid = {"weights": ["uniform", "alignment"], "kernel": ["linear"]}
+    search = GridSearchCV(LayerRidgeClassifier([64, 8, 56]), grid, cv=2)
     assert search.fit(X, digits[1][:200]).best_score_ > 0.7
 
 
@@ -320,7 +299,7 @@ def test_unusable_layers_raise(digits, change, message):
         ({"weights": "best"}, "weights='best' is unknown: give one of uniform, alignment, stacked"),
         ({"weights": {"pool": 1}}, "weights has the key 'pool', but X has no layer of that name"),
         ({"weights": [1, -1, 1]}, "finite and non-negative"),
-        ({"weights": [1, 1]}, "one number for each of the 3 layers"),
+        ({"weights": [1, 1]}, "one number per layer, 3 in all"),
         ({"kernel": "poly"}, "kernel='poly' is unknown"),
         ({"alphas": [0.0]}, "at least one positive number"),
         ({"rank": 0}, "rank == 0, must be >= 1"),
@@ -356,7 +335,7 @@ def test_unusable_labels_raise(digits):
 def test_layers_that_differ_from_fit_raise(digits):
     layers, y = digits
     model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
-    with pytest.raises(ValueError, match="not those seen in fit: rows occurs only in one of the two"):
+    with pytest.raises(ValueError, match="differ from those seen in fit: rows occurs in only one of the two"):
         model.predict({name: part[TEST] for name, part in layers.items() if name != "rows"})
     with pytest.raises(ValueError, match="'rows' has 3 features; in fit it had 8"):
         model.predict(cut(layers, TEST) | {"rows": layers["rows"][TEST, :3]})
@@ -366,7 +345,7 @@ def test_layers_that_differ_from_fit_raise(digits):
         model.predict([layers["rows"][TEST], layers["pixels"][TEST]])
     with pytest.raises(ValueError, match="dim 4"):
         model.fit([layers["pixels"].reshape(-1, 1, 8, 8), layers["rows"]], y)
-    with pytest.raises(ValueError, match="needs rows that differ in their target"):
+    with pytest.raises(ValueError, match="needs rows with different targets"):
         LayerRidgeClassifier(weights="alignment").partial_fit(columns[:9], np.zeros(9, int), classes=[0, 1])
     with pytest.raises(TypeError, match=r"[Ss]parse"):
         LayerRidgeClassifier().fit(sparse.csr_matrix(layers["pixels"]), y)

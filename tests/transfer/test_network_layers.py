@@ -92,7 +92,7 @@ def test_the_blocks_of_a_network_are_found(cnn):
     ]  # fmt: skip
 
 
-def test_features_are_the_layers_own_output_whatever_works_in_place_after_them(cnn):
+def test_modules_that_work_in_place_do_not_change_the_features_of_earlier_layers(cnn):
     X = images()
     layers = collect_layers(cnn, in_batches(X), pooling="flatten")
     cnn.eval()
@@ -101,21 +101,17 @@ def test_features_are_the_layers_own_output_whatever_works_in_place_after_them(c
         last = cnn(torch.as_tensor(X))
     np.testing.assert_allclose(layers["0"], first.flatten(1).numpy(), atol=1e-5)
     np.testing.assert_allclose(layers["6"], last.numpy(), atol=1e-5)
-    assert layers["0"].min() < 0  # the activation that follows, in place, has not cut them
+    assert layers["0"].min() < 0  # the ReLU that follows in place has not changed them
 
 
 def test_the_size_of_batches_does_not_matter(cnn):
     X = images()
     whole, parts = collect_layers(cnn, [X]), collect_layers(cnn, in_batches(X, 9))
-    sketch = CountSketch(16, 4)
-    sketched = [
-        collect_layers(cnn, batches, sketch=sketch).transform([X]) for batches in ([X], in_batches(X, 9))
-    ]
+    sketches = [collect_layers(cnn, each, sketch=CountSketch(16, 4)) for each in ([X], in_batches(X, 9))]
+    one, other = (sketch.transform([X]) for sketch in sketches)
     for name in whole:
         np.testing.assert_allclose(parts[name], whole[name], atol=1e-5)
-        np.testing.assert_allclose(
-            sketched[0][name] @ sketched[0][name].T, sketched[1][name] @ sketched[1][name].T, atol=1e-2
-        )
+        np.testing.assert_allclose(one[name] @ one[name].T, other[name] @ other[name].T, atol=1e-2)
 
 
 def test_the_second_pass_gives_the_nystroem_kernel_of_the_sketch(cnn):
@@ -130,7 +126,7 @@ def test_the_second_pass_gives_the_nystroem_kernel_of_the_sketch(cnn):
     np.testing.assert_allclose(low_new @ low.T, wanted, atol=1e-3 * np.abs(wanted).max())
 
 
-def test_a_sketch_taller_than_the_layer_is_wide_loses_nothing(cnn):
+def test_a_sketch_with_more_buckets_than_columns_is_exact(cnn):
     X = images()
     raw = collect_layers(cnn, [X])["6"]
     low = collect_layers(cnn, [X], sketch=CountSketch(32, 4)).transform([X])["6"]
@@ -164,7 +160,7 @@ def test_tokens_that_the_mask_marks_as_padding_do_not_count():
             self.embedding = nn.Embedding(20, 8)
 
         def forward(self, input_ids, attention_mask):
-            # What stands at padding may be anything, even NaN.
+            # The output of padding may be anything, even NaN.
             return self.embedding(input_ids).masked_fill(attention_mask[..., None] == 0, float("nan"))
 
     torch.manual_seed(0)
@@ -174,14 +170,13 @@ def test_tokens_that_the_mask_marks_as_padding_do_not_count():
     numbers, mask = np.array([[3, 4, 0, 0], [5, 6, 7, 8]]), np.array([[1, 1, 0, 0], [1, 1, 1, 1]])
     rows = collect_layers(model, [{"input_ids": numbers, "attention_mask": mask}], ["inner"])["inner"]
     table = model.inner.embedding.weight.detach().numpy()
-    np.testing.assert_allclose(
-        rows, [table[[3, 4]].mean(axis=0), table[[5, 6, 7, 8]].mean(axis=0)], rtol=1e-6
-    )
+    wanted = [table[[3, 4]].mean(axis=0), table[[5, 6, 7, 8]].mean(axis=0)]
+    np.testing.assert_allclose(rows, wanted, rtol=1e-6)
     empty = [{"input_ids": numbers[:1], "attention_mask": 0 * mask[:1]}]
     assert not collect_layers(model, empty, ["inner"])["inner"].any()
 
 
-def test_maps_are_averaged_over_places_and_any_function_pools(cnn):
+def test_maps_are_averaged_over_positions_and_a_callable_can_pool(cnn):
     X = images()
     flat = collect_layers(cnn, [X], ["0"], pooling="flatten")["0"].reshape(70, 6, 36)
     mean = collect_layers(cnn, [X], ["0"], pooling="mean")["0"]
@@ -201,7 +196,7 @@ def test_the_state_of_the_model_is_restored(cnn):
     assert not any(module._forward_hooks for module in cnn.modules())
 
 
-def test_layers_of_a_random_network_classify(cnn):
+def test_a_ridge_on_the_layers_of_a_random_network_classifies(cnn):
     rng = np.random.default_rng(0)
     y = rng.integers(3, size=200)
     X = images(200)
@@ -213,7 +208,7 @@ def test_layers_of_a_random_network_classify(cnn):
     assert LayerRidgeClassifier(random_state=0).fit(train, y[:150]).score(test, y[150:]) > 0.9
 
 
-class Mute(nn.Module):
+class ReturnsText(nn.Module):
     def __init__(self):
         super().__init__()
         self.linear = nn.Linear(4, 4)
@@ -222,7 +217,7 @@ class Mute(nn.Module):
         return "no tensor"
 
 
-class Asleep(nn.Module):
+class HasUnusedLayer(nn.Module):
     def __init__(self):
         super().__init__()
         self.used, self.unused = nn.Linear(4, 4), nn.Linear(4, 4)
@@ -234,20 +229,16 @@ class Asleep(nn.Module):
 def test_layers_without_features_raise(cnn):
     rows = [np.ones((3, 4), dtype=np.float32)]
     cases = [
-        ((nn.Sequential(Mute()), rows), {}, "Layer '0' returned a str without a tensor"),
-        ((Asleep(), rows), {}, "Layer 'unused' did not run in the forward pass"),
+        ((nn.Sequential(ReturnsText()), rows), {}, "Layer '0' returned a str without a tensor"),
+        ((HasUnusedLayer(), rows), {}, "Layer 'unused' did not run in the forward pass"),
         ((cnn, [images()], ["7"]), {}, "The model has no layer '7'"),
         ((cnn, [images()], lambda *_: False), {}, "layers selects no module"),
         ((cnn, [images()], "all"), {}, "layers='all' is unknown"),
         ((cnn, []), {}, "batches is empty"),
         ((cnn, [images()]), {"pooling": "max"}, "pooling='max' is unknown"),
         ((cnn, [images()]), {"hashed": "both"}, "hashed='both' is unknown"),
-        ((cnn, [images()], ["0"]), {"pooling": lambda t: t}, "it must be"),
-        (
-            (nn.Sequential(nn.Linear(4, 2), nn.Flatten(0)), rows, ["1"]),
-            {},
-            "does not have one row per sample",
-        ),
+        ((cnn, [images()], ["0"]), {"pooling": lambda t: t}, "the shape must be"),
+        ((nn.Sequential(nn.Linear(4, 2), nn.Flatten(0)), rows, ["1"]), {}, "without one row per sample"),
     ]
     for arguments, options, message in cases:
         with pytest.raises(ValueError, match=message):
@@ -278,6 +269,10 @@ def test_the_last_block_of_a_published_network_gives_its_logits():
     assert [name for name in choose_layers(model) if "block" in name] == [f"_blocks.{k}" for k in range(16)]
     X = np.random.default_rng(0).standard_normal((4, 3, 32, 32)).astype(np.float32)
     layers = collect_layers(model, [X], ["_swish", "_blocks.15", "_fc"], pooling="mean")
-    assert list(layers) == ["_blocks.15", "_swish", "_fc"]  # the activation runs twice, and counts when last
+    assert list(layers) == [
+        "_blocks.15",
+        "_swish",
+        "_fc",
+    ]  # the last output of _swish is used
     logits = layers["_swish"] @ model._fc.weight.detach().numpy().T + model._fc.bias.detach().numpy()
     np.testing.assert_allclose(logits, layers["_fc"], atol=1e-3)

@@ -1,4 +1,4 @@
-"""Ridge: leave-one-out and moments, against literal fits."""
+"""Ridge: leave-one-out and moments, against scikit-learn's ridge fitted without each row."""
 
 import numpy as np
 import pytest
@@ -28,8 +28,8 @@ def problem(n, p, seed=0, offset=3.0):
     return F, Y
 
 
-def literally_left_out(F, Y, alpha):
-    """Predict each row with a ridge, intercept included, that was fitted to the others."""
+def fit_without_each_row(F, Y, alpha):
+    """Predict each row with a ridge, including the intercept, that was fitted to the others."""
     kept = ~np.eye(len(F), dtype=bool)
     fits = [Ridge(alpha, solver="svd").fit(F[rows], Y[rows]) for rows in kept]
     return np.array([fit.predict(F[i : i + 1])[0] for i, fit in enumerate(fits)])
@@ -43,23 +43,23 @@ def literally_left_out(F, Y, alpha):
     seed=st.integers(0, 2**31),
     offset=st.sampled_from([0.0, 10.0]),
 )
-def test_leave_one_out_with_an_intercept_is_that_of_literal_fits(n, p, log_alpha, seed, offset):
+def test_leave_one_out_with_an_intercept_equals_separate_fits(n, p, log_alpha, seed, offset):
     F, Y = problem(n, p, seed, offset)
     alpha = 10.0**log_alpha
-    wanted = literally_left_out(F, Y, alpha)
+    wanted = fit_without_each_row(F, Y, alpha)
     scale = np.abs(wanted).max()
     for kind in (primal_ridge, dual_linear_ridge):
         np.testing.assert_allclose(kind(F, Y).left_out(alpha), wanted, rtol=1e-5, atol=1e-6 * scale)
 
 
 @pytest.mark.parametrize(("n", "p"), [(40, 7), (12, 30)])
-def test_without_the_share_of_the_intercept_leave_one_out_is_wrong(n, p):
+def test_without_the_leverage_of_the_intercept_leave_one_out_is_wrong(n, p):
     F, Y = problem(n, p)
     ridge = primal_ridge(F, Y)
-    fitted = F @ ridge.solve(1.0)[0] + ridge.solve(1.0)[1]
+    fitted = F @ ridge.path.solve(1.0)[0] + ridge.path.solve(1.0)[1]
     leverage = np.square(ridge.basis) @ (1 / (ridge.path.values + 1.0))
     naive = Y - (Y - fitted) / (1 - leverage)[:, None]
-    assert np.abs(naive - literally_left_out(F, Y, 1.0)).max() > 1e-3
+    assert np.abs(naive - fit_without_each_row(F, Y, 1.0)).max() > 1e-3
 
 
 @pytest.mark.parametrize(("n", "p"), [(50, 8), (20, 60)])
@@ -73,12 +73,12 @@ def test_alpha_and_errors_are_those_of_ridge_cv(n, p):
 
 @pytest.mark.parametrize("kind", [primal_ridge, dual_linear_ridge])
 @pytest.mark.parametrize("together", [2, 4, 1000])  # one, two and all alphas in a product
-def test_errors_of_many_alphas_are_those_of_each_whatever_the_blocks(kind, together, monkeypatch):
-    monkeypatch.setattr("manylens.transfer.ridge.MOST_COLUMNS", together)
+def test_errors_do_not_depend_on_the_block_sizes_of_alphas_and_rows(kind, together, monkeypatch):
+    monkeypatch.setattr("manylens.transfer.ridge.MAX_COLUMNS", together)
     monkeypatch.setattr("manylens.transfer.ridge.cached_rows", lambda _: 7)
     F, Y = problem(30, 9)
     ridge = kind(F, Y)
-    wanted = [np.mean(np.square(Y - literally_left_out(F, Y, alpha))) for alpha in ALPHAS]
+    wanted = [np.mean(np.square(Y - fit_without_each_row(F, Y, alpha))) for alpha in ALPHAS]
     np.testing.assert_allclose(ridge.left_out_errors(ALPHAS), wanted, rtol=1e-6)
 
 
@@ -86,7 +86,7 @@ def test_errors_of_many_alphas_are_those_of_each_whatever_the_blocks(kind, toget
 @pytest.mark.parametrize(("n", "p"), [(50, 8), (20, 60)])
 def test_coefficients_are_those_of_ridge(kind, n, p):
     F, Y = problem(n, p)
-    coef, intercept = kind(F, Y).solve(0.7)
+    coef, intercept = kind(F, Y).path.solve(0.7)
     theirs = Ridge(0.7, solver="svd").fit(F, Y)
     np.testing.assert_allclose(coef.T, theirs.coef_, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(intercept, theirs.intercept_, rtol=1e-7)
@@ -95,7 +95,7 @@ def test_coefficients_are_those_of_ridge(kind, n, p):
 def test_the_dual_is_kernel_ridge_on_the_centered_kernel():
     F, Y = problem(30, 4)
     K = np.exp(-0.1 * np.square(F[:, None] - F[None]).sum(axis=2))
-    coef, intercept = dual_ridge(K, Y).solve(0.3)
+    coef, intercept = dual_ridge(K, Y).path.solve(0.3)
     centering = np.eye(30) - 1 / 30
     centered = centering @ K @ centering
     theirs = KernelRidge(alpha=0.3, kernel="precomputed").fit(centered, Y - Y.mean(axis=0))
@@ -103,19 +103,20 @@ def test_the_dual_is_kernel_ridge_on_the_centered_kernel():
     np.testing.assert_allclose(coef.sum(axis=0), 0, atol=1e-8)
 
 
-def test_the_dual_keeps_its_digits_where_alpha_vanishes():
+def test_the_dual_form_is_accurate_for_tiny_alphas():
     F, Y = problem(15, 40)
     at_zero = dual_linear_ridge(F, Y).left_out(1e-9)
-    np.testing.assert_allclose(at_zero, literally_left_out(F, Y, 1e-9), rtol=1e-4)
+    np.testing.assert_allclose(at_zero, fit_without_each_row(F, Y, 1e-9), rtol=1e-4)
 
 
 def test_repeated_rows_do_not_let_the_ones_vector_mix_with_the_null_space():
     F, Y = problem(6, 2)
     F, Y = np.repeat(F, 3, axis=0), np.repeat(Y, 3, axis=0) + np.arange(18)[:, None]
-    np.testing.assert_allclose(dual_ridge(F @ F.T, Y).left_out(0.5), literally_left_out(F, Y, 0.5), rtol=1e-7)
+    wanted = fit_without_each_row(F, Y, 0.5)
+    np.testing.assert_allclose(dual_ridge(F @ F.T, Y).left_out(0.5), wanted, rtol=1e-7)
 
 
-def test_single_precision_features_give_the_same_alpha_and_near_scores():
+def test_float32_features_give_the_same_alpha_and_similar_scores():
     F, Y = problem(200, 10)
     wide, narrow = primal_ridge(F, Y), primal_ridge(F.astype(np.float32), Y)
     assert choose_alpha(narrow, ALPHAS)[0] == choose_alpha(wide, ALPHAS)[0]

@@ -1,4 +1,4 @@
-"""Chapter 4, Figures 4.16 to 4.21: boosted ensembles pruned by alignment and by stacking."""
+"""Chapter 4, Figures 4.16 to 4.21: boosted ensembles, pruned by alignment and by stacking."""
 
 import numpy as np
 from sklearn.ensemble import AdaBoostRegressor, GradientBoostingRegressor
@@ -12,12 +12,12 @@ from manylens.datasets import make_friedman
 
 
 def some(wanted, holds):
-    """Cases: the rows whose name contains `wanted`."""
+    """Evaluate a statement on the rows whose name contains `wanted`."""
     return lambda found: {row: holds(cells) for row, cells in found[RESULT].items() if wanted in row}
 
 
 def stage_errors(setting):
-    """Squared errors for training and test rows of the first 1, 2, ... stages, weighted as in boosting."""
+    """Training and test errors of the first 1, 2, ... stages, with the weights of boosting."""
     weights = setting.members.baseline[: setting.sizes[-1]]
     trained, tested = (
         np.cumsum(part[:, : len(weights), 0] * weights, axis=1, dtype=np.float64)
@@ -32,23 +32,23 @@ def stage_errors(setting):
 
 
 def stopping_stage(errors):
-    """Number of stages after which ten more lower the error by less than 1 %; all if there is none."""
+    """Number of stages after which ten more lower the error by less than 1 %; all stages if there is none."""
     gained = errors[:-10] - errors[10:]
     small = np.flatnonzero(gained < 0.01 * errors[:-10])
     return int(small[0]) + 1 if len(small) else len(errors)
 
 
 class PrunedBoosting(Reproduction):
-    """Gradient boosting (10, 20 and 50 % of the rows per stage) and AdaBoost with trees of 1, 3 and 10
-    levels, up to 256 stages, on Friedman's function."""
+    """Gradient boosting (10, 20 and 50 % of the rows per stage) and AdaBoost with up to 256 trees of 1, 3 and
+    10 levels, on Friedman's function."""
 
     paper = PAPER
     where = "Figures 4.16 to 4.21"
-    differs = """2,000 training rows, one draw, at most 256 stages instead of 1,024; targets of the
-    training rows, as in the thesis (the library's default anchors them). Errors are relative to the full
+    differs = """2,000 training rows, one draw of the data, and at most 256 stages instead of 1,024. The
+    targets of the training rows are used without an anchor, as in the thesis. Errors are relative to the full
     model. The thesis does not give its rule for early stopping; here training stops once ten more stages
-    lower the training error by less than 1 %. AdaBoost is a weighted mean, as for pruning, not a weighted
-    median."""
+    lower the training error by less than 1 %. AdaBoost predicts the weighted mean, as in pruning, instead of
+    the weighted median."""
     statements = (
         Statement(
             "gradient boosting: alignment performs as well as boosting (within 1 %)",

@@ -1,4 +1,4 @@
-"""Table 3.3: ridge on layers against fine-tuning, both given the same time."""
+"""Table 3.3: ridge on layers compared with fine-tuning for the same time."""
 
 import tempfile
 import time
@@ -86,7 +86,7 @@ class FineTuningAtEqualTime(OnTheNetwork):
         return Findings({TITLE: {task: self.on(Task(name, *size)) for task, name in tasks.items()}}, {})
 
     def on(self, task):
-        """Seconds of ridge on layers, and the accuracies."""
+        """Seconds of ridge on layers, and the accuracies of all methods."""
         images, y = load_images(task)
         truth = y[task.n_train :]
         start = time.perf_counter()
@@ -107,7 +107,7 @@ class FineTuningAtEqualTime(OnTheNetwork):
 
 
 def tuned(images, y, task, names, seconds, seed):
-    """Predict the test images with a network whose named parts were trained by Adam for some seconds."""
+    """Predictions of the test images after training the named parts of a network by Adam for some seconds."""
     import torch
 
     torch.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Chapters 2 and 3 on a pretrained network: its layers, sketched, and ridge regression on them."""
+"""Chapters 2 and 3: ridge regression on sketched layers of a pretrained network."""
 
 import time
 import warnings
@@ -23,7 +23,7 @@ from manylens import (
     expected_calibration_error,
     stable_rank,
 )
-from manylens.papers.linear_kernel_alignment import alignment_weights, layer_ridge, random_projection
+from manylens.papers.linear_kernel_alignment import alignment_weights, layer_ridge
 
 TASKS = {"objects": TransferObjects, "digits": TransferDigits}
 DIFFERS = """EfficientNet-Lite0 instead of ResNets; CIFAR-10 re-encoded as JPEG ("objects", close to its
@@ -33,7 +33,7 @@ MOST_ROWS = 2_000
 
 
 class OnTheNetwork(Reproduction):
-    """Base: features of EfficientNet-Lite0, collected once."""
+    """Base class of benchmarks on features of EfficientNet-Lite0, collected once."""
 
     abstract = True
     paper = PAPER
@@ -45,13 +45,13 @@ class OnTheNetwork(Reproduction):
         return reason_to_leave_out()
 
     def features(self, name):
-        """Layers of a task, from the temporary folder if they are there."""
+        """Layers of a task, read from the temporary folder if they were collected before."""
         kind = TASKS[name]
         return network_features(kind.quick_task if self.quick else kind.task)
 
 
 def some_rows(layers, rows):
-    """The same rows of every layer."""
+    """Select the same rows of every layer."""
     return {name: features[rows] for name, features in layers.items()}
 
 
@@ -69,11 +69,11 @@ def layer_shares(layers, y):
 
 
 def hashed_features(layers, n_buckets=64):
-    """Layers whose features, if there are more than that, are hashed into so many buckets."""
+    """Hash the features of each layer into buckets, if it has more features than buckets."""
     hashed = {}
     for seed, (name, rows) in enumerate(layers.items()):
         S = CountSketch(n_buckets, 4, seed).matrix(rows.shape[1])
-        hashed[name] = random_projection(S, rows) if rows.shape[1] > n_buckets else rows
+        hashed[name] = rows @ S.T if rows.shape[1] > n_buckets else rows
     return hashed
 
 
@@ -172,7 +172,7 @@ class RidgeOnLayers(OnTheNetwork):
         return Findings(tables, figures)
 
     def at(self, data, rows):
-        """Accuracy and calibration with some of the rows, and the layers' weights."""
+        """Accuracy and calibration with part of the rows, and the weights of the layers."""
         y, truth = data.y[0][rows], data.y[1]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # a strong penalty needs few steps
@@ -218,13 +218,13 @@ class RidgeOnLayers(OnTheNetwork):
 
 
 def last(found, task):
-    """The accuracies with all rows."""
+    """Accuracies with all rows."""
     return found[ACCURACY][f"{task}, 100%"]
 
 
 class AccumulatedLayers(OnTheNetwork):
-    """Layers added one at a time, largest weight first, against each of them alone; and 2, 10 and 50
-    labeled rows per class with the rest unlabeled, against the labeled rows alone."""
+    """Layers added one at a time, largest weight first, compared with each layer alone; and 2, 10 and 50
+    labeled rows per class with the rest unlabeled, compared with the labeled rows alone."""
 
     where = "Figures 3.5 and 3.7"
     differs = DIFFERS + " At most the six layers with the largest weights."
@@ -391,7 +391,7 @@ class StableRankAndTaskAccuracy(OnTheNetwork):
         )
 
     def random_tasks(self, data):
-        """Alignment and accuracy (%) of random sub-tasks."""
+        """Alignment and accuracy (%) of random subtasks."""
         rng = np.random.default_rng(self.seed)
         X, y, X_test, y_test = data.top[0][:MOST_ROWS], data.y[0][:MOST_ROWS], data.top[1], data.y[1]
         found = []

@@ -1,4 +1,4 @@
-"""Chapter 4, Figures 4.1 to 4.15: bagged ensembles pruned by alignment and by stacking."""
+"""Chapter 4, Figures 4.1 to 4.15: bagged ensembles, pruned by alignment and by stacking."""
 
 import time
 import warnings
@@ -20,7 +20,7 @@ METHODS = {"LKA": AS_IN_THE_THESIS, "stacking": "stacking"}
 
 
 def accumulated(setting, p):
-    """Test errors as members are added in the order of their training errors, and where to stop."""
+    """Test errors as members are added by increasing training error, and the index at which to stop."""
     ranked = ranked_predictors(setting.P[:, :p], setting.Y)
     counts = np.arange(1, p + 1)[:, np.newaxis]
     tested = np.cumsum(setting.T[:, ranked.order], axis=1) / counts  # (rows, members, columns)
@@ -28,7 +28,7 @@ def accumulated(setting, p):
 
 
 def pruned(setting, method):
-    """Members kept and relative test error at every size, and the seconds for the largest."""
+    """Number of kept members and relative test error for every size, and the seconds for the largest size."""
     outcome = setting.prune(method, honest=False)
     sizes, setting.sizes = setting.sizes, setting.sizes[-1:]
     start = time.perf_counter()
@@ -39,18 +39,18 @@ def pruned(setting, method):
 
 
 def everywhere(holds):
-    """Cases: all rows of the table."""
+    """Evaluate a statement on all rows of the table."""
     return lambda found: {row: holds(cells) for row, cells in found[RESULT].items()}
 
 
 class PrunedBagging(Reproduction):
-    """Base of the figures for three kinds of learners."""
+    """Base class of the figures for three kinds of learners."""
 
     abstract = True
     paper = PAPER
-    differs = """2,000 training rows and one draw instead of several; LKA and stacking learn from
-    predictions of the training rows, as in the thesis (the library's default is out-of-bag); ensembles up
-    to the size shown. Errors are relative to the whole ensemble."""
+    differs = """2,000 training rows, one draw of the data instead of several, and smaller ensembles. LKA and
+    stacking learn from predictions for the training rows, as in the thesis (the library's default is
+    out-of-bag). Errors are relative to the whole ensemble."""
     statements = (
         Statement(
             "pruning by alignment increases the test error by at most 1 %",
@@ -106,7 +106,7 @@ class PrunedBagging(Reproduction):
         return Findings({RESULT: rows}, figures)
 
     def one(self, setting, training):
-        """The row of one setting, and its panels."""
+        """The table row and the panels of one setting."""
         cells = {"members": setting.sizes[-1]}
         kept, points = {}, {}
         whole = setting.error(setting.T[:, : setting.sizes[-1]].mean(axis=1))
@@ -129,8 +129,8 @@ class PrunedBagging(Reproduction):
 
 
 class PrunedTrees(PrunedBagging):
-    """Up to 256 bagged trees (unpruned, three levels, stumps; bootstrap ratios of 10, 20 and 50 %) on
-    Friedman's function and on ten-dimensional shells."""
+    """Up to 256 bagged trees (unpruned, three levels, stumps) with bootstrap ratios of 10, 20 and 50 %, on
+    Friedman's function and the ten-dimensional shells."""
 
     where = "Figures 4.1, 4.2, 4.7, 4.8 and 4.13"
     learners = PrunedBaggedTrees.learners
@@ -138,8 +138,8 @@ class PrunedTrees(PrunedBagging):
 
 
 class PrunedNeighbors(PrunedBagging):
-    """Up to 64 bagged nearest-neighbor learners (1, 5, 10 and 25 neighbors); tasks and ratios as for
-    trees."""
+    """Up to 64 bagged nearest-neighbor models (1, 5, 10 and 25 neighbors), with the tasks and ratios of
+    PrunedTrees."""
 
     where = "Figures 4.3, 4.4, 4.9, 4.10 and 4.14"
     learners = PrunedBaggedNeighbors.learners
@@ -148,8 +148,8 @@ class PrunedNeighbors(PrunedBagging):
 
 
 class PrunedNetworks(PrunedBagging):
-    """Up to 16 bagged networks (hidden layers of 5 and 2 units, and three of 100), ratios of 10 and 50 %;
-    tasks as for trees."""
+    """Up to 16 bagged networks (two hidden layers of 5 and 2 units, or three of 100 units) with bootstrap
+    ratios of 10 and 50 %, on the tasks of PrunedTrees."""
 
     where = "Figures 4.5, 4.6, 4.11, 4.12 and 4.15"
     learners = PrunedBaggedNetworks.learners

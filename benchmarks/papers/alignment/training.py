@@ -22,7 +22,7 @@ UNITS = (256, 128, 64)
 
 
 def hidden(network, X):
-    """Outputs of the hidden layers, first to last."""
+    """Outputs of the hidden layers, from first to last."""
     outputs = [X]
     for W, b in zip(network.coefs_[:-1], network.intercepts_[:-1], strict=True):
         outputs.append(np.maximum(outputs[-1] @ W + b, 0))
@@ -39,13 +39,13 @@ def alignment(features, targets):
 
 
 def one_hot(y):
-    """Targets as columns, two for two classes."""
+    """One-hot targets; two columns for two classes."""
     columns = label_binarize(y, classes=np.unique(y)).astype(float)
     return np.hstack([1 - columns, columns]) if columns.shape[1] == 1 else columns
 
 
 class Probe:
-    """A data set to probe a network with: alignment of its layers, and a linear model on the last."""
+    """Data on which a network is probed: alignment of its layers, and a linear model on the last layer."""
 
     def __init__(self, parts):
         self.parts = parts
@@ -72,8 +72,8 @@ class Probe:
 class AlignmentInTraining(Reproduction):
     """A network with three hidden layers (256, 128 and 64 units), trained on 4,000 rows of MNIST for 20
     epochs: sketched CKA of its layers with the targets, and the accuracy of a ridge classifier on its
-    last layer, for other rows of MNIST, rotated digits, and rectangles. Then the same for a network that
-    was trained on the digits 0 to 4 and is fine-tuned on 5 to 9."""
+    last layer, for other rows of MNIST, rotated digits, and rectangles. Then the same for a network
+    trained on the digits 0 to 4 and fine-tuned on 5 to 9."""
 
     paper = PAPER
     where = "Figures 2.3 to 2.8"

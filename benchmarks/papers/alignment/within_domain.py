@@ -1,4 +1,4 @@
-"""Table 3.6: networks trained on one task, their layers used for the others."""
+"""Table 3.6: layers of networks trained on one task, used for other tasks."""
 
 import numpy as np
 from sklearn.neural_network import MLPClassifier
@@ -48,7 +48,7 @@ class TransferWithinDomain(Reproduction):
     def compute(self):
         sizes = (200, 100, 75) if self.quick else (4_000, 300, 1_500)
         straight, turned = (load_parts(name, *sizes, seed=self.seed) for name in ("MNIST", "Rotations"))
-        # The few rows are not among the many, and no network is trained on test rows.
+        # The 300 rows are not part of the 4,000, and no network is trained on test rows.
         few = turned._replace(X=turned.X_choose, y=turned.y_choose)
         parts = {"MNIST": straight, "turned": turned, "few turned": few}
         table = {}

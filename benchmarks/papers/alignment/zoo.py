@@ -1,4 +1,4 @@
-"""Table 2.1: many networks, few of them useful, weighted by alignment."""
+"""Table 2.1: layers of many networks, of which few are useful, weighted by alignment."""
 
 import numpy as np
 from sklearn.linear_model import RidgeClassifierCV
@@ -63,7 +63,7 @@ class TransferFromManyNetworks(Reproduction):
         accuracy = {row: {} for row in (*SOURCES, "all networks")}
         kept = {}
         for task in SOURCES:
-            # No network is trained on the rows of the tasks.
+            # The networks are not trained on the rows of the tasks.
             parts = sets[task]._replace(X=sets[task].X_choose, y=sets[task].y_choose)
             for source, zoo in networks.items():
                 accuracy[source][task] = transfer(zoo, parts)[0]
@@ -76,7 +76,7 @@ class TransferFromManyNetworks(Reproduction):
         return Findings({ACCURACY: accuracy, KEPT: kept}, {})
 
     def networks(self, parts, members):
-        """Networks trained on random parts of one set."""
+        """Networks trained on random parts of one data set."""
         n = 100 if self.quick else 1_000
         made = []
         for member in range(members):
@@ -89,7 +89,7 @@ class TransferFromManyNetworks(Reproduction):
 
 
 def transfer(networks, parts):
-    """Accuracy (%) of ridge on hidden layers weighted by alignment, and their shares in the kernel."""
+    """Accuracy (%) of ridge on hidden layers weighted by alignment, and the networks' kernel shares."""
     train, test = ([hidden(network, X)[-1] for network in networks] for X in (parts.X, parts.X_test))
     sizes = [np.sqrt(np.mean((layer - layer.mean(axis=0)) ** 2)) + 1e-12 for layer in train]
     train, test = ([layer / size for layer, size in zip(part, sizes, strict=True)] for part in (train, test))

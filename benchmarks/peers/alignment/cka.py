@@ -139,7 +139,7 @@ class KernelWeightSolver(Comparison):
         return (X.T @ X) ** 2, (X.T @ (y - y.mean())) ** 2
 
     def ours(self, data):
-        return nonnegative_minimum(*data).v
+        return nonnegative_minimum(*data)
 
     def cvxpy_default(self, data):
         import cvxpy

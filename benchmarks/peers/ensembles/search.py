@@ -1,9 +1,8 @@
 """Search: ten neighbors by modules against a flat scan of a monolithic representation of the same size.
 
-Only the search is timed: mapping the queries costs all contenders the same. Precision is measured against the
-nearest rows in the input space. The second set with 60,000 base rows is MNIST with rotated digits,
-regenerated. USPS, with 7,291 base rows, is a small base for which a flat scan is fast enough, so only
-precision is claimed.
+Only the search is timed, because mapping the queries takes all contenders the same time. The relevant rows
+are the nearest in the input space. The data sets are MNIST and rotated MNIST (regenerated) with 60,000 base
+rows each, and USPS with 7,291 base rows. A flat scan of USPS is fast enough, so only precision is claimed.
 """
 
 import time

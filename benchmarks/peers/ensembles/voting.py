@@ -1,8 +1,8 @@
 """Voting of five nearest neighbors per module against five nearest neighbors in a monolithic representation.
 
-Both use `ScanNeighborsClassifier`; scikit-learn's classifier on the monolithic representation is a further
-contender. Only predictions are timed. The second set is MNIST with rotated digits, regenerated. USPS is a
-small set for which only accuracy is claimed.
+Both use `ScanNeighborsClassifier`; scikit-learn's classifier on the monolithic representation is the third
+contender. Only predictions are timed. The data sets are MNIST, rotated MNIST (regenerated) and USPS, which is
+small, so only accuracy is claimed for it.
 """
 
 import numpy as np

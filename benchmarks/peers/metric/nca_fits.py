@@ -34,14 +34,14 @@ def split(name, quick=False, n_train=None):
 
 
 def vote(map_, X, y, X_test, y_test):
-    """Accuracy of the five nearest neighbors under a map."""
+    """Test accuracy of 5-NN on the projected rows."""
     neighbors = KNeighborsClassifier(5).fit(map_.transform(X), y)
     return float(neighbors.score(map_.transform(X_test), y_test))
 
 
 class NCAMNIST(Comparison):
-    """MNIST, ten dimensions: ours on 60,000 rows, scikit-learn on 10,000 of them; accuracy of 5-NN on
-    10,000 test rows."""
+    """MNIST in ten dimensions: ours fits 60,000 rows, scikit-learn 10,000 of them. The accuracy is that of
+    5-NN on 10,000 test rows."""
 
     contenders = ("ours", "scikit_learn")
     repeats = 1
@@ -51,9 +51,7 @@ class NCAMNIST(Comparison):
     claims = (
         Claim("test accuracy of 5-NN on MNIST", result("ours", "accuracy"), at_least=0.963),
         Claim(
-            "times as fast as scikit-learn on a sixth of the rows",
-            ratio("scikit_learn", "ours"),
-            at_least=20,
+            "times as fast as scikit-learn on a sixth of the rows", ratio("scikit_learn", "ours"), at_least=20
         ),
         Claim("peak MB of the whole process", result("ours", "process_mb"), at_most=600),
     )
@@ -92,7 +90,7 @@ def whole_process_mb():
 
 
 class EveryMethod:
-    """Base: every method on one data set; nothing is chosen on the test rows."""
+    """Base class: every method on one data set; no setting is chosen on the test rows."""
 
     contenders = (
         "auto",
@@ -153,7 +151,7 @@ class EveryMethod:
 
 
 class NCALetter(EveryMethod, Comparison):
-    """letter, 16,000 rows, eight dimensions: all methods."""
+    """All methods on the data set letter: 16,000 rows, eight dimensions."""
 
     alone = False
     needs = ("letter",)
@@ -164,7 +162,7 @@ class NCALetter(EveryMethod, Comparison):
 
 
 class NCAIsolet(EveryMethod, Comparison):
-    """isolet, 6,238 rows, 20 dimensions: all methods that do not evaluate the whole objective many times."""
+    """The faster methods on the data set isolet: 6,238 rows, 20 dimensions."""
 
     alone = False
     contenders = ("auto", "exact", "subsample", "minibatch", "rpc", "fpc", "pca")
@@ -175,8 +173,8 @@ class NCAIsolet(EveryMethod, Comparison):
 
 
 class NCACompactSupport(Comparison):
-    """MNIST, 20,000 rows, ten dimensions: kernels with compact support and range search against the exact
-    Gaussian."""
+    """20,000 rows of MNIST in ten dimensions: compact support with range search against the exact Gaussian
+    kernel."""
 
     contenders = ("exact", "compact", "background")
     repeats = 1
@@ -184,11 +182,7 @@ class NCACompactSupport(Comparison):
     needs = ("mnist",)
     claims = (
         Claim("compact support: times as fast as the exact Gaussian", ratio("exact", "compact"), at_least=1),
-        Claim(
-            "compact support: loss of test accuracy",
-            gain("exact", "compact"),
-            at_most=0.015,
-        ),
+        Claim("compact support: loss of test accuracy", gain("exact", "compact"), at_most=0.015),
     )
 
     def make_data(self):
@@ -212,7 +206,8 @@ class NCACompactSupport(Comparison):
 
 
 class NCAMillionRows(Comparison):
-    """1,000,000 x 50 float32 rows, method="auto", ten dimensions; compared with half of the rows."""
+    """1,000,000 float32 rows with 50 features, method="auto", ten dimensions; compared with half of the
+    rows."""
 
     contenders = ("million", "half")
     repeats = 1
@@ -244,7 +239,7 @@ class NCAMillionRows(Comparison):
 
 
 def renamed(check):
-    """Wrap a check so that it takes the keyword of metric-learn, which scikit-learn 1.8 has renamed."""
+    """Wrap a check of scikit-learn so that it takes metric-learn's keyword, which 1.8 has renamed."""
 
     def with_old_keyword(*arrays, force_all_finite=True, **options):
         return check(*arrays, ensure_all_finite=force_all_finite, **options)
@@ -253,8 +248,8 @@ def renamed(check):
 
 
 class PeerNCA(Comparison):
-    """NCA of 1,000 of scikit-learn's digits in two dimensions, at most 30 iterations for each contender;
-    accuracy of 5-NN on the other 797."""
+    """NCA of 1,000 of scikit-learn's digits in two dimensions, with at most 30 iterations for each
+    contender. The accuracy is that of 5-NN on the other 797 digits."""
 
     contenders = ("ours", "sklearn", "metric_learn")
     needs_packages = {"metric_learn": "metric_learn"}

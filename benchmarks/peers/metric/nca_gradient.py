@@ -1,8 +1,8 @@
 """One exact value and gradient of NCA against scikit-learn's, measured by a single L-BFGS iteration.
 
-scikit-learn gets float64 rows and as many BLAS threads as there are cores. Ours takes the same rows and
-computes pairs in float32, its default at this size. The third contender is simple blocked NumPy code in
-float32, on blocks that stay in cache: the difference is due to the vectorized loops of `manylens.native`.
+scikit-learn gets float64 rows and one BLAS thread per core. Ours gets the same rows and computes pairs in
+float32, its default at this size. The third contender is simple NumPy code in float32 on blocks that stay in
+cache; it shows what the compiled loops of `manylens.native` gain.
 """
 
 import warnings
@@ -20,7 +20,7 @@ warnings.filterwarnings("ignore", message="NCA stopped after")
 
 
 class BlockedProducts(Evaluation):
-    """All pairs, by matrix products on blocks of 256 x 256."""
+    """All pairs, by matrix products of blocks of 256 x 256 pairs."""
 
     size = 256
 
@@ -63,7 +63,7 @@ class BlockedProducts(Evaluation):
 
 
 class Iteration:
-    """Base: one L-BFGS iteration from the same A, with the same number of evaluations for all."""
+    """Base class: one L-BFGS iteration from the same A, with the same number of evaluations for all."""
 
     contenders = ("ours", "scikit_learn", "blocked_products")
     repeats = 3

@@ -1,6 +1,7 @@
 """NCA with trees against all pairs, at a trained map."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -26,7 +27,7 @@ warnings.filterwarnings("ignore", message="NCA stopped after")
 
 
 class Evaluations:
-    """Base: eleven values and gradients along a line search on MNIST, 60,000 rows, from a trained A."""
+    """Base class: eleven values and gradients along a line search from a trained A, on MNIST."""
 
     contenders = ("exact", "tree")
     repeats = 3
@@ -48,7 +49,7 @@ class Evaluations:
                 random_state=0,
             ).fit(X, y)
         A = trained.components_
-        # steps of the size that L-BFGS makes near the end
+        # Steps as small as those of L-BFGS near the end of a fit.
         rng = np.random.default_rng(0)
         steps = rng.normal(size=(11, *A.shape)) * np.sqrt(np.mean(A**2)) * 1e-4
         path = A + np.cumsum(steps, axis=0)
@@ -74,26 +75,22 @@ class Evaluations:
 def tree_claims(d, times):
     """Claims in d dimensions."""
     return (
-        Claim(
-            f"trees in {d} dimensions: times as fast as all pairs",
-            ratio("exact", "tree"),
-            at_least=times,
-        ),
+        Claim(f"trees in {d} dimensions: times as fast as all pairs", ratio("exact", "tree"), at_least=times),
         Claim("relative error of the gradient", result("tree", "gradient_error"), at_most=1e-3),
     )
 
 
 class NCATree10D(Evaluations, Comparison):
-    """MNIST, 60,000 rows, a trained map to ten dimensions: eleven values and gradients along a line
-    search."""
+    """Eleven values and gradients along a line search: 60,000 rows of MNIST, a trained map to ten
+    dimensions."""
 
     n_components = 10
     claims = tree_claims(10, 3)
 
 
 class NCATree2D(Evaluations, Comparison):
-    """MNIST, 60,000 rows, a trained map to two dimensions: eleven values and gradients along a line
-    search."""
+    """Eleven values and gradients along a line search: 60,000 rows of MNIST, a trained map to two
+    dimensions."""
 
     n_components = 2
     n_training = 40
@@ -101,15 +98,15 @@ class NCATree2D(Evaluations, Comparison):
 
 
 class NCATreeLayout(Comparison):
-    """MNIST, 60,000 rows, two dimensions: k-d trees per class, and the pairs of tiles whose boxes are
-    near enough to be evaluated."""
+    """One k-d tree per class for 60,000 rows of MNIST in two dimensions: the time to build the trees, and
+    the share of pairs of tiles that are too near to be skipped."""
 
     contenders = ("ours", "scipy", "scikit_learn")
     memory = False
     needs = ("mnist",)
     claims = (
-        Claim("times as fast as scipy's tree", ratio("scipy", "ours"), at_least=0.5),
-        Claim("times as fast as scikit-learn's tree", ratio("scikit_learn", "ours"), at_least=0.5),
+        Claim("times as fast as scipy's tree", ratio("scipy", "ours"), at_least=1),
+        Claim("times as fast as scikit-learn's tree", ratio("scikit_learn", "ours"), at_least=1),
         Claim(
             "remaining pairs of tiles with scipy's tree, relative to ours",
             ratio("scipy", "ours", "share_of_pairs"),
@@ -133,8 +130,12 @@ class NCATreeLayout(Comparison):
 
     def layout(self, data, order_of):
         Z, y = data
-        within = [rows[order_of(Z[rows])] for c in range(y.max() + 1) for rows in [np.flatnonzero(y == c)]]
-        return class_layout(y, within=np.concatenate(within))
+        layout = class_layout(y)
+        slots = np.empty_like(layout.slots)
+        for c in range(y.max() + 1):
+            rows = np.flatnonzero(y == c)
+            slots[rows[order_of(Z[rows])]] = layout.slots[rows]
+        return replace(layout, slots=slots)
 
     def score(self, data, outcome):
         tiles = outcome.place(data[0], np.float32)

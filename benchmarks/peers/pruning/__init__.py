@@ -1,1 +1,1 @@
-"""Pruning ensembles, against other libraries and methods."""
+"""Pruning ensembles, compared with other libraries and methods."""

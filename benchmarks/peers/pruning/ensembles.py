@@ -1,4 +1,4 @@
-"""Pruning against the whole ensemble and against stacking: error, members kept, speed and cost."""
+"""Pruning compared with the whole ensemble and with stacking: error, kept members, speed and cost."""
 
 import numpy as np
 from sklearn.ensemble import (
@@ -33,9 +33,9 @@ QUALITY = (
 
 
 class Pruning(Comparison):
-    """Base: "ours" learns from out-of-bag predictions. The thesis's method, stacking, and ranking with
-    early stopping (sections 4.4.3 and 4.5.4; Figures 4.13 to 4.15, 4.20, 4.21) learn from predictions of
-    the training rows; "stacking_oob" from the same predictions as ours."""
+    """Base class. "ours" and "stacking_oob" learn from out-of-bag predictions. The thesis's method, stacking,
+    and ranking with early stopping (sections 4.4.3 and 4.5.4; Figures 4.13 to 4.15, 4.20, 4.21) learn from
+    predictions for the training rows."""
 
     abstract = True
     alone = False
@@ -44,7 +44,7 @@ class Pruning(Comparison):
     memory = False
     warm_up = False
     repeats = 1
-    seeds = 1  # draws of the data; the thesis uses ten
+    seeds = 1  # number of data sets drawn; the thesis draws ten
 
     def settings(self):
         raise NotImplementedError
@@ -75,8 +75,8 @@ class Pruning(Comparison):
 
 
 class PrunedBaggedTrees(Pruning):
-    """Figures 4.1, 4.2, 4.7, 4.8: bagged trees (unpruned, 3 levels, stumps), bootstrap ratios of 0.1, 0.2
-    and 0.5 of 3,000 rows, 8 to 1,024 members; Friedman's function and the ten-dimensional shells, 1,000
+    """Figures 4.1, 4.2, 4.7, 4.8: 8 to 1,024 bagged trees (unpruned, 3 levels, stumps) with bootstrap ratios
+    of 0.1, 0.2 and 0.5, on Friedman's function and the ten-dimensional shells; 3,000 training rows and 1,000
     test rows."""
 
     learners = (
@@ -113,8 +113,8 @@ class PrunedBaggedNeighbors(PrunedBaggedTrees):
 
 
 class PrunedBaggedNetworks(PrunedBaggedTrees):
-    """Figures 4.5, 4.6, 4.11, 4.12: like PrunedBaggedTrees, with networks of 5 and 2 hidden units and of
-    three layers of 100; 2,000 rows, up to 32 members."""
+    """Figures 4.5, 4.6, 4.11, 4.12: like PrunedBaggedTrees, with networks that have two hidden layers of 5
+    and 2 units, or three of 100 units; 2,000 rows and up to 32 members."""
 
     learners = tuple(
         (
@@ -128,8 +128,8 @@ class PrunedBaggedNetworks(PrunedBaggedTrees):
 
 
 class PrunedBoostedTrees(Pruning):
-    """Figures 4.16 to 4.19: gradient boosting (10, 20 and 50 % of the rows per stage) and AdaBoost with
-    trees of 1, 3 and 10 levels on Friedman's function, 3,000 rows, 8 to 1,024 stages."""
+    """Figures 4.16 to 4.19: gradient boosting (10, 20 and 50 % of the rows per stage) with 8 to 1,024 stages
+    and AdaBoost with up to 256, with trees of 1, 3 and 10 levels, on 3,000 rows of Friedman's function."""
 
     def settings(self):
         n, stages = (300, 16) if self.quick else (3000, 1024)
@@ -150,8 +150,8 @@ class PrunedBoostedTrees(Pruning):
 
 
 class PrunedRealTables(Pruning):
-    """cal_housing, kin8nm, abalone (at most 8,000 training rows) and letter: random forests, and bagged
-    trees on samples of a tenth, 16 to 256 members; at most 4,000 test rows."""
+    """Random forests and bagged trees (each on a tenth of the rows) with 16 to 256 members, on cal_housing,
+    kin8nm, abalone and letter; at most 8,000 training rows and 4,000 test rows."""
 
     needs = ("reg_cal_housing", "reg_kin8nm", "reg_abalone", "letter")
 
@@ -173,7 +173,7 @@ class PrunedRealTables(Pruning):
 
 
 class PrunedForestSpeed(Comparison):
-    """Prediction of 10,000 rows of Friedman's function by a forest of 1,024 trees, fitted to 3,000 rows;
+    """Time to predict 10,000 rows of Friedman's function with a forest of 1,024 trees fitted to 3,000 rows;
     one thread."""
 
     contenders = ("ours", "whole")
@@ -211,7 +211,7 @@ class PrunedForestSpeed(Comparison):
 
 
 class PrunedClassifierSpeed(PrunedForestSpeed):
-    """Prediction of 10,000 rows of the ten-dimensional shells by a forest of 1,024 trees, fitted to 3,000
+    """Time to predict 10,000 rows of the ten-dimensional shells with a forest of 1,024 trees fitted to 3,000
     rows; one thread."""
 
     task = staticmethod(make_shells)
@@ -222,7 +222,7 @@ class PrunedClassifierSpeed(PrunedForestSpeed):
 
 
 class PrunedForestLatency(PrunedForestSpeed):
-    """The forest of Friedman's function, 20 rows predicted one at a time."""
+    """Time to predict 20 rows one at a time with the forest of PrunedForestSpeed."""
 
     claims = (Claim("times as fast as the whole forest", ratio("whole", "ours"), at_least=3),)
     rows = 20
@@ -235,8 +235,8 @@ class PrunedForestLatency(PrunedForestSpeed):
 
 
 class PruningCost(Comparison):
-    """Choosing members from the predictions of a forest of 1,024 trees for its 3,000 rows, against
-    training the forest; one thread."""
+    """Time to select members from the predictions of 1,024 trees for their 3,000 training rows, compared with
+    the time to train the forest; one thread."""
 
     contenders = ("ours", "training")
     claims = (Claim("time of pruning relative to training", ratio("ours", "training"), at_most=0.1),)

@@ -1,4 +1,4 @@
-"""Pruning against other ways of choosing and weighting members: ranking, greedy selection, stacking."""
+"""Pruning compared with other ways to select and weight members: ranking, greedy selection, stacking."""
 
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor, StackingRegressor
@@ -10,10 +10,11 @@ from manylens.datasets import load_dataset, make_friedman
 
 
 class PeerPruning(Comparison):
-    """A forest of 128 trees on letter (5,000 training and 5,000 test rows), pruned: ours; PyPruning's
-    ranking, which keeps the trees with the smallest individual error; and its greedy selection of the
-    tree that most reduces the ensemble's error. Both are written out here, because PyPruning is not on
-    PyPI, keep as many trees as ours and use the same out-of-bag predictions."""
+    """Prune a forest of 128 trees on letter (5,000 training and 5,000 test rows) with three methods: ours;
+    PyPruning's ranking, which keeps the trees with the smallest individual errors; and its greedy selection,
+    which adds the tree that reduces the ensemble's error most. The last two are implemented here because
+    PyPruning is not on PyPI. They keep the same number of trees as ours and use the same out-of-bag
+    predictions."""
 
     contenders = ("ours", "ranking", "greedy", "whole")
     needs = ("letter",)
@@ -71,8 +72,8 @@ class PeerPruning(Comparison):
 
 
 class PeerStacking(Comparison):
-    """Weights for a fitted forest of 128 trees on Friedman's function, 2,000 rows: ours, and scikit-
-    learn's StackingRegressor on the fitted trees with non-negative least squares."""
+    """Weight the trees of a forest of 128 trees fitted to 2,000 rows of Friedman's function: ours, and
+    scikit-learn's StackingRegressor of the fitted trees with non-negative least squares."""
 
     contenders = ("ours", "sklearn_stacking")
     warm_up = False

@@ -1,1 +1,1 @@
-"""A network's layers on other tasks, against other libraries and methods."""
+"""Transfer of pretrained layers to other tasks, compared with other libraries and methods."""

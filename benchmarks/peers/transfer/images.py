@@ -1,4 +1,4 @@
-"""Layers of a pretrained network on new tasks, against models on its top layer only."""
+"""Layers of a pretrained network on new image tasks, compared with models on its top layer."""
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class TransferObjects(NetworkComparison):
     layers of EfficientNet-Lite0, flattened to 512 sketched dimensions and (ours) also averaged over
     positions. Against logistic regression (cross-validated C) and ridge on the top layer, kernel ridge
     with a Gaussian kernel on pixels, and with kernels of thirteen widths weighted by alignment. Seconds
-    are those of fit and prediction after the features."""
+    include fit and prediction, but not the collection of features."""
 
     alone = False
     contenders = CONTENDERS
@@ -144,7 +144,7 @@ class TransferFewLabels(NetworkComparison):
     def labeled_alone(self, data):
         def fit(train, y, known):
             few = {name: rows[known] for name, rows in train.items()}
-            model = LayerRidgeClassifier(weights="alignment", random_state=0)  # as in transduction
+            model = LayerRidgeClassifier(weights="alignment", random_state=0)  # weights as in transduction
             return model.fit(few, y[known])
 
         return self.over_draws(data, fit)

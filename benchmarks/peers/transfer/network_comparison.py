@@ -1,4 +1,4 @@
-"""Contenders and scores shared by the benchmarks on features of a network."""
+"""Contenders and scores that the benchmarks on network features share."""
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression, RidgeClassifierCV
@@ -19,7 +19,7 @@ def logistic():
 
 
 class NetworkComparison(Comparison):
-    """Base of the comparisons on features of EfficientNet-Lite0, which are collected beforehand."""
+    """Base class of comparisons on features of EfficientNet-Lite0, collected in advance."""
 
     abstract = True
     task: Task
@@ -63,7 +63,7 @@ class NetworkComparison(Comparison):
         return model.fit(train, data.y[0]).predict_proba(test)
 
     def rbf_ensemble_pixels(self, data):
-        """Gaussian kernels of many widths on pixels, weighted by alignment (eq. 3.5), and ridge."""
+        """Ridge on pixels with a sum of Gaussian kernels of many widths, weighted by alignment (eq. 3.5)."""
         train, test = (images.reshape(len(images), -1) / np.float32(255) for images in data.images)
         return rbf_ensemble(train, data.y[0], test).scores
 

@@ -1,4 +1,4 @@
-"""Ridge regression with leave-one-out: against RidgeCV, with more rows, and with more threads."""
+"""Ridge regression with leave-one-out: compared with RidgeCV, with more rows, and with more threads."""
 
 import numpy as np
 from sklearn.linear_model import RidgeCV
@@ -37,7 +37,7 @@ class LayerRidgeMoreRows(Comparison):
 
 class RidgeThreads(Comparison):
     """Ridge with leave-one-out over 17 alphas, 1,000 rows of 200 features, with BLAS limited to two
-    threads and to one: small decompositions use one thread on their own."""
+    threads and to one: small decompositions use one thread in any case."""
 
     contenders = ("two_threads", "one_thread")
     memory = False

@@ -1,4 +1,4 @@
-"""Layers of a sentence encoder on a text task, against its last layer and against word counts."""
+"""Layers of a sentence encoder on a text task, compared with its last layer and with word counts."""
 
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""Comparing representations: alignment of kernels, kernel weights, and the ranking of models."""
+"""Compare representations: kernel alignment, kernel weights, and rankings of models."""
 
 from typing import TYPE_CHECKING
 
@@ -6,30 +6,15 @@ from manylens._lazy import attach
 
 if TYPE_CHECKING:
     from manylens.alignment.distances import distance_correlation, distance_correlation_matrix
-    from manylens.alignment.kernel_weights import (
-        BandwidthWeights,
-        KernelAlignment,
-        align_bandwidths,
-        align_kernels,
-    )
-    from manylens.alignment.similarity import (
-        IndependenceTest,
-        cka,
-        cka_matrix,
-        hsic,
-        hsic_test,
-        stable_rank,
-    )
+    from manylens.alignment.kernel_weights import KernelAlignment, align_bandwidths, align_kernels
+    from manylens.alignment.similarity import cka, cka_matrix, hsic, hsic_test, stable_rank
     from manylens.alignment.streaming import Estimate, StreamingCKA, sketched_cka
-    from manylens.alignment.transferability import ModelRanking, ModelScore, rank_models
+    from manylens.alignment.transferability import ModelRanking, rank_models
 
 __all__ = [
-    "BandwidthWeights",
     "Estimate",
-    "IndependenceTest",
     "KernelAlignment",
     "ModelRanking",
-    "ModelScore",
     "StreamingCKA",
     "align_bandwidths",
     "align_kernels",
@@ -48,21 +33,9 @@ __getattr__, __dir__ = attach(
     __name__,
     {
         "manylens.alignment.distances": ["distance_correlation", "distance_correlation_matrix"],
-        "manylens.alignment.kernel_weights": [
-            "BandwidthWeights",
-            "KernelAlignment",
-            "align_bandwidths",
-            "align_kernels",
-        ],
-        "manylens.alignment.similarity": [
-            "IndependenceTest",
-            "cka",
-            "cka_matrix",
-            "hsic",
-            "hsic_test",
-            "stable_rank",
-        ],
+        "manylens.alignment.kernel_weights": ["KernelAlignment", "align_bandwidths", "align_kernels"],
+        "manylens.alignment.similarity": ["cka", "cka_matrix", "hsic", "hsic_test", "stable_rank"],
         "manylens.alignment.streaming": ["Estimate", "StreamingCKA", "sketched_cka"],
-        "manylens.alignment.transferability": ["ModelRanking", "ModelScore", "rank_models"],
+        "manylens.alignment.transferability": ["ModelRanking", "rank_models"],
     },
 )

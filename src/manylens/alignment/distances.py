@@ -14,35 +14,31 @@ from manylens.native.distance_correlation import distances_from_products
 from manylens.native.threads import over_blocks
 from manylens.typing import AnyArray, FloatArray
 
-TILE = 128  # rows of a tile: distances of two tiles, 128 KB in float64, stay in the second-level cache
-PARTS = 8  # shares of the work, whatever the number of threads, so that sums come out the same
+TILE = 128  # rows per tile: the distances between two tiles, 128 KB in float64, fit the second-level cache
+PARTS = 8  # parts of the work, for any number of threads, so that sums do not depend on that number
 
 
 def distance_correlation(X: ArrayLike, Y: ArrayLike, *, n_jobs: int | None = -1) -> float:
     """Distance correlation of two representations of the same rows (Székely, Rizzo and Bakirov, 2007).
 
-    With a_ij = |x_i - x_j|, b_ij = |y_i - y_j| and means over rows a_i., b_i. and over all a.., b..,
+    With a_ij = |x_i - x_j|, b_ij = |y_i - y_j|, row means a_i., b_i. and grand means a.., b..,
 
         dCov²(X, Y) = mean_ij a_ij b_ij - 2 mean_i a_i. b_i. + a.. b..,
         dCor(X, Y) = ( dCov²(X, Y) / (dCov²(X, X) dCov²(Y, Y))^(1/2) )^(1/2).
 
-    Zero if one of the two is constant.
+    Takes O(n² (d + e)) time and O(n) memory, because distances are computed in tiles and not kept.
 
     Parameters
     ----------
     X, Y : array-like, shapes (n, d) and (n, e)
-        Rows of both; a vector is one column.
+        Two representations of the same rows; a vector counts as one column.
     n_jobs : int or None, default=-1
         Number of threads.
 
     Returns
     -------
     float
-        In [0, 1].
-
-    Notes
-    -----
-    Time O(n² (d + e)), memory O(n): distances are computed in tiles and not kept.
+        In [0, 1]; zero if X or Y is constant.
 
     Examples
     --------
@@ -56,7 +52,7 @@ def distance_correlation(X: ArrayLike, Y: ArrayLike, *, n_jobs: int | None = -1)
 
 
 def distance_correlation_matrix(lenses: Sequence[Any] | AnyArray, *, n_jobs: int | None = -1) -> FloatArray:
-    """Distance correlation of each of L lenses with each other, in one pass over pairs of rows.
+    """Distance correlation of every pair of L lenses, in one pass over pairs of rows.
 
     Parameters
     ----------
@@ -80,14 +76,14 @@ def distance_correlation_matrix(lenses: Sequence[Any] | AnyArray, *, n_jobs: int
     (4, 4)
     """
     covariances = distance_covariances(centered_lenses(lenses), n_jobs)
-    own = np.sqrt(np.maximum(np.diag(covariances), 0.0))
-    scale = np.outer(own, own)
-    shares = np.divide(covariances, scale, out=np.zeros_like(covariances), where=scale > 0)
-    return np.sqrt(np.clip(shares, 0.0, 1.0))
+    norms = np.sqrt(np.maximum(np.diag(covariances), 0.0))
+    scale = np.outer(norms, norms)
+    squares = np.divide(covariances, scale, out=np.zeros_like(covariances), where=scale > 0)
+    return np.sqrt(np.clip(squares, 0.0, 1.0))
 
 
 def centered_lenses(lenses: Sequence[Any] | AnyArray) -> list[FloatArray]:
-    """Lenses as C-ordered float64 arrays (n, d_l), centered so that products cancel as little as possible."""
+    """Lenses as C-ordered float64 arrays (n, d_l), centered to reduce cancellation in products."""
     if isinstance(lenses, np.ndarray) and lenses.ndim == 3:
         lenses = lenses.swapaxes(0, 1)
     arrays = []
@@ -98,8 +94,8 @@ def centered_lenses(lenses: Sequence[Any] | AnyArray) -> list[FloatArray]:
     return [np.ascontiguousarray(array - array.mean(axis=0)) for array in arrays]
 
 
-def distance_covariances(lenses: Sequence[FloatArray], n_jobs: int | None = -1) -> FloatArray:
-    """dCov² of every two centered lenses, mean_ij a_ij b_ij - 2 mean_i a_i. b_i. + a.. b.., (L, L)."""
+def distance_covariances(lenses: Sequence[FloatArray], n_jobs: int | None) -> FloatArray:
+    """dCov² of every pair of centered lenses, mean_ij a_ij b_ij - 2 mean_i a_i. b_i. + a.. b.., (L, L)."""
     n, L = len(lenses[0]), len(lenses)
     products, row_sums = np.zeros((PARTS, L, L)), np.zeros((PARTS, L, n))
 
@@ -114,15 +110,12 @@ def distance_covariances(lenses: Sequence[FloatArray], n_jobs: int | None = -1) 
 
 
 def add_tiles(lenses: Sequence[FloatArray], part: int, products: FloatArray, row_sums: FloatArray) -> None:
-    """Add one part's products of distances (L, L) and sums of each row's distances (L, n).
-
-    A part is every PARTS-th tile of rows, compared with itself and all later ones.
-    """
+    """Add products of distances (L, L) and row sums of distances (L, n) for every PARTS-th tile of rows."""
     n = len(lenses[0])
     edges = list(pairwise([*range(0, n, TILE), n]))
     for number in range(part, len(edges), PARTS):
         start, stop = edges[number]
-        for first, last in edges[number:]:
+        for first, last in edges[number:]:  # distances are symmetric: later tiles are enough
             distances = np.empty((len(lenses), stop - start, last - first))
             for lens, out in zip(lenses, distances, strict=True):
                 np.matmul(lens[start:stop], lens[first:last].T, out=out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -11,67 +12,50 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, Rows, is_sparse
-from manylens.validation import check_choice, import_optional, require_two_classes
+from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, Rows
+from manylens.validation import check_choice, import_optional, is_sparse, require_two_classes
 
-FeatureSets: TypeAlias = Mapping[Any, Any] | Sequence[Any] | AnyArray  # by name, one after another, or 3-d
+FeatureSets: TypeAlias = Mapping[Any, Any] | Sequence[Any] | AnyArray  # a dict, a list, or a 3-d array
 Names: TypeAlias = Sequence[Hashable]
 Target: TypeAlias = Literal["auto", "classes", "values"]
 Returned: TypeAlias = Literal["score", "angle"]
 
 
-def check_feature_sets(
-    features: FeatureSets, accept_sparse: bool = True, at_least: int = 1
-) -> tuple[list[Any], list[Rows]]:
-    """Names and float arrays (n, d_k) of several feature sets of the same rows.
-
-    A sequence is named by position. Sparse matrices become CSR; float32 stays float32.
-    """
-    if isinstance(features, Mapping) and not is_sparse(features):  # one of SciPy's formats is both
+def check_feature_sets(features: FeatureSets, accept_sparse: bool = True) -> tuple[list[Any], list[Rows]]:
+    """Names (or positions) and float arrays (n, d_k) of several feature sets of the same rows."""
+    if isinstance(features, Mapping) and not is_sparse(features):  # SciPy's DOK format is both
         names, values = list(features), list(features.values())
     elif is_sparse(features) or getattr(features, "ndim", 3) < 3:
         raise ValueError(
             "One array was given, but several feature sets are needed: give a list or a dict of arrays of "
-            "shapes (n, d_k), one for each set."
+            "shapes (n, d_k), one per set."
         )
     else:
         values = list(features)
         names = list(range(len(values)))
-    if len(values) < at_least:
-        raise ValueError(f"{len(values)} feature sets were given; at least {at_least} are needed.")
+    if not values:
+        raise ValueError("The list of feature sets is empty: give at least one.")
     arrays = [check_features(value, name, accept_sparse) for name, value in zip(names, values, strict=True)]
     for name, array in zip(names, arrays, strict=True):
-        check_same_rows(arrays[0], array, names[0], name)
+        if array.shape[0] != arrays[0].shape[0]:
+            raise ValueError(
+                f"{names[0]} has {arrays[0].shape[0]} rows and {name} has {array.shape[0]}: row i of each "
+                "must describe the same sample."
+            )
     return names, arrays
 
 
 def check_features(X: MatrixLike, name: Hashable = "X", accept_sparse: bool = True) -> Rows:
-    """One feature set as a finite 2-d float array or CSR matrix."""
-    return check_array(
-        X,
-        accept_sparse="csr" if accept_sparse else False,
-        dtype=[np.float64, np.float32],
-        input_name=str(name),
-    )
-
-
-def check_same_rows(X: Rows, Y: Rows, name_x: Hashable = "X", name_y: Hashable = "Y") -> None:
-    """Raise if two feature sets have different numbers of rows."""
-    if X.shape[0] != Y.shape[0]:
-        raise ValueError(
-            f"{name_x} has {X.shape[0]} rows and {name_y} has {Y.shape[0]}: row i of each must describe the "
-            "same sample."
-        )
-
-
-# --- Groups of columns ---
+    """One feature set as a finite 2-d float array or CSR matrix; float32 stays float32."""
+    formats = "csr" if accept_sparse else False
+    return check_array(X, accept_sparse=formats, dtype=[np.float64, np.float32], input_name=str(name))
 
 
 def sets_by_name(X: Any) -> dict[Any, Rows] | None:
-    """Feature sets that were given by name or one after another; None if X is one array."""
-    if is_sparse(X):  # one of SciPy's formats is a mapping too
+    """Feature sets by name, if X is a dict or list of them; None if X is one array."""
+    if is_sparse(X):  # SciPy's DOK format is a mapping, too
         return None
-    listed = isinstance(X, list | tuple) and len(X) > 0 and all(getattr(part, "ndim", 0) == 2 for part in X)
+    listed = isinstance(X, list | tuple) and len(X) > 0 and all(getattr(part, "ndim", 0) >= 2 for part in X)
     if not (listed or isinstance(X, Mapping)):
         return None
     names, arrays = check_feature_sets(X, accept_sparse=False)
@@ -81,15 +65,12 @@ def sets_by_name(X: Any) -> dict[Any, Rows] | None:
 def side_by_side(
     sets: Mapping[Any, Rows], expected: Mapping[Any, slice] | None = None
 ) -> tuple[FloatArray, dict[Any, slice]]:
-    """One array (n, d) of several feature sets, and the columns of each.
-
-    With `expected`, the columns of the sets seen in `fit`, the same names are needed, in any order.
-    """
+    """One array (n, d) of several feature sets, and the columns of each; `expected` are those seen in fit."""
     if expected is not None:
         if set(expected) != set(sets):
-            odd = sorted(map(str, set(expected) ^ set(sets)))
+            unmatched = ", ".join(sorted(map(str, set(expected) ^ set(sets))))
             raise ValueError(
-                f"The feature sets are not those seen in fit: {', '.join(odd)} occurs only in one of the two."
+                f"The feature sets differ from those seen in fit: {unmatched} occurs in only one of the two."
             )
         sets = {name: sets[name] for name in expected}
         for name, part in expected.items():
@@ -98,16 +79,14 @@ def side_by_side(
                     f"{name!r} has {sets[name].shape[1]} features; in fit it had {part.stop - part.start}."
                 )
     ends = np.cumsum([rows.shape[1] for rows in sets.values()]).tolist()
-    slices = {
-        name: slice(end - rows.shape[1], end) for (name, rows), end in zip(sets.items(), ends, strict=True)
-    }
-    return np.hstack(list(sets.values())), slices
+    slices = [slice(start, end) for start, end in pairwise([0, *ends])]
+    return np.hstack(list(sets.values())), dict(zip(sets, slices, strict=True))
 
 
 def resolve_groups(
     groups: Mapping[Any, Any] | Iterable[Any] | None, n_columns: int, names: AnyArray | None = None
 ) -> tuple[list[Any], list[IntArray]]:
-    """Names and columns of the feature sets that `KernelAlignment(groups=...)` describes."""
+    """Names and columns of the feature sets given by `KernelAlignment(groups=...)`."""
     if groups is None:
         return list(range(n_columns)), [np.array([k]) for k in range(n_columns)]
     given = list(groups.values()) if isinstance(groups, Mapping) else list(groups)
@@ -120,7 +99,7 @@ def resolve_groups(
     else:
         columns = [_resolve_columns(group, n_columns, names) for group in given]
     if not columns or any(len(each) == 0 for each in columns):
-        raise ValueError("groups is empty, or one of its sets has no columns.")
+        raise ValueError("groups is empty, or one of its sets has no columns: give at least one column each.")
     return group_names, columns
 
 
@@ -131,21 +110,18 @@ def _resolve_columns(group: Any, n_columns: int, names: AnyArray | None) -> IntA
     group = np.asarray(group)
     if group.dtype.kind in "iu":
         if np.any((group < 0) | (group >= n_columns)):
-            raise ValueError(f"groups names column {group.max()}; X has {n_columns}.")
+            raise ValueError(f"groups contains column {group.max()}, but X has only {n_columns} columns.")
         return group
-    place = {} if names is None else {name: k for k, name in enumerate(names)}
-    unknown = [name for name in group.tolist() if name not in place]
+    positions = {} if names is None else {name: k for k, name in enumerate(names)}
+    unknown = [name for name in group.tolist() if name not in positions]
     if unknown:
-        raise ValueError(f"groups names columns that X does not have: {', '.join(map(str, unknown))}.")
-    return np.array([place[name] for name in group.tolist()])
-
-
-# --- Centering and scaling ---
+        raise ValueError(f"groups contains columns that X does not have: {', '.join(map(str, unknown))}.")
+    return np.array([positions[name] for name in group.tolist()])
 
 
 def centered(X: FloatArray) -> FloatArray:
     """X minus its column means, in the dtype of X; exactly zero if all rows are equal up to rounding."""
-    residual = X - X[0]  # first, so that equal rows leave exactly zero and large offsets no rounding
+    residual = X - X[0]  # first, so that equal rows give exactly zero and large offsets cost no digits
     residual -= residual.mean(axis=0, dtype=np.float64).astype(X.dtype)
     rounding = 8 * np.finfo(X.dtype).eps * largest(X[:1])
     return residual if largest(residual) > rounding else np.zeros_like(residual)
@@ -175,20 +151,17 @@ def largest(X: Rows) -> float:
 
 
 def unit_scaled(X: Any) -> tuple[Any, int]:
-    """2^-e X and e, with e = 0 unless products of entries might leave the range of the dtype.
-
-    The largest entry of a scaled array is in [1/2, 1). Scaling is exact and changes no alignment.
-    """
+    """2^-e X and e, with e = 0 unless products of entries might overflow or underflow."""
     exponent = int(np.frexp(largest(X))[1])
     if abs(exponent) <= 8:
         return X, 0
-    # In two steps: 2^-e itself may lie outside the range of the dtype.
+    # In two steps, because 2^-e may be outside the range of the dtype. Powers of two cause no rounding.
     half = exponent // 2
     return X * X.dtype.type(2.0**-half) * X.dtype.type(2.0 ** (half - exponent)), exponent
 
 
 def is_constant(X: Rows) -> bool:
-    """Whether all rows of a dense or CSR matrix (n, d) are equal; usually known after a few rows."""
+    """Whether all rows of a dense or CSR matrix (n, d) are equal; stops at the first block with another."""
     first = X[:1].toarray() if is_sparse(X) else X[:1]
     for start in range(1, X.shape[0], 1024):
         block = X[start : start + 1024]
@@ -205,34 +178,28 @@ def refuse_constant(arrays: Iterable[Rows], names: Iterable[Hashable]) -> None:
 
 
 def constant_message(name: Hashable, estimator: str = "biased") -> str:
-    """The error for features with which no alignment is defined."""
+    """Error message for features whose alignment is undefined."""
     if estimator == "unbiased":
         return (
-            f"{name} is constant, or so nearly that the unbiased estimate of its kernel's norm is zero: its "
-            "alignment with anything is undefined. Leave it out, or use estimator='biased'."
+            f"{name} is constant, or so nearly constant that the unbiased estimate of its kernel's norm is "
+            "zero: its alignment is undefined. Leave it out, or use estimator='biased'."
         )
     return (
-        f"{name} is constant: all its rows are equal, so its centered kernel is zero and its alignment with "
-        "anything is undefined. Leave it out."
+        f"{name} is constant: all its rows are equal, so its centered kernel is zero and its alignment is "
+        "undefined. Leave it out."
     )
 
 
 def range_message(name: Hashable) -> str:
-    """The error for features whose products cannot be represented."""
+    """Error message for features whose products overflow or underflow."""
     return (
-        f"The values of {name} are so large or so small that products of four of them leave the range of "
-        "floating point numbers: scale them first."
+        f"The values of {name} are so large or so small that products of four of them overflow or "
+        "underflow: scale them first."
     )
 
 
-# --- Targets and results ---
-
-
 def target_features(y: ArrayLike, n_rows: int, target: Target = "auto") -> FloatArray:
-    """Columns (n, C) whose linear kernel is the target kernel: one-hot for classes, values for regression.
-
-    "auto" takes 1-d integers, strings and booleans for classes. The columns are not centered.
-    """
+    """Uncentered columns (n, C) whose linear kernel is the target kernel: one-hot classes, or the values."""
     check_choice(target, "target", ("auto", "classes", "values"))
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")

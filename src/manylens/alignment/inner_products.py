@@ -9,16 +9,14 @@ biased     <H K H, H L H>                                                       
 unbiased   <K°, L°> + (1ᵀK°1)(1ᵀL°1)/((n-1)(n-2)) - 2/(n-2) 1ᵀK°L°1   (Song et al. 2012)       <K°, L°>
 =========  ==================================================================================  ==============
 
-They are computed by the cheaper of two ways. Linear kernels of narrow features are never formed, because
-<X Xᵀ, Y Yᵀ> = |Xᵀ Y|² (`linear_products`). All other kernel matrices are formed one block at a time, on and
-above the diagonal (`gram_products`).
+Linear kernels of narrow features are not formed, because <X Xᵀ, Y Yᵀ> = |Xᵀ Y|² (`linear_products`). All
+other kernel matrices are formed one block at a time, on and above the diagonal (`gram_products`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -33,24 +31,17 @@ from manylens.alignment.features import (
     unit_scaled,
 )
 from manylens.kernels.kernels import RBF, Kernel, Linear, Precomputed, make_kernel
-from manylens.typing import FloatArray, IntArray, Rows, is_sparse
-from manylens.validation import check_choice
+from manylens.typing import FloatArray, IntArray, Rows
+from manylens.validation import check_choice, is_sparse
 
 Estimator: TypeAlias = Literal["biased", "unbiased"]
 
 BLOCK_BYTES = 2**25  # of kernel values or sparse products held at a time
 PANEL = 512  # columns multiplied at a time: wide enough for the full speed of BLAS, with little waste
-# Smaller values, relative to the terms of a sum, are rounding. The unbiased norm is a difference of sums, and
-# some digits of it must be left, because alignments are divided by it.
+# Values below these shares of a sum's terms are rounding errors. The unbiased norm is a difference of sums,
+# and alignments are divided by it, so it needs some correct digits.
 ROUNDING = {"biased": 64 * float(np.finfo(np.float64).eps), "unbiased": 1e-10}
 LEAST_ROWS = {("biased", True): 2, ("biased", False): 1, ("unbiased", True): 4, ("unbiased", False): 2}
-
-
-class Products(NamedTuple):
-    """Inner products (p, p), and the values (p,) on the diagonal below which they are only rounding."""
-
-    values: FloatArray
-    least: FloatArray
 
 
 def inner_products(
@@ -61,10 +52,7 @@ def inner_products(
     center: bool = True,
     zero_ok: bool = False,
 ) -> FloatArray:
-    """All inner products (p, p) of the kernels of several feature sets (n, d_k).
-
-    A kernel that is zero raises, with the name of its feature set, unless `zero_ok`.
-    """
+    """All inner products (p, p) of the kernels of several feature sets (n, d_k); raises for a zero kernel."""
     products, exponents = scaled_products(arrays, names, kernel, estimator, center, zero_ok)
     with np.errstate(over="ignore", under="ignore"):  # reported below
         products = np.ldexp(products, np.add.outer(exponents, exponents))
@@ -73,18 +61,14 @@ def inner_products(
 
 
 def alignments(
-    arrays: Sequence[Rows],
-    names: Names,
-    kernel: Kernel,
-    estimator: Estimator = "biased",
-    center: bool = True,
+    arrays: Sequence[Rows], names: Names, kernel: Kernel, estimator: Estimator = "biased", center: bool = True
 ) -> FloatArray:
     """Inner products over the norms, <K_k, K_l> / (|K_k| |K_l|), shape (p, p)."""
     products = scaled_products(arrays, names, kernel, estimator, center)[0]
     norms = np.sqrt(np.diag(products))
     scores = products / np.outer(norms, norms)
     np.fill_diagonal(scores, 1.0)
-    return np.clip(scores, -1.0, 1.0)  # rounding may leave 1 + 1e-16
+    return np.clip(scores, -1.0, 1.0)  # rounding may give 1 + 1e-16
 
 
 def scaled_products(
@@ -95,7 +79,7 @@ def scaled_products(
     center: bool,
     zero_ok: bool = False,
 ) -> tuple[FloatArray, IntArray]:
-    """Inner products of the kernels 2^-e_k K_k, scaled so that none overflows or vanishes, and e (p,)."""
+    """Inner products of the kernels 2^-e_k K_k, which neither overflow nor underflow, and e (p,)."""
     check_convention(estimator, center, arrays[0].shape[0])
     exponents = np.zeros(len(arrays), dtype=int)
     if isinstance(kernel, Linear | Precomputed):
@@ -105,7 +89,7 @@ def scaled_products(
     if isinstance(kernel, Linear) and not kernel.centered and feature_space_is_cheaper(arrays):
         products, least = linear_products(arrays, estimator, center)
     else:
-        products, least = gram_products([kernel_gram(X, kernel, center) for X in arrays], estimator, center)
+        products, least = gram_products([KernelGram(X, kernel, center) for X in arrays], estimator, center)
     refuse_out_of_range(products, names)
     if not zero_ok:
         refuse_zero(products, least, names, estimator)
@@ -117,21 +101,19 @@ def check_convention(estimator: Estimator, center: bool, n: float) -> None:
     check_choice(estimator, "estimator", ("biased", "unbiased"))
     least = LEAST_ROWS[estimator, bool(center)]
     if n < least:
-        raise ValueError(
-            f"The {estimator} estimator needs at least {least} rows{' to center' if center else ''}; "
-            f"{n} given."
-        )
+        purpose = " to center" if center else ""
+        raise ValueError(f"The {estimator} estimator needs at least {least} rows{purpose}; {n} given.")
 
 
 def refuse_out_of_range(products: FloatArray, names: Names, zero_ok: bool = True) -> None:
-    """Raise for the first kernel whose product with itself overflows, or vanishes although it must not."""
+    """Raise for the first kernel whose product with itself overflows (or underflows, unless `zero_ok`)."""
     for name, own in zip(names, np.diag(products), strict=True):
         if not np.isfinite(own) or (own == 0 and not zero_ok):
             raise ValueError(range_message(name))
 
 
 def refuse_zero(products: FloatArray, least: FloatArray, names: Names, estimator: Estimator) -> None:
-    """Raise for the first kernel whose product with itself is only rounding."""
+    """Raise for the first kernel whose product with itself is only rounding error."""
     for name, bad in zip(names, np.diag(products) <= least, strict=True):
         if bad:
             raise ValueError(constant_message(name, estimator))
@@ -140,27 +122,22 @@ def refuse_zero(products: FloatArray, least: FloatArray, names: Names, estimator
 # --- Kernel matrices, one block at a time ---
 
 
-class GramSource(Protocol):
-    """One or several kernel matrices of the same n rows, computed block by block."""
-
-    n_kernels: int
-    n_rows: int
-
-    def block(self, rows: slice, columns: slice) -> FloatArray:
-        """The kernels between two ranges of rows, (n_kernels, len(rows), len(columns)), in float64."""
-        ...
-
-
 class KernelGram:
-    """The Gram matrix of a fitted kernel on rows (n, d)."""
+    """The Gram matrix of a copy of the kernel fitted to rows (n, d)."""
 
     n_kernels = 1
 
-    def __init__(self, kernel: Kernel, X: Rows) -> None:
-        self.kernel, self.X, self.n_rows = kernel, X, X.shape[0]
+    def __init__(self, X: Rows, kernel: Kernel, center: bool) -> None:
+        if isinstance(kernel, Precomputed):
+            refuse_asymmetric(X)
+        elif isinstance(kernel, Linear):
+            X = centered(X) if (center or kernel.centered) and not is_sparse(X) else X
+        else:
+            X = X.astype(np.float64, copy=False)  # squared distances may overflow in single precision
+        self.kernel, self.X, self.n_rows = make_kernel(kernel).fit(X, random_state=0), X, X.shape[0]
 
     def block(self, rows: slice, columns: slice) -> FloatArray:
-        """See `GramSource`."""
+        """The kernel between two ranges of rows, (1, len(rows), len(columns)), in float64."""
         block = self.kernel.gram_block(self.X, rows, columns)
         return np.array(block, dtype=np.float64)[np.newaxis]
 
@@ -168,7 +145,7 @@ class KernelGram:
 class BandwidthGrams:
     """Gram matrices of k_g(x, y) = exp(-gamma 2^-g |x - y|²) for g = 0 ... n_kernels - 1, narrowest first.
 
-    One exponential serves all of them: each kernel is the square of the next wider one.
+    Only the widest needs an exponential: each kernel is the square of the next wider one.
     """
 
     def __init__(self, X: FloatArray, gamma: float, n_kernels: int) -> None:
@@ -176,7 +153,7 @@ class BandwidthGrams:
         self.widest = RBF(gamma * 2.0 ** (1 - n_kernels)).fit(self.X)
 
     def block(self, rows: slice, columns: slice) -> FloatArray:
-        """See `GramSource`."""
+        """The kernels between two ranges of rows, (n_kernels, len(rows), len(columns))."""
         widest = self.widest.gram_block(self.X, rows, columns)
         kernels = np.empty((self.n_kernels, *widest.shape))
         kernels[-1] = widest
@@ -185,15 +162,7 @@ class BandwidthGrams:
         return kernels
 
 
-def kernel_gram(X: Rows, kernel: Kernel, center: bool) -> KernelGram:
-    """The Gram matrix of a copy of the kernel fitted to X (n, d)."""
-    if isinstance(kernel, Precomputed):
-        refuse_asymmetric(X)
-    elif isinstance(kernel, Linear):
-        X = centered(X) if (center or kernel.centered) and not is_sparse(X) else X
-    else:
-        X = X.astype(np.float64, copy=False)  # squared distances may leave the range of single precision
-    return KernelGram(make_kernel(kernel).fit(X, random_state=0), X)
+GramSource: TypeAlias = KernelGram | BandwidthGrams
 
 
 def refuse_asymmetric(K: Rows) -> None:
@@ -210,21 +179,14 @@ def refuse_asymmetric(K: Rows) -> None:
             )
 
 
-@dataclass(frozen=True)
-class GramStatistics:
-    """Sums over the entries of p kernel matrices on n rows, from which all alignments are computed."""
+def gram_statistics(
+    sources: Sequence[GramSource], shift: bool
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Sums over the entries of p kernel matrices on n rows, block by block, in float64.
 
-    products: FloatArray  # (p, p): sum over i ≠ j of K_k[i, j] K_l[i, j]
-    row_sums: FloatArray  # (p, n): sum over j ≠ i of K_k[i, j]
-    diagonals: FloatArray  # (p, n): K_k[i, i]
-    shifts: FloatArray  # (p,): subtracted from all entries of each kernel first
-
-
-def gram_statistics(sources: Sequence[GramSource], shift: bool = True) -> GramStatistics:
-    """Sums over the entries of several kernel matrices, block by block, in float64.
-
-    With `shift`, about its mean is subtracted from each kernel. This changes no centered product, except
-    that a nearly constant kernel loses no digits.
+    Returns products Σ_{i≠j} K_k[i, j] K_l[i, j] (p, p), row sums Σ_{j≠i} K_k[i, j] (p, n), diagonals (p, n),
+    and the constants (p,) first subtracted from all entries. With `shift` these are about the means, so that
+    nearly constant kernels lose no digits; centered products do not change.
     """
     n, p = sources[0].n_rows, sum(source.n_kernels for source in sources)
     size = int(np.clip(np.sqrt(BLOCK_BYTES / (8 * p)), 32, 1024))
@@ -246,14 +208,15 @@ def gram_statistics(sources: Sequence[GramSource], shift: bool = True) -> GramSt
             row_sums[:, rows] += block.sum(axis=2)
             if columns != rows:
                 row_sums[:, columns] += block.sum(axis=1)
-    return GramStatistics(products, row_sums, diagonals, shifts)
+    return products, row_sums, diagonals, shifts
 
 
-def gram_products(sources: Sequence[GramSource], estimator: Estimator, center: bool) -> Products:
-    """Inner products from blocks of kernel matrices."""
-    statistics = gram_statistics(sources, shift=center)
+def gram_products(
+    sources: Sequence[GramSource], estimator: Estimator, center: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Inner products (p, p) from blocks of kernel matrices, and the rounding errors (p,) of the diagonal."""
     n = sources[0].n_rows
-    P, R, D = statistics.products, statistics.row_sums, statistics.diagonals
+    P, R, D, shifts = gram_statistics(sources, shift=center)
     if estimator == "biased":
         products: FloatArray = P + D @ D.T
         if center:
@@ -266,34 +229,31 @@ def gram_products(sources: Sequence[GramSource], estimator: Estimator, center: b
             total = R.sum(axis=1)
             products = P + np.outer(total, total) / ((n - 1) * (n - 2)) - 2 / (n - 2) * (R @ R.T)
     terms = np.diag(P) + (D**2).sum(axis=1) + (R**2).sum(axis=1) / n
-    # A constant kernel leaves only the rounding of its entries, n² (eps k)².
-    constant = (ROUNDING["biased"] * n * statistics.shifts) ** 2
-    return Products(products, np.maximum(ROUNDING[estimator] * terms, constant))
+    # The product of a constant kernel with itself is only the rounding of its entries, n² (eps k)².
+    constant = (ROUNDING["biased"] * n * shifts) ** 2
+    return products, np.maximum(ROUNDING[estimator] * terms, constant)
 
 
 # --- Linear kernels, in the space of the features ---
 
 
 def feature_space_is_cheaper(arrays: Sequence[Rows]) -> bool:
-    """Whether |XᵀY|² of all pairs, n (Σ d)² operations, costs less than kernel matrices.
-
-    These take n² Σ d to form half of each, and n² per pair to compare them, at a tenth of the speed.
-    """
+    """Whether |XᵀY|² of all pairs costs less than kernel matrices."""
+    # The former takes n (Σ d)² operations. Kernel matrices take n² Σ d to form half of each, and n² per pair
+    # to compare them, at a tenth of the speed.
     n = arrays[0].shape[0]
     width = float(sum(X.shape[1] for X in arrays))
     return bool(width**2 <= n * (width + 10 * len(arrays) ** 2))
 
 
-def linear_products(arrays: Sequence[Rows], estimator: Estimator, center: bool) -> Products:
-    """Inner products of linear kernels in the space of the features.
-
-    For centered features K 1 = 0, so 1ᵀK°1 = -Σ k_i and K°1 = -k, with k_i = |x_i|² the diagonal: besides
-    |XᵀY|² the unbiased estimator needs only products of row norms.
-    """
+def linear_products(
+    arrays: Sequence[Rows], estimator: Estimator, center: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Inner products (p, p) of linear kernels from features, and the rounding errors (p,) of the diagonal."""
     if any(is_sparse(X) for X in arrays):
         products, norms = sparse_linear_products(arrays, center)
     else:
-        dtype = np.result_type(*arrays)  # one for all: otherwise every pair would be converted
+        dtype = np.result_type(*arrays)  # one for all, so that no pair needs converting
         dense = [X.astype(dtype, copy=False) for X in arrays]
         if center:
             dense = [centered(X) for X in dense]
@@ -302,15 +262,15 @@ def linear_products(arrays: Sequence[Rows], estimator: Estimator, center: bool) 
     least = ROUNDING[estimator] * np.diag(products)
     if estimator == "unbiased":
         products = without_diagonals(products, norms @ norms.T, norms.sum(axis=1), norms.shape[1], center)
-    return Products(products, least)
+    return products, least
 
 
 def without_diagonals(
     products: FloatArray, diagonal_products: FloatArray, traces: FloatArray, n: int, center: bool
 ) -> FloatArray:
-    """The unbiased inner products (p, p) of linear kernels from the biased ones, |X_kᵀ X_l|².
+    """Unbiased inner products (p, p) of linear kernels from |X_kᵀ X_l|², Σ_i |x_i|² |y_i|² and Σ_i |x_i|².
 
-    Needs Σ_i |x_i|² |y_i|² (p, p), the traces Σ_i |x_i|² (p,), and whether the features were centered.
+    For centered features K 1 = 0, so 1ᵀK°1 = -Σ k_i and K°1 = -k, with k_i = |x_i|² the diagonal of K.
     """
     if not center:
         return products - diagonal_products
@@ -318,11 +278,7 @@ def without_diagonals(
 
 
 def kernel_products(arrays: Sequence[FloatArray]) -> FloatArray:
-    """M_kl = |X_kᵀ X_l|² (p, p) for dense feature sets (n, d_k), each pair computed once.
-
-    Narrow sets are put side by side in panels of about 512 columns, so that the matrix products are large
-    whatever the widths; the sums of squares over the tiles of a product are the entries of M.
-    """
+    """M_kl = |X_kᵀ X_l|² (p, p) for dense feature sets (n, d_k), from products of panels of several sets."""
     panels = _panels(arrays)
     M = np.empty((len(arrays), len(arrays)))
     for i, (rows, A, starts) in enumerate(panels):
@@ -334,7 +290,7 @@ def kernel_products(arrays: Sequence[FloatArray]) -> FloatArray:
 
 
 def _panels(arrays: Sequence[FloatArray]) -> list[tuple[slice, FloatArray, IntArray]]:
-    """Which sets are side by side in each panel, their columns, and where each set begins."""
+    """For each panel: which sets it holds, their columns side by side, and the first column of each."""
     groups, first, width = [], 0, 0
     for k, array in enumerate(arrays):
         if k > first and width + array.shape[1] > PANEL:
@@ -354,9 +310,8 @@ def _tile_sums(G: FloatArray, row_starts: IntArray, column_starts: IntArray) -> 
     """Sums of squares over the tiles of G that begin at the given rows and columns, in float64."""
     if len(row_starts) == len(column_starts) == 1:
         return np.array([[_squared_norm(G)]])
-    return np.add.reduceat(
-        np.add.reduceat(np.square(G), column_starts, axis=1), row_starts, axis=0, dtype=np.float64
-    )
+    column_sums = np.add.reduceat(np.square(G), column_starts, axis=1)
+    return np.add.reduceat(column_sums, row_starts, axis=0, dtype=np.float64)
 
 
 def _squared_norm(G: FloatArray) -> float:
@@ -365,10 +320,7 @@ def _squared_norm(G: FloatArray) -> float:
 
 
 def sparse_linear_products(arrays: Sequence[Rows], center: bool) -> tuple[FloatArray, FloatArray]:
-    """|XᵀY|² (p, p) and row norms (p, n) if some feature sets are sparse, in float64.
-
-    Features are centered by a correction of the products, so that they stay sparse.
-    """
+    """|XᵀY|² (p, p) and row norms (p, n) in float64; products are corrected for the means, not the rows."""
     means = [column_means(X) if center else np.zeros(X.shape[1]) for X in arrays]
     products = np.empty((len(arrays), len(arrays)))
     for k, X in enumerate(arrays):
@@ -379,10 +331,7 @@ def sparse_linear_products(arrays: Sequence[Rows], center: bool) -> tuple[FloatA
 
 
 def squared_cross_product(X: Rows, Y: Rows, mean_x: FloatArray, mean_y: FloatArray) -> float:
-    """|Xᵀ Y - n μ_x μ_yᵀ|² in float64, for dense or sparse rows, some columns of X at a time.
-
-    The product (d_x, d_y) need not be sparse; 32 MB of it are held at a time.
-    """
+    """|Xᵀ Y - n μ_x μ_yᵀ|² in float64, for dense or sparse rows, with 32 MB of the product at a time."""
     if is_sparse(X):
         X = X.tocsc()  # columns of a CSR matrix are slow to find
     Y = Y.astype(np.float64)

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.alignment.features import (
@@ -28,10 +28,10 @@ from manylens.alignment.features import (
 from manylens.alignment.inner_products import (
     BandwidthGrams,
     GramSource,
+    KernelGram,
     check_convention,
     gram_products,
     inner_products,
-    kernel_gram,
     kernel_products,
     refuse_out_of_range,
     refuse_zero,
@@ -61,36 +61,28 @@ def align_kernels(
 
     Maximizes ρ(Σ_k μ_k K_k, Y Yᵀ) over μ ≥ 0, |μ| = 1, for centered kernels: alignf of Cortes, Mohri and
     Rostamizadeh (2012). The maximizer is v/|v| with v = argmin over v ≥ 0 of vᵀMv - 2 vᵀa, M_kl = <K_k, K_l>,
-    a_k = <K_k, Y Yᵀ>. It is found exactly, even if kernels repeat each other and M is singular. Most weights
-    are zero.
+    a_k = <K_k, Y Yᵀ>, found exactly even if M is singular. Most weights are zero. A weight multiplies a
+    kernel, so its square root multiplies the features.
 
     Parameters
     ----------
     features : dict or sequence of array-like, each of shape (n, d_k)
         Feature sets of the same rows; one kernel each.
     y : array-like, shape (n,) or (n, C)
-        Classes (any number), or real targets.
-    kernel : str, callable or Kernel, default="linear"
-        Kernel of every set; as for `cka`.
+        Classes or real targets.
+    kernel, gamma
+        Kernel of every set, as for `cka`.
     method : {"alignf", "align", "r2", "uniform"}, default="alignf"
-        "align" weighs each kernel by its own alignment, "r2" by a_k/M_kk, which ignores what kernels share;
-        "uniform" gives all the same weight.
+        "align" weights each kernel by its own alignment, "r2" by a_k/M_kk; both ignore redundancy.
     target : {"auto", "classes", "values"}, default="auto"
-        How to read y. "auto" takes 1-d integers, strings and booleans for classes.
-    gamma : {"mean", "median", "max-norm"} or float, default="median"
-        Scale of a kernel given by name, such as "rbf", by rule for each set or given.
+        How to read y. "auto" reads 1-d integers, strings and booleans as classes.
     sketch : CountSketch, default=None
-        Take M and a from sketched features (linear only): memory n_buckets x d instead of n x d.
+        Compute M and a from sketched features (linear kernel only).
 
     Returns
     -------
     ndarray, shape (p,), or dict
-        Weights; by name if the features were given by name.
-
-    Notes
-    -----
-    A weight multiplies a kernel, so a feature set is multiplied by its root; features measured in smaller
-    units get a larger weight and the same share of the sum.
+        Weights; a dict if the features were given as a dict.
 
     Examples
     --------
@@ -112,18 +104,10 @@ def align_kernels(
 
 
 class BandwidthWeights(NamedTuple):
-    """Weights of Gaussian kernels of several widths.
+    """Weights of Gaussian kernels of several widths."""
 
-    Parameters
-    ----------
-    gammas : ndarray, shape (p,)
-        Scales: k(x, y) = exp(-gamma |x - y|²), narrowest first.
-    weights : ndarray, shape (p,)
-        Non-negative, of unit norm.
-    """
-
-    gammas: FloatArray
-    weights: FloatArray
+    gammas: FloatArray  # (p,): scales of exp(-gamma |x - y|²), narrowest kernel first
+    weights: FloatArray  # (p,): non-negative, of unit norm
 
 
 def align_bandwidths(
@@ -136,8 +120,8 @@ def align_bandwidths(
 ) -> BandwidthWeights:
     """Weights of Gaussian kernels of many widths, best aligned with the target.
 
-    The kernels are exp(-|x - y|² / (2^p s)) for p = powers[0] ... powers[1], where s is the median squared
-    distance (or another rule); their weights are those of `align_kernels`.
+    The weights that `align_kernels` gives for the kernels exp(-|x - y|² / (2^p s)), p = powers[0] ...
+    powers[1]. Distances are computed once for all widths.
 
     Parameters
     ----------
@@ -150,68 +134,56 @@ def align_bandwidths(
     target : {"auto", "classes", "values"}, default="auto"
         How to read y.
     gamma : {"mean", "median", "max-norm"} or float, default="median"
-        1/s, by rule or given.
+        1/s: a rule of `manylens.kernels.bandwidth`, or the value.
 
     Returns
     -------
     BandwidthWeights
-        `gammas` and `weights`.
-
-    Notes
-    -----
-    Distances and one exponential are computed once for all widths, one block of rows at a time.
+        `gammas` (p,), narrowest kernel first, and `weights` (p,).
     """
     rows = check_features(X, "X", accept_sparse=False)
     lowest, highest = powers
     if highest < lowest:
-        raise ValueError(f"powers={powers} holds no power: give the smallest first.")
+        raise ValueError(f"powers={powers} is an empty range: give the smallest power first.")
     Y = target_features(y, rows.shape[0], target)
     check_convention("biased", True, rows.shape[0])
     gammas = bandwidth(rows, gamma, "rbf", random_state=0) * 2.0 ** -np.arange(lowest, highest + 1)
     names = [f"the kernel with gamma={value:.3g}" for value in gammas]
-    kernels: GramSource = BandwidthGrams(rows, gammas[0], len(gammas))
-    sources = [kernels, kernel_gram(Y, Linear(), center=True)]
+    sources: list[GramSource] = [
+        BandwidthGrams(rows, gammas[0], len(gammas)),
+        KernelGram(Y, Linear(), center=True),
+    ]
     products, least = gram_products(sources, "biased", center=True)
     refuse_zero(products, least, [*names, "y"], "biased")
     return BandwidthWeights(gammas, solve_weights(products[:-1, :-1], products[:-1, -1], "alignf"))
 
 
-class KernelAlignment(TransformerMixin, BaseEstimator):
-    """Weigh groups of columns so that their joint linear kernel is best aligned with the target.
+class KernelAlignment(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Weight groups of columns so that their joint linear kernel is best aligned with the target.
 
-    `transform` gives the centered columns of every group that has a weight above zero, times the root of the
-    weight, side by side: their linear kernel is Σ_k μ_k K_k.
+    `transform` returns the centered columns of each group with a positive weight, times the square root of
+    the weight: their linear kernel is Σ_k μ_k K_k.
 
     Parameters
     ----------
     groups : None, list of int, list of columns or dict, default=None
-        How columns form feature sets: each column its own set (None); the widths of consecutive sets; or the
-        columns of each set (slices, or arrays of positions or of column names), by name in a dict. Not used
-        if X is itself a dict or list of feature sets.
-    method : {"alignf", "align", "r2", "uniform"}, default="alignf"
-        As for `align_kernels`.
-    target : {"auto", "classes", "values"}, default="auto"
-        How to read y.
-    sketch : CountSketch, default=None
+        Each column is a set (None), or the widths of consecutive sets, or the columns of each set (slices, or
+        arrays of positions or column names). Ignored if X is a dict or list of feature sets.
+    method, target, sketch
         As for `align_kernels`.
 
     Attributes
     ----------
     weights_ : ndarray, shape (p,)
-        Weights of the sets, non-negative, of unit norm; zero for a set that is constant.
+        Weights of the sets, non-negative, of unit norm; zero for a constant set.
     group_names_ : list
-        Names of the sets, or their positions.
+        Names or positions of the sets.
     columns_ : list of ndarray of int
         Columns of each set.
     mean_ : ndarray, shape (d,)
-        Column means, which are subtracted.
+        Column means.
     alignment_ : float
-        Alignment of the weighted kernel with the target kernel on the training rows (an estimate if a
-        sketch was used).
-    n_features_in_ : int
-        Number of columns seen in fit.
-    feature_names_in_ : ndarray of str
-        Names of the columns seen in fit, if X had any.
+        Alignment of the weighted kernel with the target kernel on the training rows.
 
     See Also
     --------
@@ -245,7 +217,7 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, shape (n, d), or dict or list of arrays, each of shape (n, d_k)
-            Columns of all feature sets, or the sets by name or one after another.
+            Columns of all feature sets, or the sets themselves.
         y : array-like, shape (n,) or (n, C)
             Classes or real targets.
 
@@ -272,66 +244,56 @@ class KernelAlignment(TransformerMixin, BaseEstimator):
         self.weights_ = np.zeros(len(arrays))
         self.weights_[varying] = weights
         self.group_names_, self.columns_, self._given = names, columns, given
-        self.alignment_ = float(weights @ a / np.sqrt(weights @ M @ weights) / target_norm(Y))
+        Y = centered(Y)
+        target_norm = float(np.linalg.norm(Y.T @ Y))
+        self.alignment_ = float(weights @ a / np.sqrt(weights @ M @ weights) / target_norm)
         self.mean_ = column_means(X)
         return self
 
     def transform(self, X: Any) -> FloatArray:
-        """Scale the columns by the roots of their weights, and leave out those without weight.
+        """Center the columns, scale them by the roots of their weights, and drop those with weight zero.
 
         Parameters
         ----------
         X : array-like, shape (n, d), or dict or list of arrays, each of shape (n, d_k)
-            As in fit; sets by name in any order.
+            As in fit; a dict may be in another order.
 
         Returns
         -------
         ndarray, shape (n, d_kept)
-            Columns of the sets that are kept, in the dtype of X.
+            Columns of the kept sets, in the dtype of X.
         """
         check_is_fitted(self)
         sets = sets_by_name(X)
         if (sets is None) != (self._given is None):
-            raise ValueError("Give X in the form that it had in fit: one array, or several feature sets.")
+            raise ValueError("X must have the same form as in fit: one array, or several feature sets.")
         X = X if sets is None else side_by_side(sets, self._given)[0]
         X = validate_rows(self, X, accept_sparse=False)
         columns, roots = self._kept()
         return (X[:, columns] - self.mean_[columns].astype(X.dtype)) * roots.astype(X.dtype)
 
     def _kept(self) -> tuple[IntArray, FloatArray]:
-        """Columns of the sets with a weight, and the root of the weight of each column."""
-        kept = [
-            (columns, weight) for columns, weight in zip(self.columns_, self.weights_, strict=True) if weight
-        ]
-        columns = np.concatenate([columns for columns, _ in kept])
-        return columns, np.concatenate([np.full(len(each), np.sqrt(weight)) for each, weight in kept])
+        """Columns of the sets with a positive weight, and the square root of the weight of each column."""
+        kept = np.flatnonzero(self.weights_)
+        widths = [len(self.columns_[k]) for k in kept]
+        return np.concatenate([self.columns_[k] for k in kept]), np.repeat(
+            np.sqrt(self.weights_[kept]), widths
+        )
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> AnyArray:
-        """Names of the columns that are kept.
+        """Names of the kept columns.
 
         Parameters
         ----------
         input_features : array-like of str, default=None
-            Names of the columns of X; those seen in fit, or x0, x1, ... by default.
+            Names of the columns of X; by default those seen in fit, or x0, x1, ...
 
         Returns
         -------
         ndarray of str
             Names of the output columns.
         """
-        check_is_fitted(self)
-        seen = getattr(self, "feature_names_in_", None)
-        if input_features is None:
-            input_features = seen if seen is not None else [f"x{k}" for k in range(self.n_features_in_)]
-        names = np.asarray(input_features, dtype=object)
-        if seen is not None and not np.array_equal(seen, names):
-            raise ValueError("input_features is not equal to feature_names_in_")
-        if len(names) != self.n_features_in_:
-            raise ValueError(
-                f"input_features should have length equal to number of features ({self.n_features_in_}), "
-                f"got {len(names)}"
-            )
-        return names[self._kept()[0]]
+        return super().get_feature_names_out(input_features)[self._kept()[0]]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -348,7 +310,7 @@ def alignment_system(
     gamma: Gamma = "median",
     sketch: CountSketch | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """M_kl = <K_k, K_l> (p, p) and a_k = <K_k, Y Yᵀ> (p,) of centered kernels; target columns Y (n, C)."""
+    """M_kl = <K_k, K_l> (p, p) and a_k = <K_k, Y Yᵀ> (p,) of centered kernels and target columns Y (n, C)."""
     if sketch is not None:
         if kernel != "linear":
             raise ValueError(f"sketch needs kernel='linear'; kernel={kernel!r} was given.")
@@ -359,8 +321,8 @@ def alignment_system(
         products = inner_products([*arrays, Y], [*names, "y"], kernel)
     else:
         check_convention("biased", True, len(Y))
-        sources = [kernel_gram(X, kernel, center=True) for X in arrays]
-        target = kernel_gram(Y, Linear(), center=True)
+        sources = [KernelGram(X, kernel, center=True) for X in arrays]
+        target = KernelGram(Y, Linear(), center=True)
         products, least = gram_products([*sources, target], "biased", center=True)
         refuse_zero(products, least, [*names, "y"], "biased")
     return products[:-1, :-1], products[:-1, -1]
@@ -369,7 +331,7 @@ def alignment_system(
 def sketched_system(
     arrays: Sequence[Rows], names: Names, Y: FloatArray, sketch: CountSketch
 ) -> tuple[FloatArray, FloatArray]:
-    """M and a from sketches of the centered features, all with the same buckets."""
+    """M and a from sketches of the centered features with the same hash."""
     if not isinstance(sketch, CountSketch):
         raise TypeError(f"sketch={sketch!r} is not a CountSketch: give CountSketch(n_buckets).")
     refuse_constant(arrays, names)
@@ -381,10 +343,10 @@ def sketched_system(
 
 
 def solve_weights(M: FloatArray, a: FloatArray, method: Method = "alignf") -> FloatArray:
-    """Non-negative weights (p,) of unit norm from M (p, p) and a (p,); methods as for `align_kernels`."""
+    """Non-negative weights (p,) of unit norm from M (p, p) and a (p,), by a method of `align_kernels`."""
     own = np.diag(M)
     if method == "alignf":
-        weights = nonnegative_minimum(M, a).v
+        weights = nonnegative_minimum(M, a)
     elif method == "align":
         weights = a / np.sqrt(own)
     elif method == "r2":
@@ -393,11 +355,5 @@ def solve_weights(M: FloatArray, a: FloatArray, method: Method = "alignf") -> Fl
         weights = np.ones(len(a))
     norm = np.linalg.norm(weights)
     if norm == 0:
-        raise ValueError("No kernel is aligned with the target at all: no weights can be chosen.")
+        raise ValueError("None of the kernels is aligned with the target, so all weights would be zero.")
     return weights / norm
-
-
-def target_norm(Y: FloatArray) -> float:
-    """|Y Yᵀ| of centered target columns (n, C)."""
-    residual = centered(Y)
-    return float(np.linalg.norm(residual.T @ residual))

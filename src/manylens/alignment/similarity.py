@@ -16,7 +16,6 @@ from manylens.alignment.features import (
     centered,
     check_feature_sets,
     check_features,
-    check_same_rows,
     column_means,
     constant_message,
     labeled,
@@ -26,20 +25,20 @@ from manylens.alignment.features import (
 )
 from manylens.alignment.inner_products import (
     Estimator,
+    KernelGram,
     alignments,
     check_convention,
     inner_products,
-    kernel_gram,
 )
 from manylens.alignment.streaming import Estimate, sketch_replicates, sketched_cka
 from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.kernels import KernelLike, make_kernel
 from manylens.native.permutations import permuted_products
 from manylens.summaries import CountSketch
-from manylens.typing import FloatArray, MatrixLike, Rows, Seed, is_sparse
-from manylens.validation import check_choice, check_count
+from manylens.typing import FloatArray, MatrixLike, Rows, Seed
+from manylens.validation import check_choice, check_count, is_sparse
 
-SMALL = 300  # widths up to which the whole Gram matrix is cheaper than iterating
+SMALL = 300  # up to this width the whole Gram matrix is cheaper than Lanczos iterations
 
 
 @overload
@@ -53,22 +52,12 @@ def cka(
     *,
     gamma: Gamma = ...,
     sketch: None = ...,
-    n_replicates: int = ...,
 ) -> float: ...
 
 
 @overload
 def cka(
-    X: MatrixLike,
-    Y: MatrixLike,
-    kernel: KernelLike = ...,
-    estimator: Estimator = ...,
-    center: bool = ...,
-    return_: Returned = ...,
-    *,
-    gamma: Gamma = ...,
-    sketch: CountSketch,
-    n_replicates: int = ...,
+    X: MatrixLike, Y: MatrixLike, *, return_: Returned = ..., sketch: CountSketch, n_replicates: int = ...
 ) -> Estimate: ...
 
 
@@ -87,41 +76,34 @@ def cka(
     """Centered kernel alignment of two representations of the same rows.
 
     ρ(K, L) = <K, L> / (|K| |L|) for the centered kernel matrices K of X and L of Y; for linear kernels and
-    centered features |XᵀY|² / (|XᵀX| |YᵀY|) (Cortes, Mohri and Rostamizadeh 2012; Kornblith et al. 2019). It
-    does not change if X is rotated, shifted or scaled.
+    centered features |XᵀY|² / (|XᵀX| |YᵀY|) (Cortes, Mohri and Rostamizadeh 2012; Kornblith et al. 2019).
+    Rotating, shifting or scaling X does not change it.
 
     Parameters
     ----------
     X, Y : array-like or sparse matrix, shapes (n, d_x) and (n, d_y)
         Features; row i of both describes the same sample. Kernel matrices (n, n) for "precomputed".
     kernel : str, callable or Kernel, default="linear"
-        The kernel of both: a name such as "linear", "rbf" or "precomputed", a function of two sets of rows,
-        or a kernel of `manylens.kernels`.
+        A name such as "linear", "rbf" or "precomputed", a function of two sets of rows, or a kernel of
+        `manylens.kernels`.
     estimator : {"biased", "unbiased"}, default="biased"
-        "biased" is the formula above. "unbiased" replaces the three inner products by their unbiased
-        estimates (Song et al. 2012; Nguyen et al. 2021), which do not grow toward 1 with the width of the
-        features if there are few rows; it needs 4 rows and may be slightly negative.
+        "biased" is the formula above. "unbiased" uses unbiased estimates of the three inner products (Song et
+        al. 2012; Nguyen et al. 2021): wide features of few rows do not push it toward 1. It needs 4 rows.
     center : bool, default=True
         False gives the uncentered alignment of Cristianini et al. (2001).
     return_ : {"score", "angle"}, default="score"
-        The alignment itself, 1 for equal kernels, or arccos of it, a distance: 0 for equal kernels.
+        The alignment, or its arccos, which is a distance.
     gamma : {"mean", "median", "max-norm"} or float, default="median"
-        Scale of a kernel given by name, such as "rbf", exp(-gamma |x - y|²): a rule of
-        `manylens.kernels.bandwidth`, applied to X and to Y, or the value.
+        Scale of a kernel given by name, such as "rbf": a rule of `manylens.kernels.bandwidth`, or the value.
     sketch : CountSketch, default=None
-        Estimate from sketches of this kind instead (linear, biased, centered only).
+        Estimate from sketches with these settings (linear, biased, centered only).
     n_replicates : int, default=8
-        Independent sketches, with seeds that follow the given one; their spread gives the standard error.
+        Number of independent sketches, with consecutive seeds; their spread gives the standard error.
 
     Returns
     -------
     float or Estimate
         The alignment; with `sketch` an `Estimate` with `value`, `standard_error` and `interval()`.
-
-    Notes
-    -----
-    Without a sketch the result is exact, by the cheaper of two ways: products of features, n d_x d_y
-    operations, or kernel matrices, n² (d_x + d_y), in blocks of 32 MB.
 
     Examples
     --------
@@ -132,8 +114,7 @@ def cka(
     1.0
     """
     check_choice(return_, "return_", ("score", "angle"))
-    X, Y = check_features(X, "X"), check_features(Y, "Y")
-    check_same_rows(X, Y)
+    X, Y = check_feature_sets({"X": X, "Y": Y})[1]
     if sketch is not None:
         if kernel != "linear" or estimator != "biased" or not center:
             raise ValueError(
@@ -156,32 +137,19 @@ def cka_matrix(
     *,
     gamma: Gamma = "median",
 ) -> Any:
-    """Alignment of every representation with every other.
+    """Centered kernel alignment of every pair of representations.
 
     Parameters
     ----------
     representations : dict or sequence of array-like, each of shape (n, d_k)
         Feature sets of the same rows.
-    kernel : str, callable or Kernel, default="linear"
-        As for `cka`.
-    estimator : {"biased", "unbiased"}, default="biased"
-        As for `cka`.
-    center : bool, default=True
-        As for `cka`.
-    return_ : {"score", "angle"}, default="score"
-        As for `cka`.
-    gamma : {"mean", "median", "max-norm"} or float, default="median"
+    kernel, estimator, center, return_, gamma
         As for `cka`.
 
     Returns
     -------
     ndarray, shape (p, p), or pandas.DataFrame
-        A data frame with names on both sides for a dict (which needs pandas), an array for a sequence.
-
-    Notes
-    -----
-    Each pair and each norm is computed once. Memory: a centered copy of the features, or 32 MB of kernel
-    blocks if n is small.
+        An array for a sequence, a data frame for a dict (needs pandas).
     """
     check_choice(return_, "return_", ("score", "angle"))
     names, arrays = check_feature_sets(representations)
@@ -206,20 +174,15 @@ def hsic(
     ----------
     X, Y : array-like or sparse matrix, shapes (n, d_x) and (n, d_y)
         Features of the same rows.
-    kernel : str, callable or Kernel, default="linear"
-        As for `cka`; with "rbf" the criterion tends to zero only if X and Y are independent.
-    estimator : {"biased", "unbiased"}, default="biased"
-        Which estimate.
-    gamma : {"mean", "median", "max-norm"} or float, default="median"
-        As for `cka`.
+    kernel, estimator, gamma
+        As for `cka`. With "rbf" the limit for many rows is zero only if X and Y are independent.
 
     Returns
     -------
     float
         The criterion; zero if X or Y is constant.
     """
-    X, Y = check_features(X, "X"), check_features(Y, "Y")
-    check_same_rows(X, Y)
+    X, Y = check_feature_sets({"X": X, "Y": Y})[1]
     n = X.shape[0]
     kernel = make_kernel(kernel, gamma)
     product = inner_products([X, Y], ["X", "Y"], kernel, estimator, zero_ok=True)[0, 1]
@@ -227,20 +190,10 @@ def hsic(
 
 
 class IndependenceTest(NamedTuple):
-    """Result of a permutation test of independence.
+    """Result of a permutation test of independence."""
 
-    Parameters
-    ----------
-    statistic : float
-        HSIC of the pairs as given.
-    p_value : float
-        Share of the orders of the rows, including the given one, with a statistic at least as large.
-    n_permutations : int
-        Number of random orders.
-    """
-
-    statistic: float
-    p_value: float
+    statistic: float  # biased HSIC
+    p_value: float  # share of the orders of the rows, including the given one, with at least this statistic
     n_permutations: int
 
 
@@ -255,42 +208,36 @@ def hsic_test(
 ) -> IndependenceTest:
     """Permutation test of independence with HSIC.
 
+    The test is exact: under independence P(p_value ≤ α) ≤ α for any n. Both kernel matrices are held in
+    memory; if 2 n² doubles are too much, use a random sample of the rows.
+
     Parameters
     ----------
     X, Y : array-like or sparse matrix, shapes (n, d_x) and (n, d_y)
         Features of the same rows.
-    kernel : str, callable or Kernel, default="rbf"
-        As for `cka`.
-    gamma : {"mean", "median", "max-norm"} or float, default="median"
-        As for `cka`.
+    kernel, gamma
+        As for `cka`, but the default kernel is "rbf".
     n_permutations : int, default=999
-        Number of random orders of the rows of Y.
+        Number of random permutations of the rows of Y.
     random_state : int, RandomState or None, default=None
-        Chooses the orders.
+        Seed of the permutations.
 
     Returns
     -------
     IndependenceTest
         `statistic` (biased HSIC), `p_value`, `n_permutations`.
-
-    Notes
-    -----
-    The p-value is exact: under independence P(p_value ≤ α) ≤ α at any n. Both kernel matrices are held, 2 n²
-    doubles; take a random sample of the rows if that is too much.
     """
-    X, Y = check_features(X, "X"), check_features(Y, "Y")
-    check_same_rows(X, Y)
+    X, Y = check_feature_sets({"X": X, "Y": Y})[1]
     n = X.shape[0]
     check_convention("biased", True, n)
     n_permutations = check_count(n_permutations, "n_permutations")
     kernel = make_kernel(kernel, gamma)
     everything = slice(0, n)
-    K, L = (kernel_gram(Z, kernel, True).block(everything, everything)[0] for Z in (X, Y))
-    K, L = doubly_centered(K), doubly_centered(L)
+    K, L = (doubly_centered(KernelGram(Z, kernel, True).block(everything, everything)[0]) for Z in (X, Y))
     rng = check_random_state(random_state)
     orders = np.array([np.arange(n)] + [rng.permutation(n) for _ in range(n_permutations)], dtype=np.int64)
     products = permuted_products(K, L, orders)
-    # Equal rows give equal statistics in exact arithmetic: rounding must not break such a tie.
+    # Permuting equal rows does not change the exact statistic; rounding must not break such ties.
     at_least = products >= products[0] - 1e-12 * np.linalg.norm(K) * np.linalg.norm(L)
     return IndependenceTest(float(products[0] / (n - 1) ** 2), float(at_least.mean()), n_permutations)
 
@@ -304,25 +251,19 @@ def doubly_centered(K: FloatArray) -> FloatArray:
 def stable_rank(X: MatrixLike, center: bool = True) -> float:
     """Stable rank |X|² / |X|₂², the squared Frobenius norm over the squared spectral norm.
 
-    Between 1 and the rank; small singular values hardly count, so noise does not raise it (Rudelson and
-    Vershynin 2007).
+    Between 1 and the rank; small singular values hardly change it (Rudelson and Vershynin 2007).
 
     Parameters
     ----------
     X : array-like or sparse matrix, shape (n, d)
         Rows.
     center : bool, default=True
-        Whether the column means are subtracted first (sparse rows stay sparse).
+        Whether to subtract the column means first (sparse rows stay sparse).
 
     Returns
     -------
     float
         The stable rank.
-
-    Notes
-    -----
-    Only the largest singular value is computed: from the smaller Gram matrix if that is small, otherwise by
-    Lanczos iterations, which read X twice each.
 
     Examples
     --------
@@ -331,7 +272,7 @@ def stable_rank(X: MatrixLike, center: bool = True) -> float:
     >>> round(stable_rank(np.eye(4), center=False), 6)
     4.0
     """
-    rows, _ = unit_scaled(check_features(X, "X"))  # does not change the ratio, and squares cannot overflow
+    rows, _ = unit_scaled(check_features(X, "X"))  # same ratio, and squares cannot overflow
     if center and rows.shape[0] < 2:
         raise ValueError("Centering needs at least 2 rows; 1 was given.")
     mean = column_means(rows) if center else np.zeros(rows.shape[1])

@@ -1,12 +1,9 @@
 """Linear CKA from summaries of rows: exact from cross-moments, or estimated from sketches.
 
-Both take the same three steps: summarize batches of rows, merge the summaries, learn the alignment from the
-merged summary. `StreamingCKA` is the exact summary; `sketched_cka` learns from `CountSketch` summaries.
-
 With Z_r = (S_r X)ᵀ (S_r Y) for independent sketches r = 1 ... R, E Z_r = XᵀY but E|Z_r|² = |XᵀY|² + variance:
 one sketch overestimates every norm. Products of *different* sketches do not, because E<Z_r, Z_s> = |XᵀY|²,
-so the estimate is their mean. The standard error is that of the jackknife over the sketches. No bound is
-given: the relative bound in the literature rests on an inequality that does not hold.
+so the estimate is their mean, with the standard error of the jackknife over the sketches. There is no bound
+on the error: the relative bound in the literature rests on an inequality that does not hold.
 """
 
 from __future__ import annotations
@@ -37,16 +34,14 @@ from manylens.validation import check_choice
 class StreamingCKA(Summary):
     """Linear CKA of representations that arrive one batch of rows at a time.
 
-    Keeps the cross-moments of the pairs, not averages of batch-wise scores, so the result is that of all rows
-    at once: even a last batch of one row is counted exactly.
+    Keeps cross-moments instead of averaging scores of batches, so the result is that of all rows at once, for
+    any batch sizes. Memory is d_x d_y doubles per pair and d² per representation.
 
     Parameters
     ----------
     pairs : iterable of pairs, default=None
-        Which representations to compare, by name (or position); all pairs by default.
-    estimator : {"biased", "unbiased"}, default="biased"
-        As for `cka`.
-    center : bool, default=True
+        Names (or positions) of the representations to compare; all pairs by default.
+    estimator, center
         As for `cka`.
 
     Attributes
@@ -54,11 +49,7 @@ class StreamingCKA(Summary):
     n_rows_ : int
         Number of rows seen.
     names_ : list
-        Names of the representations, from the first batch.
-
-    Notes
-    -----
-    Memory is d_x d_y doubles for each pair and d² for each representation, whatever the number of rows.
+        Names of the representations.
 
     Examples
     --------
@@ -91,23 +82,21 @@ class StreamingCKA(Summary):
         return self.n_rows_ > 0
 
     def update(self, representations: FeatureSets) -> Self:
-        """Add a batch of the same rows in all representations.
+        """Add a batch of rows.
 
         Parameters
         ----------
         representations : dict or sequence of array-like, each of shape (n, d_k)
-            The batch; the same names (or number) and widths every time.
+            The rows in all representations; names and widths must be the same in every batch.
 
         Returns
         -------
         StreamingCKA
-            The summary itself.
         """
         names, arrays = check_feature_sets(representations, accept_sparse=False)
         if not self.n_rows_:
-            moments = CrossMoments(self._pairs_of(names)).update(arrays)
+            self._moments = CrossMoments(self._pairs_of(names)).update(arrays)
             self.names_, self._by_name = names, isinstance(representations, Mapping)
-            self._moments = moments
         else:
             if set(names) != set(self.names_):
                 raise ValueError(f"This batch has {names}; the first had {self.names_}.")
@@ -116,18 +105,6 @@ class StreamingCKA(Summary):
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add the rows of another stream of the same representations.
-
-        Parameters
-        ----------
-        other : StreamingCKA
-            With the same settings, of other rows; not changed.
-
-        Returns
-        -------
-        StreamingCKA
-            The summary itself.
-        """
         if (self.pairs, self.estimator, self.center) != (other.pairs, other.estimator, other.center):
             raise ValueError("Streams with different pairs, estimator or center cannot be merged.")
         if not other.n_rows_:
@@ -145,13 +122,6 @@ class StreamingCKA(Summary):
         return self
 
     def fresh(self) -> Self:
-        """An empty stream with the same settings.
-
-        Returns
-        -------
-        StreamingCKA
-            The empty summary.
-        """
         return type(self)(self.pairs, self.estimator, self.center)
 
     def result(self, return_: Returned = "score") -> Any:
@@ -165,7 +135,7 @@ class StreamingCKA(Summary):
         Returns
         -------
         ndarray, shape (p, p), pandas.DataFrame or dict
-            A matrix (a data frame for named representations); with `pairs`, a dict from pair to value.
+            A matrix (a data frame for named representations), or a dict by pair if `pairs` is given.
         """
         check_choice(return_, "return_", ("score", "angle"))
         if not self.n_rows_:
@@ -180,22 +150,21 @@ class StreamingCKA(Summary):
         scores = as_returned(np.clip(scores, -1.0, 1.0), return_)
         if self.pairs is None:
             return labeled(scores, self.names_, self._by_name)
-        place = {name: k for k, name in enumerate(self.names_)}
-        return {(one, other): float(scores[place[one], place[other]]) for one, other in self.pairs}
+        position = {name: k for k, name in enumerate(self.names_)}
+        return {(one, other): float(scores[position[one], position[other]]) for one, other in self.pairs}
 
     def _widths(self) -> list[int]:
         return [len(origin) for origin in self._moments.origins_]
 
     def _pairs_of(self, names: list[Any]) -> list[tuple[int, int]]:
-        """Positions of the pairs to compare, each with the smaller first, and of each name with itself."""
+        """Positions of the pairs to compare, smaller position first, and of each name with itself."""
         own = [(k, k) for k in range(len(names))]
         if self.pairs is None:
             return own + [(k, m) for k in range(len(names)) for m in range(k, len(names))]
         unknown = {name for pair in self.pairs for name in pair} - set(names)
         if unknown:
-            raise ValueError(f"pairs names {sorted(map(str, unknown))}, not among {names}.")
-        place = {name: k for k, name in enumerate(names)}
-        both = [sorted((place[one], place[other])) for one, other in self.pairs]
+            raise ValueError(f"pairs contains {sorted(map(str, unknown))}, which are not among {names}.")
+        both = [sorted((names.index(one), names.index(other))) for one, other in self.pairs]
         return own + [(first, second) for first, second in both]
 
     def _products(self) -> dict[tuple[int, int], float]:
@@ -207,14 +176,14 @@ class StreamingCKA(Summary):
         for (k, m), A in self._moments.about(points).items():
             product = float(np.vdot(A[1:-1, 1:-1], A[1:-1, 1:-1]))
             if k == m:
-                vanished = A[0, -1] > 0 and product < np.finfo(np.float64).tiny
-                if vanished or not np.isfinite(A).all() or not np.isfinite(product):
+                underflow = A[0, -1] > 0 and product < np.finfo(np.float64).tiny
+                if underflow or not np.isfinite(A).all() or not np.isfinite(product):
                     raise ValueError(range_message(self.names_[k]))
                 rounding = (8 * np.finfo(np.float64).eps) ** 2 * n * float(means[k] @ means[k])
                 if A[0, -1] <= rounding or product <= 0:
                     raise ValueError(constant_message(self.names_[k]))
             if self.estimator == "unbiased":
-                # A[0, -1] and A[-1, 0] are the two traces, A[-1, -1] the product of the diagonals
+                # A[-1, 0] and A[0, -1] are the two traces, A[-1, -1] the product of the diagonals
                 traces = np.array([A[-1, 0], A[0, -1]])
                 pair = without_diagonals(np.full((2, 2), product), A[-1, -1], traces, n, self.center)
                 if k == m and pair[0, 1] <= ROUNDING["unbiased"] * product:
@@ -232,7 +201,7 @@ class Estimate(NamedTuple):
     value : float
         The estimate.
     standard_error : float
-        Its standard error, from the spread of the replicates.
+        Its standard error.
     n_replicates : int
         Number of independent replicates.
     """
@@ -242,17 +211,17 @@ class Estimate(NamedTuple):
     n_replicates: int
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Interval that covers the exact value with about this probability.
+        """Confidence interval from Student's t distribution.
 
         Parameters
         ----------
         confidence : float, default=0.95
-            Probability in (0, 1).
+            Probability in (0, 1) that the interval contains the exact value.
 
         Returns
         -------
         tuple of float
-            Lower and upper end: the value plus and minus Student's quantile times the standard error.
+            Lower and upper end.
         """
         if not 0 < confidence < 1:
             raise ValueError(f"confidence={confidence} is not between 0 and 1.")
@@ -261,13 +230,11 @@ class Estimate(NamedTuple):
 
 
 def sketch_replicates(X: Rows, sketch: CountSketch, n_replicates: int) -> list[CountSketch]:
-    """Independent sketches of the rows of X, numbered from 0; replicate r uses the given seed plus r."""
+    """Independent sketches of the rows of X, with consecutive seeds."""
     if not isinstance(sketch, CountSketch):
         raise TypeError(f"sketch={sketch!r} is not a CountSketch: give CountSketch(n_buckets).")
     if n_replicates < 3:
-        raise ValueError(
-            f"n_replicates={n_replicates} gives no standard error: at least 3 replicates are needed."
-        )
+        raise ValueError(f"n_replicates={n_replicates} is too small for a standard error: use at least 3.")
     return [sketch.fresh(sketch.random_state + r).update(X, 0) for r in range(n_replicates)]
 
 
@@ -279,8 +246,8 @@ def sketched_cka(
     Parameters
     ----------
     sketches_x, sketches_y : list of CountSketch
-        At least 3 sketches of each with different seeds; sketch r of both has the same settings and has seen
-        rows with the same numbers, in any order, on any machine.
+        At least 3 sketches per representation, with different seeds. The r-th sketches of both must have the
+        same settings and have seen the same row numbers, in any order.
     return_ : {"score", "angle"}, default="score"
         The alignment or its arccos.
 
@@ -292,25 +259,20 @@ def sketched_cka(
     check_sketches(sketches_x, sketches_y)
     X, Y = centered_sketches(sketches_x, "X"), centered_sketches(sketches_y, "Y")
     grams = np.stack([replicate_gram(X, Y), replicate_gram(X, X), replicate_gram(Y, Y)])
-    n_replicates = len(X)
-    value = ratio_of_means(grams, return_)
-    left_out = np.array(
-        [
-            ratio_of_means(np.delete(np.delete(grams, r, axis=1), r, axis=2), return_)
-            for r in range(n_replicates)
-        ]
-    )
-    variance = (n_replicates - 1) / n_replicates * np.sum((left_out - left_out.mean()) ** 2)
-    return Estimate(float(value), float(np.sqrt(variance)), n_replicates)
+    R = len(X)
+    subsets = [np.delete(np.delete(grams, r, axis=1), r, axis=2) for r in range(R)]
+    left_out = np.array([ratio_of_means(subset, return_) for subset in subsets])
+    variance = (R - 1) / R * np.sum((left_out - left_out.mean()) ** 2)
+    return Estimate(ratio_of_means(grams, return_), float(np.sqrt(variance)), R)
 
 
 def centered_sketches(sketches: Sequence[CountSketch], name: str) -> FloatArray:
     """The sketches of the centered rows (R, n_buckets, d); raises if these are zero up to rounding."""
-    made = [sketch.centered() for sketch in sketches]
-    for sketch, rows in zip(sketches, made, strict=True):
+    arrays = [sketch.centered() for sketch in sketches]
+    for sketch, rows in zip(sketches, arrays, strict=True):
         if np.linalg.norm(rows) <= 1e-12 * np.linalg.norm(sketch.ones_) * np.linalg.norm(sketch.mean_):
             raise ValueError(constant_message(name))
-    return unit_scaled(np.stack(made))[0]  # one scale for all, which does not change the alignment
+    return unit_scaled(np.stack(arrays))[0]  # a common scale does not change the alignment
 
 
 def replicate_gram(X: FloatArray, Y: FloatArray) -> FloatArray:
@@ -325,8 +287,7 @@ def ratio_of_means(grams: FloatArray, return_: Returned = "score") -> float:
     cross, own_x, own_y = (grams.sum(axis=(1, 2)) - np.trace(grams, axis1=1, axis2=2)) / (n * (n - 1))
     if own_x <= 0 or own_y <= 0:
         raise ValueError(
-            "The sketches are too small for these features: they are orthogonal to each other, so no norm "
-            "can be estimated. Use more buckets."
+            "The sketches are too small to estimate the norms of these features: use more buckets."
         )
     return float(as_returned(cross / np.sqrt(own_x * own_y), return_))
 
@@ -335,14 +296,13 @@ def check_sketches(sketches_x: Sequence[CountSketch], sketches_y: Sequence[Count
     """Raise if the sketches cannot be compared row by row."""
     if len(sketches_x) != len(sketches_y) or len(sketches_x) < 3:
         raise ValueError(
-            f"{len(sketches_x)} and {len(sketches_y)} sketches were given: a standard error needs at least "
-            "3 of each, in pairs."
+            f"{len(sketches_x)} and {len(sketches_y)} sketches were given: a standard error needs the same "
+            "number of both, and at least 3."
         )
     if len({sketch.random_state for sketch in sketches_x}) < len(sketches_x):
         raise ValueError("Two sketches share a random_state: replicates must be independent.")
     for one, other in zip(sketches_x, sketches_y, strict=True):
         if repr(one) != repr(other) or one.n_rows_ != other.n_rows_ or np.any(one.ones_ != other.ones_):
             raise ValueError(
-                f"{one!r} and {other!r} have not seen rows with the same numbers, or do not share their "
-                "buckets."
+                f"{one!r} and {other!r} have different settings or have seen different row numbers."
             )

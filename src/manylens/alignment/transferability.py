@@ -1,15 +1,10 @@
-"""Ranking pretrained models for a task before any training.
-
-A score takes the features (n, d), or a source model's class probabilities (n, Z), and the target, and says
-how well a linear model on them would do; larger is better.
-"""
+"""Ranking pretrained models for a task without training: scores of features, or of class probabilities."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, overload
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,34 +22,21 @@ from manylens.alignment.features import (
 from manylens.alignment.inner_products import alignments
 from manylens.kernels.kernels import Linear
 from manylens.typing import FloatArray, IntArray, Seed
-from manylens.validation import import_optional
 
 EPS = float(np.finfo(np.float64).eps)
 
 
 class ModelScore(NamedTuple):
-    """One line of a ranking.
-
-    Parameters
-    ----------
-    name : str
-        The model.
-    score : float
-        Larger is better.
-    standard_error : float or None
-        Of the score, over the choice of rows; None if it was not computed.
-    seconds : float
-        Time that the score took, without its standard error.
-    """
+    """The score of one model."""
 
     name: Any
-    score: float
+    score: float  # larger is better
     standard_error: float | None
-    seconds: float
+    seconds: float  # time to compute the score, without its standard error
 
 
-class ModelRanking(Sequence[ModelScore]):
-    """Scores of several models, best first: a sequence of `ModelScore` that prints as a table.
+class ModelRanking(list[ModelScore]):
+    """Scores of several models, best first; prints as a table, and `pandas.DataFrame(ranking)` works.
 
     Parameters
     ----------
@@ -65,39 +47,16 @@ class ModelRanking(Sequence[ModelScore]):
     """
 
     def __init__(self, rows: Iterable[ModelScore], metric: str) -> None:
-        self.rows = sorted(rows, key=lambda row: -row.score)
+        super().__init__(sorted(rows, key=lambda row: -row.score))
         self.metric = metric
 
-    @overload
-    def __getitem__(self, place: int) -> ModelScore: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[ModelScore]: ...
-
-    def __getitem__(self, place: int | slice) -> ModelScore | list[ModelScore]:
-        return self.rows[place]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
     def __repr__(self) -> str:
-        width = max(len("model"), *(len(str(row.name)) for row in self.rows))
+        width = max(len("model"), *(len(str(row.name)) for row in self))
         lines = [f"{'model':<{width}}  {self.metric:>14}  {'standard error':>14}  {'seconds':>8}"]
-        for name, score, error, seconds in self.rows:
+        for name, score, error, seconds in self:
             shown = "" if error is None else f"{error:.2g}"
             lines.append(f"{name!s:<{width}}  {score:>14.6g}  {shown:>14}  {seconds:>8.3f}")
         return "\n".join(lines)
-
-    def to_frame(self) -> Any:
-        """The ranking as a data frame.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Indexed by model, columns score, standard_error and seconds.
-        """
-        pandas = import_optional("pandas", "A data frame", "pandas")
-        return pandas.DataFrame(self.rows, columns=ModelScore._fields).set_index("name")
 
 
 def rank_models(
@@ -111,32 +70,28 @@ def rank_models(
 ) -> ModelRanking:
     """Rank pretrained models by how well a linear model on their features would do on a task.
 
+    Use rows that the models were not trained on. Scores of different metrics cannot be compared.
+
     Parameters
     ----------
     models : dict or sequence of array-like, each of shape (n, d_k)
-        The output of each model for the n rows of the task: features, or for "leep" and "nce" the
-        probabilities of the model's own classes.
+        Output of each model for the task's n rows: features, or class probabilities for "leep" and "nce".
     y : array-like, shape (n,) or (n, C)
-        The task: classes, or real targets for "cka" and "logme".
+        Classes, or real targets for "cka" and "logme".
     metric : str or callable, default="cka"
         "cka" (alignment with the target kernel), "logme", "h-score", "shrunk-h-score", "transrate", "leep",
-        "nce"; or a function of features and class numbers (n,), larger being better.
+        "nce"; or a function of features and class numbers (n,), for which larger is better.
     target : {"auto", "classes", "values"}, default="auto"
-        How to read y. "auto" takes 1-d integers, strings and booleans for classes.
+        How to read y. "auto" reads 1-d integers, strings and booleans as classes.
     n_groups : int, default=10
-        The standard error is that of the jackknife, leaving out one of this many random groups of rows at a
-        time; with 0 it is not computed, which saves as many evaluations.
+        Number of random groups of rows for the jackknife standard error; 0 for no standard error.
     random_state : int, RandomState or None, default=0
-        Chooses the groups of rows.
+        Seed of the groups.
 
     Returns
     -------
     ModelRanking
         A table, best first: name, score, standard error, seconds.
-
-    Notes
-    -----
-    Use features of rows that the model was not trained on. Scores of different metrics cannot be compared.
 
     Examples
     --------
@@ -149,21 +104,34 @@ def rank_models(
     >>> ranking[0].name
     'sharp'
     """
-    chosen = resolve_metric(metric)
+    if not callable(metric) and metric not in METRICS:
+        raise ValueError(f"metric={metric!r} is unknown: give one of {', '.join(METRICS)} or a function.")
+    chosen = Metric(metric) if callable(metric) else METRICS[metric]
     names, arrays = check_feature_sets(models, accept_sparse=False)
     n = arrays[0].shape[0]
     columns = target_features(y, n, target)
-    if chosen.target == "classes":
-        refuse_values(columns, metric)
-    for name, array in zip(names, arrays, strict=True):
-        check_model(name, array, chosen, metric)
+    if chosen.target == "classes" and not (
+        np.isin(columns, (0, 1)).all() and np.all(columns.sum(axis=1) == 1)
+    ):
+        raise ValueError(f"metric={metric!r} needs classes; for real targets use metric='cka' or 'logme'.")
+    refuse_constant(arrays, names)
+    for name, P in zip(names, arrays, strict=True):
+        if chosen.takes == "probabilities" and (P.min() < 0 or abs(P.sum(axis=1) - 1).max() > 1e-3):
+            raise ValueError(
+                f"metric={metric!r} needs class probabilities, with rows that add up to 1, but those of "
+                f"{name} do not. For features use metric='cka', 'logme' or 'shrunk-h-score'."
+            )
     if n_groups and not 2 <= n_groups <= n // 2:
         raise ValueError(
             f"n_groups={n_groups} is not between 2 and half the {n} rows; use 0 for no standard error."
         )
     groups = check_random_state(random_state).permutation(n) % n_groups if n_groups else None
-    if groups is not None:
-        refuse_lone_rows(columns, groups)
+    for g in range(n_groups):
+        if np.all(np.ptp(columns[groups != g], axis=0) == 0):
+            raise ValueError(
+                "y is constant except for a few rows in one group, so the score has no standard error: use "
+                "n_groups=0."
+            )
     rows = [score_model(name, X, columns, chosen, groups) for name, X in zip(names, arrays, strict=True)]
     return ModelRanking(rows, metric if isinstance(metric, str) else getattr(metric, "__name__", "score"))
 
@@ -183,58 +151,19 @@ def score_model(
         parts = [evaluate(metric, X[groups != g], columns[groups != g]) for g in range(n_groups)]
         if not np.all(np.isfinite(parts)):
             raise ValueError(
-                f"The score of {name} is not defined if some rows are left out: use n_groups=0, which "
-                "gives no standard error."
+                f"The score of {name} is not defined if some rows are left out, so it has no standard error: "
+                "use n_groups=0."
             )
         error = float(np.sqrt((n_groups - 1) * np.var(parts)))
     return ModelScore(name, score, error, seconds)
 
 
 def evaluate(metric: Metric, X: FloatArray, columns: FloatArray) -> float:
-    """The score of features (n, d) for target columns (n, C) in the form that the metric takes."""
+    """The score of features (n, d) for target columns (n, C)."""
     if metric.target == "columns":
         return float(metric.score(X, columns))
-    # Numbered anew: a class may have no row if a group is left out.
+    # Classes are renumbered, because leaving out a group may leave a class without rows.
     return float(metric.score(X, np.unique(columns.argmax(axis=1), return_inverse=True)[1]))
-
-
-def resolve_metric(metric: str | Callable[..., float]) -> Metric:
-    """The metric with this name, or of this function."""
-    if callable(metric):
-        return Metric(metric)
-    if metric not in METRICS:
-        raise ValueError(f"metric={metric!r} is unknown: give one of {', '.join(METRICS)} or a function.")
-    return METRICS[metric]
-
-
-def refuse_values(columns: FloatArray, metric: str | Callable[..., float]) -> None:
-    """Raise if classes are needed and the target (n, C) has real values."""
-    if not (np.all((columns == 0) | (columns == 1)) and np.all(columns.sum(axis=1) == 1)):
-        raise ValueError(f"metric={metric!r} needs classes; for real targets use metric='cka' or 'logme'.")
-
-
-def refuse_lone_rows(columns: FloatArray, groups: IntArray) -> None:
-    """Raise if the target (n, C) is constant outside of one of the groups (n,)."""
-    for g in range(groups.max() + 1):
-        kept = columns[groups != g]
-        if np.all(kept == kept[0]):
-            raise ValueError(
-                "y is constant except for a few rows, which one group holds: no score is defined without it. "
-                "Use n_groups=0, which gives no standard error."
-            )
-
-
-def check_model(name: Any, X: FloatArray, chosen: Metric, metric: str | Callable[..., float]) -> None:
-    """Raise if the metric cannot use the output (n, d) of a model."""
-    refuse_constant([X], [name])
-    if chosen.takes == "probabilities" and (X.min() < 0 or abs(X.sum(axis=1) - 1).max() > 1e-3):
-        raise ValueError(
-            f"metric={metric!r} takes probabilities of the model's own classes, rows that add up to 1; those "
-            f"of {name} do not. For features use metric='cka', 'logme' or 'shrunk-h-score'."
-        )
-
-
-# --- Scores ---
 
 
 def alignment_score(X: FloatArray, Y: FloatArray) -> float:
@@ -245,9 +174,8 @@ def alignment_score(X: FloatArray, Y: FloatArray) -> float:
 def log_evidence(X: FloatArray, Y: FloatArray, tolerance: float = 1e-6, most: int = 300) -> float:
     """LogME (You et al. 2021): largest log evidence of Bayesian linear regression per row, mean over columns.
 
-    y ~ N(0, I/β + X Xᵀ/α), with α and β at the fixed point of MacKay's equations: with σ_i the singular
-    values of X, z = Uᵀy, γ = Σ β σ_i²/(α + β σ_i²):  α = γ/|m|²,  β = (n - γ)/|Xm - y|².
-    Features are not centered; constant target columns are left out.
+    y ~ N(0, I/β + X Xᵀ/α) at the fixed point α = γ/|m|², β = (n - γ)/|Xm - y|² of MacKay's equations, with
+    γ = Σ β σ_i²/(α + β σ_i²). Features are not centered; constant target columns are left out.
     """
     X, Y = X.astype(np.float64), Y[:, np.ptp(Y, axis=0) > 0]
     n = len(X)
@@ -300,24 +228,17 @@ def between_covariance(X: FloatArray, codes: IntArray) -> FloatArray:
 
 
 def h_score(X: FloatArray, codes: IntArray) -> float:
-    """H-score (Bao et al. 2019): tr(Cov(x)⁺ Cov(E[x | y])), the sum of squared canonical correlations.
-
-    Between 0 and C - 1; useless if d is near n, because any covariance can then be matched.
-    """
+    """H-score (Bao et al. 2019), tr(Cov(x)⁺ Cov(E[x | y])) in [0, C - 1]; meaningless if d is close to n."""
     X = X.astype(np.float64)
     covariance = np.cov(X.T, bias=True).reshape(X.shape[1], X.shape[1])
     return float(np.sum(np.linalg.pinv(covariance, hermitian=True) * between_covariance(X, codes)))
 
 
 def shrunk_h_score(X: FloatArray, codes: IntArray) -> float:
-    """H-score with Ledoit and Wolf's shrinkage s of Cov(x) (Ibrahim, Ponomareva and Mazumder 2022).
-
-    tr(Σ_s⁻¹ (1 - s) Cov(E[x | y])).
-    """
+    """tr(Σ_s⁻¹ (1 - s) Cov(E[x | y])) with Ledoit and Wolf's shrinkage s of Cov(x) (Ibrahim et al. 2022)."""
     X = X.astype(np.float64)
     covariance, shrinkage = ledoit_wolf(X)
-    between = between_covariance(X, codes)
-    return float((1 - shrinkage) * np.trace(np.linalg.solve(covariance, between)))
+    return float((1 - shrinkage) * np.trace(np.linalg.solve(covariance, between_covariance(X, codes))))
 
 
 def coding_rate(Z: FloatArray, epsilon: float = 1e-4) -> float:
@@ -328,21 +249,14 @@ def coding_rate(Z: FloatArray, epsilon: float = 1e-4) -> float:
 
 
 def trans_rate(X: FloatArray, codes: IntArray) -> float:
-    """TransRate (Huang et al. 2022): coding rate of the centered features minus its mean over classes.
-
-    R(Z) - (1/C) Σ_c R(Z_c), with the authors' ε = 1e-4; the scale of X matters.
-    """
+    """TransRate (Huang et al. 2022), R(Z) - (1/C) Σ_c R(Z_c) of centered features; depends on their scale."""
     Z = X.astype(np.float64)
     Z = Z - Z.mean(axis=0)
     return coding_rate(Z) - float(np.mean([coding_rate(Z[codes == c]) for c in np.unique(codes)]))
 
 
 def log_expected_prediction(P: FloatArray, codes: IntArray) -> float:
-    """LEEP (Nguyen et al. 2020): mean log likelihood of y if source classes are mapped to target classes.
-
-    With θ_i the source probabilities of row i and p(y, z) = (1/n) Σ_i [y_i = y] θ_iz, it is
-    (1/n) Σ_i log Σ_z p(y_i | z) θ_iz.
-    """
+    """LEEP (Nguyen et al. 2020), (1/n) Σ_i log Σ_z p(y_i | z) θ_iz with source probabilities θ."""
     conditional = target_given_source(P, codes)
     return float(np.mean(np.log(np.einsum("iz,iz->i", P, conditional[codes]))))
 
@@ -355,15 +269,14 @@ def negative_conditional_entropy(P: FloatArray, codes: IntArray) -> float:
 
 
 def target_given_source(P: FloatArray, codes: IntArray) -> FloatArray:
-    """p(y | z) (C, Z), from source probabilities (n, Z) and classes (n,); zero if z has no mass."""
+    """p(y | z) (C, Z) from source probabilities (n, Z) and classes (n,); zero if z has probability zero."""
     joint = np.zeros((codes.max() + 1, P.shape[1]))
     np.add.at(joint, codes, P)
     mass = joint.sum(axis=0)
     return np.divide(joint, mass, out=np.zeros_like(joint), where=mass > 0)
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(NamedTuple):
     """A transferability score and its requirements, which `rank_models` checks."""
 
     score: Callable[..., float]

@@ -15,7 +15,7 @@ from manylens.validation import check_count, clear_fitted, new_generator, valida
 
 
 class BaggingAutoencoder(LinearAutoencoders):
-    """Linear autoencoders on bootstrap samples of the rows, each trained by itself.
+    """Linear autoencoders on bootstrap samples of the rows.
 
     Parameters
     ----------
@@ -35,9 +35,7 @@ class BaggingAutoencoder(LinearAutoencoders):
     """
 
     def __init__(self, n_modules: int = 10, n_components: int = 10, *, random_state: Seed = None) -> None:
-        self.n_modules = n_modules
-        self.n_components = n_components
-        self.random_state = random_state
+        self.n_modules, self.n_components, self.random_state = n_modules, n_components, random_state
 
     def fit(self, X: MatrixLike, y: Any = None) -> Self:
         """Learn encoders and decoders.
@@ -45,14 +43,11 @@ class BaggingAutoencoder(LinearAutoencoders):
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows.
-        y : None
-            Ignored.
+        y : Ignored
 
         Returns
         -------
         self
-            Fitted.
         """
         M, H = check_count(self.n_modules, "n_modules"), check_count(self.n_components, "n_components")
         X = validate_rows(self, X, reset=True, min_rows=2)

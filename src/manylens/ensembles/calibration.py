@@ -1,4 +1,4 @@
-"""Calibrate a search: how many leading coordinates and candidates reach the wanted recall."""
+"""Choose how many leading coordinates and candidates a search needs for a given recall."""
 
 from __future__ import annotations
 
@@ -14,40 +14,39 @@ from manylens.native.nearest import drop_self
 from manylens.native.threads import one_blas_thread
 from manylens.typing import FloatArray, IntArray
 
-QUERIES = 256  # calibration queries, whose exact neighbors are found
+QUERIES = 256  # queries for calibration
 AT_ONCE = 512  # rows of the base per product
 WIDTHS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
-# Keeping and measuring a candidate, whose coordinates are not in cache, takes about as long as so many
-# multiplications in a scan (`python -m benchmarks.choose_candidates`).
+# Time to rank one candidate, in multiplications of a scan (`python -m benchmarks.tuning.candidates`).
 CANDIDATE_COST = 25_000
-MIN_PER_NEIGHBOR = 2.0  # candidates per neighbor; fewer save nothing
-MAX_PER_NEIGHBOR = 64  # candidates per neighbor that approximate lists are asked for
+MIN_PER_NEIGHBOR = 2.0  # candidates per neighbor; fewer save no time
+MAX_PER_NEIGHBOR = 64  # candidates per neighbor requested from approximate lists
 
 
 @dataclass(frozen=True)
 class SearchPlan:
     """How a search finds candidates."""
 
-    n_leading: int  # leading coordinates that finders see
+    n_leading: int
     candidates_per_neighbor: float
 
 
 class CalibrationQueries(NamedTuple):
-    """Queries with which a search is calibrated."""
+    """Queries for calibration."""
 
     coordinates: FloatArray  # (s, D)
-    own: IntArray | None  # (s,), the rows of the base that they are, if they are; none is its own neighbor
+    own: IntArray | None  # (s,), the queries' row numbers if they are rows of the base
 
 
 def calibration_queries(points: FloatArray, queries: FloatArray | None = None) -> CalibrationQueries:
-    """At most 256 queries, spread evenly over the given ones or over the base."""
+    """At most 256 queries, evenly spaced among the given ones or the rows of the base."""
     source = points if queries is None else queries
     rows = np.unique(np.linspace(0, len(source) - 1, QUERIES).astype(np.int64))
     return CalibrationQueries(source[rows], rows if queries is None else None)
 
 
 def calibration_recall(recall: float) -> float:
-    """Recall for calibration, halfway to 1: so few queries see little of the long tail of ranks."""
+    """Recall to calibrate for, halfway to 1, because few queries underestimate the tail of the ranks."""
     return (1 + recall) / 2
 
 
@@ -59,19 +58,18 @@ def choose_scan_plan(
     n_leading: int | None = None,
     n_candidates: int | None = None,
 ) -> SearchPlan:
-    """The cheapest plan with the wanted recall, among those that the user's choices leave open.
+    """The cheapest plan that reaches the recall, given the user's choices.
 
     A scan of d leading coordinates with m candidates finds the neighbors that rank among the first m on those
-    coordinates. So the ranks of the calibration queries' neighbors on d coordinates say how many candidates d
-    needs. Of all (d, m) that suffice, the one with the least cost n d + 25,000 m is taken; if m is given, the
-    smallest d, or all coordinates if none suffices.
+    coordinates. Returns the (d, m) with the least cost n d + 25,000 m that reaches the recall; if m is given,
+    the smallest d, or all coordinates if none suffices.
     """
     n, width = points.shape
     k = min(n_neighbors, n - (queries.own is not None))
     widths = np.array([*(w for w in WIDTHS if w < width), width])
     if n_leading is not None:
         widths = np.minimum([n_leading], width)
-    if k < 1 or (n_leading is not None and n_candidates is not None):  # one row only, or nothing to choose
+    if k < 1 or (n_leading is not None and n_candidates is not None):  # one row, or nothing to choose
         per_neighbor = MIN_PER_NEIGHBOR if n_candidates is None else n_candidates / n_neighbors
         return SearchPlan(int(widths[-1]), per_neighbor)
     ranks = ranks_on_leading(points, queries, exact_neighbors(points, queries, k), widths)
@@ -92,24 +90,24 @@ def choose_list_plan(
     n_neighbors: int,
     recall: float,
 ) -> SearchPlan:
-    """Candidates per neighbor with which approximate lists name the wanted share of what they name at all."""
+    """The fewest candidates that reach the recall among the neighbors that approximate lists contain."""
     k = min(n_neighbors, len(points) - (queries.own is not None))
     if k < 1:
         return SearchPlan(n_leading, MIN_PER_NEIGHBOR)
     neighbors = exact_neighbors(points, queries, k)
-    _, named = finder.search(queries.coordinates[:, :n_leading], min(len(points), MAX_PER_NEIGHBOR * k + 1))
-    query, place, _ = np.nonzero(named[:, :, None] == neighbors[:, None, :])
+    _, found = finder.search(queries.coordinates[:, :n_leading], min(len(points), MAX_PER_NEIGHBOR * k + 1))
+    query, place, _ = np.nonzero(found[:, :, None] == neighbors[:, None, :])
     if not len(place):
         return SearchPlan(n_leading, float(MAX_PER_NEIGHBOR))
     ranks = place + 1
-    if queries.own is not None:  # a query that is a row itself takes a place that no other query would
-        ranks -= np.cumsum(named == queries.own[:, None], axis=1)[query, place]
+    if queries.own is not None:  # do not count the query itself
+        ranks -= np.cumsum(found == queries.own[:, None], axis=1)[query, place]
     per_neighbor = np.quantile(ranks, calibration_recall(recall), method="higher") / k
     return SearchPlan(n_leading, float(np.clip(per_neighbor, MIN_PER_NEIGHBOR, MAX_PER_NEIGHBOR)))
 
 
 def exact_neighbors(points: FloatArray, queries: CalibrationQueries, n_neighbors: int) -> IntArray:
-    """The nearest rows by all coordinates, (s, k), in no order."""
+    """The nearest rows by all coordinates, (s, k), unordered."""
     n_found = n_neighbors + (queries.own is not None)
     search = NearestNeighbors(n_neighbors=n_found, algorithm="brute").fit(points)
     found: IntArray = search.kneighbors(queries.coordinates, return_distance=False)
@@ -119,10 +117,7 @@ def exact_neighbors(points: FloatArray, queries: CalibrationQueries, n_neighbors
 def ranks_on_leading(
     points: FloatArray, queries: CalibrationQueries, neighbors: IntArray, widths: IntArray
 ) -> IntArray:
-    """Ranks (w, s, k) of neighbors by each number of leading coordinates: 1 + the number of nearer rows.
-
-    Ranks of one query ascend.
-    """
+    """Ascending ranks (w, s, k) of the neighbors for each number of leading coordinates."""
     sought = np.ascontiguousarray(queries.coordinates, dtype=np.float32)
     parts = [slice(start, stop) for start, stop in zip([0, *widths[:-1]], widths, strict=True)]
     nearer = np.zeros((len(widths), *neighbors.shape), dtype=np.int64)
@@ -132,7 +127,7 @@ def ranks_on_leading(
             axis=1,
         )
         limits.sort(axis=2)
-        # Copies of a neighbor, whose scores differ by rounding alone, would serve as well as it does.
+        # Do not count copies of a neighbor, whose scores differ only by rounding, as nearer.
         limits -= 1e-6 * (np.abs(limits) + np.einsum("ij,ij->i", sought, sought)[:, None])
         for batch in gen_batches(len(points), AT_ONCE):
             nearer += count_below(partial_scores(sought, points[batch], parts), limits)
@@ -143,7 +138,7 @@ def ranks_on_leading(
 
 
 def count_below(scores: FloatArray, limits: FloatArray) -> IntArray:
-    """How many of the scores (w, s, b) are below each of the ascending limits (w, s, k): counts (w, s, k)."""
+    """Number of scores (w, s, b) below each of the ascending limits (w, s, k), (w, s, k)."""
     k = limits.shape[2]
     hits = np.flatnonzero(scores < limits[:, :, -1:])  # few: most rows are farther than all neighbors
     line = hits // scores.shape[2]
@@ -153,7 +148,7 @@ def count_below(scores: FloatArray, limits: FloatArray) -> IntArray:
 
 
 def partial_scores(queries: FloatArray, points: FloatArray, parts: list[slice]) -> FloatArray:
-    """|b|² - 2 q.b on growing numbers of coordinates, (len(parts), s, b); each part adds its coordinates."""
+    """|b|² - 2 q.b on the coordinates up to the end of each part, (len(parts), s, b)."""
     scores = np.empty((len(parts), len(queries), len(points)), dtype=np.float32)
     for i, part in enumerate(parts):
         rows = points[:, part].astype(np.float32, copy=False)

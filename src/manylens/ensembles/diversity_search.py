@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Self, TypedDict
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -19,28 +19,19 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from manylens.ensembles.representation import default_modules
+from manylens.ensembles.representation import resolve_modules
 from manylens.ensembles.retrieval import RetrievalPrecision
 from manylens.typing import AnyArray, DiverseModules, FloatArray, IntArray, MatrixLike
 from manylens.validation import check_diversity, require_two_classes
 
 DIVERSITIES = (0.0, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
-REMEMBERED = 2  # sets of rows whose coordinates are kept: those for training and those for scoring
+CACHED = 2  # sets of rows whose coordinates are kept: those for training and those for scoring
 
-Fold = tuple[IntArray, IntArray]
-
-
-class FoldScores(TypedDict):
-    """Results of one fold, one entry per diversity, and the seconds spent on representations."""
-
-    scores: list[float]
-    fit_times: list[float]
-    score_times: list[float]
-    representation: float
+Fold: TypeAlias = tuple[IntArray, IntArray]  # rows to train on and rows to score
 
 
 def _delegated(name: str) -> Callable[[Any], Any]:
-    """Offer a method of the search if its estimator has it."""
+    """Make a method of the search available only if its estimator has it."""
 
     def offers(search: DiversitySearchCV) -> bool:
         getattr(getattr(search, "best_estimator_", search.estimator), name)
@@ -50,33 +41,31 @@ def _delegated(name: str) -> Callable[[Any], Any]:
 
 
 class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
-    """Cross-validated choice of the diversity of the modules in an estimator.
+    """Choose the diversity of an estimator's modules by cross-validation.
 
-    The decomposition behind the modules does not depend on the diversity, so each fold computes it once, and
-    the coordinates of its rows once; every diversity then takes some milliseconds and one matrix product.
+    The decomposition behind the modules does not depend on the diversity, so each fold computes it only once.
 
     Parameters
     ----------
     estimator : estimator
-        An estimator that contains a modular transformer at any depth, such as a vote, a search index or a
-        pipeline of them; or the transformer itself, with a scorer of your own.
+        A modular transformer, or an estimator that contains one, such as a voting estimator, a search index
+        or a pipeline.
     diversities : array-like of float, default=(0, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 1)
         Values in [0, 1] to choose from.
     scoring : str, callable or RetrievalPrecision, default=None
-        As in scikit-learn, or "retrieval_precision". None means the estimator's own score; for a search index
-        it means the precision against the nearest rows in the input space.
+        As in scikit-learn, or "retrieval_precision". None means the estimator's `score` method; for a search
+        index, the retrieval precision for its `n_neighbors`.
     cv : int, splitter or iterable, default=None
         As in scikit-learn.
     refit : bool, default=True
         Whether to fit the best estimator to all rows.
     n_jobs : int, default=None
-        The number of jobs to run in parallel over folds. ``None`` means 1 unless in a
-        :obj:`joblib.parallel_backend` context. ``-1`` means using all processors.
+        Number of parallel jobs over folds. None means joblib's default, -1 all processors.
 
     Attributes
     ----------
     best_diversity_, best_score_, best_index_ : float, float, int
-        The choice, its mean score and its position among the diversities.
+        The best diversity, its mean score and its index in `diversities`.
     best_estimator_ : estimator
         Fitted to all rows with the best diversity, if `refit`.
     cv_results_ : dict of arrays
@@ -113,7 +102,7 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
         self.n_jobs = n_jobs
 
     def fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
-        """Score every diversity on every fold, and fit the best.
+        """Score every diversity on every fold, and refit with the best one.
 
         Parameters
         ----------
@@ -125,30 +114,31 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
         Returns
         -------
         self
-            The fitted search.
         """
         X, y = indexable(X, y)
         X = X if hasattr(X, "shape") else np.asarray(X)
-        diversities = check_diversities(self.diversities)
+        diversities = [check_diversity(value) for value in np.asarray(self.diversities).ravel().tolist()]
+        if not diversities:
+            raise ValueError("diversities is empty: give at least one value in [0, 1].")
         estimator, place = find_modules(self.estimator)
         scorer = make_scorer(estimator, self.scoring)
         classifies = is_classifier(estimator)
-        labels: Any = check_classes(y) if classifies else y
-        folds = list(check_cv(self.cv, labels, classifier=classifies).split(X, labels))
+        targets: Any = check_classes(y) if classifies else y
+        folds = list(check_cv(self.cv, targets, classifier=classifies).split(X, targets))
         if classifies:
-            check_folds(labels, folds)
+            check_folds(targets, folds)
         outcomes = Parallel(n_jobs=self.n_jobs)(
-            delayed(score_fold)(estimator, place, diversities, scorer, X, labels, fold) for fold in folds
+            delayed(score_fold)(estimator, place, diversities, scorer, X, targets, fold) for fold in folds
         )
         self.n_splits_ = len(folds)
-        self.cv_results_ = collect_results(diversities, outcomes)
-        self.representation_time_ = float(sum(outcome["representation"] for outcome in outcomes))
+        self.cv_results_ = collect_results(diversities, [results for results, _ in outcomes])
+        self.representation_time_ = float(sum(seconds for _, seconds in outcomes))
         self.best_index_ = int(np.argmax(self.cv_results_["mean_test_score"]))
         self.best_diversity_ = diversities[self.best_index_]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         if self.refit:
             best = clone(estimator).set_params(**{f"{place}__diversity".lstrip("_"): self.best_diversity_})
-            self.best_estimator_ = best.fit(X) if labels is None else best.fit(X, labels)
+            self.best_estimator_ = best.fit(X) if targets is None else best.fit(X, targets)
             if hasattr(self.best_estimator_, "feature_names_in_"):
                 self.feature_names_in_ = self.best_estimator_.feature_names_in_
         return self
@@ -161,90 +151,29 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
 
     @_delegated("predict")
     def predict(self, X: MatrixLike) -> AnyArray:
-        """Predictions of the best estimator.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray
-            What the best estimator predicts.
-        """
+        """Call `predict` of the best estimator."""
         return self._best().predict(X)
 
     @_delegated("predict_proba")
     def predict_proba(self, X: MatrixLike) -> FloatArray:
-        """Class probabilities of the best estimator.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n, n_classes)
-            Probabilities.
-        """
+        """Call `predict_proba` of the best estimator."""
         return self._best().predict_proba(X)
 
     @_delegated("transform")
     def transform(self, X: MatrixLike) -> FloatArray:
-        """Modules of the best estimator.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray
-            What the best estimator returns.
-        """
+        """Call `transform` of the best estimator."""
         return self._best().transform(X)
 
     @_delegated("kneighbors")
     def kneighbors(
         self, X: MatrixLike | None = None, n_neighbors: int | None = None, return_distance: bool = True
     ) -> Any:
-        """Neighbors found by the best index.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d), default=None
-            Queries.
-        n_neighbors : int, default=None
-            Number of neighbors.
-        return_distance : bool, default=True
-            Whether to return distances, too.
-
-        Returns
-        -------
-        tuple of ndarray, or ndarray
-            As `ModuleNeighbors.kneighbors`.
-        """
+        """Call `kneighbors` of the best estimator."""
         return self._best().kneighbors(X, n_neighbors, return_distance)
 
     @_delegated("score")
     def score(self, X: MatrixLike, y: ArrayLike | None = None) -> float:
-        """Score of the best estimator by its own `score`.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-        y : array-like of shape (n,), default=None
-            Targets.
-
-        Returns
-        -------
-        float
-            Higher is better.
-        """
+        """Call `score` of the best estimator."""
         return self._best().score(X, y)
 
     @property
@@ -267,51 +196,48 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
 
 
 class Decomposition:
-    """A modular transformer fitted once, its other diversities, and the coordinates of rows it has seen."""
+    """A modular transformer that is fitted once for all diversities, with cached coordinates of rows."""
 
     def __init__(self, modules: DiverseModules) -> None:
         self.modules = modules
         self.seconds = 0.0  # spent on representations
         self._fitted: tuple[Any, Any] | None = None  # rows, and the model fitted to them
-        self._seen: list[tuple[Any, FloatArray]] = []  # rows and their coordinates
+        self._cache: list[tuple[Any, FloatArray]] = []  # rows and their coordinates
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self  # all diversities share it
+        return self  # clones of `SharedModules` share it
 
     def at(self, diversity: float, X: Any, y: Any = None) -> Any:
-        """The modules with a diversity, fitted to rows; fitted once for the same rows."""
+        """The modules at this diversity, fitted to X; the same X is decomposed only once."""
         start = time.perf_counter()
         if self._fitted is None or not same_rows(self._fitted[0], X):
             self._fitted = (X, clone(self.modules).set_params(diversity=diversity).fit(X, y))
-            self._seen = []
+            self._cache = []
         model = self._fitted[1].with_diversity(diversity)
         self.seconds += time.perf_counter() - start
         return model
 
     def transform(self, model: DiverseModules, X: Any) -> FloatArray:
-        """The same as `model.transform`, from coordinates that are computed once for the same rows."""
+        """Return `model.transform(X)`, computed from cached coordinates if X was seen before."""
         start = time.perf_counter()
-        found = [coordinates for rows, coordinates in self._seen if same_rows(rows, X)]
-        if not found:
-            found = [model.principal_coordinates(X)]
-            self._seen = [*self._seen[-(REMEMBERED - 1) :], (X, found[0])]
-        Z = model.transform_coordinates(found[0])
+        cached = [coordinates for rows, coordinates in self._cache if same_rows(rows, X)]
+        if not cached:
+            cached = [model.principal_coordinates(X)]
+            self._cache = [*self._cache[-(CACHED - 1) :], (X, cached[0])]
+        Z = model.transform_coordinates(cached[0])
         self.seconds += time.perf_counter() - start
         return Z
 
 
 class SharedModules(TransformerMixin, BaseEstimator):
-    """Modules with one diversity that replace, in an estimator, the transformer that they come from."""
+    """Stands in for an estimator's modular transformer, at one diversity of a shared decomposition."""
 
     def __init__(self, decomposition: Decomposition, diversity: float) -> None:
         self.decomposition = decomposition
         self.diversity = diversity
 
-    def __sklearn_clone__(self) -> SharedModules:
-        return SharedModules(self.decomposition, self.diversity)
-
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Take the modules with this diversity."""
+        """Set the modules to this diversity."""
         self.modules_ = self.decomposition.at(self.diversity, X, y)
         return self
 
@@ -328,8 +254,8 @@ class SharedModules(TransformerMixin, BaseEstimator):
 
 
 def same_rows(left: Any, right: Any) -> bool:
-    """Whether two arrays or CSR matrices have the same entries; quick if they are the same object."""
-    if left is right:
+    """Whether two arrays or CSR matrices have the same type and entries."""
+    if left is right:  # quick
         return True
     if left.shape != right.shape or left.dtype != right.dtype or type(left) is not type(right):
         return False
@@ -338,25 +264,17 @@ def same_rows(left: Any, right: Any) -> bool:
     return np.array_equal(left, right)
 
 
-def check_diversities(diversities: ArrayLike) -> list[float]:
-    """The diversities as floats, if there is at least one and all are in [0, 1]."""
-    checked = [check_diversity(diversity) for diversity in np.asarray(diversities).ravel().tolist()]
-    if not checked:
-        raise ValueError("diversities is empty: give at least one value in [0, 1].")
-    return checked
-
-
 def find_modules(estimator: BaseEstimator) -> tuple[Any, str]:
-    """A copy of the estimator, and the name of the parameter that holds its modular transformer.
+    """A copy of the estimator with default modules for None, and the parameter that holds its modules.
 
-    The name is empty if the estimator is such a transformer itself. Default modules replace None in the copy.
+    The parameter is "" if the estimator is a modular transformer itself.
     """
     estimator = clone(estimator)
     if is_modular(estimator):
         return estimator, ""
     for name, value in estimator.get_params(deep=True).items():
         if value is None and name.split("__")[-1] == "modules":
-            estimator.set_params(**{name: default_modules()})
+            estimator.set_params(**{name: resolve_modules(None)})
     places = [name for name, value in estimator.get_params(deep=True).items() if is_modular(value)]
     places = [name for name in places if not any(name.startswith(f"{other}__") for other in places)]
     if len(places) != 1:
@@ -392,7 +310,7 @@ def check_classes(y: Any) -> AnyArray:
 
 
 def check_folds(y: AnyArray, folds: list[Fold]) -> None:
-    """Raise, before anything is fitted, if there is one class or a fold would train without one of them."""
+    """Raise if there is only one class, or if a class is missing from the training rows of a fold."""
     classes = np.unique(y)
     require_two_classes(classes, "DiversitySearchCV")
     for number, (train, _) in enumerate(folds):
@@ -405,7 +323,7 @@ def check_folds(y: AnyArray, folds: list[Fold]) -> None:
 
 
 def take(X: Any, rows: IntArray, columns: IntArray | None = None) -> Any:
-    """Some rows of an array, a sparse matrix or a data frame; of a precomputed kernel some columns, too."""
+    """Some rows of an array, a sparse matrix or a data frame; for a precomputed kernel also some columns."""
     if X is None:
         return None
     if hasattr(X, "iloc"):
@@ -416,8 +334,8 @@ def take(X: Any, rows: IntArray, columns: IntArray | None = None) -> Any:
 
 def score_fold(
     estimator: Any, place: str, diversities: list[float], scorer: Any, X: Any, y: Any, fold: Fold
-) -> FoldScores:
-    """Score all diversities on one fold; `place` is the parameter that holds the modules."""
+) -> tuple[FloatArray, float]:
+    """Scores, fit times and score times (3, n_diversities) of one fold, and seconds for representations."""
     train, test = fold
     columns = train if get_tags(estimator).input_tags.pairwise else None
     X_train, X_test = take(X, train, columns), take(X, test, columns)
@@ -425,8 +343,8 @@ def score_fold(
     if hasattr(scorer, "prepared"):
         scorer = scorer.prepared(X_train, X_test)
     decomposition = Decomposition(estimator if place == "" else estimator.get_params()[place])
-    outcome: FoldScores = {"scores": [], "fit_times": [], "score_times": [], "representation": 0.0}
-    for diversity in diversities:
+    results = np.empty((3, len(diversities)))
+    for i, diversity in enumerate(diversities):
         start = time.perf_counter()
         if place == "":
             candidate = decomposition.at(diversity, X_train, y_train)
@@ -434,16 +352,14 @@ def score_fold(
             candidate = clone(estimator).set_params(**{place: SharedModules(decomposition, diversity)})
             candidate.fit(X_train, y_train)
         fitted = time.perf_counter()
-        outcome["scores"].append(float(scorer(candidate, X_test, y_test)))
-        outcome["fit_times"].append(fitted - start)
-        outcome["score_times"].append(time.perf_counter() - fitted)
-    outcome["representation"] = decomposition.seconds
-    return outcome
+        score = float(scorer(candidate, X_test, y_test))
+        results[:, i] = score, fitted - start, time.perf_counter() - fitted
+    return results, decomposition.seconds
 
 
-def collect_results(diversities: list[float], outcomes: list[FoldScores]) -> dict[str, Any]:
-    """Results of all folds as `cv_results_` of scikit-learn's searches."""
-    scores = np.array([outcome["scores"] for outcome in outcomes])  # (folds, diversities)
+def collect_results(diversities: list[float], outcomes: list[FloatArray]) -> dict[str, Any]:
+    """Results of all folds in the format of `cv_results_` in scikit-learn."""
+    scores, fit_times, score_times = np.stack(outcomes, axis=1)  # (n_folds, n_diversities) each
     results: dict[str, Any] = {
         "params": [{"diversity": diversity} for diversity in diversities],
         "param_diversity": np.array(diversities),
@@ -452,8 +368,6 @@ def collect_results(diversities: list[float], outcomes: list[FoldScores]) -> dic
         "rank_test_score": rankdata(-scores.mean(axis=0), method="min").astype(np.int32),
     }
     results.update({f"split{fold}_test_score": row for fold, row in enumerate(scores)})
-    fit_times = np.array([outcome["fit_times"] for outcome in outcomes])
-    score_times = np.array([outcome["score_times"] for outcome in outcomes])
     for what, seconds in (("fit", fit_times), ("score", score_times)):
         results[f"mean_{what}_time"], results[f"std_{what}_time"] = seconds.mean(axis=0), seconds.std(axis=0)
     return results

@@ -1,9 +1,10 @@
-"""Finders of candidates: a scan of all rows on their leading coordinates, or faiss's inverted lists."""
+"""Find candidates: scan all rows on their leading coordinates, or use faiss's inverted lists."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -21,44 +22,24 @@ from manylens.typing import AnyArray, FloatArray, IntArray
 from manylens.validation import import_optional
 
 Backend = Literal["numpy", "faiss"]
+Lists: TypeAlias = tuple[FloatArray, IntArray]  # keys or squared distances, and rows
 
 
-class Finder(Protocol):
-    """Finds candidates among rows (n, d) of leading coordinates; built from the rows that it begins with."""
+def by_blocks(
+    make: Callable[[slice], Lists], shape: tuple[int, int], dtype: Any, n_jobs: int | None
+) -> Lists:
+    """Lists of all queries, from a function that makes the lists of one block of queries."""
+    keys, rows = np.empty(shape, dtype=dtype), np.empty(shape, dtype=np.int64)
 
-    gives_bounds: ClassVar[bool]  # whether candidates are the nearest rows, with bounds on all others
+    def fill(block: slice) -> None:
+        keys[block], rows[block] = make(block)
 
-    def __init__(self, rows: FloatArray) -> None: ...
-
-    def add(self, rows: FloatArray) -> None:
-        """Add rows, numbered on from those that are there."""
-        ...
-
-    def search(
-        self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None
-    ) -> tuple[FloatArray, IntArray]:
-        """Keys and rows (n_queries, n_candidates), likely neighbors first; row -1 where fewer were found."""
-        ...
-
-    def bounds(self, queries: FloatArray, keys: FloatArray, width: int) -> FloatArray | None:
-        """Lower bounds on the squared distances over all `width` coordinates, or None if there are none."""
-        ...
-
-    def save(self, folder: Path, name: str) -> None:
-        """Write the rows to a file of this name in a folder."""
-        ...
-
-    @classmethod
-    def load(cls, folder: Path, name: str, mmap: bool) -> Self:
-        """Read what `save` wrote; with `mmap`, leave the rows in the file if possible."""
-        ...
+    over_blocks(fill, shape[0], QUERY_BLOCK, n_jobs)
+    return keys, rows
 
 
 class GrowingRows:
-    """An array of rows that grows: appending copies each row a constant number of times.
-
-    The rows that it begins with may be mapped from a file; they are copied at the first `append` only.
-    """
+    """An array that doubles its memory as rows are appended; the first rows may be mapped from a file."""
 
     def __init__(self, rows: AnyArray) -> None:
         self._store = rows
@@ -87,47 +68,31 @@ class GrowingRows:
 
 
 class ScanFinder:
-    """Scan of all rows by matrix products in tiles, in float32 whatever the precision of the rows."""
+    """Scans all rows (n, d) by matrix products in tiles, in float32 for rows of any precision."""
 
-    gives_bounds: ClassVar[bool] = True
+    gives_bounds = True  # the candidates are the nearest rows, and `bounds` says how near others can be
 
     def __init__(self, rows: FloatArray) -> None:
         self._rows = GrowingRows(score_rows(rows))
 
     def add(self, rows: FloatArray) -> None:
-        """Add rows, numbered on from those that are there."""
+        """Add rows; their numbers continue those of the rows present."""
         self._rows.append(score_rows(rows))
 
-    def search(
-        self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None
-    ) -> tuple[FloatArray, IntArray]:
-        """Scores |b|² - 2 q.b and rows of the nearest, ascending; infinity and -1 if there are fewer rows."""
+    def search(self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None) -> Lists:
+        """Scores |b|² - 2 q.b and rows (n_queries, n_candidates), ascending; row -1 if too few."""
         scored, base = score_queries(queries), self._rows.array
-        keys = np.empty((len(scored), n_candidates), dtype=np.float32)
-        rows = np.empty(keys.shape, dtype=np.int64)
-
-        def scan(block: slice) -> None:
-            keys[block], rows[block] = scan_smallest(scored[block], base, n_candidates)
-
-        over_blocks(scan, len(scored), QUERY_BLOCK, n_jobs)
-        return keys, rows
+        shape = (len(scored), n_candidates)
+        return by_blocks(lambda b: scan_smallest(scored[b], base, n_candidates), shape, scored.dtype, n_jobs)
 
     def bounds(self, queries: FloatArray, keys: FloatArray, width: int) -> FloatArray:
         """Lower bounds on the squared distances over all `width` coordinates."""
         return keys + self._shift(queries, width)[:, None]
 
     def complete(
-        self,
-        leading: FloatArray,
-        queries: FloatArray,
-        points: FloatArray,
-        lists: tuple[FloatArray, IntArray],
-        n_jobs: int | None = None,
-    ) -> tuple[FloatArray, IntArray]:
-        """Exact lists of neighbors, squared distances and rows, from lists that may lack some.
-
-        Scans again and measures by all coordinates whatever could be nearer than the last on its list.
-        """
+        self, leading: FloatArray, queries: FloatArray, points: FloatArray, lists: Lists, n_jobs: int | None
+    ) -> Lists:
+        """Make lists of neighbors (squared distances and rows) exact by another scan."""
         scored, base = score_queries(leading), self._rows.array
         shift = self._shift(leading, queries.shape[1])
         distances, rows = lists[0].copy(), lists[1].copy()
@@ -139,11 +104,7 @@ class ScanFinder:
         return distances, rows
 
     def _shift(self, queries: FloatArray, width: int) -> FloatArray:
-        """What turns a score into a lower bound: |q|² - (width + 8) ε (|q| + max |b|)².
-
-        The second term bounds the rounding of a product in float32 and of the sum of `width` squares that it
-        will be compared with.
-        """
+        """Term that turns scores into lower bounds: |q|² - (width + 8) ε (|q| + max |b|)², ε for rounding."""
         squares = np.einsum("ij,ij->i", queries, queries, dtype=np.float64)
         largest = np.sqrt(max(0.0, float(self._rows.array[:, -1].max())))
         return squares - (width + 8) * np.finfo(np.float32).eps * (np.sqrt(squares) + largest) ** 2
@@ -161,13 +122,10 @@ class ScanFinder:
 
 
 class FaissFinder:
-    """faiss's inverted lists with 4-bit product quantization: fast, approximate, on faiss's own threads.
+    """Searches faiss's inverted lists with 4-bit product quantization, or all rows if there are few."""
 
-    A base too small to learn lists from is scanned whole.
-    """
-
-    gives_bounds: ClassVar[bool] = False
-    smallest = 10_000  # rows from which lists can be learned
+    gives_bounds = False
+    smallest = 10_000  # rows needed to train the lists
     n_probe = 20  # lists visited per query
 
     def __init__(self, rows: FloatArray) -> None:
@@ -184,21 +142,19 @@ class FaissFinder:
         self.lists.add(rows)
 
     def add(self, rows: FloatArray) -> None:
-        """Add rows, numbered on from those that are there."""
+        """Add rows; their numbers continue those of the rows present."""
         self.lists.add(pad_columns(rows))
 
-    def search(
-        self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None
-    ) -> tuple[FloatArray, IntArray]:
-        """Approximate distances and rows, the nearest first as far as the lists know; -1 if too few."""
+    def search(self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None) -> Lists:
+        """Approximate distances and rows (n_queries, n_candidates), ascending; row -1 if too few."""
         keys, rows = self.lists.search(pad_columns(queries), n_candidates)
         return keys, rows
 
     def bounds(self, queries: FloatArray, keys: FloatArray, width: int) -> None:
-        """Lists know no bounds."""
+        """None: the lists give no bounds."""
 
     def save(self, folder: Path, name: str) -> None:
-        """Write the lists to a file of faiss's."""
+        """Write the lists in faiss's format."""
         import_faiss().write_index(self.lists, str(folder / f"{name}.faiss"))
 
     @classmethod
@@ -215,17 +171,15 @@ class FaissFinder:
         self.lists = import_faiss().deserialize_index(state["lists"])
 
 
-FINDERS: dict[str, type[ScanFinder] | type[FaissFinder]] = {"numpy": ScanFinder, "faiss": FaissFinder}
+Finder: TypeAlias = ScanFinder | FaissFinder
+FINDERS: dict[str, type[Finder]] = {"numpy": ScanFinder, "faiss": FaissFinder}
 
 
 def import_faiss() -> Any:
-    """The package faiss, or one sentence on how to install it."""
+    """Import faiss, or say how to install it."""
     return import_optional("faiss", "backend='faiss'", "'manylens[faiss]', or use backend='numpy'")
 
 
-def pad_columns(rows: FloatArray, multiple: int = 8) -> FloatArray:
-    """Rows in float32 with columns of zeros up to a multiple of 8, the widths that faiss is fast at."""
-    n, d = rows.shape
-    padded = np.zeros((n, -(-d // multiple) * multiple), dtype=np.float32)
-    padded[:, :d] = rows
-    return padded
+def pad_columns(rows: FloatArray) -> FloatArray:
+    """Rows in float32 with zero columns up to a multiple of 8, the widths at which faiss is fast."""
+    return np.pad(rows.astype(np.float32), ((0, 0), (0, -rows.shape[1] % 8)))

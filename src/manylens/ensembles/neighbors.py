@@ -1,4 +1,4 @@
-"""Nearest neighbors by all modules together: an index in the manner of scikit-learn."""
+"""Nearest-neighbor index over all modules, with scikit-learn's interface."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from manylens.ensembles.finders import FINDERS, Backend
 from manylens.ensembles.index import MIN_NEIGHBORS, Method, SearchIndex, check_same_modules, load_modules
 from manylens.ensembles.representation import (
     CompositeAxes,
-    check_modules,
     composite_axes,
-    default_modules,
     fit_modules,
     module_views,
+    resolve_modules,
     transform_rows,
 )
 from manylens.native.nearest import drop_self
@@ -33,52 +32,46 @@ from manylens.validation import check_choice, check_count, check_real, validate_
 
 METHODS = ("nested", "exact", "paper")
 DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
-DEFAULT_CANDIDATES = 10  # candidates per neighbor, with which "exact" proves most queries
-FORMAT = 1  # of the files that `save` writes
+DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove most queries
+FORMAT = 1  # version of the files that `save` writes
 SAVED = ("n_neighbors", "method", "backend", "n_leading", "n_candidates", "recall", "n_jobs")
 LAYOUT = ("method", "backend", "n_leading")  # parameters that decide what is stored
 
 
 class ModuleNeighbors(BaseEstimator):
-    """Search index over modules: the rows with the smallest mean squared distance over all modules.
+    """Search index for the rows with the smallest mean squared distance over all modules.
 
-    That distance is a plain one between coordinates on the principal axes of the modules side by side, whose
-    variances decrease; the leading coordinates find candidates and all of them rank these.
+    This is the Euclidean distance between coordinates on the principal axes of all modules. The leading
+    coordinates have the largest variances and find candidates; all coordinates rank the candidates.
 
     Parameters
     ----------
     modules : transformer with `transform` and `split`, default=None
-        Fitted modules are used as they are; otherwise a copy is fitted to the rows. None means
-        `ModularKernelPCA()`.
+        Used as they are if fitted; otherwise a copy is fitted. None means `ModularKernelPCA()`.
     n_neighbors : int, default=10
         Number of neighbors that `kneighbors` returns by default.
     method : {"nested", "exact", "paper"}, default="nested"
-        "nested" takes the candidates of the leading coordinates. "exact" also proves, from partial sums, that
-        no other row is nearer, and searches further for the few queries for which it cannot. "paper" takes
-        each module's own nearest neighbors as candidates.
+        "nested" ranks the candidates from the leading coordinates. "exact" also proves that no other row is
+        nearer, or continues the search. "paper" ranks the nearest neighbors in each module.
     backend : {"numpy", "faiss"}, default="numpy"
-        What finds candidates: a scan in tiles, or the approximate lists of the package faiss, which uses
-        threads of its own.
+        Whether a scan or faiss's approximate lists find candidates; faiss manages its own threads.
     n_leading : int, default=None
-        Number of leading coordinates. None chooses as many as make the search cheap at the wanted recall; for
-        "exact" and for faiss it means 96.
+        Number of leading coordinates. None means the cheapest for `recall`, or 96 for "exact" and faiss.
     n_candidates : int, default=None
-        Number of candidates per query. None chooses as many as the wanted recall needs; for "exact" it means
-        10 per neighbor. "paper" ignores it and takes as many per module as neighbors are asked for.
+        Number of candidates per query. None means as many as `recall` needs, or 10 per neighbor for "exact".
+        "paper" ignores it and takes `n_neighbors` candidates per module.
     recall : float, default=0.99
-        Share of the nearest rows that "nested" should find, in (0, 1]. `fit` calibrates it with some of its
-        own rows, whose neighbors it finds by all coordinates, and `tune` with queries of yours. With faiss it
-        is the share of what its lists name at all.
+        Fraction of the exact neighbors that "nested" should find, in (0, 1], calibrated by `fit` with some of
+        its rows and by `tune` with queries. With faiss, a fraction of those that its lists contain.
     n_jobs : int, default=-1
-        The number of threads to use for the scan. ``None`` means 1 unless in a
-        :obj:`joblib.parallel_backend` context. ``-1`` means using all processors.
+        Number of threads for the scan. None means joblib's default, -1 all processors.
 
     Attributes
     ----------
     modules_ : transformer
         The fitted modules.
     composite_ : CompositeAxes
-        Maps modules side by side to coordinates.
+        Map from the modules' columns to coordinates.
     coordinates_ : ndarray of shape (n, D)
         Coordinates of the base.
     n_samples_fit_ : int
@@ -88,15 +81,9 @@ class ModuleNeighbors(BaseEstimator):
     candidates_per_neighbor_ : float
         Candidates per neighbor, for at least five neighbors; "paper" does not use it.
     fitted_as_ : dict
-        The parameters that decide what is stored. A search after one of them was changed raises an error.
+        The parameters that decide what is stored; changing one of them requires another `fit`.
     proven_share_ : float
-        Share of the queries of the last search with method="exact" that their candidates alone proved.
-
-    Notes
-    -----
-    Memory for a base of n rows is n (D + n_leading) numbers, plus the candidates of up to 16,384 queries. On
-    one machine the order of the coordinates saves the time, not the modules. Across machines each module
-    (method="paper") can be a worker of its own.
+        Fraction of the queries of the last search with method="exact" that needed no further search.
 
     Examples
     --------
@@ -144,13 +131,11 @@ class ModuleNeighbors(BaseEstimator):
         Returns
         -------
         self
-            The fitted index.
         """
         self._check_parameters()
-        modules = default_modules() if self.modules is None else self.modules
-        check_modules(modules)
+        modules = resolve_modules(self.modules)
         X = validate_rows(self, X, reset=True)
-        modules = fit_modules(modules, X, y, owner=self)
+        modules = fit_modules(modules, X, y, self)
         Z = transform_rows(modules, X)
         axes = composite_axes(Z, tuple(view.shape[1] for view in module_views(modules, Z[:1])))
         index = SearchIndex(axes, axes.coordinates(Z), self.method, self.backend)
@@ -160,19 +145,18 @@ class ModuleNeighbors(BaseEstimator):
         return self
 
     def partial_fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
-        """Add rows to the base; the first call is `fit`, later calls leave the modules as they are.
+        """Add rows to the base; the first call is `fit`, later calls do not change the modules.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (m, d)
-            Rows; they are numbered on from those that are there.
+            Rows; their numbers continue those of the base.
         y : array-like of shape (m,), default=None
-            Used by the first call only.
+            Used only by the first call.
 
         Returns
         -------
         self
-            The index with more rows.
         """
         if not hasattr(self, "index_"):
             return self.fit(X, y)
@@ -183,20 +167,18 @@ class ModuleNeighbors(BaseEstimator):
         return self
 
     def tune(self, X: MatrixLike) -> Self:
-        """Choose leading coordinates and candidates for queries like these instead of rows of the base.
+        """Choose `n_leading` and `n_candidates`, if None, for queries that differ from the base.
 
-        This pays off if queries differ from the base, such as clean queries in a noisy base. Only what the
-        parameters leave open is chosen, and it holds until `partial_fit` has doubled the base.
+        The choice holds until `partial_fit` has doubled the base.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_queries, d)
-            Queries; a few hundred suffice, and at most 256 are used.
+            Typical queries, of which at most 256 are used.
 
         Returns
         -------
         self
-            The tuned index.
         """
         check_is_fitted(self)
         self._check_layout()
@@ -206,7 +188,7 @@ class ModuleNeighbors(BaseEstimator):
         return self
 
     def coordinates(self, X: MatrixLike) -> FloatArray:
-        """Coordinates whose squared distances are the mean squared distances over modules.
+        """Map rows to coordinates whose squared distance is the mean squared distance over modules.
 
         Parameters
         ----------
@@ -216,7 +198,7 @@ class ModuleNeighbors(BaseEstimator):
         Returns
         -------
         ndarray of shape (n, D)
-            Coordinates by decreasing variance.
+            Coordinates, by decreasing variance.
         """
         check_is_fitted(self)
         return self.composite_.coordinates(transform_rows(self.modules_, validate_rows(self, X)))
@@ -229,14 +211,12 @@ class ModuleNeighbors(BaseEstimator):
         coordinates : ndarray of shape (n_queries, D)
             Queries, from `coordinates`.
         n_neighbors : int, default=None
-            Number of neighbors; None means that of the index.
+            Number of neighbors. None means the parameter of the index.
 
         Returns
         -------
-        distances : ndarray of shape (n_queries, n_neighbors)
-            Root of the mean squared distance over modules, ascending.
-        rows : ndarray of int64 of shape (n_queries, n_neighbors)
-            Rows of the base; of equally near ones the first.
+        tuple of ndarray
+            Distances and rows, as in `kneighbors`.
         """
         check_is_fitted(self)
         self._check_layout()
@@ -254,18 +234,18 @@ class ModuleNeighbors(BaseEstimator):
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n_queries, d), default=None
-            Queries. None means the rows of the base, none of which is its own neighbor.
+            Queries. None means the rows of the base, which are not their own neighbors.
         n_neighbors : int, default=None
-            Number of neighbors; None means that of the index.
+            Number of neighbors. None means the parameter of the index.
         return_distance : bool, default=True
-            Whether to return distances, too.
+            Whether to return the distances.
 
         Returns
         -------
         distances : ndarray of shape (n_queries, n_neighbors)
-            Root of the mean squared distance over modules, ascending; only if `return_distance`.
+            Root mean squared distances over modules, ascending; only if `return_distance`.
         rows : ndarray of int64 of shape (n_queries, n_neighbors)
-            Rows of the base.
+            Rows of the base; of equally near rows, the first.
         """
         check_is_fitted(self)
         k = self._check_neighbors(n_neighbors, others_only=X is None)
@@ -286,7 +266,7 @@ class ModuleNeighbors(BaseEstimator):
         X : array-like or CSR matrix of shape (n_queries, d), default=None
             Queries. None means the rows of the base.
         n_neighbors : int, default=None
-            Number of neighbors; None means that of the index.
+            Number of neighbors. None means the parameter of the index.
         mode : {"connectivity", "distance"}, default="connectivity"
             Whether entries are ones or distances.
 
@@ -304,21 +284,21 @@ class ModuleNeighbors(BaseEstimator):
         )
 
     def module_candidates(self, queries: FloatArray, module: int, n_neighbors: int) -> IntArray:
-        """With method="paper", the nearest rows according to one module: the part of one worker.
+        """Nearest rows in one module, the work of one machine; only with method="paper".
 
         Parameters
         ----------
         queries : ndarray of shape (n_queries, D)
             Queries, from `coordinates`.
         module : int
-            Number of the module.
+            Index of the module.
         n_neighbors : int
             Number of rows.
 
         Returns
         -------
         ndarray of int64 of shape (n_queries, n_neighbors)
-            Rows of the base, the nearest first.
+            Rows of the base, nearest first.
         """
         check_is_fitted(self)
         self._check_layout()
@@ -327,7 +307,7 @@ class ModuleNeighbors(BaseEstimator):
     def rank_candidates(
         self, queries: FloatArray, candidates: IntArray, n_neighbors: int
     ) -> tuple[FloatArray, IntArray]:
-        """The nearest of given candidates by all modules: what is left to do after workers found them.
+        """Rank candidates, such as those of `module_candidates`, by all modules.
 
         Parameters
         ----------
@@ -340,24 +320,22 @@ class ModuleNeighbors(BaseEstimator):
 
         Returns
         -------
-        distances : ndarray of shape (n_queries, n_neighbors)
-            Root of the mean squared distance over modules, ascending.
-        rows : ndarray of int64 of shape (n_queries, n_neighbors)
-            Rows of the base.
+        tuple of ndarray
+            Distances and rows, as in `kneighbors`.
         """
         check_is_fitted(self)
         distances, rows = self.index_.rank(queries, candidates, n_neighbors, self.n_jobs)
         return np.sqrt(distances), rows
 
     def save(self, folder: str | PathLike[str], *, save_modules: bool = True) -> None:
-        """Write the index to a folder: arrays as .npy, parameters as JSON, the modules by skops.
+        """Write the index to a folder: arrays as .npy, parameters as JSON, the modules with skops.
 
         Parameters
         ----------
         folder : str or path-like
             Created if it does not exist.
         save_modules : bool, default=True
-            Whether to save the modules, which needs skops. Without them, pass the fitted modules to `load`.
+            Whether to save the modules, which requires skops. If False, pass them to `load`.
         """
         check_is_fitted(self)
         self._check_layout()
@@ -366,7 +344,7 @@ class ModuleNeighbors(BaseEstimator):
         if save_modules:
             persistence.save(self.modules_, folder / "modules.skops")
         else:
-            (folder / "modules.skops").unlink(missing_ok=True)  # of an index saved here before
+            (folder / "modules.skops").unlink(missing_ok=True)  # left by an earlier save
         persistence.write_array(folder / "probe.npy", self.probe_)
         description = {
             "format": FORMAT,
@@ -376,12 +354,12 @@ class ModuleNeighbors(BaseEstimator):
         }
         if hasattr(self, "feature_names_in_"):
             description["feature_names_in"] = list(self.feature_names_in_)
-        text = json.dumps(description, indent=1, default=np.generic.item)  # NumPy's numbers as Python's own
+        text = json.dumps(description, indent=1, default=np.generic.item)  # NumPy scalars as Python numbers
         (folder / "index.json").write_text(text + "\n")  # last, so that a folder with it is complete
 
     @classmethod
     def load(cls, folder: str | PathLike[str], modules: ModuleSet | None = None, mmap: bool = True) -> Self:
-        """Read an index that `save` wrote, without running code that the folder may contain.
+        """Read an index that `save` wrote, without running code from the folder.
 
         Parameters
         ----------
@@ -390,7 +368,7 @@ class ModuleNeighbors(BaseEstimator):
         modules : transformer, default=None
             The fitted modules. None means those saved with the index.
         mmap : bool, default=True
-            Whether rows stay in their files and are read as they are searched.
+            Whether to map the rows from their files instead of reading them into memory.
 
         Returns
         -------
@@ -399,15 +377,13 @@ class ModuleNeighbors(BaseEstimator):
         """
         folder = Path(folder)
         if not (folder / "index.json").exists():
-            raise FileNotFoundError(
-                f"{folder} contains no index: index.json, which save writes last, is missing."
-            )
+            raise FileNotFoundError(f"{folder} contains no index: index.json is missing.")
         description = json.loads((folder / "index.json").read_text())
         if description["format"] != FORMAT:
-            raise ValueError(
-                f"{folder} has format {description['format']}; this version of manylens reads {FORMAT}."
-            )
-        fitted = load_modules(folder / "modules.skops") if modules is None else fit_modules(modules)
+            found = description["format"]
+            raise ValueError(f"{folder} has format {found}; this version of manylens reads {FORMAT}.")
+        fitted = load_modules(folder / "modules.skops") if modules is None else resolve_modules(modules)
+        check_is_fitted(fitted, msg="These modules (%(name)s) are not fitted: call modules.fit(X) first.")
         index = cls(fitted, **description["parameters"])
         index._check_parameters()
         index.modules_, index.fitted_as_ = fitted, index._layout()
@@ -421,7 +397,7 @@ class ModuleNeighbors(BaseEstimator):
 
     @property
     def composite_(self) -> CompositeAxes:
-        """From modules side by side to coordinates."""
+        """Map from the modules' columns to coordinates."""
         return self.index_.axes
 
     @property
@@ -445,19 +421,17 @@ class ModuleNeighbors(BaseEstimator):
         return self.index_.plan.candidates_per_neighbor
 
     def _calibrate(self, index: SearchIndex, queries: FloatArray | None = None) -> None:
-        """Give the index a plan: what the parameters leave open follows from queries or rows of the base."""
+        """Plan the search: calibrate parameters that are None with queries or rows of the base."""
         points = index.coordinates
-        bounded = FINDERS[self.backend].gives_bounds
-        wanted = (max(self.n_neighbors, MIN_NEIGHBORS), self.recall)
-        if self.method == "nested" and bounded:
-            calibrating = calibration_queries(points, queries)
-            index.use(choose_scan_plan(points, calibrating, *wanted, self.n_leading, self.n_candidates))
+        sample = calibration_queries(points, queries)
+        target = (max(self.n_neighbors, MIN_NEIGHBORS), self.recall)
+        if self.method == "nested" and FINDERS[self.backend].gives_bounds:
+            index.use(choose_scan_plan(points, sample, *target, self.n_leading, self.n_candidates))
             return
         n_leading = min(self.n_leading or DEFAULT_LEADING, points.shape[1])
         index.use(SearchPlan(n_leading, DEFAULT_CANDIDATES))
         if self.method == "nested" and self.n_candidates is None:
-            calibrating = calibration_queries(points, queries)
-            index.use(choose_list_plan(index.finders[0], points, n_leading, calibrating, *wanted))
+            index.use(choose_list_plan(index.finders[0], points, n_leading, sample, *target))
 
     def _layout(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in LAYOUT}
@@ -475,8 +449,8 @@ class ModuleNeighbors(BaseEstimator):
         most = self.n_samples_fit_ - others_only
         if k > most:
             raise ValueError(
-                f"n_neighbors={k} is more than the {most} rows to choose from: ask for at most {most}, or "
-                "add rows with partial_fit."
+                f"n_neighbors={k} is more than the {most} rows to choose from: ask for fewer, or add rows "
+                "with partial_fit."
             )
         return k
 
@@ -485,8 +459,8 @@ class ModuleNeighbors(BaseEstimator):
         check_choice(self.backend, "backend", FINDERS)
         if self.method == "exact" and not FINDERS[self.backend].gives_bounds:
             raise ValueError(
-                f"method='exact' needs bounds on the rows that are not candidates, which "
-                f"backend={self.backend!r} does not give: use backend='numpy', or method='nested'."
+                "method='exact' needs bounds on the distances of rows that are not candidates, which "
+                f"backend={self.backend!r} does not give: use backend='numpy' or method='nested'."
             )
         for name in ("n_leading", "n_candidates"):
             if getattr(self, name) is not None:

@@ -1,4 +1,4 @@
-"""From rows to modules, and from modules to coordinates whose plain distance is that over all modules."""
+"""Map rows to modules, and modules to coordinates that keep the mean squared distance over modules."""
 
 from __future__ import annotations
 
@@ -17,53 +17,40 @@ from manylens.summaries import Moments, block_rows
 from manylens.typing import FloatArray, ModuleSet
 
 
-def check_modules(modules: Any) -> None:
-    """Raise unless `modules` is a transformer with `transform` and `split`."""
+def resolve_modules(modules: Any) -> Any:
+    """Default modules for None; raise if the modules are not a transformer with `transform` and `split`."""
+    if modules is None:
+        from manylens.modules.kernel_pca import ModularKernelPCA  # imported only if needed
+
+        return ModularKernelPCA()
     if isinstance(modules, type) or not isinstance(modules, ModuleSet):
         raise TypeError(
             f"modules={modules!r} must be a transformer with `transform` and `split`, such as "
             "ModularKernelPCA(n_modules=15, n_components=20)."
         )
-
-
-def default_modules() -> ModuleSet:
-    """The modules used if the user gives none."""
-    from manylens.modules.kernel_pca import ModularKernelPCA  # only now: most users bring their own
-
-    modules: ModuleSet = ModularKernelPCA()
     return modules
 
 
-def fit_modules(modules: Any, X: Any = None, y: Any = None, owner: BaseEstimator | None = None) -> Any:
-    """The modules as they are if they are fitted, otherwise a copy fitted to the rows.
-
-    `owner` is the estimator that has just validated the rows, for its column names.
-    """
-    check_modules(modules)
-    if owner is not None:
-        check_feature_names(modules, owner)
+def fit_modules(modules: Any, X: Any, y: Any, owner: BaseEstimator) -> Any:
+    """The modules if they are fitted, otherwise a copy fitted to X, the rows that `owner` has validated."""
+    check_feature_names(modules, owner)
     try:
         check_is_fitted(modules)
     except NotFittedError:
-        if X is None:
-            raise NotFittedError(
-                f"These modules ({type(modules).__name__}) are not fitted, and there are no rows here to fit "
-                "them to: call modules.fit(X) first."
-            ) from None
         return clone(modules).fit(X, y)
     return modules
 
 
 def transform_rows(modules: Any, X: Any) -> FloatArray:
-    """All modules side by side of validated rows, whatever container the modules return."""
+    """Columns (n, D) of all modules for validated rows, as an array."""
     with warnings.catch_warnings():
-        # `check_feature_names` has compared the names, which were lost when the rows became an array.
+        # `check_feature_names` has compared the names, which validation removes from the rows.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         return np.asarray(modules.transform(X))
 
 
 def check_feature_names(modules: Any, owner: BaseEstimator) -> None:
-    """Raise if fitted modules know other column names, or another order, than the estimator `owner`."""
+    """Raise if the modules were fitted to other column names, or another order, than those of `owner`."""
     theirs, ours = (getattr(one, "feature_names_in_", None) for one in (modules, owner))
     if theirs is not None and ours is not None and not np.array_equal(theirs, ours):
         raise ValueError(
@@ -73,7 +60,7 @@ def check_feature_names(modules: Any, owner: BaseEstimator) -> None:
 
 
 def module_views(modules: Any, Z: Any) -> list[FloatArray]:
-    """One array (n, width) per module from the output of `transform`; `split` may return a list, too."""
+    """One array (n, width) per module from the output of `transform`; `split` returns an array or a list."""
     parts = modules.split(Z)
     if isinstance(parts, np.ndarray):
         return [parts[:, m] for m in range(parts.shape[1])]
@@ -82,16 +69,15 @@ def module_views(modules: Any, Z: Any) -> list[FloatArray]:
 
 @dataclass(frozen=True)
 class CompositeAxes:
-    """A rotation of the modules side by side that keeps the mean squared distance over modules.
+    """Principal axes of z, the columns of all modules φ_1 ... φ_M.
 
-    For modules φ_1 ... φ_M that distance is (1/M) Σ_m |φ_m(x) - φ_m(y)|² = |z(x) - z(y)|²/M, with z the
-    modules side by side. Any rotation of z keeps it. On the principal axes of z the coordinates are
-    uncorrelated with decreasing variances; for modular kernel PCA they are sqrt(t_i/q_i) c_i, the kernel
-    principal components weighted by how much the modules keep of each, and their variances are t_i.
+    A rotation keeps the mean squared distance (1/M) Σ_m |φ_m(x) - φ_m(y)|² = |z(x) - z(y)|²/M. For modular
+    kernel PCA the coordinates on these axes are sqrt(t_i/q_i) c_i, with c_i the kernel principal components,
+    q_i their variances, and t_i the variances that the modules keep.
     """
 
     widths: tuple[int, ...]  # columns per module
-    mean: FloatArray  # (D,); subtracted first, which changes no distance and makes rounding errors small
+    mean: FloatArray  # (D,), subtracted to keep rounding errors small
     axes: FloatArray  # (D, D), orthogonal, one axis per column
 
     def coordinates(self, Z: FloatArray) -> FloatArray:
@@ -104,14 +90,14 @@ class CompositeAxes:
         return out
 
     def module_columns(self, coordinates: FloatArray, module: int) -> FloatArray:
-        """Columns of one module, up to a shift and a scale that all modules share, from coordinates."""
+        """Columns of one module from coordinates, up to a shift and the common factor 1 / sqrt(M)."""
         end = sum(self.widths[: module + 1])
         part = slice(end - self.widths[module], end)
         return coordinates @ self.axes[part].T.astype(coordinates.dtype)
 
 
 def composite_axes(Z: FloatArray, widths: tuple[int, ...]) -> CompositeAxes:
-    """Principal axes of the modules side by side; also those along which only queries vary."""
+    """Principal axes of all modules' columns, including axes without variance, along which queries vary."""
     moments = Moments(Z.shape[1])
     for batch in gen_batches(len(Z), block_rows(Z.shape[1], Z.dtype.itemsize)):
         moments.update(Z[batch])

@@ -1,4 +1,4 @@
-"""Retrieval by modules, and how well neighbors in a representation are neighbors in the input space."""
+"""Retrieval by modules, and its precision compared with neighbors in the input space."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from manylens.typing import FloatArray, IntArray, MatrixLike
 
 
 def retrieval_precision(found: ArrayLike, relevant: ArrayLike) -> float:
-    """Mean share of the relevant rows among those found: mean_i #(found_i ∩ relevant_i) / κ.
+    """Mean fraction of relevant rows that were found: mean_i #(found_i ∩ relevant_i) / κ.
 
     Parameters
     ----------
     found : array-like of int of shape (n_queries, k)
-        Rows returned for each query, each at most once; negative where fewer were found.
+        Different rows for each query, padded with negative numbers if fewer were found.
     relevant : array-like of int of shape (n_queries, κ)
         Rows that should be found, such as the nearest in the input space.
 
@@ -40,7 +40,7 @@ def retrieval_precision(found: ArrayLike, relevant: ArrayLike) -> float:
             "found and relevant must list rows for the same queries, at least one; arrays of shapes "
             f"{found.shape} and {relevant.shape} were given."
         )
-    # The number of the query keeps rows of different queries apart, so that one sorted search serves all.
+    # Different numbers for the rows of different queries, so that one call of isin is enough.
     span = max(int(found.max()), int(relevant.max())) + 1
     queries = np.arange(len(found))[:, None] * span
     hits = np.isin(found + queries, relevant + queries) & (found >= 0)
@@ -48,9 +48,7 @@ def retrieval_precision(found: ArrayLike, relevant: ArrayLike) -> float:
 
 
 class RetrievalPrecision:
-    """Scorer of a search index: precision against the nearest rows in the input space.
-
-    The relevant rows depend on the base, so a scorer is prepared once per base, for all indices on it.
+    """Scorer of search indices: precision compared with the nearest rows in the input space.
 
     Parameters
     ----------
@@ -62,7 +60,7 @@ class RetrievalPrecision:
         self.n_neighbors = n_neighbors
 
     def prepared(self, base: MatrixLike, queries: MatrixLike) -> Callable[..., float]:
-        """A scorer of indices built on `base` for `queries`.
+        """Make a scorer for all indices of `base`.
 
         Parameters
         ----------
@@ -86,21 +84,16 @@ class RetrievalPrecision:
 
 
 def module_neighbors(base: FloatArray, queries: FloatArray, n_neighbors: int) -> IntArray:
-    """Nearest rows (m, M, k) of a base (n, M, H) for queries (m, M, H), in each module by itself."""
+    """Nearest rows (m, M, k) of a base (n, M, H) for queries (m, M, H), in each module separately."""
     index = NearestNeighbors(n_neighbors=n_neighbors)
-    found = [
-        index.fit(base[:, m]).kneighbors(queries[:, m], return_distance=False) for m in range(base.shape[1])
-    ]
+    modules = range(base.shape[1])
+    found = [index.fit(base[:, m]).kneighbors(queries[:, m], return_distance=False) for m in modules]
     return np.stack(found, axis=1)
 
 
 def rerank(candidates: IntArray, base: FloatArray, queries: FloatArray, n_neighbors: int) -> IntArray:
-    """The nearest (m, k) of all modules' candidates (m, M, c), by the mean squared distance over modules.
-
-    `n_neighbors` is at most the number of different candidates of any query.
-    """
+    """The nearest (m, k) of all modules' candidates (m, M, c), by the mean squared distance over modules."""
     m, n = len(queries), len(base)
-    # The mean over modules is, up to the factor M, the distance between the modules side by side.
     points = np.ascontiguousarray(base).reshape(n, -1)
     sought = np.ascontiguousarray(queries, dtype=base.dtype).reshape(m, -1)
     return rerank_union(sought, points, candidates.reshape(m, -1).astype(np.int64), n_neighbors)[1]

@@ -1,8 +1,7 @@
-"""Many small predictors, one per module, that vote; and a fast neighbor classifier to vote with."""
+"""Voting of predictors, one per module, and a fast neighbor classifier to vote with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -18,13 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter, validate_data
 
 from manylens.ensembles.finders import ScanFinder
-from manylens.ensembles.representation import (
-    check_modules,
-    default_modules,
-    fit_modules,
-    module_views,
-    transform_rows,
-)
+from manylens.ensembles.representation import fit_modules, module_views, resolve_modules, transform_rows
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import check_choice, check_count, require_two_classes, validate_rows
 
@@ -37,36 +30,53 @@ class ModuleVoting(BaseEstimator):
     modules: ModuleSet | None
     n_jobs: int | None
 
+    def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
+        """Fit the modules, unless they are fitted, and one predictor per module.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Rows.
+        y : array-like of shape (n,)
+            Classes or values.
+        **fit_params : array-like
+            Passed to `fit` of the predictors, such as `sample_weight`, but not to `fit` of the modules.
+
+        Returns
+        -------
+        self
+        """
+        raise NotImplementedError
+
     def _encode(self, y: ArrayLike) -> AnyArray:
         """Targets as the modules' predictors see them."""
         return np.asarray(y)
+
+    def _validate(self, X: MatrixLike, y: ArrayLike, y_numeric: bool = False) -> tuple[Rows, AnyArray]:
+        """Check the modules, then the rows and their targets."""
+        resolve_modules(self.modules)
+        options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "multi_output": True}
+        X, y = validate_data(self, X, y, y_numeric=y_numeric, **options)
+        return X, column_or_1d(y, warn=True)
 
     def _fit_members(
         self, estimator: Any, X: Rows, targets: AnyArray, fit_params: dict[str, Any]
     ) -> tuple[Any, list[Any]]:
         """The fitted modules, and one fitted clone of `estimator` per module."""
         fit_params = check_fit_params(estimator, X, fit_params)
-        modules = default_modules() if self.modules is None else self.modules
-        modules = fit_modules(modules, X, targets, owner=self)
+        modules = fit_modules(resolve_modules(self.modules), X, targets, self)
         views = module_views(modules, transform_rows(modules, X))
-        members = Parallel(n_jobs=self.n_jobs)(
-            delayed(fit_one)(clone(estimator), view, targets, fit_params) for view in views
-        )
-        return modules, members
+        members = [clone(estimator) for _ in views]
+        return modules, call_each(self.n_jobs, "fit", members, views, targets, **fit_params)
 
-    def _ask_members(self, X: MatrixLike, ask: Callable[..., Any], argument: Any) -> AnyArray:
-        """Results of `ask(estimator, view, argument)` for every module, (M, ...)."""
+    def _call_members(self, method: str, X: MatrixLike, *arguments: Any) -> AnyArray:
+        """Results of one method of every module's predictor, (M, ...)."""
         check_is_fitted(self)
         views = module_views(self.modules_, transform_rows(self.modules_, validate_rows(self, X)))
-        return np.asarray(
-            Parallel(n_jobs=self.n_jobs)(
-                delayed(ask)(estimator, view, argument)
-                for estimator, view in zip(self.estimators_, views, strict=True)
-            )
-        )
+        return np.asarray(call_each(self.n_jobs, method, self.estimators_, views, *arguments))
 
     def individual_scores(self, X: MatrixLike, y: ArrayLike) -> FloatArray:
-        """Score of every module's predictor alone, to compare with `score`.
+        """Score of each module's predictor, to compare with `score`.
 
         Parameters
         ----------
@@ -78,10 +88,10 @@ class ModuleVoting(BaseEstimator):
         Returns
         -------
         ndarray of shape (n_modules,)
-            Accuracy (classifier) or R² (regressor) of each.
+            Accuracy (classifier) or R² (regressor).
         """
         check_is_fitted(self)
-        return self._ask_members(X, score_one, self._encode(y))
+        return self._call_members("score", X, self._encode(y))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -93,50 +103,47 @@ class ModuleVoting(BaseEstimator):
 
 
 def _votes_softly(classifier: ModuleVotingClassifier) -> bool:
-    """Condition of `predict_proba`: the vote averages probabilities."""
+    """Whether `predict_proba` is available."""
     if classifier.voting != "soft":
         raise AttributeError(f"predict_proba is not available when voting={classifier.voting!r}")
     return True
 
 
 class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
-    """One classifier per module, and their vote.
+    """Voting of classifiers, one per module.
 
     Parameters
     ----------
     modules : transformer with `transform` and `split`, default=None
-        Fitted modules are used as they are; otherwise a copy is fitted to the rows. None means
-        `ModularKernelPCA()`.
+        Used as they are if fitted; otherwise a copy is fitted. None means `ModularKernelPCA()`.
     estimator : classifier, default=None
         Cloned for every module. None means `KNeighborsClassifier(5)`.
     voting : {"hard", "soft"}, default="hard"
         "hard" predicts the class that most modules predict, "soft" the class with the largest mean
         probability.
     n_jobs : int, default=None
-        The number of jobs to run in parallel over modules. ``None`` means 1 unless in a
-        :obj:`joblib.parallel_backend` context. ``-1`` means using all processors.
+        Number of parallel jobs over modules. None means joblib's default, -1 all processors.
 
     Attributes
     ----------
     modules_ : transformer
         The fitted modules.
     estimators_ : list of classifiers
-        One per module; they see classes as integers 0 ... n_classes - 1.
+        One per module, fitted to classes encoded as 0 ... n_classes - 1.
     classes_ : ndarray of shape (n_classes,)
         The classes.
 
     See Also
     --------
-    DiversitySearchCV : Chooses the modules' diversity.
+    DiversitySearchCV : Choose the diversity of the modules.
 
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from sklearn.neighbors import KNeighborsClassifier
     >>> from manylens import ModularKernelPCA, ModuleVotingClassifier
     >>> X, y = load_digits(return_X_y=True)
     >>> lenses = ModularKernelPCA(n_modules=10, n_components=5, diversity=0.9, random_state=0)
-    >>> clf = ModuleVotingClassifier(lenses, KNeighborsClassifier(5)).fit(X[:1000], y[:1000])
+    >>> clf = ModuleVotingClassifier(lenses).fit(X[:1000], y[:1000])
     >>> bool(clf.score(X[1000:], y[1000:]) > clf.individual_scores(X[1000:], y[1000:]).mean())
     True
     """
@@ -155,25 +162,8 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         self.n_jobs = n_jobs
 
     def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
-        """Fit the modules, unless they are fitted, and one classifier per module.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-        y : array-like of shape (n,)
-            Their classes.
-        **fit_params : array-like
-            Passed to the `fit` of every module's classifier, such as `sample_weight`; the modules themselves
-            are learned from the rows alone.
-
-        Returns
-        -------
-        self
-            The fitted classifier.
-        """
         check_choice(self.voting, "voting", VOTINGS)
-        X, y = _validate_rows_and_targets(self, X, y)
+        X, y = self._validate(X, y)
         check_classification_targets(y)
         classes, targets = np.unique(y, return_inverse=True)
         require_two_classes(classes, type(self).__name__)
@@ -183,13 +173,13 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         return self
 
     def _encode(self, y: ArrayLike) -> AnyArray:
-        """Classes as integers; -1, which no module predicts, for a class that was not seen in `fit`."""
+        """Classes as integers; -1, which no module predicts, for a class not seen in `fit`."""
         y = np.asarray(y)
         place = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         return np.where(self.classes_[place] == y, place, -1)
 
     def predict(self, X: MatrixLike) -> AnyArray:
-        """Class that wins the vote of the modules.
+        """Class that the modules vote for.
 
         Parameters
         ----------
@@ -204,11 +194,11 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         check_is_fitted(self)
         if self.voting == "soft":
             return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
-        return self.classes_[modal_class(self._ask_members(X, ask_one, "predict"), len(self.classes_))]
+        return self.classes_[modal_class(self._call_members("predict", X), len(self.classes_))]
 
     @available_if(_votes_softly)
     def predict_proba(self, X: MatrixLike) -> FloatArray:
-        """Mean of the modules' class probabilities; with voting="soft" only.
+        """Mean of the modules' class probabilities; only with voting="soft".
 
         Parameters
         ----------
@@ -220,22 +210,20 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         ndarray of shape (n, n_classes)
             Probabilities.
         """
-        return self._ask_members(X, ask_one, "predict_proba").mean(axis=0)
+        return self._call_members("predict_proba", X).mean(axis=0)
 
 
 class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
-    """One regressor per module, and the mean of their predictions.
+    """Mean prediction of regressors, one per module.
 
     Parameters
     ----------
     modules : transformer with `transform` and `split`, default=None
-        Fitted modules are used as they are; otherwise a copy is fitted to the rows. None means
-        `ModularKernelPCA()`.
+        Used as they are if fitted; otherwise a copy is fitted. None means `ModularKernelPCA()`.
     estimator : regressor, default=None
         Cloned for every module. None means `Ridge()`.
     n_jobs : int, default=None
-        The number of jobs to run in parallel over modules. ``None`` means 1 unless in a
-        :obj:`joblib.parallel_backend` context. ``-1`` means using all processors.
+        Number of parallel jobs over modules. None means joblib's default, -1 all processors.
 
     Attributes
     ----------
@@ -267,24 +255,7 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
         self.n_jobs = n_jobs
 
     def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
-        """Fit the modules, unless they are fitted, and one regressor per module.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-        y : array-like of shape (n,)
-            Their values.
-        **fit_params : array-like
-            Passed to the `fit` of every module's regressor, such as `sample_weight`; the modules themselves
-            are learned from the rows alone.
-
-        Returns
-        -------
-        self
-            The fitted regressor.
-        """
-        X, y = _validate_rows_and_targets(self, X, y, y_numeric=True)
+        X, y = self._validate(X, y, y_numeric=True)
         estimator = Ridge() if self.estimator is None else self.estimator
         self.modules_, self.estimators_ = self._fit_members(estimator, X, y, fit_params)
         return self
@@ -302,23 +273,21 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
         ndarray of shape (n,)
             Values.
         """
-        return self._ask_members(X, ask_one, "predict").mean(axis=0)
+        return self._call_members("predict", X).mean(axis=0)
 
 
 class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
-    """Majority class of the nearest neighbors, found by the scan that `ModuleNeighbors` uses.
+    """Neighbor classifier that uses the scan of `ModuleNeighbors`.
 
-    The classes are those of scikit-learn's KNeighborsClassifier with uniform weights, except that distances
-    are compared in float32; at the widths of modules it takes less time
-    (benchmarks/peers/ensembles/voting.py).
+    It predicts like scikit-learn's KNeighborsClassifier with uniform weights, but compares distances in
+    float32. It is faster for rows as narrow as modules (benchmarks/peers/ensembles/voting.py).
 
     Parameters
     ----------
     n_neighbors : int, default=5
         Number of neighbors that vote.
     n_jobs : int, default=-1
-        The number of threads to use for the scan. ``None`` means 1 unless in a
-        :obj:`joblib.parallel_backend` context. ``-1`` means using all processors.
+        Number of threads for the scan. None means joblib's default, -1 all processors.
 
     Attributes
     ----------
@@ -351,22 +320,21 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         self
-            The fitted classifier.
         """
         k = check_count(self.n_neighbors, "n_neighbors")
         X, y = validate_data(self, X, y, dtype=[np.float32, np.float64])
         check_classification_targets(y)
         if k > len(X):
             raise ValueError(
-                f"n_neighbors={k} is more than the rows given, n_samples={len(X)}: ask for fewer."
+                f"n_neighbors={k} is more than n_samples={len(X)}, the rows given: ask for fewer."
             )
         self.classes_, self.labels_ = np.unique(y, return_inverse=True)
-        self.mean_ = X.mean(axis=0)  # scores lose the fewest digits around the mean
+        self.mean_ = X.mean(axis=0)  # subtracted to keep rounding errors of the scores small
         self.finder_ = ScanFinder(X - self.mean_)
         return self
 
     def predict_proba(self, X: MatrixLike) -> FloatArray:
-        """Shares of the classes among the nearest neighbors.
+        """Fraction of the nearest neighbors in each class.
 
         Parameters
         ----------
@@ -386,7 +354,7 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
         return counts.reshape(len(X), -1) / self.n_neighbors
 
     def predict(self, X: MatrixLike) -> AnyArray:
-        """Class of most of the nearest neighbors; of several, the first.
+        """Most frequent class among the nearest neighbors; the first one if there is a tie.
 
         Parameters
         ----------
@@ -402,51 +370,31 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
 
-def _validate_rows_and_targets(
-    estimator: ModuleVoting, X: Any, y: Any, y_numeric: bool = False
-) -> tuple[Rows, AnyArray]:
-    """Rows and one target per row, after a check of the modules."""
-    if estimator.modules is not None:
-        check_modules(estimator.modules)
-    X, y = validate_data(
-        estimator,
-        X,
-        y,
-        accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-        y_numeric=y_numeric,
-        multi_output=True,
+def call_each(
+    n_jobs: int | None, method: str, estimators: list[Any], views: list[Any], /, *args: Any, **kwargs: Any
+) -> list[Any]:
+    """Call one method of every module's predictor on the module's view of the rows, (n, H)."""
+    return Parallel(n_jobs=n_jobs)(
+        delayed(call_one)(method, estimator, view, *args, **kwargs)
+        for estimator, view in zip(estimators, views, strict=True)
     )
-    return X, column_or_1d(y, warn=True)
 
 
-# Plain functions, so that any joblib backend can send them.
-def fit_one(estimator: Any, view: FloatArray, targets: AnyArray, fit_params: dict[str, Any]) -> Any:
-    """Fit one module's predictor to the rows as the module sees them, (n, H)."""
-    return estimator.fit(np.ascontiguousarray(view), targets, **fit_params)
-
-
-def ask_one(estimator: Any, view: FloatArray, method: str) -> AnyArray:
-    """Call a method of one module's predictor, such as "predict"."""
-    return getattr(estimator, method)(np.ascontiguousarray(view))
-
-
-def score_one(estimator: Any, view: FloatArray, targets: AnyArray) -> float:
-    """Score one module's predictor by its own `score`."""
-    return estimator.score(np.ascontiguousarray(view), targets)
+def call_one(method: str, estimator: Any, view: FloatArray, /, *args: Any, **kwargs: Any) -> Any:
+    """Call a method on one view; a plain function, so that any joblib backend can send it."""
+    return getattr(estimator, method)(np.ascontiguousarray(view), *args, **kwargs)
 
 
 def check_fit_params(estimator: Any, X: Rows, fit_params: dict[str, Any]) -> dict[str, Any]:
-    """Parameters that every member's `fit` accepts, weights as validated arrays; None is dropped."""
+    """Drop None, validate weights, and raise if the estimator's `fit` does not accept a parameter."""
     given = {name: value for name, value in fit_params.items() if value is not None}
     for name in given:
         # A pipeline accepts anything and assigns it to its steps by "step__name".
         if not isinstance(estimator, Pipeline) and not has_fit_parameter(estimator, name):
             raise TypeError(
-                f"{type(estimator).__name__} takes no {name} in fit, so a vote of it cannot: leave it out, "
-                "or choose an estimator that takes it."
+                f"{type(estimator).__name__} takes no {name} in fit, so voting cannot pass it on: leave it "
+                "out, or choose an estimator that takes it."
             )
-    for name in given:
         if name == "sample_weight" or name.endswith("__sample_weight"):
             weights = check_array(
                 given[name], ensure_2d=False, dtype=[np.float64, np.float32], input_name="sample_weight"
@@ -462,7 +410,7 @@ def check_fit_params(estimator: Any, X: Rows, fit_params: dict[str, Any]) -> dic
 
 
 def modal_class(votes: IntArray, n_classes: int) -> IntArray:
-    """Class with the most votes (M, n) per row, argmax_c #{m : votes_m = c}; of several, the first."""
+    """Class with the most of the votes (M, n) per row; the first one if there is a tie."""
     n = votes.shape[1]
     cells = np.arange(n) * n_classes + votes  # (M, n), one cell per row and class
     counts = np.bincount(cells.ravel(), minlength=n * n_classes).reshape(n, n_classes)

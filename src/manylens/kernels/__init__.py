@@ -1,4 +1,4 @@
-"""Similarity of rows: kernels, bandwidth rules, feature maps and kernel principal components."""
+"""Kernels, rules for their bandwidths, and feature maps."""
 
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,7 @@ if TYPE_CHECKING:
         NystroemMap,
         make_feature_map,
     )
-    from manylens.kernels.graph import (
-        GraphKernel,
-        IsomapKernel,
-        LaplacianEigenmapKernel,
-        LocallyLinearKernel,
-    )
+    from manylens.kernels.graph import IsomapKernel, LaplacianEigenmapKernel, LocallyLinearKernel
     from manylens.kernels.kernels import (
         RBF,
         Cosine,
@@ -30,16 +25,7 @@ if TYPE_CHECKING:
         Linear,
         Polynomial,
         Precomputed,
-        fitted_kernel,
         make_kernel,
-    )
-    from manylens.kernels.spectrum import (
-        Spectrum,
-        feature_moments,
-        inverse_root,
-        leading_eigenpairs,
-        principal_spectrum,
-        rank_tolerance,
     )
 
 __all__ = [
@@ -50,7 +36,6 @@ __all__ = [
     "FeatureMap",
     "FourierMap",
     "FromCallable",
-    "GraphKernel",
     "IsomapKernel",
     "Kernel",
     "Laplacian",
@@ -61,16 +46,9 @@ __all__ = [
     "NystroemMap",
     "Polynomial",
     "Precomputed",
-    "Spectrum",
     "bandwidth",
-    "feature_moments",
-    "fitted_kernel",
-    "inverse_root",
-    "leading_eigenpairs",
     "make_feature_map",
     "make_kernel",
-    "principal_spectrum",
-    "rank_tolerance",
 ]
 
 __getattr__, __dir__ = attach(
@@ -86,12 +64,7 @@ __getattr__, __dir__ = attach(
             "NystroemMap",
             "make_feature_map",
         ],
-        "manylens.kernels.graph": [
-            "GraphKernel",
-            "IsomapKernel",
-            "LaplacianEigenmapKernel",
-            "LocallyLinearKernel",
-        ],
+        "manylens.kernels.graph": ["IsomapKernel", "LaplacianEigenmapKernel", "LocallyLinearKernel"],
         "manylens.kernels.kernels": [
             "RBF",
             "Cosine",
@@ -101,16 +74,7 @@ __getattr__, __dir__ = attach(
             "Linear",
             "Polynomial",
             "Precomputed",
-            "fitted_kernel",
             "make_kernel",
-        ],
-        "manylens.kernels.spectrum": [
-            "Spectrum",
-            "feature_moments",
-            "inverse_root",
-            "leading_eigenpairs",
-            "principal_spectrum",
-            "rank_tolerance",
         ],
     },
 )

@@ -1,8 +1,4 @@
-"""Rules that choose the scale of a kernel from the data, by name.
-
-Every rule gives `gamma`, the factor of the distance (or product) inside a kernel:
-exp(-gamma |x - y|²) for "rbf", exp(-gamma |x - y|_1) for "laplacian", (gamma x.y + c)^p for "polynomial".
-"""
+"""Named rules that choose the scale `gamma` of a kernel from the data."""
 
 from __future__ import annotations
 
@@ -16,7 +12,8 @@ from sklearn.utils.extmath import row_norms
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from manylens.summaries import block_rows, column_means
-from manylens.typing import FloatArray, Rows, Seed, is_sparse
+from manylens.typing import FloatArray, Rows, Seed
+from manylens.validation import is_sparse
 
 Rule: TypeAlias = Literal["mean", "median", "max-norm"]
 Gamma: TypeAlias = Rule | float
@@ -29,7 +26,10 @@ SAMPLE_ROWS = 1000  # half a million pairs: the median of a sample is then withi
 def bandwidth(
     X: Rows, rule: Gamma = "mean", kernel: ScaledKernel = "rbf", random_state: Seed = None
 ) -> float:
-    """The kernel's scale `gamma` by a named rule.
+    """The scale `gamma` of a kernel by a named rule.
+
+    It is the factor in exp(-gamma |x - y|²) for "rbf", exp(-gamma |x - y|_1) for "laplacian" and
+    (gamma x.y + c)^p for "polynomial".
 
     ========== ============================== ======================= ============================
     rule       rbf                            laplacian               polynomial
@@ -39,8 +39,7 @@ def bandwidth(
     "max-norm" 1 / max |x|²                   1 / max |x|_1           1 / max |x|²
     ========== ============================== ======================= ============================
 
-    "mean" for rbf is the rule of Kwok and Tsang (2004), in closed form; medians and L1 means are those of a
-    sample of at most 1,000 rows; "max-norm" is the rule sigma² = max |x|²/2 with exp(-|x-y|²/(2 sigma²)).
+    "mean" for rbf is the rule of Kwok and Tsang (2004). Medians and L1 means use at most 1,000 rows.
 
     Parameters
     ----------
@@ -49,14 +48,14 @@ def bandwidth(
     rule : {"mean", "median", "max-norm"} or float, default="mean"
         The rule, or the value itself.
     kernel : {"rbf", "laplacian", "polynomial"}, default="rbf"
-        The kernel that gamma belongs to.
+        The kernel.
     random_state : int, RandomState or None, default=None
-        Chooses the rows that are sampled.
+        Seed of the sample of rows.
 
     Returns
     -------
     float
-        A positive number; 1 if all rows are equal, because no distance then sets a scale.
+        A positive number; 1 if all rows are equal.
     """
     if isinstance(rule, Real) and not isinstance(rule, bool):
         gamma = float(rule)
@@ -70,7 +69,7 @@ def bandwidth(
 
 
 def mean_squared_distance(X: Rows) -> float:
-    """Mean of |x_i - x_j|² over pairs i ≠ j: 2 n/(n-1) times the total variance, so no pair is formed."""
+    """Mean of |x_i - x_j|² over pairs i ≠ j, which is 2 n/(n-1) times the total variance."""
     n = X.shape[0]
     if n < 2:
         return 0.0
@@ -96,7 +95,7 @@ def sampled_distances(
 
 
 def _scale(X: Rows, rule: Rule, kernel: ScaledKernel, random_state: Seed) -> float:
-    """The distance or norm that the rule names."""
+    """The distance or norm that a rule uses as the scale."""
     if kernel == "polynomial" or (kernel == "rbf" and rule == "max-norm"):
         norms = row_norms(X, squared=True).astype(np.float64)
         return float({"mean": norms.mean(), "median": np.median(norms), "max-norm": norms.max()}[rule])

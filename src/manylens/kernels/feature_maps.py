@@ -1,8 +1,7 @@
 """Feature maps: finite coordinates psi(x) whose inner products are the kernel, psi(x).psi(y) = k(x, y).
 
-Every map here is psi(x) = features(x) @ root: `features` are cheap columns (similarities to landmarks,
-cosines, the input itself) and `root_` a fixed matrix, or None for the identity. Keeping the two apart makes
-one pass cheap: moments are taken of the features, and the root is applied once, to their covariance.
+Every map is psi(x) = features(x) @ root_, with root_ = None for the identity. One pass over the rows takes
+only the moments of the features; the root is applied afterwards, to their covariance.
 """
 
 from __future__ import annotations
@@ -22,38 +21,26 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.kernels.kernels import RBF, FromCallable, Kernel, Laplacian, Linear, Precomputed, fitted_kernel
 from manylens.kernels.spectrum import inverse_root, rank_tolerance, warn_if_indefinite
 from manylens.summaries import CountSketch, block_rows
-from manylens.typing import FloatArray, MatrixLike, Rows, Seed, is_sparse
+from manylens.typing import FloatArray, MatrixLike, Rows, Seed
+from manylens.validation import is_sparse
 
-LARGEST_AMPLIFICATION = 1e7  # of the rounding of float64: the spectrum keeps nine digits of its largest value
+LARGEST_AMPLIFICATION = 1e7  # of float64 rounding errors: the largest eigenvalue keeps nine digits
 
 Landmarks: TypeAlias = Literal["uniform", "k-means", "count-sketch"] | ArrayLike
 
 
 class FeatureMap(TransformerMixin, BaseEstimator):
-    """Base class of all maps; a subclass gives `fit`, `features` and `width`."""
+    """Base class of feature maps; subclasses define `fit`, `features` and `width`."""
 
     root_: FloatArray | None
-    late_root_ = True  # whether the root may be applied to the covariance of the features, not to each row
+    late_root_ = True  # whether the root may be applied to the covariance of the features instead of each row
 
     def fit(self, X: MatrixLike, y: None = None) -> Self:
-        """Learn the map.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix, shape (n, d)
-            Rows.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        FeatureMap
-            The fitted map.
-        """
+        """Learn the map from rows (n, d); y is ignored."""
         raise TypeError(f"{type(self).__name__} does not define how to fit: it needs fit(X).")
 
     def features(self, X: Rows) -> Rows:
-        """The columns (n, width) whose fixed combinations are psi, for a block of rows (n, d)."""
+        """Columns (n, width) of a block of rows (n, d), which the root turns into psi."""
         raise TypeError(f"{type(self).__name__} does not define how to map rows: it needs features(X).")
 
     @property
@@ -63,43 +50,27 @@ class FeatureMap(TransformerMixin, BaseEstimator):
 
     @property
     def block_width(self) -> int:
-        """Numbers per row that mapping takes, which set the size of a block."""
+        """Number of columns held in memory per row while mapping."""
         return self.width
 
     def transform(self, X: MatrixLike) -> FloatArray:
-        """The coordinates psi of rows.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix, shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray, shape (n, rank)
-            Dense coordinates, computed block by block.
-        """
+        """Dense coordinates psi (n, rank) of rows (n, d), computed block by block."""
         check_is_fitted(self, "root_")
-        return np.vstack([dense(self._rooted(block)) for block in self.feature_blocks(as_rows(X))])
+        return np.vstack([dense(self.apply_root(block)) for block in self.feature_blocks(as_rows(X))])
 
     def feature_blocks(self, X: Rows) -> Iterator[Rows]:
-        """The features of consecutive blocks of rows, about 32 MB at a time."""
+        """Features of consecutive blocks of rows, about 32 MB at a time."""
         for batch in gen_batches(X.shape[0], block_rows(self.block_width, X.dtype.itemsize)):
             yield self.features(X[batch])
 
-    def summary_blocks(self, X: Rows) -> Iterator[Rows]:
-        """Blocks whose moments `principal_spectrum` takes: features, or psi if the root must come first."""
-        for block in self.feature_blocks(X):
-            yield block if self.late_root_ else self._rooted(block)
-
-    def _rooted(self, features: Rows) -> Rows:
+    def apply_root(self, features: Rows) -> Rows:
         """Coordinates psi from features."""
         if self.root_ is None:
             return features
         return safe_sparse_dot(features, self.root_.astype(features.dtype), dense_output=True)
 
     def _set_root(self, gram: FloatArray, kernel: Kernel, dtype: Any) -> Self:
-        """Set the root from the Gram matrix of the landmarks; `dtype` is the precision of the rows."""
+        """Set the root from the Gram matrix of the landmarks of rows with this dtype."""
         gram = np.asarray(gram, dtype=np.float64)
         if not np.isfinite(gram).all():
             raise ValueError("The kernel gave NaN or infinity: check the function, or the scale of the rows.")
@@ -111,16 +82,7 @@ class FeatureMap(TransformerMixin, BaseEstimator):
 
 
 class LinearMap(FeatureMap):
-    """The input itself, the exact map of the linear kernel. CSR rows stay sparse.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X = np.eye(3)
-    >>> psi = LinearMap().fit(X).transform(X)
-    >>> np.allclose(psi @ psi.T, X @ X.T)
-    True
-    """
+    """The identity, the exact map of the linear kernel; features of CSR rows stay sparse."""
 
     def fit(self, X: MatrixLike, y: None = None) -> Self:
         self.n_features_in_ = as_rows(X).shape[1]
@@ -136,11 +98,7 @@ class LinearMap(FeatureMap):
 
 
 class LandmarkMap(FeatureMap):
-    """Base class of maps by similarities to landmarks, psi(x) = k(x, landmarks) K^(-1/2).
-
-    Directions of K whose eigenvalue is below the rounding error of the rows' precision are dropped, so that
-    float32 rows give the rank that float32 can carry.
-    """
+    """Base class of maps psi(x) = k(x, landmarks) K^(-1/2); drops eigenvalues that are rounding errors."""
 
     kernel_: Kernel
     landmarks_: Rows
@@ -159,14 +117,14 @@ class LandmarkMap(FeatureMap):
 
 
 class ExactMap(LandmarkMap):
-    """Every training row is a landmark, psi(x) = K^(-1/2) k(x): the kernel itself. Memory O(n²).
+    """Every training row is a landmark, psi(x) = K^(-1/2) k(x), which is exact and takes O(n²) memory.
 
     Parameters
     ----------
     kernel : Kernel, default=None
         The kernel; RBF by default.
     random_state : int, RandomState or None, default=None
-        For a bandwidth found on a sample.
+        Seed of the sample of rows for the kernel's scale.
     """
 
     def __init__(self, kernel: Kernel | None = None, random_state: Seed = None) -> None:
@@ -184,7 +142,7 @@ class ExactMap(LandmarkMap):
 
 
 class NystroemMap(LandmarkMap):
-    """Similarities to `rank` landmarks: the kernel is exact between landmarks, approximate elsewhere.
+    """Similarities to `rank` landmarks: exact between landmarks, approximate elsewhere.
 
     Parameters
     ----------
@@ -193,9 +151,9 @@ class NystroemMap(LandmarkMap):
     rank : int, default=1000
         Number of landmarks (at most the number of rows).
     landmarks : {"uniform", "k-means"} or array-like of shape (rank, d), default="uniform"
-        Rows drawn at random, centers of clusters of a sample, or your own rows.
+        Random rows, cluster centers, or the given rows.
     random_state : int, RandomState or None, default=None
-        Chooses the landmarks.
+        Seed of the landmarks.
     """
 
     def __init__(
@@ -221,19 +179,18 @@ class NystroemMap(LandmarkMap):
 class CountSketchMap(FeatureMap):
     """The Nystroem map of sketched rows, psi(x) = k(x, X) Sᵀ (S K Sᵀ)^(-1/2).
 
-    For the linear kernel k(x, X) Sᵀ = x (S X)ᵀ: the sketch S X takes one pass and is all that is kept. Any
-    other kernel is sketched in its own feature space, which needs the whole kernel matrix, block by block, at
-    `fit` (O(n² d) time, O(block x n) memory) and the training rows at `transform`; landmarks that are rows
-    are much cheaper for these kernels and seldom worse.
+    For the linear kernel k(x, X) Sᵀ = x (S X)ᵀ, so one pass suffices and only the sketch S X is kept. Other
+    kernels need all kernel values in `fit` (O(n² d) time) and the training rows in `transform`; for them
+    `NystroemMap` is much cheaper and seldom worse.
 
     Parameters
     ----------
     kernel : Kernel, default=None
         The kernel; RBF by default.
     rank : int, default=1000
-        Number of buckets (at most the number of rows); rounded down to a multiple of `n_hashes`.
+        Number of buckets (at most the number of rows), rounded down to a multiple of `n_hashes`.
     n_hashes : int, default=4
-        Buckets that each row is added to.
+        Number of buckets that each row is added to.
     random_state : int, RandomState or None, default=None
         Seed of the hash.
     """
@@ -276,14 +233,14 @@ class CountSketchMap(FeatureMap):
 
     @property
     def block_width(self) -> int:
-        return max(self.width, self.rows_.shape[0])  # a block of features comes from a block of the kernel
+        return max(self.width, self.rows_.shape[0])  # features are computed from a block of the kernel
 
 
 class FourierMap(FeatureMap):
     """Random Fourier features, psi(x) = sqrt(2/R) [cos(w_j.x), sin(w_j.x)], j = 1 ... R/2.
 
     E psi(x).psi(y) = k(x, y) for the rbf kernel (Gaussian w) and the laplacian kernel (Cauchy w). Orthogonal
-    frequencies (Yu et al. 2016) at least halve the variance, for the rbf kernel only.
+    frequencies (Yu et al. 2016), for the rbf kernel only, at least halve the variance.
 
     Parameters
     ----------
@@ -292,12 +249,10 @@ class FourierMap(FeatureMap):
     rank : int, default=1000
         Number of features R, even.
     orthogonal : bool or "auto", default="auto"
-        Whether the frequencies of a block are orthogonal; "auto" if the kernel allows it.
+        Whether to make blocks of frequencies orthogonal; "auto" for the rbf kernel only.
     random_state : int, RandomState or None, default=None
-        Chooses the frequencies.
+        Seed of the frequencies.
     """
-
-    kernels = (RBF, Laplacian)  # `fit` refuses all others
 
     def __init__(
         self,
@@ -316,21 +271,22 @@ class FourierMap(FeatureMap):
         random_state = check_random_state(self.random_state)
         refuse_without_landmarks(self.kernel, "fourier")
         self.kernel_ = fitted_kernel(self.kernel, X, random_state)
-        if not isinstance(self.kernel_, self.kernels):
+        if not isinstance(self.kernel_, RBF | Laplacian):
             raise ValueError(
-                f"feature_map='fourier' supports the rbf and laplacian kernels, whose frequencies are known, "
-                f"but not {type(self.kernel_).__name__}. Use feature_map='nystroem'."
+                f"feature_map='fourier' supports the rbf and laplacian kernels only, not "
+                f"{type(self.kernel_).__name__}. Use feature_map='nystroem'."
             )
         half = max(1, self.rank // 2)
         if isinstance(self.kernel_, Laplacian):
             if self.orthogonal is True:
-                raise ValueError(
-                    "Orthogonal frequencies belong to the rbf kernel: use orthogonal='auto' for laplacian."
-                )
+                raise ValueError("orthogonal=True needs the rbf kernel: use orthogonal='auto' for laplacian.")
             frequencies = self.kernel_.gamma_ * random_state.standard_cauchy((X.shape[1], half))
         else:
-            draw = gaussian_frequencies if self.orthogonal is False else orthogonal_frequencies
-            frequencies = np.sqrt(2.0 * self.kernel_.gamma_) * draw(X.shape[1], half, random_state)
+            if self.orthogonal is False:
+                frequencies = random_state.standard_normal((X.shape[1], half))
+            else:
+                frequencies = orthogonal_frequencies(X.shape[1], half, random_state)
+            frequencies *= np.sqrt(2.0 * self.kernel_.gamma_)
         self.frequencies_ = frequencies.astype(X.dtype)
         self.root_ = None
         return self
@@ -353,31 +309,11 @@ def make_feature_map(
     landmarks: Landmarks = "uniform",
     random_state: Seed = None,
 ) -> FeatureMap:
-    """A feature map from a name, or a copy of the one given.
+    """An unfitted feature map for rows X (n, d): "auto", "exact", "nystroem", "fourier" or "linear".
 
-    "auto" takes the cheapest map that is exact, or landmarks if none is: the input itself for the linear
-    kernel (while d <= n or d <= rank), every row as a landmark while n <= rank, `rank` landmarks beyond.
-    Landmarks that are requested by name or given are always used.
-
-    Parameters
-    ----------
-    feature_map : {"auto", "exact", "nystroem", "fourier", "linear"} or FeatureMap
-        Which map; a map object without its own kernel or seed gets those given here.
-    kernel : Kernel
-        The kernel that the map represents.
-    X : ndarray or CSR matrix, shape (n, d)
-        Rows; "auto" reads their shape.
-    rank : int, default=1000
-        Number of landmarks or Fourier features.
-    landmarks : {"uniform", "k-means", "count-sketch"} or array-like, default="uniform"
-        As in `NystroemMap`, or "count-sketch" for signed sums of rows (`CountSketchMap`).
-    random_state : int, RandomState or None, default=None
-        Chooses landmarks and frequencies.
-
-    Returns
-    -------
-    FeatureMap
-        Not fitted.
+    "auto" chooses an exact map if it is cheap: "linear" for the linear kernel (if d <= n or d <= rank),
+    "exact" if n <= rank. Otherwise, or if `landmarks` is not "uniform", it chooses "nystroem". A map object
+    is copied; if it has no kernel or seed, it gets the ones given here.
     """
     if isinstance(feature_map, FeatureMap):
         own = feature_map.get_params(deep=False)
@@ -385,7 +321,14 @@ def make_feature_map(
         own.update({name: value for name, value in defaults.items() if name in own and own[name] is None})
         return type(feature_map)(**own)
     if feature_map == "auto":
-        feature_map = _automatic_map(kernel, X.shape, rank, landmarks)
+        n, d = X.shape
+        if not (isinstance(landmarks, str) and landmarks == "uniform"):
+            feature_map = "nystroem"
+        elif isinstance(kernel, Linear) and d <= max(n, rank):
+            feature_map = "linear"
+        else:
+            exact = isinstance(kernel, Precomputed) or not kernel.has_landmarks or n <= rank
+            feature_map = "exact" if exact else "nystroem"
     if feature_map == "linear":
         if not isinstance(kernel, Linear):
             others = "'exact', 'nystroem' or 'fourier'" if kernel.has_landmarks else "'exact'"
@@ -407,22 +350,11 @@ def make_feature_map(
     )
 
 
-def _automatic_map(kernel: Kernel, shape: tuple[int, int], rank: int, landmarks: Landmarks) -> str:
-    """The name of the cheapest exact map, or "nystroem"."""
-    n, d = shape
-    if not (isinstance(landmarks, str) and landmarks == "uniform"):
-        return "nystroem"
-    if isinstance(kernel, Linear) and d <= max(n, rank):
-        return "linear"
-    return "exact" if isinstance(kernel, Precomputed) or not kernel.has_landmarks or n <= rank else "nystroem"
-
-
 def refuse_precomputed(kernel: Kernel | None, feature_map: str) -> None:
-    """Raise if there are no rows to take landmarks from or to sketch."""
+    """Raise if the kernel is precomputed, so that there are no rows."""
     if isinstance(kernel, Precomputed):
         raise ValueError(
-            f"kernel='precomputed' has no rows, which feature_map={feature_map!r} needs: use "
-            "feature_map='exact'."
+            f"feature_map={feature_map!r} needs rows, but kernel='precomputed' has none: use 'exact'."
         )
 
 
@@ -431,9 +363,8 @@ def refuse_without_landmarks(kernel: Kernel | None, feature_map: str) -> None:
     refuse_precomputed(kernel, feature_map)
     if kernel is not None and not kernel.has_landmarks:
         raise ValueError(
-            f"feature_map={feature_map!r} needs a kernel that compares any two rows by themselves; "
-            f"{type(kernel).__name__} is learned from the graph of all training rows. Use 'exact' "
-            "(or 'auto')."
+            f"feature_map={feature_map!r} needs a kernel that can compare any two rows, but "
+            f"{type(kernel).__name__} is learned from the graph of all training rows: use 'exact' or 'auto'."
         )
 
 
@@ -448,13 +379,13 @@ def choose_landmarks(X: Rows, rank: int, how: Landmarks, random_state: np.random
     if not isinstance(how, str):
         given = check_array(how, accept_sparse="csr", dtype=X.dtype)
         if given.shape[1] != d:
-            raise ValueError(f"The landmarks have {given.shape[1]} features, the rows {d}.")
+            raise ValueError(f"The landmarks have {given.shape[1]} features, but the rows have {d}.")
         return given
     rank = min(rank, n)
     if how == "uniform":
         return X[np.sort(random_state.choice(n, rank, replace=False))]
     if how == "k-means":
-        # A sample of some tens of rows per cluster determines the centers; more rows only cost time.
+        # 20 rows per cluster determine the centers well enough.
         sample = X if n <= 20 * rank else X[np.sort(random_state.choice(n, 20 * rank, replace=False))]
         clusters = MiniBatchKMeans(
             rank, init="random", n_init=1, max_iter=20, batch_size=4 * rank, random_state=random_state
@@ -465,13 +396,6 @@ def choose_landmarks(X: Rows, rank: int, how: Landmarks, random_state: np.random
     )
 
 
-def gaussian_frequencies(
-    n_features: int, n_frequencies: int, random_state: np.random.RandomState
-) -> FloatArray:
-    """Independent standard normal columns, shape (n_features, n_frequencies)."""
-    return random_state.standard_normal((n_features, n_frequencies))
-
-
 def orthogonal_frequencies(
     n_features: int, n_frequencies: int, random_state: np.random.RandomState
 ) -> FloatArray:
@@ -479,9 +403,8 @@ def orthogonal_frequencies(
     blocks = []
     for start in range(0, n_frequencies, n_features):
         width = min(n_features, n_frequencies - start)
-        directions = linalg.qr(gaussian_frequencies(n_features, width, random_state), mode="economic")[0]
-        lengths = np.sqrt(random_state.chisquare(n_features, size=width))
-        blocks.append(directions * lengths)
+        directions = linalg.qr(random_state.standard_normal((n_features, width)), mode="economic")[0]
+        blocks.append(directions * np.sqrt(random_state.chisquare(n_features, size=width)))
     return np.hstack(blocks)
 
 

@@ -1,12 +1,10 @@
 """Kernels learned from a neighborhood graph: Isomap, locally linear embedding, Laplacian eigenmaps.
 
-Ham, Lee, Mika and Schölkopf (2004) showed that each of the three is kernel PCA with a Gram matrix made from
-the training rows. Here `fit` learns that matrix, and new rows are compared with the training rows through
-their nearest neighbors among them. A row that coincides with a training row is treated as that row.
-
-All of them return float64, whatever the precision of the rows: the differences between the leading
-coordinates of LLE are often below the rounding of float32. Time is that of a neighbor search plus at most
-O(n³), memory O(n²), for n training rows.
+Ham, Lee, Mika and Schölkopf (2004) showed that each of the three is kernel PCA with a Gram matrix learned
+from the training rows. New rows are compared with the training rows through their nearest neighbors among
+them. A row that equals a training row is treated as that row. Results are always float64, because the leading
+coordinates of LLE often differ by less than the rounding of float32. Time is O(n³), memory O(n²), for n
+training rows.
 """
 
 from __future__ import annotations
@@ -23,22 +21,21 @@ from sklearn.utils import gen_batches
 
 from manylens.kernels.kernels import Kernel
 from manylens.summaries import block_rows
-from manylens.typing import FloatArray, IntArray, Rows, Seed, is_sparse
-from manylens.validation import check_count, check_real
+from manylens.typing import FloatArray, IntArray, Rows, Seed
+from manylens.validation import check_count, check_real, is_sparse
 
-WEAKEST = 1e-10  # share of the strongest weight below which an edge is lost in the inverse of the Laplacian
-# A sparse matrix may lose an edge of length zero, so equal rows are this far apart.
-SHORTEST = float(np.finfo(np.float64).tiny)
+WEAKEST = 1e-10  # edges with a smaller share of the largest weight are lost in the inverse of the Laplacian
+SHORTEST = float(np.finfo(np.float64).tiny)  # edge between equal rows: sparse matrices may drop zeros
 
 
 class GraphKernel(Kernel):
-    """Base class of the kernels of a neighborhood graph.
+    """Base class of kernels from a neighborhood graph.
 
-    A subclass gives `_learn(X, graph)`, which sets the Gram matrix `gram_` of the training rows, and
-    `_shares(X, neighbors, distances)`: a new row is compared as that combination of its neighbors.
+    Subclasses define `_learn(X, graph)`, which sets the Gram matrix `gram_` of the training rows, and
+    `_shares(X, neighbors, distances)`, the weights that replace a new row by its neighbors.
     """
 
-    has_landmarks = False  # part of the rows has another graph, and therefore another kernel
+    has_landmarks = False  # a subset of the rows has another graph, and therefore another kernel
     n_neighbors: int
     gram_: FloatArray
 
@@ -51,8 +48,8 @@ class GraphKernel(Kernel):
                 "were given: choose fewer neighbors."
             )
         self.rows_ = X
-        # Each row of the kernel has one entry per training row, so a tree would save nothing; and with brute
-        # force the model holds only arrays, which can be saved.
+        # A tree would save nothing, because each row of the kernel has one entry per training row; and a
+        # brute-force index holds only arrays, which can be saved.
         self.index_ = NearestNeighbors(n_neighbors=self.n_neighbors, algorithm="brute").fit(X)
         neighbors = self.index_.kneighbors(return_distance=False)
         self._learn(X, joined_graph(X, neighbors, row_distances(X, X, neighbors)))
@@ -64,21 +61,17 @@ class GraphKernel(Kernel):
                 f"{type(self).__name__} compares rows with the {self.rows_.shape[0]} that it was fitted on; "
                 f"{Y.shape[0]} others were given."
             )
-        neighbors, distances = self._nearest(X)
-        return self._compare(X, neighbors, distances)
+        neighbors = self.index_.kneighbors(X, return_distance=False)
+        distances = row_distances(X, self.rows_, neighbors)
+        # A row that equals a training row has no other neighbors.
+        others = (distances == 0).any(axis=1, keepdims=True) & (distances > 0)
+        return self._compare(X, neighbors, np.where(others, np.inf, distances))
 
     def gram(self, X: Rows) -> FloatArray:
         return self.gram_
 
     def gram_block(self, X: Rows, rows: slice, columns: slice) -> FloatArray:
         return self.gram(X)[rows, columns]
-
-    def _nearest(self, X: Rows) -> tuple[IntArray, FloatArray]:
-        """Neighbors among the training rows; if some coincide with the row, the others are at infinity."""
-        neighbors = self.index_.kneighbors(X, return_distance=False)
-        distances = row_distances(X, self.rows_, neighbors)
-        met = (distances == 0).any(axis=1, keepdims=True) & (distances > 0)
-        return neighbors, np.where(met, np.inf, distances)
 
     def _compare(self, X: Rows, neighbors: IntArray, distances: FloatArray) -> FloatArray:
         shares = self._shares(X, neighbors, distances)
@@ -96,18 +89,13 @@ class GraphKernel(Kernel):
 class IsomapKernel(GraphKernel):
     """Isomap as a kernel, -½ H D² H with D the lengths of shortest paths through the neighborhood graph.
 
-    The paths of a new row go through its nearest neighbors j, d(x, i) = min_j |x - x_j| + D_ji. The matrix
-    may have negative eigenvalues; feature maps drop them, as Isomap does.
+    Paths from a new row go through its nearest neighbors j, d(x, i) = min_j |x - x_j| + D_ji. The matrix may
+    have negative eigenvalues, which feature maps drop, as Isomap does.
 
     Parameters
     ----------
     n_neighbors : int, default=10
         Neighbors of each row.
-
-    Attributes
-    ----------
-    geodesics_ : ndarray, shape (n, n)
-        D.
 
     Examples
     --------
@@ -144,26 +132,19 @@ class IsomapKernel(GraphKernel):
 class LocallyLinearKernel(GraphKernel):
     """Locally linear embedding as a kernel, μ I - M with M = (I - W)ᵀ (I - W) and μ its largest eigenvalue.
 
-    Row i of W holds the weights, summing to one, that best rebuild row i from its neighbors. The smallest
-    eigenvectors of M are the largest of the kernel; the constant one, which LLE discards, is removed by
-    centering. The shift keeps Ham's form rather than the pseudo-inverse of M, which orders the coordinates
-    in the same way: M of a connected graph can still have several zero eigenvalues (neighborhood is not
-    mutual), and the pseudo-inverse would drop exactly the coordinates that LLE takes first. The price is a
-    flat spectrum: as in LLE, all leading coordinates have about the same variance.
-
-    A new row is the combination of its neighbors that rebuilds it best.
+    Row i of W holds the weights, summing to one, that best reconstruct row i from its neighbors. The smallest
+    eigenvectors of M are the largest of the kernel; centering removes the constant one, which LLE discards.
+    The pseudo-inverse of M would order the coordinates in the same way, but M can have several zero
+    eigenvalues, and it would drop exactly the coordinates that LLE takes first. As in LLE, the leading
+    coordinates have about the same variance. A new row is replaced by its best reconstruction from its
+    neighbors.
 
     Parameters
     ----------
     n_neighbors : int, default=10
         Neighbors of each row.
     reg : float, default=1e-3
-        Ridge of the weights, as a share of the trace of the local covariance.
-
-    Attributes
-    ----------
-    gram_ : ndarray, shape (n, n)
-        The kernel between training rows.
+        Ridge for the weights, as a share of the trace of the local covariance.
     """
 
     def __init__(self, n_neighbors: int = 10, reg: float = 1e-3) -> None:
@@ -174,25 +155,25 @@ class LocallyLinearKernel(GraphKernel):
         check_real(self.reg, "reg", minimum=0.0, include="neither")
         if is_sparse(X):
             raise ValueError(
-                "LocallyLinearKernel rebuilds rows from differences, which are not sparse: give a dense "
-                "array, or use IsomapKernel or LaplacianEigenmapKernel."
+                "LocallyLinearKernel needs differences of rows, which are not sparse: give a dense array, or "
+                "use IsomapKernel or LaplacianEigenmapKernel."
             )
         n = X.shape[0]
         weights = graph.copy()
         counts = np.diff(graph.indptr)
-        for count in np.unique(counts):  # a row at which parts were joined has more neighbors than the rest
+        for count in np.unique(counts):  # rows at which parts of the graph were joined have more neighbors
             rows = np.flatnonzero(counts == count)
             entries = graph.indptr[rows][:, None] + np.arange(count)
-            weights.data[entries] = rebuilding_weights(X[rows], X, graph.indices[entries], self.reg)
-        rest = np.eye(n) - weights.toarray()
-        M = rest.T @ rest
+            weights.data[entries] = reconstruction_weights(X[rows], X, graph.indices[entries], self.reg)
+        residual = np.eye(n) - weights.toarray()
+        M = residual.T @ residual
         largest = linalg.eigvalsh(M, subset_by_index=[n - 1, n - 1])[0]
         self.gram_ = largest * np.eye(n) - M
 
     def _shares(self, X: Rows, neighbors: IntArray, distances: FloatArray) -> FloatArray:
-        shares = rebuilding_weights(X, self.rows_, neighbors, self.reg)
-        met = np.isinf(distances).any(axis=1)
-        shares[met] = np.isfinite(distances[met])
+        shares = reconstruction_weights(X, self.rows_, neighbors, self.reg)
+        known = np.isinf(distances).any(axis=1)  # rows that equal a training row
+        shares[known] = np.isfinite(distances[known])
         return shares / shares.sum(axis=1, keepdims=True)
 
 
@@ -200,22 +181,15 @@ class LaplacianEigenmapKernel(GraphKernel):
     """Laplacian eigenmaps as a kernel: the pseudo-inverse of the graph Laplacian L = diag(A 1) - A.
 
     The smallest eigenvectors of L except the constant one are the largest of the kernel, and distances in its
-    feature space are commute times of a random walk on the graph. L is not normalized by the degrees, as
-    in Ham et al.; if the degrees are equal this makes no difference.
-
-    A new row is the mean of its neighbors, weighted by its edges to them (the harmonic extension).
+    feature space are commute times of a random walk on the graph. As in Ham et al., L is not normalized by
+    the degrees. A new row is the mean of its neighbors, weighted by its edges to them (harmonic extension).
 
     Parameters
     ----------
     n_neighbors : int, default=10
         Neighbors of each row; two rows are joined if either is a neighbor of the other.
     gamma : float or None, default=None
-        Edges weigh exp(-gamma |x - y|²), or 1 if None.
-
-    Attributes
-    ----------
-    gram_ : ndarray, shape (n, n)
-        The kernel between training rows.
+        Edges have weight exp(-gamma |x - y|²), or 1 if None.
     """
 
     def __init__(self, n_neighbors: int = 10, gamma: float | None = None) -> None:
@@ -228,32 +202,25 @@ class LaplacianEigenmapKernel(GraphKernel):
         adjacency = graph.copy()
         adjacency.data = np.exp(-(self.gamma or 0.0) * graph.data**2)
         adjacency = adjacency.maximum(adjacency.T)
-        self._refuse_vanishing_edges(adjacency)
-        self.gram_ = laplacian_pseudo_inverse(adjacency.toarray())
-
-    def _refuse_vanishing_edges(self, adjacency: sparse.csr_array) -> None:
-        lasting = adjacency > WEAKEST * adjacency.max()
-        n_parts = connected_components(lasting, directed=False)[0]
+        n_parts = connected_components(adjacency > WEAKEST * adjacency.max(), directed=False)[0]
         if n_parts > 1:
             raise ValueError(
-                f"gamma={self.gamma} leaves the neighborhood graph in {n_parts} parts, because its longest "
+                f"gamma={self.gamma} splits the neighborhood graph into {n_parts} parts, because its longest "
                 "edges have almost no weight: choose a smaller gamma, or None for edges of equal weight."
             )
+        self.gram_ = laplacian_pseudo_inverse(adjacency.toarray())
 
     def _shares(self, X: Rows, neighbors: IntArray, distances: FloatArray) -> FloatArray:
         if self.gamma is None:
             weights = np.isfinite(distances).astype(float)
-        else:  # relative to the strongest edge, so that a row far from all others does not divide 0 by 0
+        else:  # relative to the shortest edge, so that rows far from all others do not give 0/0
             squares = distances**2
             weights = np.exp(-self.gamma * (squares - squares.min(axis=1, keepdims=True)))
         return weights / weights.sum(axis=1, keepdims=True)
 
 
 def row_distances(X: Rows, rows: Rows, neighbors: IntArray) -> FloatArray:
-    """Distances |x_i - rows_j| (m, k) of rows from their neighbors, in float64, from the differences.
-
-    A row that equals its neighbor is at distance 0, not at the 1e-8 that |x|² + |y|² - 2 x.y would leave.
-    """
+    """Distances |x_i - rows_j| (m, k) from rows to their neighbors, in float64; exactly 0 for equal rows."""
     distances = np.empty(neighbors.shape)
     wide = X.astype(np.float64)
     for column, neighbor in zip(distances.T, neighbors.T, strict=True):
@@ -266,10 +233,7 @@ def row_distances(X: Rows, rows: Rows, neighbors: IntArray) -> FloatArray:
 
 
 def joined_graph(X: Rows, neighbors: IntArray, distances: FloatArray) -> sparse.csr_array:
-    """Neighborhood graph of rows, with the shortest edge between every two of its parts added.
-
-    Entry (i, j) is the distance if j is a neighbor of i.
-    """
+    """Graph with entry (i, j) = |x_i - x_j| if j is a neighbor of i; the shortest edges connect its parts."""
     n, k = neighbors.shape
     lengths = np.maximum(distances.ravel(), SHORTEST)
     columns, ends = neighbors.ravel().astype(np.int32), np.arange(0, n * k + 1, k, dtype=np.int32)
@@ -278,8 +242,8 @@ def joined_graph(X: Rows, neighbors: IntArray, distances: FloatArray) -> sparse.
     if n_parts == 1:
         return graph
     warnings.warn(
-        f"The graph of {k} neighbors falls into {n_parts} parts, which were joined by their shortest edges: "
-        "more neighbors would make the distances between them more meaningful.",
+        f"The graph of {k} neighbors has {n_parts} parts, which were joined by the shortest edges between "
+        "them: with more neighbors, distances between parts would be more meaningful.",
         stacklevel=2,
     )
     members = [np.flatnonzero(part == number) for number in range(n_parts)]
@@ -298,11 +262,10 @@ def nearest_pair(X: Rows, first: IntArray, second: IntArray) -> tuple[int, int, 
     return int(first[closest]), int(second[nearest[closest]]), length
 
 
-def rebuilding_weights(X: FloatArray, rows: FloatArray, neighbors: IntArray, reg: float) -> FloatArray:
-    """Weights (m, k) that rebuild rows best from their neighbors, min_w |x - Σ_j w_j r_j|² with Σ_j w_j = 1.
+def reconstruction_weights(X: FloatArray, rows: FloatArray, neighbors: IntArray, reg: float) -> FloatArray:
+    """Weights (m, k) that best reconstruct rows from their neighbors, min_w |x - Σ_j w_j r_j|², Σ_j w_j = 1.
 
-    The solution is w ∝ C⁻¹ 1 with C_jk = (x - r_j).(x - r_k), to which a ridge is added because k neighbors
-    in fewer dimensions rebuild a row in many ways.
+    The solution is w ∝ C⁻¹ 1 with C_jk = (x - r_j).(x - r_k), plus a ridge in case C is singular.
     """
     m, k = neighbors.shape
     weights = np.empty((m, k))
@@ -317,11 +280,8 @@ def rebuilding_weights(X: FloatArray, rows: FloatArray, neighbors: IntArray, reg
 
 
 def laplacian_pseudo_inverse(adjacency: FloatArray) -> FloatArray:
-    """Pseudo-inverse of the Laplacian L of a connected graph, (L + c J)⁻¹ - J/c with J = 1 1ᵀ/n.
-
-    The constant vector is the only one that L maps to zero; c J maps it to c times itself and leaves all
-    others alone, so that an ordinary, positive definite inverse is left. c is the mean degree.
-    """
+    """Pseudo-inverse (L + c J)⁻¹ - J/c of the Laplacian of a connected graph; J = 1 1ᵀ/n, c = mean degree."""
+    # L + c J is positive definite: L maps only the constant vector to zero, and c J multiplies it by c.
     n = len(adjacency)
     without_loops = adjacency - np.diag(np.diag(adjacency))
     degrees = without_loops.sum(axis=1)

@@ -1,8 +1,4 @@
-"""Kernels: small objects that learn their scale from the data and then compare two sets of rows.
-
-A kernel is fitted once, `kernel.fit(X)`, and then called on blocks, `kernel(X, Y)` of shape
-(len(X), len(Y)). To add one, write `__call__`, and `fit` if it has a scale to learn.
-"""
+"""Kernels: `kernel.fit(X)` learns a scale from the data, `kernel(X, Y)` compares two sets of rows."""
 
 from __future__ import annotations
 
@@ -18,30 +14,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.bandwidths import Gamma, bandwidth
 from manylens.summaries import column_means
-from manylens.typing import FloatArray, Rows, Seed, is_sparse
-from manylens.validation import check_count, check_real
+from manylens.typing import FloatArray, Rows, Seed
+from manylens.validation import check_count, check_real, is_sparse
 
 
 class Kernel(BaseEstimator):
-    """Base class of all kernels; a subclass gives `__call__`."""
+    """Base class of kernels; subclasses define `__call__`, and `fit` if they learn a scale."""
 
-    has_landmarks = True  # whether a few rows can represent all of them; `feature_maps` refuses otherwise
+    has_landmarks = True  # whether landmarks can represent all rows, as most feature maps need
 
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
-        """Learn the kernel's scale.
-
-        Parameters
-        ----------
-        X : ndarray or CSR matrix, shape (n, d)
-            Rows.
-        random_state : int, RandomState or None, default=None
-            For rules that look at a sample of the rows.
-
-        Returns
-        -------
-        Kernel
-            The fitted kernel.
-        """
+        """Learn the kernel's scale from rows (n, d), or from a random sample of them."""
         return self
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
@@ -63,8 +46,8 @@ class Linear(Kernel):
     Parameters
     ----------
     centered : bool, default=False
-        Whether the mean of the training rows is subtracted from dense rows, (x - mean).(y - mean). A centered
-        kernel does not change, but a large offset then costs no digits.
+        Whether to subtract the mean of the training rows from dense rows, so that a large offset costs no
+        digits of the centered kernel.
     """
 
     def __init__(self, centered: bool = False) -> None:
@@ -95,8 +78,7 @@ class RBF(Kernel):
 
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
         self.gamma_ = bandwidth(X, self.gamma, "rbf", random_state)
-        # A common shift changes no distance, but it changes the rounding: with the rows moved to the origin
-        # |x|² + |y|² - 2 x.y cancels no more digits than necessary.
+        # Subtracting the mean changes no distance and reduces cancellation in |x|² + |y|² - 2 x.y.
         self.origin_ = X.mean(axis=0, dtype=np.float64) if isinstance(X, np.ndarray) else None
         return self
 
@@ -140,11 +122,11 @@ class Polynomial(Kernel):
     Parameters
     ----------
     gamma : {"mean", "median", "max-norm"} or float, default="mean"
-        Scale; the rules are applied to squared norms.
+        Scale, by a rule of `manylens.kernels.bandwidth` or as a number.
     degree : int, default=3
         Degree.
     coef0 : float, default=1.0
-        Constant; if it were negative, the kernel would not be positive.
+        Constant, at least 0.
     """
 
     def __init__(self, gamma: Gamma = "mean", degree: int = 3, coef0: float = 1.0) -> None:
@@ -174,7 +156,7 @@ class Cosine(Kernel):
 
 
 class Precomputed(Kernel):
-    """Rows that already hold similarities to the training rows."""
+    """For rows that already hold similarities to the training rows."""
 
     def __call__(self, X: Rows, Y: Rows) -> Any:
         if X.shape[1] != Y.shape[0]:
@@ -215,17 +197,17 @@ class FromCallable(Kernel):
         try:
             result = self._of_sets(*few)
             self.takes_sets_ = np.shape(result) == (few[0].shape[0], few[1].shape[0])
-            objection: Exception = ValueError(
+            first_error: Exception = ValueError(
                 f"The kernel function returned an array of shape {np.shape(result)} for "
-                f"{few[0].shape[0]} x {few[1].shape[0]} rows; it must give one value for each pair."
+                f"{few[0].shape[0]} x {few[1].shape[0]} rows; it must return one value per pair."
             )
         except Exception as error:
-            self.takes_sets_, objection = False, error
+            self.takes_sets_, first_error = False, error
         if not self.takes_sets_:
             try:
                 self._of_rows(*few)
             except Exception:
-                raise objection from None  # neither form works: the first error is about the user's function
+                raise first_error from None
         return self
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
@@ -258,21 +240,9 @@ KernelLike: TypeAlias = str | Callable[..., Any] | Kernel
 
 
 def make_kernel(kernel: KernelLike, gamma: Gamma = "mean") -> Kernel:
-    """A kernel object from a name, a function or a kernel.
+    """An unfitted kernel from a name, a function of two sets of rows (or of two rows), or a kernel object.
 
-    Parameters
-    ----------
-    kernel : str, callable or Kernel
-        One of "linear", "rbf", "laplacian", "polynomial", "cosine", "precomputed"; a function of two sets of
-        rows (or of two rows); or a kernel object, which is copied with its own parameters.
-    gamma : {"mean", "median", "max-norm"} or float, default="mean"
-        Scale of a kernel that is given by name and has one. For other parameters give a kernel object, such
-        as `Polynomial(degree=2)`.
-
-    Returns
-    -------
-    Kernel
-        Not fitted.
+    `gamma` is the scale of a kernel given by name. A kernel object is copied with its own parameters.
     """
     if isinstance(kernel, Kernel):
         return type(kernel)(**kernel.get_params(deep=False))

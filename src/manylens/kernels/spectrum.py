@@ -1,8 +1,4 @@
-"""Linear algebra of kernels: inverse roots of Gram matrices, and kernel principal components from one pass.
-
-Learning the components takes three steps that `fit`, `partial_fit` and a cluster share: summarize blocks of
-rows (`feature_moments`), merge the summaries (`Moments.merge`), solve (`principal_spectrum`).
-"""
+"""Linear algebra of kernels: inverse roots of Gram matrices, and kernel principal components."""
 
 from __future__ import annotations
 
@@ -23,15 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Leading kernel principal components of a set of rows.
-
-    Coordinates are c(x) = features(x) @ projection - shift; over the training rows they have mean zero and
-    are uncorrelated with variances `values`.
-    """
+    """Leading kernel principal components: uncorrelated coordinates features(x) @ projection - shift."""
 
     values: FloatArray  # (k,): eigenvalues of the covariance of psi, largest first
     projection: FloatArray  # (R, k): from features to coordinates
-    shift: FloatArray  # (k,): coordinates, before centering, of the mean of the training rows
+    shift: FloatArray  # (k,): uncentered coordinates of the mean of the training rows
     energy: float  # sum of the squares of all eigenvalues, including those not kept
 
     def coordinates(self, features: Rows) -> FloatArray:
@@ -41,27 +33,21 @@ class Spectrum:
 
 
 def feature_moments(feature_map: FeatureMap, X: Rows, moments: Moments | None = None) -> Moments:
-    """Mean and scatter of a map's features, in one pass over blocks of rows; added to `moments` if given.
-
-    If rounding allows it (`late_root_`), the moments are those of the features, and `principal_spectrum`
-    applies the root, which saves one product per row. Otherwise they are the moments of psi.
-    Memory O(block x R + R²).
-    """
+    """Moments of a map's features (of psi, without `late_root_`) in one pass; added to `moments` if given."""
     root = feature_map.root_
     if moments is None:
         moments = Moments(feature_map.width if root is None or feature_map.late_root_ else root.shape[1])
-    for block in feature_map.summary_blocks(X):
-        moments.update(block)
+    for block in feature_map.feature_blocks(X):
+        moments.update(block if feature_map.late_root_ else feature_map.apply_root(block))
     return moments
 
 
 def principal_spectrum(
     moments: Moments, feature_map: FeatureMap, n_components: int | None = None
 ) -> Spectrum:
-    """The leading kernel principal components with positive variance, from the moments of features.
+    """The leading kernel principal components with positive variance, from `feature_moments`.
 
-    With psi = features @ root the covariance of psi is rootᵀ C root, and its eigenvectors V give the
-    coordinates features @ root @ V, minus those of the mean.
+    The covariance of psi is rootᵀ C root; its eigenvectors V give the coordinates features @ root @ V.
     """
     root = feature_map.root_
     covariance, mean = moments.covariance(), moments.mean
@@ -69,12 +55,12 @@ def principal_spectrum(
         covariance, mean = sandwich(covariance, root), mean @ root
     covariance = (covariance + covariance.T) / 2
     values, vectors = leading_eigenpairs(covariance, n_components)
-    # A smaller variance is rounding: of the products, and of the mean that was subtracted from the rows.
+    # Smaller variances are rounding errors of the products and of the mean that was subtracted.
     share = max(len(covariance) * float(np.finfo(np.float64).eps), moments.precision)
     kept = values > max(share * max(values[0], 0.0), (8 * moments.precision) ** 2 * (mean @ mean))
     values, vectors = values[kept], vectors[:, kept]
     projection = vectors if root is None else root @ vectors
-    # Signs follow the features, whatever the root: float32 and float64 rows then get the same ones.
+    # Signs depend on the features and not on the root, so that float32 and float64 rows get the same signs.
     scaled = projection / np.abs(projection).max(axis=0)
     signs = np.where(np.sum(scaled * scaled * scaled, axis=0) < 0, -1.0, 1.0)
     return Spectrum(values, projection * signs, mean @ vectors * signs, float(np.sum(covariance**2)))
@@ -91,39 +77,30 @@ def sandwich(matrix: FloatArray, root: FloatArray) -> FloatArray:
 
 
 def leading_eigenpairs(matrix: FloatArray, n_components: int | None = None) -> tuple[FloatArray, FloatArray]:
-    """Largest eigenvalues (k,) of a symmetric matrix, largest first, and their vectors (R, k).
-
-    The largest entry of each vector is positive, so that signs are reproducible.
-    """
+    """Largest eigenvalues (k,) of a symmetric matrix, in descending order, and their vectors (R, k)."""
     size = len(matrix)
-    if n_components is None or 8 * n_components > size:  # a part is cheaper only if it is small
+    if n_components is None or 8 * n_components > size:  # a subset is cheaper only if it is small
         values, vectors = np.linalg.eigh(matrix)
     else:
         values, vectors = linalg.eigh(matrix, driver="evr", subset_by_index=[size - n_components, size - 1])
     values, vectors = values[::-1][:n_components], vectors[:, ::-1][:, :n_components]
-    largest = np.argmax(np.abs(vectors), axis=0)
+    largest = np.argmax(np.abs(vectors), axis=0)  # made positive, so that signs are reproducible
     signs = np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
     return values, vectors * signs
 
 
 def rank_tolerance(size: int, dtype: Any) -> float:
-    """Share of the largest eigenvalue below which one is rounding noise, for `size` landmarks.
-
-    The Gram matrix of landmarks is formed and decomposed in float64; float32 rows add their own noise to the
-    features, which ten of their roundings cover (measured on MNIST: at 1e-6 the spectrum agrees with float64
-    to 1e-4, at 1e-4 a third of a percent is lost).
-    """
+    """Eigenvalues below this share of the largest are rounding errors, for `size` landmarks."""
+    # The Gram matrix is formed in float64, but float32 rows add rounding errors to the features. With ten
+    # times their eps the spectrum of MNIST agrees with float64 to 1e-4; 1e-4 would lose a third of a percent.
     return max(size * float(np.finfo(np.float64).eps), 10 * float(np.finfo(dtype).eps))
 
 
 def inverse_root(gram: FloatArray, tolerance: float) -> tuple[FloatArray, float]:
-    """W (R, r) with W Wᵀ the pseudo-inverse of a symmetric Gram matrix (R, R), and an amplification.
+    """W (R, r) with W Wᵀ the pseudo-inverse of a Gram matrix (R, R), and the growth of rounding errors.
 
-    Eigenvalues below `tolerance` times the largest in size are dropped, negative ones too. If none needs
-    dropping, W = L^(-T) with gram = L Lᵀ, at a fifth of the cost of a spectral decomposition; the norm of
-    L^(-1), 1/λ_min, tells. Otherwise W holds the eigenvectors over the roots of the eigenvalues.
-
-    The amplification is at least λ_max/λ_min over the kept eigenvalues: the growth of a rounding error.
+    Eigenvalues below `tolerance` times the largest are dropped. If none is, W = L^(-T) with gram = L Lᵀ, at a
+    fifth of the cost of a spectral decomposition. The growth is at least λ_max/λ_min of those kept.
     """
     gram = (gram + gram.T) / 2
     with scipy_alone(len(gram)):
@@ -137,14 +114,14 @@ def inverse_root(gram: FloatArray, tolerance: float) -> tuple[FloatArray, float]
             return np.ascontiguousarray(inverse.T), amplification
     values, vectors = np.linalg.eigh(gram)
     kept = values > tolerance * np.abs(values).max()
-    if not kept.any():  # a kernel that is zero (or negative) everywhere: one coordinate, always zero
+    if not kept.any():  # the kernel is zero or negative: one coordinate, always zero
         return np.zeros((len(gram), 1)), 1.0
     root = np.ascontiguousarray((vectors[:, kept] / np.sqrt(values[kept]))[:, ::-1])
     return root, float(values[-1] / values[kept][0])
 
 
 def squared_norm_bound(matrix: FloatArray, n_iterations: int = 12) -> float:
-    """Twice the squared spectral norm that power iteration finds to a few percent; at most Σ m_ij²."""
+    """An upper bound of the squared spectral norm: twice the estimate of power iteration, at most Σ m_ij²."""
     vector: FloatArray = np.random.default_rng(0).standard_normal((matrix.shape[1],))
     estimate = 0.0
     for _ in range(n_iterations):
@@ -155,12 +132,12 @@ def squared_norm_bound(matrix: FloatArray, n_iterations: int = 12) -> float:
 
 
 def warn_if_indefinite(gram: FloatArray, root: FloatArray) -> None:
-    """Warn if a user's kernel has negative eigenvalues beyond rounding, which no feature map has."""
+    """Warn if a user's kernel has negative eigenvalues that are not rounding errors."""
     kept = gram @ root
     lost = np.linalg.norm(gram - kept @ kept.T) / max(np.linalg.norm(gram), np.finfo(float).tiny)
     if lost > 1e-6:
         warnings.warn(
-            f"The kernel is not positive semi-definite: {100 * lost:.2g} % of it (in norm) lies in negative "
-            "or asymmetric parts, which no representation has and which are left out.",
+            f"The kernel is not positive semi-definite: {100 * lost:.2g} % of its norm is in negative or "
+            "asymmetric parts, which feature maps cannot represent and leave out.",
             stacklevel=2,
         )

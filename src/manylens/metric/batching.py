@@ -1,8 +1,6 @@
-"""Which rows the optimizer sees together.
+"""Batchers: each divides the rows into the batches of one epoch (Algorithm 4.1 of the chapter).
 
-A batcher turns one epoch over the rows into batches. Clusters keep the density that a row sees in the full
-data, while a random batch is thinner; they are made again from the projected rows at each epoch
-(Algorithm 4.1 of the chapter).
+In a cluster of projected rows, a row sees the density of the full data; in a random batch it sees less.
 """
 
 from __future__ import annotations
@@ -13,55 +11,51 @@ import numpy as np
 
 from manylens.typing import FloatArray, IntArray
 
-LEAST = 16  # rows; fewer have nothing to learn from
+MIN_ROWS = 16  # smaller clusters join the next one
 
 
 class Batcher:
-    """Base of the batchers; `size` is the number of rows per batch, as nearly as possible."""
+    """Base class of the batchers; `size` is the approximate number of rows per batch."""
 
     needs_points = False  # whether batches depend on the projected rows
-    against_all = False  # whether a batch is scored against all rows rather than within itself
+    against_all = False  # whether a batch is scored against all rows instead of within itself
 
     def __init__(self, size: int) -> None:
         self.size = size
 
     def batches(self, n: int, points: FloatArray | None, rng: np.random.RandomState) -> list[IntArray]:
-        """Row numbers of batches that together hold each of n rows once; `points` are projected, (n, d)."""
+        """Row numbers of each batch; every row is in one batch. `points` are the projected rows, (n, d)."""
         raise NotImplementedError
 
 
 class RandomBatches(Batcher):
-    """Rows dealt at random into batches of equal size."""
+    """Random batches of equal size."""
 
     def batches(self, n: int, points: FloatArray | None, rng: np.random.RandomState) -> list[IntArray]:
-        """Row numbers of each batch."""
         return np.array_split(rng.permutation(n), max(1, round(n / self.size)))
 
 
 class StochasticAnchors(RandomBatches):
-    """Random rows, each scored against all others (Algorithm 4.4): an unbiased gradient of all scores."""
+    """Random rows, each scored against all others (Algorithm 4.4): an unbiased estimate of the gradient."""
 
     against_all = True
 
 
 class FarthestPointClusters(Batcher):
-    """Clusters around centers, each the row farthest from the centers before it (Algorithm 4.2).
+    """Clusters around centers; each center is the row farthest from those before it (Algorithm 4.2).
 
-    Sizes vary: clusters of more than four times `size` are dealt into parts at random, to bound the cost, and
-    clusters of fewer than 16 rows join the next.
+    Clusters larger than four times `size` are divided at random, to bound the cost.
     """
 
     needs_points = True
 
     def batches(self, n: int, points: FloatArray | None, rng: np.random.RandomState) -> list[IntArray]:
-        """Row numbers of each batch, in random order."""
         assert points is not None
-        clusters = self._clusters(points, max(1, round(n / self.size)), rng)
         batches: list[IntArray] = []
         waiting = np.empty(0, np.int64)
-        for rows in clusters:
+        for rows in self._clusters(points, max(1, round(n / self.size)), rng):
             waiting = np.concatenate([waiting, rows])
-            if len(waiting) >= LEAST:
+            if len(waiting) >= MIN_ROWS:
                 parts = -(-len(waiting) // (4 * self.size))
                 batches.extend(np.array_split(rng.permutation(waiting), parts))
                 waiting = np.empty(0, np.int64)
@@ -84,15 +78,11 @@ class FarthestPointClusters(Batcher):
 
 
 class RecursiveProjectionClusters(Batcher):
-    """Rows halved at the median along the line through two random ones, recursively (Algorithm 4.3).
-
-    Clusters have between half of `size` and `size` rows.
-    """
+    """Split at the median along the line through two random rows, until `size` is reached (Algorithm 4.3)."""
 
     needs_points = True
 
     def batches(self, n: int, points: FloatArray | None, rng: np.random.RandomState) -> list[IntArray]:
-        """Row numbers of each batch, in random order."""
         assert points is not None
         waiting, batches = [np.arange(n)], []
         while waiting:

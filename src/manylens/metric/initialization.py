@@ -1,8 +1,7 @@
-"""The first A: a linear map, and the scale at which to use it.
+"""The initial A: a linear map, and its scale.
 
-NCA's kernel has a length. If A is too small all p_ij are the same, if it is too large each row sees only its
-nearest neighbor, and in both cases the gradient vanishes. Therefore the scale is found first, by the
-objective itself.
+If A is too small, all p_ij are equal; if it is too large, each row sees only its nearest neighbor. In both
+cases the gradient vanishes.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from manylens.metric.tiles import class_layout
 from manylens.typing import FloatArray, IntArray
 from manylens.validation import check_choice
 
-SAMPLE = 2000  # rows on which a scale is tried
-ANCHORS = 500  # of them, if each is scored against all rows
-PCA_SAMPLE = 20_000  # rows from which the first directions are computed
+SAMPLE = 2000  # rows on which scales are compared
+ANCHORS = 500  # rows on which scales are compared if each is scored against all rows
+PCA_SAMPLE = 20_000  # rows from which initial directions are computed
 
 Init: TypeAlias = Literal["auto", "pca", "lda", "identity", "random"]
 INITS = ("auto", "pca", "lda", "identity", "random")
@@ -35,7 +34,7 @@ def initial_map(
     batches: bool,
     rng: np.random.RandomState,
 ) -> FloatArray:
-    """The first A before it is scaled, float64 of shape (n_components, n_features)."""
+    """The initial A before scaling, float64 of shape (n_components, n_features)."""
     if isinstance(init, str):
         check_choice(init, "init", INITS)
         if init == "auto":
@@ -52,10 +51,9 @@ def initial_map(
 
 
 def choose_init(n_rows: int, n_features: int, n_components: int, n_classes: int, batches: bool) -> Init:
-    """The map that "auto" stands for, as in scikit-learn; never "lda" if A is learned from batches.
+    """The map for "auto", as in scikit-learn; but batches never start from "lda".
 
-    LDA's few directions already spread the classes as far as they can, and from there noisy steps lead down
-    to a collapsed map.
+    LDA already separates the classes as far as it can, and noisy steps from there lead to a collapsed map.
     """
     if not batches and n_components <= min(n_features, n_classes - 1) and n_rows > n_classes:
         return "lda"
@@ -67,7 +65,7 @@ def choose_init(n_rows: int, n_features: int, n_components: int, n_classes: int,
 def named_map(
     init: str, X: FloatArray, y: IntArray, n_components: int, rng: np.random.RandomState
 ) -> FloatArray:
-    """The map that `init` names, with rows of mean square length one."""
+    """The map named `init`, scaled so that its rows have mean square length one."""
     n_features = X.shape[1]
     A: FloatArray
     if init == "identity":
@@ -102,17 +100,14 @@ def scale_for(
     dtype: DTypeLike,
     rng: np.random.RandomState,
 ) -> float:
-    """The scale at which the projected rows `Z`, shape (n, d), suit the objective best.
+    """The best scale for the projected rows `Z`, shape (n, d); `batch_size` is None for the whole objective.
 
-    `batch_size` is the number of rows that will be scored among themselves, None for all. The Gaussian is
-    judged by its likelihood: the expected accuracy of a good map keeps rising to a scale where each row sees
-    one neighbor and the gradient vanishes. Compact support is judged by its own score, because rows out of
-    reach score 0; with a background it is judged without, or the background would do everything at a scale
-    where no row reaches another.
+    For the Gaussian it maximizes the likelihood, because the expected accuracy keeps growing until each row
+    sees one neighbor and the gradient vanishes. For compact support it maximizes the score without a
+    background: with one, no row would need to reach another.
     """
     gaussian = isinstance(objective, GaussianObjective)
     rows = subsample(labels, SAMPLE if batch_size is None else min(SAMPLE, batch_size), rng)
-    start = first_guess(Z[rows])
     likelihood = GaussianObjective("likelihood", rough=True)
     if gaussian and batch_size is None and len(rows) < len(Z):
         anchors = rng.permutation(rows)[:ANCHORS]
@@ -121,19 +116,19 @@ def scale_for(
             return float(likelihood.evaluate_anchors(Z * scale, labels, anchors, dtype).scores.mean())
     else:
         layout = class_layout(np.unique(labels[rows], return_inverse=True)[1])
-        judge = likelihood if gaussian else CompactObjective()
+        criterion = likelihood if gaussian else CompactObjective()
 
         def value(scale: float) -> float:
-            return float(judge.evaluate(Z[rows] * scale, layout, dtype=dtype).scores.mean())
+            return float(criterion.evaluate(Z[rows] * scale, layout, dtype=dtype).scores.mean())
 
-    return find_scale(value, start)
+    return find_scale(value, first_guess(Z[rows]))
 
 
-def find_scale(value: Callable[[float], float], start: float, most: int = 12) -> float:
-    """Scale s at which value(s) is largest: at most `most` doublings or halvings, then two finer steps."""
+def find_scale(value: Callable[[float], float], start: float) -> float:
+    """Scale s with the largest value(s): at most 12 doublings or halvings, then two finer steps."""
     best, best_value = start, value(start)
     for factor in (2.0, 0.5):
-        for _ in range(most):
+        for _ in range(12):
             trial = value(best * factor)
             if not trial > best_value:
                 break
@@ -149,23 +144,18 @@ def find_scale(value: Callable[[float], float], start: float, most: int = 12) ->
 
 
 def first_guess(Z: FloatArray) -> float:
-    """One over a typical distance between neighbors among the rows of `Z`."""
-    typical = median_neighbor_distance(Z)
+    """One over the median distance to the nearest other row of `Z`, shape (n, d)."""
+    squared = np.einsum("ij,ij->i", Z, Z)
+    distances = squared[:, None] + squared - 2 * Z @ Z.T
+    np.fill_diagonal(distances, np.inf)
+    typical = float(np.sqrt(max(0.0, np.median(distances.min(axis=1)))))
     if not typical > 0:  # most rows have a duplicate
         typical = float(np.sqrt(np.mean(np.var(Z, axis=0))))
     return 1.0 / typical if typical > 0 else 1.0
 
 
-def median_neighbor_distance(Z: FloatArray) -> float:
-    """Median over the rows of `Z`, shape (n, d), of the distance to the nearest other row."""
-    squared = np.einsum("ij,ij->i", Z, Z)
-    distances = squared[:, None] + squared - 2 * Z @ Z.T
-    np.fill_diagonal(distances, np.inf)
-    return float(np.sqrt(max(0.0, np.median(distances.min(axis=1)))))
-
-
 def subsample(labels: IntArray, size: int, rng: np.random.RandomState) -> IntArray:
-    """About `size` random rows, ascending, in which every class keeps its share and at least two rows."""
+    """About `size` random rows, ascending; every class keeps its share and at least two rows."""
     n = len(labels)
     if size >= n:
         return np.arange(n)

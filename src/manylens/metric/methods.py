@@ -1,4 +1,4 @@
-"""The methods of `NCA`, and the one that "auto" picks: how the sum over all pairs of rows is dealt with."""
+"""The methods of `NCA`: how the sums over pairs of rows are computed, and how "auto" chooses one."""
 
 from __future__ import annotations
 
@@ -21,51 +21,45 @@ from manylens.metric.optimizers import STEP_OPTIMIZERS, OptimizerName
 from manylens.typing import IntArray
 from manylens.validation import check_choice, check_count
 
-# Up to this many rows all pairs take a second, and up to so many in few dimensions trees are on average
-# better than batches (`python -m benchmarks.tuning.nca method`; the guide has its table).
-FEW_ROWS = 4000
-TREE_ROWS, TREE_COMPONENTS = 20_000, 3
-# Batches must hold several rows of each class, or rows have no neighbor to find.
-BATCH_ROWS, ROWS_PER_CLASS, MOST_BATCH_ROWS = 2000, 20, 20_000
+# Limits up to which "auto" takes all pairs, and trees (`python -m benchmarks.tuning.nca method`).
+EXACT_ROWS, TREE_ROWS, TREE_COMPONENTS = 4000, 20_000, 3
+# A batch needs several rows of each class, or rows have no neighbor of their class in it.
+BATCH_ROWS, ROWS_PER_CLASS, MAX_BATCH_ROWS = 2000, 20, 20_000
 
 
 class Method:
-    """Base of the methods."""
+    """Base class of the methods."""
 
     name: ClassVar[str]
     max_components: ClassVar[float] = np.inf
     forms: ClassVar[tuple[Form, ...]] = ("accuracy", "likelihood")
 
     def make_objective(self, form: Form) -> Objective:
-        """What is maximized."""
+        """Make the objective to maximize."""
         return GaussianObjective(form)
 
 
 class WholeMethod(Method):
-    """Base of the methods whose optimizer, L-BFGS, sees the objective over all rows."""
+    """Base class of the methods that maximize the objective over all rows with L-BFGS."""
 
     def make_evaluation(self, labels: IntArray, dtype: DTypeLike) -> Evaluation:
-        """How the objective is evaluated."""
+        """Make the evaluation of the objective."""
         return ExactEvaluation(labels, dtype)
 
 
 class BatchMethod(Method):
-    """Base of the methods whose optimizer sees one batch of rows after another."""
+    """Base class of the methods whose optimizer sees one batch of rows after another."""
 
     optimizer: OptimizerName
 
-    def make_objective(self, form: Form) -> GaussianObjective:
-        """What is maximized."""
-        return GaussianObjective(form)
-
     def make_batcher(self, n_classes: int) -> Batcher:
-        """What chooses the rows of each batch."""
+        """Make the batcher, which chooses the rows of each batch."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Exact(WholeMethod):
-    """Every pair of rows, with L-BFGS: O(n²) time and O(n) memory.
+    """All pairs of rows, with L-BFGS: O(n²) time and O(n) memory.
 
     Examples
     --------
@@ -79,7 +73,7 @@ class Exact(WholeMethod):
 
 @dataclass(frozen=True)
 class Subsample(WholeMethod):
-    """Every pair within one random sample of the rows, with L-BFGS.
+    """All pairs within one random sample of the rows, with L-BFGS.
 
     Parameters
     ----------
@@ -96,7 +90,7 @@ class Subsample(WholeMethod):
 
 @dataclass(frozen=True)
 class Tree(WholeMethod):
-    """Pairs that boxes and bounds on the forces show to matter, with L-BFGS; at most 20 components.
+    """All pairs except those that a k-d tree shows to be negligible, with L-BFGS; at most 20 components.
 
     Parameters
     ----------
@@ -112,11 +106,10 @@ class Tree(WholeMethod):
         if not 0 < self.tolerance < 1:
             raise ValueError(
                 f"tolerance={self.tolerance!r} is outside (0, 1): it is the fraction of a row's kernel sum "
-                "that may be left out. Use 1e-3 or so."
+                "that may be left out. Use a value such as 1e-3."
             )
 
     def make_evaluation(self, labels: IntArray, dtype: DTypeLike) -> Evaluation:
-        """Trees and lists of pairs."""
         return TreeEvaluation(labels, dtype, self.tolerance)
 
 
@@ -128,23 +121,20 @@ class Compact(WholeMethod):
     forms: ClassVar[tuple[Form, ...]] = ("accuracy",)
 
     def make_objective(self, form: Form) -> Objective:
-        """Compact support."""
         return CompactObjective(form)
 
     def make_evaluation(self, labels: IntArray, dtype: DTypeLike) -> Evaluation:
-        """Range search."""
         return RangeSearch(labels, dtype)
 
 
 @dataclass(frozen=True)
 class CompactBackground(WholeMethod):
-    """Compact support with a normal density per class behind it, for rows that are out of reach.
+    """Compact support plus a normal density per class, so that rows out of reach have a probability.
 
     Parameters
     ----------
     mixing : {"fixed", "learned"}, default="fixed"
-        Mixing coefficient: 1 / (N_c + 1) for a class of N_c rows, or one that is learned with the map
-        (`NCA.mixing_`).
+        Weight of the density: 1 / (N_c + 1) for a class of N_c rows, or learned (`NCA.mixing_`).
     """
 
     name: ClassVar[str] = "compact-background"
@@ -154,11 +144,9 @@ class CompactBackground(WholeMethod):
         check_choice(self.mixing, "mixing", ("fixed", "learned"))
 
     def make_objective(self, form: Form) -> Objective:
-        """Compact support and background."""
         return BackgroundObjective(form, self.mixing)
 
     def make_evaluation(self, labels: IntArray, dtype: DTypeLike) -> Evaluation:
-        """Range search."""
         return RangeSearch(labels, dtype)
 
 
@@ -171,10 +159,9 @@ class MiniBatch(BatchMethod):
     size : int or None, default=None
         Rows per batch; by default 2,000, or 20 per class if there are more than 100 classes, up to 20,000.
     batching : {"random", "rpc", "fpc"}, default="random"
-        Rows at random, or clusters of the projected rows, made again at each epoch: recursive projection
-        or farthest point.
+        Random batches, or clusters of the projected rows by recursive projection or farthest points.
     optimizer : {"adam", "adagrad"}, default="adam"
-        How the steps are made.
+        Optimizer.
     """
 
     name: ClassVar[str] = "minibatch"
@@ -189,20 +176,19 @@ class MiniBatch(BatchMethod):
         check_choice(self.optimizer, "optimizer", STEP_OPTIMIZERS)
 
     def make_batcher(self, n_classes: int) -> Batcher:
-        """Random batches or clusters."""
         return BATCHERS[self.batching](self.size or default_batch_size(n_classes))
 
 
 @dataclass(frozen=True)
 class Stochastic(BatchMethod):
-    """A few rows at a time against all rows, one step each: an unbiased gradient of the full objective.
+    """A few rows at a time against all rows, one step each: an unbiased estimate of the full gradient.
 
     Parameters
     ----------
     anchors : int, default=256
         Rows per step.
     optimizer : {"adam", "adagrad"}, default="adam"
-        How the steps are made.
+        Optimizer.
     """
 
     name: ClassVar[str] = "stochastic"
@@ -214,7 +200,6 @@ class Stochastic(BatchMethod):
         check_choice(self.optimizer, "optimizer", STEP_OPTIMIZERS)
 
     def make_batcher(self, n_classes: int) -> Batcher:
-        """Random rows."""
         return StochasticAnchors(self.anchors)
 
 
@@ -224,7 +209,7 @@ METHODS: dict[str, type[Method]] = {
 
 
 def resolve_method(method: Any, n_rows: int, n_components: int, n_classes: int, form: Form) -> Method:
-    """The method object for a name or an object, refused if it cannot serve."""
+    """The method object for a name or an object; raise if it cannot be used."""
     if isinstance(method, str):
         check_choice(method, "method", ("auto", *METHODS))
         name = auto_method(n_rows, n_components, n_classes) if method == "auto" else method
@@ -241,19 +226,15 @@ def resolve_method(method: Any, n_rows: int, n_components: int, n_classes: int, 
         )
     if n_components > method.max_components:
         raise ValueError(
-            f'method="{method.name}" works in at most {method.max_components} dimensions, because boxes tell '
-            f'nothing in more; n_components={n_components} was given. Use method="minibatch".'
+            f'method="{method.name}" works in at most {method.max_components} dimensions, because boxes skip '
+            f'no pairs in more; n_components={n_components} was given. Use method="minibatch".'
         )
     return method
 
 
 def auto_method(n_rows: int, n_components: int, n_classes: int) -> str:
-    """The method that "auto" picks.
-
-    Up to 4,000 rows, or two batches, "exact"; up to 20,000 in at most 3 dimensions "tree"; else "minibatch".
-    In few dimensions the full objective is worth its price, and boxes make it cheap.
-    """
-    if n_rows <= max(FEW_ROWS, 2 * default_batch_size(n_classes)):
+    """The method that "auto" chooses: all pairs if there are few, trees in few dimensions, else batches."""
+    if n_rows <= max(EXACT_ROWS, 2 * default_batch_size(n_classes)):
         return "exact"
     if n_components <= TREE_COMPONENTS and n_rows <= TREE_ROWS:
         return "tree"
@@ -261,5 +242,5 @@ def auto_method(n_rows: int, n_components: int, n_classes: int) -> str:
 
 
 def default_batch_size(n_classes: int) -> int:
-    """2,000 rows, or 20 per class up to 20,000."""
-    return int(np.clip(ROWS_PER_CLASS * n_classes, BATCH_ROWS, MOST_BATCH_ROWS))
+    """2,000 rows, or 20 per class if that is more, up to 20,000."""
+    return int(np.clip(ROWS_PER_CLASS * n_classes, BATCH_ROWS, MAX_BATCH_ROWS))

@@ -25,7 +25,7 @@ from manylens.metric.methods import (
     WholeMethod,
     resolve_method,
 )
-from manylens.metric.objectives import FORMS, Form, Objective
+from manylens.metric.objectives import FORMS, Form, GaussianObjective, Objective
 from manylens.metric.optimizers import (
     STEP_OPTIMIZERS,
     BatchObjective,
@@ -45,18 +45,16 @@ from manylens.validation import check_choice, check_count, check_real, require_t
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
-# Pairs in float32 from this many rows on, whatever the type of X: their rounding is below the tolerance.
-SINGLE_ROWS = 5000
+SINGLE_ROWS = 5000  # pairs of more rows than this are computed in float32: rounding is below the tolerance
 
 
 class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Neighborhood components analysis at any size.
 
-    Learns a linear map A such that a row that picks a neighbor at random, with probabilities that fall with
-    the squared distance under A, picks one of its own class. `fit` validates the rows, resolves the method,
-    finds a first map and its scale, and maximizes the objective. It takes the arguments of
-    `sklearn.neighbors.NeighborhoodComponentsAnalysis` and gives the same `components_`; memory grows with
-    the number of rows, not with its square.
+    Each row picks a neighbor at random, near rows with a higher probability. NCA learns the linear map A
+    under which rows most often pick one of their own class. It takes the arguments of
+    `sklearn.neighbors.NeighborhoodComponentsAnalysis` and gives the same `components_`, but its memory grows
+    with the number of rows instead of its square.
 
     Parameters
     ----------
@@ -64,20 +62,18 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Number of rows of A; by default the number of features.
     method : {"auto", "exact", "subsample", "minibatch", "stochastic", "tree", "compact", \
             "compact-background"} or method object, default="auto"
-        How the sum over all pairs is dealt with: a name, or an object with its settings, such as
-        `manylens.metric.Tree(tolerance=1e-2)` or `MiniBatch(size=1000)`. "auto" decides by the table in the
-        guide ("which method when"); `method_` is what it picked.
+        How the sums over pairs are computed: a name, or an object with settings, such as
+        `manylens.metric.Tree(tolerance=1e-2)`. "auto" chooses by the number of rows and components.
     init : {"auto", "pca", "lda", "identity", "random"} or ndarray of shape (n_components, n_features), \
             default="auto"
-        The first A. A named map is multiplied by the scale that suits the kernel best, an array is used as
-        it is.
+        Initial A. A named map is multiplied by the scale that suits the kernel best; an array is not changed.
     objective : {"accuracy", "likelihood"}, default="accuracy"
-        Maximize the sum of p_i, the expected number of correct rows, or of log p_i.
+        Maximize the sum of p_i, the probability that row i picks its own class, or of log p_i.
     alpha : float, default=0.0
         Weight of the penalty ½ alpha |A|² on the mean score.
     precision : {"auto", "single", "double"}, default="auto"
-        Arithmetic of the pairs. "auto" is single for float32 rows or more than 5,000 rows; single switches to
-        double if the projected rows lie too far out for it.
+        Precision of the pairs. "auto" is single for float32 rows or more than 5,000 rows; single becomes
+        double if projected rows are too far apart for it.
     warm_start : bool, default=False
         Start from the `components_` of the last fit.
     max_iter : int, default=50
@@ -85,11 +81,11 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     tol : float, default=1e-5
         Tolerance of L-BFGS.
     callback : callable, default=None
-        Called as callback(iteration, A, value) after each iteration or epoch; `value` is the mean score.
+        Called as callback(iteration, A, mean score) after each iteration or epoch.
     verbose : int, default=0
         If positive, print a line per iteration.
     random_state : int, RandomState instance or None, default=None
-        Randomness of first map, samples and batches. The result does not depend on the number of threads.
+        Seed of the initial map, samples and batches.
 
     Attributes
     ----------
@@ -98,7 +94,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     method_ : str
         Name of the method used.
     scale_ : float
-        The factor by which the first map was multiplied.
+        Factor by which the initial map was multiplied.
     score_path_ : ndarray, shape (n_iter,)
         Mean score after each iteration, or over each epoch.
     n_iter_ : int
@@ -109,14 +105,6 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Number of features seen in `fit`.
     feature_names_in_ : ndarray, shape (n_features,)
         Names of the features, if X had any.
-
-    See Also
-    --------
-    sklearn.neighbors.NeighborhoodComponentsAnalysis : For a few thousand rows.
-
-    Notes
-    -----
-    Beside the data, memory is O(n n_components) for the whole objective and O(size n_features) for batches.
 
     Examples
     --------
@@ -168,12 +156,11 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         X : array-like, shape (n, n_features)
             Rows.
         y : array-like, shape (n,)
-            Their classes.
+            Classes.
 
         Returns
         -------
-        NCA
-            The estimator itself.
+        self
         """
         rows, labels = self._validate(X, y, reset=True)
         n_components = self._count_components(rows.shape[1])
@@ -190,7 +177,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             batcher, part = self._batches(method, rows, labels, dtype)
             A, scale = self._start(rows, labels, n_components, part.objective, dtype, rng, batcher)
             optimizer = STEP_OPTIMIZERS[method.optimizer]
-            A, search = maximize_batches(part, A, batcher, optimizer, self.max_iter, rng, progress)
+            search = maximize_batches(part, A, batcher, optimizer, self.max_iter, rng, progress)
+            A = search.parameters
         else:
             objective = method.make_objective(self.objective)
             A, scale = self._start(rows, labels, n_components, objective, dtype, rng)
@@ -201,11 +189,9 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             A, extra, search = maximize_whole(whole, A, extra, self.max_iter, self.tol, progress)
             mixing = float(expit(extra[0])) if len(extra) else None
         self.components_ = A.astype(rows.dtype)
-        self.method_, self.scale_ = method.name, scale
-        self.n_iter_ = search.n_iter
-        self.score_path_ = np.array(progress.path)
-        self.mixing_ = mixing
-        self.__dict__.pop("_online", None)  # steps of partial_fit belong to another map
+        self.method_, self.scale_, self.mixing_ = method.name, scale, mixing
+        self.n_iter_, self.score_path_ = search.n_iter, np.array(progress.path)
+        self.__dict__.pop("_online", None)  # partial_fit must start over from this map
         if not search.converged:
             warnings.warn(
                 f"NCA stopped after {search.n_iter} iterations before it converged. Raise max_iter "
@@ -216,23 +202,21 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from one more block of rows in mini-batches; the first block sets first map and scale.
+        """Learn from one more block of rows in mini-batches; the first block sets the initial map.
 
-        Rows are compared within their batch, so a block should hold several rows of several classes. Size
-        and optimizer are those of `method` if it is a `MiniBatch` object; the step falls with the root of the
-        number of steps. `callback` and `verbose` report once per block.
+        Size and optimizer are those of `method` if it is a `MiniBatch` object. The learning rate decreases
+        with the square root of the number of steps.
 
         Parameters
         ----------
         X : array-like, shape (n, n_features)
-            Rows.
+            Rows; a block should have several rows of several classes.
         y : array-like, shape (n,)
-            Their classes; classes not seen before may come at any time.
+            Classes, which may differ from block to block.
 
         Returns
         -------
-        NCA
-            The estimator itself.
+        self
         """
         first = not hasattr(self, "components_")
         rows, labels = self._validate(X, y, reset=first)
@@ -276,25 +260,25 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return project(rows, self.components_)
 
     def mahalanobis(self) -> FloatArray:
-        """The learned metric.
+        """Return the learned metric M.
 
         Returns
         -------
         ndarray, shape (n_features, n_features)
-            M = Aᵀ A, with squared distances (x - x')ᵀ M (x - x').
+            M = Aᵀ A; squared distances are (x - x')ᵀ M (x - x').
         """
         check_is_fitted(self)
         return self.components_.T @ self.components_
 
     def neighbor_classifier(self, X: ArrayLike, y: ArrayLike, n_neighbors: int = 5) -> Pipeline:
-        """A classifier by the nearest rows in the projected space, found with a k-d tree.
+        """Return a nearest-neighbor classifier in the projected space.
 
         Parameters
         ----------
         X : array-like, shape (n, n_features)
             Rows among which to find neighbors.
         y : array-like, shape (n,)
-            Their classes.
+            Classes.
         n_neighbors : int, default=5
             Number of neighbors that vote.
 
@@ -320,7 +304,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self.components_.shape[0]
 
     def _validate(self, X: ArrayLike, y: ArrayLike, reset: bool) -> tuple[FloatArray, IntArray]:
-        """Rows, labels from 0, and a check of the parameters."""
+        """Check the parameters; return the rows, and labels from 0."""
         rows, given = validate_data(
             self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2, reset=reset
         )
@@ -358,9 +342,9 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _batches(
         self, method: BatchMethod, X: FloatArray, labels: IntArray, dtype: np.dtype[Any]
     ) -> tuple[Batcher, BatchObjective]:
-        """What chooses the rows of each batch, and the objective on a batch."""
+        """The batcher, and the objective on a batch."""
         batcher = method.make_batcher(int(labels.max()) + 1)
-        objective = method.make_objective(self.objective)
+        objective = GaussianObjective(self.objective)
         return batcher, BatchObjective(X, labels, objective, batcher.against_all, self.alpha, dtype)
 
     def _start(
@@ -373,13 +357,13 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         rng: np.random.RandomState,
         batcher: Batcher | None = None,
     ) -> tuple[FloatArray, float]:
-        """The first A, at its scale, and that scale."""
+        """The initial A, multiplied by its scale, and the scale."""
         if self.warm_start and hasattr(self, "components_"):
             if self.components_.shape != (n_components, X.shape[1]):
                 raise ValueError(
                     f"warm_start=True would continue from a map of shape {self.components_.shape}, but this "
-                    f"fit needs {(n_components, X.shape[1])}. Use warm_start=False, or the same n_components "
-                    "and features."
+                    f"fit needs {(n_components, X.shape[1])}. Use warm_start=False, or keep n_components and "
+                    "the features."
                 )
             return self.components_.astype(np.float64), self.scale_
         with one_blas_thread():

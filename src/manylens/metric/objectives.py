@@ -1,11 +1,8 @@
-"""What NCA maximizes: scores of projected points, and the force on each point.
-
-Every objective is a function of the projected points Z = X Aᵀ alone, so one gradient with respect to Z serves
-them all, and  ∂f/∂A = (∂f/∂Z)ᵀ X  costs O(n d D) beside the O(n² d) of the pairs.
+"""The objectives of NCA as functions of the projected points Z = X Aᵀ: scores, and forces ∂f/∂Z.
 
 With squared distances D_ij = |z_i - z_j|², a kernel k and p_ij = k(D_ij) / Σ_{l≠i} k(D_il), the probability
 that row i picks a neighbor of its own class is p_i = Σ_{j in class(i), j≠i} p_ij. Its score is p_i (form
-"accuracy": the expected number of correct rows) or log p_i (form "likelihood").
+"accuracy") or log p_i (form "likelihood").
 """
 
 from __future__ import annotations
@@ -17,8 +14,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.special import expit, gammaln
 
-from manylens.metric.tiles import ALL_PAIRS, Layout, anchor_layout, exact_dtype, pair_forces, pair_sums
-from manylens.native.nca_pairs import Partners, Tiles
+from manylens.metric.tiles import Layout, anchor_layout, exact_dtype, pair_forces
+from manylens.native.nca_pairs import ALL_PAIRS, Partners, Tiles, kernel_sums
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 Form: TypeAlias = Literal["accuracy", "likelihood"]
@@ -26,18 +23,16 @@ FORMS = ("accuracy", "likelihood")
 
 LOG2_E = np.log2(np.e)
 UNIT = np.sqrt(LOG2_E)  # points times this make the Gaussian a power of two: exp(-D) = 2**-(LOG2_E D)
-# Rows with a smaller kernel sum are done again, each shifted by its own nearest distance. Terms that float32
-# cannot hold are below 2**-126: a million of them are less than 2e-5 of a sum above this.
+# Rows with a smaller kernel sum are computed again by log-sum-exp. float32 cannot hold terms below 2**-126: a
+# million of them are less than 2e-5 of this sum.
 SMALLEST_SUM = {np.dtype(np.float32): 2.0**-90, np.dtype(np.float64): 2.0**-500}
 FAR_ENTRIES = 2**20  # distances held at once for such rows
-# Added to every class covariance, in units of the kernel's reach: a class of one row, or one flattened into
-# a plane, still has a density.
-RIDGE = 1e-3
+RIDGE = 1e-3  # added to every class covariance, so that a class of one row also has a density
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Scores (n,), forces ∂f/∂Z (n, d), and the gradient with respect to the objective's own parameters."""
+    """Scores (n,), forces ∂f/∂Z (n, d), and the gradient with respect to the objective's parameters."""
 
     scores: FloatArray
     forces: FloatArray
@@ -45,7 +40,7 @@ class Outcome:
 
 
 class Objective:
-    """Base of the objectives: a kernel and a form."""
+    """Base class of the objectives: a kernel and a form."""
 
     n_extra = 0  # parameters besides A
 
@@ -53,7 +48,7 @@ class Objective:
         self.form = form
 
     def initial_extra(self, counts: IntArray) -> FloatArray:
-        """First values of the objective's own parameters, shape (n_extra,)."""
+        """Initial values of the objective's parameters, shape (n_extra,)."""
         return np.empty(0)
 
     def evaluate(
@@ -93,11 +88,7 @@ def score(p: FloatArray, form: Form) -> FloatArray:
 
 
 class GaussianObjective(Objective):
-    """k(D) = exp(-D).
-
-    `rough` keeps float32 even if points lie so far out that it rounds distances by more than 1e-3: enough to
-    compare scales, and no second set of loops has to be compiled.
-    """
+    """k(D) = exp(-D); `rough` keeps float32 even if it rounds distances by more than 1e-3."""
 
     def __init__(self, form: Form = "accuracy", rough: bool = False) -> None:
         super().__init__(form)
@@ -111,10 +102,9 @@ class GaussianObjective(Objective):
         dtype: DTypeLike = np.float64,
         extra: FloatArray | None = None,
     ) -> Outcome:
-        """Scores and forces of all rows."""
         Z, careful = in_kernel_units(Z, dtype)
         tiles = layout.place(Z, dtype if self.rough else careful)
-        return gaussian_outcome(Z, tiles, layout, pairs, pair_sums(tiles, layout, pairs), self.form)
+        return gaussian_outcome(Z, tiles, layout, pairs, kernel_sums(tiles, pairs), self.form)
 
     def evaluate_anchors(
         self, Z: FloatArray, labels: IntArray, anchors: IntArray, dtype: DTypeLike = np.float64
@@ -124,8 +114,7 @@ class GaussianObjective(Objective):
         layout = anchor_layout(labels, times > 0)
         Z, careful = in_kernel_units(Z, dtype)
         tiles = layout.place(Z, dtype if self.rough else careful)
-        sums = pair_sums(tiles, layout)
-        outcome = gaussian_outcome(Z, tiles, layout, ALL_PAIRS, sums, self.form, times)
+        outcome = gaussian_outcome(Z, tiles, layout, ALL_PAIRS, kernel_sums(tiles), self.form, times)
         return Outcome(outcome.scores[anchors], outcome.forces, outcome.extra)
 
 
@@ -145,7 +134,7 @@ def gaussian_outcome(
     form: Form,
     times: IntArray | None = None,
 ) -> Outcome:
-    """Scores and forces from the sums of pass one; `times`, shape (n,), is how often each row counts."""
+    """Scores and forces from the kernel sums; `times`, shape (n,), is how often each row counts."""
     wanted = ~layout.lonely if times is None else ~layout.lonely & (times > 0)
     near, same, total = sums_in_range(sums, layout, tiles.points.dtype, form, wanted)
     coefficients = force_coefficients(same, total, form)
@@ -164,9 +153,9 @@ def gaussian_outcome(
 def sums_in_range(
     sums: FloatArray, layout: Layout, dtype: DTypeLike, form: Form, wanted: BoolArray
 ) -> tuple[BoolArray, FloatArray, FloatArray]:
-    """Which slots hold a wanted row whose sums a float can hold, and P and S there, zero elsewhere.
+    """Slots of wanted rows whose divisor does not underflow, and P and S there, zero elsewhere.
 
-    The likelihood divides by the sum over the row's class, the accuracy by the sum over all rows.
+    The divisor is P, the sum over the class, for the likelihood and S, the sum over all rows, for accuracy.
     """
     needed = (sums[0] if form == "likelihood" else sums.sum(axis=0))[layout.slots]
     near = np.zeros(layout.n_slots, bool)
@@ -177,10 +166,7 @@ def sums_in_range(
 def far_outcome(
     Z: FloatArray, labels: IntArray, rows: IntArray, form: Form, times: IntArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Scores of a few rows whose kernel sums underflow, and their forces on all rows, by log-sum-exp.
-
-    No row may be alone in its class.
-    """
+    """Scores of a few rows whose kernel sums underflow, and their forces on all rows, by log-sum-exp."""
     Z = Z.astype(np.float64)
     norms = np.einsum("ij,ij->i", Z, Z)
     scores, forces = np.empty(len(rows)), np.zeros_like(Z)
@@ -207,7 +193,7 @@ def far_outcome(
 
 
 def _log2_sum(exponents: FloatArray) -> FloatArray:
-    """log2 Σ_j 2**e_ij, shape (m,); -inf for an empty sum."""
+    """log2 Σ_j 2**e_ij, shape (m,); -inf if every exponent is."""
     peak = exponents.max(axis=1)
     peak[np.isneginf(peak)] = 0.0
     with np.errstate(divide="ignore"):
@@ -218,10 +204,7 @@ def _log2_sum(exponents: FloatArray) -> FloatArray:
 
 
 class CompactObjective(Objective):
-    """k(D) = (1 - D)² for D <= 1 and 0 beyond; a row with nothing in reach scores 0 and feels no force.
-
-    The likelihood of such a row would be log 0: use `BackgroundObjective` for that form.
-    """
+    """k(D) = (1 - D)² for D <= 1, else 0; a row with no other in reach has score 0 and no force."""
 
     def evaluate(
         self,
@@ -231,11 +214,10 @@ class CompactObjective(Objective):
         dtype: DTypeLike = np.float64,
         extra: FloatArray | None = None,
     ) -> Outcome:
-        """Scores and forces of all rows."""
         Z = Z - Z.mean(axis=0)
         tiles = layout.place(Z, exact_dtype(Z, dtype))
         weights = np.ones(len(layout.counts))
-        same, other = pair_sums(tiles, layout, pairs, weights)
+        same, other = kernel_sums(tiles, pairs, weights)
         total = same + other
         forces = pair_forces(tiles, layout, pairs, force_coefficients(same, total, "accuracy"), weights)
         scores = np.divide(same, total, out=np.zeros_like(total), where=total > 0)[layout.slots]
@@ -243,17 +225,17 @@ class CompactObjective(Objective):
 
 
 class BackgroundObjective(Objective):
-    """Compact support with a normal density per class behind it, so that every row reaches something.
+    """Compact support plus a normal density per class, so that every row has a probability.
 
-    With N_c rows in class c, mixing coefficient b_c and kernel constant K (the kernel integrates to 1/K over
-    the unit ball of d dimensions), the class densities of eq. 4.18, times N_c, are
+    With N_c rows in class c, mixing coefficient b_c and `kernel_constant` K, N_c times the class densities of
+    eq. 4.18 are
 
         h_c(z) = (1 - b_c) K Σ_{j in c} k(|z - z_j|²) + N_c b_c N(z | mean_c, cov_c),
 
         p_i = h_{c_i}(z_i) / Σ_c h_c(z_i),
 
-    with b_c = 1 / (N_c + 1), or one b that is learned for all classes (as its log odds). Mean and covariance
-    are those of the projected rows of the class.
+    with b_c = 1 / (N_c + 1), or one b for all classes, learned as its log odds. Mean and covariance are those
+    of the projected rows of the class.
     """
 
     def __init__(self, form: Form = "accuracy", mixing: Literal["fixed", "learned"] = "fixed") -> None:
@@ -264,12 +246,6 @@ class BackgroundObjective(Objective):
         """The log odds of 1 / (N_c + 1) at the mean class size."""
         return np.full(self.n_extra, -np.log(np.mean(counts)))
 
-    def coefficients(self, counts: IntArray, extra: FloatArray | None) -> FloatArray:
-        """b_c, shape (n_classes,)."""
-        if self.n_extra and extra is not None:
-            return np.full(len(counts), expit(extra[0]))
-        return 1.0 / (counts + 1.0)
-
     def evaluate(
         self,
         Z: FloatArray,
@@ -278,25 +254,26 @@ class BackgroundObjective(Objective):
         dtype: DTypeLike = np.float64,
         extra: FloatArray | None = None,
     ) -> Outcome:
-        """Scores and forces of all rows, and the gradient with respect to the log odds of b."""
         Z = np.asarray(Z, np.float64)
         Z = Z - Z.mean(axis=0)
         rows, labels, counts = np.arange(len(Z)), layout.labels, layout.counts
-        b = self.coefficients(counts, extra)
+        b = 1.0 / (counts + 1.0)
+        if self.n_extra and extra is not None:
+            b = np.full(len(counts), expit(extra[0]))
         weights = (1 - b) * kernel_constant(Z.shape[1])
         tiles = layout.place(Z, exact_dtype(Z, dtype))
-        near = pair_sums(tiles, layout, pairs, weights)[:, layout.slots]
+        near = kernel_sums(tiles, pairs, weights)[:, layout.slots]
         gaussians = ClassGaussians(Z, layout)
-        behind = counts * b * np.exp(gaussians.log_density)  # (n, n_classes)
-        own_sum = near[0] + behind[rows, labels]
-        total = near.sum(axis=0) + behind.sum(axis=1)
+        background = counts * b * np.exp(gaussians.log_density)  # (n, n_classes)
+        own_sum = near[0] + background[rows, labels]
+        total = near.sum(axis=0) + background.sum(axis=1)
         own, cross = force_coefficients(own_sum, total, self.form)
         by_slot = np.zeros((2, layout.n_slots))
         by_slot[:, layout.slots] = own, cross
         forces = pair_forces(tiles, layout, pairs, by_slot, weights)
         # ∂score_i/∂h_c is -own for the row's class and -cross for the others.
-        slopes = -cross[:, None] * behind
-        slopes[rows, labels] = -own * behind[rows, labels]
+        slopes = -cross[:, None] * background
+        slopes[rows, labels] = -own * background[rows, labels]
         forces += gaussians.forces(slopes)
         p = np.divide(own_sum, total, out=np.zeros_like(total), where=total > 0)
         gradient = np.empty(0)
@@ -307,12 +284,12 @@ class BackgroundObjective(Objective):
 
 
 def kernel_constant(d: int) -> float:
-    """K = Γ(d/2 + 3) / (2 π^(d/2)): K (1 - |z|²)² integrates to one over the unit ball of d dimensions."""
+    """K = Γ(d/2 + 3) / (2 π^(d/2)): K (1 - |z|²)² integrates to one over the unit ball in d dimensions."""
     return float(np.exp(gammaln(d / 2 + 3) - np.log(2) - d / 2 * np.log(np.pi)))
 
 
 class ClassGaussians:
-    """The normal density of each class of projected rows, and how it pulls on them."""
+    """The normal density of each class of projected rows, and its forces on them."""
 
     def __init__(self, Z: FloatArray, layout: Layout) -> None:
         n, d = Z.shape

@@ -18,20 +18,15 @@ from manylens.metric.tiles import class_layout
 from manylens.native.threads import one_blas_thread
 from manylens.typing import FloatArray, IntArray
 
-RAN_OUT = 1  # scipy's status of a search that used up its iterations
-# Steps after which batches have taught most of what they can (`python -m benchmarks.tuning.nca recipe`).
-STEPS = 400
+OUT_OF_ITERATIONS = 1  # scipy's status of a search that used up its iterations
+STEPS = 400  # more steps over batches gain little (`python -m benchmarks.tuning.nca recipe`)
 
 Report: TypeAlias = Callable[[int, FloatArray, float], Any]  # called with (iteration, parameters, value)
 
 
-class Stop(Exception):
-    """Raised by a progress callback to end a search; what was reached is kept."""
-
-
 @dataclass
 class Search:
-    """Where an optimizer ended, after how many iterations, and whether by its own tolerance."""
+    """Result of an optimizer."""
 
     parameters: FloatArray
     n_iter: int
@@ -47,7 +42,6 @@ class Progress:
         self.start = time.perf_counter()
 
     def __call__(self, iteration: int, A: FloatArray, value: float) -> None:
-        """Report one iteration."""
         self.path.append(value)
         if self.verbose:
             seconds = time.perf_counter() - self.start
@@ -69,32 +63,24 @@ def map_gradient(forces: FloatArray, X: FloatArray) -> FloatArray:
 # --- the objective over all rows ---
 
 
+@dataclass
 class WholeObjective:
     """f = Σ_i score_i - ½ alpha n |A|² as a function of the parameters (A / unit, extra).
 
-    In parameters of the right unit, tolerances and first steps do not depend on the units of X.
+    The unit makes tolerances and first steps independent of the units of X.
     """
 
-    def __init__(
-        self,
-        X: FloatArray,
-        evaluation: Evaluation,
-        objective: Objective,
-        alpha: float,
-        shape: tuple[int, ...],
-        unit: float,
-    ) -> None:
-        self.X, self.evaluation, self.objective, self.alpha = X, evaluation, objective, alpha
-        self.shape, self.unit = shape, unit
+    X: FloatArray
+    evaluation: Evaluation
+    objective: Objective
+    alpha: float
+    shape: tuple[int, ...]  # of A
+    unit: float
 
     def split(self, parameters: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """A, and the objective's own parameters."""
+        """A and `extra`, the objective's other parameters."""
         size = self.shape[0] * self.shape[1]
         return self.unit * parameters[:size].reshape(self.shape), parameters[size:]
-
-    def join(self, A: FloatArray, extra: FloatArray) -> FloatArray:
-        """The parameters of A and `extra`."""
-        return np.concatenate([A.ravel() / self.unit, extra])
 
     def __call__(self, parameters: FloatArray) -> tuple[float, FloatArray]:
         """Value and gradient."""
@@ -110,13 +96,13 @@ def maximize_whole(
     whole: WholeObjective, A: FloatArray, extra: FloatArray, max_iter: int, tol: float, progress: Report
 ) -> tuple[FloatArray, FloatArray, Search]:
     """L-BFGS from (A, extra); `progress` gets (iteration, A, mean score)."""
-    n = len(whole.X)
 
     def report(iteration: int, parameters: FloatArray, value: float) -> None:
-        progress(iteration, whole.split(parameters)[0], value / n)
+        progress(iteration, whole.split(parameters)[0], value / len(whole.X))
 
-    with one_blas_thread():  # idle BLAS threads would spin beside those of the pair sums
-        search = lbfgs(whole, whole.join(A, extra), max_iter, tol, report)
+    start = np.concatenate([A.ravel() / whole.unit, extra])
+    with one_blas_thread():  # idle BLAS threads would slow down those of the pair sums
+        search = lbfgs(whole, start, max_iter, tol, report)
     return *whole.split(search.parameters), search
 
 
@@ -127,11 +113,11 @@ def lbfgs(
     tol: float,
     progress: Report,
 ) -> Search:
-    """Maximize a function that is the same at every call; `tol` bounds relative gain and gradient."""
+    """Maximize a deterministic function; `tol` bounds the relative gain and the gradient."""
     reached = Search(start, 0, False)
     best = -np.inf
 
-    def descend(parameters: FloatArray) -> tuple[float, FloatArray]:
+    def negated(parameters: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = value_and_gradient(parameters)
         return -value, -gradient
 
@@ -140,28 +126,22 @@ def lbfgs(
         reached.parameters = intermediate_result.x.copy()
         progress(reached.n_iter, reached.parameters, -intermediate_result.fun)
 
+    options: Any = {"method": "L-BFGS-B", "jac": True, "tol": tol, "callback": after}
     try:
         while reached.n_iter < max_iter:
-            found = minimize(
-                descend,
-                reached.parameters,
-                method="L-BFGS-B",
-                jac=True,
-                tol=tol,
-                options={"maxiter": max_iter - reached.n_iter},
-                callback=after,
-            )
-            if not reached.n_iter:  # the start is a maximum: evaluating it was the one iteration
+            limit = {"maxiter": max_iter - reached.n_iter}
+            found = minimize(negated, reached.parameters, options=limit, **options)
+            if not reached.n_iter:  # the start is a maximum: count its evaluation as an iteration
                 after(found)
             reached.parameters = found.x
-            # A line search that fails (rows leaving the reach of a compact kernel make steps in the
-            # objective) is restarted along the gradient; if that gains nothing, this is a maximum.
+            # If a line search fails (the objective jumps when rows leave the reach of a compact kernel),
+            # start again along the gradient; if that gains nothing, this is a maximum.
             gain = -found.fun - best
             reached.converged = bool(found.success) or gain <= tol * abs(found.fun)
-            if reached.converged or found.status == RAN_OUT:
+            if reached.converged or found.status == OUT_OF_ITERATIONS:
                 break
             best = -found.fun
-    except (Stop, KeyboardInterrupt):
+    except KeyboardInterrupt:
         reached.converged = False
     return reached
 
@@ -169,20 +149,16 @@ def lbfgs(
 # --- one batch after another ---
 
 
+@dataclass
 class BatchObjective:
     """f = mean_i score_i - ½ alpha |A|² over a batch of rows, scored within the batch or against all rows."""
 
-    def __init__(
-        self,
-        X: FloatArray,
-        labels: IntArray,
-        objective: GaussianObjective,
-        against_all: bool,
-        alpha: float,
-        dtype: DTypeLike,
-    ) -> None:
-        self.X, self.labels, self.objective = X, labels, objective
-        self.against_all, self.alpha, self.dtype = against_all, alpha, dtype
+    X: FloatArray
+    labels: IntArray
+    objective: GaussianObjective
+    against_all: bool
+    alpha: float
+    dtype: DTypeLike
 
     def __call__(self, A: FloatArray, rows: IntArray) -> tuple[float, FloatArray]:
         """Mean score of the batch `rows`, and the gradient of f with respect to A."""
@@ -205,31 +181,28 @@ def maximize_batches(
     max_iter: int,
     rng: np.random.RandomState,
     progress: Report,
-) -> tuple[FloatArray, Search]:
+) -> Search:
     """Epochs over batches, from A: enough for `STEPS` steps, at most `max_iter`."""
     per_epoch = max(1, round(len(part.X) / batcher.size))
     n_epochs = max(1, min(max_iter, -(-STEPS // per_epoch)))
     stepper = optimizer(A.ravel(), Schedule(n_epochs * per_epoch))
-    done = 0
+    reached = Search(A, 0, False)
     try:
         with one_blas_thread():
             for epoch in range(1, n_epochs + 1):
-                A, score = one_epoch(part, A, batcher, stepper, rng)
-                done = epoch
-                progress(epoch, A, score)
-    except (Stop, KeyboardInterrupt):
-        return A, Search(A, done, False)
-    return A, Search(A, done, True)
+                reached.parameters, score = one_epoch(part, reached.parameters, batcher, stepper, rng)
+                reached.n_iter = epoch
+                progress(epoch, reached.parameters, score)
+        reached.converged = True
+    except KeyboardInterrupt:
+        pass
+    return reached
 
 
 def one_epoch(
-    part: BatchObjective,
-    A: FloatArray,
-    batcher: Batcher,
-    stepper: StepOptimizer,
-    rng: np.random.RandomState,
+    part: BatchObjective, A: FloatArray, batcher: Batcher, stepper: StepOptimizer, rng: np.random.RandomState
 ) -> tuple[FloatArray, float]:
-    """A after one step per batch, and the mean score of the rows on the way."""
+    """A after one step per batch, and the mean score of the rows during the epoch."""
     n = len(part.X)
     points = project(part.X, A) if batcher.needs_points else None
     total = 0.0
@@ -241,13 +214,7 @@ def one_epoch(
 
 
 class Schedule:
-    """Learning rate over the steps: a half cosine down to zero, or 1/sqrt(step) if their number is unknown.
-
-    Parameters
-    ----------
-    n_steps : int or None, default=None
-        Number of steps planned.
-    """
+    """Learning rate over the steps: half a cosine down to zero, or 1/sqrt(step) if `n_steps` is None."""
 
     def __init__(self, n_steps: int | None = None) -> None:
         self.n_steps = n_steps
@@ -260,18 +227,10 @@ class Schedule:
 
 
 class StepOptimizer:
-    """Base of the optimizers that see one batch after another.
+    """Base class of the optimizers that see one batch after another.
 
-    The length of a step is `rate` times the root mean square of the parameters at the start, which the scale
-    search has put into the units of the kernel, and gradients are divided by their own size. Therefore `rate`
-    depends neither on the units of X nor on the number of rows or dimensions, and needs no tuning.
-
-    Parameters
-    ----------
-    start : ndarray, shape (m,)
-        First parameters.
-    schedule : Schedule
-        Learning rate over the steps.
+    The size of a step is `rate` times the root mean square of the initial parameters, and gradients are
+    normalized: `rate` depends neither on the units of X nor on the number of rows or dimensions.
     """
 
     rate = 0.1
@@ -282,36 +241,26 @@ class StepOptimizer:
         self.n_steps = 0
 
     def step(self, gradient: FloatArray) -> FloatArray:
-        """The change of the parameters for an ascent along `gradient`, shape (m,)."""
+        """Change of the parameters (m,) for an ascent along the gradient (m,)."""
         length = self.length * self.schedule.share(self.n_steps)
         self.n_steps += 1
         return length * self.direction(gradient)
 
     def direction(self, gradient: FloatArray) -> FloatArray:
-        """Direction of the step, with entries of order one."""
+        """Direction of the step; its entries are of order one."""
         raise NotImplementedError
 
 
 class Adam(StepOptimizer):
-    """Running means of the gradient and of its square, both corrected for their start at zero.
-
-    Parameters
-    ----------
-    start : ndarray, shape (m,)
-        First parameters.
-    schedule : Schedule
-        Learning rate over the steps.
-    """
+    """Running means of the gradient and of its square, both corrected for their start at zero."""
 
     decay, square_decay = 0.9, 0.999
 
     def __init__(self, start: FloatArray, schedule: Schedule) -> None:
         super().__init__(start, schedule)
-        self.mean = np.zeros_like(start)
-        self.square = np.zeros_like(start)
+        self.mean, self.square = np.zeros_like(start), np.zeros_like(start)
 
     def direction(self, gradient: FloatArray) -> FloatArray:
-        """Mean gradient over the root of the mean square."""
         self.mean += (1.0 - self.decay) * (gradient - self.mean)
         self.square += (1.0 - self.square_decay) * (gradient**2 - self.square)
         mean = self.mean / (1.0 - self.decay**self.n_steps)
@@ -320,15 +269,7 @@ class Adam(StepOptimizer):
 
 
 class AdaGrad(StepOptimizer):
-    """The gradient over the root of the sum of its squares so far; it slows down, so its rate is larger.
-
-    Parameters
-    ----------
-    start : ndarray, shape (m,)
-        First parameters.
-    schedule : Schedule
-        Learning rate over the steps.
-    """
+    """Gradient over the root of the sum of its squares so far; steps shrink, so the rate is larger."""
 
     rate = 1.0
 
@@ -337,7 +278,6 @@ class AdaGrad(StepOptimizer):
         self.squares = np.zeros_like(start)
 
     def direction(self, gradient: FloatArray) -> FloatArray:
-        """Gradient over the root of the summed squares."""
         self.squares += gradient**2
         return np.divide(gradient, np.sqrt(self.squares), out=np.zeros_like(gradient), where=self.squares > 0)
 

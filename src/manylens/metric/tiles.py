@@ -8,16 +8,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from manylens.native.nca_blocks import LANES
-from manylens.native.nca_pairs import FAR, Partners, Tiles, force_masses, force_moments, kernel_sums
+from manylens.native.nca_pairs import FAR, Partners, Tiles, force_moments
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 # |z|² above which the cancellation in |z_i|² + |z_j|² - 2 z_i·z_j costs float32 more than 1e-3 of a distance.
 LARGEST_SINGLE_NORM = 4096.0
-# Up to this many slots one thread is as fast as many, and does not wait for them on a busy machine.
-ONE_THREAD_SLOTS = 1024
 ROOT2 = np.sqrt(2.0)
-
-ALL_PAIRS = Partners(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def share_of_pairs(pairs: Partners) -> float:
@@ -28,7 +24,7 @@ def share_of_pairs(pairs: Partners) -> float:
 
 @dataclass(frozen=True)
 class Layout:
-    """The slot of each row; a tile holds `LANES` slots of one class, and its last ones may be empty."""
+    """The slot of each row. A tile is `LANES` slots of one class; its last slots may be empty."""
 
     slots: IntArray  # (n,)
     tile_class: IntArray  # (n_tiles,)
@@ -47,51 +43,40 @@ class Layout:
         return self.counts[self.labels] == 1
 
     def place(self, Z: FloatArray, dtype: DTypeLike) -> Tiles:
-        """The points `Z`, shape (n, d), whose mean should be near zero, as tiles of this type."""
+        """The points `Z`, shape (n, d), as tiles of this type; their mean should be near zero."""
         d = Z.shape[1]
         by_slot = np.zeros((self.n_slots, d + 1), dtype)
         by_slot[:, -1] = FAR
         by_slot[self.slots, :-1] = Z * Z.dtype.type(ROOT2)
-        kept = by_slot[self.slots, :-1]  # as rounded: a point is then at distance 0 of itself
+        kept = by_slot[self.slots, :-1]  # after rounding, so that a point has distance 0 from itself
         by_slot[self.slots, -1] = -0.5 * np.einsum("ik,ik->i", kept, kept)
         points = np.ascontiguousarray(by_slot.reshape(-1, LANES, d + 1).transpose(0, 2, 1)).ravel()
         return Tiles(points, d, self.tile_class, self.filled)
 
-    def by_row(self, tiles: FloatArray) -> FloatArray:
-        """What `tiles`, shape (n_tiles, k, LANES), hold of each row, shape (n, k)."""
-        return tiles.transpose(0, 2, 1).reshape(self.n_slots, -1)[self.slots]
 
-
-def class_layout(labels: IntArray, within: IntArray | None = None) -> Layout:
-    """Rows sorted by class; `within`, shape (n,), is an order to keep inside each class.
-
-    Labels must be 0 to n_classes - 1, none empty.
-    """
-    order = np.arange(len(labels)) if within is None else within
-    return _layout(labels, labels, order, np.bincount(labels))
+def class_layout(labels: IntArray) -> Layout:
+    """Rows sorted by class; labels must be 0 to n_classes - 1, none empty."""
+    return _layout(labels, labels, np.bincount(labels))
 
 
 def anchor_layout(labels: IntArray, anchors: BoolArray) -> Layout:
-    """Rows marked as anchors come first, in tiles of their own, and only they are summed over all others."""
+    """Rows marked as anchors come first, in separate tiles, and only they are summed over all others."""
     counts = np.bincount(labels)
-    n_classes = len(counts)
-    layout = _layout(labels, labels + n_classes * ~anchors, np.arange(len(labels)), counts)
+    layout = _layout(labels, labels + len(counts) * ~anchors, counts)
     n_tiles = len(np.unique(layout.slots[anchors] // LANES))
     layout.filled[n_tiles:] = 0
-    layout.tile_class[:] %= n_classes
+    layout.tile_class[:] %= len(counts)
     return layout
 
 
-def _layout(labels: IntArray, groups: IntArray, order: IntArray, counts: IntArray) -> Layout:
-    """Rows sorted by group, each group in tiles of its own."""
+def _layout(labels: IntArray, groups: IntArray, counts: IntArray) -> Layout:
+    """Rows sorted by group; every group starts a new tile."""
     sizes = np.bincount(groups)
     tiles = -(-sizes // LANES)
-    first_slot = (np.cumsum(tiles) - tiles) * LANES
-    first_row = np.cumsum(sizes) - sizes
-    order = order[np.argsort(groups[order], kind="stable")]
-    sorted_groups = groups[order]
+    unused = tiles * LANES - sizes
     slots = np.empty(len(labels), np.int64)
-    slots[order] = first_slot[sorted_groups] + np.arange(len(labels)) - first_row[sorted_groups]
+    unused_before = np.repeat(np.cumsum(unused) - unused, sizes)
+    slots[np.argsort(groups, kind="stable")] = np.arange(len(labels)) + unused_before
     tile_class = np.repeat(np.arange(len(sizes)), tiles)
     filled = np.bincount(slots // LANES, minlength=len(tile_class))
     return Layout(slots, tile_class, filled, labels, counts)
@@ -104,42 +89,16 @@ def exact_dtype(Z: FloatArray, dtype: DTypeLike) -> np.dtype[np.floating]:
     return np.dtype(np.float32 if single else np.float64)
 
 
-def pair_sums(
-    tiles: Tiles, layout: Layout, pairs: Partners = ALL_PAIRS, weights: FloatArray | None = None
-) -> FloatArray:
-    """Kernel sums of each slot within its class and outside, shape (2, n_slots).
-
-    The Gaussian in units where it is 2**-D, or with `weights` per class the compact kernel.
-    """
-    return kernel_sums(tiles, _cast(weights, tiles), pairs, alone=layout.n_slots <= ONE_THREAD_SLOTS)
-
-
 def pair_forces(
-    tiles: Tiles,
-    layout: Layout,
-    pairs: Partners,
-    coefficients: FloatArray,
-    weights: FloatArray | None = None,
+    tiles: Tiles, layout: Layout, pairs: Partners, coefficients: FloatArray, weights: FloatArray | None = None
 ) -> FloatArray:
     """2 Σ_j g_ij (z_i - z_j) of each row, shape (n, d), with g_ij = -k'(D_ij) (u_i + u_j).
 
     `coefficients` holds u within a class and between classes, shape (2, n_slots).
     """
-    alone = layout.n_slots <= ONE_THREAD_SLOTS
-    u = coefficients.astype(tiles.points.dtype)
-    moments = force_moments(tiles, _cast(weights, tiles), pairs, u, alone=alone)
+    moments = force_moments(tiles, coefficients, pairs, weights)
     points = tiles.points.reshape(moments.shape)
     forces = moments[:, -1:] * points[:, :-1]
     forces -= moments[:, :-1]
     forces *= ROOT2 if weights is None else 2 * ROOT2
-    return layout.by_row(forces)
-
-
-def pair_masses(tiles: Tiles, layout: Layout, pairs: Partners, coefficients: FloatArray) -> FloatArray:
-    """Bounds on the forces between the tiles of each listed pair, shape (n_pairs,)."""
-    u = coefficients.astype(tiles.points.dtype)
-    return force_masses(tiles, pairs, u, alone=layout.n_slots <= ONE_THREAD_SLOTS)
-
-
-def _cast(weights: FloatArray | None, tiles: Tiles) -> FloatArray | None:
-    return None if weights is None else weights.astype(tiles.points.dtype)
+    return forces.transpose(0, 2, 1).reshape(layout.n_slots, -1)[layout.slots]

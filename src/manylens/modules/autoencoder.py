@@ -12,13 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.kernels.feature_maps import LinearMap
 from manylens.kernels.spectrum import Spectrum, feature_moments, leading_eigenpairs, principal_spectrum
 from manylens.modules.base import AffineModules, DiverseModulesMixin
-from manylens.modules.solver import (
-    ModularSolution,
-    count_equal,
-    lower_bound,
-    pad_spectrum,
-    solve_modules,
-)
+from manylens.modules.solver import ModularSolution, count_equal, lower_bound, pad_spectrum, solve_modules
 from manylens.summaries import column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
@@ -32,17 +26,17 @@ from manylens.validation import (
 
 
 class LinearAutoencoders(AffineModules):
-    """Linear encoders and decoders: the parts that the modular autoencoder and its baseline share."""
-
-    mean_: FloatArray
-    encoders_: FloatArray
-    decoders_: FloatArray
+    """Base class of the modular autoencoder and its baseline: linear encoders and decoders."""
 
     def _set_axes(self, X: Rows) -> None:
-        """Set the mean and the principal axes of rows."""
+        """Set the mean and the principal axes of rows, from the smaller of the two Gram matrices."""
         self.feature_map_, self.mean_ = LinearMap().fit(X), column_means(X)
-        self.decomposition_ = principal_axes(X, self.mean_)
-        self.spectrum_ = np.sqrt(self.decomposition_.values)
+        if X.shape[1] <= X.shape[0]:
+            axes = principal_spectrum(feature_moments(self.feature_map_, X), self.feature_map_)
+        else:
+            axes = dual_axes(X, self.mean_)
+        refuse_equal_rows(axes.values)
+        self.decomposition_, self.spectrum_ = axes, np.sqrt(axes.values)
 
     def _set_modules(self, encoders: FloatArray, decoders: FloatArray) -> None:
         """Set encoders (M, H, k) and decoders (M, k, H), given in the coordinates of the principal axes."""
@@ -51,17 +45,16 @@ class LinearAutoencoders(AffineModules):
         self.decoders_ = self.decomposition_.projection @ decoders
 
     def inverse_transform(self, Z: ArrayLike) -> FloatArray:
-        """Rows reconstructed by all modules together: the mean of what each module decodes.
+        """Reconstruct rows by the mean of the modules' reconstructions.
 
         Parameters
         ----------
         Z : array-like of shape (n, n_modules * n_components)
-            Modules side by side.
+            Output of `transform`.
 
         Returns
         -------
         ndarray of shape (n, d)
-            Rows.
         """
         modules = self.split(Z)
         M, H = self.module_shape_
@@ -78,9 +71,9 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
         (1-λ) mean_m |A_m B_m x - x|² + λ |mean_m A_m B_m x - x|²,
 
     where B_m encodes, A_m decodes and λ is the `diversity`: at 0 every module is PCA on H components, at 1
-    all together are one linear autoencoder with M H hidden units. The loss determines the products A_m B_m
-    only; decoders are chosen orthonormal, A_mᵀ A_m = I, so that distances between codes are distances between
-    reconstructions, and the codes at diversity 0 are PCA's scores.
+    the modules together are one linear autoencoder with M H hidden units. The loss determines only the
+    products A_m B_m; decoders are chosen orthonormal, A_mᵀ A_m = I, so that distances between codes are
+    distances between reconstructions, and the codes at diversity 0 are PCA's scores.
 
     Parameters
     ----------
@@ -95,8 +88,8 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
 
     Attributes
     ----------
-    loss_, lower_bound_, optimality_gap_ : float
-        Loss of the modules; a lower bound on the loss of any modules; (loss - bound)/bound.
+    loss_, lower_bound_, optimality_gap_, diversity_ : float
+        Loss of the modules; a lower bound on the loss of any modules; (loss - bound)/bound; the diversity.
     spectrum_ : ndarray of shape (k,)
         Singular values of the centered rows over sqrt(n).
     coverage_ : ndarray of shape (n_modules * n_components,)
@@ -109,17 +102,11 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
         A, with orthonormal columns; zero columns if the rows have fewer than n_components dimensions.
     mean_ : ndarray of shape (d,)
         Mean of the rows.
-    diversity_ : float
-        Diversity of the modules.
 
     See Also
     --------
     NetworkAutoencoder : Encoders and decoders with hidden layers, trained by torch on the same loss.
-    ModularKernelPCA : Modules of a kernel.
-
-    Notes
-    -----
-    Memory beyond the input is O(min(n, d)²) and a block of rows.
+    ModularKernelPCA : Kernel representations instead of linear ones.
 
     Examples
     --------
@@ -141,9 +128,7 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
         *,
         random_state: Seed = None,
     ) -> None:
-        self.n_modules = n_modules
-        self.n_components = n_components
-        self.diversity = diversity
+        self.n_modules, self.n_components, self.diversity = n_modules, n_components, diversity
         self.random_state = random_state
 
     def fit(self, X: MatrixLike, y: Any = None) -> Self:
@@ -152,14 +137,11 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows.
-        y : None
-            Ignored.
+        y : Ignored
 
         Returns
         -------
         self
-            Fitted.
         """
         check_count(self.n_modules, "n_modules")
         check_count(self.n_components, "n_components")
@@ -179,21 +161,19 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
         return self
 
     def with_modules(self, encoders: ArrayLike, decoders: ArrayLike) -> Self:
-        """The same model with modules found by other means, certified at this model's diversity.
+        """Copy this model with modules found by another algorithm, certified at the same diversity.
 
         Parameters
         ----------
         encoders : array-like of shape (n_modules, n_components, k)
-            Encoders in the coordinates of the principal axes, one column per value of `spectrum_`, such as
-            the algorithms of `manylens.papers.modular_autoencoders` return.
+            Encoders in the coordinates of the principal axes, one column per value of `spectrum_`.
         decoders : array-like of shape (n_modules, k, n_components)
-            Their decoders.
+            Decoders in the same coordinates.
 
         Returns
         -------
         ModularAutoencoder
-            A fitted copy with `loss_`, `lower_bound_` and `optimality_gap_` of these modules; encoders and
-            decoders are used as given.
+            Fitted copy with the loss, lower bound and gap of these modules.
         """
         check_is_fitted(self, "components_")
         B, A = np.asarray(encoders, dtype=np.float64), np.asarray(decoders, dtype=np.float64)
@@ -241,17 +221,6 @@ def certify_maps(
     coverage, bound = pad_spectrum(own.mean(axis=0), M * H), lower_bound(spectrum, M, H, diversity)
     energy = float(spectrum @ spectrum)
     return ModularSolution(encoders, coverage, count_equal(own, beside), float(loss), bound, energy)
-
-
-def principal_axes(X: Rows, mean: FloatArray) -> Spectrum:
-    """Principal components of rows with their mean, from the smaller of the two Gram matrices."""
-    if X.shape[1] <= X.shape[0]:
-        feature_map = LinearMap().fit(X)
-        axes = principal_spectrum(feature_moments(feature_map, X), feature_map)
-    else:
-        axes = dual_axes(X, mean)
-    refuse_equal_rows(axes.values)
-    return axes
 
 
 def dual_axes(X: Rows, mean: FloatArray) -> Spectrum:

@@ -1,9 +1,4 @@
-"""Transformers whose columns are M modules of H dimensions.
-
-`ModuleTransformer` splits and names columns. `AffineModules` holds the composition that kernel PCA and linear
-autoencoders share: a feature map, principal components of the features, weights on the components.
-`DiverseModulesMixin` changes the diversity after fitting.
-"""
+"""Base classes of transformers whose columns are M modules of H dimensions."""
 
 from __future__ import annotations
 
@@ -43,7 +38,6 @@ class ModuleTransformer(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n, n_modules, n_components)
-            A view if Z is an array.
         """
         check_is_fitted(self)
         Z = np.asarray(Z)
@@ -66,27 +60,19 @@ class ModuleTransformer(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of str
-            One name per column.
         """
         check_is_fitted(self)
         if input_features is not None:
-            self._check_input_names(np.asarray(input_features, dtype=object))
+            names, known = np.asarray(input_features, dtype=object), getattr(self, "feature_names_in_", None)
+            if known is not None and not np.array_equal(known, names):
+                raise ValueError("input_features is not equal to feature_names_in_")
+            if len(names) != self.n_features_in_:
+                raise ValueError(
+                    "input_features should have length equal to number of features "
+                    f"({self.n_features_in_}), got {len(names)}"
+                )
         M, H = self.module_shape_
         return np.array([f"module{m}_component{h}" for m in range(M) for h in range(H)], dtype=object)
-
-    def _check_input_names(self, names: AnyArray) -> None:
-        known = getattr(self, "feature_names_in_", None)
-        if known is not None and not np.array_equal(known, names):
-            raise ValueError("input_features is not equal to feature_names_in_")
-        if len(names) != self.n_features_in_:
-            raise ValueError(
-                f"input_features should have length equal to number of features ({self.n_features_in_}), "
-                f"got {len(names)}"
-            )
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.module_shape_[0] * self.module_shape_[1]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -99,10 +85,7 @@ class AffineModules(ModuleTransformer):
     """Modules that are linear functions of principal components: features(X) @ components_.T - offset_."""
 
     feature_map_: FeatureMap
-    decomposition_: Spectrum
     spectrum_: FloatArray
-    components_: FloatArray
-    offset_: FloatArray
 
     def _set_weights(self, decomposition: Spectrum, weights: FloatArray) -> None:
         """Set modules by their weights (M, H, k) on the principal coordinates."""
@@ -128,26 +111,21 @@ class AffineModules(ModuleTransformer):
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows.
 
         Returns
         -------
         ndarray of shape (n, n_modules * n_components)
-            The modules side by side; `split` separates them. Memory beyond the result is that of a block of
-            rows.
+            The modules side by side; `split` separates them.
         """
         check_is_fitted(self, "components_")
         return self._transform_rows(validate_rows(self, X))
 
     def principal_coordinates(self, X: MatrixLike) -> FloatArray:
-        """Coordinates of rows on the principal components that the modules are made of.
-
-        They do not depend on the diversity: `transform_coordinates` of the model at any diversity takes them.
+        """Coordinates of rows on the principal components, the same at every diversity.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows.
 
         Returns
         -------
@@ -169,19 +147,19 @@ class AffineModules(ModuleTransformer):
         Returns
         -------
         ndarray of shape (n, n_modules * n_components)
-            What `transform` returns for the rows.
+            The same as `transform` of the rows.
         """
         check_is_fitted(self, "components_")
         return C @ self.weights_.T.astype(C.dtype)
 
 
 class DiverseModulesMixin:
-    """Change the diversity of fitted modules; the class provides `_learn(decomposition)`, which solves."""
+    """Change the diversity of fitted modules; the class solves for them in `_learn(decomposition)`."""
 
     module_shape_: tuple[int, int]
 
     def with_diversity(self, diversity: float) -> Self:
-        """The same model at another diversity, from the decomposition that this one holds.
+        """Copy this model at another diversity, without going through the rows again.
 
         Parameters
         ----------
@@ -191,7 +169,7 @@ class DiverseModulesMixin:
         Returns
         -------
         estimator
-            A fitted copy; it shares the decomposition of the rows with this one.
+            Fitted copy that shares the decomposition of the rows.
         """
         check_is_fitted(self, "components_")
         other: Any = copy.copy(self)
@@ -201,7 +179,7 @@ class DiverseModulesMixin:
         return other._learn(other.decomposition_)
 
     def diversity_path(self, diversities: Iterable[float]) -> list[Self]:
-        """The model at many diversities, from one decomposition.
+        """Copy this model at several diversities.
 
         Parameters
         ----------
@@ -211,12 +189,11 @@ class DiverseModulesMixin:
         Returns
         -------
         list of estimators
-            One fitted model per diversity.
         """
         return [self.with_diversity(diversity) for diversity in diversities]
 
     def _set_certificate(self, solution: ModularSolution, diversity: float) -> None:
-        """Set the loss of modules, its lower bound, and what they cover."""
+        """Set the loss of the modules, its lower bound and their coverage."""
         self.diversity_, self.loss_, self.lower_bound_ = diversity, solution.loss, solution.lower_bound
         self.optimality_gap_ = solution.optimality_gap
         self.coverage_, self.n_shared_ = solution.coverage, solution.n_shared
@@ -226,6 +203,6 @@ def refuse_larger_shape(asked: tuple[int, int], fitted: tuple[int, int]) -> None
     """Raise if more dimensions are asked for than a model was fitted for."""
     if np.prod(asked) > np.prod(fitted):
         raise ValueError(
-            f"This model was fitted for (n_modules, n_components) = {fitted}; {asked} asks for more "
-            "dimensions: fit it again."
+            f"This model was fitted for (n_modules, n_components) = {fitted}; {asked} has more dimensions: "
+            "fit it again."
         )

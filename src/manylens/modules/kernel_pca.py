@@ -18,11 +18,7 @@ from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.feature_maps import FeatureMap, Landmarks, NystroemMap, make_feature_map
 from manylens.kernels.kernels import KernelLike, Precomputed, make_kernel
 from manylens.kernels.spectrum import Spectrum, feature_moments, principal_spectrum
-from manylens.modules.base import (
-    AffineModules,
-    DiverseModulesMixin,
-    refuse_larger_shape,
-)
+from manylens.modules.base import AffineModules, DiverseModulesMixin, refuse_larger_shape
 from manylens.modules.solver import Ambiguity, ambiguity, certify, pad_spectrum, solve_modules
 from manylens.summaries import Moments, block_rows, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
@@ -40,9 +36,7 @@ MapLike: TypeAlias = Literal["auto", "exact", "nystroem", "fourier", "linear"] |
 
 
 class KernelModules(AffineModules):
-    """Modules on kernel principal components: the parts that modular kernel PCA and its baselines share."""
-
-    modules_: FloatArray
+    """Base class of modular kernel PCA and its baselines: modules on kernel principal components."""
 
     def __init__(
         self,
@@ -58,15 +52,10 @@ class KernelModules(AffineModules):
         alpha: float = 1e-3,
         random_state: Seed = None,
     ) -> None:
-        self.n_modules = n_modules
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.feature_map = feature_map
-        self.rank = rank
-        self.landmarks = landmarks
-        self.fit_inverse_transform = fit_inverse_transform
-        self.alpha = alpha
+        self.n_modules, self.n_components = n_modules, n_components
+        self.kernel, self.gamma = kernel, gamma
+        self.feature_map, self.rank, self.landmarks = feature_map, rank, landmarks
+        self.fit_inverse_transform, self.alpha = fit_inverse_transform, alpha
         self.random_state = random_state
 
     def _validate(self, X: MatrixLike, reset: bool = True) -> Rows:
@@ -92,49 +81,45 @@ class KernelModules(AffineModules):
         self._set_weights(spectrum, weights / np.sqrt(spectrum.values))
 
     def _set_preimages(self, X: Rows) -> None:
-        """Learn to map modules back to rows, if asked for."""
+        """Learn to map modules back to rows, if `fit_inverse_transform` is set."""
         if self.fit_inverse_transform:
             preimage = RidgePreimage(self.alpha, self.rank, self.random_state)
             self.preimage_ = preimage.fit(self._transform_rows(X), X)
 
     def ambiguity(self) -> Ambiguity:
-        """Decompose the loss: mean loss of single modules, their diversity, loss of all together.
+        """Decompose the loss: ensemble = individual - diversity.
 
         Returns
         -------
         Ambiguity
-            `individual`, `diversity` and `ensemble`, with ensemble = individual - diversity.
         """
         check_is_fitted(self, "components_")
         width = self.modules_.shape[2]
         return ambiguity(self.modules_, pad_spectrum(self.spectrum_, width), self.decomposition_.energy)
 
     def inverse_transform(self, Z: ArrayLike) -> FloatArray:
-        """Approximate rows from their modules, by ridge regression on the training rows.
+        """Approximate rows from their modules, by a ridge regression learned in `fit`.
 
         Parameters
         ----------
         Z : array-like of shape (n, n_modules * n_components)
-            Modules side by side.
+            Output of `transform`.
 
         Returns
         -------
         ndarray of shape (n, d)
-            Approximate pre-images.
         """
         check_is_fitted(self, "components_")
         if not hasattr(self, "preimage_"):
             raise NotFittedError(
-                "inverse_transform needs pre-images, which this model did not learn: fit it with "
-                "fit_inverse_transform=True."
+                "inverse_transform needs pre-images, which were not learned: set fit_inverse_transform=True."
             )
         modules = self.split(Z)  # checks the width
         return self.preimage_.predict(modules.reshape(len(modules), -1))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        by_name = isinstance(self.kernel, str) and self.kernel == "precomputed"
-        tags.input_tags.pairwise = by_name or isinstance(self.kernel, Precomputed)
+        tags.input_tags.pairwise = self.kernel == "precomputed" or isinstance(self.kernel, Precomputed)
         return tags
 
 
@@ -146,9 +131,9 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         (1-λ) mean_m |K_m - K|² + λ |mean_m K_m - K|²   (over n²),
 
     where K is the centered kernel matrix, K_m the inner products within module m and λ the `diversity`: at 0
-    every module is kernel PCA on H components, at 1 all of them together are kernel PCA on M H components,
-    evenly divided. If the feature map approximates the kernel (more rows than `rank`), K is the kernel of the
-    map, and the certificate is about that kernel.
+    every module is kernel PCA on H components, at 1 the modules together are kernel PCA on M H components,
+    evenly divided. With more rows than `rank` the feature map approximates the kernel; K and the certificate
+    are then those of the approximate kernel.
 
     Parameters
     ----------
@@ -160,13 +145,11 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         λ in [0, 1]. Use a value just below 1 for retrieval, 0.2-0.9 for voting.
     kernel : str, callable or Kernel, default="rbf"
         "rbf", "linear", "laplacian", "polynomial", "cosine", "precomputed", a function of two sets of rows,
-        or a kernel of `manylens.kernels` with its own parameters, such as `Polynomial(degree=2)` or the graph
-        kernels of Isomap, LLE and Laplacian eigenmaps.
+        or a kernel of `manylens.kernels`, such as `Polynomial(degree=2)`.
     gamma : {"mean", "median", "max-norm"} or float, default="mean"
         Scale of the rbf, laplacian and polynomial kernels if given by name.
     feature_map : {"auto", "exact", "nystroem", "fourier", "linear"} or FeatureMap, default="auto"
-        How the kernel is turned into coordinates. "auto" is exact up to `rank` rows and uses landmarks
-        beyond.
+        How to turn the kernel into features; "auto" is exact up to `rank` rows, else "nystroem".
     rank : int, default=1000
         Number of landmarks or Fourier features.
     landmarks : {"uniform", "k-means", "count-sketch"} or array-like of shape (rank, d), default="uniform"
@@ -180,8 +163,8 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
 
     Attributes
     ----------
-    loss_, lower_bound_, optimality_gap_ : float
-        Loss of the modules; a lower bound on the loss of any modules; (loss - bound)/bound.
+    loss_, lower_bound_, optimality_gap_, diversity_ : float
+        Loss of the modules; a lower bound on the loss of any modules; (loss - bound)/bound; the diversity.
     spectrum_ : ndarray of shape (k,)
         Eigenvalues of the centered kernel over n that the modules can use.
     coverage_ : ndarray of shape (n_modules * n_components,)
@@ -192,8 +175,6 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         Modules in the coordinates of the kernel principal components.
     components_ : ndarray of shape (n_modules * n_components, R)
         Modules as weights on the feature map's columns.
-    diversity_ : float
-        Diversity of the modules.
     feature_map_ : FeatureMap
         The fitted map from rows to features.
 
@@ -204,9 +185,8 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
 
     Notes
     -----
-    Memory beyond the input is O(block x R + R²) with R = rank, or n if n is smaller; a model holds the
-    landmarks and O(M H R) numbers. Rows are needed once: `fit`, `partial_fit` and a cluster make the same
-    three steps, `fit_feature_map`, `summarize` and `learn_from`, and summaries of batches can be merged.
+    Memory beyond the input is O(R²) with R = min(n, rank). To fit in parts, for example on a cluster, call
+    `fit_feature_map` on a sample, `summarize` on each batch, and `learn_from` on the merged summaries.
 
     Examples
     --------
@@ -258,13 +238,11 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         ----------
         X : array-like or CSR matrix of shape (n, d)
             Rows; with kernel="precomputed" the square matrix of their similarities.
-        y : None
-            Ignored.
+        y : Ignored
 
         Returns
         -------
         self
-            Fitted.
         """
         check_diversity(self.diversity)
         X = self._validate(X)
@@ -275,24 +253,19 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         return self
 
     def partial_fit(self, X: MatrixLike, y: Any = None) -> Self:
-        """Add rows to those that the modules are learned from.
+        """Add a batch of rows and learn the modules again.
 
-        The first call fixes the feature map, its landmarks and its scale, so its batch should hold at least
-        `rank` rows, or `landmarks` be given; every call adds to the moments of the features and solves for
-        the modules again. Memory is O(R²) for any number of rows. `fit` keeps no moments: after it,
-        `partial_fit` starts again.
+        The first call fixes the feature map, so its batch should have at least `rank` rows, unless
+        `landmarks` are given. After `fit`, `partial_fit` starts again.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows.
-        y : None
-            Ignored.
+        y : Ignored
 
         Returns
         -------
         self
-            Fitted on all rows given so far.
         """
         if self.fit_inverse_transform:
             raise ValueError("Pre-images are learned from all rows at once: use fit, not partial_fit.")
@@ -314,12 +287,11 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows from which landmarks and scale are chosen, at least `rank` of them if there are as many.
+            Sample from which landmarks and scale are chosen; ideally, at least `rank` rows.
 
         Returns
         -------
         self
-            With a feature map, ready for `summarize`.
         """
         X = self._validate(X)
         clear_fitted(self, "components_", "moments_", "preimage_")
@@ -332,12 +304,11 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows.
 
         Returns
         -------
         Moments
-            Number, mean and scatter of the features; summaries of batches are joined by `merge`.
+            Join the summaries of batches by `merge`.
         """
         check_is_fitted(self, "feature_map_")
         return feature_moments(self.feature_map_, validate_rows(self, X))
@@ -353,7 +324,6 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         Returns
         -------
         self
-            Fitted.
         """
         check_is_fitted(self, "feature_map_")
         spectrum = principal_spectrum(summary, self.feature_map_, self.n_modules * self.n_components)
@@ -371,18 +341,17 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         return self
 
     def with_modules(self, modules: ArrayLike) -> Self:
-        """The same model with modules found by other means, certified at this model's diversity.
+        """Copy this model with modules found by another algorithm, certified at the same diversity.
 
         Parameters
         ----------
         modules : array-like of shape (n_modules, n_components, k)
-            Modules in the coordinates of `spectrum_`, one column per eigenvalue, such as the algorithms of
-            `manylens.papers.modular_dimensionality_reduction` return.
+            Modules in the coordinates of `spectrum_`, one column per eigenvalue.
 
         Returns
         -------
         ModularKernelPCA
-            A fitted copy with `loss_`, `lower_bound_` and `optimality_gap_` of these modules.
+            Fitted copy with the loss, lower bound and gap of these modules.
         """
         check_is_fitted(self, "components_")
         F = np.asarray(modules, dtype=np.float64)
@@ -404,19 +373,16 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
 
 
 class RidgePreimage(RegressorMixin, BaseEstimator):
-    """Ridge regression from representations Z to rows X over [Z, k(Z, centers)], an rbf kernel in Z.
+    """Ridge regression from modules Z to rows X on features Φ = [Z, k(Z, centers)], with an rbf kernel.
 
-    Minimizes |Φ B - (X - mean)|²/n + alpha tr(Φᵀ Φ/n)/p |B|², in one pass over blocks. Memory O(p² + p d),
-    p = width of Z plus the number of centers.
+    Minimizes |Φ B - (X - mean)|²/n + alpha tr(Φᵀ Φ/n)/p |B|² for p features, in one pass over blocks.
     """
 
     def __init__(self, alpha: float = 1e-3, rank: int = 1000, random_state: Seed = None) -> None:
-        self.alpha = alpha
-        self.rank = rank
-        self.random_state = random_state
+        self.alpha, self.rank, self.random_state = alpha, rank, random_state
 
     def fit(self, Z: FloatArray, X: Rows) -> Self:
-        """Learn to map representations (n, K) to rows (n, d)."""
+        """Learn to map modules (n, K) to rows (n, d)."""
         self.map_ = NystroemMap(rank=self.rank, random_state=self.random_state).fit(Z)
         self.mean_ = column_means(X)
         width = Z.shape[1] + self.map_.width
@@ -435,13 +401,9 @@ class RidgePreimage(RegressorMixin, BaseEstimator):
         return np.hstack([Z, self.map_.features(Z)])
 
     def predict(self, Z: FloatArray) -> FloatArray:
-        """Rows (n, d) for representations (n, K); float32 if Z is, else float64."""
+        """Rows (n, d) for modules (n, K); float32 if Z is, else float64."""
         if len(Z) == 0:
             return np.empty((0, len(self.mean_)))
-        rows = np.vstack(
-            [
-                self._features(Z[batch]) @ self.coef_ + self.mean_
-                for batch in gen_batches(len(Z), block_rows(len(self.coef_)))
-            ]
-        )
+        batches = gen_batches(len(Z), block_rows(len(self.coef_)))
+        rows = np.vstack([self._features(Z[batch]) @ self.coef_ + self.mean_ for batch in batches])
         return rows.astype(np.float32 if Z.dtype == np.float32 else np.float64, copy=False)

@@ -7,8 +7,10 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
@@ -19,27 +21,15 @@ from manylens.modules.network_training import (
     training_options,
     warn_unless_converged,
 )
-from manylens.modules.networks import (
-    check_network_diversity,
-    column_scales,
-    nearest_probabilities,
-    output_ambiguity,
-    random_networks,
-    standardize,
-)
+from manylens.modules.networks import check_network_diversity, output_ambiguity, random_networks, standardize
 from manylens.modules.solver import Ambiguity
+from manylens.summaries import column_means
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import (
-    check_count,
-    clear_fitted,
-    new_generator,
-    require_two_classes,
-    validate_rows,
-)
+from manylens.validation import check_count, clear_fitted, new_generator, require_two_classes, validate_rows
 
 
 class NegativeCorrelationNetworks(BaseEstimator):
-    """Networks on a table of targets: the parts that the regressor and the classifier share."""
+    """Base class of the regressor and the classifier: networks trained on a table of targets."""
 
     def __init__(
         self,
@@ -58,33 +48,25 @@ class NegativeCorrelationNetworks(BaseEstimator):
         verbose: bool | int = False,
         random_state: Seed = None,
     ) -> None:
-        self.n_networks = n_networks
-        self.hidden = hidden
-        self.diversity = diversity
+        self.n_networks, self.hidden, self.diversity = n_networks, hidden, diversity
         self.activation = activation
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+        self.learning_rate, self.batch_size, self.max_iter = learning_rate, batch_size, max_iter
+        self.tol, self.patience, self.validation_fraction = tol, patience, validation_fraction
+        self.device, self.verbose, self.random_state = device, verbose, random_state
 
     def _train(self, X: Rows, targets: FloatArray) -> None:
-        """Train networks on rows (n, d) and targets (n, Q), both scaled to variance one first."""
+        """Train networks on rows (n, d) and targets (n, Q), after scaling both to variance one."""
         M = check_count(self.n_networks, "n_networks")
         options = training_options(self, check_network_diversity(self.diversity, M))
         widths = hidden_widths(self.hidden)
         clear_fitted(self, "networks_")
         rng = new_generator(self.random_state)
-        self.mean_, self.scale_ = column_scales(X)
+        scaler = StandardScaler(with_mean=not sparse.issparse(X)).fit(X)  # the scale of constant columns is 1
+        self.mean_, self.scale_ = column_means(X), np.asarray(scaler.scale_, dtype=np.float64)
         targets = targets.astype(X.dtype)
         self.target_mean_ = targets.mean(axis=0, dtype=np.float64)
-        # One scale for all targets, so that the loss stays that of the targets themselves, up to a factor.
-        spread = float(np.sqrt(targets.var(axis=0, dtype=np.float64).mean()))
-        self.target_scale_ = spread or 1.0
+        # One scale for all targets only multiplies the loss.
+        self.target_scale_ = float(np.sqrt(targets.var(axis=0, dtype=np.float64).mean())) or 1.0
         activations = [*[self.activation] * len(widths), "identity"]
         start = random_networks(M, [X.shape[1], *widths, targets.shape[1]], activations, rng)
         rows = TensorRows(X, self.mean_, self.scale_, options.device)
@@ -104,7 +86,7 @@ class NegativeCorrelationNetworks(BaseEstimator):
         return self.networks_.in_blocks(
             X,
             lambda outputs: reduce(outputs * scale + mean),
-            lambda block: standardize(block, self.mean_, self.scale_),
+            lambda X: standardize(X, self.mean_, self.scale_),
         )
 
     def _mean_output(self, X: MatrixLike) -> FloatArray:
@@ -116,37 +98,31 @@ class NegativeCorrelationNetworks(BaseEstimator):
         return self._in_blocks(X, lambda outputs: outputs.swapaxes(0, 1)).swapaxes(0, 1)
 
     def ambiguity(self, X: MatrixLike, y: ArrayLike) -> Ambiguity:
-        """Decompose the squared error of the ensemble on rows: ensemble = individual - diversity.
+        """Decompose the squared error of the mean prediction: ensemble = individual - diversity.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows.
         y : array-like of shape (n,) or (n, Q)
-            Their targets.
 
         Returns
         -------
         Ambiguity
-            Mean error of single networks, their spread around their mean, error of the mean.
         """
         check_is_fitted(self, "networks_")
         return output_ambiguity(self._each_output(X), target_table(y, getattr(self, "classes_", None)))
 
     def individual_scores(self, X: MatrixLike, y: ArrayLike) -> FloatArray:
-        """R² or accuracy of every network by itself, to compare with `score`.
+        """R² or accuracy of each network, to compare with `score`.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows.
         y : array-like of shape (n,) or (n, Q)
-            Their targets.
 
         Returns
         -------
         ndarray of shape (n_networks,)
-            One score per network.
         """
         metric = accuracy_score if is_classifier(self) else r2_score
         return np.array([metric(y, predicted) for predicted in self.predict_each(X)])
@@ -158,13 +134,13 @@ class NegativeCorrelationNetworks(BaseEstimator):
 
 
 def target_table(y: ArrayLike, classes: AnyArray | None = None) -> FloatArray:
-    """Targets as a table (n, Q): values as they are, or one column per class with ones for its rows."""
+    """Targets as a table (n, Q): numbers as they are, classes as one-hot columns."""
     y = np.asarray(y)
     return y.reshape(len(y), -1) if classes is None else (y[:, None] == classes).astype(np.float64)
 
 
 class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
-    """Networks trained together, whose mean predicts: negative correlation learning.
+    """Negative correlation learning: networks trained together so that their mean predicts well.
 
     M networks F_1 ... F_M minimize, over the rows,
 
@@ -204,7 +180,7 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
     Attributes
     ----------
     networks_ : StackedNetworks
-        Weights and biases as NumPy arrays; those of the least monitored loss.
+        Networks of the smallest monitored loss.
     loss_path_ : ndarray of shape (n_iter,)
         Training loss of every epoch.
     validation_path_ : ndarray of shape (n_iter + 1,)
@@ -219,9 +195,8 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
 
     Notes
     -----
-    torch is needed for `fit` only: pip install 'manylens[torch]'. Computes in the precision of the rows;
-    float32 is about twice as fast. Memory is that of the rows once more (sparse rows: of one batch) and of M
-    networks.
+    Only `fit` needs torch: pip install 'manylens[torch]'. It copies dense rows once and computes in their
+    precision; float32 is about twice as fast.
 
     References
     ----------
@@ -245,14 +220,11 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows.
         y : array-like of shape (n,) or (n, Q)
-            Their values.
 
         Returns
         -------
         self
-            Fitted.
         """
         rows, values = validate_targets(self, X, y, y_numeric=True)
         self._single_output = values.ndim == 1
@@ -265,28 +237,24 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows.
 
         Returns
         -------
         ndarray of shape (n,) or (n, Q)
-            Of the shape of the targets in `fit`.
         """
         mean = self._mean_output(X)
         return mean[:, 0] if self._single_output else mean
 
     def predict_each(self, X: MatrixLike) -> FloatArray:
-        """Prediction of every network by itself.
+        """Predictions of each network.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows.
 
         Returns
         -------
         ndarray of shape (n_networks, n) or (n_networks, n, Q)
-            Their mean over networks is `predict`.
         """
         each = self._each_output(X)
         return each[..., 0] if self._single_output else each
@@ -298,9 +266,9 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
 
 
 class NegativeCorrelationClassifier(ClassifierMixin, NegativeCorrelationNetworks):
-    """Networks trained together on classes as zeros and ones, whose mean decides.
+    """Negative correlation learning for classes: networks trained together on one-hot targets.
 
-    Like `NegativeCorrelationRegressor`, with one target per class: 1 if the row is of the class, else 0.
+    Predicts the class with the largest mean output.
 
     Parameters
     ----------
@@ -336,14 +304,11 @@ class NegativeCorrelationClassifier(ClassifierMixin, NegativeCorrelationNetworks
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows.
         y : array-like of shape (n,)
-            Their classes.
 
         Returns
         -------
         self
-            Fitted.
         """
         rows, labels = validate_targets(self, X, y)
         labels = column_or_1d(labels, warn=True)
@@ -354,51 +319,42 @@ class NegativeCorrelationClassifier(ClassifierMixin, NegativeCorrelationNetworks
         return self
 
     def predict(self, X: MatrixLike) -> AnyArray:
-        """The class of the largest mean output.
+        """The class with the largest mean output.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows.
 
         Returns
         -------
         ndarray of shape (n,)
-            Classes.
         """
-        best = np.argmax(self._mean_output(X), axis=1)
+        best = np.argmax(self._mean_output(X), axis=1)  # checks that the model is fitted
         return self.classes_[best]
 
     def predict_proba(self, X: MatrixLike) -> FloatArray:
-        """The probabilities nearest to the mean output.
-
-        A network that minimizes squared errors on zeros and ones estimates probabilities, but its outputs
-        may leave [0, 1] or not sum to 1; the nearest point of the probability simplex is returned.
+        """Estimate probabilities: the mean output, projected on the probability simplex.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows.
 
         Returns
         -------
         ndarray of shape (n, n_classes)
-            Not negative, rows sum to 1.
         """
         return nearest_probabilities(self._mean_output(X))
 
     def predict_each(self, X: MatrixLike) -> AnyArray:
-        """The class that every network predicts by itself.
+        """The class that each network predicts.
 
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows.
 
         Returns
         -------
         ndarray of shape (n_networks, n)
-            Classes.
         """
         best = np.argmax(self._each_output(X), axis=2)
         return self.classes_[best]
@@ -417,3 +373,13 @@ def validate_targets(estimator: BaseEstimator, X: Any, y: Any, y_numeric: bool =
         multi_output=True,
         ensure_min_samples=2,
     )
+
+
+def nearest_probabilities(values: FloatArray) -> FloatArray:
+    """Euclidean projection of rows (n, C) on the probability simplex: max(v - τ, 0) with τ so that Σ = 1."""
+    falling = -np.sort(-values, axis=1)
+    count = np.arange(1, values.shape[1] + 1)
+    excess = (np.cumsum(falling, axis=1) - 1) / count
+    kept = np.sum(falling > excess, axis=1)  # number of values that stay positive, at least one
+    level = np.take_along_axis(excess, kept[:, None] - 1, axis=1)
+    return np.maximum(values - level, 0)

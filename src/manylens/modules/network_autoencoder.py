@@ -41,7 +41,7 @@ class NetworkAutoencoder(ModuleTransformer):
         (1-λ) mean_m |D_m(E_m(x)) - x|² + λ |mean_m D_m(E_m(x)) - x|²,
 
     where the networks E_m encode, D_m decode and λ is the `diversity`: at 0 each autoencoder is trained by
-    itself, at 1 all together are one autoencoder with M H hidden units in its narrow layer.
+    itself, at 1 the modules together are one autoencoder with M H units in its narrow layer.
 
     Parameters
     ----------
@@ -52,8 +52,7 @@ class NetworkAutoencoder(ModuleTransformer):
     diversity : float, default=0.5
         λ in [0, 1].
     hidden : int or sequence of int, default=50
-        Units of the hidden layers between rows and modules, and in reverse between modules and
-        reconstructions.
+        Units of the hidden layers of each encoder, and in reverse of each decoder.
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
         Activation of the hidden layers.
     learning_rate : float, default=1e-3
@@ -77,8 +76,8 @@ class NetworkAutoencoder(ModuleTransformer):
 
     Attributes
     ----------
-    loss_ : float
-        Loss over all rows.
+    loss_, diversity_ : float
+        Loss over all rows, and the diversity of the modules.
     loss_path_ : ndarray of shape (n_iter,)
         Training loss of every epoch.
     validation_path_ : ndarray of shape (n_iter + 1,)
@@ -86,11 +85,9 @@ class NetworkAutoencoder(ModuleTransformer):
     n_iter_ : int
         Number of epochs.
     networks_ : StackedNetworks
-        Encoders followed by decoders, as NumPy arrays; those of the least monitored loss.
+        Encoders followed by decoders, those of the smallest monitored loss.
     mean_, scale_ : ndarray of shape (d,), float
         The networks see (rows - mean) / scale.
-    diversity_ : float
-        Diversity of the modules.
 
     See Also
     --------
@@ -98,8 +95,7 @@ class NetworkAutoencoder(ModuleTransformer):
 
     Notes
     -----
-    torch is needed for `fit` only: pip install 'manylens[torch]'. Memory is that of the rows once more
-    (sparse rows: of one batch) and of M networks.
+    Only `fit` needs torch: pip install 'manylens[torch]'. It copies dense rows once.
 
     Examples
     --------
@@ -128,20 +124,11 @@ class NetworkAutoencoder(ModuleTransformer):
         verbose: bool | int = False,
         random_state: Seed = None,
     ) -> None:
-        self.n_modules = n_modules
-        self.n_components = n_components
-        self.diversity = diversity
-        self.hidden = hidden
-        self.activation = activation
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+        self.n_modules, self.n_components, self.diversity = n_modules, n_components, diversity
+        self.hidden, self.activation = hidden, activation
+        self.learning_rate, self.batch_size, self.max_iter = learning_rate, batch_size, max_iter
+        self.tol, self.patience, self.validation_fraction = tol, patience, validation_fraction
+        self.device, self.verbose, self.random_state = device, verbose, random_state
 
     def fit(self, X: MatrixLike, y: Any = None) -> Self:
         """Train encoders and decoders.
@@ -149,14 +136,11 @@ class NetworkAutoencoder(ModuleTransformer):
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows.
-        y : None
-            Ignored.
+        y : Ignored
 
         Returns
         -------
         self
-            Fitted.
         """
         M, H = check_count(self.n_modules, "n_modules"), check_count(self.n_components, "n_components")
         options = training_options(self, check_diversity(self.diversity))
@@ -167,7 +151,7 @@ class NetworkAutoencoder(ModuleTransformer):
         self.mean_ = column_means(X)
         self.scale_ = common_scale(X, self.mean_)
         d = X.shape[1]
-        activations = [*[self.activation] * len(widths), "identity"]  # none follows the narrow layer
+        activations = [*[self.activation] * len(widths), "identity"]  # the narrow layer is linear
         start = random_networks(M, [d, *widths, H, *widths[::-1], d], activations * 2, rng)
         rows = TensorRows(X, self.mean_, self.scale_, options.device)
         trained = train(start, rows, rows, options, rng, type(self).__name__)
@@ -183,17 +167,12 @@ class NetworkAutoencoder(ModuleTransformer):
         return standardize(rows, self.mean_, self.scale_)
 
     def _loss(self, X: Rows) -> float:
-        """The loss over rows, in blocks."""
+        """Loss of rows, in blocks."""
         total = 0.0
         for batch in gen_batches(X.shape[0], self.networks_.block_rows(X.dtype.itemsize)):
             rows = self._standardized(X[batch])
             total += float(network_loss(self.networks_.outputs(rows), rows, self.diversity_)) * len(rows)
         return total / X.shape[0] * self.scale_**2
-
-    @property
-    def _n_encoding(self) -> int:
-        """Number of layers of an encoder, half of all."""
-        return len(self.networks_.weights) // 2
 
     def transform(self, X: MatrixLike) -> FloatArray:
         """Map rows to all modules.
@@ -201,7 +180,6 @@ class NetworkAutoencoder(ModuleTransformer):
         Parameters
         ----------
         X : array-like or CSR matrix of shape (n, d)
-            Rows.
 
         Returns
         -------
@@ -209,34 +187,33 @@ class NetworkAutoencoder(ModuleTransformer):
             The modules side by side; `split` separates them.
         """
         check_is_fitted(self, "networks_")
-        encoders = self.networks_.layers(0, self._n_encoding)
+        encoders = self.networks_.layers(0, len(self.networks_.weights) // 2)
         return encoders.in_blocks(
             validate_rows(self, X), lambda Z: Z.swapaxes(0, 1).reshape(Z.shape[1], -1), self._standardized
         )
 
     def inverse_transform(self, Z: ArrayLike) -> FloatArray:
-        """Rows reconstructed by all modules together: the mean of what each module decodes.
+        """Reconstruct rows by the mean of the modules' reconstructions.
 
         Parameters
         ----------
         Z : array-like of shape (n, n_modules * n_components)
-            Modules side by side.
+            Output of `transform`.
 
         Returns
         -------
         ndarray of shape (n, d)
-            Rows.
         """
         check_is_fitted(self, "networks_")
         modules = self.split(Z)
         modules = modules if modules.dtype == np.float32 else modules.astype(np.float64)
-        decoders = self.networks_.layers(self._n_encoding, None)
+        decoders = self.networks_.layers(len(self.networks_.weights) // 2, None)
         rows = decoders.in_blocks(modules, lambda decoded: decoded.mean(axis=0), lambda z: z.swapaxes(0, 1))
         return rows * modules.dtype.type(self.scale_) + self.mean_.astype(modules.dtype)
 
 
 def common_scale(X: Rows, mean: FloatArray) -> float:
-    """Root of the mean variance of the columns: one scale for all, which keeps the loss up to a factor."""
+    """Root of the mean variance of the columns; one scale for all columns only multiplies the loss."""
     variances = StandardScaler(with_mean=not sparse.issparse(X)).fit(X).var_
     rounding = (8 * float(np.finfo(X.dtype).eps)) ** 2 * float(mean @ mean)
     refuse_equal_rows(variances[variances > rounding])

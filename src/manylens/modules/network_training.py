@@ -1,8 +1,4 @@
-"""Training of stacked networks on one common loss with torch: mini-batches, early stopping, best kept.
-
-All randomness comes from a NumPy generator (torch's own is not touched), and all M networks go through one
-matrix product per layer.
-"""
+"""Training of stacked networks on their common loss with torch; all randomness comes from NumPy."""
 
 from __future__ import annotations
 
@@ -18,13 +14,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import gen_batches
 
-from manylens.modules.networks import (
-    ACTIVATIONS,
-    StackedNetworks,
-    network_loss,
-    output_gradient,
-    standardize,
-)
+from manylens.modules.networks import ACTIVATIONS, StackedNetworks, network_loss, output_gradient, standardize
 from manylens.typing import FloatArray, IntArray, Rows
 from manylens.validation import check_choice, check_count, check_real, import_optional
 
@@ -32,7 +22,7 @@ Tensor: TypeAlias = Any  # torch.Tensor; torch is optional
 
 
 def import_torch() -> ModuleType:
-    """The torch module, or one sentence on how to install it."""
+    """The torch module, or an error that says how to install it."""
     return import_optional("torch", "Training networks", "'manylens[torch]'")
 
 
@@ -52,7 +42,7 @@ class TrainingOptions:
 
 
 def training_options(estimator: Any, diversity: float) -> TrainingOptions:
-    """The training options among an estimator's parameters, validated; `diversity` is valid already."""
+    """An estimator's training parameters, validated; `diversity` was validated before."""
     check_choice(estimator.activation, "activation", ACTIVATIONS)
     return TrainingOptions(
         diversity=diversity,
@@ -61,9 +51,7 @@ def training_options(estimator: Any, diversity: float) -> TrainingOptions:
         max_iter=check_count(estimator.max_iter, "max_iter"),
         tol=check_real(estimator.tol, "tol"),
         patience=check_count(estimator.patience, "patience"),
-        validation_fraction=check_real(
-            estimator.validation_fraction, "validation_fraction", 0, 1, include="left"
-        ),
+        validation_fraction=check_real(estimator.validation_fraction, "validation_fraction", 0, 1, "left"),
         device=estimator.device,
         verbose=int(estimator.verbose),
     )
@@ -93,14 +81,10 @@ class TensorRows:
 
 
 def as_parameters(networks: StackedNetworks, like: Tensor) -> list[Tensor]:
-    """Weights (M, in, out) and biases (M, 1, out), layer by layer, as trainable tensors like another."""
-    torch = import_torch()
-    pairs = zip(networks.weights, (b[:, None] for b in networks.biases), strict=True)
-    return [
-        torch.tensor(array, device=like.device, dtype=like.dtype, requires_grad=True)
-        for pair in pairs
-        for array in pair
-    ]
+    """Weights (M, in, out) and biases (M, 1, out), layer by layer, as trainable tensors."""
+    options = {"device": like.device, "dtype": like.dtype, "requires_grad": True}
+    layers = zip(networks.weights, (b[:, None] for b in networks.biases), strict=True)
+    return [import_torch().tensor(array, **options) for layer in layers for array in layer]
 
 
 def as_networks(parameters: list[Tensor], activations: Sequence[str]) -> StackedNetworks:
@@ -110,11 +94,11 @@ def as_networks(parameters: list[Tensor], activations: Sequence[str]) -> Stacked
 
 
 def forward(parameters: list[Tensor], activations: Sequence[str], rows: Tensor) -> Tensor:
-    """Outputs (M, n, Q) of all networks for the same rows (n, d), one matrix product per layer."""
+    """Outputs (M, n, Q) for rows (n, d), with one matrix product per layer for all networks."""
     torch = import_torch()
     apply = {"relu": torch.relu, "tanh": torch.tanh, "logistic": torch.sigmoid, "identity": None}
     M, d, width = parameters[0].shape
-    # All networks see the same rows: the first layer is one product with the weights side by side.
+    # All networks see the same rows, so the first layer is one product with the weights side by side.
     side_by_side = parameters[0].transpose(0, 1).reshape(d, M * width)
     values = (rows @ side_by_side).reshape(-1, M, width).transpose(0, 1) + parameters[1]
     for layer, name in enumerate(activations):
@@ -129,11 +113,11 @@ def forward(parameters: list[Tensor], activations: Sequence[str], rows: Tensor) 
 class Trained:
     """Result of training."""
 
-    networks: StackedNetworks  # those of the least monitored loss
+    networks: StackedNetworks  # those of the smallest monitored loss
     path: FloatArray  # training loss of every epoch, averaged over its batches
     monitored_path: FloatArray  # the monitored loss before the first epoch and after each
-    converged: bool  # whether early stopping ended it
-    interrupted: bool  # whether Ctrl-C ended it
+    converged: bool  # whether early stopping ended the training
+    interrupted: bool  # whether Ctrl-C did
 
 
 def train(
@@ -144,10 +128,9 @@ def train(
     rng: np.random.Generator,
     name: str,
 ) -> Trained:
-    """Minimize the common loss of all networks by Adam; Ctrl-C keeps the best so far.
+    """Minimize M times the common loss by Adam; Ctrl-C keeps the best so far; `name` is printed.
 
-    The gradient is that of M L, so that a network's own gradient does not shrink with the number of others:
-    at diversity 0 every network moves exactly as it would alone. `name` is printed with the progress.
+    The factor M keeps a network's gradient from shrinking with M: at diversity 0 it is trained as if alone.
     """
     torch = import_torch()
     order = rng.permutation(len(rows))
@@ -174,7 +157,7 @@ def train(
                 outputs.backward(len(networks) * output_gradient(seen, wanted, options.diversity))
                 optimizer.step()
             path.append(float(total) / len(order))
-            loss = path[-1]  # without validation rows, the mean over the batches: it costs no further pass
+            loss = path[-1]  # without validation rows, the mean over batches is monitored
             if n_held:
                 loss = mean_loss(parameters, networks.activations, rows, targets, monitored, options)
             stopping.record(loss, parameters)
@@ -190,7 +173,7 @@ def train(
 
 
 class EarlyStopping:
-    """Keeps the parameters of the least loss and tells when `patience` epochs gained less than `tol`."""
+    """Keeps the parameters of the smallest loss; stops if `patience` epochs gained less than `tol`."""
 
     def __init__(self, patience: int, tol: float) -> None:
         self.patience, self.tol = patience, tol
@@ -200,7 +183,7 @@ class EarlyStopping:
         self._lowest, self._reference, self._waited = np.inf, np.inf, 0
 
     def record(self, loss: float, parameters: list[Tensor]) -> None:
-        """Record a loss and the parameters that it belongs to."""
+        """Record the loss of parameters."""
         self.path.append(loss)
         if loss < self._lowest:
             self._lowest, self.best = loss, [p.detach().clone() for p in parameters]
@@ -212,7 +195,7 @@ class EarlyStopping:
 
     @property
     def finished(self) -> bool:
-        """Whether to stop: the loss stopped falling, or is not a finite number."""
+        """Whether the loss stopped falling or is not finite."""
         return self.converged or not np.isfinite(self.path[-1])
 
 
@@ -236,18 +219,16 @@ def mean_loss(
 
 def warn_unless_converged(trained: Trained, options: TrainingOptions, stacklevel: int) -> None:
     """Warn if training was interrupted, diverged or ran out of epochs."""
+    kind: type[Warning] = ConvergenceWarning
     if trained.interrupted:
-        warnings.warn("Training was interrupted: the best so far is kept.", stacklevel=stacklevel)
+        message, kind = "Training was interrupted: the best networks so far are kept.", UserWarning
     elif not np.isfinite(trained.monitored_path[-1]):
-        warnings.warn(
-            f"Training diverged after {len(trained.path)} epochs, and the best before that is kept: lower "
-            f"learning_rate={options.learning_rate:g}.",
-            ConvergenceWarning,
-            stacklevel=stacklevel,
+        message = (
+            f"Training diverged after {len(trained.path)} epochs; the best networks before are kept: lower "
+            f"learning_rate={options.learning_rate:g}."
         )
     elif not trained.converged:
-        warnings.warn(
-            f"Training did not converge in {options.max_iter} epochs: raise max_iter or tol.",
-            ConvergenceWarning,
-            stacklevel=stacklevel,
-        )
+        message = f"Training did not converge in {options.max_iter} epochs: raise max_iter or tol."
+    else:
+        return
+    warnings.warn(message, kind, stacklevel=stacklevel)

@@ -1,12 +1,8 @@
-"""Many networks of one shape, stacked: their outputs, their common loss and its parts, in NumPy.
+"""Networks of the same shape and their common loss in NumPy, so that trained models predict without torch.
 
-Letters: M networks F_1 ... F_M with Q outputs each, F̄ their mean, y the targets, λ the diversity. All are
-trained by one loss, that of modular regression networks,
+Letters: M networks F_1 ... F_M with Q outputs each, F̄ their mean, y the targets, λ the diversity. The loss is
 
-    L = mean_m |F_m - y|² - λ mean_m |F_m - F̄|² = (1-λ) mean_m |F_m - y|² + λ |F̄ - y|²,
-
-averaged over the rows. Its derivative with respect to an output, ∂L/∂F_m = 2/M ((F_m - y) - λ (F_m - F̄)), is
-the update of negative correlation learning. A trained model predicts without torch.
+    L = mean_m |F_m - y|² - λ mean_m |F_m - F̄|² = (1-λ) mean_m |F_m - y|² + λ |F̄ - y|², averaged over rows.
 """
 
 from __future__ import annotations
@@ -18,13 +14,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from scipy.special import expit
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import gen_batches
 
 from manylens.modules.solver import Ambiguity
-from manylens.summaries import block_rows, column_means
+from manylens.summaries import block_rows
 from manylens.typing import FloatArray, Rows
 
 ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
@@ -36,49 +30,33 @@ ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
 
 
 class StackedNetworks:
-    """M networks of one shape.
-
-    Parameters
-    ----------
-    weights : list of ndarray of shapes (M, in, out)
-        One per layer.
-    biases : list of ndarray of shapes (M, out)
-        One per layer.
-    activations : list of str
-        Activation after each layer, a key of `ACTIVATIONS`.
-    """
+    """M networks of the same shape."""
 
     def __init__(self, weights: list[FloatArray], biases: list[FloatArray], activations: list[str]) -> None:
-        self.weights = weights
-        self.biases = biases
-        self.activations = activations
+        self.weights = weights  # (M, in, out) per layer
+        self.biases = biases  # (M, out) per layer
+        self.activations = activations  # after each layer, a key of ACTIVATIONS
 
     def __len__(self) -> int:
         return len(self.weights[0])
 
     def layers(self, first: int, last: int | None) -> StackedNetworks:
-        """Layers first ... last - 1 as networks of their own on the same numbers."""
+        """Networks made of layers first ... last - 1; they share the arrays."""
         part = slice(first, last)
         return StackedNetworks(self.weights[part], self.biases[part], self.activations[part])
 
     def outputs(self, rows: FloatArray) -> FloatArray:
-        """Outputs (M, n, Q) for rows (n, d), the same for all networks, or (M, n, d), one set per network."""
+        """Outputs (M, n, Q) for rows (n, d) that all networks see, or rows (M, n, d) per network."""
         for W, b, name in zip(self.weights, self.biases, self.activations, strict=True):
             rows = ACTIVATIONS[name](rows @ W.astype(rows.dtype) + b[:, None].astype(rows.dtype))
         return rows
 
     def in_blocks(
-        self,
-        rows: Rows,
-        reduce: Callable[[FloatArray], FloatArray],
-        prepare: Callable[[Any], FloatArray] | None = None,
+        self, rows: Rows, reduce: Callable[[FloatArray], FloatArray], prepare: Callable[[Any], FloatArray]
     ) -> FloatArray:
-        """reduce(outputs(prepare(block))) of blocks of rows, concatenated; memory is that of one block."""
-        found = []
-        for batch in gen_batches(rows.shape[0], self.block_rows(rows.dtype.itemsize)):
-            block = rows[batch] if prepare is None else prepare(rows[batch])
-            found.append(reduce(self.outputs(block)))
-        return np.concatenate(found)
+        """reduce(outputs(prepare(block))) of blocks of rows, concatenated."""
+        batches = gen_batches(rows.shape[0], self.block_rows(rows.dtype.itemsize))
+        return np.concatenate([reduce(self.outputs(prepare(rows[batch]))) for batch in batches])
 
     def block_rows(self, itemsize: int) -> int:
         """Number of rows whose outputs of the widest layer make one block."""
@@ -90,19 +68,14 @@ def random_networks(
 ) -> StackedNetworks:
     """Random networks: uniform weights of variance 2/(in + out), biases of zero (Glorot and Bengio)."""
     weights: list[FloatArray] = []
-    biases: list[FloatArray] = []
     for n_in, n_out in pairwise(widths):
         limit = np.sqrt(6 / (n_in + n_out))
         weights.append(rng.uniform(-limit, limit, size=(n_networks, n_in, n_out)))
-        biases.append(np.zeros((n_networks, n_out)))
-    return StackedNetworks(weights, biases, list(activations))
+    return StackedNetworks(weights, [np.zeros((n_networks, n)) for n in widths[1:]], list(activations))
 
 
 def network_loss(outputs: Any, targets: Any, diversity: float) -> Any:
-    """The loss L of outputs (M, n, Q) on targets (n, Q), averaged over rows; arrays or torch tensors.
-
-    Written as a sum of two terms that are not negative: nothing cancels as the networks come to agree.
-    """
+    """The loss L of outputs (M, n, Q) on targets (n, Q), as a sum without cancellation; arrays or tensors."""
     individual = ((outputs - targets) ** 2).sum(-1).mean()
     ensemble = ((outputs.mean(0) - targets) ** 2).sum(-1).mean()
     return (1 - diversity) * individual + diversity * ensemble
@@ -117,53 +90,32 @@ def output_gradient(outputs: Any, targets: Any, diversity: float) -> Any:
 def output_ambiguity(outputs: FloatArray, targets: FloatArray) -> Ambiguity:
     """Ambiguity decomposition of outputs: |F̄ - y|² = mean_m |F_m - y|² - mean_m |F_m - F̄|²."""
     mean = outputs.mean(axis=0)
-    parts = (
-        np.mean(np.sum((outputs - targets) ** 2, axis=2)),
-        np.mean(np.sum((outputs - mean) ** 2, axis=2)),
-        np.mean(np.sum((mean - targets) ** 2, axis=1)),
-    )
-    return Ambiguity(*(float(part) for part in parts))
+    parts = outputs - targets, outputs - mean, mean - targets
+    return Ambiguity(*(float(np.mean(np.sum(part**2, axis=-1))) for part in parts))
 
 
 def check_network_diversity(diversity: Any, n_networks: int) -> float:
-    """`diversity` as a float; raise unless the loss of all networks together has a minimum for it.
+    """`diversity` as a float; raise unless it is in [0, 1].
 
-    The loss is a quadratic form of the outputs. Its curvature is 2/M (1-λ) along every change that keeps the
-    mean, and 2/M (1 - λ (M-1)/M) along the output of one network: above 1 all together diverge, although up
-    to M/(M-1) each by itself, with the others fixed, would not.
+    The curvature of the loss is 2/M (1-λ) along changes of the outputs that keep their mean, and
+    2/M (1 - λ (M-1)/M) along the output of one network: between 1 and M/(M-1) all together diverge.
     """
     is_number = isinstance(diversity, numbers.Real) and not isinstance(diversity, bool)
     if is_number and 0 <= float(diversity) <= 1:
         return float(diversity)
     if not is_number or not diversity > 1 or n_networks < 2:
         raise ValueError(
-            f"diversity={diversity!r} is not a number in [0, 1]: at 0 each network is trained by itself, at "
-            "1 all are trained as one big network."
+            f"diversity={diversity!r} is not a number in [0, 1]: at 0 each network is trained by itself, "
+            "at 1 all are trained as one big network."
         )
     raise ValueError(
         f"diversity={diversity!r} is outside [0, 1]: above 1 the loss of all {n_networks} networks together "
         f"has no minimum, and they diverge. M/(M-1) = {n_networks / (n_networks - 1):.4g}, often given as "
-        "the limit, is that of one network while the others are fixed. Choose 1 or less."
+        "the limit, applies to one network while the others are fixed. Choose 1 or less."
     )
-
-
-def column_scales(X: Rows) -> tuple[FloatArray, FloatArray]:
-    """Mean (d,) and standard deviation (d,) of every column; the deviation of a constant column is 1."""
-    scaler = StandardScaler(with_mean=not sparse.issparse(X)).fit(X)
-    return column_means(X), np.asarray(scaler.scale_, dtype=np.float64)
 
 
 def standardize(rows: Rows, shift: ArrayLike, scale: ArrayLike) -> FloatArray:
     """(rows - shift) / scale, dense, in the rows' own precision."""
     dense = rows if isinstance(rows, np.ndarray) else rows.toarray()
     return (dense - np.asarray(shift, dtype=rows.dtype)) / np.asarray(scale, dtype=rows.dtype)
-
-
-def nearest_probabilities(values: FloatArray) -> FloatArray:
-    """Euclidean projection of rows (n, C) on the probability simplex: max(v - τ, 0) with τ so that Σ = 1."""
-    falling = -np.sort(-values, axis=1)
-    count = np.arange(1, values.shape[1] + 1)
-    excess = (np.cumsum(falling, axis=1) - 1) / count
-    kept = np.sum(falling > excess, axis=1)  # how many stay positive: at least the largest
-    level = np.take_along_axis(excess, kept[:, None] - 1, axis=1)
-    return np.maximum(values - level, 0)

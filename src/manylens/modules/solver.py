@@ -1,23 +1,18 @@
 """The modular loss, its lower bound and the direct solver that attains it.
 
-Letters: q the spectrum, M modules of H directions each, K = M H, λ the diversity. Module m is a matrix F_m of
-shape (H, K) in the coordinates of the principal components, and G_m = F_mᵀ F_m is the Gram matrix that it
-keeps. With Ḡ the mean of the G_m and Q = diag(q) the loss of both papers is
+Letters: q the spectrum (eigenvalues of the kernel's covariance, or singular values of the centered data over
+sqrt(n)), M modules of H directions each, K = M H, λ the diversity. Module m is F_m (H, K) in the coordinates
+of the principal components, G_m = F_mᵀ F_m its Gram matrix, Ḡ their mean, Q = diag(q), and the loss is
 
-    L = (1-λ)/M Σ_m |G_m - Q|² + λ |Ḡ - Q|²,
+    L = (1-λ)/M Σ_m |G_m - Q|² + λ |Ḡ - Q|².
 
-where q are the eigenvalues of the kernel's covariance (modular kernel PCA) or the singular values of the
-centered data over sqrt(n) (linear modular autoencoder).
+The lower bound (docs/theory.md) is a function of t, the eigenvalues of Ḡ, and g, the mean eigenvalues of the
+modules. Its closed form is pooled water-filling: the K coordinates are split into H slots of one head and
+M - 1 tail coordinates, each with a water level; neighboring slots whose levels are out of order are pooled.
 
-The lower bound (docs/theory.md) depends only on t, the eigenvalues of Ḡ, and on g, the mean eigenvalues of
-the modules. It has a closed form, pooled water-filling: the K coordinates are split into H slots of M
-coordinates, one head and M - 1 tail coordinates each; every slot has its own water level; neighboring slots
-whose levels are out of order are pooled.
-
-Within a block of slots the modules are sqrt(g) W_m, where the W_m form a fusion frame: orthonormal rows,
-W_m W_mᵀ = I, and Σ_m W_mᵀ W_m = M diag(τ), τ = t/g. A random start is brought near by alternating polar
-projections between the two conditions and then to rounding error by Newton's method. Random frames make
-modules exchangeable.
+Within a block of slots the modules are sqrt(g) W_m, where the W_m form a fusion frame: W_m W_mᵀ = I and
+Σ_m W_mᵀ W_m = M diag(τ), τ = t/g. Random frames, found by alternating projections and Newton's method, make
+the modules exchangeable.
 """
 
 from __future__ import annotations
@@ -25,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
@@ -34,7 +30,7 @@ from manylens.typing import FloatArray, IntArray
 NEGLIGIBLE = 1e-13  # share of the level below which a coverage is rounding
 VANISHING = 1e-10  # diversity below which (q - (1-λ) g)/λ is rounding; λ moves the loss by less than λ |q|²
 POLISH_ABOVE = 1e-9  # relative residual of a frame above which the modules are polished as a whole
-# Alternating projections converge, but slowly: Newton takes over as soon as it can be trusted.
+# Alternating projections converge slowly: Newton's method takes over when the error is below CLOSE.
 WARM_UP, CLOSE = 30, 0.1
 
 
@@ -49,33 +45,25 @@ class ModularSolution:
     coverage: FloatArray  # (K,) diagonal of Ḡ: how much of each coordinate the modules keep together
     n_shared: int  # number of coordinates that every module keeps whole
     loss: float
-    lower_bound: float  # no modules have a smaller loss
+    lower_bound: float  # on the loss of any modules of this shape
     energy: float  # |q|², the loss of keeping nothing
 
     @property
     def optimality_gap(self) -> float:
-        """(loss - bound)/bound; relative to the energy if the bound is zero up to rounding.
-
-        Both are differences from the energy: a gap below 1e-16 energy/bound is rounding, and reported as 0.
-        """
+        """(loss - bound)/bound, or relative to the energy if the bound is zero up to rounding."""
         scale = self.lower_bound if self.lower_bound > 1e-9 * self.energy else self.energy
         return max(0.0, self.loss - self.lower_bound) / scale if scale > 0 else 0.0
 
 
 def solve_modules(
-    spectrum: FloatArray,
-    n_modules: int,
-    n_components: int,
-    diversity: float,
-    rng: np.random.Generator,
-    energy: float | None = None,
+    spectrum: FloatArray, M: int, H: int, diversity: float, rng: Generator, energy: float | None = None
 ) -> ModularSolution:
-    """Modules of least loss for eigenvalues or singular values (k,), largest first; the first M H matter.
+    """Modules of minimal loss for eigenvalues or singular values (k,), largest first.
 
-    Diversity 1 stands for the limit λ -> 1, the balanced one of the many minimizers at 1. `energy` is |q|²
-    of the whole spectrum if the one given is cut off.
+    Diversity 1 is the limit λ -> 1, which selects the balanced one among the many minimizers. `energy` is
+    |q|² of the whole spectrum if the one given is cut off.
     """
-    M, H, K = n_modules, n_components, n_modules * n_components
+    K = M * H
     spectrum = np.asarray(spectrum, dtype=np.float64)
     energy = float(spectrum @ spectrum) if energy is None else energy
     padded = pad_spectrum(spectrum, K)
@@ -127,7 +115,7 @@ def polish(modules: FloatArray, spectrum: FloatArray, diversity: float, max_iter
 
 
 def orthogonal_rows(modules: FloatArray) -> FloatArray:
-    """Rotate the rows of each module to be orthogonal, longest first; no Gram matrix F_mᵀ F_m changes."""
+    """Rotate the rows of each module to be orthogonal, longest first; the Gram matrices stay the same."""
     values, vectors = np.linalg.eigh(modules @ modules.swapaxes(1, 2))
     off_diagonal = np.abs(modules @ modules.swapaxes(1, 2) - values[:, ::-1, None] * np.eye(modules.shape[1]))
     if off_diagonal.max(initial=0.0) <= 1e-12 * values.max(initial=0.0):
@@ -135,16 +123,16 @@ def orthogonal_rows(modules: FloatArray) -> FloatArray:
     return vectors.swapaxes(1, 2)[:, ::-1] @ modules
 
 
-def count_shared(modules: FloatArray, tolerance: float = 1e-6) -> int:
-    """Number of coordinates at which every G_m has the same diagonal entry and no other in its column."""
+def count_shared(modules: FloatArray) -> int:
+    """Number of coordinates for which all G_m have the same diagonal entry and zeros in the column."""
     own = np.einsum("mhk,mhk->mk", modules, modules)
     rows = modules @ modules.swapaxes(1, 2)  # column norms of F'F are the diagonal of F'(FF')F: no K x K
     columns = np.einsum("mhk,mhk->mk", modules, rows @ modules)
-    return count_equal(own, np.sqrt(np.maximum(columns - own**2, 0.0)), tolerance)
+    return count_equal(own, np.sqrt(np.maximum(columns - own**2, 0.0)))
 
 
 def count_equal(own: FloatArray, beside: FloatArray, tolerance: float = 1e-6) -> int:
-    """Number of coordinates with equal positive diagonals `own` (M, K) and columns `beside` of norm zero."""
+    """Number of coordinates with equal diagonals `own` (M, K) and off-diagonal norms `beside` of zero."""
     largest = own.max(initial=0.0)
     same = np.ptp(own, axis=0) <= tolerance * largest
     alone = beside.max(axis=0) <= np.sqrt(tolerance) * largest
@@ -161,7 +149,7 @@ class Ambiguity:
     Parameters
     ----------
     individual : float
-        Mean loss of the modules, each by itself.
+        Mean loss of single modules.
     diversity : float
         Mean squared deviation of the modules from their mean.
     ensemble : float
@@ -183,10 +171,9 @@ def modular_loss(
 def loss_and_gradient(
     modules: FloatArray, spectrum: FloatArray, diversity: float, energy: float | None = None
 ) -> tuple[float, FloatArray]:
-    """Loss L of modules (M, H, K) and its derivative with respect to them, of the same shape.
+    """Loss L of modules (M, H, K) and its derivative, of the same shape.
 
-    No K x K matrix is formed: with B = F Fᵀ for the stacked F (MH, K), |Ḡ|² = |B|²/M², and the |G_m|² are
-    those of its diagonal blocks.
+    With B = F Fᵀ for the stacked F (MH, K), |Ḡ|² = |B|²/M² and |G_m|² are the norms of its diagonal blocks.
     """
     M, H, K = modules.shape
     energy = float(spectrum @ spectrum) if energy is None else energy
@@ -216,17 +203,13 @@ class Block:
     """Coordinates that share one water level."""
 
     coordinates: IntArray  # (k,) indices into the spectrum
-    rank: int  # h, the number of directions that each module spends on them
+    rank: int  # h, the number of directions of each module in them
     level: float  # g, the common eigenvalue of those directions
     coverage: FloatArray  # (k,) t: how much of each coordinate the modules keep together; Σ t = h g
 
 
 def water_level(spectrum: FloatArray, rank: int, diversity: float) -> float:
-    """Common eigenvalue of `rank` module directions that share these coordinates.
-
-    Maximizes (q_1 + ... + q_n) / (diversity * rank + (1 - diversity) * n) over n, the stationarity
-    condition of the modular loss within one block.
-    """
+    """Common eigenvalue g of h directions in a block: max over n of (q_1 + ... + q_n) / (λ h + (1-λ) n)."""
     n = np.arange(1, len(spectrum) + 1)
     return float(np.max(np.cumsum(spectrum) / (diversity * rank + (1 - diversity) * n)))
 
@@ -240,51 +223,42 @@ def fill(spectrum: FloatArray, rank: int, level: float, diversity: float) -> Flo
     return coverage * (rank * level / total) if total > 0 else coverage
 
 
-def slot_coordinates(first: int, last: int, n_modules: int, n_components: int) -> IntArray:
+def slot_coordinates(first: int, last: int, M: int, H: int) -> IntArray:
     """Coordinates of the slots first ... last-1: their heads, then their tails, M per slot."""
-    tail_start = last + n_modules * (n_components - last)
-    tail_end = first + n_modules * (n_components - first)
+    tail_start = last + M * (H - last)
+    tail_end = first + M * (H - first)
     return np.r_[first:last, tail_start:tail_end]
 
 
-def pooled_blocks(
-    spectrum: FloatArray, n_modules: int, n_components: int, diversity: float, pool: bool = True
-) -> list[Block]:
-    """Blocks of positive level that minimize the bound; without `pool` each slot is a block of its own."""
+def pooled_blocks(spectrum: FloatArray, M: int, H: int, diversity: float, pool: bool = True) -> list[Block]:
+    """Blocks of positive level that minimize the bound; without `pool` each slot is one block."""
 
     def span(first: int, last: int) -> tuple[int, int, float]:
-        where = slot_coordinates(first, last, n_modules, n_components)
+        where = slot_coordinates(first, last, M, H)
         return first, last, water_level(spectrum[where], last - first, diversity)
 
     spans: list[tuple[int, int, float]] = []
-    for slot in range(n_components):
+    for slot in range(H):
         spans.append(span(slot, slot + 1))
         while pool and len(spans) > 1 and spans[-2][2] < spans[-1][2]:
             (first, _, _), (_, last, _) = spans[-2:]
             spans[-2:] = [span(first, last)]
-    blocks = []
-    for first, last, level in spans:
-        if level > 0:
-            where = slot_coordinates(first, last, n_modules, n_components)
-            coverage = fill(spectrum[where], last - first, level, diversity)
-            blocks.append(Block(where, last - first, level, coverage))
-    return blocks
+    found = [(slot_coordinates(a, b, M, H), b - a, g) for a, b, g in spans if g > 0]
+    return [Block(where, h, g, fill(spectrum[where], h, g, diversity)) for where, h, g in found]
 
 
-def attainable_blocks(
-    blocks: list[Block], spectrum: FloatArray, n_modules: int, diversity: float
-) -> list[Block]:
-    """Replace blocks whose coverage M >= 3 subspaces cannot have by the nearest that they can.
+def attainable_blocks(blocks: list[Block], spectrum: FloatArray, M: int, diversity: float) -> list[Block]:
+    """Replace blocks whose coverage is impossible for M >= 3 subspaces by the nearest possible ones.
 
-    With n coordinates in use and h < n < h M/(M-1) the kernels of the modules' projections within the block
-    are too small to miss each other: its leading k = h M - n (M-1) coordinates are then shared by all modules
-    (t = g = q), and the rest gets a level of its own.
+    With n coordinates in use and h < n < h M/(M-1), the modules' subspaces are so large that they all
+    intersect: the leading k = h M - n (M-1) coordinates are then shared by all modules (t = g = q), and the
+    other coordinates get another level.
     """
     waiting, done = list(blocks), []
     while waiting:
         block = waiting.pop(0)
         used = int(np.sum(block.coverage > NEGLIGIBLE * block.level))
-        n_shared = block.rank * n_modules - used * (n_modules - 1)
+        n_shared = block.rank * M - used * (M - 1)
         if used <= block.rank or n_shared <= 0:
             done.append(block)
             continue
@@ -307,18 +281,16 @@ def block_loss(blocks: list[Block], spectrum: FloatArray, diversity: float, ener
     return loss
 
 
-def lower_bound(
-    spectrum: FloatArray, n_modules: int, n_components: int, diversity: float, energy: float | None = None
-) -> float:
+def lower_bound(spectrum: FloatArray, M: int, H: int, diversity: float, energy: float | None = None) -> float:
     """Lower bound on the loss of any modules of this shape; `energy` is |q|² if the spectrum is cut off.
 
-    For M = 2 the slots are not pooled: G_1 + G_2 = S with ranks at most H forces |G_1 - G_2|² >= 2 Σ_i
-    s_i s_(2H+1-i) (S^(-1/2) (G_1 - G_2) S^(-1/2) is a reflection J, and tr(S J S J) is least when the
-    eigenvalues are paired in opposite order), so the pairs decouple and each attains its own minimum.
+    For M = 2 the slots are not pooled: G_1 + G_2 = S with ranks at most H implies |G_1 - G_2|² >= 2 Σ_i
+    s_i s_(2H+1-i) (S^(-1/2) (G_1 - G_2) S^(-1/2) is a reflection J, and tr(S J S J) is smallest if the
+    eigenvalues are paired in opposite order), so each pair is minimized independently.
     """
     energy = float(np.sum(np.square(spectrum))) if energy is None else energy
-    padded = pad_spectrum(spectrum, n_modules * n_components)
-    blocks = pooled_blocks(padded, n_modules, n_components, diversity, pool=n_modules != 2)
+    padded = pad_spectrum(spectrum, M * H)
+    blocks = pooled_blocks(padded, M, H, diversity, pool=M != 2)
     return max(0.0, block_loss(blocks, padded, diversity, energy))
 
 
@@ -332,38 +304,31 @@ def pad_spectrum(spectrum: FloatArray, length: int) -> FloatArray:
 # Fusion frames
 
 
-def fusion_frame(
-    tau: FloatArray,
-    n_modules: int,
-    rank: int,
-    rng: np.random.Generator,
-    tolerance: float = 1e-10,
-    max_iter: int = 60,
-) -> tuple[FloatArray, float]:
-    """Random W (M, h, n) with W_m W_mᵀ = I and Σ_m W_mᵀ W_m = M diag(τ), and the relative residual reached.
+def fusion_frame(tau: FloatArray, M: int, rank: int, rng: Generator) -> tuple[FloatArray, float]:
+    """Random W (M, h, n) with W_m W_mᵀ = I and Σ_m W_mᵀ W_m = M diag(τ), and its relative residual.
 
-    τ lies in (0, 1], Σ τ = h and n <= M h. If n = M h and τ is nearly flat, the projections are nearly
-    orthogonal and Newton's operator nearly singular: a residual of 1e-3 can remain, which `polish` removes.
+    τ is in (0, 1], Σ τ = h and n <= M h. If n = M h and all τ are nearly equal, Newton's operator is nearly
+    singular: a residual of 1e-3 can remain, which `polish` removes.
     """
     n = len(tau)
-    if n == rank:  # every module keeps the whole space; rotate it so that no module has an axis of its own
-        return np.linalg.qr(rng.standard_normal((n_modules, n, n)))[0], 0.0
-    weights = n_modules * tau
+    if n == rank:  # every module keeps the whole space, in random coordinates
+        return np.linalg.qr(rng.standard_normal((M, n, n)))[0], 0.0
+    weights = M * tau
     size = np.linalg.norm(weights)
 
     def error_of(frames: FloatArray) -> float:
         return float(np.linalg.norm(residual(frames, weights)) / size)
 
-    frames = polar(rng.standard_normal((n_modules, rank, n)) * np.sqrt(tau))
+    frames = polar(rng.standard_normal((M, rank, n)) * np.sqrt(tau))
     for _ in range(WARM_UP // 2):
         frames = alternate(frames, weights, 2)
         error = error_of(frames)
         if error < CLOSE:
             break
-    for _ in range(max_iter):
-        if error <= tolerance:
+    for _ in range(60):
+        if error <= 1e-10:
             break
-        # A rough direction is enough far away; close by, quadratic convergence needs an accurate one.
+        # A rough direction is enough at first; near the solution, quadratic convergence needs accuracy.
         forcing = min(0.1, max(error, 1e-3)) if error > 1e-6 else 1e-3
         direction = newton_direction(frames, tau, residual(frames, weights), forcing)
         step = 1.0
@@ -408,9 +373,9 @@ def residual(frames: FloatArray, weights: FloatArray) -> FloatArray:
 def newton_direction(frames: FloatArray, tau: FloatArray, missing: FloatArray, forcing: float) -> FloatArray:
     """Change of the frames (M, h, n) that removes the residual `missing` (n, n) to first order.
 
-    Moves dW_m = W_m Ω (I - P_m), P_m = W_mᵀ W_m, keep the rows orthonormal to first order and change the sum
-    by Σ_m (P_m Ω + Ω P_m - 2 P_m Ω P_m). The symmetric Ω is found by conjugate gradients to a relative
-    accuracy `forcing`, preconditioned by the average of the operator, M (τ_i + τ_j - 2 τ_i τ_j).
+    Steps dW_m = W_m Ω (I - P_m), P_m = W_mᵀ W_m, keep the rows orthonormal and change the sum by
+    Σ_m (P_m Ω + Ω P_m - 2 P_m Ω P_m). The symmetric Ω is found by conjugate gradients to a relative accuracy
+    `forcing`, preconditioned by the average of the operator, M (τ_i + τ_j - 2 τ_i τ_j).
     """
     M, h, n = frames.shape
     stacked, transposed = frames.reshape(M * h, n), frames.swapaxes(1, 2)
@@ -424,7 +389,7 @@ def newton_direction(frames: FloatArray, tau: FloatArray, missing: FloatArray, f
         return (product + product.T).ravel()
 
     average = M * (tau[:, None] + tau - 2 * np.outer(tau, tau))
-    # Coordinates that nearly all modules share make the average vanish; the floor keeps it a preconditioner.
+    # The average vanishes for coordinates that nearly all modules share, so it is bounded below.
     average = np.maximum(average, 1e-3 * M * np.minimum(tau[:, None], tau)).ravel()
     operator = LinearOperator((n * n, n * n), matvec=change, dtype=float)
     scale = LinearOperator((n * n, n * n), matvec=lambda flat: flat / average, dtype=float)

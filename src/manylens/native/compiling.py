@@ -69,7 +69,8 @@ class _Announcement(event.Listener):
     def install(cls) -> None:
         if cls._installed is None:
             cls._installed = cls()
-            event.register("numba:compile", cls._installed)
+            # numba is not annotated
+            event.register("numba:compile", cls._installed)  # type: ignore[no-untyped-call]
 
     def on_start(self, event: event.Event) -> None:
         ours = event.data["dispatcher"].py_func.__module__.startswith("manylens.")

@@ -1,18 +1,14 @@
-"""Blocks of 4 rows by 32 columns that stay in registers, for loops that compilers do not vectorize well.
+"""Operations on blocks of 4 rows by 32 columns, which stay in registers, for the compiled loops of NCA.
 
-NCA compares four points with a tile of 32 others: for each pair a distance, a kernel value and sums. Plain
-loops over arrays store and load every accumulator once per dimension, which costs a factor of eight. Here a
-block is one value of a compiled loop, and LLVM splits its vectors of 32 into what the machine has, so nothing
-is tied to one instruction set. Each operation below generates its instructions directly: this compiles in a
-fraction of the time that numba takes for the same arithmetic written out.
+Loops over plain arrays would store and load every accumulator once per dimension and be eight times slower.
+The operations generate LLVM's instructions for vectors, which LLVM fits to the machine; this also compiles
+faster than the same arithmetic in numba.
 
-Points stand in tiles of 32. A tile is d + 1 vectors side by side: the coordinates times sqrt(2), one vector
-per dimension, and minus the squared norms, so that -|z_i - z_j|² = 2 z_i·z_j - |z_i|² - |z_j|² takes d
-multiply-adds.
+A tile of 32 points is d + 1 vectors: the coordinates times sqrt(2), one vector per dimension, and minus the
+squared norms, so that -|z_i - z_j|² = 2 z_i·z_j - |z_i|² - |z_j|² takes d multiply-adds.
 """
 
-# numba gives every intrinsic a fixed list of arguments, used or not.
-# ruff: noqa: ARG001
+# ruff: noqa: ARG001 (numba passes a fixed list of arguments)
 
 from __future__ import annotations
 
@@ -32,6 +28,7 @@ HALF = LANES // 2
 
 _INT32 = ir.IntType(32)
 cgutils: Any = untyped_cgutils
+operation: Any = intrinsic  # decorates a function that generates the instructions of an operation
 
 
 class Block(types.Type):
@@ -39,8 +36,7 @@ class Block(types.Type):
 
     def __init__(self, element: Any, width: int = LANES) -> None:
         super().__init__(name=f"Block({element}, {width})")
-        self.element = element
-        self.width = width
+        self.element, self.width = element, width
 
     @property
     def key(self) -> tuple[Any, int]:
@@ -52,11 +48,6 @@ class _BlockModel(models.PrimitiveModel):
     def __init__(self, manager: Any, block: Block) -> None:
         kind = ir.ArrayType(_vector(block.element, block.width), ROWS)
         super().__init__(manager, block, kind)  # type: ignore[no-untyped-call]  # numba is not annotated
-
-
-def operation(generator: Callable[..., Any]) -> Any:
-    """A function that compiled loops can call, given by the instructions that it generates."""
-    return intrinsic(generator)
 
 
 def _vector(element: Any, width: int = LANES) -> ir.VectorType:
@@ -91,16 +82,12 @@ def _lanes(builder: Any, vector: Any, begin: int, end: int) -> Any:
 
 
 def _total(builder: Any, vector: Any) -> Any:
-    """Sum of all lanes, halves first: the same order on every machine."""
+    """Sum of all lanes, in the same order on every machine."""
     width = vector.type.count
     while width > 1:
         width //= 2
         vector = builder.fadd(_lanes(builder, vector, 0, width), _lanes(builder, vector, width, 2 * width))
     return builder.extract_element(vector, ir.Constant(_INT32, 0))
-
-
-def _rows(builder: Any, block: Any) -> list[Any]:
-    return [builder.extract_value(block, t) for t in range(ROWS)]
 
 
 def _pack(builder: Any, rows: list[Any]) -> Any:
@@ -118,8 +105,7 @@ class _Memory:
     """Numbers and vectors of a flat array, read and written at an offset."""
 
     def __init__(self, context: Any, builder: Any, array_type: Any, array: Any) -> None:
-        self.builder = builder
-        self.element = array_type.dtype
+        self.builder, self.element = builder, array_type.dtype
         self.data = context.make_array(array_type)(context, builder, array).data
 
     def number(self, offset: Any, step: int = 0) -> Any:
@@ -149,56 +135,69 @@ def _times(builder: Any, index: Any, factor: int) -> Any:
     return builder.mul(index, ir.Constant(index.type, factor))
 
 
+def _generator(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The generator of `function(builder, *arguments)`: it gets arrays as `_Memory` and blocks as rows.
+
+    The function returns rows, a number, or None.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        values = []
+        for kind, value in zip(signature.args, arguments, strict=True):
+            if isinstance(kind, types.Array):
+                value = _Memory(context, builder, kind, value)
+            elif isinstance(kind, Block):
+                value = [builder.extract_value(value, t) for t in range(ROWS)]
+            values.append(value)
+        result = function(builder, *values)
+        if result is None:
+            return context.get_dummy_value()
+        return _pack(builder, result) if isinstance(result, list) else result
+
+    return generate
+
+
+def _map_rows(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The generator of `function(builder, *rows)` on each row of its blocks."""
+    return _generator(
+        lambda builder, *blocks: [function(builder, *rows) for rows in zip(*blocks, strict=True)]
+    )
+
+
 @operation
 def minus_distances(typing: Any, points: Any, here: Any, there: Any, d: Any) -> Any:
     """-|z_i - z_j|² of four rows, the first at offset `here`, against the tile at offset `there`."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, here, there, d = arguments
-        memory = _Memory(context, builder, signature.args[0], arguments[0])
+    def generate(builder: Any, points: Any, here: Any, there: Any, d: Any) -> Any:
         last = _times(builder, d, LANES)
-        norms = memory.vector(builder.add(there, last))
+        norms = points.vector(builder.add(there, last))
         own = builder.add(here, last)
         slots = [cgutils.alloca_once(builder, norms.type) for _ in range(ROWS)]
         for t, slot in enumerate(slots):
-            builder.store(builder.fadd(_splat(builder, memory.number(own, t)), norms), slot)
+            builder.store(builder.fadd(_splat(builder, points.number(own, t)), norms), slot)
         with cgutils.for_range(builder, d) as loop:
             step = _times(builder, loop.index, LANES)
-            column = memory.vector(builder.add(there, step))
+            column = points.vector(builder.add(there, step))
             row = builder.add(here, step)
             for t, slot in enumerate(slots):
-                number = _splat(builder, memory.number(row, t))
+                number = _splat(builder, points.number(row, t))
                 builder.store(_call(builder, "fma", number, column, builder.load(slot)), slot)
-        return _pack(builder, [builder.load(slot) for slot in slots])
+        return [builder.load(slot) for slot in slots]
 
-    return Block(points.dtype)(points, types.intp, types.intp, types.intp), generate
+    return Block(points.dtype)(points, types.intp, types.intp, types.intp), _generator(generate)
 
 
 @operation
 def add_products(
-    typing: Any,
-    points: Any,
-    here: Any,
-    there: Any,
-    d: Any,
-    g: Any,
-    across: Any,
-    scratch: Any,
-    part: Any,
-    place: Any,
+    _: Any, points: Any, here: Any, there: Any, d: Any, g: Any, across: Any, at: Any, part: Any, place: Any
 ) -> Any:
     """Per dimension k: across_t += g_t z_k of the columns, folded, and part += sum_t g_t z_k of the rows.
 
-    `across` holds ROWS half vectors per dimension. Half as many numbers to load and store as lanes: this
-    loop is bound by stores.
+    `across` holds ROWS half vectors per dimension, because this loop is bound by stores.
     """
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, here, there, d, g, _, scratch, _, place = arguments
-        points, across, part = (
-            _Memory(context, builder, signature.args[at], arguments[at]) for at in (0, 5, 7)
-        )
-        rows = _rows(builder, g)
+    def generate(builder: Any, *arguments: Any) -> None:
+        points, here, there, d, rows, across, at, part, place = arguments
         halves = [[_lanes(builder, row, 0, HALF), _lanes(builder, row, HALF, LANES)] for row in rows]
         with cgutils.for_range(builder, d) as loop:
             step = _times(builder, loop.index, LANES)
@@ -207,27 +206,16 @@ def add_products(
             row = builder.add(here, step)
             target = builder.add(place, step)
             down = part.vector(target)
-            sums = builder.add(scratch, _times(builder, loop.index, ROWS * HALF))
+            sums = builder.add(at, _times(builder, loop.index, ROWS * HALF))
             for t in range(ROWS):
                 value = across.vector(sums, t * HALF, HALF)
                 value = _call(builder, "fma", halves[t][0], low, value)
                 across.set_vector(sums, t * HALF, _call(builder, "fma", halves[t][1], high, value))
                 down = _call(builder, "fma", rows[t], _splat(builder, points.number(row, t)), down)
             part.set_vector(target, 0, down)
-        return context.get_dummy_value()
 
     index = types.intp
-    return types.void(points, index, index, index, g, across, index, part, index), generate
-
-
-def _map_rows(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An intrinsic's code generator that applies `function(builder, *rows)` to each row of its blocks."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        rows = zip(*(_rows(builder, block) for block in arguments), strict=True)
-        return _pack(builder, [function(builder, *row) for row in rows])
-
-    return generate
+    return types.void(points, index, index, index, g, across, index, part, index), _generator(generate)
 
 
 @operation
@@ -240,26 +228,21 @@ def mul(typing: Any, x: Any, y: Any) -> Any:
 def add_folded(typing: Any, sums: Any, x: Any, weight: Any) -> Any:
     """`sums`, of half the width, plus `weight` times both halves of x."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        sums, block, weight = arguments
-        factor = _splat(builder, weight, HALF)
-        rows = []
-        for gained, row in zip(_rows(builder, sums), _rows(builder, block), strict=True):
+    def generate(builder: Any, sums: Any, rows: Any, weight: Any) -> Any:
+        factor, results = _splat(builder, weight, HALF), []
+        for gained, row in zip(sums, rows, strict=True):
             folded = builder.fadd(_lanes(builder, row, 0, HALF), _lanes(builder, row, HALF, LANES))
-            rows.append(_call(builder, "fma", folded, factor, gained))
-        return _pack(builder, rows)
+            results.append(_call(builder, "fma", folded, factor, gained))
+        return results
 
-    return sums(sums, x, x.element), generate
+    return sums(sums, x, x.element), _generator(generate)
 
 
 @operation
 def empty_sums(typing: Any, points: Any) -> Any:
     """Zeros for `add_folded`, of the type of the points."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _pack(builder, [_constant(_vector(points.dtype, HALF), 0.0)] * ROWS)
-
-    return Block(points.dtype, HALF)(points), generate
+    zeros = [_constant(_vector(points.dtype, HALF), 0.0)] * ROWS
+    return Block(points.dtype, HALF)(points), _generator(lambda *_: zeros)
 
 
 @operation
@@ -276,13 +259,12 @@ def reach(typing: Any, x: Any) -> Any:
 
 @operation
 def one_plus(typing: Any, x: Any) -> Any:
-    """(1 + D) / 2 at x = -D, D at most 126: empty slots are far away."""
+    """(1 + D) / 2 at x = -D, with D limited to 126 because empty slots are far away."""
 
     def bound(builder: Any, row: Any) -> Any:
         least = _constant(row.type, -126.0)
         near = builder.select(builder.fcmp_ordered(">", row, least), row, least)
-        half = _constant(row.type, 0.5)
-        return _call(builder, "fma", _constant(row.type, -0.5), near, half)
+        return _call(builder, "fma", _constant(row.type, -0.5), near, _constant(row.type, 0.5))
 
     return x(x), _map_rows(bound)
 
@@ -296,10 +278,10 @@ def _exp2_polynomial(degree: int) -> Any:
 
 @operation
 def exp2(typing: Any, x: Any) -> Any:
-    """2**x for x <= 0; below the smallest normal number it stays at that number.
+    """2**x for x <= 0, at least the smallest normal number.
 
-    x = i + f with i the nearest integer: a polynomial gives 2**f to the last bit or two, and adding i to the
-    exponent field multiplies by 2**i.
+    With x = i + f and i the nearest integer, a polynomial gives 2**f to the last bit or two, and adding i to
+    the exponent field multiplies by 2**i.
     """
     bits = x.element.bitwidth
     lowest, mantissa, degree = (-126, 23, 5) if bits == 32 else (-1022, 52, 11)
@@ -314,9 +296,8 @@ def exp2(typing: Any, x: Any) -> Any:
         power = _constant(row.type, coefficients[-1])
         for coefficient in coefficients[-2::-1]:
             power = _call(builder, "fma", power, rest, _constant(row.type, coefficient))
-        exponent = builder.shl(
-            builder.fptosi(whole, integers), ir.Constant(integers, [mantissa] * row.type.count)
-        )
+        shift = ir.Constant(integers, [mantissa] * row.type.count)
+        exponent = builder.shl(builder.fptosi(whole, integers), shift)
         return builder.bitcast(builder.add(builder.bitcast(power, integers), exponent), row.type)
 
     return x(x), _map_rows(power_of_two)
@@ -326,81 +307,63 @@ def exp2(typing: Any, x: Any) -> Any:
 def without_self(typing: Any, x: Any, lane: Any) -> Any:
     """x with entry (t, lane + t) set to zero: the pairs of points with themselves."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        block, lane = arguments
-        rows = _rows(builder, block)
+    def generate(builder: Any, rows: Any, lane: Any) -> Any:
         zero = ir.Constant(rows[0].type.element, 0.0)
         for t in range(ROWS):
             at = builder.trunc(builder.add(lane, ir.Constant(lane.type, t)), _INT32)
             rows[t] = builder.insert_element(rows[t], zero, at)
-        return _pack(builder, rows)
+        return rows
 
-    return x(x, types.intp), generate
+    return x(x, types.intp), _generator(generate)
 
 
 @operation
 def outer_sum(typing: Any, u: Any, row: Any, column: Any, row_weight: Any, column_weight: Any) -> Any:
     """u[row + t] * row_weight + u[column + j] * column_weight."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, row, column, row_weight, column_weight = arguments
-        memory = _Memory(context, builder, signature.args[0], arguments[0])
-        there = builder.fmul(memory.vector(column), _splat(builder, column_weight))
-        numbers = [builder.fmul(memory.number(row, t), row_weight) for t in range(ROWS)]
-        return _pack(builder, [builder.fadd(_splat(builder, number), there) for number in numbers])
+    def generate(builder: Any, u: Any, row: Any, column: Any, row_weight: Any, column_weight: Any) -> Any:
+        there = builder.fmul(u.vector(column), _splat(builder, column_weight))
+        numbers = [builder.fmul(u.number(row, t), row_weight) for t in range(ROWS)]
+        return [builder.fadd(_splat(builder, number), there) for number in numbers]
 
-    number = u.dtype
-    return Block(number)(u, types.intp, types.intp, number, number), generate
+    return Block(u.dtype)(u, types.intp, types.intp, u.dtype, u.dtype), _generator(generate)
 
 
 @operation
 def add_columns(typing: Any, part: Any, place: Any, x: Any, weight: Any) -> Any:
     """part[place : place + LANES] += weight * (sum of the rows of x)."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, place, block, weight = arguments
-        memory = _Memory(context, builder, signature.args[0], arguments[0])
-        down = _column_sum(builder, _rows(builder, block))
-        memory.set_vector(
-            place, 0, _call(builder, "fma", down, _splat(builder, weight), memory.vector(place))
-        )
-        return context.get_dummy_value()
+    def generate(builder: Any, part: Any, place: Any, rows: Any, weight: Any) -> None:
+        sums, factor = _column_sum(builder, rows), _splat(builder, weight)
+        part.set_vector(place, 0, _call(builder, "fma", sums, factor, part.vector(place)))
 
-    return types.void(part, types.intp, x, part.dtype), generate
+    return types.void(part, types.intp, x, part.dtype), _generator(generate)
 
 
 @operation
 def add_totals(typing: Any, sums: Any, place: Any, x: Any) -> Any:
     """sums[place + t] += sum of row t of x, in float64."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, place, block = arguments
-        memory = _Memory(context, builder, signature.args[0], arguments[0])
-        for t, row in enumerate(_rows(builder, block)):
+    def generate(builder: Any, sums: Any, place: Any, rows: Any) -> None:
+        for t, row in enumerate(rows):
             total = _total(builder, row)
             total = builder.fpext(total, ir.DoubleType()) if total.type == ir.FloatType() else total
-            memory.set_number(place, t, builder.fadd(memory.number(place, t), total))
-        return context.get_dummy_value()
+            sums.set_number(place, t, builder.fadd(sums.number(place, t), total))
 
-    return types.void(sums, types.intp, x), generate
+    return types.void(sums, types.intp, x), _generator(generate)
 
 
 @operation
 def load_sums(typing: Any, across: Any, place: Any) -> Any:
     """ROWS half vectors that lie side by side."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        memory = _Memory(context, builder, signature.args[0], arguments[0])
-        return _pack(builder, [memory.vector(arguments[1], t * HALF, HALF) for t in range(ROWS)])
+    def generate(builder: Any, across: Any, place: Any) -> Any:
+        return [across.vector(place, t * HALF, HALF) for t in range(ROWS)]
 
-    return Block(across.dtype, HALF)(across, types.intp), generate
+    return Block(across.dtype, HALF)(across, types.intp), _generator(generate)
 
 
 @operation
 def total(typing: Any, x: Any) -> Any:
     """Sum of all entries."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _total(builder, _column_sum(builder, _rows(builder, arguments[0])))
-
-    return x.element(x), generate
+    return x.element(x), _generator(lambda builder, rows: _total(builder, _column_sum(builder, rows)))

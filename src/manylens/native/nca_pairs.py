@@ -1,19 +1,17 @@
-"""Sums over pairs of projected points, each pair of tiles met once per pass, in O(n) memory.
+"""Sums over pairs of projected points in O(n) memory; each pass visits a pair of tiles once.
 
 With k(D) the kernel of a squared distance and a_c a weight per class, pass one gives
 
     same_i = sum_{j in class(i), j != i} a k(D_ij),      other_i = sum_{j not in class(i)} a_c(j) k(D_ij)
 
-and pass two, with g_ij = -k'(D_ij) (a_c(j) u_i + a_c(i) u_j), where u is `own` within a class and `cross`
-between classes,
+and pass two, with g_ij = -k'(D_ij) (a_c(j) u_i + a_c(i) u_j), and one u within and one between classes,
 
     moments_k,i = sum_j g_ij z_jk  (k < d),      moments_d,i = sum_j g_ij.
 
 The kernel is 2**-D if `weights` is None, else (1 - D)² for D <= 1 and 0 beyond, with these weights a_c.
 
-When two tiles meet, both are updated. Columns are taken in blocks that stay in cache. Rows are dealt to a
-number of workers that depends on the data alone; each worker sums a block's columns for itself, and the sums
-are added in the workers' order, in float64: the result is the same for any number of threads.
+A pair of tiles updates both. Columns are taken in blocks that stay in cache. The number of workers depends
+on the data alone, and their sums are added in order: the result is the same for any number of threads.
 """
 
 from __future__ import annotations
@@ -22,32 +20,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from manylens.native import nca_blocks as blocks
 from manylens.native.compiling import compiled
-from manylens.native.nca_blocks import (
-    HALF,
-    LANES,
-    ROWS,
-    add_columns,
-    add_folded,
-    add_products,
-    add_totals,
-    empty_sums,
-    exp2,
-    load_sums,
-    minus_distances,
-    mul,
-    one_plus,
-    outer_sum,
-    reach,
-    total,
-    without_self,
-)
+from manylens.native.nca_blocks import HALF, LANES, ROWS
 from manylens.native.threads import in_threads
 from manylens.typing import FloatArray, IntArray
 
-MOST_WORKERS = 16
-BLOCK_BYTES = 2**18  # one worker's block of columns, coordinates and sums: should stay in cache
-FAR = -1e30  # minus the squared norm of an empty slot: no kernel reaches it
+MAX_WORKERS = 16
+ONE_THREAD_TILES = 32  # one thread is as fast on fewer tiles, and never waits for others on a busy machine
+BLOCK_BYTES = 2**18  # coordinates and sums of one worker's block of columns, which should stay in cache
+FAR = -1e30  # minus the squared norm of an empty slot: out of reach of every kernel
 
 
 class Tiles(NamedTuple):
@@ -60,13 +42,36 @@ class Tiles(NamedTuple):
 
 
 class Partners(NamedTuple):
-    """Tiles that each tile meets: those of tile I are partners[starts[I] : starts[I + 1]], ascending.
+    """List of pairs of tiles: tile I is paired with partners[starts[I] : starts[I + 1]], all later tiles.
 
-    A pair of tiles is listed once, and a tile always meets itself, unlisted. Empty `starts` mean all pairs.
+    A tile is also paired with itself, which is not listed. Empty `starts` mean all pairs.
     """
 
     starts: IntArray
     partners: IntArray
+
+
+ALL_PAIRS = Partners(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+@compiled(cache=False)
+def partner_range(tile: int, begin: int, end: int, listed: Partners, cursor: IntArray) -> tuple[int, int]:
+    """Range of a tile's partners among columns begin to end - 1; the tile itself comes first, if it is there.
+
+    The range is one of `listed.partners`, or of all tiles. `cursor` holds how far each list was read.
+    """
+    starts, partners = listed
+    low = high = tile + 1 if tile >= begin else begin
+    if starts.shape[0]:
+        low = high = cursor[tile]
+        while high < starts[tile + 1] and partners[high] < end:
+            high += 1
+        cursor[tile] = high
+    elif low < end:
+        high = end
+    if begin <= tile < end:
+        low -= 1  # the tile itself
+    return low, high
 
 
 @compiled(error_model="numpy")
@@ -85,8 +90,7 @@ def add_sums(
 ) -> None:
     """Pass one of the workers first to last - 1 on the columns begin to end - 1.
 
-    Adds to `sums` what the rows gain, and to the worker's share of `parts` what the columns do. `cursor`
-    holds how far each tile has come in its list.
+    The rows are added to `sums`, the columns to each worker's share of `parts`.
     """
     points, d, classes, filled = tiles
     starts, partners = listed
@@ -95,40 +99,31 @@ def add_sums(
     for worker in range(first, last):
         base = worker * (parts.shape[0] // n_workers) - begin * 2 * LANES
         for tile in range(worker, classes.shape[0], n_workers):
-            low = high = tile + 1 if tile >= begin else begin
-            if starts.shape[0]:
-                low = high = cursor[tile]
-                while high < starts[tile + 1] and partners[high] < end:
-                    high += 1
-                cursor[tile] = high
-            elif low < end:
-                high = end
-            if begin <= tile < end:
-                low -= 1  # stands for the tile itself
+            low, high = partner_range(tile, begin, end, listed, cursor)
             for group in range(0, filled[tile], ROWS):
                 here = tile * size + group
-                same, other = empty_sums(points), empty_sums(points)
+                same, other = blocks.empty_sums(points), blocks.empty_sums(points)
                 for at in range(low, high):
                     itself = at == low and begin <= tile < end
                     partner = tile
                     if not itself:
                         partner = partners[at] if starts.shape[0] else at
-                    k = minus_distances(points, here, partner * size, d)
-                    k = exp2(k) if weights is None else mul(reach(k), reach(k))
+                    k = blocks.minus_distances(points, here, partner * size, d)
+                    k = blocks.exp2(k) if weights is None else blocks.mul(blocks.reach(k), blocks.reach(k))
                     place = base + partner * 2 * LANES
                     if itself:
-                        same = add_folded(same, without_self(k, group), 1.0)
+                        same = blocks.add_folded(same, blocks.without_self(k, group), 1.0)
                     elif classes[partner] == classes[tile]:
-                        same = add_folded(same, k, 1.0)
-                        add_columns(parts, place, k, 1.0)
+                        same = blocks.add_folded(same, k, 1.0)
+                        blocks.add_columns(parts, place, k, 1.0)
                     elif weights is None:
-                        other = add_folded(other, k, 1.0)
-                        add_columns(parts, place + LANES, k, 1.0)
+                        other = blocks.add_folded(other, k, 1.0)
+                        blocks.add_columns(parts, place + LANES, k, 1.0)
                     else:
-                        other = add_folded(other, k, weights[classes[partner]])
-                        add_columns(parts, place + LANES, k, weights[classes[tile]])
-                add_totals(sums, tile * LANES + group, same)
-                add_totals(sums, n_slots + tile * LANES + group, other)
+                        other = blocks.add_folded(other, k, weights[classes[partner]])
+                        blocks.add_columns(parts, place + LANES, k, weights[classes[tile]])
+                blocks.add_totals(sums, tile * LANES + group, same)
+                blocks.add_totals(sums, n_slots + tile * LANES + group, other)
 
 
 @compiled(error_model="numpy")
@@ -147,7 +142,7 @@ def add_moments(
     parts: FloatArray,
     across: FloatArray,
 ) -> None:
-    """Pass two of the workers first to last - 1, as `add_sums`; `across` is scratch space per worker."""
+    """Pass two of the workers first to last - 1, like `add_sums`; `across` is scratch space per worker."""
     points, d, classes, filled = tiles
     starts, partners = listed
     size = (d + 1) * LANES
@@ -157,19 +152,10 @@ def add_moments(
         base = worker * stride - begin * size
         dump = worker * stride + stride - size
         for tile in range(worker, classes.shape[0], n_workers):
-            low = high = tile + 1 if tile >= begin else begin
-            if starts.shape[0]:
-                low = high = cursor[tile]
-                while high < starts[tile + 1] and partners[high] < end:
-                    high += 1
-                cursor[tile] = high
-            elif low < end:
-                high = end
-            if begin <= tile < end:
-                low -= 1  # stands for the tile itself
+            low, high = partner_range(tile, begin, end, listed, cursor)
             for group in range(0, filled[tile], ROWS):
                 here = tile * size + group
-                gained = empty_sums(points)
+                gained = blocks.empty_sums(points)
                 for at in range(worker * d * ROWS * HALF, (worker + 1) * d * ROWS * HALF):
                     across[at] = 0.0
                 for at in range(low, high):
@@ -177,31 +163,29 @@ def add_moments(
                     partner = tile
                     if not itself:
                         partner = partners[at] if starts.shape[0] else at
-                    g = minus_distances(points, here, partner * size, d)
+                    g = blocks.minus_distances(points, here, partner * size, d)
                     coefficients = 0 if classes[partner] == classes[tile] else n_slots
                     row, column = coefficients + tile * LANES + group, coefficients + partner * LANES
                     if weights is None:
-                        g = mul(exp2(g), outer_sum(u, row, column, 1.0, 1.0))
+                        g = blocks.mul(blocks.exp2(g), blocks.outer_sum(u, row, column, 1.0, 1.0))
                     else:
                         near, far = weights[classes[tile]], weights[classes[partner]]
-                        g = mul(reach(g), outer_sum(u, row, column, far, near))
-                    # A tile's sums with itself are all in its rows: those of its columns go unread.
+                        g = blocks.mul(blocks.reach(g), blocks.outer_sum(u, row, column, far, near))
+                    # The rows have all sums of a tile with itself, so those of its columns are not used.
                     place = base + partner * size
                     if itself:
-                        g = without_self(g, group)
+                        g = blocks.without_self(g, group)
                         place = dump
-                    gained = add_folded(gained, g, 1.0)
-                    add_products(
+                    gained = blocks.add_folded(gained, g, 1.0)
+                    blocks.add_products(
                         points, here, partner * size, d, g, across, worker * d * ROWS * HALF, parts, place
                     )
-                    add_columns(parts, place + d * LANES, g, 1.0)
+                    blocks.add_columns(parts, place + d * LANES, g, 1.0)
                 for k in range(d):
-                    add_totals(
-                        moments,
-                        here + k * LANES,
-                        load_sums(across, (worker * d + k) * ROWS * HALF),
+                    blocks.add_totals(
+                        moments, here + k * LANES, blocks.load_sums(across, (worker * d + k) * ROWS * HALF)
                     )
-                add_totals(moments, here + d * LANES, gained)
+                blocks.add_totals(moments, here + d * LANES, gained)
 
 
 @compiled(error_model="numpy")
@@ -218,20 +202,21 @@ def add_masses(
             for at in range(starts[tile], starts[tile + 1]):
                 partner = partners[at]
                 coefficients = 0 if classes[partner] == classes[tile] else n_slots
-                mass = empty_sums(points)
+                mass = blocks.empty_sums(points)
                 for group in range(0, filled[tile], ROWS):
-                    e = minus_distances(points, tile * size + group, partner * size, d)
+                    e = blocks.minus_distances(points, tile * size + group, partner * size, d)
                     row, column = coefficients + tile * LANES + group, coefficients + partner * LANES
-                    weight = outer_sum(u, row, column, 1.0, 1.0)
-                    mass = add_folded(mass, mul(weight, mul(exp2(e), one_plus(e))), 1.0)
-                masses[at] = total(mass)
+                    weight = blocks.outer_sum(u, row, column, 1.0, 1.0)
+                    mass = blocks.add_folded(
+                        mass, blocks.mul(weight, blocks.mul(blocks.exp2(e), blocks.one_plus(e))), 1.0
+                    )
+                masses[at] = blocks.total(mass)
 
 
-def kernel_sums(
-    tiles: Tiles, weights: FloatArray | None, listed: Partners, *, alone: bool = False
-) -> FloatArray:
+def kernel_sums(tiles: Tiles, listed: Partners = ALL_PAIRS, weights: FloatArray | None = None) -> FloatArray:
     """Pass one: `same` and `other` of every slot, float64 of shape (2, n_slots)."""
     n_tiles = len(tiles.classes)
+    weights = None if weights is None else weights.astype(tiles.points.dtype)
     n_workers, block = workers_and_block(n_tiles, tiles.d, 2, tiles.points.itemsize)
     sums = np.zeros((2, n_tiles * LANES))
     parts = np.empty((n_workers, block, 2, LANES), tiles.points.dtype)
@@ -244,7 +229,7 @@ def kernel_sums(
             columns = first, last, n_workers, begin, end
             add_sums(*columns, tiles, weights, listed, cursor, sums.ravel(), parts.ravel())
 
-        in_threads(share, n_workers, alone)
+        in_threads(share, n_workers, alone=n_tiles <= ONE_THREAD_TILES)
         columns = parts[:, : end - begin].sum(axis=0, dtype=np.float64)  # (n_columns, 2, LANES)
         sums[:, begin * LANES : end * LANES] += columns.transpose(1, 0, 2).reshape(2, -1)
     if weights is not None:
@@ -253,14 +238,16 @@ def kernel_sums(
 
 
 def force_moments(
-    tiles: Tiles, weights: FloatArray | None, listed: Partners, u: FloatArray, *, alone: bool = False
+    tiles: Tiles, u: FloatArray, listed: Partners = ALL_PAIRS, weights: FloatArray | None = None
 ) -> FloatArray:
     """Pass two: float64 moments of shape (n_tiles, d + 1, LANES).
 
-    `u` holds the coefficients `own` and `cross`, shape (2, n_slots), zero in empty slots. The coordinates are
-    those of the tiles, times sqrt(2); k' of the compact kernel is taken without its factor 2.
+    `u` are the coefficients within and between classes, shape (2, n_slots), zero in empty slots. Coordinates
+    are those of the tiles, times sqrt(2); k' of the compact kernel is taken without its factor 2.
     """
     n_tiles, d = len(tiles.classes), tiles.d
+    u = u.astype(tiles.points.dtype).ravel()
+    weights = None if weights is None else weights.astype(tiles.points.dtype)
     n_workers, block = workers_and_block(n_tiles, d, d + 1, tiles.points.itemsize)
     moments = np.zeros((n_tiles, d + 1, LANES))
     parts = np.empty((n_workers, block + 1, d + 1, LANES), tiles.points.dtype)
@@ -273,30 +260,30 @@ def force_moments(
         def share(first: int, last: int, begin: int = begin, end: int = end) -> None:
             columns = first, last, n_workers, begin, end
             results = moments.ravel(), parts.ravel(), across
-            add_moments(*columns, tiles, weights, listed, cursor, u.ravel(), *results)
+            add_moments(*columns, tiles, weights, listed, cursor, u, *results)
 
-        in_threads(share, n_workers, alone)
+        in_threads(share, n_workers, alone=n_tiles <= ONE_THREAD_TILES)
         moments[begin:end] += parts[:, : end - begin].sum(axis=0, dtype=np.float64)
     return moments
 
 
-def force_masses(tiles: Tiles, listed: Partners, u: FloatArray, *, alone: bool = False) -> FloatArray:
-    """Sum over each listed pair of tiles of (|u_i| + |u_j|) 2**-D (1 + D)/2, which bounds its forces.
+def force_masses(tiles: Tiles, u: FloatArray, listed: Partners) -> FloatArray:
+    """Sum over each listed pair of tiles of (|u_i| + |u_j|) 2**-D (1 + D)/2, a bound on the forces.
 
-    2**-D (1 + D)/2 is no less than 2**-D sqrt(D), the length of the force.
+    The length of a force is 2**-D sqrt(D), and sqrt(D) <= (1 + D)/2.
     """
     masses = np.empty(len(listed.partners), tiles.points.dtype)
-    sizes = np.abs(u).ravel()
-    in_threads(
-        lambda first, last: add_masses(first, last, MOST_WORKERS, tiles, listed, sizes, masses),
-        MOST_WORKERS,
-        alone,
-    )
+    sizes = np.abs(u.astype(tiles.points.dtype)).ravel()
+
+    def share(first: int, last: int) -> None:
+        add_masses(first, last, MAX_WORKERS, tiles, listed, sizes, masses)
+
+    in_threads(share, MAX_WORKERS, alone=len(tiles.classes) <= ONE_THREAD_TILES)
     return masses
 
 
 def workers_and_block(n_tiles: int, d: int, n_sums: int, itemsize: int) -> tuple[int, int]:
     """Number of workers, and tiles of columns per block: both depend on the data alone."""
-    n_workers = max(1, min(MOST_WORKERS, n_tiles // 8))
+    n_workers = max(1, min(MAX_WORKERS, n_tiles // 8))
     block = max(8, BLOCK_BYTES // ((d + 1 + n_sums) * LANES * itemsize))
     return n_workers, min(block, n_tiles)

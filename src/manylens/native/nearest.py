@@ -1,14 +1,11 @@
-"""Neighbor search on plain arrays: scan all rows by a few coordinates, then measure candidates by all.
+"""Neighbor search on arrays: scan all rows by a few coordinates, then rank candidates by all coordinates.
 
-A scan takes the scores |b|² - 2 q.b = |q - b|² - |q|² of a block of queries against tiles of rows by matrix
-products. Only two loops are compiled: noting the few scores of a tile below a limit, and measuring
-candidates. NumPy does the rest, so that the first search on a machine does not wait for the compiler.
+The score of a row b for a query q is |b|² - 2 q.b = |q - b|² - |q|².
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from scipy.special import gammainc
@@ -16,37 +13,37 @@ from scipy.special import gammainc
 from manylens.native.compiling import compiled
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
-TILE = 512  # rows per product, whose scores of a block of queries stay in the second-level cache
+TILE = 512  # rows per matrix product, so that the scores of a block of queries stay in the L2 cache
 QUERY_BLOCK = 512  # queries per block, the unit of work of one thread
-SAMPLE = 2048  # rows whose scores tell below which limit the wanted candidates lie
-MISSES = 0.005  # share of queries for which that limit may be too low
-STEP = 64  # scores or coordinates that a loop takes before it asks whether to go on
-FEW = 16  # candidates up to which the first rows give a limit as good as a sample does
-FINISH_ROWS = 4096  # rows per product when lists are made exact
-FINISH_BLOCK = 128  # queries per block then
+SAMPLE = 2048  # rows in the sample that determines limits
+MISSES = 0.005  # fraction of queries for which the limit may be too low
+STEP = 64  # scores or coordinates between two tests of a loop's limit
+FEW = 16  # number of candidates up to which the first rows give limits as good as a sample
+FINISH_ROWS = 4096  # rows per matrix product in `finish`
+FINISH_BLOCK = 128  # queries per block in `finish`
 
 
 def score_rows(leading: FloatArray) -> FloatArray:
-    """Rows as a scan stores them, [-2 b, |b|²] in float32, (n, d + 1)."""
+    """Rows in the form that a scan multiplies with queries, [-2 b, |b|²] in float32, (n, d + 1)."""
     rows = np.empty((len(leading), leading.shape[1] + 1), dtype=np.float32)
     np.multiply(leading, -2, out=rows[:, :-1], casting="same_kind")
-    # Norms of the coordinates as stored, so that no row scores less against itself than it should.
+    # Norms of the rounded coordinates, so that a row's score against itself is not too small.
     np.einsum("ij,ij->i", rows[:, :-1] / 2, rows[:, :-1] / 2, out=rows[:, -1])
     return rows
 
 
 def score_queries(leading: FloatArray) -> FloatArray:
-    """Queries as a scan takes them, [q, 1] in float32, (n, d + 1)."""
+    """Queries in the form that a scan multiplies with rows, [q, 1] in float32, (n, d + 1)."""
     queries = np.empty((len(leading), leading.shape[1] + 1), dtype=np.float32)
     queries[:, :-1], queries[:, -1] = leading, 1
     return queries
 
 
 def scan_smallest(queries: FloatArray, base: FloatArray, m: int) -> tuple[FloatArray, IntArray]:
-    """The m rows with the smallest scores per query, ascending: scores and rows, (n_queries, m).
+    """The m smallest scores per query and their rows, (n_queries, m), ascending.
 
-    `queries` and `base` come from `score_queries` and `score_rows`. If the base has fewer than m rows, the
-    lists end with infinity and -1.
+    `queries` and `base` come from `score_queries` and `score_rows`. A base of fewer rows is padded with
+    infinity and -1.
     """
     if m > len(base):
         keys, rows = scan_smallest(queries, base, len(base))
@@ -63,24 +60,21 @@ def scan_smallest(queries: FloatArray, base: FloatArray, m: int) -> tuple[FloatA
 
 
 def limits_from_first_rows(queries: FloatArray, base: FloatArray, m: int) -> tuple[FloatArray, int]:
-    """Scores (n_queries,) that at least m rows do not exceed: the m-th smallest of the first rows.
-
-    The number beside them is the length that lists may have; a short one lowers the limits too often.
-    """
+    """The m-th smallest score of the first rows (n_queries,), and a length for the lists."""
     scores = queries @ base[: max(TILE, 4 * m)].T
     scores.partition(m - 1, axis=1)
     return scores[:, m - 1].copy(), 2 * m + 32
 
 
 def limits_from_sample(queries: FloatArray, base: FloatArray, m: int) -> tuple[FloatArray, int]:
-    """Scores (n_queries,) that nearly always at least m rows do not exceed, and how many to expect.
+    """Scores (n_queries,) that at least m rows do not exceed with high probability, and how many to expect.
 
-    The limit is the s-th smallest score in a sample of one row in `stride`. The number of rows up to it, over
-    `stride`, has about a gamma distribution of shape s, which gives the chance that it is below m.
+    The limit is the s-th smallest score in a sample of one row in `stride`. The number of rows up to it,
+    divided by `stride`, is approximately gamma distributed with shape s.
     """
     stride = max(4, -(-len(base) // SAMPLE))
     starts = np.arange(0, len(base) - stride + 1, stride)
-    # A random row from every run of `stride` rows: a fixed step could meet one class only.
+    # A random row from every run of `stride` rows: a fixed step could sample only one class.
     sample = base[starts + np.random.default_rng(0).integers(0, stride, len(starts))]
     s = 1
     while s < len(sample) and gammainc(s, m / stride) > MISSES:
@@ -93,16 +87,13 @@ def limits_from_sample(queries: FloatArray, base: FloatArray, m: int) -> tuple[F
 def _scan_below(
     queries: FloatArray, base: FloatArray, m: int, limits: FloatArray, expected: int
 ) -> tuple[FloatArray, IntArray, IntArray]:
-    """The m smallest scores up to a limit, their rows, and how many were found; infinity and -1 if fewer.
-
-    Lists that have grown to twice the expected length are cut to their m smallest, which lowers the limits.
-    """
+    """The m smallest scores up to a limit, padded with infinity, their rows, and how many were found."""
     keys = np.empty((len(queries), 2 * expected + TILE), dtype=np.float32)
     rows = np.empty(keys.shape, dtype=np.int64)
     counts = np.zeros(len(queries), dtype=np.int64)
     scores = np.empty((len(queries), TILE), dtype=np.float32)
     for first in range(0, len(base), TILE):
-        if counts.max(initial=0) > 2 * expected:
+        if counts.max(initial=0) > 2 * expected:  # shorten the lists and lower the limits
             keys[:, :m], rows[:, :m] = _first_of_lists(keys, rows, counts, m)
             full = counts >= m
             counts[full] = m
@@ -118,7 +109,7 @@ def _scan_below(
 def _first_of_lists(
     keys: FloatArray, rows: IntArray, counts: IntArray, m: int
 ) -> tuple[FloatArray, IntArray]:
-    """The m smallest of lists of different lengths, ascending; infinity and -1 after the end of a list."""
+    """The m smallest of lists with different lengths, ascending, padded with infinity and -1."""
     width = max(m, int(counts.max(initial=0)))
     unused = np.arange(width) >= counts[:, None]
     keys[:, :width][unused], rows[:, :width][unused] = np.inf, -1
@@ -126,13 +117,15 @@ def _first_of_lists(
 
 
 @compiled
-def note_below(scores: Any, first_row: int, limits: Any, keys: Any, rows: Any, counts: Any) -> None:
+def note_below(
+    scores: FloatArray, first_row: int, limits: FloatArray, keys: FloatArray, rows: IntArray, counts: IntArray
+) -> None:
     """Append the scores of a tile that do not exceed each query's limit to its list."""
     for i in range(scores.shape[0]):
         limit, size = limits[i], counts[i]
         for start in range(0, scores.shape[1], STEP):
             score, hits = scores[i, start : start + STEP], 0
-            for j in range(len(score)):  # without a branch: most rows are not near enough
+            for j in range(len(score)):  # without branches, as most rows are too far
                 hits += score[j] <= limit
             if hits == 0:
                 continue
@@ -145,7 +138,7 @@ def note_below(scores: Any, first_row: int, limits: Any, keys: Any, rows: Any, c
 
 
 def smallest(keys: FloatArray, rows: IntArray, m: int) -> tuple[FloatArray, IntArray]:
-    """The m smallest keys of each line and their rows, ascending; of equal keys any."""
+    """The m smallest keys of each line and their rows, ascending; ties in any order."""
     if m < keys.shape[1]:
         first = np.argpartition(keys, m - 1, axis=1)[:, :m]
         keys, rows = np.take_along_axis(keys, first, 1), np.take_along_axis(rows, first, 1)
@@ -154,7 +147,7 @@ def smallest(keys: FloatArray, rows: IntArray, m: int) -> tuple[FloatArray, IntA
 
 
 def nearest(distances: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, IntArray]:
-    """The k smallest distances of each line and their rows, ascending; of equal distances the lowest rows."""
+    """The k smallest distances of each line and their rows, ascending; ties by row."""
     if 2 * k < distances.shape[1]:
         farthest = np.partition(distances, k - 1, axis=1)[:, k - 1 : k]
         farthest = np.minimum(farthest, np.finfo(distances.dtype).max)  # infinity means no row
@@ -165,7 +158,9 @@ def nearest(distances: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, 
 
 
 @compiled(fastmath={"nsz", "contract", "reassoc"})
-def measure(queries: Any, points: Any, candidates: Any, limits: Any, out: Any) -> None:
+def measure(
+    queries: FloatArray, points: FloatArray, candidates: IntArray, limits: FloatArray, out: FloatArray
+) -> None:
     """Squared distances to candidates; infinity for row -1 and for those that exceed the query's limit."""
     width = points.shape[1]
     for i in range(candidates.shape[0]):
@@ -175,7 +170,7 @@ def measure(queries: Any, points: Any, candidates: Any, limits: Any, out: Any) -
             if row < 0:
                 continue
             while start < width and total <= limits[i]:
-                # Slices, so that indices count from 0 and the loop compiles to vector instructions.
+                # With slices the inner loop compiles to vector instructions.
                 query, point = queries[i, start : start + STEP], points[row, start : start + STEP]
                 for c in range(len(query)):
                     gap = query[c] - point[c]
@@ -188,10 +183,9 @@ def measure(queries: Any, points: Any, candidates: Any, limits: Any, out: Any) -
 def rerank(
     queries: FloatArray, points: FloatArray, candidates: IntArray, bounds: FloatArray | None, k: int
 ) -> tuple[FloatArray, IntArray]:
-    """The k nearest candidates by all coordinates: squared distances and rows, (n_queries, k), ascending.
+    """Squared distances and rows of the k nearest candidates, (n_queries, k), ascending.
 
-    Candidates come likely neighbors first, -1 where there are fewer; `bounds` are lower bounds on their
-    squared distances, if known. The k-th distance so far limits how much is measured of later candidates.
+    Likely neighbors should come first, padded with -1; `bounds` are lower bounds on squared distances.
     """
     distances = np.empty(candidates.shape, dtype=points.dtype)
     limits = np.full(len(queries), np.inf, dtype=points.dtype)
@@ -203,7 +197,7 @@ def rerank(
         found = np.empty(some.shape, dtype=points.dtype)
         measure(queries, points, some, limits, found)
         distances[:, start:stop] = found
-        if stop in stops:
+        if stop in stops:  # later candidates must be nearer than the k-th so far
             limits = np.partition(distances[:, :stop], k - 1, axis=1)[:, k - 1].copy()
     return nearest(distances, np.where(distances < np.inf, candidates, -1), k)
 
@@ -211,7 +205,7 @@ def rerank(
 def rerank_union(
     queries: FloatArray, points: FloatArray, candidates: IntArray, k: int
 ) -> tuple[FloatArray, IntArray]:
-    """The k nearest of candidates that may repeat, by all coordinates."""
+    """Squared distances and rows of the k nearest candidates, which may repeat."""
     candidates = np.sort(candidates, axis=1)
     candidates[:, 1:][candidates[:, 1:] == candidates[:, :-1]] = -1
     return rerank(queries, points, candidates, None, k)
@@ -226,10 +220,9 @@ def finish(
     distances: FloatArray,
     rows: IntArray,
 ) -> tuple[FloatArray, IntArray]:
-    """Make lists of neighbors exact: scan again and measure every row whose lower bound allows it.
+    """Make lists of neighbors exact, in place, by measuring every row with a small enough lower bound.
 
-    `shift` turns a score into a lower bound on the squared distance. The lists are changed in place; their
-    rows are found again, as their bounds do not exceed the last distance of the list.
+    `shift` plus a score is a lower bound on the squared distance. Rows on the lists are found again.
     """
     limits = distances[:, -1].copy()
     distances[:], rows[:] = np.inf, -1
@@ -253,11 +246,7 @@ def finish(
 
 
 def drop_self(own: IntArray, rows: IntArray, *beside: AnyArray) -> list[AnyArray]:
-    """Drop each row from its own neighbor list, or the last neighbor if it is not on the list.
-
-    `rows` (n, k + 1) are the neighbors of the rows `own`, the farthest last; among copies of itself a row may
-    be missing. `beside` are arrays of the same shape, such as distances.
-    """
+    """Drop each row from its neighbor list (n, k + 1), or the last neighbor if copies displaced the row."""
     itself: BoolArray = rows == own[:, None]
     itself[~itself.any(axis=1), -1] = True
     return [array[~itself].reshape(len(rows), -1) for array in (rows, *beside)]

@@ -1,4 +1,4 @@
-"""Many binary trees in flat arrays, and the weighted sum of their predictions."""
+"""Binary trees in flat arrays, and the weighted sum of their predictions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ from manylens.typing import FloatArray, IntArray
 
 
 class FlatTrees(NamedTuple):
-    """Nodes of t trees, one tree after the other.
-
-    A leaf is its own child, so that any number of steps from the root ends in it.
-    """
+    """Nodes of t trees, concatenated. A leaf is its own child, so extra steps downward change nothing."""
 
     roots: IntArray  # (t,) uint32: position of each root
     depths: IntArray  # (t,) int64: steps from the root to the deepest leaf
     feature: IntArray  # (m,) uint32: feature that a node compares; 0 for leaves
     threshold: FloatArray  # (m,) float32: rows with at most this value go to the first child
     children: IntArray  # (m, 2) uint32: positions of the children
-    missing: IntArray  # (m,) uint8: which child takes rows without a value
-    leaf: IntArray  # (m,) uint32: row of `value` of a leaf
-    value: FloatArray  # (n_leaves, C) float64: what a leaf adds to the sum
+    missing: IntArray  # (m,) uint8: which child takes rows with a missing value
+    leaf: IntArray  # (m,) uint32: index into `value` of each leaf; 0 for other nodes
+    value: FloatArray  # (n_leaves, C) float64: what each leaf adds to the sum
 
 
 LANES = 8  # rows that descend a tree together
@@ -35,23 +32,22 @@ class Tree(NamedTuple):
 
     nodes: Any
     value: FloatArray  # (m, C): what each node adds to the sum if it is a leaf
-    features: IntArray | None = None  # columns of the whole table that the features of the tree stand for
+    features: IntArray | None = None  # column of X for each feature of the tree; None if they are the same
 
 
 def flatten_trees(trees: list[Tree]) -> FlatTrees:
-    """Put the nodes of all trees one after the other."""
-    left = [tree.nodes.children_left for tree in trees]
-    sizes = np.array([len(each) for each in left])
-    roots = np.cumsum(sizes) - sizes
-    is_leaf = np.concatenate(left) < 0
-    shift = np.repeat(roots, sizes)
+    """Concatenate the nodes of all trees."""
+    left = np.concatenate([tree.nodes.children_left for tree in trees])
     right = np.concatenate([tree.nodes.children_right for tree in trees])
-    children = np.stack([np.concatenate(left) + shift, right + shift], axis=1)
+    sizes = np.array([len(tree.nodes.children_left) for tree in trees])
+    roots = np.cumsum(sizes) - sizes
+    is_leaf = left < 0
+    children = np.stack([left, right], axis=1) + np.repeat(roots, sizes)[:, np.newaxis]
     children[is_leaf] = np.flatnonzero(is_leaf)[:, np.newaxis]
     own = [np.maximum(tree.nodes.feature, 0) for tree in trees]
     feature = [k if tree.features is None else tree.features[k] for k, tree in zip(own, trees, strict=True)]
     threshold = round_down(np.concatenate([tree.nodes.threshold for tree in trees]))
-    found = FlatTrees(
+    flat = FlatTrees(
         roots,
         np.array([tree.nodes.max_depth for tree in trees]),
         np.where(is_leaf, 0, np.concatenate(feature)),
@@ -61,33 +57,21 @@ def flatten_trees(trees: list[Tree]) -> FlatTrees:
         np.where(is_leaf, np.cumsum(is_leaf) - 1, 0),
         np.concatenate([tree.value for tree in trees])[is_leaf],
     )
-    return FlatTrees(*(np.ascontiguousarray(a, dtype=kind) for a, kind in zip(found, DTYPES, strict=True)))
+    return FlatTrees(*(np.ascontiguousarray(a, dtype=kind) for a, kind in zip(flat, DTYPES, strict=True)))
 
 
 def check_flat_trees(trees: FlatTrees, n_features: int, n_outputs: int) -> None:
-    """Raise if a root, child, feature or leaf does not exist: for trees from a file."""
-    m, t = len(trees.feature), len(trees.roots)
-    shapes = ((t,), (t,), (m,), (m,), (m, 2), (m,), (m,), (len(trees.value), n_outputs))
-    sound = all(
-        isinstance(a, np.ndarray) and a.dtype == kind and a.shape == shape and a.flags.c_contiguous
-        for a, kind, shape in zip(trees, DTYPES, shapes, strict=True)
-    )
-    inside = sound and all(
-        np.all(array < size)
-        for array, size in (
-            (trees.roots, m),
-            (trees.depths, m),
-            (trees.feature, n_features),
-            (trees.children, m),
-            (trees.missing, 2),
-            (trees.leaf, len(trees.value)),
-        )
-    )
-    if not inside:
-        raise ValueError(
-            "The trees have node indices out of bounds, or arrays of the wrong type or shape: the file is "
-            "damaged or was modified. Save the model again."
-        )
+    """Raise if an array has the wrong type or shape, or an index is out of bounds: for trees from a file."""
+    m, t, n_leaves = len(trees.feature), len(trees.roots), len(trees.value)
+    shapes = ((t,), (t,), (m,), (m,), (m, 2), (m,), (m,), (n_leaves, n_outputs))
+    bounds = (m, m, n_features, None, m, 2, n_leaves, None)
+    for array, dtype, shape, bound in zip(trees, DTYPES, shapes, bounds, strict=True):
+        well_formed = isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == shape
+        if not (well_formed and array.flags.c_contiguous and (bound is None or np.all(array < bound))):
+            raise ValueError(
+                "The trees have node indices out of bounds, or arrays of the wrong type or shape: the file "
+                "is damaged or was modified. Save the model again."
+            )
 
 
 def round_down(threshold: FloatArray) -> FloatArray:
@@ -98,33 +82,22 @@ def round_down(threshold: FloatArray) -> FloatArray:
 
 def sum_of_trees(X: FloatArray, trees: FlatTrees) -> FloatArray:
     """Sums (n, C) over all trees of the value of each row's leaf; X (n, d) is float32 and may have NaN."""
-    total = np.zeros((len(X), trees.value.shape[1]))  # outside of the loops, which then compile faster
+    total = np.zeros((len(X), trees.value.shape[1]))  # allocated outside the loops, which then compile faster
     if np.isnan(X).any():
-        add_rows_with_missing(X, *trees, total)
+        add_rows_with_missing(X, trees, total)
     else:
-        add_complete_rows(X, *trees, np.empty(LANES, dtype=np.uint32), total)
+        add_complete_rows(X, trees, np.empty(LANES, dtype=np.uint32), total)
     return total
 
 
 @compiled
-def add_complete_rows(
-    X: FloatArray,
-    roots: IntArray,
-    depths: IntArray,
-    feature: IntArray,
-    threshold: FloatArray,
-    children: IntArray,
-    missing: IntArray,  # noqa: ARG001
-    leaf: IntArray,
-    value: FloatArray,
-    at: IntArray,
-    total: FloatArray,
-) -> None:
-    """Add the sums over trees of rows without missing values to `total`; `at` (8,) is working memory.
+def add_complete_rows(X: FloatArray, trees: FlatTrees, at: IntArray, total: FloatArray) -> None:
+    """Add the sums over trees of rows without missing values to `total`; `at` (LANES,) is working memory.
 
-    Eight rows descend a tree together without branches that depend on them: while one waits for memory, the
-    others go on. All take as many steps as the tree is deep, which costs less than mispredicted branches.
+    Eight rows descend a tree together, without branches that depend on the data: while one waits for memory,
+    the others proceed. All rows take the steps of the deepest leaf: cheaper than mispredicted branches.
     """
+    roots, depths, feature, threshold, children, _missing, leaf, value = trees
     n, C = total.shape
     for t in range(roots.shape[0]):
         for first in range(0, n - n % LANES, LANES):
@@ -148,19 +121,9 @@ def add_complete_rows(
 
 
 @compiled
-def add_rows_with_missing(
-    X: FloatArray,
-    roots: IntArray,
-    depths: IntArray,
-    feature: IntArray,
-    threshold: FloatArray,
-    children: IntArray,
-    missing: IntArray,
-    leaf: IntArray,
-    value: FloatArray,
-    total: FloatArray,
-) -> None:
+def add_rows_with_missing(X: FloatArray, trees: FlatTrees, total: FloatArray) -> None:
     """Add the sums over trees of rows that may have missing values to `total`."""
+    roots, depths, feature, threshold, children, missing, leaf, value = trees
     n, C = total.shape
     for t in range(roots.shape[0]):
         for i in range(n):

@@ -1,8 +1,8 @@
 """Reducing the computational cost of NCA: the algorithms of the chapter (Sections 4.1 to 4.6), as written.
 
-A is a map (d, D), X holds rows (N, D), y their classes, and Z = X Aᵀ the projected rows (N, d). Everything
-here makes N x N arrays and is meant to be read; `manylens.NCA` is the fast code. Misprints are repaired where
-noted. "Until convergence" is a number of iterations here, and the learning rate falls as 1 / sqrt(t).
+A is a map (d, D), X are rows (N, D), y their classes, and Z = X Aᵀ the projected rows (N, d). This code is
+meant to be read and makes N x N arrays; `manylens.NCA` is fast. Instead of "until convergence" there is a
+number of iterations, and the learning rate decreases as 1 / sqrt(t).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from scipy.stats import multivariate_normal
 
 from manylens.typing import BoolArray, FloatArray, IntArray
 
-Gradient: TypeAlias = Callable[[FloatArray, FloatArray, IntArray], FloatArray]  # (A, X, y) -> (d, D)
+Slope: TypeAlias = Callable[[FloatArray, FloatArray, IntArray], FloatArray]  # (A, X, y) -> (d, D)
+Clusters: TypeAlias = Literal["random", "fpc", "rpc"]
 
 
 # --- the objective, by definition (Section 3.1) ---
@@ -94,12 +95,7 @@ def posteriors(densities: FloatArray, y: IntArray) -> FloatArray:
 
 
 def ascend(
-    A: FloatArray,
-    X: FloatArray,
-    y: IntArray,
-    n_iter: int = 100,
-    rate: float = 0.01,
-    slope: Gradient = gradient,
+    A: FloatArray, X: FloatArray, y: IntArray, n_iter: int = 100, rate: float = 0.01, slope: Slope = gradient
 ) -> FloatArray:
     """Gradient ascent on all rows: A <- A + η ∂f/∂A."""
     for t in range(n_iter):
@@ -108,17 +104,11 @@ def ascend(
 
 
 def learn_from_subsample(
-    A: FloatArray,
-    X: FloatArray,
-    y: IntArray,
-    n: int,
-    rng: np.random.Generator,
-    n_iter: int = 100,
-    rate: float = 0.01,
+    A: FloatArray, X: FloatArray, y: IntArray, n: int, rng: np.random.Generator, n_iter: int = 100
 ) -> FloatArray:
     """The map learned from a random subset of n rows; it is then applied to all rows."""
     rows = rng.permutation(len(X))[:n]
-    return ascend(A, X[rows], y[rows], n_iter, rate)
+    return ascend(A, X[rows], y[rows], n_iter)
 
 
 # --- 4.2 Mini-batches ---
@@ -136,20 +126,14 @@ def farthest_point_clusters(points: FloatArray, n_clusters: int, rng: np.random.
 def recursive_projection_clusters(
     points: FloatArray, size: int, rng: np.random.Generator, rows: IntArray | None = None
 ) -> list[IntArray]:
-    """Algorithm 4.3: project onto the line through two random points, split at the median, recurse.
-
-    The points are split by rank, which is the median if there are no ties.
-    """
+    """Algorithm 4.3: project onto the line through two random points, split at the median, recurse."""
     rows = np.arange(len(points)) if rows is None else rows
     if len(rows) <= size:
         return [rows]
     one, two = points[rng.choice(rows, 2, replace=False)]
     ranked = rows[np.argsort(points[rows] @ (two - one))]
-    below, above = np.split(ranked, [len(rows) // 2])
-    return [
-        *recursive_projection_clusters(points, size, rng, below),
-        *recursive_projection_clusters(points, size, rng, above),
-    ]
+    halves = np.split(ranked, [len(rows) // 2])
+    return [part for half in halves for part in recursive_projection_clusters(points, size, rng, half)]
 
 
 def random_batches(n_rows: int, size: int, rng: np.random.Generator) -> list[IntArray]:
@@ -158,18 +142,11 @@ def random_batches(n_rows: int, size: int, rng: np.random.Generator) -> list[Int
 
 
 def learn_from_minibatches(
-    A: FloatArray,
-    X: FloatArray,
-    y: IntArray,
-    size: int,
-    rng: np.random.Generator,
-    clusters: Literal["random", "fpc", "rpc"] = "rpc",
-    n_epochs: int = 10,
-    rate: float = 0.01,
+    A: FloatArray, X: FloatArray, y: IntArray, size: int, rng: np.random.Generator, clusters: Clusters = "rpc"
 ) -> FloatArray:
-    """Algorithm 4.1: cluster the projected rows, then one step per cluster on its own pairs; repeat."""
+    """Algorithm 4.1: cluster the projected rows, then make one step per cluster on its pairs; ten epochs."""
     step = 0
-    for _ in range(n_epochs):
+    for _ in range(10):
         Z = X @ A.T
         if clusters == "rpc":
             batches = recursive_projection_clusters(Z, size, rng)
@@ -179,7 +156,7 @@ def learn_from_minibatches(
             batches = random_batches(len(X), size, rng)
         for rows in batches:
             if len(rows) > 1:
-                A = A + rate / np.sqrt(1 + step) * gradient(A, X[rows], y[rows])
+                A = A + 0.01 / np.sqrt(1 + step) * gradient(A, X[rows], y[rows])
             step += 1
     return A
 
@@ -201,20 +178,12 @@ def stochastic_gradient(A: FloatArray, X: FloatArray, y: IntArray, rows: IntArra
 
 
 def learn_stochastically(
-    A: FloatArray,
-    X: FloatArray,
-    y: IntArray,
-    n: int,
-    rng: np.random.Generator,
-    n_epochs: int = 10,
-    rate: float = 0.01,
+    A: FloatArray, X: FloatArray, y: IntArray, n: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Algorithm 4.4: one step per group of n rows, compared with all rows."""
-    step = 0
-    for _ in range(n_epochs):
-        for rows in random_batches(len(X), n, rng):
-            A = A + rate / np.sqrt(1 + step) * stochastic_gradient(A, X, y, rows)
-            step += 1
+    """Algorithm 4.4: one step per group of n rows, compared with all rows; ten epochs."""
+    groups = (rows for _ in range(10) for rows in random_batches(len(X), n, rng))
+    for step, rows in enumerate(groups):
+        A = A + 0.01 / np.sqrt(1 + step) * stochastic_gradient(A, X, y, rows)
     return A
 
 
@@ -245,13 +214,12 @@ def build_tree(points: FloatArray, leaf_size: int, rows: IntArray | None = None)
 def approximate_sum(
     z: FloatArray, points: FloatArray, tree: Node, tolerance: float
 ) -> tuple[float, FloatArray]:
-    """Σ_j k(z|z_j) over a tree, and weights (number of points,) whose sum it is; nearest node first.
+    """Σ_j k(z|z_j) over a tree, nearest node first, and weights (number of points,) that add up to it.
 
     A group G is replaced by n_G times its mid value ½ (k_min + k_max) (eq. 4.8) if the error of one point,
-    ½ (k_max - k_min) (eq. 4.9), is at most tolerance · (sum so far + n_G k_min) / n. The chapter's cut-off
-    rule is missing; with this one the relative error of the sum is at most the tolerance. The two halves of a
-    mid value are the weights of the closest and the farthest point of G, which gives eq. 4.10 (there without
-    the factor n_G).
+    ½ (k_max - k_min) (eq. 4.9), is at most tolerance · (sum so far + n_G k_min) / n. The chapter gives no
+    cut-off rule; this one bounds the relative error of the sum by the tolerance. The closest and the farthest
+    point of G get half of the mid value each, which gives eq. 4.10 (there without the factor n_G).
     """
     kernel = np.exp(-np.square(points - z).sum(axis=1))
     weights = np.zeros(len(points))
@@ -289,14 +257,13 @@ def approximate_objective(
     for i, z in enumerate(Z):
         sums, weights = np.zeros(len(classes)), np.zeros((len(classes), len(X)))
         for c, rows in enumerate(members):
-            others, tree = Z[rows], trees[c]
+            tree = trees[c]
             if y[i] == classes[c]:
                 rows = rows[rows != i]
-                others = Z[rows]
                 if not len(rows):
                     continue
-                tree = build_tree(others, leaf_size)  # k(z_i|z_i) does not count
-            sums[c], weights[c, rows] = approximate_sum(z, others, tree, tolerance)
+                tree = build_tree(Z[rows], leaf_size)  # k(z_i|z_i) does not count
+            sums[c], weights[c, rows] = approximate_sum(z, Z[rows], tree, tolerance)
         own = np.searchsorted(classes, y[i])
         p = sums[own] / sums.sum()
         value += p
@@ -346,19 +313,19 @@ def background_densities(
 ) -> tuple[FloatArray, FloatArray]:
     """β N(z_i|μ_c, Σ_c) and (1 - β)/N_c Σ_{j in c} k_CS(z_i|z_j) (eq. 4.18), both (N, number of classes).
 
-    β is 1 / (N_c + 1) by default. The constant that makes the kernel a density is 15/16 in one dimension
-    only; here it is that of d dimensions. `ridge` is added to the diagonal of every covariance.
+    β is 1 / (N_c + 1) by default. The chapter's kernel constant, 15/16, holds in one dimension; this is the
+    one of d dimensions. `ridge` is added to the diagonal of every covariance.
     """
     d = Z.shape[1]
     kernel = compact_kernel(Z) * gamma(d / 2 + 3) / (2 * np.pi ** (d / 2))
     compact = class_densities(kernel, y)
+    classes, counts = np.unique(y, return_counts=True)
     normal = np.empty_like(compact)
-    coefficients = np.empty(compact.shape[1])
-    for number, c in enumerate(np.unique(y)):
+    for number, c in enumerate(classes):
         rows = Z[y == c]
         covariance = np.cov(rows.T, bias=True).reshape(d, d) + ridge * np.eye(d)
         normal[:, number] = multivariate_normal(rows.mean(axis=0), covariance).pdf(Z)
-        coefficients[number] = 1 / (len(rows) + 1) if beta is None else beta
+    coefficients = 1 / (counts + 1) if beta is None else np.full(len(counts), beta)
     return coefficients * normal, (1 - coefficients) * compact
 
 

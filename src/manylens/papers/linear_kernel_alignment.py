@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,8 +23,7 @@ from manylens.typing import AnyArray, FloatArray, IntArray
 
 def centered_kernel(X: FloatArray) -> FloatArray:
     """H X Xᵀ H with H = I - 1 1ᵀ/N, for features (N, d)."""
-    N = len(X)
-    H = np.eye(N) - np.ones((N, N)) / N
+    H = np.eye(len(X)) - 1 / len(X)
     return H @ X @ X.T @ H
 
 
@@ -45,7 +44,7 @@ def linear_cka(X: FloatArray, Y: FloatArray) -> float:
 
 
 def feature_sketch(batches: Iterable[FloatArray], n_buckets: int, seed: int = 0) -> FloatArray:
-    """Algorithm 1: add every row, with a random sign, to one random of the M buckets; (M, d).
+    """Algorithm 1: add every row, with a random sign, to one of the M buckets at random; (M, d).
 
     The same seed gives the same S to every representation of the same rows.
     """
@@ -79,12 +78,10 @@ def alignf(features: Sequence[FloatArray], Y: FloatArray) -> FloatArray:
     """Eq. 1.4: weights μ ≥ 0, |μ| = 1, that maximize the alignment, found by ascent from equal weights."""
     start = np.ones(len(features))
     scales = np.array([np.linalg.norm(centered_kernel(X)) for X in features])
-    # The objective does not depend on the scale of μ; one unit per kernel makes the ascent well conditioned.
+    bounds, options = [(0, None)] * len(features), {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000}
+    # The objective does not depend on the scale of μ; kernels of norm 1 make the ascent well conditioned.
     found = minimize(
-        lambda v: -combined_alignment(v / scales, features, Y),
-        start,
-        bounds=[(0, None)] * len(features),
-        options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000},
+        lambda v: -combined_alignment(v / scales, features, Y), start, bounds=bounds, options=options
     )
     mu = found.x / scales
     return mu / np.linalg.norm(mu)
@@ -135,9 +132,8 @@ def dual_prediction(
     """ŷ_* ΠΠᵀ Ŷᵀ (Ŷ ΠΠᵀ Ŷᵀ + λI)⁻¹ y plus the mean of y: kernel ridge regression, equation 4.4."""
     centered, target = center_predictions(P, y)
     K = centered * mu @ centered.T
-    return (P_new - P.mean(axis=0)) * mu @ centered.T @ np.linalg.solve(
-        K + ridge * np.eye(len(K)), target
-    ) + y.mean()
+    coefficients = np.linalg.solve(K + ridge * np.eye(len(K)), target)
+    return (P_new - P.mean(axis=0)) * mu @ centered.T @ coefficients + y.mean()
 
 
 def predictor_ridge_weights(P: FloatArray, y: FloatArray, mu: FloatArray, ridge: float) -> FloatArray:
@@ -241,10 +237,11 @@ def _nonnegative_minimum(M: FloatArray, a: FloatArray) -> FloatArray:
 N_HASHES = 4  # s, section 3.3.1
 ALPHAS = (1e-1, 1e-2, 1e-3, 1e-4)  # section 3.4
 POWERS = tuple(range(-2, 11))  # p in eq. 3.5
+Layers: TypeAlias = Mapping[Any, ArrayLike]  # name -> features (N, d_l)
 
 
 class TransferPredictions(NamedTuple):
-    """What the thesis's method predicts for new rows."""
+    """Predictions for new rows."""
 
     classes: AnyArray  # (C,)
     scores: FloatArray  # (n, C)
@@ -255,38 +252,18 @@ class TransferPredictions(NamedTuple):
 
     @property
     def labels(self) -> AnyArray:
-        """The class with the greatest score."""
+        """The class with the largest score."""
         return self.classes[np.argmax(self.scores, axis=1)]
 
 
 def layer_ridge(
-    train: Mapping[Any, ArrayLike],
-    y: ArrayLike,
-    new: Mapping[Any, ArrayLike],
-    n_buckets: int = 1024,
-    seed: int = 0,
+    train: Layers, y: ArrayLike, new: Layers, n_buckets: int = 1024, seed: int = 0
 ) -> TransferPredictions:
     """Section 3.3: low-rank layers, their combination with maximal alignment, and RBF kernel ridge.
 
-    Parameters
-    ----------
-    train : dict of array-like, each of shape (N, d_l)
-        Layers of the training rows.
-    y : array-like, shape (N,)
-        Labels.
-    new : dict of array-like, each of shape (n, d_l)
-        The same layers of the rows to predict.
-    n_buckets : int, default=1024
-        M; the thesis reports 512, 1,024 and 2,048.
-    seed : int, default=0
-        Seed of the hashes and folds.
-
-    Returns
-    -------
-    TransferPredictions
-        Scores, probabilities and labels of the new rows, and what was learned.
+    The thesis reports M = 512, 1,024 and 2,048 buckets.
     """
-    classes, codes = np.unique(np.asarray(y), return_inverse=True)
+    classes, codes = np.unique(y, return_inverse=True)
     Y = np.eye(len(classes))[codes]
     layers, new_layers = [], []
     for name in train:
@@ -306,28 +283,9 @@ def layer_ridge(
 def rbf_ensemble(
     X: ArrayLike, y: ArrayLike, new: ArrayLike, n_buckets: int = 512, seed: int = 0
 ) -> TransferPredictions:
-    """Section 3.7.2: ridge on an ensemble of RBF kernels of 13 bandwidths, each in its Nyström approximation.
-
-    Parameters
-    ----------
-    X : array-like, shape (N, d)
-        Training rows.
-    y : array-like, shape (N,)
-        Labels.
-    new : array-like, shape (n, d)
-        Rows to predict.
-    n_buckets : int, default=512
-        Buckets of each Nyström approximation.
-    seed : int, default=0
-        Seed of the hashes and folds.
-
-    Returns
-    -------
-    TransferPredictions
-        Scores, probabilities and labels of the new rows; weights are those of the 13 kernels.
-    """
+    """Section 3.7.2: ridge on an ensemble of RBF kernels of 13 bandwidths, each approximated (Nyström)."""
     X, new = np.asarray(X, dtype=np.float64), np.asarray(new, dtype=np.float64)
-    classes, codes = np.unique(np.asarray(y), return_inverse=True)
+    classes, codes = np.unique(y, return_inverse=True)
     Y = np.eye(len(classes))[codes]
     S = hash_matrix(len(X), min(n_buckets, len(X)), seed)
     maps = [low_rank_rbf(S, X, [X, new], scale) for scale in ensemble_scales(X)]
@@ -335,38 +293,6 @@ def rbf_ensemble(
     X_phi = concatenate_layers([features for features, _ in maps], weights)
     new_phi = concatenate_layers([features for _, features in maps], weights)
     return predict_by_ridge(X_phi, codes, new_phi, classes, weights, seed)
-
-
-def transductive_ridge(
-    labeled: FloatArray,
-    Y: FloatArray,
-    unlabeled: FloatArray,
-    alpha: float,
-    beta: float,
-    beta_unlabeled: float,
-) -> FloatArray:
-    """Section 3.4.3: coefficients W (M_s, C) from labeled and unlabeled features, in one step.
-
-    Parameters
-    ----------
-    labeled : ndarray, shape (m, M_s)
-        Features X̃_ψ of the labeled rows.
-    Y : ndarray, shape (m, C)
-        One-hot labels.
-    unlabeled : ndarray, shape (u, M_s)
-        Features X̃'_ψ of the unlabeled rows.
-    alpha : float
-        Penalty of the ridge that predicts the labels Y' of the unlabeled rows.
-    beta, beta_unlabeled : float
-        β and β', the weights of labeled and unlabeled rows.
-
-    Returns
-    -------
-    ndarray, shape (M_s, C)
-        W.
-    """
-    Y_unlabeled = hard_labels(ridge_predictions(labeled, Y, unlabeled, alpha))
-    return transductive_weights(labeled, Y, unlabeled, Y_unlabeled, beta, beta_unlabeled)
 
 
 def hash_matrix(n_rows: int, n_buckets: int, seed: int) -> sparse.csr_matrix:
@@ -380,11 +306,6 @@ def low_rank_layer(S: Any, X: FloatArray, sets: Iterable[FloatArray]) -> list[Fl
     SX = S @ X
     root = nystroem_root(SX @ SX.T)
     return [rows @ SX.T @ root for rows in sets]
-
-
-def random_projection(S: Any, X: FloatArray) -> FloatArray:
-    """X S_lᵀ (N, M): the alternative to eq. 3.2 in section 3.4.2, with the features hashed by S_l (M, d)."""
-    return np.asarray(X @ S.T)
 
 
 def low_rank_rbf(S: Any, X: FloatArray, sets: Iterable[FloatArray], scale: float) -> list[FloatArray]:
@@ -410,7 +331,7 @@ def alignment_weights(layers: list[FloatArray], Y: FloatArray) -> FloatArray:
     Y = Y - Y.mean(axis=0)
     M = np.array([[np.sum(np.square(X.T @ Z)) for Z in centered] for X in centered])
     a = np.array([np.sum(np.square(X.T @ Y)) for X in centered])
-    units = 1 / np.sqrt(np.diag(M))  # layers in units of their own norm, for the sake of rounding
+    units = 1 / np.sqrt(np.diag(M))  # layers in units of their own norm, which limits rounding errors
     values, Q = np.linalg.eigh(units[:, np.newaxis] * M * units)
     root = np.sqrt(np.maximum(values, len(a) * np.finfo(np.float64).eps * values.max()))
     v = units * nnls(root[:, np.newaxis] * Q.T, (Q.T @ (units * a)) / root)[0]
@@ -434,7 +355,7 @@ def ensemble_scales(X: FloatArray) -> list[float]:
 
 
 def ridge_predictions(X: FloatArray, Y: FloatArray, new: FloatArray, alpha: float) -> FloatArray:
-    """Predictions for new rows by the table in section 3.3.3, whichever system is smaller."""
+    """Predictions for new rows (table in section 3.3.3), from the smaller of the two systems."""
     N, M = X.shape
     if N > M:
         return new @ np.linalg.solve(X.T @ X + alpha * np.eye(M), X.T @ Y)
@@ -454,23 +375,19 @@ def predict_by_ridge(
     return TransferPredictions(classes, scores, softmax(scores / t, axis=1), weights, alpha, t)
 
 
-def held_out_predictions(
-    X: FloatArray, Y: FloatArray, alpha: float, seed: int, n_folds: int = 5
-) -> FloatArray:
-    """Predictions (N, C) of each row by a ridge on the other folds."""
+def held_out_predictions(X: FloatArray, Y: FloatArray, alpha: float, seed: int) -> FloatArray:
+    """Predictions (N, C) of each row by a ridge on the other four folds."""
     predictions = np.empty(Y.shape)
-    for kept, hidden in KFold(min(n_folds, len(X)), shuffle=True, random_state=seed).split(X):
+    for kept, hidden in KFold(min(5, len(X)), shuffle=True, random_state=seed).split(X):
         predictions[hidden] = ridge_predictions(X[kept], Y[kept], X[hidden], alpha)
     return predictions
 
 
 def calibrated_temperature(scores: FloatArray, codes: IntArray) -> float:
     """t with the least calibration error of softmax(scores / t) on held-out rows, section 3.4.2."""
-    candidates = np.logspace(-3, 1, 81)
-    classes = np.arange(scores.shape[1])
-    errors = [
-        expected_calibration_error(codes, softmax(scores / t, axis=1), classes=classes) for t in candidates
-    ]
+    classes, candidates = np.arange(scores.shape[1]), np.logspace(-3, 1, 81)
+    proba = (softmax(scores / t, axis=1) for t in candidates)
+    errors = [expected_calibration_error(codes, each, classes=classes) for each in proba]
     return float(candidates[np.argmin(errors)])
 
 
@@ -483,11 +400,15 @@ def transductive_weights(
     labeled: FloatArray,
     Y: FloatArray,
     unlabeled: FloatArray,
-    Y_unlabeled: FloatArray,
+    pseudo_labels: FloatArray,
     beta: float,
-    beta_unlabeled: float,
+    beta_u: float,
 ) -> FloatArray:
-    """W = (A + I)^(-1) B, A = β' X̃'ᵀX̃' + β X̃ᵀX̃, B = β' X̃'ᵀY' + β X̃ᵀY, section 3.4.3."""
-    A = beta_unlabeled * unlabeled.T @ unlabeled + beta * labeled.T @ labeled
-    B = beta_unlabeled * unlabeled.T @ Y_unlabeled + beta * labeled.T @ Y
+    """Section 3.4.3: W = (A + I)^(-1) B with A = β' X̃'ᵀX̃' + β X̃ᵀX̃ and B = β' X̃'ᵀY' + β X̃ᵀY (M_s, C).
+
+    X̃ are the features (m, M_s) of labeled rows, X̃' (u, M_s) of unlabeled ones. Y' are pseudo-labels, the
+    `hard_labels` of the ridge predictions from the labeled rows.
+    """
+    A = beta_u * unlabeled.T @ unlabeled + beta * labeled.T @ labeled
+    B = beta_u * unlabeled.T @ pseudo_labels + beta * labeled.T @ Y
     return np.linalg.solve(A + np.eye(len(A)), B)

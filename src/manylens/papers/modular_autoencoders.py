@@ -1,189 +1,170 @@
-"""The algorithms of "Modular autoencoders for ensemble feature extraction" for linear autoencoders.
+"""Modular autoencoders for ensemble feature extraction: the paper's algorithms for linear autoencoders.
 
-They work in the coordinates of the row space, where the covariance is Σ = diag(s²), s the singular values of
-the centered data over sqrt(n), and of full rank, as Algorithm 1 requires. A module is an encoder B_m (H, r)
-and a decoder A_m (r, H), C_m = A_m B_m, and equation 1 is
+Letters: s (r,) are the singular values of the centered data over sqrt(n), all positive, as Algorithm 1
+requires. In the coordinates of the row space the covariance is Σ = diag(s²). Module m of M has an encoder B_m
+(H, r) and a decoder A_m (r, H); C_m = A_m B_m, λ is the diversity, and equation 1 is
 
     E = (1-λ) mean_m tr((C_m - I) Σ (C_m - I)ᵀ) + λ tr((C̄ - I) Σ (C̄ - I)ᵀ).
 
-`ModularAutoencoder.with_modules(found.modules.encoders, found.modules.decoders)` certifies and uses what they
-return.
+`ModularAutoencoder.with_modules(found.modules.encoders, found.modules.decoders)` certifies the result.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.random import Generator
 from scipy import linalg
 
-from manylens.papers.descent import Descent, descend
+from manylens.native.threads import one_blas_thread
 from manylens.typing import FloatArray
+
+Modules = TypeVar("Modules")
+
+# Iterations until the loss stops falling
+
+
+@dataclass(frozen=True)
+class Descent(Generic[Modules]):
+    """Result of an iterative algorithm."""
+
+    modules: Modules  # those of the smallest loss
+    path: FloatArray  # loss before the first iteration and after each
+    converged: bool  # whether the loss stopped falling before `max_iter` iterations were over
+
+
+def descend(
+    modules: Modules,
+    step: Callable[[Modules], Modules],
+    loss_of: Callable[[Modules], float],
+    max_iter: int = 500,
+    tol: float = 1e-6,
+    window: int = 1,
+    small: bool = True,
+) -> Descent[Modules]:
+    """Repeat `modules = step(modules)` until `window` steps lower the loss by less than a share `tol`."""
+    best, path, converged = modules, [loss_of(modules)], False
+    lowest = path[0]
+    # A learning rate that is too large makes the loss infinite, which ends the loop.
+    with one_blas_thread(small), np.errstate(over="ignore", invalid="ignore"):
+        while len(path) <= max_iter and np.isfinite(path[-1]) and not converged:
+            modules = step(modules)
+            path.append(loss_of(modules))
+            if path[-1] < lowest:
+                best, lowest = modules, path[-1]
+            converged = has_converged(path, tol, window)
+    return Descent(best, np.array(path), converged)
+
+
+def has_converged(path: Sequence[float], tol: float, window: int) -> bool:
+    """Whether the last `window` losses lowered the minimum by less than a share `tol`.
+
+    A loss above the first one is a sign of a learning rate that is too large, not of convergence.
+    """
+    if len(path) <= 2 * window or not path[-1] <= path[0]:
+        return False
+    now, before = min(path[-window:]), min(path[:-window])
+    return bool(before - now <= tol * abs(now))
+
+
+# Equation 1
 
 
 @dataclass(frozen=True)
 class Autoencoders:
-    """Decoders and encoders of M linear autoencoders.
+    """M linear autoencoders."""
 
-    Parameters
-    ----------
-    decoders : ndarray of shape (M, r, H)
-        A.
-    encoders : ndarray of shape (M, H, r)
-        B.
-    """
-
-    decoders: FloatArray
-    encoders: FloatArray
+    decoders: FloatArray  # (M, r, H) A
+    encoders: FloatArray  # (M, H, r) B
 
 
 def modular_reconstruction_error(reconstructions: FloatArray, X: FloatArray, diversity: float) -> float:
-    """Equation 1 over rows X (n, d): mean error of reconstructions (M, n, d) less λ times their spread."""
+    """Equation 1 on rows X (n, d): mean error of reconstructions (M, n, d) minus λ times their variance."""
     individual = np.mean(np.sum((reconstructions - X) ** 2, axis=2))
     deviations = reconstructions - reconstructions.mean(axis=0)
     return float(individual - diversity * np.mean(np.sum(deviations**2, axis=2)))
 
 
-def autoencoder_loss(autoencoders: Autoencoders, singular_values: FloatArray, diversity: float) -> float:
+def autoencoder_loss(autoencoders: Autoencoders, s: FloatArray, diversity: float) -> float:
     """Equation 1 in the coordinates of the row space: E."""
-    maps = autoencoders.decoders @ autoencoders.encoders
-    identity = np.eye(len(singular_values))
-    individual = np.mean(np.sum(((maps - identity) * singular_values) ** 2, axis=(1, 2)))
-    together = np.sum(((maps.mean(axis=0) - identity) * singular_values) ** 2)
+    maps, identity = autoencoders.decoders @ autoencoders.encoders, np.eye(len(s))
+    individual = np.mean(np.sum(((maps - identity) * s) ** 2, axis=(1, 2)))
+    together = np.sum(((maps.mean(axis=0) - identity) * s) ** 2)
     return float((1 - diversity) * individual + diversity * together)
 
 
-def autoencoder_gradient(
-    autoencoders: Autoencoders, singular_values: FloatArray, diversity: float
-) -> Autoencoders:
+def autoencoder_gradient(autoencoders: Autoencoders, s: FloatArray, diversity: float) -> Autoencoders:
     """Derivatives of E with respect to decoders and encoders."""
     A, B = autoencoders.decoders, autoencoders.encoders
-    maps, identity = A @ B, np.eye(len(singular_values))
+    maps, identity = A @ B, np.eye(len(s))
     errors = (1 - diversity) * (maps - identity) + diversity * (maps.mean(axis=0) - identity)
-    slope = 2 / len(A) * errors * singular_values**2
+    slope = 2 / len(A) * errors * s**2
     return Autoencoders(slope @ B.swapaxes(1, 2), A.swapaxes(1, 2) @ slope)
 
 
-def random_autoencoders(
-    n_dimensions: int, n_modules: int, n_components: int, rng: np.random.Generator
-) -> Autoencoders:
+def random_autoencoders(r: int, M: int, H: int, rng: Generator) -> Autoencoders:
     """Projections on random subspaces: orthonormal decoders, their transposes as encoders."""
-    H = min(n_components, n_dimensions)
-    decoders = np.zeros((n_modules, n_dimensions, n_components))
-    decoders[:, :, :H] = np.linalg.qr(rng.standard_normal((n_modules, n_dimensions, H)))[0]
+    decoders = np.zeros((M, r, H))
+    decoders[:, :, :r] = np.linalg.qr(rng.standard_normal((M, r, min(H, r))))[0]
     return Autoencoders(decoders, decoders.swapaxes(1, 2).copy())
 
 
+# Algorithm 1 and gradient descent; the options are `max_iter` and `tol` of `descend`
+
+
 def best_module(
-    singular_values: FloatArray, others: FloatArray, n_modules: int, n_components: int, diversity: float
+    s: FloatArray, others: FloatArray, M: int, H: int, diversity: float
 ) -> tuple[FloatArray, FloatArray]:
     """Proposition 3: the best decoder (r, H) and encoder (H, r) while the others stay fixed.
 
     With Z = (1/M) Σ_{j≠i} A_j B_j (`others`): A = top H eigenvectors of (I - λZ) Σ (I - λZ)ᵀ and
     B = (1 - λ (M-1)/M)^(-1) Aᵀ (I - λZ), for λ below M/(M-1).
     """
-    size = len(singular_values)
-    left_over = np.eye(size) - diversity * others
-    spread = left_over * singular_values
-    first = max(0, size - n_components)
-    _, vectors = linalg.eigh(spread @ spread.T, driver="evr", subset_by_index=[first, size - 1])
-    decoder = np.zeros((size, n_components))
+    r = len(s)
+    remainder = np.eye(r) - diversity * others
+    scaled = remainder * s
+    _, vectors = linalg.eigh(scaled @ scaled.T, driver="evr", subset_by_index=[max(0, r - H), r - 1])
+    decoder = np.zeros((r, H))
     decoder[:, : vectors.shape[1]] = vectors[:, ::-1]
-    return decoder, decoder.T @ left_over / (1 - diversity * (n_modules - 1) / n_modules)
+    return decoder, decoder.T @ remainder / (1 - diversity * (M - 1) / M)
 
 
 def backfit(
-    singular_values: FloatArray,
-    n_modules: int,
-    n_components: int,
-    diversity: float,
-    *,
-    rng: np.random.Generator,
-    max_iter: int = 1000,
-    tol: float = 1e-6,
+    s: FloatArray, M: int, H: int, diversity: float, rng: Generator, **options: Any
 ) -> Descent[Autoencoders]:
-    """Algorithm 1: set each module in turn to its best while the others stay fixed.
-
-    Parameters
-    ----------
-    singular_values : ndarray of shape (r,)
-        s, all positive.
-    n_modules, n_components : int
-        M and H.
-    diversity : float
-        λ in [0, 1].
-    rng : numpy.random.Generator
-        Source of the random start.
-    max_iter : int, default=1000
-        Maximum number of epochs.
-    tol : float, default=1e-6
-        Stop if an epoch lowers the loss by less than this share of it.
-
-    Returns
-    -------
-    Descent
-        With `Autoencoders` as modules and one loss per epoch.
-    """
+    """Algorithm 1: in every epoch, set each module in turn to its best while the others stay fixed."""
 
     def epoch(state: Autoencoders) -> Autoencoders:
         A, B = state.decoders.copy(), state.encoders.copy()
         total = np.einsum("mih,mhj->ij", A, B, optimize=True)
-        for m in range(n_modules):
+        for m in range(M):
             total -= A[m] @ B[m]
-            A[m], B[m] = best_module(singular_values, total / n_modules, n_modules, n_components, diversity)
+            A[m], B[m] = best_module(s, total / M, M, H, diversity)
             total += A[m] @ B[m]
         return Autoencoders(A, B)
 
-    return descend(
-        random_autoencoders(len(singular_values), n_modules, n_components, rng),
-        epoch,
-        lambda state: state,
-        lambda state: autoencoder_loss(state, singular_values, diversity),
-        max_iter=max_iter,
-        tol=tol,
-    )
+    start = random_autoencoders(len(s), M, H, rng)
+    return descend(start, epoch, lambda state: autoencoder_loss(state, s, diversity), **options)
 
 
 def gradient_descent(
-    singular_values: FloatArray,
-    n_modules: int,
-    n_components: int,
+    s: FloatArray,
+    M: int,
+    H: int,
     diversity: float,
-    *,
-    rng: np.random.Generator,
-    max_iter: int = 1000,
-    tol: float = 1e-6,
+    rng: Generator,
     learning_rate: float = 0.25,
+    **options: Any,
 ) -> Descent[Autoencoders]:
-    """Batch gradient descent on encoders and decoders, which Table 1 compares with Algorithm 1.
-
-    Parameters
-    ----------
-    singular_values, n_modules, n_components, diversity, rng
-        As in `backfit`.
-    max_iter : int, default=1000
-        Maximum number of steps.
-    tol : float, default=1e-6
-        Stop if a step lowers the loss by less than this share of it.
-    learning_rate : float, default=0.25
-        Step, in units of M over the largest variance.
-
-    Returns
-    -------
-    Descent
-        With `Autoencoders` as modules and one loss per step.
-    """
-    rate = learning_rate * n_modules / float(singular_values[0]) ** 2
+    """Batch gradient descent (Table 1); the learning rate is in units of M over the largest variance."""
+    rate = learning_rate * M / float(s[0]) ** 2
 
     def step(state: Autoencoders) -> Autoencoders:
-        slope = autoencoder_gradient(state, singular_values, diversity)
+        slope = autoencoder_gradient(state, s, diversity)
         return Autoencoders(state.decoders - rate * slope.decoders, state.encoders - rate * slope.encoders)
 
-    return descend(
-        random_autoencoders(len(singular_values), n_modules, n_components, rng),
-        step,
-        lambda state: state,
-        lambda state: autoencoder_loss(state, singular_values, diversity),
-        max_iter=max_iter,
-        tol=tol,
-    )
+    start = random_autoencoders(len(s), M, H, rng)
+    return descend(start, step, lambda state: autoencoder_loss(state, s, diversity), **options)

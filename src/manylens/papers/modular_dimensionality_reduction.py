@@ -1,8 +1,8 @@
-"""The algorithms of "Modular dimensionality reduction", as printed, with misprints repaired.
+"""Modular dimensionality reduction: the paper's algorithms, with misprints repaired.
 
-The algorithms work in the coordinates of the spectrum q, the eigenvalues of the centered kernel over n, where
-the compressed data of Proposition 5 are diagonal, Q = diag(q). They return modules F of shape (M, H, k), one
-column per value of the spectrum, which `ModularKernelPCA.with_modules` certifies and uses:
+Letters: q (k,) is the spectrum, the eigenvalues of the centered kernel over n, largest first; in its
+coordinates the compressed data of Proposition 5 are diagonal, Q = diag(q). M modules of H dimensions are F
+(M, H, k), λ is the diversity. `ModularKernelPCA.with_modules` certifies and uses them:
 
 >>> import numpy as np
 >>> from sklearn.datasets import load_iris
@@ -20,13 +20,16 @@ drop-module update descends, and the factor in Theorem 2 is sqrt(p λ) at sqrt(p
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from scipy import linalg
 
 from manylens.metric.optimizers import Adam, Schedule
 from manylens.modules.solver import loss_and_gradient, modular_loss
-from manylens.papers.descent import Descent, descend
+from manylens.papers.modular_autoencoders import Descent, descend
 from manylens.typing import AnyArray, FloatArray
 
 PairGradient = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
@@ -39,18 +42,14 @@ def inner_product_loss(rows: FloatArray, gram: FloatArray) -> float:
     return float(np.mean((rows @ rows.T - gram) ** 2))
 
 
-def modular_inner_product_loss(
-    modules: Sequence[FloatArray] | FloatArray, gram: FloatArray, diversity: float
-) -> float:
-    """Definition 3: mean loss of the modules, each (n, H), less λ times the variance of inner products."""
+def modular_inner_product_loss(modules: Sequence[FloatArray], gram: FloatArray, diversity: float) -> float:
+    """Definition 3: mean loss of the modules, each (n, H), minus λ times the variance of inner products."""
     products = np.stack([rows @ rows.T for rows in modules])
     individual = np.mean([inner_product_loss(rows, gram) for rows in modules])
     return float(individual - diversity * np.mean(np.var(products, axis=0)))
 
 
-def drop_module_loss(
-    modules: Sequence[FloatArray] | FloatArray, gram: FloatArray, keep_probability: float
-) -> float:
+def drop_module_loss(modules: Sequence[FloatArray], gram: FloatArray, keep_probability: float) -> float:
     """Section 5: expected loss of a random subset of modules, by enumeration of all 2^M subsets."""
     M = len(modules)
     products = np.stack([rows @ rows.T for rows in modules])
@@ -74,76 +73,36 @@ def approximate_root(matrix: FloatArray, rank: int) -> FloatArray:
     return root
 
 
-def random_modules(
-    spectrum: FloatArray, n_modules: int, n_components: int, rng: np.random.Generator
-) -> FloatArray:
+def random_modules(q: FloatArray, M: int, H: int, rng: Generator) -> FloatArray:
     """Random modules (M, H, k) of about the size of the best ones."""
-    return rng.standard_normal((n_modules, n_components, len(spectrum))) * np.sqrt(
-        spectrum / (2 * n_components)
-    )
+    return rng.standard_normal((M, H, len(q))) * np.sqrt(q / (2 * H))
 
 
 def module_by_module(
-    spectrum: FloatArray,
-    n_modules: int,
-    n_components: int,
-    diversity: float,
-    *,
-    rng: np.random.Generator,
-    max_iter: int = 500,
-    tol: float = 1e-6,
-    epsilon: float = 0.0,
+    q: FloatArray, M: int, H: int, diversity: float, *, rng: Generator, epsilon: float = 0.0, **options: Any
 ) -> Descent[FloatArray]:
-    """Algorithm 1: set each module in turn to its best while the others stay fixed.
+    """Algorithm 1: in every epoch, set each module in turn to its best while the others stay fixed.
 
     Module m becomes RT_H(T), T = c (Q - (λ/M) S_m + ε F_mᵀ F_m), S_m = Σ_{q≠m} F_qᵀ F_q and
-    c = 1/((1-λ) + λ/M + ε) (Proposition 4 and Theorem 1).
-
-    Parameters
-    ----------
-    spectrum : ndarray of shape (k,)
-        Eigenvalues q, largest first.
-    n_modules, n_components : int
-        M and H.
-    diversity : float
-        λ in [0, 1].
-    rng : numpy.random.Generator
-        Source of the random start.
-    max_iter : int, default=500
-        Maximum number of epochs.
-    tol : float, default=1e-6
-        Stop if an epoch lowers the loss by less than this share of it.
-    epsilon : float, default=0.0
-        ε, which keeps a module near its previous value.
-
-    Returns
-    -------
-    Descent
-        With modules of shape (M, H, k) and one loss per epoch.
+    c = 1/((1-λ) + λ/M + ε) (Proposition 4 and Theorem 1). ε keeps a module near its previous value.
+    The options are `max_iter` and `tol` of `descend`.
     """
-    Q = np.diag(spectrum)
-    c = 1 / ((1 - diversity) + diversity / n_modules + epsilon)
+    Q = np.diag(q)
+    c = 1 / ((1 - diversity) + diversity / M + epsilon)
 
     def epoch(F: FloatArray) -> FloatArray:
         F = F.copy()
         S = np.einsum("mhi,mhj->ij", F, F, optimize=True)
-        for m in range(n_modules):
+        for m in range(M):
             own = F[m].T @ F[m]
             S_m = S - own
-            T = c * (Q - (diversity / n_modules) * S_m + epsilon * own)
-            F[m] = approximate_root(T, n_components)
+            T = c * (Q - (diversity / M) * S_m + epsilon * own)
+            F[m] = approximate_root(T, H)
             S = S_m + F[m].T @ F[m]
         return F
 
-    return descend(
-        random_modules(spectrum, n_modules, n_components, rng),
-        epoch,
-        lambda F: F,
-        lambda F: modular_loss(F, spectrum, diversity),
-        max_iter=max_iter,
-        tol=tol,
-        small=len(spectrum) < 500,
-    )
+    start, small = random_modules(q, M, H, rng), len(q) < 500
+    return descend(start, epoch, lambda F: modular_loss(F, q, diversity), small=small, **options)
 
 
 # Section 6.1: gradient methods
@@ -153,147 +112,57 @@ class ConstantRate(Schedule):
     """The same learning rate at every step."""
 
     def share(self, step: int) -> float:
-        """Share of the learning rate at a step."""
         return 1.0
 
 
 def compressed_adam(
-    spectrum: FloatArray,
-    n_modules: int,
-    n_components: int,
+    q: FloatArray,
+    M: int,
+    H: int,
     diversity: float,
-    *,
-    rng: np.random.Generator,
-    max_iter: int = 500,
-    tol: float = 1e-6,
+    rng: Generator,
     learning_rate: float = 0.01,
+    **options: Any,
 ) -> Descent[FloatArray]:
-    """Adam on the whole loss of the compressed data (Proposition 5).
-
-    Parameters
-    ----------
-    spectrum, n_modules, n_components, diversity, rng
-        As in `module_by_module`.
-    max_iter : int, default=500
-        Maximum number of steps.
-    tol : float, default=1e-6
-        Stop if ten steps lower the loss by less than this share of it.
-    learning_rate : float, default=0.01
-        Length of a step, in units of the root of the largest eigenvalue.
-
-    Returns
-    -------
-    Descent
-        With modules of shape (M, H, k) and one loss per step.
-    """
-    start = random_modules(spectrum, n_modules, n_components, rng)
+    """Adam on the loss of the compressed data (Proposition 5); the learning rate is in units of sqrt(q_1)."""
+    start, small = random_modules(q, M, H, rng), len(q) < 500
     optimizer = Adam(start.ravel(), ConstantRate())
-    optimizer.length = learning_rate * np.sqrt(spectrum[0])
+    optimizer.length = learning_rate * np.sqrt(q[0])
 
     def step(F: FloatArray) -> FloatArray:
-        gradient = loss_and_gradient(F, spectrum, diversity)[1]
+        gradient = loss_and_gradient(F, q, diversity)[1]
         return F - optimizer.step(gradient.ravel()).reshape(F.shape)
 
-    return descend(
-        start,
-        step,
-        lambda F: F,
-        lambda F: modular_loss(F, spectrum, diversity),
-        max_iter=max_iter,
-        tol=tol,
-        window=10,
-        small=len(spectrum) < 500,
-    )
+    return descend(start, step, lambda F: modular_loss(F, q, diversity), window=10, small=small, **options)
 
 
 def sgd_on_pairs(
-    rows: FloatArray,
-    n_modules: int,
-    n_components: int,
-    diversity: float,
-    *,
-    rng: np.random.Generator,
-    max_iter: int = 500,
-    tol: float = 1e-6,
-    learning_rate: float = 0.5,
-    batch_size: int = 64,
+    rows: FloatArray, M: int, H: int, diversity: float, *, rng: Generator, **options: Any
 ) -> Descent[FloatArray]:
-    """Stochastic gradient descent on random pairs of rows.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, k)
-        Principal coordinates of the rows, such as `lenses.principal_coordinates(X)`; their variances are q.
-    n_modules, n_components : int
-        M and H.
-    diversity : float
-        λ in [0, 1].
-    rng : numpy.random.Generator
-        Source of the random start and of the pairs.
-    max_iter : int, default=500
-        Maximum number of epochs of n pairs.
-    tol : float, default=1e-6
-        Stop if five epochs lower the loss by less than this share of it.
-    learning_rate : float, default=0.5
-        First step, relative to the curvature of an average pair; it falls as 1/(1 + epoch/30), and is halved
-        whenever an epoch more than doubles the loss.
-    batch_size : int, default=64
-        Pairs per step.
-
-    Returns
-    -------
-    Descent
-        With modules of shape (M, H, k) and one loss per epoch.
-    """
+    """Stochastic gradient descent on pairs of rows; the options are those of `descend_on_pairs`."""
 
     def gradient(W: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
         return pair_gradient(W, left, right, diversity)
 
-    shape = (n_modules, n_components)
-    return _descend_on_pairs(
-        rows, shape, gradient, diversity, 1.0, rng, max_iter, tol, learning_rate, batch_size
-    )
+    return descend_on_pairs(rows, (M, H), gradient, diversity, rng, **options)
 
 
 def drop_module(
-    rows: FloatArray,
-    n_modules: int,
-    n_components: int,
-    keep_probability: float,
-    *,
-    rng: np.random.Generator,
-    max_iter: int = 500,
-    tol: float = 1e-6,
-    learning_rate: float = 0.5,
-    batch_size: int = 64,
+    rows: FloatArray, M: int, H: int, keep_probability: float, *, rng: Generator, **options: Any
 ) -> Descent[FloatArray]:
-    """The drop-module algorithm (Section 5): SGD on pairs with modules dropped at random.
+    """The drop-module algorithm (Section 5): `sgd_on_pairs` with modules dropped at random.
 
     Its minimizers are those of the modular loss at λ = M p/(1 + p (M-1)), over sqrt(p/λ) (Theorem 2). The
     modules returned are scaled back, and the path is the modular loss at that λ.
-
-    Parameters
-    ----------
-    rows, n_modules, n_components, rng, max_iter, tol, learning_rate, batch_size
-        As in `sgd_on_pairs`, with the same defaults.
-    keep_probability : float
-        p in (0, 1].
-
-    Returns
-    -------
-    Descent
-        With modules of shape (M, H, k) and one loss per epoch.
     """
-    diversity = dropping_diversity(keep_probability, n_modules)
+    diversity = dropping_diversity(keep_probability, M)
 
     def gradient(W: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
-        kept = (rng.random((len(left), n_modules)) < keep_probability).astype(float)
+        kept = (rng.random((len(left), M)) < keep_probability).astype(float)
         return drop_gradient(W, left, right, kept)
 
-    shape, shrink = (n_modules, n_components), float(np.sqrt(keep_probability / diversity))
-    return _descend_on_pairs(
-        rows, shape, gradient, diversity, shrink, rng, max_iter, tol, learning_rate, batch_size
-    )
+    shrink = float(np.sqrt(keep_probability / diversity))
+    return descend_on_pairs(rows, (M, H), gradient, diversity, rng, shrink, **options)
 
 
 def dropping_diversity(keep_probability: float, n_modules: int) -> float:
@@ -307,8 +176,7 @@ def dropping_probability(diversity: float, n_modules: int) -> float:
     """Theorem 2: the keep probability p = λ / (M - λ (M-1)) that corresponds to a diversity."""
     if diversity == 0:
         raise ValueError(
-            "At diversity=0 modules are kept with probability 0, and drop-module learns nothing: choose a "
-            "diversity above 0."
+            "At diversity=0 every module is dropped and nothing is learned: raise the diversity."
         )
     return diversity / (n_modules - diversity * (n_modules - 1))
 
@@ -354,62 +222,53 @@ def _pull_back(
     return ((by_left.T @ left + by_right.T @ right) / B).reshape(M, H, -1)
 
 
-def _descend_on_pairs(
+def descend_on_pairs(
     rows: FloatArray,
     shape: tuple[int, int],
     gradient: PairGradient,
     diversity: float,
-    shrink: float,
-    rng: np.random.Generator,
-    max_iter: int,
-    tol: float,
-    learning_rate: float,
-    batch_size: int,
+    rng: Generator,
+    shrink: float = 1.0,
+    max_iter: int = 500,
+    tol: float = 1e-6,
+    learning_rate: float = 0.5,
+    batch_size: int = 64,
 ) -> Descent[FloatArray]:
-    """Descend on weights W (M, H, k); `shrink` times W are the weights whose modular loss is reported."""
+    """Descend on weights W (M, H, k), in epochs of n random pairs of rows, in principal coordinates (n, k).
+
+    The path is the modular loss of `shrink` times W. The learning rate is relative to the curvature of an
+    average pair, falls as 1/(1 + epoch/30), and is halved whenever an epoch more than doubles the loss.
+    """
     q = np.mean(rows**2, axis=0)
     n, M = len(rows), shape[0]
     start = rng.standard_normal((*shape, len(q))) / np.sqrt(2 * shape[1] * np.sum(q > 0.01 * q[0]))
-    n_steps = max(1, n // batch_size)
     # The curvature of a pair is at most the product of its squared norms, q.sum() on average.
-    first_rate = learning_rate * M / (q[0] * q.sum())
+    rate, epochs = learning_rate * M / (q[0] * q.sum()), 0
 
-    def modules_of(state: tuple[FloatArray, int, float]) -> FloatArray:
-        return shrink * state[0] * np.sqrt(q)
+    def loss_of(W: FloatArray) -> float:
+        return modular_loss(shrink * W * np.sqrt(q), q, diversity)
 
-    def loss_of(modules: FloatArray) -> float:
-        return modular_loss(modules, q, diversity)
-
-    def epoch(state: tuple[FloatArray, int, float]) -> tuple[FloatArray, int, float]:
-        W, epochs, rate = state
-        before = loss_of(modules_of(state))
-        for _ in range(n_steps):
+    def epoch(W: FloatArray) -> FloatArray:
+        nonlocal rate, epochs
+        before = W
+        for _ in range(max(1, n // batch_size)):
             left, right = rows[rng.integers(n, size=batch_size)], rows[rng.integers(n, size=batch_size)]
             W = W - rate / (1 + epochs / 30) * gradient(W, left, right)
-        after = loss_of(modules_of((W, epochs, rate)))
-        if not after < 2 * before:  # the step is too long for these rows: undo the epoch and halve it
-            return state[0], epochs, rate / 2
-        return W, epochs + 1, rate
+        if not loss_of(W) < 2 * loss_of(before):  # the step is too long: undo the epoch and halve it
+            rate /= 2
+            return before
+        epochs += 1
+        return W
 
-    return descend((start, 0, first_rate), epoch, modules_of, loss_of, max_iter=max_iter, tol=tol, window=5)
+    found = descend(start, epoch, loss_of, max_iter, tol, window=5)
+    return replace(found, modules=shrink * found.modules * np.sqrt(q))
 
 
 # Section 6.2: classification
 
 
 def pooled_vote(neighbor_labels: AnyArray) -> AnyArray:
-    """The most frequent of all M k neighbor labels of each row, the vote that reproduces Tables 2 and 3.
-
-    Parameters
-    ----------
-    neighbor_labels : ndarray of shape (M, n, k)
-        Labels of the k nearest neighbors of each row in each module.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        One label per row; of several that are equally frequent, the first in sorted order.
-    """
+    """Most frequent of the M k neighbor labels (M, n, k) of each row (Tables 2 and 3); ties: the first."""
     classes, codes = np.unique(neighbor_labels, return_inverse=True)
     codes = codes.reshape(np.shape(neighbor_labels))
     counts = np.stack([np.sum(codes == c, axis=(0, 2)) for c in range(len(classes))], axis=1)

@@ -22,7 +22,7 @@ from manylens.plotting.style import (
     name_ticks,
 )
 from manylens.pruning.pruner import read_members
-from manylens.transfer.calibration import ReliabilityBins, check_binning, check_probabilities, top_bins
+from manylens.transfer.calibration import ReliabilityBins, check_probabilities, top_bins
 from manylens.typing import AnyArray, FloatArray, ModuleSet
 
 if TYPE_CHECKING:
@@ -346,7 +346,6 @@ class ReliabilityDisplay(Display):
             Passed to `plot`, such as `ax`.
         """
         labels, proba, classes = check_probabilities(y, proba, classes)
-        check_binning(n_bins, binning=binning)
         bins = top_bins(labels[:, np.newaxis] == classes, proba, n_bins, binning)
         return cls(bins, name).plot(**options)
 

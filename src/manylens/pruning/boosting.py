@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -11,10 +12,10 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from manylens.native.trees import Tree
-from manylens.pruning.members import EstimatorMembers, rescaled_tree
+from manylens.pruning.members import Members, rescaled_tree
 from manylens.typing import FloatArray
 
-# Losses whose score is the prediction itself.
+# Losses for which the score is the prediction.
 IDENTITY_LOSSES = (
     *("squared_error", "absolute_error", "huber", "quantile"),
     *("regression", "regression_l1", "l1", "l2", "mse", "mae"),
@@ -22,8 +23,8 @@ IDENTITY_LOSSES = (
 )
 
 
-class Stages(EstimatorMembers):
-    """Stages of a sum. The score has one column per class, or one column of log-odds for two classes."""
+class Stages(Members):
+    """Stages of a sum: a score with one column per class, or one column of log-odds for two classes."""
 
     additive = True
 
@@ -32,8 +33,8 @@ class Stages(EstimatorMembers):
         self.link = "identity" if self.classes is None else "logistic"
         if self.classes is None and self.loss not in IDENTITY_LOSSES:
             raise ValueError(
-                f"{self.name} with loss {self.loss!r} predicts a function of the sum of its stages: only "
-                "losses whose prediction is the sum itself can be pruned, such as squared error."
+                f"{self.name} with loss {self.loss!r} predicts a function of the sum of its stages and "
+                "cannot be pruned: use a loss that predicts the sum itself, such as squared error."
             )
 
     def extract_weights(self) -> FloatArray:
@@ -85,32 +86,27 @@ class GradientBoostingStages(Stages):
     def rebuild(self, ensemble: Any, weights: FloatArray, intercept: FloatArray) -> Any:
         boosting = copy.copy(ensemble)
         shifts = np.zeros((len(weights), self.n_outputs))
-        shifts[0] = (
-            intercept - initial_score(ensemble)
-        ) / self.learning_rate  # the first stage holds the constant
-        boosting.estimators_ = np.array(
-            [
-                [rescaled_tree(tree, weight, shift) for tree, shift in zip(stage, shift_row, strict=True)]
-                for stage, weight, shift_row in zip(self.members, weights, shifts, strict=True)
-            ],
-            dtype=object,
-        ).reshape(len(weights), self.n_outputs)
+        # the first stage holds the constant
+        shifts[0] = (intercept - initial_score(ensemble)) / self.learning_rate
+        trees = [
+            rescaled_tree(tree, weight, shift)
+            for stage, weight, row in zip(self.members, weights, shifts, strict=True)
+            for tree, shift in zip(stage, row, strict=True)
+        ]
+        boosting.estimators_ = np.array(trees, dtype=object).reshape(shifts.shape)
         boosting.n_estimators = boosting.n_estimators_ = len(weights)
         return boosting
 
 
 class Iterations(Stages):
-    """Boosters that compute single iterations only through themselves: members are iteration numbers."""
+    """Boosters that do not expose single stages: members are iteration numbers."""
 
-    accepts_frames = True  # categorical columns are known by the types of a data frame
-    booster: Any  # computes the iterations, and is therefore stored with those that are kept
+    accepts_frames = True  # the types of a data frame say which columns are categorical
+    booster: Any  # computes the iterations, so it is stored with the kept ones
 
 
 class HistGradientBoostingStages(Iterations):
-    """scikit-learn's histogram boosting.
-
-    Stages are differences of the staged scores, so all stages up to the last that is kept are computed.
-    """
+    """scikit-learn's histogram boosting; stages are differences of its staged scores."""
 
     class_names = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
 
@@ -123,12 +119,10 @@ class HistGradientBoostingStages(Iterations):
         staged = booster.staged_predict if self.classes is None else booster.staged_decision_function
         wanted, found = set(self.members), []
         before: FloatArray | float = 0.0
-        for k, score in enumerate(staged(X)):
+        for k, score in enumerate(itertools.islice(staged(X), max(wanted) + 1)):
             now = np.array(score, dtype=np.float64).reshape(X.shape[0], -1)
             if k in wanted:
                 found.append(now - before)
-            if len(found) == len(wanted):
-                break
             before = now
         return np.stack(found, axis=1)
 
@@ -144,7 +138,7 @@ class LightGBMStages(Iterations):
 
     def extract_members(self) -> Sequence[Any]:
         self.booster = self.ensemble.booster_
-        best = self.booster.best_iteration  # above zero after early stopping; predict uses no more then
+        best = self.booster.best_iteration  # positive after early stopping; predict then uses no more
         return list(range(best if best > 0 else self.booster.current_iteration()))
 
     def score(self, X: Any) -> FloatArray:
@@ -166,7 +160,7 @@ class XGBoostStages(Iterations):
 
     def extract_members(self) -> Sequence[Any]:
         self.booster = self.ensemble.get_booster()
-        # predict does not use the rounds after the best one of early stopping
+        # after early stopping, predict uses only the rounds up to the best one
         best = getattr(self.ensemble, "best_iteration", None) if self.ensemble.early_stopping_rounds else None
         self.n_rounds = self.booster.num_boosted_rounds() if best is None else best + 1
         return list(range(self.n_rounds))
@@ -186,10 +180,10 @@ BOOSTING = (GradientBoostingStages, HistGradientBoostingStages, LightGBMStages, 
 
 
 def ensemble_score(ensemble: Any, X: Any) -> FloatArray:
-    """The sum of all stages of a scikit-learn boosting: values, or log-odds."""
+    """Score of a scikit-learn boosting model: values or log-odds."""
     predict = ensemble.decision_function if is_classifier(ensemble) else ensemble.predict
     with warnings.catch_warnings():
-        # validated rows have lost the names of their columns
+        # validated rows have no column names
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         return np.asarray(predict(X), dtype=np.float64)
 
@@ -197,8 +191,5 @@ def ensemble_score(ensemble: Any, X: Any) -> FloatArray:
 def initial_score(ensemble: Any) -> FloatArray:
     """The constant (C,) from which a GradientBoosting model starts."""
     row = np.zeros((1, ensemble.n_features_in_))
-    stages = sum(
-        ensemble.learning_rate * np.array([tree.predict(row)[0] for tree in stage])
-        for stage in ensemble.estimators_
-    )
-    return np.ravel(ensemble_score(ensemble, row)) - stages
+    stages = [np.array([tree.predict(row)[0] for tree in stage]) for stage in ensemble.estimators_]
+    return np.ravel(ensemble_score(ensemble, row)) - sum(ensemble.learning_rate * stage for stage in stages)

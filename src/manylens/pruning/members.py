@@ -1,15 +1,13 @@
-"""Members of a fitted ensemble as predictors that can be weighted, with one adapter per kind of ensemble.
+"""Members of a fitted ensemble as predictors: one adapter per kind of ensemble.
 
-To support another kind, derive from `EstimatorMembers` here or `Stages` in boosting.py, list the class names
-that it reads, and add it to the tuple at the end of that file. `read_members` in pruner.py finds the adapter
-of an ensemble.
+To support another kind, derive from `Members` or `Stages`, and add the class to AVERAGING or BOOSTING.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Protocol, Self, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -30,83 +28,37 @@ Link: TypeAlias = Literal["identity", "logistic"]
 
 # Exactly these classes: a derived class may predict differently.
 TREES = (DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor)
-OTHER_ROWS = 1e-9  # probability below which rows in no member's sample show that the rows are different ones
-BLOCK_BYTES = 2**26  # most memory that the predictions of one block of rows take
+OTHER_ROWS = 1e-9  # the ensemble was fitted to other rows if its samples are less probable than this
+BLOCK_BYTES = 2**26  # most memory of one block: predictions of rows, or sparse rows as a dense array
 
 
-class Member(Protocol):
-    """A fitted predictor; a classifier also has `classes_` and may have `predict_proba`."""
-
-    def predict(self, X: Any) -> AnyArray: ...
-
-
-class Members(Protocol):
-    """What pruning asks of an ensemble: its p members as predictors of C columns each."""
-
-    name: str  # class name of the ensemble
-    members: Sequence[Any]  # each a `Member`, or what stands for it, such as the number of an iteration
-    classes: AnyArray | None  # None for regression
-    baseline: FloatArray  # (p,): the ensemble's own weights
-    additive: bool  # members are terms of a sum in a fixed order (boosting), not parts of a mean
-    link: Link  # how a score becomes a prediction
-    refittable: bool  # member k of a refitted ensemble corresponds to member k of this one
-    default_folds: int | None  # folds of cross-fitting if cv="auto"
-    accepts_frames: bool  # members take rows in any form (data frames), not only arrays
-    allow_nan: bool  # members take missing values
-
-    # number of columns C of a member's prediction
-    @property
-    def n_outputs(self) -> int: ...
-
-    # predictions (n, p, C) of all members
-    def predict(self, X: Any, n_jobs: int | None = None) -> FloatArray: ...
-
-    # score (n, C) of the whole ensemble, before its link
-    def score(self, X: Any) -> FloatArray: ...
-
-    # which of the rows each member was trained on, (n, p); None if unknown
-    def in_bag(self, n_rows: int) -> BoolArray | None: ...
-
-    # members of a copy of the ensemble that is fitted to other rows
-    def refit(self, X: Any, y: AnyArray) -> Members: ...
-
-    # only some of the members, without the ensemble
-    def keep(self, which: IntArray) -> Members: ...
-
-    # classes, link and settings alone, for members that have become flat trees
-    def without_members(self) -> Members: ...
-
-    # members as trees whose leaves hold weight times prediction; None if a member is not a tree
-    def trees(self, weights: FloatArray) -> list[Tree] | None: ...
-
-    # an ensemble of the original class with these members, weights and intercept
-    def rebuild(self, ensemble: Any, weights: FloatArray, intercept: FloatArray) -> Any: ...
-
-
-class EstimatorMembers:
-    """Members that are scikit-learn estimators, by default averaged with equal weights."""
+class Members:
+    """The p members of a fitted ensemble as predictors; by default estimators with equal weights."""
 
     class_names: tuple[str, ...] = ()  # names of the ensemble classes that this adapter reads
-    additive: bool = False
-    refittable: bool = False
-    default_folds: int | None = None
-    accepts_frames: bool = False
-    allow_nan: bool = False
-    link: Link = "identity"
-    votes = False  # members vote for a class even if they know probabilities
-    integer_classes = True  # members know classes by number
+    additive: bool = False  # members are terms of a sum in a fixed order (boosting), not parts of a mean
+    refittable: bool = False  # member k of a refitted ensemble corresponds to member k of this one
+    default_folds: int | None = None  # folds of cross-fitting if cv="auto"
+    accepts_frames: bool = False  # members take rows in any form (data frames), not only arrays
+    allow_nan: bool = False  # members take missing values
+    link: Link = "identity"  # how a score becomes a prediction
+    votes = False  # members vote for a class even if they have probabilities
+    integer_classes = True  # members number the classes 0, 1, ...
 
-    ensemble: Any
-    members: Sequence[Any]
+    ensemble: Any  # None in a copy that holds only some members
+    members: Sequence[Any]  # fitted estimators, or the numbers of a booster's iterations
 
     def __init__(self, ensemble: Any) -> None:
-        check_is_fitted(ensemble)
+        message = "This %(name)s is not fitted yet: call its fit first, or use fit_ensemble=True."
+        check_is_fitted(ensemble, msg=message)
         self.ensemble = ensemble
         self.name = type(ensemble).__name__
-        self.classes: AnyArray | None = ensemble.classes_ if is_classifier(ensemble) else None
+        self.classes: AnyArray | None = (
+            ensemble.classes_ if is_classifier(ensemble) else None
+        )  # None: regression
         if isinstance(self.classes, list) or getattr(ensemble, "n_outputs_", 1) > 1:
             raise ValueError(f"{self.name} predicts several targets at once: fit and prune one per target.")
-        self.columns: list[IntArray] | None = None  # features that each member sees; None for all
+        self.columns: list[IntArray] | None = None  # features that each member uses; None for all
         self.allow_nan = get_tags(ensemble).input_tags.allow_nan
         self.members = self.extract_members()
         self.baseline = self.extract_weights()
@@ -121,22 +73,26 @@ class EstimatorMembers:
 
     @property
     def n_outputs(self) -> int:
+        """Number of columns C of a member's prediction."""
         return 1 if self.classes is None else len(self.classes)
 
     @property
     def member_classes(self) -> AnyArray:
-        """The classes as the members name them."""
+        """The classes as the members label them."""
         return np.arange(self.n_outputs) if self.integer_classes else cast(AnyArray, self.classes)
 
     def in_bag(self, n_rows: int) -> BoolArray | None:
+        """Which of the rows each member was trained on, (n, p); None if unknown."""
         return None
 
     def refit(self, X: Any, y: AnyArray) -> Members:
-        copied = type(self)(clone(self.ensemble).fit(X, y))
+        """Members of a copy of the ensemble that is fitted to other rows."""
+        copied = type(self)(fitted_copy(self.ensemble, X, y))
         copied.classes = self.classes
         return copied
 
     def keep(self, which: IntArray) -> Self:
+        """Only some of the members, without the ensemble."""
         kept = copy.copy(self)
         kept.ensemble = None
         kept.members = [self.members[k] for k in which]
@@ -144,12 +100,8 @@ class EstimatorMembers:
         kept.baseline = self.baseline[which]
         return kept
 
-    def without_members(self) -> Self:
-        rest = copy.copy(self)
-        rest.ensemble, rest.members, rest.columns = None, [], None
-        return rest
-
     def predict(self, X: Any, n_jobs: int | None = None) -> FloatArray:
+        """Predictions (n, p, C) of all members."""
         tasks = (delayed(self.predict_one)(k, X) for k in range(len(self.members)))
         return np.stack(Parallel(n_jobs=n_jobs, prefer="threads")(tasks), axis=1)
 
@@ -164,18 +116,17 @@ class EstimatorMembers:
         return self._in_all_classes(member.predict_proba(X), member)
 
     def score(self, X: Any) -> FloatArray:
+        """Score (n, C) of the whole ensemble, before its link."""
         return np.einsum("ikc,k->ic", self.predict(X), self.baseline)
 
     def trees(self, weights: FloatArray) -> list[Tree] | None:
+        """Trees whose leaves hold weight times prediction; None if a member is not a tree."""
         if not all(type(member) in TREES for member in self.members):
             return None
+        columns: Sequence[IntArray | None] = self.columns or [None] * len(self.members)
         return [
-            Tree(
-                member.tree_,
-                weight * self.leaf_values(member),
-                None if self.columns is None else self.columns[k],
-            )
-            for k, (member, weight) in enumerate(zip(self.members, weights, strict=True))
+            Tree(member.tree_, weight * self.leaf_values(member), features)
+            for member, weight, features in zip(self.members, weights, columns, strict=True)
         ]
 
     def leaf_values(self, member: Any) -> FloatArray:
@@ -188,28 +139,28 @@ class EstimatorMembers:
         return self._in_all_classes(values, member)
 
     def _in_all_classes(self, values: FloatArray, member: Any) -> FloatArray:
-        """Columns of the member's own classes among those of all classes; zero for classes it never saw."""
+        """Columns for all classes, zero for classes that the member was not trained on."""
         spread = np.zeros((len(values), self.n_outputs))
         spread[:, np.searchsorted(self.member_classes, member.classes_)] = values
         return spread
 
     def rebuild(self, ensemble: Any, weights: FloatArray, intercept: FloatArray) -> Any:
+        """An ensemble of the original class with these members, weights and intercept."""
         raise ValueError(
             f"{type(ensemble).__name__} cannot represent these weights and intercept: use the pruned model "
             "itself (estimator_)."
         )
 
 
-class BaggingMembers(EstimatorMembers):
-    """Bagging: members see samples of the rows and of the features."""
+class BaggingMembers(Members):
+    """Bagging: members are trained on samples of the rows and of the features."""
 
     class_names = ("BaggingClassifier", "BaggingRegressor")
 
-    def extract_members(self) -> Sequence[Any]:
-        every = np.arange(self.ensemble.n_features_in_)
-        features = self.ensemble.estimators_features_
+    def __init__(self, ensemble: Any) -> None:
+        super().__init__(ensemble)
+        every, features = np.arange(ensemble.n_features_in_), ensemble.estimators_features_
         self.columns = None if all(np.array_equal(f, every) for f in features) else list(features)
-        return super().extract_members()
 
     def in_bag(self, n_rows: int) -> BoolArray | None:
         return bag_mask(self.ensemble.estimators_samples_, n_rows)
@@ -221,14 +172,13 @@ class BaggingMembers(EstimatorMembers):
                 "the pruned model itself (estimator_), or method='rank' with refit='none'."
             )
         bagging = copy.copy(ensemble)
-        bagging.estimators_, bagging.n_estimators = list(self.members), len(self.members)
-        every = np.arange(ensemble.n_features_in_)
-        bagging.estimators_features_ = self.columns or [every] * len(self.members)
+        bagging.estimators_, bagging.n_estimators = list(self.members), len(weights)
+        bagging.estimators_features_ = self.columns or [np.arange(ensemble.n_features_in_)] * len(weights)
         return bagging
 
 
-class ForestMembers(EstimatorMembers):
-    """Random forests and extremely randomized trees; their leaves can hold any weights."""
+class ForestMembers(Members):
+    """Random forests and extremely randomized trees, whose leaves can hold any weights."""
 
     class_names = (
         *("RandomForestClassifier", "RandomForestRegressor"),
@@ -248,7 +198,7 @@ class ForestMembers(EstimatorMembers):
         return forest
 
 
-class AdaBoostMembers(EstimatorMembers):
+class AdaBoostMembers(Members):
     """AdaBoost: weighted votes for classes; for regression a weighted mean replaces its weighted median."""
 
     class_names = ("AdaBoostClassifier", "AdaBoostRegressor")
@@ -260,8 +210,8 @@ class AdaBoostMembers(EstimatorMembers):
         return weights / weights.sum()
 
 
-class VotingMembers(EstimatorMembers):
-    """Voting: members of any kind, each with its name and weight."""
+class VotingMembers(Members):
+    """Voting: members of any kind, each with a name and a weight."""
 
     class_names = ("VotingClassifier", "VotingRegressor")
     refittable = True
@@ -287,20 +237,20 @@ class VotingMembers(EstimatorMembers):
         return voting
 
 
-class StackingMembers(EstimatorMembers):
+class StackingMembers(Members):
     """Stacking: the members of the first level; the weights replace the final estimator."""
 
     class_names = ("StackingClassifier", "StackingRegressor")
     accepts_frames = True
 
-    def extract_members(self) -> Sequence[Any]:
-        fitted_here = not (isinstance(self.ensemble.cv, str) and self.ensemble.cv == "prefit")
-        self.integer_classes = self.refittable = fitted_here
-        self.default_folds = 5 if fitted_here else None
-        return super().extract_members()
+    def __init__(self, ensemble: Any) -> None:
+        super().__init__(ensemble)
+        prefit = isinstance(ensemble.cv, str) and ensemble.cv == "prefit"
+        self.integer_classes = self.refittable = not prefit
+        self.default_folds = None if prefit else 5
 
 
-class ListMembers(EstimatorMembers):
+class ListMembers(Members):
     """A list of fitted predictors, all classifiers or all regressors."""
 
     refittable = True
@@ -311,7 +261,7 @@ class ListMembers(EstimatorMembers):
         self.name = "list"
         self.ensemble = self.members = list(ensemble)
         if not self.members:
-            raise ValueError("The list of predictors is empty.")
+            raise ValueError("The list of predictors is empty: give at least one fitted predictor.")
         for member in self.members:
             check_is_fitted(member)
         self.classes = None
@@ -322,29 +272,26 @@ class ListMembers(EstimatorMembers):
         self.columns = None
         self.baseline = self.extract_weights()
 
-    def refit(self, X: Any, y: AnyArray) -> Members:
-        copied = ListMembers([clone(member).fit(X, y) for member in self.members])
-        copied.classes = self.classes
-        return copied
-
 
 AVERAGING = (BaggingMembers, ForestMembers, AdaBoostMembers, VotingMembers, StackingMembers)
 
 
-def prediction_blocks(
-    members: Members, X: Any, n_jobs: int | None = None
-) -> Iterator[tuple[slice, FloatArray]]:
+def fitted_copy(ensemble: Any, X: Any, y: Any) -> Any:
+    """A copy of an ensemble, or of a list of predictors, fitted to these rows."""
+    copied = clone(ensemble)
+    return [each.fit(X, y) for each in copied] if isinstance(copied, list | tuple) else copied.fit(X, y)
+
+
+def prediction_blocks(members: Members, X: Any, n_jobs: int | None) -> Iterator[tuple[slice, FloatArray]]:
     """Blocks of rows, each with the predictions (m, p, C) of all members."""
-    n = X.shape[0]
     size = max(1, BLOCK_BYTES // (8 * len(members.members) * members.n_outputs))
-    for start in range(0, n, size):
-        rows = slice(start, min(n, start + size))
+    for start in range(0, X.shape[0], size):
+        rows = slice(start, start + size)
         P = members.predict(take_rows(X, rows), n_jobs)
         finite = np.isfinite(P).all(axis=(0, 2))
         if not finite.all():
             raise ValueError(
-                f"The predictions of member {np.argmin(finite)} contain NaN or infinity: leave such members "
-                "out."
+                f"The predictions of member {np.argmin(finite)} contain NaN or infinity: remove this member."
             )
         yield rows, P
 
@@ -355,14 +302,14 @@ def take_rows(X: Any, rows: slice | IntArray) -> Any:
 
 
 def bag_mask(samples: Sequence[IntArray], n_rows: int) -> BoolArray | None:
-    """Mask (n, p) of the rows each member was trained on; None if all saw all, or it was not these rows."""
+    """Mask (n, p) of the rows each member was trained on; None if all rows, or if these are other rows."""
     top = max(int(rows.max()) for rows in samples) + 1
     if top > n_rows:
         return None
     mask = np.zeros((n_rows, len(samples)), dtype=bool)
     for k, rows in enumerate(samples):
         mask[rows, k] = True
-    # a few of the last rows may be in no sample, but hardly many
+    # by chance a few of the last rows are in no sample; many means that the ensemble was fitted to fewer rows
     never = np.prod(1 - mask[:top].mean(axis=0))
     return None if mask.all() or never ** (n_rows - top) < OTHER_ROWS else mask
 

@@ -2,57 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags, Tags
 from sklearn.utils.validation import validate_data
 
 from manylens.native.trees import FlatTrees, check_flat_trees, flatten_trees, sum_of_trees
-from manylens.pruning.members import Members, prediction_blocks
+from manylens.pruning.members import BLOCK_BYTES, Link, Members, prediction_blocks
 from manylens.typing import AnyArray, FloatArray, MatrixLike
-
-DENSE_BYTES = 2**26  # most memory that one block of sparse rows takes as an array
 
 
 class ScoreMixin:
-    """Accuracy for classes, R² for values, as scikit-learn scores classifiers and regressors."""
+    """The `score` of scikit-learn's classifiers or regressors, whichever the estimator is."""
 
     predict: Any
 
     def score(self, X: MatrixLike, y: AnyArray, sample_weight: AnyArray | None = None) -> float:
-        """Accuracy of classes, or R² of values.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Rows.
-        y : array-like of shape (n,)
-            True classes or values.
-        sample_weight : array-like of shape (n,), default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        float
-            The score.
-        """
+        """Accuracy of the predicted classes, or R² of the predicted values."""
         metric = accuracy_score if is_classifier(self) else r2_score
         return float(metric(y, self.predict(X), sample_weight=sample_weight))
 
 
 class PrunedEnsemble(ScoreMixin, BaseEstimator):
-    """A weighted sum of fitted predictors, intercept + Σ_k w_k f_k(x), made by `AlignmentPruner`.
+    """A weighted sum of the kept members, intercept + Σ_k w_k f_k(x), created by `AlignmentPruner`.
 
-    It holds only the members that are kept. Trees are stored as arrays and evaluated together, so that a file
-    of them needs no class of scikit-learn.
+    Trees are stored as arrays, so that loading them from a file requires trusting no scikit-learn class.
 
     Parameters
     ----------
     members : Members
-        The members that are kept; only their classes and settings if they are stored as `trees`.
+        The kept members; only their classes and settings if they are stored as `trees`.
     weights : ndarray of shape (n_kept,)
         Their weights.
     intercept : ndarray of shape (C,)
@@ -60,14 +43,7 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
     trees : FlatTrees, default=None
         All members with their weights in the leaves, if they are trees.
     n_jobs : int, default=None
-        Threads that predict, if members predict one by one.
-
-    Attributes
-    ----------
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of str
-        Names of the features, if the rows had names.
+        Number of threads for prediction, unless members are stored as `trees`.
     """
 
     def __init__(
@@ -92,7 +68,8 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
         trees = members.trees(weights)
         if trees is None:
             return cls(members, weights, intercept, n_jobs=n_jobs)
-        return cls(members.without_members(), weights, intercept, flatten_trees(trees), n_jobs)
+        settings = members.keep(np.arange(0))  # the trees replace the members
+        return cls(settings, weights, intercept, flatten_trees(trees), n_jobs)
 
     def __sklearn_clone__(self) -> Self:
         return self
@@ -102,7 +79,7 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        if self.trees is not None:  # evaluated without bounds checks, and the file may come from anyone
+        if self.trees is not None:  # evaluated without bounds checks, and the file may be untrusted
             check_flat_trees(self.trees, self.n_features_in_, len(self.intercept))
 
     @property
@@ -113,24 +90,17 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
         return self.members.classes
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Return this model unchanged: its members are fitted.
+        """Return this model unchanged: its members are already fitted.
 
         Parameters
         ----------
-        X : object
+        X, y : object
             Ignored.
-        y : object, default=None
-            Ignored.
-
-        Returns
-        -------
-        PrunedEnsemble
-            This model.
         """
         return self
 
     def raw_scores(self, X: MatrixLike) -> FloatArray:
-        """Intercept + Σ_k w_k f_k(x).
+        """Compute intercept + Σ_k w_k f_k(x): values, estimates of probabilities, or log-odds (boosting).
 
         Parameters
         ----------
@@ -140,17 +110,12 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n, C)
-            Predicted values, least-squares estimates of class probabilities, or log-odds (boosting).
         """
         X = validate_member_rows(self, X, self.members, reset=False)
         if self.trees is not None:
             return tree_sums(X, self.trees) + self.intercept
-        return np.concatenate(
-            [
-                np.einsum("ikc,k->ic", P, self.weights) + self.intercept
-                for _, P in prediction_blocks(self.members, X, self.n_jobs)
-            ]
-        )
+        blocks = prediction_blocks(self.members, X, self.n_jobs)
+        return np.concatenate([np.einsum("ikc,k->ic", P, self.weights) + self.intercept for _, P in blocks])
 
     def predict(self, X: MatrixLike) -> AnyArray:
         """Predict classes or values.
@@ -163,7 +128,6 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n,)
-            Classes or values.
         """
         scores = self.raw_scores(X)
         if self.members.classes is None:
@@ -173,7 +137,7 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
         return self.classes_[np.argmax(scores, axis=1)]
 
     def predict_proba(self, X: MatrixLike) -> FloatArray:
-        """Predict class probabilities.
+        """Predict class probabilities: scores clipped to [0, 1] and normalized, or (boosting) from log-odds.
 
         Parameters
         ----------
@@ -183,8 +147,6 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n, C)
-            For boosting, the inverse link of the scores; otherwise the scores, clipped to [0, 1] and
-            normalized.
         """
         if self.members.classes is None:
             raise AttributeError("A regression model has no class probabilities.")
@@ -195,7 +157,7 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
 
 
 def typed_tags(tags: Tags, classifies: bool) -> Tags:
-    """Tags of a classifier or of a regressor."""
+    """Set the tags of a classifier or of a regressor."""
     if classifies:
         tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags()
     else:
@@ -205,7 +167,7 @@ def typed_tags(tags: Tags, classifies: bool) -> Tags:
 
 
 def validate_member_rows(estimator: BaseEstimator, X: Any, members: Members, reset: bool) -> Any:
-    """Rows as the members take them: validated arrays, or as given."""
+    """Rows in the form that the members take: validated arrays, or as given."""
     if members.accepts_frames:
         X = X if hasattr(X, "shape") else np.asarray(X)
         validate_data(estimator, X, skip_check_array=True, reset=reset)
@@ -223,7 +185,7 @@ def validate_member_rows(estimator: BaseEstimator, X: Any, members: Members, res
 def tree_sums(X: Any, trees: FlatTrees) -> FloatArray:
     """Sums (n, C) of flat trees for dense or sparse rows."""
     if hasattr(X, "toarray"):
-        size = max(1, DENSE_BYTES // (4 * X.shape[1]))
+        size = max(1, BLOCK_BYTES // (4 * X.shape[1]))
         blocks = [X[start : start + size].toarray() for start in range(0, X.shape[0], size)]
         return np.concatenate([tree_sums(block, trees) for block in blocks])
     with np.errstate(over="ignore"):
@@ -233,13 +195,12 @@ def tree_sums(X: Any, trees: FlatTrees) -> FloatArray:
     return sum_of_trees(narrow, trees)
 
 
-def probabilities(scores: FloatArray, link: Literal["identity", "logistic"]) -> FloatArray:
-    """Class probabilities (n, C) from estimates of them, or from log-odds (n, C), (n, 1) for two classes."""
+def probabilities(scores: FloatArray, link: Link) -> FloatArray:
+    """Class probabilities (n, C) from estimates of them or from log-odds, (n, 1) for two classes."""
     if link == "identity":
         clipped = np.clip(scores, 0.0, 1.0)
         total = clipped.sum(axis=1, keepdims=True)
         return np.where(total > 0, clipped / np.where(total > 0, total, 1.0), 1 / scores.shape[1])
     if scores.shape[1] == 1:
         scores = np.column_stack([np.zeros(len(scores)), scores])
-    scores = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return scores / scores.sum(axis=1, keepdims=True)
+    return softmax(scores, axis=1)

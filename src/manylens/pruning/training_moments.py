@@ -1,4 +1,4 @@
-"""Which predictions and targets the weights are learned from: as they are, out-of-bag, or cross-fitted."""
+"""Moments of the predictions to learn from: as they are, out-of-bag, or cross-fitted."""
 
 from __future__ import annotations
 
@@ -11,62 +11,47 @@ import numpy as np
 from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import check_classification_targets
 
-from manylens.pruning.members import Members, prediction_blocks, take_rows
+from manylens.pruning.members import Link, Members, prediction_blocks, take_rows
 from manylens.pruning.pruned_ensemble import probabilities
+from manylens.summaries.base import summarize
 from manylens.summaries.prediction_moments import FoldedMoments
 from manylens.typing import AnyArray, BoolArray, FloatArray
 from manylens.validation import require_two_classes
 
-LEAST_CURVATURE = (
-    0.01  # of the logistic loss: the working response of rows with a sure prediction is unbounded
-)
+LEAST_CURVATURE = 0.01  # of the logistic loss; keeps the working response of confident predictions bounded
 
 CV: TypeAlias = Literal["auto", "oob"] | int | None
 Batch: TypeAlias = tuple[FloatArray, FloatArray, FloatArray | None]  # predictions, target, entry weights
 
 
 def training_moments(
-    members: Members, X: Any, y: AnyArray, cv: CV, anchor: float, n_jobs: int | None = None
+    members: Members, X: Any, y: AnyArray, cv: CV, anchor: float, n_jobs: int | None
 ) -> FoldedMoments:
     """Moments of the predictions that `cv` asks for."""
     Y = target_columns(y, members)
     cv = members.default_folds if cv == "auto" and members.default_folds else cv
     if isinstance(cv, Integral) and not isinstance(cv, bool):
-        return _summarized(_cross_fitted_batches(members, X, y, Y, int(cv), n_jobs))
+        return summarize(FoldedMoments, _cross_fitted_batches(members, X, y, Y, int(cv), n_jobs))
     in_bag = _rows_in_bag(members, X.shape[0], cv)
-    if in_bag is not None:
-        return _summarized(_out_of_bag_batches(members, X, Y, in_bag, n_jobs))
-    moments = _summarized(_plain_batches(members, X, Y, anchor, n_jobs))
-    if not members.additive:
+    moments = summarize(FoldedMoments, _batches(members, X, Y, in_bag, anchor, n_jobs))
+    if in_bag is None and not members.additive:
         _warn_of_interpolation(moments)
     return moments
 
 
-def _summarized(batches: Iterator[Batch]) -> FoldedMoments:
-    moments = FoldedMoments()
-    for batch in batches:
-        moments.update(*batch)
-    return moments
-
-
-def _plain_batches(
-    members: Members, X: Any, Y: FloatArray, anchor: float, n_jobs: int | None
+def _batches(
+    members: Members, X: Any, Y: FloatArray, in_bag: BoolArray | None, anchor: float, n_jobs: int | None
 ) -> Iterator[Batch]:
-    """Predictions as they are; for boosting, with its working response as the target."""
+    """Out-of-bag predictions, or predictions as they are; boosting has its working response as target."""
+    share = None if in_bag is None else 1 - in_bag.mean(axis=0)
     for rows, P in prediction_blocks(members, X, n_jobs):
-        if members.additive:
+        if in_bag is not None:
+            filled, unseen = out_of_bag(P, in_bag[rows], share)
+            yield filled, Y[rows][unseen], None
+        elif members.additive:
             yield P, *working_response(Y[rows], members.score(take_rows(X, rows)), members.link, anchor)
         else:
             yield P, Y[rows], None
-
-
-def _out_of_bag_batches(
-    members: Members, X: Any, Y: FloatArray, in_bag: BoolArray, n_jobs: int | None
-) -> Iterator[Batch]:
-    share = 1 - in_bag.mean(axis=0)
-    for rows, P in prediction_blocks(members, X, n_jobs):
-        filled, unseen = out_of_bag(P, in_bag[rows], share)
-        yield filled, Y[rows][unseen], None
 
 
 def _cross_fitted_batches(
@@ -102,14 +87,13 @@ def _rows_in_bag(members: Members, n_rows: int, cv: CV) -> BoolArray | None:
 def out_of_bag(
     P: FloatArray, in_bag: BoolArray, share: FloatArray | None = None
 ) -> tuple[FloatArray, BoolArray]:
-    """Predictions with the effect of a member's own training rows removed, and the mask of rows that remain.
+    """Predictions without the effect of each member's training rows, and the mask of rows that have any.
 
-    Let m_i be the mean of P_il over the members l that did not see row i, and q_k (`share`) the share of rows
-    that member k did not see. P_ik becomes m_i + (P_ik - m_i)/q_k if member k did not see row i, and m_i
-    otherwise. Deviations from m then count in products with the target as if the member had seen none of the
-    rows; their squares count 1/q_k times too much, which acts as a ridge toward the mean of all. Unlike
-    products over the rows that two members have both not seen, these inner products stay positive
-    semi-definite.
+    Let m_i be the mean prediction of the members not trained on row i, and q_k (`share`) the share of rows
+    that member k was not trained on. P_ik becomes m_i + (P_ik - m_i)/q_k if member k was not trained on row
+    i, and m_i otherwise. Products of P - m with the target are then unbiased; squares are 1/q_k times too
+    large, which acts as a ridge toward m. Unlike sums over the rows that neither of two members was trained
+    on, these inner products are positive semi-definite.
     """
     out = ~in_bag
     share = out.mean(axis=0) if share is None else share
@@ -121,7 +105,7 @@ def out_of_bag(
 
 
 def target_columns(y: AnyArray, members: Members) -> FloatArray:
-    """Target (n, C) as the members predict it: values, one column per class, or 0 and 1 for two classes."""
+    """Target (n, C) as the members predict it: values, one column per class, or one of 0 and 1."""
     if members.classes is None:
         y = y.astype(np.float64)
         if not np.isfinite(y).all():
@@ -140,11 +124,11 @@ def target_columns(y: AnyArray, members: Members) -> FloatArray:
 
 
 def working_response(
-    Y: FloatArray, score: FloatArray, link: Literal["identity", "logistic"], anchor: float
+    Y: FloatArray, score: FloatArray, link: Link, anchor: float
 ) -> tuple[FloatArray, FloatArray | None]:
-    """Target and entry weights (n, C) whose least squares approximate the loss of boosting near its score F.
+    """Target and entry weights (n, C) whose squared error approximates the loss of boosting near its score F.
 
-    Identity link: F + (1 - anchor)(Y - F) with weights one. Logistic link, with p the probabilities of F and
+    Identity link: F + (1 - anchor)(Y - F), unweighted. Logistic link, with p the probabilities of F and
     ω = p (1 - p): F + (1 - anchor)(Y - p)/ω with weights ω, the second-order expansion of the logistic loss.
     """
     if link == "identity":
@@ -155,14 +139,13 @@ def working_response(
 
 
 def _warn_of_interpolation(moments: FoldedMoments) -> None:
-    """Warn if most members reproduce y exactly, so that their predictions do not tell which to keep."""
+    """Warn if most members reproduce y exactly: their predictions then say nothing about their quality."""
     G, b, total = moments.whole().centered()
     exact = np.diag(G) - 2 * b + total <= 1e-9 * total
     if total > 0 and len(b) > 1 and exact.sum() > len(b) / 2:
         warnings.warn(
             f"{exact.sum()} of {len(b)} members reproduce y exactly on these rows. If they were trained on "
-            "them, the predictions do not tell which members to keep: give rows that the ensemble has not "
-            "seen, or fit it with bootstrap=True.",
-            UserWarning,
+            "these rows, their predictions say nothing about their quality: give rows that the ensemble was "
+            "not trained on, or fit it with bootstrap=True.",
             stacklevel=4,
         )

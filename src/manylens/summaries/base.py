@@ -1,8 +1,4 @@
-"""The protocol of one pass over rows: update with a batch, merge with another summary.
-
-Everything that learns from rows in one pass does it in the same three steps: summarize batches, merge the
-summaries, learn from the merged summary. `fit`, `partial_fit` and a cluster are three callers of these steps.
-"""
+"""One pass over rows: summarize batches, merge the summaries, learn from the merged summary."""
 
 from __future__ import annotations
 
@@ -12,15 +8,15 @@ from typing import Any, Self, TypeVar
 
 
 class Summary(ABC):
-    """What one pass over rows leaves behind: fixed memory, mergeable, independent of the order of batches."""
+    """Statistics of rows in fixed memory that can be merged and do not depend on the order of batches."""
 
     @abstractmethod
     def update(self, *args: Any, **kwargs: Any) -> Self:
-        """Add one batch of rows and return self; a batch that is refused leaves the summary unchanged."""
+        """Add one batch of rows and return self; if it raises, the summary is unchanged."""
 
     @abstractmethod
     def merge(self, other: Self) -> Self:
-        """Add the rows of another summary with the same settings and return self."""
+        """Add the rows of another summary with the same settings, which is not changed, and return self."""
 
     @abstractmethod
     def fresh(self) -> Self:
@@ -31,7 +27,7 @@ S = TypeVar("S", bound=Summary)
 
 
 def summarize(make: Callable[[], S], batches: Iterable[tuple[Any, ...]]) -> S:
-    """Update one new summary with every batch, a tuple of the arguments of `update`, in order."""
+    """A new summary of all batches, each a tuple of the arguments of `update`."""
     summary = make()
     for batch in batches:
         summary.update(*batch)
@@ -39,14 +35,10 @@ def summarize(make: Callable[[], S], batches: Iterable[tuple[Any, ...]]) -> S:
 
 
 def merge_tree(summaries: Sequence[S]) -> S:
-    """Merge neighbors pairwise until one summary is left.
-
-    The tree depends only on the number of summaries, so the result is the same to the last bit no matter
-    which finished first. The first summary of each pair is changed in place.
-    """
+    """Merge pairs of neighbors, in place, until one is left; the fixed order makes results reproducible."""
     level = list(summaries)
     if not level:
-        raise ValueError("There is nothing to merge: the list of summaries is empty.")
+        raise ValueError("The list of summaries is empty: give at least one.")
     while len(level) > 1:
         pairs = [level[k : k + 2] for k in range(0, len(level), 2)]
         level = [pair[0].merge(pair[1]) if len(pair) == 2 else pair[0] for pair in pairs]

@@ -1,10 +1,4 @@
-"""Signed random sums of rows that preserve inner products of columns: CountSketch and sparse JL.
-
-The sketch of X (n, d) is S X (n_buckets, d). Column i of S holds a random sign in one random row (or in
-`n_hashes` of them). Bucket and sign are a hash of the row's number alone, so S is not stored: parts of X
-sketched in any order, on any machine, with any batch size, add up to the same S X, and two representations
-of the same rows share one S.
-"""
+"""Signed random sums of rows that preserve inner products of columns: CountSketch and sparse JL."""
 
 from __future__ import annotations
 
@@ -17,48 +11,39 @@ from sklearn.utils import assert_all_finite, check_array
 
 from manylens.native.count_sketch import add_dense, add_ones, add_sparse, signed_buckets
 from manylens.summaries.base import Summary
-from manylens.typing import FloatArray, IntArray, MatrixLike, Rows, is_sparse
-from manylens.validation import check_count
+from manylens.typing import FloatArray, IntArray, MatrixLike, Rows
+from manylens.validation import check_count, is_sparse
 
-BLOCK_BYTES = 2**28  # rows taken at a time if they must be converted
-SMALL_BYTES = 2**24  # smaller batches are checked before they are added; for larger ones the sums are checked
+BLOCK_BYTES = 2**28  # size of the blocks in which rows are converted to float64
+SMALL_BYTES = 2**24  # larger batches are checked for NaN after summing, by their sums
 LARGEST = 2**31 - 1  # number of buckets that a hash of 32 bits can address
 
 
 class CountSketch(Summary):
     """Signed random sums of rows, S X, updated one batch at a time.
 
-    With one hash function, column i of S is zero except for one random sign (Charikar, Chen and
-    Farach-Colton 2002; Clarkson and Woodruff 2013). With s = `n_hashes`, S stacks s such matrices of height
-    n_buckets/s, divided by sqrt(s): the sparse Johnson-Lindenstrauss transform (Kane and Nelson 2014). In
-    both cases E[Sᵀ S] = I, so that (S X)ᵀ (S Y) is an unbiased estimate of Xᵀ Y.
+    Each column of S holds one random sign in a random row (Charikar, Chen and Farach-Colton 2002; Clarkson
+    and Woodruff 2013). With s = `n_hashes`, S stacks s such matrices of height n_buckets/s, divided by
+    sqrt(s): the sparse Johnson-Lindenstrauss transform (Kane and Nelson 2014). In both cases E[Sᵀ S] = I, so
+    that (S X)ᵀ (S Y) is an unbiased estimate of Xᵀ Y.
+
+    S is not stored: bucket and sign are a hash of the row's number. Parts of X that are sketched in any
+    order, on any machine, add up to the same S X. Memory is n_buckets x d doubles, and at most five times
+    that while a large batch is added.
 
     Parameters
     ----------
     n_buckets : int
         Height of the sketch.
     n_hashes : int, default=1
-        Buckets that each row is added to; must divide `n_buckets`.
+        Number of buckets that each row is added to; must divide `n_buckets`.
     random_state : int, default=0
-        Seed of the hash. It must be an integer, because sketches can be compared or merged only if they
-        share it.
+        Seed of the hash; sketches can be compared or merged only if they share it.
 
     Attributes
     ----------
-    summary_ : ndarray of float64, shape (n_buckets, d)
-        S X. Sums are kept in double precision; those of float32 rows are taken in single precision over
-        at most about 128 rows per bucket, which is as exact as the rows themselves.
-    ones_ : ndarray of float64, shape (n_buckets,)
-        S 1, the sketch of the vector of ones.
-    mean_ : ndarray of float64, shape (d,)
-        Mean of the rows.
     n_rows_ : int
         Number of rows seen.
-
-    Notes
-    -----
-    Memory is n_buckets x d doubles, and at most five times that while a large batch is added.
-    The first batch sets the width d. Results do not depend on the number of threads.
 
     Examples
     --------
@@ -83,8 +68,8 @@ class CountSketch(Summary):
             )
         if not isinstance(random_state, int | np.integer) or isinstance(random_state, bool):
             raise TypeError(
-                f"random_state={random_state!r} is not an integer: sketches can be compared only if they "
-                "hash with the same number."
+                f"random_state={random_state!r} is not an integer, which is needed so that other sketches "
+                "can use the same hash."
             )
         self.random_state = int(random_state)
         self.n_rows_ = 0
@@ -93,10 +78,8 @@ class CountSketch(Summary):
         self._ones: FloatArray = np.zeros(self.n_buckets)
 
     def __repr__(self) -> str:
-        return (
-            f"CountSketch(n_buckets={self.n_buckets}, n_hashes={self.n_hashes}, "
-            f"random_state={self.random_state})"
-        )
+        settings = f"n_buckets={self.n_buckets}, n_hashes={self.n_hashes}, random_state={self.random_state}"
+        return f"CountSketch({settings})"
 
     def __sklearn_is_fitted__(self) -> bool:
         return self.n_rows_ > 0
@@ -107,16 +90,14 @@ class CountSketch(Summary):
         Parameters
         ----------
         rows : array-like or sparse matrix, shape (n, d)
-            Rows; float32 and float64 are read in place, anything else is converted one block at a time.
+            Rows; float32 and float64 rows are not copied.
         indices : int or ndarray of int of shape (n,), default=None
-            Numbers of the rows, which are hashed: one per row, or the number of the first row if they are
-            consecutive. By default they continue after the rows seen so far. Give them if batches come out
-            of order or from several machines.
+            Row numbers, or the first of consecutive numbers; by default they continue after the rows seen so
+            far. Needed if batches come out of order or from several machines.
 
         Returns
         -------
         CountSketch
-            The sketch itself.
         """
         rows = check_array(rows, accept_sparse="csr", dtype=None, ensure_all_finite=False, input_name="rows")
         n, d = rows.shape
@@ -133,7 +114,9 @@ class CountSketch(Summary):
             sums, total, ones = sums.copy(), total.copy(), ones.copy()
         step = n if rows.dtype in (np.float32, np.float64) else max(1, BLOCK_BYTES // (8 * d))
         for first in range(0, n, step):
-            block = as_floats(rows[first : first + step])
+            block = rows[first : first + step]
+            block = block if block.dtype in (np.float32, np.float64) else block.astype(np.float64)
+            block = block if is_sparse(block) else np.ascontiguousarray(block)
             self._add(block, indices[first : first + step], sums, total, ones)
         if not small and not np.isfinite(total).all():
             raise ValueError("The rows contain NaN or infinity: they were not added to the sketch.")
@@ -142,27 +125,15 @@ class CountSketch(Summary):
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add the rows that another sketch has seen.
-
-        Parameters
-        ----------
-        other : CountSketch
-            A sketch of other rows with the same settings; not changed.
-
-        Returns
-        -------
-        CountSketch
-            The sketch itself.
-        """
         if repr(other) != repr(self):
-            raise ValueError(f"{other!r} cannot be merged into {self!r}: they do not share their buckets.")
+            raise ValueError(f"{other!r} cannot be merged into {self!r}: their settings differ.")
         if not other.n_rows_:
             return self
         if not self.n_rows_:
             self._sums, self._total = np.zeros_like(other._sums), np.zeros_like(other._total)
         if other._sums.shape != self._sums.shape:
-            widths = other._sums.shape[1], self._sums.shape[1]
-            raise ValueError("A sketch of width {} cannot be merged into one of width {}.".format(*widths))
+            theirs, ours = other._sums.shape[1], self._sums.shape[1]
+            raise ValueError(f"A sketch of width {theirs} cannot be merged into one of width {ours}.")
         self._sums += other._sums
         self._total += other._total
         self._ones += other._ones
@@ -175,28 +146,21 @@ class CountSketch(Summary):
         Parameters
         ----------
         random_state : int, default=None
-            Another seed; by default the seed of this sketch.
+            Seed; by default that of this sketch.
 
         Returns
         -------
         CountSketch
-            The empty sketch.
         """
         seed = self.random_state if random_state is None else random_state
         return type(self)(self.n_buckets, self.n_hashes, seed)
 
     def centered(self) -> FloatArray:
-        """The sketch of the centered rows, S (X - 1 μᵀ) = S X - (S 1) μᵀ, without a second pass.
-
-        Returns
-        -------
-        ndarray of float64, shape (n_buckets, d)
-            The sketch of X minus its column means.
-        """
+        """The sketch (n_buckets, d) of the centered rows, S (X - 1 μᵀ) = S X - (S 1) μᵀ."""
         return self.summary_ - np.outer(self.ones_, self.mean_)
 
     def matrix(self, indices: int | IntArray) -> sparse.csr_matrix:
-        """The matrix S for the rows with these numbers.
+        """The columns of S for given rows.
 
         Parameters
         ----------
@@ -221,17 +185,17 @@ class CountSketch(Summary):
 
     @property
     def summary_(self) -> FloatArray:
-        """S X, shape (n_buckets, d)."""
+        """S X (n_buckets, d); for float32 rows, single precision sums of at most about 128 rows are added."""
         return self._seen() / np.sqrt(self.n_hashes)
 
     @property
     def ones_(self) -> FloatArray:
-        """S 1, shape (n_buckets,)."""
+        """S 1 (n_buckets,), the sketch of a column of ones."""
         return self._ones / np.sqrt(self.n_hashes)
 
     @property
     def mean_(self) -> FloatArray:
-        """Mean of the rows, shape (d,)."""
+        """Mean of the rows (d,)."""
         self._seen()
         return self._total / self.n_rows_
 
@@ -243,7 +207,7 @@ class CountSketch(Summary):
     def _add(
         self, block: Rows, indices: IntArray, sums: FloatArray, total: FloatArray, ones: FloatArray
     ) -> None:
-        """Add a block to the sums (n_buckets, d), the column totals (d,) and the sketch of ones."""
+        """Add a block to the sums (n_buckets, d), the column totals (d,) and the sketch of ones, in place."""
         height = self.n_buckets // self.n_hashes
         added = np.zeros(block.shape[1])
         for which in range(self.n_hashes):
@@ -274,13 +238,6 @@ class CountSketch(Summary):
         if indices.shape != (n,) or indices.dtype.kind not in "iu":
             raise ValueError(
                 f"indices has shape {indices.shape} and dtype {indices.dtype}: give one integer for each of "
-                f"the {n} rows, or the number of the first."
+                f"the {n} rows, or the number of the first row."
             )
         return np.ascontiguousarray(indices, dtype=np.int64)
-
-
-def as_floats(block: Rows) -> Rows:
-    """A block of rows in the form that compiled loops take: float32 or float64, in C order or CSR."""
-    if block.dtype not in (np.float32, np.float64):
-        block = block.astype(np.float64)
-    return block if sparse.issparse(block) else np.ascontiguousarray(block)

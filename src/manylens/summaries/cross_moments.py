@@ -1,9 +1,8 @@
 """Second and mixed fourth moments of several feature sets of the same rows, in one pass.
 
-Each row x of a feature set is written as h = (1, z, |z|²) with z = x - origin. Then Σ h_k h_lᵀ, for two
-feature sets k and l, holds their number, sums, cross-products and products of row norms at once, and moving
-the origin is a linear map of h. So sums about any provisional origin can be merged, and turned into moments
-about the mean, exactly and without a second pass.
+For a row x let h = (1, z, |z|²) with z = x - origin. Σ h_k h_lᵀ, for feature sets k and l, holds the number
+of rows, their sums, cross-products and products of row norms. Moving the origin is a linear map of h, so sums
+about different origins can be merged and turned into moments about the mean exactly, without a second pass.
 """
 
 from __future__ import annotations
@@ -29,10 +28,7 @@ def homogeneous(X: FloatArray, origin: FloatArray) -> FloatArray:
 
 
 def move_rows(A: FloatArray, step: FloatArray) -> FloatArray:
-    """Rows of A, sums (d + 2, c) of h, after all points move by `step` (d,).
-
-    The map is 1 -> 1, z -> z + step, |z|² -> |z|² + 2 step.z + |step|².
-    """
+    """Sums A (d + 2, c) of h after z -> z + step, which maps |z|² to |z|² + 2 step.z + |step|²."""
     moved = A.copy()
     moved[1:-1] += np.outer(step, A[0])
     moved[-1] += 2 * (step @ A[1:-1]) + (step @ step) * A[0]
@@ -40,51 +36,33 @@ def move_rows(A: FloatArray, step: FloatArray) -> FloatArray:
 
 
 def move_both(A: FloatArray, row_step: FloatArray, column_step: FloatArray) -> FloatArray:
-    """Sums Σ h_k h_lᵀ after the points of both feature sets move."""
+    """Sums Σ h_k h_lᵀ after both feature sets move."""
     return move_rows(move_rows(A, row_step).T, column_step).T
 
 
 class CrossMoments(Summary):
-    """Sums over rows of h_k h_lᵀ for chosen pairs of feature sets.
-
-    Parameters
-    ----------
-    pairs : iterable of (int, int)
-        Which feature sets are combined, k ≤ l; every set that occurs must also be paired with itself.
-
-    Attributes
-    ----------
-    n_rows_ : int
-        Number of rows seen.
-    origins_ : list of ndarray
-        Origin of each feature set: the mean of the first batch.
-    sums_ : dict of (int, int) to ndarray, shape (d_k + 2, d_l + 2)
-        The sums, in float64.
-    """
+    """Sums over rows of h_k h_lᵀ for given pairs k ≤ l, which must include each feature set with itself."""
 
     def __init__(self, pairs: Iterable[Pair]) -> None:
         self.pairs = sorted(set(pairs))
         self.n_rows_ = 0
-        self.origins_: list[FloatArray] = []
-        self.sums_: dict[Pair, FloatArray] = {}
+        self.origins_: list[FloatArray] = []  # (d_k,): mean of the first batch
+        self.sums_: dict[Pair, FloatArray] = {}  # (d_k + 2, d_l + 2)
 
     def update(self, feature_sets: Sequence[FloatArray]) -> Self:
         """Add a batch of rows, the same n rows in every feature set (n, d_k)."""
         n_rows = len(feature_sets[0])
         if any(len(X) != n_rows for X in feature_sets):
             raise ValueError("The feature sets of a batch must have the same number of rows.")
-        if self.n_rows_ and [X.shape[1] for X in feature_sets] != [len(origin) for origin in self.origins_]:
-            raise ValueError(
-                f"The feature sets of this batch have widths {[X.shape[1] for X in feature_sets]}; those of "
-                f"the first had {[len(origin) for origin in self.origins_]}."
-            )
+        widths, seen = [X.shape[1] for X in feature_sets], [len(origin) for origin in self.origins_]
+        if self.n_rows_ and widths != seen:
+            raise ValueError(f"The feature sets of this batch have widths {widths}; the first had {seen}.")
         if n_rows == 0:
             return self
         if not self.n_rows_:
-            # About the first row, so that rows that are all equal leave exactly zero.
+            # The mean is computed relative to the first row, so that equal rows give exactly zero.
             self.origins_ = [X[0] + (X - X[0]).mean(axis=0, dtype=np.float64) for X in feature_sets]
-            widths = [X.shape[1] + 2 for X in feature_sets]
-            self.sums_ = {(k, m): np.zeros((widths[k], widths[m])) for k, m in self.pairs}
+            self.sums_ = {(k, m): np.zeros((widths[k] + 2, widths[m] + 2)) for k, m in self.pairs}
         rows = [homogeneous(X, origin) for X, origin in zip(feature_sets, self.origins_, strict=True)]
         for k, m in self.pairs:
             self.sums_[k, m] += rows[k].T @ rows[m]
@@ -92,7 +70,6 @@ class CrossMoments(Summary):
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add the rows of another summary of the same pairs, which is not changed."""
         if other.pairs != self.pairs:
             raise ValueError("Cross-moments of different pairs of feature sets cannot be merged.")
         if not other.n_rows_:
@@ -107,11 +84,10 @@ class CrossMoments(Summary):
         return self
 
     def fresh(self) -> Self:
-        """Empty cross-moments of the same pairs."""
         return type(self)(self.pairs)
 
     def about(self, points: Sequence[FloatArray]) -> dict[Pair, FloatArray]:
-        """The sums about other points (d_k,): row and column 0 hold sums, -1 those with squared norms."""
+        """The sums with points (d_k,) as the origins."""
         steps = [origin - point for origin, point in zip(self.origins_, points, strict=True)]
         return {(k, m): move_both(A, steps[k], steps[m]) for (k, m), A in self.sums_.items()}
 

@@ -9,82 +9,51 @@ import numpy as np
 from scipy import sparse
 
 from manylens.summaries.base import Summary
-from manylens.typing import AnyArray, FloatArray, Rows, SparseRows, is_sparse
+from manylens.typing import AnyArray, FloatArray, Rows, SparseRows
+from manylens.validation import is_sparse
 
-BLOCK_BYTES = 2**25  # large enough for BLAS to run at full speed, small against any machine's memory
+BLOCK_BYTES = 2**25  # large enough for BLAS to run at full speed
 
 
 def block_rows(n_columns: int, itemsize: int = 8) -> int:
-    """How many rows of `n_columns` numbers fill a block of about 32 MB; at least 64."""
+    """Number of rows of `n_columns` numbers in a block of about 32 MB; at least 64."""
     return max(64, BLOCK_BYTES // (itemsize * max(1, n_columns)))
 
 
 def column_means(X: Rows) -> FloatArray:
-    """Means of the columns (d,), summed in float64 whatever the precision of the rows."""
+    """Means of the columns (d,), summed in float64."""
     return np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
 
 
 class Moments(Summary):
     """Weighted number, mean and centered scatter Σ_i w_i (x_i - mean)(x_i - mean)ᵀ of rows.
 
-    Blocks are joined by the pairwise formula of Chan, Golub and LeVeque. Dense blocks are centered before
-    they are multiplied, so that a large common offset costs no digits; sparse ones are not, to stay sparse.
-    Products are taken in the precision of the rows and summed in float64. Memory: O(d²) beyond one block.
-
-    Parameters
-    ----------
-    n_features : int
-        Width d of the rows.
-
-    Attributes
-    ----------
-    weight : float
-        Number of rows seen, or the sum of their weights.
-    mean : ndarray of float64, shape (d,)
-        Mean of the rows.
-    scatter : ndarray of float64, shape (d, d)
-        Centered scatter.
-    precision : float
-        Relative rounding of the least precise rows seen.
+    Blocks are merged by the formula of Chan, Golub and LeVeque. Dense blocks are centered before they are
+    multiplied, so that a large offset costs no digits; sparse ones are not, to stay sparse. Products are
+    taken in the precision of the rows and summed in float64.
     """
 
     def __init__(self, n_features: int) -> None:
         self.n_features = n_features
-        self.weight = 0.0
+        self.weight = 0.0  # number of rows, or the sum of their weights
         self.mean: FloatArray = np.zeros(n_features)
         self.scatter: FloatArray = np.zeros((n_features, n_features))
-        self.precision = float(np.finfo(np.float64).eps)
+        self.precision = float(np.finfo(np.float64).eps)  # relative rounding of the least precise rows seen
 
     def update(self, rows: Rows, weights: AnyArray | None = None) -> Self:
-        """Add a block of rows.
-
-        Parameters
-        ----------
-        rows : ndarray or CSR matrix, shape (n, d)
-            The rows; not changed.
-        weights : ndarray, shape (n,), default=None
-            How often each row counts; once by default.
-
-        Returns
-        -------
-        Moments
-            The summary itself.
-        """
+        """Add a dense or CSR block of rows (n, d), with weights (n,), ones by default."""
         if rows.ndim != 2 or rows.shape[1] != self.n_features:
             raise ValueError(f"Moments of {self.n_features} features cannot take rows of shape {rows.shape}.")
         weight = float(rows.shape[0]) if weights is None else float(np.sum(weights))
         if weight == 0:
             return self
-        if is_sparse(rows):
-            mean, scatter = _sparse_moments(rows, weights, weight)
-        else:
-            mean, scatter = _dense_moments(rows, weights, weight)
+        block_moments = _sparse_moments if is_sparse(rows) else _dense_moments
+        mean, scatter = block_moments(rows, weights, weight)
         if rows.dtype == np.float32:
             self.precision = float(np.finfo(np.float32).eps)
         return self._join(weight, mean, scatter)
 
     def merge(self, other: Self) -> Self:
-        """Add the rows of another summary of the same width, which is not changed."""
         if other.n_features != self.n_features:
             raise ValueError(
                 f"Moments of {other.n_features} features cannot be merged into those of {self.n_features}."
@@ -93,17 +62,16 @@ class Moments(Summary):
         return self._join(other.weight, other.mean, other.scatter)
 
     def fresh(self) -> Self:
-        """Empty moments of rows of the same width."""
         return type(self)(self.n_features)
 
     def covariance(self) -> FloatArray:
-        """Scatter divided by the number of rows (n, not n - 1), shape (d, d)."""
+        """Scatter (d, d) divided by the number of rows, not n - 1."""
         return self.scatter / max(self.weight, 1.0)
 
     def _join(self, weight: float, mean: FloatArray, scatter: FloatArray) -> Self:
-        total = self.weight + weight
         if weight == 0:
             return self
+        total = self.weight + weight
         shift = mean - self.mean
         self.scatter += scatter
         self.scatter += np.outer(shift, shift * (self.weight * weight / total))
@@ -115,7 +83,7 @@ class Moments(Summary):
 def bootstrap_moments(
     blocks: Iterable[FloatArray], n_rows: int, n_samples: int, rng: np.random.Generator
 ) -> list[Moments]:
-    """Moments of bootstrap samples of `n_rows` rows, in one pass: a sample is how often each row counts."""
+    """Moments of bootstrap samples of `n_rows` rows in one pass, with the counts of each row as weights."""
     counts = rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows), size=n_samples).astype(float)
     samples: list[Moments] = []
     start = 0
@@ -132,8 +100,7 @@ def _dense_moments(
 ) -> tuple[FloatArray, FloatArray]:
     mean = rows.mean(axis=0, dtype=np.float64) if weights is None else weights @ rows / weight
     centered = rows - mean.astype(rows.dtype)
-    # The mean was rounded to the precision of the rows; the remainder is a second, tiny shift.
-    rest = mean - mean.astype(rows.dtype)
+    rest = mean - mean.astype(rows.dtype)  # corrects for the rounding of the mean to the dtype of the rows
     if weights is not None:
         centered *= np.sqrt(weights).astype(rows.dtype)[:, None]
     scatter = (centered.T @ centered).astype(np.float64, copy=False)

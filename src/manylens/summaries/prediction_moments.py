@@ -1,4 +1,4 @@
-"""Second moments of predictions and target: everything that choosing predictors needs from the rows."""
+"""Second moments of predictions and target: all that selecting predictors needs from the rows."""
 
 from __future__ import annotations
 
@@ -10,14 +10,9 @@ import numpy as np
 from manylens.summaries.base import Summary
 from manylens.typing import FloatArray, IntArray
 
-N_FOLDS = 5
-
 
 class InnerProducts(NamedTuple):
-    """Inner products of centered predictions f_k and target y, from which all weights follow.
-
-    |y - Σ_k w_k f_k|² = total - 2 wᵀb + wᵀGw.
-    """
+    """Inner products of centered predictions f_k and target y: |y - Σ_k w_k f_k|² = total - 2 wᵀb + wᵀGw."""
 
     G: FloatArray  # (p, p): <f_k, f_l>
     b: FloatArray  # (p,): <f_k, y>
@@ -25,11 +20,11 @@ class InnerProducts(NamedTuple):
 
 
 class PredictionMoments(Summary):
-    """Sums over rows from which the inner products of centered predictions follow.
+    """Sums over rows that determine the inner products of centered predictions, in (p + 1)² memory.
 
     A predictor is an n x C matrix: one column for regression, one per class otherwise. The target Y is the
     last of p + 1 such matrices. With entry weights ω (n x C), <A, B> = Σ_ic ω_ic (A_ic - Ā_c)(B_ic - B̄_c),
-    where Ā_c is the weighted mean of column c. Memory is (p + 1)² for any number of rows.
+    where Ā_c is the weighted mean of column c.
     """
 
     origin_: FloatArray  # (p + 1, C): subtracted before summing; the mean of the first batch
@@ -46,7 +41,7 @@ class PredictionMoments(Summary):
 
     def update(self, P: FloatArray, Y: FloatArray, weight: FloatArray | None = None) -> Self:
         """Add predictions (n, p, C), targets (n, C) and entry weights (n, C), ones if None."""
-        check_batch(P, Y, weight, self.origin_.shape if self.started else None)
+        self.check_batch(P, Y, weight)
         if len(Y) == 0:
             return self
         Q = np.concatenate([P, Y[:, np.newaxis, :]], axis=1, dtype=np.float64)
@@ -64,7 +59,7 @@ class PredictionMoments(Summary):
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add what another summary has seen of the same predictors on other rows."""
+        """Add the rows of another summary of the same predictors."""
         if not other.n_rows_:
             return self
         if not self.started:
@@ -85,15 +80,13 @@ class PredictionMoments(Summary):
     def without(self, part: PredictionMoments) -> PredictionMoments:
         """Moments of the rows seen here but not in `part`, which has the same origin."""
         others = PredictionMoments()
-        others.start(self.origin_)
-        others.n_rows_ = self.n_rows_ - part.n_rows_
-        others.sizes_ = self.sizes_ - part.sizes_
-        others.sums_ = self.sums_ - part.sums_
-        others.products_ = self.products_ - part.products_
+        others.origin_ = self.origin_
+        for name in ("n_rows_", "sizes_", "sums_", "products_"):
+            setattr(others, name, getattr(self, name) - getattr(part, name))
         return others
 
     def centered(self, among: IntArray | None = None) -> InnerProducts:
-        """Inner products of the centered predictions (of those in `among`) and the target."""
+        """Inner products of the centered predictions (only of those in `among`, if given) and the target."""
         products, sums = self.products_, self.sums_
         if among is not None:
             rows = np.append(among, len(sums) - 1)
@@ -112,25 +105,39 @@ class PredictionMoments(Summary):
         return hasattr(self, "origin_")
 
     def start(self, origin: FloatArray) -> None:
-        """Set the origin (p + 1, C) and make all sums zero."""
+        """Set the origin (p + 1, C) and all sums to zero."""
         self.origin_ = origin
         self.sizes_ = np.zeros(origin.shape[1])
         self.sums_ = np.zeros(origin.shape)
         self.products_ = np.zeros((len(origin), len(origin)))
 
+    def check_batch(self, P: FloatArray, Y: FloatArray, weight: FloatArray | None) -> None:
+        """Raise unless the shapes match one another and those of earlier batches."""
+        weight_fits = weight is None or weight.shape == Y.shape
+        if P.ndim != 3 or Y.shape != (P.shape[0], P.shape[2]) or not weight_fits:
+            shapes = f"{P.shape} and {Y.shape}" + ("" if weight is None else f", with weights {weight.shape}")
+            raise ValueError(
+                f"Predictions and target have shapes {shapes}: give (n, p, C) and (n, C), and weights (n, C)."
+            )
+        given = (P.shape[1] + 1, P.shape[2])
+        if self.started and given != self.origin_.shape:
+            raise ValueError(
+                f"A batch of {_described(given)} follows batches of {_described(self.origin_.shape)}."
+            )
+
 
 class FoldedMoments(Summary):
     """Moments of K folds of the rows, for cross-validation without the rows.
 
-    Row i of those seen goes to fold i mod K. All folds are summed about one origin, so that a fold can be
-    subtracted from the whole. Memory is K (p + 1)².
+    The i-th row seen goes to fold i mod K. All folds are summed about one origin, so that a fold can be
+    subtracted from the whole.
     """
 
-    def __init__(self, n_folds: int = N_FOLDS) -> None:
+    def __init__(self, n_folds: int = 5) -> None:
         self.parts = [PredictionMoments() for _ in range(n_folds)]
 
     def fresh(self) -> Self:
-        """An empty summary with as many folds."""
+        """An empty summary with the same number of folds."""
         return type(self)(len(self.parts))
 
     @property
@@ -140,18 +147,16 @@ class FoldedMoments(Summary):
 
     def update(self, P: FloatArray, Y: FloatArray, weight: FloatArray | None = None) -> Self:
         """Add a batch of rows, as for `PredictionMoments`."""
-        first = self.parts[0]
-        check_batch(P, Y, weight, first.origin_.shape if first.started else None)
+        self.parts[0].check_batch(P, Y, weight)
         K, seen = len(self.parts), self.n_rows_
         for k, part in enumerate(self.parts):
             rows = slice((k - seen) % K, None, K)
             part.update(P[rows], Y[rows], None if weight is None else weight[rows])
-            if k == 0:
-                self._share_origin()
+            self._share_origin()
         return self
 
     def merge(self, other: Self) -> Self:
-        """Add what another summary with as many folds has seen, fold by fold."""
+        """Add another summary with the same number of folds, fold by fold."""
         if len(other.parts) != len(self.parts):
             raise ValueError(
                 f"Moments in {len(other.parts)} folds cannot be merged into moments in {len(self.parts)}."
@@ -169,31 +174,16 @@ class FoldedMoments(Summary):
         return total
 
     def splits(self, whole: PredictionMoments) -> Iterator[tuple[PredictionMoments, PredictionMoments]]:
-        """For every fold with rows: the moments of all other folds, and its own."""
+        """For every fold with rows: the moments of all other folds, and those of the fold."""
         for part in self.parts:
             if 0 < part.n_rows_ < whole.n_rows_:
                 yield whole.without(part), part
 
     def _share_origin(self) -> None:
         """Give folds without an origin the origin of the first fold."""
-        if self.parts[0].started:
-            for part in self.parts[1:]:
-                if not part.started:
-                    part.start(self.parts[0].origin_)
-
-
-def check_batch(
-    P: FloatArray, Y: FloatArray, weight: FloatArray | None, seen: tuple[int, ...] | None = None
-) -> None:
-    """Raise unless the shapes fit one another and those of earlier batches, (p + 1, C)."""
-    if P.ndim != 3 or Y.shape != (P.shape[0], P.shape[2]) or (weight is not None and weight.shape != Y.shape):
-        shapes = f"{P.shape} and {Y.shape}" + ("" if weight is None else f", with weights {weight.shape}")
-        raise ValueError(
-            f"Predictions and target have shapes {shapes}: give (n, p, C) and (n, C), with weights (n, C)."
-        )
-    given = (P.shape[1] + 1, P.shape[2])
-    if seen is not None and given != seen:
-        raise ValueError(f"A batch of {_described(given)} follows batches of {_described(seen)}.")
+        for part in self.parts:
+            if self.parts[0].started and not part.started:
+                part.start(self.parts[0].origin_)
 
 
 def _described(shape: tuple[int, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Calibration: how far probabilities are from observed frequencies, and scaling by a temperature."""
+"""Calibration: the expected calibration error of probabilities, and temperature scaling of scores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from manylens.validation import check_choice, check_count, require_two_classes
 Kind: TypeAlias = Literal["top", "classwise"]
 Binning: TypeAlias = Literal["width", "mass"]
 
-SHARPEST = 1e4  # times the scale of the scores: beyond, probabilities are 0 and 1 to all digits
+MAX_SCALING = 1e4  # bounds the temperature: scores scaled by more give probabilities of 0 and 1
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,20 @@ def expected_calibration_error(
     y : array-like, shape (n,)
         True labels.
     proba : array-like, shape (n, C) or (n,)
-        Probabilities of the classes, in sorted order of the labels; a single column is that of the second of
-        two classes.
+        Probabilities of the classes, in sorted order; one column is the second of two classes.
     n_bins : int, default=15
         Number of bins.
     kind : {"top", "classwise"}, default="top"
-        Measure the confidence in the predicted class, or in each class, averaged over classes.
+        Error for the predicted class, or for each class, averaged over classes.
     binning : {"width", "mass"}, default="width"
-        Bins of equal width in [0, 1], or of equal numbers of rows, which leave no bin empty.
+        Bins of equal width in [0, 1], or with equal numbers of rows.
     classes : array-like, shape (C,), default=None
-        Labels of the columns, if not all of them occur in y.
+        Labels of the columns; required if some do not occur in y.
 
     Returns
     -------
     float
-        Between 0 and 1. The estimate is biased upwards: a perfectly calibrated model with n rows in B bins
-        has about sqrt(B/n).
+        Between 0 and 1, biased upward: a calibrated model with n rows in B bins has about sqrt(B/n).
 
     Examples
     --------
@@ -76,7 +74,7 @@ def expected_calibration_error(
     0.25
     """
     labels, P, columns = check_probabilities(y, proba, classes)
-    check_binning(n_bins, kind, binning)
+    check_choice(kind, "kind", ("top", "classwise"))
     correct = labels[:, np.newaxis] == columns
     if kind == "top":
         return top_bins(correct, P, n_bins, binning).error
@@ -91,14 +89,12 @@ def top_bins(correct: BoolArray, proba: FloatArray, n_bins: int, binning: Binnin
     return reliability(proba[rows, top], correct[rows, top], n_bins, binning)
 
 
-def reliability(
-    confidence: FloatArray, correct: BoolArray, n_bins: int, binning: Binning = "width"
-) -> ReliabilityBins:
-    """Rows in bins of confidence; with equal widths, a value on an edge belongs to the lower bin."""
-    edges: FloatArray
-    if binning == "width":
-        edges = np.linspace(0, 1, n_bins + 1)[1:-1]
-    else:
+def reliability(confidence: FloatArray, correct: BoolArray, n_bins: int, binning: Binning) -> ReliabilityBins:
+    """Group rows by confidence; a value on the edge between two bins belongs to the lower one."""
+    check_choice(binning, "binning", ("width", "mass"))
+    check_count(n_bins, "n_bins")
+    edges: FloatArray = np.linspace(0, 1, n_bins + 1)[1:-1]
+    if binning == "mass":
         last = np.arange(1, n_bins) * len(confidence) // n_bins - 1  # last sorted row of each bin
         edges = np.sort(confidence)[np.maximum(last, 0)]
     bins = np.searchsorted(edges, confidence, side="left")
@@ -119,42 +115,29 @@ def check_probabilities(
         P = np.column_stack([1 - P, P])
     check_consistent_length(labels, P)
     if P.min() < 0 or np.any(np.abs(P.sum(axis=1) - 1) > 1e-4):
-        raise ValueError(
-            "proba contains rows that are not probabilities (negative, or not summing to one): turn scores "
-            "into probabilities with TemperatureScaler first."
-        )
+        fault = "proba contains rows that are not probabilities (negative, or not summing to one)"
+        raise ValueError(f"{fault}: turn scores into probabilities with TemperatureScaler first.")
     columns = np.unique(labels) if classes is None else np.asarray(classes)
     if len(columns) != P.shape[1]:
-        raise ValueError(
-            f"proba has {P.shape[1]} columns, but there are {len(columns)} classes: give the labels of "
-            "the columns in classes, such as classes=model.classes_."
-        )
-    unknown = np.setdiff1d(labels, columns)
-    if len(unknown):
+        sizes = f"proba has {P.shape[1]} columns, but there are {len(columns)} classes"
+        raise ValueError(f"{sizes}: give the labels of the columns, such as classes=model.classes_.")
+    if len(unknown := np.setdiff1d(labels, columns)):
         raise ValueError(f"y contains {unknown[0]!r}, which is not in classes.")
     return labels, P, columns
 
 
-def check_binning(n_bins: int, kind: Kind = "top", binning: Binning = "width") -> None:
-    """Raise if bins are not described by a positive number and known names."""
-    check_choice(kind, "kind", ("top", "classwise"))
-    check_choice(binning, "binning", ("width", "mass"))
-    check_count(n_bins, "n_bins")
-
-
 class TemperatureScaler(BaseEstimator):
-    """Probabilities softmax(scores / T) with the temperature T > 0 of maximum likelihood.
+    """Probabilities softmax(scores / T) with the maximum-likelihood temperature T > 0.
 
-    Dividing by T keeps the order of a row's scores, so predicted labels do not change. Fit it to scores of
-    rows that the classifier was not trained on, or to leave-one-out scores: with scores of the training rows,
-    T would be too small.
+    Dividing by T does not change the predicted labels. Fit it to scores of rows that the classifier was not
+    trained on, or to leave-one-out scores: with scores of the training rows, T would be too small.
 
     Attributes
     ----------
     temperature_ : float
-        T.
+        Temperature T.
     classes_ : ndarray, shape (C,)
-        Labels, in the order of the columns of the scores.
+        Labels of the columns of the scores.
 
     References
     ----------
@@ -174,14 +157,13 @@ class TemperatureScaler(BaseEstimator):
         Parameters
         ----------
         scores : array-like, shape (n, C)
-            Scores of each class, such as logits or the predictions of a ridge.
+            Scores of each class, such as logits or the predictions of a ridge regression.
         y : array-like, shape (n,)
-            True labels, in which all C classes occur.
+            True labels; every class must occur.
 
         Returns
         -------
         TemperatureScaler
-            The fitted scaler.
         """
         checked = check_array(scores, dtype=np.float64, input_name="scores")
         check_classification_targets(y)
@@ -189,27 +171,25 @@ class TemperatureScaler(BaseEstimator):
         check_consistent_length(checked, labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) != checked.shape[1]:
-            raise ValueError(
-                f"scores has {checked.shape[1]} columns, but y has {len(self.classes_)} classes: give one "
-                "column per class, in sorted order."
-            )
+            sizes = f"scores has {checked.shape[1]} columns, but y has {len(self.classes_)} classes"
+            raise ValueError(f"{sizes}: give one column per class, in sorted order.")
         require_two_classes(self.classes_, type(self).__name__)
         self.temperature_ = best_temperature(checked, codes)
         self.n_features_in_ = checked.shape[1]
         return self
 
     def predict_proba(self, scores: ArrayLike) -> FloatArray:
-        """Probabilities of the classes.
+        """Calibrated probabilities.
 
         Parameters
         ----------
         scores : array-like, shape (n, C)
-            Scores.
+            Scores of each class.
 
         Returns
         -------
         ndarray, shape (n, C)
-            Rows sum to one; float32 scores give float32.
+            Probabilities; float32 if the scores are.
         """
         check_is_fitted(self)
         checked = check_array(scores, dtype=[np.float64, np.float32], input_name="scores")
@@ -218,26 +198,25 @@ class TemperatureScaler(BaseEstimator):
         return softmax(checked / checked.dtype.type(self.temperature_), axis=1)
 
     def predict(self, scores: ArrayLike) -> AnyArray:
-        """The label with the greatest score.
+        """Labels with the highest score.
 
         Parameters
         ----------
         scores : array-like, shape (n, C)
-            Scores.
+            Scores of each class.
 
         Returns
         -------
         ndarray, shape (n,)
-            Labels.
         """
         return self.classes_[np.argmax(self.predict_proba(scores), axis=1)]
 
 
 def best_temperature(scores: FloatArray, codes: IntArray) -> float:
-    """T of maximum likelihood for scores (n, C) and the column of each true class.
+    """Maximum-likelihood temperature T for scores (n, C) and the column of each true class.
 
-    With b = 1/T the log-likelihood Σ_i b s_i,y - log Σ_c exp(b s_ic) is concave: its slope, the sum of
-    s_i,y - E_b[s_i], decreases with b. T is kept within a factor of 1e4 of the scale of the scores.
+    With b = 1/T, the log-likelihood Σ_i b s_i,y - log Σ_c exp(b s_ic) is concave: its slope, the sum of
+    s_i,y - E_b[s_i], decreases with b.
     """
     scores = scores - scores.mean(axis=1, keepdims=True)
     scale = float(scores.max(axis=1).mean())
@@ -250,9 +229,9 @@ def best_temperature(scores: FloatArray, codes: IntArray) -> float:
         p = softmax(np.exp(log_b) * scores, axis=1)
         return float(np.mean(true_scores - np.sum(p * scores, axis=1)))
 
-    coldest, hottest = np.log(SHARPEST), -np.log(SHARPEST)
-    if slope(coldest) >= 0:
-        return scale / SHARPEST
-    if slope(hottest) <= 0:
-        return scale * SHARPEST
-    return scale / float(np.exp(brentq(slope, hottest, coldest, xtol=1e-12)))
+    bound = np.log(MAX_SCALING)
+    if slope(bound) >= 0:
+        return scale / MAX_SCALING
+    if slope(-bound) <= 0:
+        return scale * MAX_SCALING
+    return scale / float(np.exp(brentq(slope, -bound, bound, xtol=1e-12)))

@@ -1,21 +1,20 @@
-"""Models on layers: layers are read, mapped to features of equal trace, weighted, and scored by a ridge."""
+"""Estimators on layers of features: reading, scaling and weighting the layers, and scores of new rows."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, check_array, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.alignment.features import centered, check_feature_sets, resolve_groups, side_by_side
+from manylens.alignment.features import centered, resolve_groups, sets_by_name, side_by_side
 from manylens.alignment.kernel_weights import align_kernels
 from manylens.kernels import CountSketchMap, Linear
 from manylens.transfer.ridge import RidgePredictor
@@ -30,16 +29,16 @@ LayerWeights: TypeAlias = (
 Slices: TypeAlias = dict[Any, slice] | None  # columns of each layer, if X was given as several layers
 
 UNLABELED = -1
-N_HASHES = 4  # buckets that each row is added to when a layer is sketched
+N_HASHES = 4  # buckets per row in the sketch of a layer
 
 
 @dataclass
 class LayerMaps:
-    """Maps of the layers to centered, low-rank features whose rows have a mean squared norm of one."""
+    """Maps from each layer to centered, low-rank features whose rows have a mean squared norm of one."""
 
     names: list[Any]
     columns: list[IntArray]
-    maps: list[CountSketchMap | None]  # None: the layer is narrow enough
+    maps: list[CountSketchMap | None]  # None: the layer keeps its columns
     means: list[FloatArray]
     scales: list[float]
 
@@ -71,7 +70,7 @@ class WeightedLayers:
 
 @dataclass
 class StackedLayers:
-    """One ridge per layer, and a linear map that joins their scores."""
+    """One ridge per layer, and a linear map that combines their scores."""
 
     maps: LayerMaps
     ridges: list[RidgePredictor]
@@ -80,7 +79,7 @@ class StackedLayers:
 
     @property
     def weights(self) -> FloatArray:
-        """Each layer's share (L,) in the norm of the coefficients."""
+        """Norms (L,) of the coefficients of each layer, summing to one."""
         sizes = np.linalg.norm(self.coef.reshape(len(self.ridges), -1), axis=1)
         return sizes / sizes.sum() if sizes.sum() > 0 else np.full(len(sizes), 1.0 / len(sizes))
 
@@ -92,7 +91,7 @@ class StackedLayers:
 
 
 class LayerEstimator(BaseEstimator):
-    """Base of all estimators on layers: scores of new rows from a fitted model."""
+    """Base class of all estimators on layers."""
 
     layer_slices: LayerSlices
     layer_rank: int | None
@@ -100,20 +99,36 @@ class LayerEstimator(BaseEstimator):
     model_: WeightedLayers | StackedLayers
     _slices: Slices
 
+    def fit(self, X: Layers, y: ArrayLike) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, each of shape (n, d_l), or array-like of shape (n, d)
+            Layers of the same rows.
+        y : array-like, shape (n,) or (n, C)
+            Labels or values; `TransductiveRidgeClassifier` takes -1 as unlabeled.
+
+        Returns
+        -------
+        LayerEstimator
+        """
+        raise NotImplementedError
+
     def _scores(self, X: Layers) -> FloatArray:
         """Predictions (n, C) for layers in the form of `fit`."""
         check_is_fitted(self, "model_")
-        return self.model_.scores(new_rows(self, X, self._slices))
+        return self.model_.scores(read_rows(self, X, is_first=False)[0])
 
     def _set_model(self, model: WeightedLayers | StackedLayers) -> None:
-        """Set the fitted model and what is reported about its layers."""
+        """Set the fitted model, and the names and weights of its layers."""
         self.model_, self.layer_names_, self.layer_weights_ = model, model.maps.names, model.weights
         pairs = zip(self.layer_names_, self.layer_weights_, strict=True)
         self.selected_layers_ = [name for name, weight in pairs if weight > 0]
 
 
 class LayerClassifier(ClassifierMixin, LayerEstimator):
-    """Base of the classifiers on layers: labels and calibrated probabilities from scores."""
+    """Base class of the classifiers on layers."""
 
     classes_: AnyArray
     temperature_: float
@@ -129,7 +144,7 @@ class LayerClassifier(ClassifierMixin, LayerEstimator):
         Returns
         -------
         ndarray, shape (n, C), or (n,) for two classes
-            The predicted class has the greatest score; the second of two, a positive one.
+            With two classes, positive scores predict the second.
         """
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
@@ -145,13 +160,12 @@ class LayerClassifier(ClassifierMixin, LayerEstimator):
         Returns
         -------
         ndarray, shape (n, C)
-            Rows sum to one.
         """
         scores = self._scores(X)
         return softmax(scores / scores.dtype.type(self.temperature_), axis=1)
 
     def predict(self, X: Layers) -> AnyArray:
-        """The class with the greatest score.
+        """Classes with the highest score.
 
         Parameters
         ----------
@@ -161,99 +175,48 @@ class LayerClassifier(ClassifierMixin, LayerEstimator):
         Returns
         -------
         ndarray, shape (n,)
-            Labels.
         """
         scores = self._scores(X)
         return self.classes_[np.argmax(scores, axis=1)]
 
 
-def fit_rows(estimator: BaseEstimator, X: Layers) -> tuple[FloatArray, Slices]:
-    """Validated training rows with all layers side by side, and the columns of layers given separately."""
-    layers = layers_by_name(X)
-    joined, slices = (X, None) if layers is None else side_by_side(layers)
-    rows = validate_rows(estimator, joined, reset=True, accept_sparse=False, min_rows=2)
+def read_rows(estimator: LayerEstimator, X: Layers, is_first: bool) -> tuple[FloatArray, Slices]:
+    """Validated rows with all layers side by side, and the columns of layers that were given separately.
+
+    The first rows fix the layout; afterward, layers given by name may come in any order.
+    """
+    layers, slices = sets_by_name(X), None if is_first else estimator._slices
+    if layers is not None and slices is None and not is_first:
+        raise ValueError("X was one array in fit: pass one array again, with the layers side by side.")
+    joined, slices = (X, slices) if layers is None else side_by_side(layers, slices)
+    min_rows = 2 if is_first else 1
+    rows = validate_rows(estimator, joined, reset=is_first, accept_sparse=False, min_rows=min_rows)
     return cast(FloatArray, rows), slices
 
 
-def new_rows(estimator: BaseEstimator, X: Layers, slices: Slices) -> FloatArray:
-    """Validated rows in the layout of `fit`; layers given by name may come in any order."""
-    layers = layers_by_name(X)
-    if layers is not None and slices is None:
-        raise ValueError("X was one array in fit: pass one array again, with the layers side by side.")
-    joined = X if layers is None else side_by_side(layers, slices)[0]
-    return cast(FloatArray, validate_rows(estimator, joined, accept_sparse=False))
-
-
-def batch_rows(estimator: LayerEstimator, X: Layers, is_first: bool) -> tuple[FloatArray, Slices]:
-    """Validated rows of a batch; the first one fixes the layout."""
-    if is_first:
-        return fit_rows(estimator, X)
-    return new_rows(estimator, X, estimator._slices), estimator._slices
-
-
-def layers_by_name(X: Layers) -> dict[Any, FloatArray] | None:
-    """Layers by name or position, or None if X is a single array."""
-    named = isinstance(X, Mapping) and not sparse.issparse(X)  # SciPy's dok format is a mapping, too
-    listed = isinstance(X, list | tuple) and X and all(getattr(each, "ndim", 0) >= 2 for each in X)
-    if not named and not listed:
-        return None
-    names, arrays = check_feature_sets(cast(Mapping[Any, Any], X), accept_sparse=False)
-    return cast(dict[Any, FloatArray], dict(zip(names, arrays, strict=True)))
-
-
-def layer_columns(
-    slices: Slices, layer_slices: LayerSlices, n_columns: int, column_names: AnyArray | None
-) -> tuple[list[Any], list[IntArray]]:
-    """Names and columns of the layers; a single array without `layer_slices` is one layer."""
-    if slices is not None:
-        return list(slices), [np.arange(part.start, part.stop) for part in slices.values()]
-    if layer_slices is None:
-        return [0], [np.arange(n_columns)]
-    return resolve_groups(layer_slices, n_columns, column_names)
-
-
-def map_layers(estimator: LayerEstimator, X: FloatArray, random_state: np.random.RandomState) -> LayerMaps:
-    """Maps of the layers of validated rows (n, d)."""
-    if isinstance(estimator.weights, str):
-        check_choice(estimator.weights, "weights", ("uniform", "alignment", "stacked"))
-    column_names = getattr(estimator, "feature_names_in_", None)
-    names, columns = layer_columns(estimator._slices, estimator.layer_slices, X.shape[1], column_names)
-    return fit_layer_maps(X, names, columns, estimator.layer_rank, random_state)
-
-
-def weigh_layers(
-    estimator: LayerEstimator,
-    X: FloatArray,
-    targets: FloatArray,
-    random_state: np.random.RandomState,
-    labeled: BoolArray | slice = slice(None),
-) -> tuple[LayerMaps, FloatArray, FloatArray]:
-    """Maps and weights of the layers, and the weighted features of all rows; targets are of labeled rows."""
-    maps = map_layers(estimator, X, random_state)
-    layers = maps.transform(X)
-    weights = layer_weights([rows[labeled] for rows in layers], maps.names, targets, estimator.weights)
-    return maps, weights, combine(layers, weights)
-
-
 def fit_layer_maps(
-    X: FloatArray,
-    names: list[Any],
-    columns: list[IntArray],
-    rank: int | None,
-    random_state: np.random.RandomState,
+    estimator: LayerEstimator, X: FloatArray, random_state: np.random.RandomState
 ) -> LayerMaps:
     """Map, mean and scale of each layer; wide layers get Nystroem features X (S X)ᵀ (S X Xᵀ Sᵀ)^(-1/2)."""
+    if isinstance(estimator.weights, str):
+        check_choice(estimator.weights, "weights", ("uniform", "alignment", "stacked"))
+    rank = estimator.layer_rank
     if rank is not None:
         check_count(rank, "layer_rank")
+    names: list[Any] = [0]
+    columns: list[IntArray] = [np.arange(X.shape[1])]
+    if estimator._slices is not None:
+        names = list(estimator._slices)
+        columns = [np.arange(part.start, part.stop) for part in estimator._slices.values()]
+    elif estimator.layer_slices is not None:
+        column_names = getattr(estimator, "feature_names_in_", None)
+        names, columns = resolve_groups(estimator.layer_slices, X.shape[1], column_names)
     fitted = LayerMaps(names, columns, [], [], [])
     for name, own in zip(names, columns, strict=True):
         rows = X[:, own]
         residual = centered(rows)
         if not residual.any():
-            raise ValueError(
-                f"Layer {name!r} is constant: all its rows are equal, so it cannot help to predict. Leave it "
-                "out."
-            )
+            raise ValueError(f"Layer {name!r} is constant: all its rows are equal. Leave it out.")
         low_rank = None
         if rank is not None and min(residual.shape) > rank:
             seed = random_state.randint(2**31 - 1)
@@ -265,50 +228,50 @@ def fit_layer_maps(
     return fitted
 
 
+def weigh_layers(
+    estimator: LayerEstimator,
+    X: FloatArray,
+    targets: FloatArray,
+    random_state: np.random.RandomState,
+    labeled: BoolArray | slice = slice(None),
+) -> tuple[LayerMaps, FloatArray, FloatArray]:
+    """Maps and weights of the layers, and the weighted features of all rows; `targets` of labeled rows."""
+    maps = fit_layer_maps(estimator, X, random_state)
+    layers = maps.transform(X)
+    weights = layer_weights([rows[labeled] for rows in layers], maps.names, targets, estimator.weights)
+    return maps, weights, combine(layers, weights)
+
+
 def is_stacked(weights: LayerWeights) -> bool:
-    """Whether each layer gets a ridge of its own."""
+    """Whether to fit one ridge per layer."""
     return isinstance(weights, str) and weights == "stacked"
 
 
 def layer_weights(
     layers: list[FloatArray], names: list[Any], targets: FloatArray, weights: LayerWeights
 ) -> FloatArray:
-    """Weights (L,) of the layers' kernels, by rule or as given, summing to one."""
+    """Weights (L,) of the layers' kernels, summing to one; layers missing from a dict have weight zero."""
     if isinstance(weights, str) and weights == "alignment":
         if np.all(targets == targets[0]):
-            raise ValueError(
-                "weights='alignment' needs rows that differ in their target, and all rows given have the "
-                "same. Pass more rows at first, or use weights='uniform'."
-            )
-        found = cast(FloatArray, align_kernels(layers, targets, target="values"))
+            fault = "weights='alignment' needs rows with different targets, but all targets are equal"
+            raise ValueError(f"{fault}: pass more rows in the first batch, or use weights='uniform'.")
+        weights = cast(FloatArray, align_kernels(layers, targets, target="values"))
     elif isinstance(weights, str):
-        found = np.ones(len(layers))
-    else:
-        found = given_weights(weights, names)
-    return found / found.sum()
-
-
-def given_weights(
-    weights: Mapping[Any, float] | Sequence[float] | FloatArray, names: list[Hashable]
-) -> FloatArray:
-    """Weights (L,) that the user gave; a layer that a dict does not name has weight zero."""
-    if isinstance(weights, Mapping):
-        unknown = [name for name in weights if name not in names]
-        if unknown:
+        weights = np.ones(len(layers))
+    elif isinstance(weights, Mapping):
+        if unknown := [name for name in weights if name not in names]:
             raise ValueError(f"weights has the key {unknown[0]!r}, but X has no layer of that name.")
         weights = [weights.get(name, 0.0) for name in names]
     values = np.asarray(weights, dtype=np.float64)
     if values.shape != (len(names),):
-        raise ValueError(
-            f"weights has shape {values.shape}: give one number for each of the {len(names)} layers."
-        )
+        raise ValueError(f"weights has shape {values.shape}: give one number per layer, {len(names)} in all.")
     if not np.isfinite(values).all() or values.min() < 0 or values.sum() == 0:
         raise ValueError("weights must be finite and non-negative, and at least one must be positive.")
-    return values
+    return values / values.sum()
 
 
 def combine(layers: list[FloatArray], weights: FloatArray) -> FloatArray:
-    """Layers with positive weight times its root, side by side: their linear kernel is Σ_l μ_l K_l."""
+    """Layers (n, d_l) times √μ_l, side by side, so that their linear kernel is Σ_l μ_l K_l."""
     return np.hstack(
         [rows * rows.dtype.type(np.sqrt(w)) for rows, w in zip(layers, weights, strict=True) if w > 0]
     )
@@ -337,10 +300,7 @@ def check_values(y: ArrayLike, X: FloatArray) -> tuple[FloatArray, bool]:
 
 
 def refuse_unlabeled(y: AnyArray) -> None:
-    """Raise if y is -1 beside two or more other numbers: there -1 marks rows without a label."""
+    """Raise if y contains -1 and two or more other numbers: then -1 marks unlabeled rows."""
     if y.dtype.kind in "iuf" and np.any(y == UNLABELED) and len(np.unique(y)) > 2:
-        count = int(np.sum(y == UNLABELED))
-        raise ValueError(
-            f"y is -1 for {count} rows, which marks rows without a label: leave them out, or use "
-            "TransductiveRidgeClassifier."
-        )
+        fault = f"y is -1 for {np.sum(y == UNLABELED)} rows, which marks unlabeled rows"
+        raise ValueError(f"{fault}: leave them out, or use TransductiveRidgeClassifier.")

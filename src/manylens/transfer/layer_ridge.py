@@ -1,4 +1,4 @@
-"""Ridge regression on the layers of a network: a classifier, a regressor, and the steps that they share."""
+"""Ridge regression on several layers of features: a classifier and a regressor."""
 
 from __future__ import annotations
 
@@ -27,29 +27,10 @@ from manylens.validation import clear_fitted, require_two_classes
 STACK_CS = (0.01, 0.1, 1.0, 10.0)  # candidate penalties of the logistic regression that stacks layers
 
 
-def fit_weighted(
-    estimator: LayerRidge, X: FloatArray, targets: FloatArray
-) -> tuple[WeightedLayers, FittedRidge]:
-    """Map the layers, choose their weights, and fit one ridge on the weighted sum."""
-    settings, random_state = estimator._settings(), check_random_state(estimator.random_state)
-    maps, weights, features = layer_models.weigh_layers(estimator, X, targets, random_state)
-    fitted = ridge.fit_ridge(features, targets, settings, random_state)
-    return WeightedLayers(maps, weights, fitted.predictor), fitted
-
-
-def fit_each_layer(
-    estimator: LayerRidge, X: FloatArray, targets: FloatArray
-) -> tuple[LayerMaps, list[FittedRidge]]:
-    """Map the layers, and fit one ridge per layer."""
-    settings, random_state = estimator._settings(), check_random_state(estimator.random_state)
-    maps = layer_models.map_layers(estimator, X, random_state)
-    return maps, [ridge.fit_ridge(rows, targets, settings, random_state) for rows in maps.transform(X)]
-
-
 def stack_classes(left_out: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray, float]:
-    """Coefficients, intercept and cross-validated accuracy of a logistic regression on left-out scores."""
+    """Coefficients, intercept and cross-validated accuracy of the logistic regression that stacks layers."""
     stack = LogisticRegression(max_iter=1000)
-    if np.bincount(codes).min() < 3:  # too few for folds: the accuracy is that on the training rows
+    if np.bincount(codes).min() < 3:  # too few for folds: use the accuracy on the training rows
         score = stack.fit(left_out, codes).score(left_out, codes)
     else:
         scoring = ["neg_log_loss", "accuracy"]
@@ -57,69 +38,38 @@ def stack_classes(left_out: FloatArray, codes: IntArray) -> tuple[FloatArray, Fl
         stack = search.fit(left_out, codes).best_estimator_
         score = search.cv_results_["mean_test_accuracy"][search.best_index_]
     coef, intercept = stack.coef_.T, stack.intercept_
-    if len(intercept) == 1:  # two classes: half of the logit each
+    if len(intercept) == 1:  # two classes: each gets half of the logit
         coef, intercept = coef * [-0.5, 0.5], intercept * [-0.5, 0.5]
     return coef, intercept, float(score)
 
 
-# partial_fit in three steps: summarize a batch, merge it, learn from the summary.
-
-
-def start_model(estimator: LayerRidge, X: FloatArray, targets: FloatArray) -> WeightedLayers:
-    """Maps, weights and landmarks of the first batch, with a ridge that has not learned yet."""
-    settings, random_state = estimator._settings(), check_random_state(estimator.random_state)
-    maps, weights, features = layer_models.weigh_layers(estimator, X, targets, random_state)
-    columns = None if settings.kernel == "linear" else settings.landmark_map(features, random_state)
-    return WeightedLayers(maps, weights, RidgePredictor(columns, np.empty((0, 0)), np.empty(0)))
-
-
-def summarize_batch(model: WeightedLayers, X: FloatArray, targets: FloatArray) -> Moments:
-    """Joint moments of the ridge's columns and the targets."""
-    columns = ridge.map_columns(model.ridge.columns, model.features(X))
-    return ridge.joint_moments(columns.astype(np.float64), targets)
-
-
-def learn_from_moments(
-    model: WeightedLayers, moments: Moments, n_targets: int, alphas: FloatArray
-) -> tuple[WeightedLayers, float, FloatArray]:
-    """The model with the ridge of all moments, its alpha, and the GCV error of each alpha."""
-    path = ridge.path_from_moments(moments, moments.n_features - n_targets)
-    errors = ridge.gcv_errors(path, moments, alphas)
-    alpha = float(alphas[np.argmin(errors)])
-    return replace(model, ridge=RidgePredictor(model.ridge.columns, *path.solve(alpha))), alpha, errors
-
-
 def learns_from_batches(estimator: LayerRidge) -> bool:
-    """Whether moments suffice; stacking needs the left-out scores of all rows."""
+    """Whether `partial_fit` exists: stacking needs the left-out scores of all rows."""
     if layer_models.is_stacked(estimator.weights):
-        raise AttributeError("weights='stacked' needs all rows at once, so there is no partial_fit: use fit.")
+        raise AttributeError("weights='stacked' needs all rows at once and has no partial_fit: use fit.")
     return True
 
 
-def batch_classes(classes: ArrayLike | None, known: AnyArray | None, is_first: bool) -> AnyArray:
-    """All labels that may occur, from the first call of `partial_fit`."""
+def batch_codes(
+    y: AnyArray, classes: ArrayLike | None, known: AnyArray | None, is_first: bool
+) -> tuple[AnyArray, IntArray]:
+    """Sorted labels that may occur, fixed in the first call of `partial_fit`, and the positions of y."""
     if classes is None and known is None:
-        raise ValueError(
-            "classes is required in the first call of partial_fit: pass all labels that may occur."
-        )
+        raise ValueError("classes is required in the first call of partial_fit: pass all possible labels.")
     given = np.unique(np.asarray(known if classes is None else classes))
     if not is_first and not np.array_equal(given, np.asarray(known)):
-        raise ValueError(f"classes={classes!r} differs from that in the first call of partial_fit.")
-    return given
-
-
-def class_codes(y: AnyArray, classes: AnyArray) -> IntArray:
-    """Positions of labels in `classes`."""
-    if layer_models.UNLABELED not in classes:
+        raise ValueError(f"classes={classes!r} differs from the classes in the first call of partial_fit.")
+    require_two_classes(given, "LayerRidgeClassifier")
+    if layer_models.UNLABELED not in given:
         layer_models.refuse_unlabeled(y)
-    codes = np.searchsorted(classes, y)
-    if np.any(classes[np.minimum(codes, len(classes) - 1)] != y):
+    codes = np.searchsorted(given, y)
+    if np.any(given[np.minimum(codes, len(given) - 1)] != y):
         raise ValueError("y contains labels that are not in classes.")
-    return codes
+    return given, codes
 
 
 class LayerRidge(layer_models.LayerEstimator):
-    """Parameters and fitted attributes of the two estimators below."""
+    """Base class of the classifier and the regressor."""
 
     moments_: Moments | None = None
     alpha_: float | FloatArray
@@ -152,46 +102,70 @@ class LayerRidge(layer_models.LayerEstimator):
         """Validated parameters of the ridge."""
         return RidgeSettings(self.kernel, self.gamma, self.max_exact_rows, self.rank, self.alphas)
 
-    def _add_batch(self, model: WeightedLayers, X: FloatArray, targets: FloatArray) -> None:
-        """Summarize a batch, merge it with the batches before, and learn from all of them."""
-        moments = summarize_batch(model, X, targets)
+    def _fit_weighted(self, X: FloatArray, targets: FloatArray) -> tuple[WeightedLayers, FittedRidge]:
+        """Maps and weights of the layers, and one ridge on their weighted sum."""
+        settings, random_state = self._settings(), check_random_state(self.random_state)
+        maps, weights, features = layer_models.weigh_layers(self, X, targets, random_state)
+        fitted = ridge.fit_ridge(features, targets, settings, random_state)
+        return WeightedLayers(maps, weights, fitted.predictor), fitted
+
+    def _fit_each_layer(self, X: FloatArray, targets: FloatArray) -> tuple[LayerMaps, list[FittedRidge]]:
+        """Maps of the layers, and one ridge per layer."""
+        settings, random_state = self._settings(), check_random_state(self.random_state)
+        maps = layer_models.fit_layer_maps(self, X, random_state)
+        return maps, [ridge.fit_ridge(rows, targets, settings, random_state) for rows in maps.transform(X)]
+
+    def _first_model(self, X: FloatArray, targets: FloatArray) -> WeightedLayers:
+        """Maps, weights and landmarks from the first batch, with a ridge that is not fitted yet."""
+        settings, random_state = self._settings(), check_random_state(self.random_state)
+        maps, weights, features = layer_models.weigh_layers(self, X, targets, random_state)
+        columns = None if settings.kernel == "linear" else settings.landmark_map(features, random_state)
+        return WeightedLayers(maps, weights, RidgePredictor(columns, np.empty((0, 0)), np.empty(0)))
+
+    def _add_batch(self, X: FloatArray, targets: FloatArray) -> None:
+        """Merge the moments of a batch with those of earlier batches, and solve the ridge."""
+        is_first, alphas = self.moments_ is None, self._settings().alphas
+        model = self._first_model(X, targets) if is_first else cast(WeightedLayers, self.model_)
+        columns = model.ridge.columns
+        features = ridge.map_columns(columns, model.features(X)).astype(np.float64)
+        moments = ridge.joint_moments(features, targets)
         if self.moments_ is not None:
             moments = self.moments_.merge(moments)
-        alphas = self._settings().alphas
-        model, self.alpha_, self.loo_errors_ = learn_from_moments(model, moments, targets.shape[1], alphas)
+        path = ridge.path_from_moments(moments, features.shape[1])
+        self.loo_errors_ = ridge.gcv_errors(path, moments, alphas)
+        self.alpha_ = float(alphas[np.argmin(self.loo_errors_)])
         self.moments_ = moments
-        self._set_model(model)
+        self._set_model(replace(model, ridge=RidgePredictor(columns, *path.solve(self.alpha_))))
 
 
 class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
     """Classify rows from several layers of features, in closed form.
 
-    Each layer is made low-rank, centered and scaled to the same trace. The layers' kernels are summed with
-    weights, a Gaussian kernel is applied to the sum, and a ridge on one-hot classes gives the scores. Exact
-    leave-one-out chooses its penalty and the temperature T of the probabilities softmax(scores / T).
+    Each layer is reduced to low rank, centered and scaled to the same trace. A ridge regression of one-hot
+    classes uses a Gaussian kernel on the weighted sum of the layers' kernels. Exact leave-one-out chooses its
+    penalty and the temperature T of the probabilities softmax(scores / T).
 
     Parameters
     ----------
     layer_slices : None, list of int, list of columns or dict, default=None
-        How the columns form layers if X is one array: widths of consecutive layers, or the columns of each
-        layer (slices, positions or column names), by name in a dict. None means that X is one layer.
+        Layers of a single array X: widths of consecutive layers, or a list or dict of the columns of each
+        layer (slices, positions or column names). None means that X is one layer.
     weights : {"uniform", "alignment", "stacked"}, dict or array-like of shape (L,), default="uniform"
-        How layers are combined: with equal weights; with weights that maximize the alignment of the joint
-        kernel with the classes (sparse); or with one ridge per layer, whose leave-one-out scores a logistic
-        regression stacks. Or given weights, such as {"block5": 1} for a single layer.
+        Weights of the layers: equal; sparse weights that maximize the alignment of the summed kernel with the
+        classes; or one ridge per layer, whose leave-one-out scores are combined by a logistic regression.
+        Or given weights, such as {"block5": 1} for a single layer.
     kernel : {"rbf", "linear"}, default="rbf"
         Kernel of the ridge.
     gamma : {"max-norm", "mean", "median"} or float, default="max-norm"
         Scale of the Gaussian kernel exp(-gamma |x - y|²); "max-norm" is 1 / max |x|².
     layer_rank : int or None, default=1024
-        Layers with more columns than this are made low-rank, if there are more rows than this.
+        Layers with more columns than this are reduced to this rank, if there are more rows than this.
     max_exact_rows : int, default=6000
-        Number of rows up to which the kernel ridge is exact, in O(n³) time and O(n²) memory. With more rows
-        it uses landmarks, in time and memory linear in n.
+        Number of rows up to which the kernel ridge is exact, in O(n³) time; with more it uses landmarks.
     rank : int, default=2048
-        Number of landmarks, drawn from the rows.
+        Number of landmarks, sampled from the rows.
     alphas : array-like of float, default=np.logspace(-6, 2, 17)
-        Candidate penalties; the mean squared norm of the rows is one.
+        Candidate penalties, for features whose rows have a mean squared norm of one.
     random_state : int, RandomState or None, default=None
         Seed of hashes and landmarks.
 
@@ -200,20 +174,19 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
     classes_ : ndarray, shape (C,)
         Labels.
     layer_names_ : list
-        Names of the layers, or their positions.
+        Names or positions of the layers.
     layer_weights_ : ndarray, shape (L,)
-        Weights of the kernels, summing to one; with "stacked", shares in the norm of its coefficients.
+        Weights of the kernels, or norms of the coefficients with "stacked", summing to one.
     selected_layers_ : list
         Names of the layers with a positive weight.
     alpha_ : float or ndarray, shape (L,)
-        Chosen penalty; one per layer if layers are stacked.
+        Chosen penalty; one per layer with "stacked".
     loo_errors_ : ndarray, shape (A,), or None
-        Leave-one-out squared error for each of `alphas` (estimated after `partial_fit`); None with "stacked".
+        Leave-one-out squared error for each of `alphas`, estimated in `partial_fit`; None with "stacked".
     loo_score_ : float
-        Leave-one-out accuracy (cross-validated with "stacked"); after `partial_fit`, that on the last batch
-        before it was added.
+        Leave-one-out accuracy; cross-validated with "stacked", on the last batch in `partial_fit`.
     temperature_ : float
-        T.
+        Temperature T.
 
     References
     ----------
@@ -233,21 +206,7 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
     """
 
     def fit(self, X: Layers, y: ArrayLike) -> Self:
-        """Fit the weights, the ridge and the temperature.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, each of shape (n, d_l), or array-like of shape (n, d)
-            Layers of the same rows.
-        y : array-like, shape (n,)
-            Labels.
-
-        Returns
-        -------
-        LayerRidgeClassifier
-            The fitted classifier.
-        """
-        rows, self._slices = layer_models.fit_rows(self, X)
+        rows, self._slices = layer_models.read_rows(self, X, is_first=True)
         labels = layer_models.check_labels(y, rows)
         layer_models.refuse_unlabeled(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
@@ -255,14 +214,14 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         targets = np.eye(len(self.classes_))[codes]
         self.moments_ = None
         if layer_models.is_stacked(self.weights):
-            maps, fits = fit_each_layer(self, rows, targets)
+            maps, fits = self._fit_each_layer(rows, targets)
             left_out = np.hstack([fit.left_out for fit in fits])
             coef, intercept, self.loo_score_ = stack_classes(left_out, codes)
             self._set_model(StackedLayers(maps, [fit.predictor for fit in fits], coef, intercept))
             self.alpha_, self.loo_errors_ = np.array([fit.alpha for fit in fits]), None
             self.temperature_ = 1.0
         else:
-            model, fitted = fit_weighted(self, rows, targets)
+            model, fitted = self._fit_weighted(rows, targets)
             self._set_model(model)
             self.alpha_, self.loo_errors_ = fitted.alpha, fitted.errors
             self._calibrate(fitted.left_out, codes)
@@ -270,11 +229,10 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
 
     @available_if(learns_from_batches)
     def partial_fit(self, X: Layers, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
-        """Add a batch of rows and keep only their moments.
+        """Update the model with a batch of rows, keeping only moments.
 
-        The first batch fixes the layers' maps, scales and weights and the landmarks. Generalized
-        cross-validation chooses alpha, and the temperature is fitted to a batch before it is added. Not
-        available for stacked layers. After `fit`, which keeps no moments, it starts over.
+        The first batch fixes the maps, weights and landmarks. Generalized cross-validation chooses alpha, and
+        the temperature is fitted to a batch before it is added. After `fit`, training starts over.
 
         Parameters
         ----------
@@ -288,27 +246,18 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         Returns
         -------
         LayerRidgeClassifier
-            The classifier.
         """
         is_first = self.moments_ is None
-        rows, self._slices = layer_models.batch_rows(self, X, is_first)
+        rows, self._slices = layer_models.read_rows(self, X, is_first)
         labels = layer_models.check_labels(y, rows)
-        self.classes_ = batch_classes(classes, getattr(self, "classes_", None), is_first)
-        require_two_classes(self.classes_, type(self).__name__)
-        codes = class_codes(labels, self.classes_)
-        targets = np.eye(len(self.classes_))[codes]
-        if is_first:
-            self._add_batch(start_model(self, rows, targets), rows, targets)
-            scores = self.model_.scores(rows)
-        else:
-            model = cast(WeightedLayers, self.model_)
-            scores = model.scores(rows)
-            self._add_batch(model, rows, targets)
-        self._calibrate(scores, codes)
+        self.classes_, codes = batch_codes(labels, classes, getattr(self, "classes_", None), is_first)
+        scores = None if is_first else self.model_.scores(rows)
+        self._add_batch(rows, np.eye(len(self.classes_))[codes])
+        self._calibrate(self.model_.scores(rows) if scores is None else scores, codes)
         return self
 
     def _calibrate(self, scores: FloatArray, codes: IntArray) -> None:
-        """Set the temperature and the accuracy from scores of rows that were not used to learn them."""
+        """Set the temperature and the accuracy, from scores of held-out rows."""
         self.temperature_ = best_temperature(scores.astype(np.float64), codes)
         self.loo_score_ = float(np.mean(np.argmax(scores, axis=1) == codes))
 
@@ -320,29 +269,14 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
 
     Parameters
     ----------
-    layer_slices : None, list of int, list of columns or dict, default=None
-        How the columns form layers if X is one array; see `LayerRidgeClassifier`.
-    weights : {"uniform", "alignment", "stacked"}, dict or array-like of shape (L,), default="uniform"
-        How layers are combined. "stacked" fits a second ridge to the leave-one-out predictions of each layer.
-    kernel : {"rbf", "linear"}, default="rbf"
-        Kernel of the ridge.
-    gamma : {"max-norm", "mean", "median"} or float, default="max-norm"
-        Scale of the Gaussian kernel.
-    layer_rank : int or None, default=1024
-        Layers with more columns than this are made low-rank.
-    max_exact_rows : int, default=6000
-        Number of rows up to which the kernel ridge is exact; with more rows it uses landmarks.
-    rank : int, default=2048
-        Number of landmarks.
-    alphas : array-like of float, default=np.logspace(-6, 2, 17)
-        Candidate penalties.
-    random_state : int, RandomState or None, default=None
-        Seed of hashes and landmarks.
+    layer_slices, weights, kernel, gamma, layer_rank, max_exact_rows, rank, alphas, random_state
+        As in `LayerRidgeClassifier`, with the same defaults. With weights="stacked", a second ridge combines
+        the predictions of one ridge per layer.
 
     Attributes
     ----------
     layer_names_, layer_weights_, selected_layers_, alpha_, loo_errors_
-        As for `LayerRidgeClassifier`.
+        As in `LayerRidgeClassifier`.
     loo_score_ : float
         Leave-one-out R²; not available after `partial_fit`.
 
@@ -357,32 +291,18 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
     """
 
     def fit(self, X: Layers, y: ArrayLike) -> Self:
-        """Fit the weights and the ridge.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, each of shape (n, d_l), or array-like of shape (n, d)
-            Layers of the same rows.
-        y : array-like, shape (n,) or (n, C)
-            Values.
-
-        Returns
-        -------
-        LayerRidgeRegressor
-            The fitted regressor.
-        """
-        rows, self._slices = layer_models.fit_rows(self, X)
+        rows, self._slices = layer_models.read_rows(self, X, is_first=True)
         targets, self._is_1d = layer_models.check_values(y, rows)
         self.moments_ = None
         if layer_models.is_stacked(self.weights):
-            maps, fits = fit_each_layer(self, rows, targets)
+            maps, fits = self._fit_each_layer(rows, targets)
             stack = ridge.linear_ridge(np.hstack([fit.left_out for fit in fits]), targets)
             alpha, _ = ridge.choose_alpha(stack, self._settings().alphas)
-            self._set_model(StackedLayers(maps, [fit.predictor for fit in fits], *stack.solve(alpha)))
+            self._set_model(StackedLayers(maps, [fit.predictor for fit in fits], *stack.path.solve(alpha)))
             self.alpha_, self.loo_errors_ = np.array([fit.alpha for fit in fits]), None
             left_out = stack.left_out(alpha)
         else:
-            model, fitted = fit_weighted(self, rows, targets)
+            model, fitted = self._fit_weighted(rows, targets)
             self._set_model(model)
             self.alpha_, self.loo_errors_ = fitted.alpha, fitted.errors
             left_out = fitted.left_out
@@ -391,9 +311,7 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
 
     @available_if(learns_from_batches)
     def partial_fit(self, X: Layers, y: ArrayLike) -> Self:
-        """Add a batch of rows and keep only their moments.
-
-        As `LayerRidgeClassifier.partial_fit`, without a temperature.
+        """Update the model with a batch of rows, as in `LayerRidgeClassifier.partial_fit`.
 
         Parameters
         ----------
@@ -405,14 +323,11 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         Returns
         -------
         LayerRidgeRegressor
-            The regressor.
         """
-        is_first = self.moments_ is None
-        rows, self._slices = layer_models.batch_rows(self, X, is_first)
+        rows, self._slices = layer_models.read_rows(self, X, is_first=self.moments_ is None)
         targets, self._is_1d = layer_models.check_values(y, rows)
         clear_fitted(self, "loo_score_")
-        model = start_model(self, rows, targets) if is_first else cast(WeightedLayers, self.model_)
-        self._add_batch(model, rows, targets)
+        self._add_batch(rows, targets)
         return self
 
     def predict(self, X: Layers) -> FloatArray:
@@ -426,7 +341,6 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         Returns
         -------
         ndarray, shape (n,) or (n, C)
-            Values, in the dtype of X.
         """
         scores = self._scores(X)
         return scores[:, 0] if self._is_1d else scores

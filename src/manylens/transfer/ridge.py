@@ -1,11 +1,8 @@
-"""Ridge regression with exact leave-one-out for every penalty, from one decomposition.
+"""Ridge regression, min over W, b of |Y - F W - 1 bᵀ|² + alpha |W|², with exact leave-one-out.
 
-    minimize over W, b   |Y - F W - 1 bᵀ|² + alpha |W|²
-
-The intercept is not penalized, so W sees centered features. The fitted values are H Y with
-H = 1 1ᵀ/n + Z (Λ + alpha)^(-1) Zᵀ, where Z Zᵀ is the centered Gram matrix and Zᵀ Z = Λ is diagonal. A row
-that is left out has the residual (y_i - ŷ_i) / (1 - H_ii), as for every quadratic penalty. The term 1/n in
-H_ii belongs to the intercept.
+The fitted values are H Y with H = 1 1ᵀ/n + Z (Λ + alpha)^(-1) Zᵀ, where Z Zᵀ is the centered Gram matrix and
+Zᵀ Z = Λ is diagonal. The leave-one-out residual of row i is (y_i - ŷ_i) / (1 - H_ii). The term 1 1ᵀ/n comes
+from the intercept, which is not penalized.
 """
 
 from __future__ import annotations
@@ -29,18 +26,18 @@ from manylens.validation import check_choice, check_count
 RidgeKernel: TypeAlias = Literal["rbf", "linear"]
 
 ALPHAS = tuple(np.logspace(-6, 2, 17).tolist())
-SMALL = 2**21  # entries of a matrix below which a second BLAS thread does not help
-MOST_COLUMNS = 512  # predictions, for several alphas, that are computed in one product
+SMALL = 2**21  # entries of a matrix up to which a second BLAS thread does not help
+MAX_COLUMNS = 512  # of a product that computes predictions for several alphas
 
 
 @dataclass(frozen=True)
 class RidgePath:
-    """Ridge solutions for every alpha: the product of `factors` with (Λ + alpha)^(-1) products."""
+    """Ridge solutions for every alpha: coefficients `factors` (Λ + alpha)^(-1) `products`."""
 
     factors: tuple[FloatArray, ...]  # their product is (p, k)
     values: FloatArray  # Λ, (k,)
     products: FloatArray  # (k, C)
-    mean: FloatArray  # of the columns that the coefficients multiply, (p,)
+    mean: FloatArray  # of the features, (p,)
     target_mean: FloatArray  # (C,)
 
     def solve(self, alpha: float) -> tuple[FloatArray, FloatArray]:
@@ -53,40 +50,31 @@ class RidgePath:
 
 @dataclass(frozen=True)
 class LeaveOneOutRidge:
-    """A ridge with its training rows: predictions of each row from all the others."""
+    """A ridge with its training rows, for leave-one-out predictions."""
 
     path: RidgePath
     basis: FloatArray  # (n, k): Z in the primal form, eigenvectors U of the kernel in the dual form
     targets: FloatArray  # (n, C)
     is_dual: bool
 
-    def solve(self, alpha: float) -> tuple[FloatArray, FloatArray]:
-        """Coefficients (p, C) and intercept (C,)."""
-        return self.path.solve(alpha)
-
     def left_out(self, alpha: float) -> FloatArray:
-        """Prediction (n, C) of each row from all the others."""
+        """Prediction (n, C) of each row by a model fitted to the other rows."""
         predictions = np.empty(self.targets.shape)
         for rows, residuals in self._residuals(np.array([alpha])):
             predictions[rows] = self.targets[rows] - residuals[:, 0]
         return predictions
 
     def left_out_errors(self, alphas: ArrayLike) -> FloatArray:
-        """Mean squared error (A,) of the rows that are left out, for each alpha."""
+        """Mean squared leave-one-out error (A,) for each alpha."""
         alphas = np.asarray(alphas)
-        together = max(1, MOST_COLUMNS // self.targets.shape[1])  # alphas in one product
         errors = []
-        for first in range(0, len(alphas), together):
-            blocks = self._residuals(alphas[first : first + together])
+        for group in gen_batches(len(alphas), max(1, MAX_COLUMNS // self.targets.shape[1])):
+            blocks = self._residuals(alphas[group])
             errors.append(np.sum([np.square(part).sum(axis=(0, 2)) for _, part in blocks], axis=0))
         return np.concatenate(errors) / self.targets.size
 
     def _residuals(self, alphas: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
-        """Residuals (m, A, C) of blocks of rows, each row left out alone.
-
-        A block is converted to double while it is in the cache: a double copy of the whole basis for each
-        alpha would take most of the time.
-        """
+        """Leave-one-out residuals (m, A, C) of blocks of rows; a block fits in the cache as float64."""
         path = self.path
         shrunk = 1.0 / (path.values[:, np.newaxis] + alphas)  # (k, A)
         coef = (shrunk[:, :, np.newaxis] * path.products[:, np.newaxis]).reshape(len(shrunk), -1)
@@ -102,31 +90,28 @@ class LeaveOneOutRidge:
 
 
 def primal_ridge(features: FloatArray, targets: FloatArray) -> LeaveOneOutRidge:
-    """Ridge of features (n, p) from their p x p scatter: time n p² + p³, memory n p."""
+    """Ridge on features (n, p) from their p x p scatter: time n p² + p³, memory n p."""
     target_mean = targets.mean(axis=0)
     with one_blas_thread(features.size <= SMALL):
         moments = joint_moments(features, targets - target_mean)
-        path = path_from_moments(moments, features.shape[1])
-        path = replace(path, target_mean=target_mean)
+        path = replace(path_from_moments(moments, features.shape[1]), target_mean=target_mean)
         centered = features - path.mean.astype(features.dtype)
         basis = centered @ path.factors[0].astype(features.dtype)
     return LeaveOneOutRidge(path, basis, targets, is_dual=False)
 
 
 def dual_ridge(kernel: FloatArray, targets: FloatArray) -> LeaveOneOutRidge:
-    """Ridge from a symmetric kernel (n, n) that is not centered: time n³, memory n².
+    """Ridge on a kernel matrix (n, n), which need not be centered: time n³, memory n².
 
-    With the centered kernel U Λ Uᵀ the coefficients are a = U (Λ + alpha)^(-1) Uᵀ Y, the residuals alpha a,
-    and 1 - H_ii = alpha Σ_k u_ik² / (λ_k + alpha) over the eigenvectors orthogonal to 1.
+    With the centered kernel U Λ Uᵀ, the coefficients are a = U (Λ + alpha)^(-1) Uᵀ Y, the residuals alpha a,
+    and 1 - H_ii = alpha Σ_k u_ik² / (λ_k + alpha), summed over the eigenvectors orthogonal to 1.
     """
-    n = len(kernel)
     target_mean = targets.mean(axis=0)
     kernel_mean = kernel.mean(axis=0, dtype=np.float64)
     centered = kernel - kernel_mean - kernel_mean[:, np.newaxis] + kernel_mean.mean()
-    # The vector 1 has eigenvalue 0 and could mix with other such eigenvectors. Lifted to twice the trace it
-    # is the last eigenvector, and is dropped.
+    # The eigenvalue 0 of the vector 1 may be repeated: raise it to twice the trace, then drop the last one.
     trace = float(np.trace(centered))
-    centered += (2.0 * trace if trace > 0 else 1.0) / n
+    centered += (2.0 * trace if trace > 0 else 1.0) / len(kernel)
     with one_blas_thread(kernel.size <= SMALL):
         values, vectors = symmetric_spectrum(centered)
         basis = vectors[:, :-1]
@@ -136,22 +121,21 @@ def dual_ridge(kernel: FloatArray, targets: FloatArray) -> LeaveOneOutRidge:
 
 
 def dual_linear_ridge(features: FloatArray, targets: FloatArray) -> LeaveOneOutRidge:
-    """Ridge of features (n, p) from their n x n linear kernel, with coefficients Fᵀ a (p, C)."""
+    """Ridge on features (n, p) from their n x n linear kernel, with coefficients Fᵀ a (p, C)."""
     mean = features.mean(axis=0, dtype=np.float64)
     centered = features - mean.astype(features.dtype)
     ridge = dual_ridge(centered @ centered.T, targets)
-    path = replace(ridge.path, factors=(centered.T, ridge.basis), mean=mean)
-    return replace(ridge, path=path)
+    return replace(ridge, path=replace(ridge.path, factors=(centered.T, ridge.basis), mean=mean))
 
 
 def linear_ridge(features: FloatArray, targets: FloatArray) -> LeaveOneOutRidge:
-    """Ridge of features (n, p), in the primal form if p is at most n."""
+    """Ridge on features (n, p), in the primal form if p <= n."""
     form = primal_ridge if features.shape[1] <= len(features) else dual_linear_ridge
     return form(features, targets)
 
 
 def choose_alpha(ridge: LeaveOneOutRidge, alphas: ArrayLike) -> tuple[float, FloatArray]:
-    """The alpha with the least leave-one-out error (the largest among equals), and the error of each."""
+    """The alpha with the lowest leave-one-out error (the largest among ties), and all errors (A,)."""
     alphas = np.asarray(alphas)
     with one_blas_thread(ridge.basis.size <= SMALL):
         errors = ridge.left_out_errors(alphas)
@@ -176,7 +160,7 @@ def path_from_moments(moments: Moments, n_features: int) -> RidgePath:
 
 
 def gcv_errors(path: RidgePath, moments: Moments, alphas: FloatArray) -> FloatArray:
-    """Generalized cross-validation, n |Y - Ŷ|² / (n - tr H)² per target, for each alpha."""
+    """Generalized cross-validation error, n |Y - Ŷ|² / (n - tr H)² per target, for each alpha."""
     n_rows, n_targets = moments.weight, path.products.shape[1]
     power = np.square(path.products).sum(axis=1)
     total = np.trace(moments.scatter[-n_targets:, -n_targets:])
@@ -190,30 +174,29 @@ def gcv_errors(path: RidgePath, moments: Moments, alphas: FloatArray) -> FloatAr
 
 
 def symmetric_spectrum(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues, smallest first and not below zero, and eigenvectors of a symmetric matrix, in float64."""
+    """Eigenvalues, in ascending order and clipped at zero, and eigenvectors of a symmetric matrix."""
     values, vectors = np.linalg.eigh(matrix.astype(np.float64, copy=False))
     return np.maximum(values, 0.0), vectors
 
 
 def cached_rows(n_columns: int) -> int:
-    """Rows of a block of some 4 MB, which stays in the cache while it is used several times."""
+    """Number of rows in a block of about 4 MB, which fits in the cache."""
     return max(64, 2**19 // max(1, n_columns))
 
 
 def free_share(leverage: Any) -> Any:
-    """1 - H_ii, kept above rounding: a row that alone determines its prediction cannot be left out."""
+    """1 - H_ii, but at least 1e-10: it is zero for a row that alone determines its prediction."""
     return np.maximum(1.0 - leverage, 1e-10)
 
 
 class RidgeSettings:
-    """Validated parameters of a kernel ridge; see `LayerRidgeClassifier`."""
+    """Validated parameters of a kernel ridge, as in `LayerRidgeClassifier`."""
 
     def __init__(
         self, kernel: RidgeKernel, gamma: Gamma, max_exact_rows: int, rank: int, alphas: ArrayLike
     ) -> None:
         check_choice(kernel, "kernel", ("rbf", "linear"))
-        self.kernel = kernel
-        self.gamma = gamma
+        self.kernel, self.gamma = kernel, gamma
         self.max_exact_rows = check_count(max_exact_rows, "max_exact_rows", minimum=0)
         self.rank = check_count(rank, "rank")
         self.alphas = check_positive(alphas, "alphas")
@@ -226,7 +209,7 @@ class RidgeSettings:
 
 @dataclass
 class KernelColumns:
-    """Similarities to all training rows: the columns of the exact kernel ridge."""
+    """Features of the exact kernel ridge: similarities to all training rows."""
 
     kernel: Kernel
     rows: FloatArray
@@ -238,7 +221,7 @@ class KernelColumns:
 
 @dataclass
 class RidgePredictor:
-    """Scores columns(features) @ coef + intercept; without `columns`, of the features themselves."""
+    """Scores columns.transform(features) @ coef + intercept; no transformation if `columns` is None."""
 
     columns: FeatureMap | KernelColumns | None
     coef: FloatArray  # (p, C)
@@ -255,26 +238,23 @@ class RidgePredictor:
 
 @dataclass(frozen=True)
 class FittedRidge:
-    """A ridge whose alpha was chosen by leave-one-out."""
+    """A ridge with the alpha chosen by leave-one-out."""
 
     predictor: RidgePredictor
-    left_out: FloatArray  # prediction (n, C) of each training row from all the others
+    left_out: FloatArray  # leave-one-out predictions, (n, C)
     alpha: float
     errors: FloatArray  # leave-one-out error of each alpha
 
 
 def map_columns(columns: FeatureMap | KernelColumns | None, features: FloatArray) -> FloatArray:
-    """The columns (n, p) that ridge coefficients multiply."""
+    """Features (n, p) that the coefficients of a ridge multiply."""
     return features if columns is None else columns.transform(features)
 
 
 def fit_ridge(
-    features: FloatArray,
-    targets: FloatArray,
-    settings: RidgeSettings,
-    random_state: np.random.RandomState,
+    features: FloatArray, targets: FloatArray, settings: RidgeSettings, random_state: np.random.RandomState
 ) -> FittedRidge:
-    """Kernel ridge of targets (n, C) on features (n, D): exact for few rows, on landmarks for many."""
+    """Kernel ridge of targets (n, C) on features (n, D): exact for few rows, with landmarks for many."""
     columns: FeatureMap | KernelColumns | None = None
     if settings.kernel == "linear":
         ridge = linear_ridge(features, targets)
@@ -285,7 +265,8 @@ def fit_ridge(
         columns = settings.landmark_map(features, random_state)
         ridge = primal_ridge(columns.transform(features), targets)
     alpha, errors = choose_alpha(ridge, settings.alphas)
-    return FittedRidge(RidgePredictor(columns, *ridge.solve(alpha)), ridge.left_out(alpha), alpha, errors)
+    predictor = RidgePredictor(columns, *ridge.path.solve(alpha))
+    return FittedRidge(predictor, ridge.left_out(alpha), alpha, errors)
 
 
 def check_positive(given: ArrayLike, name: str) -> FloatArray:

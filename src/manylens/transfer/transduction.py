@@ -1,9 +1,10 @@
-"""Transductive ridge: use rows without labels through pseudo-labels that are hard, soft or class-balanced."""
+"""Transductive ridge regression: learning from unlabeled rows by pseudo-labels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, Self, TypeAlias
 
 import numpy as np
@@ -16,50 +17,42 @@ from sklearn.utils import check_random_state, gen_batches
 from manylens.kernels.bandwidths import Gamma
 from manylens.summaries import Moments, block_rows
 from manylens.summaries.base import summarize
-from manylens.transfer import layer_models
+from manylens.transfer import layer_models, ridge
 from manylens.transfer.calibration import best_temperature
 from manylens.transfer.layer_models import Layers, LayerSlices, LayerWeights, WeightedLayers
-from manylens.transfer.ridge import (
-    ALPHAS,
-    RidgeKernel,
-    RidgePredictor,
-    RidgeSettings,
-    check_positive,
-    choose_alpha,
-    linear_ridge,
-    map_columns,
-)
+from manylens.transfer.ridge import RidgePredictor, RidgeSettings, check_positive, linear_ridge
 from manylens.typing import FloatArray, IntArray, Seed
 from manylens.validation import check_choice, check_count, require_two_classes
 
 PseudoLabels: TypeAlias = Literal["balanced", "soft", "hard"]
+ClassPrior: TypeAlias = Literal["labeled", "uniform"] | Sequence[float] | FloatArray
 Solution: TypeAlias = tuple[FloatArray, FloatArray]  # coefficients (p, C) and intercept (C,)
 
 
 @dataclass(frozen=True)
 class TransductionSearch:
-    """Candidates that `TransductiveRidgeClassifier` chooses from, and the folds on which it does.
+    """Candidates and number of folds of the search in `TransductiveRidgeClassifier`.
 
     Parameters
     ----------
     alphas : sequence of float, default=np.logspace(-6, 2, 17)
         Penalties of the ridge on the labeled rows, chosen by leave-one-out.
     strengths : sequence of float, default=(0.3, 1, 3)
-        Candidates for β, as multiples of 1/alpha for the alpha that leave-one-out chooses.
+        Candidates for β, as multiples of 1/alpha for the chosen alpha.
     ratios : sequence of float, default=(0.03, 0.1, 0.3, 1)
-        Candidates for β'/β, the weight of an unlabeled row.
+        Candidates for β'/β, the weight of an unlabeled row relative to a labeled one.
     cv : int, default=5
-        Folds of the labeled rows on which β and β'/β are chosen: the labels of a fold are hidden. If none can
-        be hidden (with 1), the strength nearest to 1 and the smallest ratio are used.
+        Number of folds of the labeled rows; β and β'/β are chosen by the accuracy on folds whose labels are
+        hidden. With 1, the strength closest to 1 and the smallest ratio are used.
     """
 
-    alphas: Sequence[float] | FloatArray = field(default=ALPHAS, repr=False)
+    alphas: Sequence[float] | FloatArray = field(default=ridge.ALPHAS, repr=False)
     strengths: Sequence[float] | FloatArray = (0.3, 1.0, 3.0)
     ratios: Sequence[float] | FloatArray = (0.03, 0.1, 0.3, 1.0)
     cv: int = 5
 
     def validated(self) -> TransductionSearch:
-        """The same candidates as arrays of positive numbers."""
+        """A copy with candidates as arrays of positive numbers."""
         return TransductionSearch(
             check_positive(self.alphas, "alphas"),
             check_positive(self.strengths, "strengths"),
@@ -69,56 +62,48 @@ class TransductionSearch:
 
 
 class TransductiveRidgeClassifier(layer_models.LayerClassifier):
-    """Classify rows of which only a few have labels; -1 in y marks the others.
+    """Classify rows if only a few have labels; -1 in y marks the others.
 
-    A ridge on the labeled rows gives pseudo-labels Y' of the others. Then, `n_steps` times,
+    A ridge on the labeled rows predicts pseudo-labels Y' of the others. Then, `n_steps` times,
     W = (β' Ψ'ᵀΨ' + β ΨᵀΨ + I)^(-1) (β' Ψ'ᵀY' + β ΨᵀY) is solved and Y' is updated. Ψ and Ψ' are the features
-    of labeled and unlabeled rows: weighted layers under a Gaussian kernel on landmarks.
+    of labeled and unlabeled rows: landmarks of a Gaussian kernel on the weighted layers.
 
     Parameters
     ----------
     layer_slices : None, list of int, list of columns or dict, default=None
-        How the columns form layers if X is one array; see `LayerRidgeClassifier`.
+        Layers of a single array X, as in `LayerRidgeClassifier`.
     pseudo_labels : {"balanced", "soft", "hard"}, default="balanced"
-        How scores become Y': one-hot ("hard"), probabilities ("soft"), or probabilities scaled so that each
-        class has its share in `class_prior` among the unlabeled rows ("balanced").
+        How scores become Y': one-hot ("hard"), probabilities ("soft"), or probabilities scaled to the shares
+        of the classes in `class_prior` ("balanced").
     n_steps : int, default=10
-        Number of updates; 1 with "hard" is the rule of the literature.
+        Number of updates; the method in the literature is 1 with "hard".
     class_prior : {"labeled", "uniform"} or array-like of shape (C,), default="labeled"
-        Shares of the classes among unlabeled rows: as among the labeled rows, equal, or given.
+        Shares of the classes among unlabeled rows: those of the labeled rows, equal, or given.
     search : TransductionSearch or None, default=None
-        Candidates for the penalty, β and β', and the number of folds; None is `TransductionSearch()`.
+        Candidates for the penalty, β and β'/β; None means `TransductionSearch()`.
     weights : {"alignment", "uniform"}, dict or array-like of shape (L,), default="alignment"
-        How layers are combined; "alignment" uses the labeled rows.
-    kernel : {"rbf", "linear"}, default="rbf"
-        Kernel of the ridge.
-    gamma : {"max-norm", "mean", "median"} or float, default="max-norm"
-        Scale of the Gaussian kernel.
-    layer_rank : int or None, default=1024
-        Layers with more columns than this are made low-rank.
-    rank : int, default=1024
-        Number of landmarks, drawn from all rows; not used for a linear kernel on fewer columns.
-    random_state : int, RandomState or None, default=None
-        Seed of hashes, landmarks and folds.
+        Weights of the layers; "alignment" uses the labeled rows.
+    kernel, gamma, layer_rank, rank, random_state
+        As in `LayerRidgeClassifier`, but with rank=1024; a linear kernel on fewer columns needs no landmarks.
 
     Attributes
     ----------
     classes_ : ndarray, shape (C,)
         Labels, without -1.
     transduction_ : ndarray, shape (n,)
-        Label of every row given to `fit`; given labels are kept.
+        Labels of all rows in `fit`; given labels are kept.
     pseudo_labels_ : ndarray, shape (n_unlabeled, C)
-        The last Y'.
+        Final Y'.
     beta_, ratio_ : float
         Chosen β and β'/β.
     alpha_ : float
         Penalty of the ridge on the labeled rows.
     cv_scores_ : ndarray, shape (strengths, ratios)
-        Accuracy on hidden labels; NaN if a class has a single label, so that none can be hidden.
+        Accuracy on hidden labels; NaN if a class has a single label, which cannot be hidden.
     layer_names_, layer_weights_, selected_layers_
-        As for `LayerRidgeClassifier`.
+        As in `LayerRidgeClassifier`.
     temperature_ : float
-        T of softmax(scores / T), fitted to the scores of labeled rows while their labels were hidden.
+        T of the probabilities softmax(scores / T), fitted to labeled rows with hidden labels.
 
     References
     ----------
@@ -143,10 +128,10 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
         *,
         pseudo_labels: PseudoLabels = "balanced",
         n_steps: int = 10,
-        class_prior: Literal["labeled", "uniform"] | Sequence[float] | FloatArray = "labeled",
+        class_prior: ClassPrior = "labeled",
         search: TransductionSearch | None = None,
         weights: LayerWeights = "alignment",
-        kernel: RidgeKernel = "rbf",
+        kernel: ridge.RidgeKernel = "rbf",
         gamma: Gamma = "max-norm",
         layer_rank: int | None = 1024,
         rank: int = 1024,
@@ -165,22 +150,8 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
         self.random_state = random_state
 
     def fit(self, X: Layers, y: ArrayLike) -> Self:
-        """Label all rows, and learn to classify new ones.
-
-        Parameters
-        ----------
-        X : dict or list of array-like, each of shape (n, d_l), or array-like of shape (n, d)
-            Layers of all rows.
-        y : array-like, shape (n,)
-            Labels; -1 marks rows without one.
-
-        Returns
-        -------
-        TransductiveRidgeClassifier
-            The fitted classifier.
-        """
         search, settings = self._validate_parameters()
-        rows, self._slices = layer_models.fit_rows(self, X)
+        rows, self._slices = layer_models.read_rows(self, X, is_first=True)
         labels = layer_models.check_labels(y, rows)
         is_number = labels.dtype.kind in "iuf"
         labeled = labels != layer_models.UNLABELED if is_number else np.ones(len(labels), dtype=bool)
@@ -192,10 +163,10 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
         random_state = check_random_state(self.random_state)
 
         maps, weights, features = layer_models.weigh_layers(self, rows, targets, random_state, labeled)
-        # The scatter of the columns is factored: landmarks reduce many linear features, too.
+        # The p x p scatter is factored, so landmarks also reduce a large number of linear features.
         is_narrow = settings.kernel == "linear" and features.shape[1] <= settings.rank
         columns = None if is_narrow else settings.landmark_map(features, random_state)
-        psi = map_columns(columns, features)
+        psi = ridge.map_columns(columns, features)
 
         solution = self._transduce(psi, np.flatnonzero(labeled), targets, search, random_state)
         self._set_model(WeightedLayers(maps, weights, RidgePredictor(columns, *solution)))
@@ -222,33 +193,25 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
         search: TransductionSearch,
         random_state: np.random.RandomState,
     ) -> Solution:
-        """Choose β and β'/β on hidden labels, set what was chosen, and solve with all labels."""
+        """Choose β and β'/β by cross-validation, set the results, and solve with all labels."""
         codes = np.argmax(targets, axis=1)
         supervised = linear_ridge(psi[known], targets)
-        self.alpha_, _ = choose_alpha(supervised, search.alphas)
-        # For the first pseudo-labels; the final temperature is fitted to the scores of hidden labels.
-        start_temperature = self.temperature_ = best_temperature(supervised.left_out(self.alpha_), codes)
+        self.alpha_, _ = ridge.choose_alpha(supervised, search.alphas)
+        # The temperature of the pseudo-labels; that of the probabilities is fitted to hidden labels below.
+        temperature = self.temperature_ = best_temperature(supervised.left_out(self.alpha_), codes)
         prior = class_shares(self.class_prior, targets)
         strengths, ratios = np.asarray(search.strengths), np.asarray(search.ratios)
-        problem = Transduction(psi)
-
-        def update(scores: FloatArray) -> FloatArray:
-            return make_pseudo_labels(scores, self.pseudo_labels, start_temperature, prior)
-
-        def run(
-            rows: IntArray, labels: FloatArray, start: Solution, strength: float, ratio: float
-        ) -> tuple[FloatArray, FloatArray, FloatArray]:
-            return problem.solve(rows, labels, start, strength / self.alpha_, ratio, update, self.n_steps)
-
+        update = partial(make_pseudo_labels, kind=self.pseudo_labels, temperature=temperature, prior=prior)
+        problem = Transduction(psi, update, self.n_steps)
         n_folds = min(search.cv, int(np.bincount(codes).min()))
         if len(known) < len(psi) and n_folds > 1:
             hidden_scores = np.zeros((len(strengths), len(ratios), *targets.shape))
             folds = StratifiedKFold(n_folds, shuffle=True, random_state=random_state)
             for kept, hidden in folds.split(known, codes):
-                start = linear_ridge(psi[known[kept]], targets[kept]).solve(self.alpha_)
+                start = linear_ridge(psi[known[kept]], targets[kept]).path.solve(self.alpha_)
                 for i, j in np.ndindex(len(strengths), len(ratios)):
-                    choice = float(strengths[i]), float(ratios[j])
-                    coef, intercept, _ = run(known[kept], targets[kept], start, *choice)
+                    beta, ratio = float(strengths[i] / self.alpha_), float(ratios[j])
+                    coef, intercept, _ = problem.solve(known[kept], targets[kept], start, beta, ratio)
                     hidden_scores[i, j, hidden] = psi[known[hidden]] @ coef + intercept
             self.cv_scores_ = np.mean(np.argmax(hidden_scores, axis=3) == codes, axis=2)
             i, j = map(int, np.unravel_index(np.argmax(self.cv_scores_), self.cv_scores_.shape))
@@ -257,16 +220,20 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
             self.cv_scores_ = np.full((len(strengths), len(ratios)), np.nan)
             i, j = int(np.argmin(np.abs(np.log(strengths)))), int(np.argmin(ratios))
         self.beta_, self.ratio_ = float(strengths[i] / self.alpha_), float(ratios[j])
-        start = supervised.solve(self.alpha_)
-        coef, intercept, self.pseudo_labels_ = run(known, targets, start, strengths[i], ratios[j])
+        start = supervised.path.solve(self.alpha_)
+        coef, intercept, self.pseudo_labels_ = problem.solve(known, targets, start, self.beta_, self.ratio_)
         return coef, intercept
 
 
 class Transduction:
-    """Ridge on rows (n, p) of which some have labels; their scatter is computed once for all choices."""
+    """Ridge on labels and pseudo-labels of rows (n, p), whose scatter is computed once for all β and β'.
 
-    def __init__(self, rows: FloatArray) -> None:
-        # A weak penalty adds I to a scatter of 1e9: products in float32 would lose it.
+    `update` maps scores to pseudo-labels, `n_steps` times.
+    """
+
+    def __init__(self, rows: FloatArray, update: Callable[[FloatArray], FloatArray], n_steps: int) -> None:
+        self.update, self.n_steps = update, n_steps
+        # With a weak penalty, I is added to a scatter of 1e9: products in float32 would lose it.
         blocks = gen_batches(len(rows), block_rows(rows.shape[1]))
         doubles = ((rows[block].astype(np.float64, copy=False),) for block in blocks)
         moments = summarize(lambda: Moments(rows.shape[1]), doubles)
@@ -278,18 +245,11 @@ class Transduction:
         self.scatter = moments.scatter + len(rows) * np.outer(left_over, left_over)
 
     def solve(
-        self,
-        known: IntArray,
-        targets: FloatArray,
-        start: Solution,
-        beta: float,
-        ratio: float,
-        update: Callable[[FloatArray], FloatArray],
-        n_steps: int,
+        self, known: IntArray, targets: FloatArray, start: Solution, beta: float, ratio: float
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """W = (β' Ψ'ᵀΨ' + β ΨᵀΨ + I)^(-1) (β' Ψ'ᵀY' + β ΨᵀY), repeated with Y' = update(Ψ' W + b).
 
-        `known` are the m rows with one-hot `targets` (m, C); `start` gives the first Y'. The intercept b is
+        The m rows `known` have one-hot `targets` (m, C); `start` predicts the first Y'. The intercept b is
         not penalized. Returns coefficients, intercept and the last Y' (n - m, C).
         """
         coef, intercept = start
@@ -307,11 +267,11 @@ class Transduction:
         labels = np.zeros((len(self.rows), targets.shape[1]))
         labels[known] = targets
         intercept = intercept + self.origin @ coef
-        for _ in range(n_steps):
+        for _ in range(self.n_steps):
             scores = self.rows @ coef.astype(self.rows.dtype) + intercept
-            labels[others] = update(scores[others])
+            labels[others] = self.update(scores[others])
             label_mean = row_weights @ labels / total
-            # These sum to zero, so the mean of the rows drops out of the product.
+            # The weighted labels sum to zero, so the rows need not be centered.
             weighted = row_weights[:, np.newaxis] * (labels - label_mean)
             product = self.rows.T @ weighted.astype(self.rows.dtype)
             coef = linalg.cho_solve(factor, product.astype(np.float64))
@@ -342,17 +302,13 @@ def balance(proba: FloatArray, prior: FloatArray, max_iter: int = 100, tol: floa
     return positive * scale / (positive @ scale)[:, np.newaxis]
 
 
-def class_shares(
-    class_prior: Literal["labeled", "uniform"] | Sequence[float] | FloatArray, targets: FloatArray
-) -> FloatArray:
-    """Shares (C,) of the classes among unlabeled rows, by rule or as given."""
+def class_shares(class_prior: ClassPrior, targets: FloatArray) -> FloatArray:
+    """Shares (C,) of the classes among unlabeled rows."""
     n_classes = targets.shape[1]
     if isinstance(class_prior, str):
         check_choice(class_prior, "class_prior", ("labeled", "uniform"))
         return targets.mean(axis=0) if class_prior == "labeled" else np.full(n_classes, 1 / n_classes)
     prior = np.asarray(class_prior, dtype=np.float64)
     if prior.shape != (n_classes,) or not np.all(prior > 0):
-        raise ValueError(
-            f"class_prior={class_prior!r} must give a positive share for each of the {n_classes} classes."
-        )
+        raise ValueError(f"class_prior={class_prior!r} must have one positive share per class ({n_classes}).")
     return prior / prior.sum()

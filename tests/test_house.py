@@ -1,0 +1,39 @@
+"""Limits on the size of the source; `python tools/house.py` prints all figures."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SPEC = importlib.util.spec_from_file_location("house", ROOT / "tools" / "house.py")
+house = importlib.util.module_from_spec(SPEC)
+sys.modules["house"] = house
+SPEC.loader.exec_module(house)
+
+
+def test_the_source_is_short_annotated_and_not_drowned_in_docstrings():
+    count = house.count_source()
+    assert count.lines < 20_000
+    assert count.docstring_ratio <= 0.7
+    assert count.annotated == count.functions
+
+
+@pytest.mark.parametrize("name", house.PARAMETER_LIMITS)
+def test_estimators_have_few_parameters(name):
+    assert house.parameters()[name] <= house.PARAMETER_LIMITS[name]
+
+
+def test_every_fit_passes_through_at_most_ten_files():
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(ROOT / "tools" / "house.py"), "--walks"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    lengths = {name: int(number) for name, number in (line.split("\t") for line in done.stdout.splitlines())}
+    assert len(lengths) == 5
+    assert max(lengths.values()) <= house.LONGEST_WALK, lengths
