@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
+from manylens import stable_rank
 from manylens.plotting import CurveDisplay, HeatMapDisplay
 
 X, y = load_digits(return_X_y=True)
@@ -34,5 +35,11 @@ HeatMapDisplay.from_representations(layers | {"classes": np.eye(10)[y_test]}).ax
 
 # %%
 # The stable rank counts the directions that a layer uses. It is far below the number of units.
-CurveDisplay.from_stable_ranks(layers).ax_.set_title("directions in use, and units of the layer")
+CurveDisplay(
+    list(layers),
+    {"stable rank": [stable_rank(layer) for layer in layers.values()]},
+    references={"units": [layer.shape[1] for layer in layers.values()]},
+    y_label="number of directions",
+    y_scale="log",
+).plot().ax_.set_title("directions in use, and units of the layer")
 plt.show()

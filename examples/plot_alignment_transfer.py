@@ -10,6 +10,7 @@ The ranking is then compared with the accuracy of a linear model that is trained
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.ndimage import gaussian_filter
+from scipy.stats import spearmanr
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.linear_model import RidgeClassifier
@@ -43,8 +44,17 @@ accuracy = {name: cross_val_score(RidgeClassifier(), Z, y, cv=5).mean() for name
 figure, axes = plt.subplots(1, 3, figsize=(14, 4.6), layout="constrained", sharey=True)
 for ax, metric in zip(axes, ("cka", "logme", "shrunk-h-score"), strict=True):
     ranking = rank_models(models, y, metric)
-    ScatterDisplay.from_ranking(ranking, accuracy, ax=ax)
+    names, scores = [row.name for row in ranking], [row.score for row in ranking]
+    reached = [accuracy[name] for name in names]
+    title = f"rank correlation {spearmanr(scores, reached).statistic:.2f}"
+    ScatterDisplay(
+        scores,
+        reached,
+        x_error=[row.standard_error or 0.0 for row in ranking],
+        names=names,
+        x_label=metric,
+        y_label="accuracy" if ax is axes[0] else "",
+        title=title,
+    ).plot(ax)
     print(ranking, end="\n\n")
-for ax in axes[1:]:
-    ax.set_ylabel("")
 plt.show()

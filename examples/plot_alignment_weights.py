@@ -4,7 +4,7 @@ Find out which views of the data matter
 
 Six descriptions of the same digits are available: three bands of pixels, the middle band again in rotated
 coordinates, a blurred image, and pure noise. How should they be weighted in a combined kernel, and how many
-labeled rows are needed to know?
+labeled rows are needed to find out?
 """
 
 import matplotlib.pyplot as plt
@@ -30,7 +30,20 @@ views = {
 # %%
 # The weights change little after 10 % of the rows. The noise gets no weight, and only one of the two
 # equivalent views is used.
-HeatMapDisplay.from_kernel_weights(views, digits.target).ax_.set_title("weights of the views")
+order = np.random.default_rng(0).permutation(len(images))
+shares = [0.05, 0.1, 0.2, 0.5, 1.0]
+columns = []
+for share in shares:
+    rows = order[: round(share * len(order))]
+    weights = align_kernels({name: view[rows] for name, view in views.items()}, digits.target[rows])
+    columns.append([weights[name] for name in views])
+HeatMapDisplay(
+    np.transpose(columns),
+    list(views),
+    [f"{share:.0%}" for share in shares],
+    value_name="weight",
+    column_label="share of the rows",
+).plot().ax_.set_title("weights of the views")
 
 # %%
 # The weighted kernel is slightly better aligned with the classes than the kernels of three simpler rules.

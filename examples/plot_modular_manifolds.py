@@ -66,8 +66,9 @@ paths = {name: model.diversity_path(DIVERSITIES) for name, model in models.items
 predictions = {name: [votes(model) for model in path] for name, path in paths.items()}
 
 # %%
-# On the left the usual map, which every module shows at diversity 0; then three of the six modules at
-# diversity 0.9. The titles give the accuracy of five nearest neighbors on held-out digits.
+# The left column shows the usual map, which all modules share at diversity 0. The other columns show three
+# of the six modules at diversity 0.9. The titles give the accuracy of five nearest neighbors on held-out
+# digits.
 chosen = DIVERSITIES.index(0.9)
 figure, axes = plt.subplots(3, 4, figsize=(11, 8), layout="constrained")
 for row, (name, path) in zip(axes, paths.items(), strict=True):

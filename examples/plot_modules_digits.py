@@ -3,7 +3,7 @@ Learn ten small views that complement each other
 ================================================
 
 Ten modules with ten dimensions each are learned from handwritten digits, so that ten machines could each hold
-one of them. At diversity 0 all modules are the same kernel PCA. What is gained as they are made to differ?
+one of them. At diversity 0 all modules are the same kernel PCA. What is gained by making them differ?
 """
 
 import matplotlib.pyplot as plt
@@ -54,14 +54,25 @@ def precision(model):
 
 others = {
     "one map of 100 dimensions": MonolithicKernelPCA(100, random_state=0),
-    "principal components at random": PartitionKernelPCA(10, 10, random_state=0),
+    "random principal components": PartitionKernelPCA(10, 10, random_state=0),
     "bootstrap samples": BootstrapKernelPCA(10, 10, random_state=0),
 }
 others = {name: model.fit(base) for name, model in others.items()}
-references = {name: precision(model)[0] for name, model in others.items()}
-CurveDisplay.from_diversity_path(
-    lenses, DIVERSITIES, precision, references=references, y_label="retrieval precision, %"
-).ax_.set_title("Nearest neighbors found")
+
+
+def draw(score, name, title):
+    """Draw a score of all modules and of one module against the diversity."""
+    together, single = zip(*(score(model) for model in path), strict=True)
+    CurveDisplay(
+        [f"{diversity:g}" for diversity in DIVERSITIES],
+        {"modules together": together, "one module": single},
+        references={other: score(model)[0] for other, model in others.items()},
+        x_label="diversity",
+        y_label=name,
+    ).plot().ax_.set_title(title)
+
+
+draw(precision, "retrieval precision, %", "Nearest neighbors found")
 
 
 # %%
@@ -72,8 +83,5 @@ def accuracy(model):
     return 100 * vote.score(queries, y_queries), 100 * np.mean(vote.individual_scores(queries, y_queries))
 
 
-references = {name: accuracy(model)[0] for name, model in others.items()}
-CurveDisplay.from_diversity_path(
-    lenses, DIVERSITIES, accuracy, references=references, y_label="accuracy, %"
-).ax_.set_title("Held-out digits classified correctly")
+draw(accuracy, "accuracy, %", "Held-out digits classified correctly")
 plt.show()

@@ -2,10 +2,10 @@
 Watch NCA choose its neighbors
 ==============================
 
-NCA maximizes the probability that a row picks a neighbor of its own class. Which rows matter in this? At the
-start the probabilities of one digit are spread over many rows of all classes. As the map is learned they
-concentrate on a few rows of its own class, and most of the others become negligible. Fast methods for NCA
-skip these pairs.
+NCA maximizes the probability that a row picks a neighbor of its own class. Which rows matter? At first
+the probabilities of one digit are spread over many rows of all classes. As the map is learned, they
+concentrate on a few rows of its own class, and most others become negligible. Fast methods for NCA skip
+those.
 """
 
 import warnings

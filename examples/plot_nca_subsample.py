@@ -22,7 +22,7 @@ X = StandardScaler().fit_transform(X)
 third, _, y_third, _ = train_test_split(X, y, train_size=len(X) // 3, stratify=y, random_state=0)
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # separable classes: the map grows without end
+    warnings.simplefilter("ignore")  # separable classes: the map grows without bound
     from_third = NCA(n_components=2, init="pca", random_state=0).fit(third, y_third)
     from_all = NCA(n_components=2, init="pca", random_state=0).fit(X, y)
 

@@ -3,8 +3,8 @@ Train ten small networks as a team
 ==================================
 
 Ten networks with four hidden units each are trained on handwritten digits with one common loss. At diversity
-0 each network is trained on its own. With more diversity each of them may make larger errors, as long as the
-errors cancel in the mean of all networks. How much is gained?
+0 each network is trained independently. With more diversity each of them may make larger errors, as long as
+the errors cancel in the mean of all networks. How much is gained?
 """
 
 import importlib.util

@@ -40,11 +40,18 @@ bags = [
     BaggingRegressor(DecisionTreeRegressor(), size, max_samples=0.5, random_state=0).fit(X, y)
     for size in sizes
 ]
-display = CurveDisplay.from_kept_members(
+CurveDisplay(
+    sizes,
     {
-        "stacking, training rows": [AlignmentPruner(bag, "stacking", cv=None).fit(X, y) for bag in bags],
-        "alignment, out of bag": [AlignmentPruner(bag).fit(X, y) for bag in bags],
-    }
-)
-display.ax_.set_title("bagged trees, half of the rows per tree")
+        "stacking, training rows": [
+            AlignmentPruner(bag, "stacking", cv=None).fit(X, y).n_kept_ for bag in bags
+        ],
+        "alignment, out of bag": [AlignmentPruner(bag).fit(X, y).n_kept_ for bag in bags],
+    },
+    references={"all": sizes},
+    x_label="trees in the ensemble",
+    y_label="trees kept",
+    x_scale="log2",
+    y_scale="log2",
+).plot().ax_.set_title("bagged trees, half of the rows per tree")
 plt.show()

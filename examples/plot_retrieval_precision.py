@@ -41,13 +41,13 @@ CurveDisplay(
 ).plot()
 
 # %%
-# By default the index chooses both numbers itself, so that rows of the base find 99 % of their neighbors.
-# With so few rows, all coordinates are cheap.
+# By default the index chooses both numbers itself, so that a search for its own rows finds 99 % of their
+# neighbors. For a data set as small as this one, comparing all coordinates is cheap.
 index = ModuleNeighbors(model).fit(base)
 print(index.n_leading_, "coordinates,", index.candidates_per_neighbor_, "candidates per neighbor")
 
 # %%
-# A search needs diverse modules: close to diversity 1 all components keep some weight.
+# A search needs diverse modules: close to diversity 1, all components contribute.
 diversities = [0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0]
 path = model.diversity_path(diversities)
 CurveDisplay(

@@ -4,8 +4,8 @@ Classify with several views and few labels
 
 Six descriptions of the same handwritten numerals (Fourier coefficients, profile correlations, pixel averages
 and so on) play the role of the layers of a network; without $MANYLENS_DATA, five simple descriptions of
-scikit-learn's digits are used. Which of them matter? Can the predicted probabilities be trusted? What are
-unlabeled rows worth?
+scikit-learn's digits are used. Which of them matter? Can the predicted probabilities be trusted? How much
+do unlabeled rows help?
 """
 
 import matplotlib.pyplot as plt
@@ -14,10 +14,11 @@ from scipy.special import softmax
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedShuffleSplit, learning_curve
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from manylens import LayerRidgeClassifier, TransductiveRidgeClassifier
+from manylens import LayerRidgeClassifier, TransductiveRidgeClassifier, expected_calibration_error
 from manylens.datasets import data_available, load_dataset
 from manylens.plotting import BarDisplay, CurveDisplay, HeatMapDisplay, ReliabilityDisplay
 from manylens.transfer import TransductionSearch
@@ -72,24 +73,26 @@ BarDisplay(
 # %%
 # How accuracy grows with labels
 # ------------------------------
-# One array with the columns of all layers can be used instead of a dict, which lets other estimators take
-# part.
+# The columns of all layers can be given as one array instead of a dict, so that other estimators and
+# scikit-learn's tools can be used. Bands show the smallest and the largest accuracy over three splits.
 columns = np.hstack(list(layers.values()))
 widths = [rows.shape[1] for rows in layers.values()]
 last = make_column_transformer((StandardScaler(), slice(sum(widths[:-1]), None)))
-display = CurveDisplay.from_label_shares(
-    {
-        "all layers": LayerRidgeClassifier(widths),
-        "all layers, weights from alignment": LayerRidgeClassifier(widths, weights="alignment"),
-        "last layer, logistic regression": make_pipeline(last, LogisticRegression(C=0.1, max_iter=500)),
-    },
-    columns[:n],
-    y[:n],
-    columns[n:],
-    y[n:],
-    shares=[0.05, 0.1, 0.25, 1.0],
-)
-print("with all labels:", {name: round(float(values[-1]), 3) for name, values in display.curves.items()})
+estimators = {
+    "all layers": LayerRidgeClassifier(widths),
+    "all layers, weights from alignment": LayerRidgeClassifier(widths, weights="alignment"),
+    "last layer, logistic regression": make_pipeline(last, LogisticRegression(C=0.1, max_iter=500)),
+}
+cv = StratifiedShuffleSplit(3, test_size=0.5, random_state=0)
+curves, bands = {}, {}
+for name, estimator in estimators.items():
+    n_labels, _, accuracy = learning_curve(estimator, columns, y, train_sizes=[0.05, 0.1, 0.25, 1.0], cv=cv)
+    curves[name] = accuracy.mean(axis=1)
+    bands[name] = accuracy.min(axis=1), accuracy.max(axis=1)
+CurveDisplay(
+    n_labels, curves, bands, x_label="labeled rows", y_label="accuracy on test rows", x_scale="log"
+).plot()
+print("with all labels:", {name: round(float(values[-1]), 3) for name, values in curves.items()})
 
 # %%
 # Can the probabilities be trusted?
@@ -104,7 +107,12 @@ display.ax_.set_title("reliability with 100 labels")
 
 # %%
 # The same for models with more labels.
-BarDisplay.from_calibration_errors(models, test, y[n:]).ax_.set_xlabel("labeled rows")
+errors = {"raw scores": [], "calibrated": []}
+for model in models.values():
+    raw = softmax(model.decision_function(test), axis=1)
+    errors["raw scores"].append(expected_calibration_error(y[n:], raw))
+    errors["calibrated"].append(expected_calibration_error(y[n:], model.predict_proba(test)))
+BarDisplay(errors, sizes, "expected calibration error").plot().ax_.set_xlabel("labeled rows")
 
 # %%
 # Unlabeled rows

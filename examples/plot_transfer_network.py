@@ -3,7 +3,7 @@ Reuse a network that was trained on photographs
 ===============================================
 
 EfficientNet-Lite0 was trained on photographs only. Can it read handwritten digits without fine-tuning? Its
-top layer tells little about digits, but the layers below tell much, and one forward pass collects them all.
+top layer is of little use for digits, but lower layers are useful, and one forward pass collects them all.
 """
 
 import importlib.util
@@ -75,8 +75,8 @@ CurveDisplay(
 ).plot()
 
 # %%
-# Layers with weight
-# ------------------
+# Weights of the layers
+# ---------------------
 # The layers in the middle get the most weight.
 figure, ax = plt.subplots(figsize=(6, 6), layout="constrained")
 HeatMapDisplay.from_layer_weights(models, ax=ax)

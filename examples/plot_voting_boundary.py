@@ -23,9 +23,9 @@ plane = PCA(2, random_state=0).fit_transform(images[chosen])
 X, X_test, y, y_test = train_test_split(plane, labels[chosen], test_size=0.5, random_state=0)
 
 # %%
-# At diversity 0 both modules are the same, and so is their vote. At diversity 0.9 each of them makes more
-# mistakes, but the vote has a boundary that neither module has, and makes fewer. This does not hold for all
-# digits: if two components already separate the classes (5, 8 and 9), diversity does not pay off.
+# At diversity 0 both modules and their vote are the same. At diversity 0.9 each module makes more mistakes,
+# but the vote makes fewer, with a boundary that neither module has. This does not hold for all digits: if two
+# components already separate the classes (5, 8 and 9), diversity does not pay off.
 figure, axes = plt.subplots(2, 3, figsize=(9, 6.2), sharex=True, sharey=True, layout="constrained")
 for row, diversity in zip(axes, (0.0, 0.9), strict=True):
     lenses = ModularKernelPCA(n_modules=2, n_components=2, diversity=diversity, random_state=0)

@@ -2,8 +2,8 @@
 Measure how similar modules are
 ===============================
 
-Ten modules are useful only if they do not all show the same. Distance correlation measures how much two views
-share: it is 0 if they are independent, and 1 if one is a rotated and scaled copy of the other.
+Ten modules are useful only if they do not all show the same thing. Distance correlation measures how much two
+views share: it is 0 if they are independent, and 1 if one is a rotated and scaled copy of the other.
 """
 
 import matplotlib.pyplot as plt

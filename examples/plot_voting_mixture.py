@@ -3,8 +3,8 @@ Look at clusters from two directions
 ====================================
 
 Three clusters in the plane are seen through two modules with one dimension each, as in figures 3 to 5 of the
-paper on modular autoencoders (which does not publish the centers of the clusters). A linear classifier
-decides on each module, and the mean of their probabilities decides for both.
+paper on modular autoencoders (which does not publish the centers of the clusters). Each module
+has a linear classifier, and the mean of their probabilities is the vote.
 """
 
 import matplotlib.pyplot as plt

@@ -1,8 +1,9 @@
-"""Settings for all tests, and a last line that says which tests were skipped for want of a package."""
+"""Settings for all tests, and a last line that names the missing packages for which tests were skipped."""
 
 import ast
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,15 @@ def count_tests(node: Path) -> int:
         return 1
     tree = ast.parse(node.read_text())
     return sum(isinstance(part, ast.FunctionDef) and part.name.startswith("test_") for part in ast.walk(tree))
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    """Close the figures that a test opened, so that no other test sees them."""
+    yield
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:
+        pyplot.close("all")
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,8 @@ def test_a_strictly_typed_program_passes_mypy():
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_the_same_program_runs(monkeypatch, capsys):
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_same_program_runs(capsys):
     pytest.importorskip("matplotlib").use("Agg")
     spec = importlib.util.spec_from_file_location("typed_consumer", CONSUMER)
     program = importlib.util.module_from_spec(spec)

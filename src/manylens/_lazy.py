@@ -1,4 +1,4 @@
-"""Lazy attributes of packages (SPEC 1): a name is imported when it is first used."""
+"""Lazy attributes of packages (Scientific Python SPEC 1): a name is imported when it is first used."""
 
 from __future__ import annotations
 

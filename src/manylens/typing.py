@@ -1,4 +1,4 @@
-"""Array types and the small protocols that rooms agree on."""
+"""Array types, and protocols for sets of modules."""
 
 from __future__ import annotations
 

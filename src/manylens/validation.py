@@ -20,12 +20,7 @@ Boundaries = Literal["both", "left", "right", "neither"]
 
 
 def validate_rows(
-    estimator: BaseEstimator,
-    X: Any,
-    *,
-    reset: bool = False,
-    accept_sparse: bool = True,
-    min_rows: int = 1,
+    estimator: BaseEstimator, X: Any, *, reset: bool = False, accept_sparse: bool = True, min_rows: int = 1
 ) -> Rows:
     """Rows as float32 or float64, dense or CSR; with `reset`, record the features seen in fit."""
     return validate_data(
@@ -65,9 +60,8 @@ def check_real(
     include: Boundaries = "both",
 ) -> float:
     """A real number within bounds, as float."""
-    return float(
-        check_scalar(value, name, Real, min_val=minimum, max_val=maximum, include_boundaries=include)
-    )
+    bounds = {"min_val": minimum, "max_val": maximum, "include_boundaries": include}
+    return float(check_scalar(value, name, Real, **bounds))
 
 
 def check_diversity(diversity: Any) -> float:
@@ -77,8 +71,8 @@ def check_diversity(diversity: Any) -> float:
         fault = "is outside [0, 1]" if is_number else "is not a number in [0, 1]"
         raise ValueError(
             f"diversity={diversity!r} {fault}: above 1 the loss has no minimum (the modules diverge: Theorem "
-            "1 of the modular autoencoder paper), below 0 it rewards modules for being equal. Use a value "
-            "just below 1 for retrieval, 0.2-0.9 for voting."
+            "1 of the modular autoencoder paper), and below 0 it rewards modules for being equal. Use a "
+            "value just below 1 for retrieval, and 0.2 to 0.9 for voting."
         )
     return float(diversity)
 
@@ -97,8 +91,8 @@ def require_two_classes(classes: AnyArray, who: str) -> None:
     if len(classes) < 2:
         only = f" ({classes[0]!s})" if len(classes) else ""
         raise ValueError(
-            f"y has one class only{only}: {who} needs at least two classes to tell apart. Check that "
-            "the labels were read correctly."
+            f"y has one class only{only}: {who} needs at least two classes. Check that the labels were read "
+            "correctly."
         )
 
 

@@ -87,7 +87,7 @@ def test_the_page_has_all_sections_and_figures(page):
         "What the modules cover",
         "What diversity does",
         "What the modules return",
-        "How close to the best possible",
+        "How close the modules are to the best possible",
     ]
     assert page.count("<svg") == 5
     assert page.count('role="img"') == 5
@@ -166,7 +166,7 @@ def test_the_error_for_a_missing_package_says_how_to_install_it(package, monkeyp
     assert message == f'manylens: the demo needs {package}: pip install "manylens[cli]"\n'
 
 
-def test_a_missing_folder_is_refused_before_any_work(tmp_path, capsys):
+def test_a_missing_folder_is_rejected_before_any_work(tmp_path, capsys):
     missing = tmp_path / "missing"
     assert main(["demo", "--output", str(missing / "page.html")]) == 2
     assert (
@@ -177,7 +177,7 @@ def test_a_missing_folder_is_refused_before_any_work(tmp_path, capsys):
     assert "is a folder: give the name of a file in it" in capsys.readouterr().err
 
 
-def test_a_file_that_cannot_be_written_is_named_with_the_reason(tmp_path, capsys, monkeypatch):
+def test_the_error_names_a_file_that_cannot_be_written_and_the_reason(tmp_path, capsys, monkeypatch):
     def refuse(*arguments, **options):
         raise PermissionError(13, "Permission denied")
 
@@ -189,7 +189,7 @@ def test_a_file_that_cannot_be_written_is_named_with_the_reason(tmp_path, capsys
 
 
 @pytest.mark.parametrize("text", ["-1", "many", "4294967296"])
-def test_an_invalid_seed_is_refused(text, capsys):
+def test_an_invalid_seed_is_rejected(text, capsys):
     with pytest.raises(SystemExit):
         main(["demo", f"--seed={text}"])
     assert f"'{text}' is not a whole number from 0 to 4294967295" in capsys.readouterr().err

@@ -38,7 +38,7 @@ def test_without_diversity_all_modules_together_score_like_one(experiment):
     assert same.scores.accuracy == pytest.approx(same.scores.module_accuracy, abs=1e-9)
 
 
-def test_full_diversity_finds_nearly_what_one_kernel_pca_of_all_dimensions_finds(experiment):
+def test_at_full_diversity_modules_find_nearly_as_many_neighbors_as_one_kernel_pca(experiment):
     # Both rank by the same distances; modules only miss neighbors that none of them proposes.
     assert by_name(experiment)["monolithic"].precision >= experiment.path[-1].scores.precision
     assert experiment.path[-1].scores.precision > by_name(experiment)["monolithic"].precision - 0.05
@@ -51,7 +51,7 @@ def test_modules_find_more_neighbors_than_partition_bootstrap_and_random(seed):
         assert found.best.scores.precision > by_name(found)[name].precision + 0.02
 
 
-def test_precision_grows_with_diversity_while_that_of_one_module_falls(experiment):
+def test_with_diversity_the_precision_of_all_modules_grows_and_that_of_one_module_falls(experiment):
     together = [measured.scores.precision for measured in experiment.path]
     single = [measured.scores.module_precision for measured in experiment.path]
     assert together == sorted(together)
@@ -62,7 +62,7 @@ def test_every_model_of_the_path_is_certified(experiment):
     assert max(measured.model.optimality_gap_ for measured in experiment.path) < 1e-9
 
 
-def test_the_same_seed_gives_the_same_scores_and_another_gives_others(experiment):
+def test_the_same_seed_gives_the_same_scores_and_another_seed_another_split(experiment):
     again = run_experiment(Settings.quick(seed=1))
     assert [measured.scores for measured in again.path] == [measured.scores for measured in experiment.path]
     other = split_digits(500, 200, 10, seed=2)

@@ -1,4 +1,4 @@
-"""Data and a drawing backend for all tests of displays."""
+"""Data and a matplotlib backend without windows for all tests of displays."""
 
 import matplotlib as mpl
 import numpy as np
@@ -10,8 +10,8 @@ import matplotlib.pyplot as plt
 
 
 @pytest.fixture(autouse=True)
-def _close_figures():
-    yield
+def _start_without_figures():
+    """Close the figures of doctests, which do not use the fixtures of tests."""
     plt.close("all")
 
 

@@ -1,4 +1,4 @@
-"""What every display must do, whatever it draws."""
+"""Tests that every display must pass."""
 
 import sys
 
@@ -7,7 +7,7 @@ import pytest
 
 
 class DisplayContract:
-    """Inherit and return a display that is not drawn yet from `make`."""
+    """Tests of one display; subclasses implement `make`, which returns a display that is not drawn yet."""
 
     def make(self):
         raise NotImplementedError
@@ -28,23 +28,23 @@ class DisplayContract:
         assert right.has_data()
         assert not left.has_data()
 
-    def test_it_draws_in_a_figure_that_pyplot_does_not_know(self):
+    def test_it_draws_in_a_figure_that_was_not_made_by_pyplot(self):
         from matplotlib.figure import Figure
 
         display = self.make().plot(ax=Figure().subplots())
         display.figure_.draw_without_rendering()
         assert not plt.get_fignums()
 
-    def test_it_does_not_show_the_figure(self, monkeypatch):
+    def test_it_does_not_call_show(self, monkeypatch):
         monkeypatch.setattr(plt, "show", lambda: pytest.fail("plt.show was called"))
         self.make().plot()
 
-    def test_keywords_reach_what_is_drawn(self):
+    def test_keywords_are_passed_to_matplotlib(self):
         drawn = self.make().plot(alpha=0.123).ax_
         artists = [*drawn.lines, *drawn.collections, *drawn.images, *drawn.patches]
         assert 0.123 in [artist.get_alpha() for artist in artists]
 
-    def test_unknown_keywords_are_refused(self):
+    def test_unknown_keywords_are_rejected(self):
         with pytest.raises(AttributeError):
             self.make().plot(no_such_property=1)
 

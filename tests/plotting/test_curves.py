@@ -4,7 +4,6 @@ import pytest
 from scipy.integrate import trapezoid
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
 
 from manylens import (
     AlignmentPruner,
@@ -12,7 +11,6 @@ from manylens import (
     ModularAutoencoder,
     ModularKernelPCA,
     expected_calibration_error,
-    stable_rank,
 )
 from manylens.baselines import PartitionKernelPCA
 from manylens.datasets import make_friedman, make_shells
@@ -64,78 +62,32 @@ def tick_labels(axis):
     return [tick.get_text() for tick in axis.get_ticklabels()]
 
 
-def test_texts_on_the_x_axis_are_spaced_evenly():
+def test_strings_on_the_x_axis_are_spaced_evenly():
     display = CurveDisplay(["0", "0.5", "1"], {"score": [1, 2, 3]}).plot()
     np.testing.assert_array_equal(display.lines_["score"].get_xdata(), [0, 1, 2])
     assert tick_labels(display.ax_.xaxis) == ["0", "0.5", "1"]
+
+
+def test_a_log_axis_has_a_tick_at_every_point():
+    display = CurveDisplay([8, 16, 64], {"kept": [4, 5, 6]}, x_scale="log2", y_scale="log2").plot()
+    assert tick_labels(display.ax_.xaxis) == ["8", "16", "64"]
+
+
+def test_bands_and_references_are_drawn_at_their_values():
+    display = CurveDisplay(
+        [1, 2], {"score": [1, 2]}, {"score": ([0, 1], [2, 3])}, references={"chance": 0.5, "bound": [2, 3]}
+    ).plot()
+    (band,) = display.ax_.collections
+    corners = band.get_paths()[0].vertices
+    assert {(1, 0), (2, 1), (1, 2), (2, 3)} <= {tuple(corner) for corner in corners}
+    drawn = {line.get_label(): list(line.get_ydata()) for line in display.ax_.lines}
+    assert drawn == {"score": [1, 2], "chance": [0.5, 0.5], "bound": [2, 3]}
 
 
 def test_curves_differ_by_marker_and_by_color():
     one, two = CurveDisplay([1, 2], {"one": [1, 2], "two": [2, 3]}).plot().lines_.values()
     assert one.get_marker() != two.get_marker()
     assert one.get_color() != two.get_color()
-
-
-def test_a_diversity_path_draws_what_the_scoring_function_returns(lenses):
-    diversities = [0.0, 0.5, 1.0]
-    parts = [model.ambiguity() for model in lenses.diversity_path(diversities)]
-    display = CurveDisplay.from_diversity_path(
-        lenses,
-        diversities,
-        lambda model: (model.ambiguity().ensemble, model.ambiguity().individual),
-        references={"nothing": 0.5},
-        y_label="loss",
-    )
-    together, single = display.lines_.values()
-    np.testing.assert_allclose(together.get_ydata(), [part.ensemble for part in parts])
-    np.testing.assert_allclose(single.get_ydata(), [part.individual for part in parts])
-    assert tick_labels(display.ax_.xaxis) == ["0", "0.5", "1"]
-    assert display.ax_.get_ylabel() == "loss"
-    assert "nothing" in display.ax_.get_legend_handles_labels()[1]
-
-
-def test_a_scoring_function_may_return_a_single_number(lenses):
-    display = CurveDisplay.from_diversity_path(lenses, [0.0, 1.0], lambda model: model.loss_)
-    assert list(display.lines_) == ["modules together"]
-    first, last = display.lines_["modules together"].get_ydata()
-    assert last < first
-
-
-def test_stable_ranks_are_drawn_in_order_below_the_widths(layers):
-    display = CurveDisplay.from_stable_ranks(layers[0])
-    ranks = [stable_rank(layer) for layer in layers[0].values()]
-    np.testing.assert_allclose(display.lines_["stable rank"].get_ydata(), ranks)
-    assert display.references == {"width": [4, 4]}
-    assert tick_labels(display.ax_.xaxis) == list(layers[0])
-
-
-def test_accuracy_is_that_of_clones_fitted_to_shares_of_the_rows(digits):
-    X, y = digits
-    layers = {"top": X[:, :31], "bottom": X[:, 31:]}
-    train, test = (
-        {name: rows[part] for name, rows in layers.items()} for part in (slice(300), slice(300, 600))
-    )
-    model = LayerRidgeClassifier(random_state=0)
-    display = CurveDisplay.from_label_shares(
-        {"ours": model}, train, y[:300], test, y[300:600], shares=[0.1, 1], n_draws=2
-    )
-    assert not hasattr(model, "classes_")  # only clones are fitted
-    whole = LayerRidgeClassifier(random_state=0).fit(train, y[:300]).score(test, y[300:600])
-    few, all_rows = display.lines_["ours"].get_ydata()
-    assert few < all_rows == pytest.approx(whole)
-    low, high = display.bands["ours"]
-    assert low[0] <= few <= high[0]
-    assert tick_labels(display.ax_.xaxis) == ["0.1", "1"]
-
-
-def test_shares_that_leave_too_few_rows_are_refused(digits):
-    X, y = digits
-    given = {"ours": LogisticRegression()}, X[:100], y[:100], X[100:120], y[100:120]
-    with pytest.raises(ValueError, match="is 5, fewer than the 10 classes: give larger shares"):
-        CurveDisplay.from_label_shares(*given, shares=[0.05])
-    for shares in ([0.0], [1.5], []):
-        with pytest.raises(ValueError, match="give shares of the rows above 0 and up to 1"):
-            CurveDisplay.from_label_shares(*given, shares=shares)
 
 
 @pytest.mark.parametrize("values", [np.random.default_rng(0).normal(3, 2, 500), np.array([1.0, 1.0])])
@@ -162,7 +114,7 @@ def test_the_area_under_a_density_is_the_share_of_the_class(module):
     assert display.ax_.get_xlabel() == f"module {module}"
 
 
-def test_densities_along_modules_with_two_dimensions_are_refused():
+def test_densities_along_modules_with_two_dimensions_are_rejected():
     X, y = labeled_rows()
     with pytest.raises(ValueError, match="has 2 dimensions: densities are drawn along one"):
         CurveDisplay.from_densities(ModularKernelPCA(2, 2, random_state=0).fit(X), X, y)
@@ -173,7 +125,7 @@ def forest():
     return RandomForestClassifier(12, random_state=0).fit(S, c)
 
 
-def test_the_accumulated_error_ends_at_the_whole_ensemble(forest):
+def test_the_accumulated_error_ends_at_that_of_the_whole_ensemble(forest):
     curve = accumulated_error(AlignmentPruner(forest, cv=None).fit(S, c), S, c)
     assert len(curve) == 12
     assert curve[-1] == pytest.approx(1 - forest.score(S, c))
@@ -210,19 +162,6 @@ def test_pruners_of_different_ensembles_are_not_drawn_together(forest):
         CurveDisplay.from_pruners(both, S, c)
 
 
-def test_kept_members_are_drawn_by_method_and_size():
-    forests = [RandomForestClassifier(p, random_state=0).fit(S, c) for p in (4, 8)]
-    pruners = {
-        name: [AlignmentPruner(f, name).fit(S, c) for f in forests] for name in ("alignment", "uniform")
-    }
-    display = CurveDisplay.from_kept_members(pruners)
-    assert display.curves["uniform"] == [4, 8]
-    np.testing.assert_array_equal(display.lines_["alignment"].get_ydata(), display.curves["alignment"])
-    assert tick_labels(display.ax_.xaxis) == ["4", "8"]
-    with pytest.raises(ValueError, match="ensembles of different sizes"):
-        CurveDisplay.from_kept_members({"a": pruners["alignment"], "b": pruners["uniform"][:1]})
-
-
 def test_coverage_is_drawn_over_the_spectrum(lenses):
     display = CoverageDisplay.from_estimator(lenses)
     kept = lenses.coverage_ > 1e-9 * lenses.spectrum_[0]
@@ -253,7 +192,7 @@ def test_coverage_of_an_autoencoder_is_drawn_over_its_singular_values(digits):
     assert len(CoverageDisplay.from_estimator(model).line_.get_ydata()) == 12
 
 
-def test_models_without_coverage_are_refused(digits):
+def test_models_without_coverage_are_rejected(digits):
     with pytest.raises(TypeError, match="PartitionKernelPCA has no coverage_: give a ModularKernelPCA"):
         CoverageDisplay.from_estimator(PartitionKernelPCA(3, 2).fit(digits[0][:300]))
     with pytest.raises(NotFittedError):

@@ -10,7 +10,6 @@ from manylens import (
     LayerRidgeClassifier,
     ModularKernelPCA,
     ModuleVotingClassifier,
-    align_kernels,
     cka_matrix,
     distance_correlation,
 )
@@ -64,7 +63,7 @@ def test_a_list_of_representations_is_named_by_position(layers):
     np.testing.assert_allclose(display.values, cka_matrix(list(layers[0].values())))
 
 
-def test_an_unknown_measure_is_refused(layers):
+def test_an_unknown_measure_is_rejected(layers):
     with pytest.raises(ValueError, match="measure='dot' is unknown: give one of cka, distance_correlation"):
         HeatMapDisplay.from_representations(layers[0], measure="dot")
 
@@ -87,14 +86,6 @@ def test_modules_are_compared_with_each_other_and_with_the_data(lenses, digits):
     assert display.row_names == ["data", "0", "1", "2", "3", "4"]
     view = lenses.split(lenses.transform(X))[:, 2]
     assert display.values[0, 3] == pytest.approx(distance_correlation(X, view), abs=1e-10)
-
-
-def test_kernel_weights_are_learned_from_nested_parts_of_the_rows(layers):
-    features, y = layers
-    display = HeatMapDisplay.from_kernel_weights(features, y, shares=(0.25, 1.0))
-    assert display.values.shape == (2, 2)
-    np.testing.assert_allclose(display.values[:, 1], align_kernels(list(features.values()), y))
-    assert texts(display.ax_.get_xticklabels()) == ["25 %", "100 %"]
 
 
 def fitted(X, y, n):
@@ -126,7 +117,7 @@ def vote():
     return ModuleVotingClassifier(lenses, voting="soft").fit(X, y), X, y
 
 
-def test_the_regions_are_what_the_classifier_predicts(vote):
+def test_the_regions_are_the_predictions_of_the_classifier(vote):
     clf, X, y = vote
     display = BoundaryDisplay.from_estimator(clf, X, y, resolution=20)
     points = np.column_stack([side.ravel() for side in display.grid])
@@ -144,12 +135,12 @@ def test_each_module_of_a_vote_has_its_own_regions(vote):
     np.testing.assert_array_equal(second.regions.ravel(), clf.estimators_[1].predict(view))
 
 
-def test_a_boundary_in_more_than_two_columns_is_refused(digits):
+def test_a_boundary_in_more_than_two_columns_is_rejected(digits):
     with pytest.raises(ValueError, match=r"X has shape \(1797, 63\): a boundary is drawn in the plane"):
         BoundaryDisplay.from_estimator(None, digits[0])
 
 
-def test_the_gallery_frames_exactly_the_wrong_labels_and_returns_a_known_query_first(lenses, digits):
+def test_the_gallery_frames_wrong_labels_and_shows_a_known_query_first(lenses, digits):
     X, y = digits[0][:300], digits[1][:300]
     display = GalleryDisplay.from_modules(
         lenses, X, X[:4], image_shape=(9, 7), y=y, query_labels=y[:4], n_neighbors=6

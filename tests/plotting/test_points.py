@@ -1,8 +1,7 @@
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from manylens import NCA, CountSketch, cka, rank_models
+from manylens import NCA
 from manylens.plotting import NeighborProbabilitiesDisplay, ProjectionDisplay, ScatterDisplay
 from manylens.plotting.points import neighbor_probabilities
 
@@ -33,23 +32,16 @@ class TestNeighborProbabilities(DisplayContract):
         )
 
 
-def test_sketched_values_are_drawn_over_exact_ones(layers):
-    X, Y = layers[0].values()
-    display = ScatterDisplay.from_sketches([(X, Y)], CountSketch(32))
-    points = display.errorbar_.lines[0]
-    assert points.get_xdata()[0] == pytest.approx(cka(X, Y))
-    assert points.get_ydata()[0] == pytest.approx(cka(X, Y, sketch=CountSketch(32)).value)
+def test_error_bars_have_the_given_lengths():
+    bars = ScatterDisplay([1, 2], [1, 3], y_error=[0.5, 0.25]).plot().errorbar_.lines[2][0]
+    ends = [segment[:, 1].tolist() for segment in bars.get_segments()]
+    assert ends == [[0.5, 1.5], [2.75, 3.25]]
 
 
-def test_accuracies_are_drawn_over_scores_with_their_rank_correlation(layers):
-    features, y = layers
-    ax = plt.subplots()[1]
-    accuracy = {"layer 1": 0.9, "layer 2": 0.5}
-    display = ScatterDisplay.from_ranking(rank_models(features, y), accuracy, ax=ax)
-    assert display.ax_ is ax
-    assert ax.get_title() == "rank correlation 1.00"
-    assert {text.get_text() for text in ax.texts} == set(features)
-    assert list(display.y) == [accuracy[name] for name in display.names]
+def test_names_and_title_are_written():
+    ax = ScatterDisplay([1, 2, 3], [1, 3, 2], names=["a", "b", "c"], title="three points").plot().ax_
+    assert [text.get_text() for text in ax.texts] == ["a", "b", "c"]
+    assert ax.get_title() == "three points"
 
 
 def test_neighbor_probabilities_are_those_that_nca_scores(iris):

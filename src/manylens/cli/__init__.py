@@ -14,18 +14,7 @@ class CommandError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Parameters
-    ----------
-    arguments : sequence of str, default=None
-        The words after `manylens`; those of the shell if None.
-
-    Returns
-    -------
-    int
-        The exit code.
-    """
+    """Run a command, given as the words after `manylens` (from the shell if None); return the exit code."""
     parser = make_parser()
     options = parser.parse_args(arguments)
     try:

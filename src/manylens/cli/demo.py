@@ -63,7 +63,7 @@ def rich_table(experiment: Experiment) -> Table:
     table = Table(
         title=f"Digits: {settings.n_base} to learn from, {settings.n_queries} held out; "
         f"{settings.n_modules} modules of {settings.n_components}",
-        caption=f"+ after {1000 * experiment.decomposition_seconds:.0f} ms that all modular ones share",
+        caption=f"+ {1000 * experiment.decomposition_seconds:.0f} ms for the decomposition all modules share",
         box=box.SIMPLE_HEAD,
         collapse_padding=True,
         pad_edge=False,
@@ -73,9 +73,6 @@ def rich_table(experiment: Experiment) -> Table:
     rows = table_rows(experiment)
     for row, following in zip(rows, [*rows[1:], rows[-1]], strict=True):
         cells = [f"[bold]{cell}[/]" if number in row.best else cell for number, cell in enumerate(row.cells)]
-        table.add_row(
-            *cells,
-            style="cyan" if row.modular else None,
-            end_section=following.modular and not row.modular,
-        )
+        last_baseline = following.modular and not row.modular
+        table.add_row(*cells, style="cyan" if row.modular else None, end_section=last_baseline)
     return table

@@ -68,15 +68,12 @@ class Scores:
 
 @dataclass(frozen=True)
 class Measured:
-    """A fitted representation, its scores, and the seconds that its fit took.
-
-    The seconds of modules do not include the decomposition that they share.
-    """
+    """A fitted representation and its scores."""
 
     name: str
     model: Any
     scores: Scores
-    seconds: float
+    seconds: float  # time of the fit, without the decomposition that all modules share
 
 
 @dataclass(frozen=True)
@@ -107,15 +104,11 @@ def split_digits(n_base: int, n_queries: int, n_neighbors: int, seed: int) -> Di
 
 
 def score_modules(model: Any, digits: Digits, n_neighbors: int, n_voters: int) -> Scores:
-    """Score fitted modules on the queries.
-
-    Search: every module proposes its nearest rows; those with the smallest mean squared distance over modules
-    are returned. Vote: the nearest rows vote within each module, then the modules vote.
-    """
+    """Score a search with all modules, and a vote of the neighbors in each module and then of the modules."""
     base, queries = (model.split(model.transform(rows)) for rows in (digits.base, digits.queries))
     found = module_neighbors(base, queries, max(n_neighbors, n_voters))  # (m, modules, k)
     proposed = found[:, :, :n_neighbors]
-    together = rerank(proposed, base, queries, n_neighbors)
+    together = rerank(proposed, base, queries, n_neighbors)  # smallest mean squared distance over modules
     votes = stats.mode(digits.base_labels[found[:, :, :n_voters]], axis=2).mode  # (m, modules)
     predicted = stats.mode(votes, axis=1).mode
     single = [retrieval_precision(proposed[:, m], digits.neighbors) for m in range(base.shape[1])]
@@ -127,17 +120,6 @@ def score_modules(model: Any, digits: Digits, n_neighbors: int, n_voters: int) -
     )
 
 
-def make_baselines(settings: Settings) -> dict[str, Any]:
-    """The other representations, not fitted."""
-    M, H, seed = settings.n_modules, settings.n_components, settings.seed
-    return {
-        "monolithic": MonolithicKernelPCA(M * H, random_state=seed),
-        "partition": PartitionKernelPCA(M, H, random_state=seed),
-        "bootstrap": BootstrapKernelPCA(M, H, random_state=seed),
-        "random": RandomKernelProjection(M, H, random_state=seed),
-    }
-
-
 def run_experiment(settings: Settings, notify: Callable[[str], object] = str) -> Experiment:
     """Fit and score everything; `notify` is called with the name of each step."""
     start = time.perf_counter()
@@ -147,19 +129,23 @@ def run_experiment(settings: Settings, notify: Callable[[str], object] = str) ->
         begin = time.perf_counter()
         model = learn()
         seconds = time.perf_counter() - begin
-        return Measured(
-            name, model, score_modules(model, digits, settings.n_neighbors, settings.n_voters), seconds
-        )
+        scores = score_modules(model, digits, settings.n_neighbors, settings.n_voters)
+        return Measured(name, model, scores, seconds)
 
+    M, H, seed = settings.n_modules, settings.n_components, settings.seed
+    others: dict[str, Any] = {
+        "monolithic": MonolithicKernelPCA(M * H, random_state=seed),
+        "partition": PartitionKernelPCA(M, H, random_state=seed),
+        "bootstrap": BootstrapKernelPCA(M, H, random_state=seed),
+        "random": RandomKernelProjection(M, H, random_state=seed),
+    }
     with one_blas_thread():  # small matrices: more threads would wait for each other
-        digits = split_digits(settings.n_base, settings.n_queries, settings.n_neighbors, settings.seed)
-        lenses = ModularKernelPCA(settings.n_modules, settings.n_components, random_state=settings.seed)
+        digits = split_digits(settings.n_base, settings.n_queries, settings.n_neighbors, seed)
+        lenses = ModularKernelPCA(M, H, random_state=seed)
         notify("decomposition")
         begin = time.perf_counter()
         lenses.fit(digits.base)
         decomposition_seconds = time.perf_counter() - begin
         path = [measure("modular", partial(lenses.with_diversity, value)) for value in settings.diversities]
-        baselines = [
-            measure(name, partial(model.fit, digits.base)) for name, model in make_baselines(settings).items()
-        ]
+        baselines = [measure(name, partial(model.fit, digits.base)) for name, model in others.items()]
     return Experiment(settings, digits, path, baselines, decomposition_seconds, time.perf_counter() - start)

@@ -46,7 +46,7 @@ STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: its cells, the columns in which it is the best, and whether it is modular."""
+    """One row of the table: its cells, the columns in which it is the best, and whether it is modular."""
 
     cells: tuple[str, ...]
     best: frozenset[int]
@@ -54,7 +54,7 @@ class Row:
 
 
 def table_rows(experiment: Experiment) -> list[Row]:
-    """Lines of the table: the baselines, then the modules by diversity."""
+    """Rows of the table: the baselines, then the modules by diversity."""
     everything = [*experiment.baselines, *experiment.path]
     precision = max(percent(measured.scores.precision) for measured in everything)
     accuracy = max(percent(measured.scores.accuracy) for measured in everything)
@@ -81,11 +81,6 @@ def table_rows(experiment: Experiment) -> list[Row]:
 def percent(share: float) -> str:
     """A share as a percentage of five characters, so that texts sort like numbers."""
     return f"{100 * share:5.1f}"
-
-
-def in_percent(share: float) -> str:
-    """A share as a percentage with a sign that stays on the same line."""
-    return f"{percent(share).strip()}\N{NO-BREAK SPACE}%"
 
 
 def gap_text(gap: float) -> str:
@@ -129,16 +124,17 @@ def report_page(experiment: Experiment, command: str) -> str:
 def summary(experiment: Experiment) -> str:
     """What was done and the main result, in two sentences."""
     settings, best = experiment.settings, experiment.best
-    precision = {measured.name: in_percent(measured.scores.precision) for measured in experiment.baselines}
+    precision = {measured.name: measured.scores.precision for measured in (*experiment.baselines, best)}
+    precision["single"] = best.scores.module_precision
+    found = {name: f"{100 * share:.1f}\N{NO-BREAK SPACE}%" for name, share in precision.items()}
     return (
         f"From {settings.n_base:,} of scikit-learn's digits, {settings.n_modules} kernel PCA modules of "
         f"{settings.n_components} dimensions each were learned together, at {len(settings.diversities)} "
         f"diversities from one decomposition, and scored on {settings.n_queries:,} held-out digits. "
-        f"At diversity {best.model.diversity_:g} the modules together find "
-        f"{in_percent(best.scores.precision)} of the {settings.n_neighbors} nearest neighbors of a digit; a "
-        f"single module finds {in_percent(best.scores.module_precision)}, randomly assigned principal "
-        f"components find {precision['partition']}, and one map of all "
-        f"{settings.n_modules * settings.n_components} dimensions finds {precision['monolithic']}."
+        f"At diversity {best.model.diversity_:g} the modules together find {found['modular']} of the "
+        f"{settings.n_neighbors} nearest neighbors of a digit; a single module finds {found['single']}, "
+        f"randomly assigned principal components find {found['partition']}, and one map of all "
+        f"{settings.n_modules * settings.n_components} dimensions finds {found['monolithic']}."
     )
 
 
@@ -149,20 +145,18 @@ def explanation(experiment: Experiment) -> str:
         f"Precision: every module proposes its own {settings.n_neighbors} nearest neighbors, those with the "
         "smallest mean squared distance over modules are returned, and the share of the true "
         f"{settings.n_neighbors} (by pixels) is counted. Vote: the {settings.n_voters} nearest digits vote "
-        "in each module, then the modules vote. “Of one”: the mean over single modules. Gap: how far the "
-        "loss is above the best possible, at most. ms: time of the fit; modules need theirs after "
-        f"{1000 * experiment.decomposition_seconds:.0f} ms for the decomposition that they share."
+        "in each module, then the modules vote. “Of one”: the mean over single modules. Gap: the loss "
+        "exceeds the best possible by at most this share. ms: time of the fit; rows with a + also need "
+        f"{1000 * experiment.decomposition_seconds:.0f} ms for the decomposition that all of them share."
     )
 
 
 def comparison_table(experiment: Experiment) -> str:
     """The table of all representations as HTML."""
-    lines = []
+    lines, mark = [], ' class="best"'
     for row in table_rows(experiment):
         cells = "".join(
-            f'<td class="best">{escape(cell.strip())}</td>'
-            if column in row.best
-            else f"<td>{escape(cell.strip())}</td>"
+            f"<td{mark if column in row.best else ''}>{escape(cell.strip())}</td>"
             for column, cell in enumerate(row.cells)
         )
         lines.append(f'<tr class="{"modular" if row.modular else "other"}">{cells}</tr>')
@@ -171,11 +165,10 @@ def comparison_table(experiment: Experiment) -> str:
 
 def certificate_table(experiment: Experiment) -> str:
     """Loss, bound and gap at every diversity as HTML."""
-    models = [measured.model for measured in experiment.path]
     lines = [
         f"<tr><td>{model.diversity_:g}</td><td>{model.loss_:.6g}</td><td>{model.lower_bound_:.6g}</td>"
         f"<td>{gap_text(model.optimality_gap_)}</td><td>{model.n_shared_}</td></tr>"
-        for model in models
+        for model in (measured.model for measured in experiment.path)
     ]
     return html_table(("diversity", "loss", "bound", "gap", "shared components"), lines)
 
@@ -203,7 +196,7 @@ def report_figures(experiment: Experiment) -> dict[str, str]:
 
 
 def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
-    """A figure that pyplot does not know, and its axes."""
+    """A figure made without pyplot, which would keep it open, and its axes."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -271,10 +264,7 @@ def gallery_queries(model: Any, digits: Digits, n_neighbors: int) -> IntArray:
 
 
 def inline_svg(name: str, figure: Figure, description: str) -> str:
-    """A figure as an SVG element as wide as its place, in the color of the surrounding text.
-
-    The name is put before all identifiers, so that figures on one page do not share them.
-    """
+    """A figure as an SVG element in the color of the page's text; `name` makes its identifiers unique."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type"), None))
     svg = buffer.getvalue()

@@ -29,8 +29,6 @@ NCA_METHODS = ("exact", "tree", "subsample", "minibatch", "stochastic", "compact
 SEARCH_METHODS: tuple[Method, ...] = ("nested", "exact", "paper")
 N_ROWS, N_FEATURES, N_CLASSES = 600, 8, 3
 
-Task = tuple[str, Callable[[], object]]
-
 
 def warmup(report: Callable[[str], object] = print) -> None:
     """Run all tasks in both precisions, and report what was run and how many seconds it took."""
@@ -68,8 +66,8 @@ def make_rows(dtype: Any) -> tuple[FloatArray, IntArray]:
     return X.astype(dtype), y
 
 
-def tasks(X: FloatArray, y: IntArray) -> Iterator[Task]:
-    """Every call that compiles something."""
+def tasks(X: FloatArray, y: IntArray) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Names and calls that together compile all loops."""
     lenses = ModularKernelPCA(3, 2, rank=20, random_state=0).fit(X)
     for method in NCA_METHODS:
         nca = NCA(2, method=method, max_iter=3, random_state=0)

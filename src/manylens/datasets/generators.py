@@ -21,8 +21,8 @@ def make_friedman(
     n_samples : int, default=3000
         Number of rows.
     square : bool, default=True
-        Square the term in x_3, as in Friedman (1991). If False, the term is 20 (x_3 - 1/2), as equation 4.11
-        of the thesis on ensemble pruning is printed.
+        If False, the third term is 20 (x_3 - 1/2), as printed in equation 4.11 of the thesis on ensemble
+        pruning.
     noise : float, default=1.0
         Standard deviation of the noise.
     random_state : int, RandomState or None, default=None

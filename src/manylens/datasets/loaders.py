@@ -13,14 +13,8 @@ from sklearn.utils import Bunch
 OPENML = {
     "mnist": ("mnist_784", 1),
     "usps": ("USPS", 2),
-    "letter": ("letter", 1),
-    "optdigits": ("optdigits", 1),
-    "isolet": ("isolet", 1),
-    "yeast": ("yeast", 1),
-    "ecoli": ("ecoli", 1),
     "balance": ("balance-scale", 1),
-    "glass": ("glass", 1),
-    "ionosphere": ("ionosphere", 1),
+    **{key: (key, 1) for key in ("letter", "optdigits", "isolet", "yeast", "ecoli", "glass", "ionosphere")},
     "reg_abalone": ("abalone", 1),
     "reg_cal_housing": ("california_housing", 1),
     "reg_kin8nm": ("kin8nm", 1),
@@ -47,16 +41,13 @@ def data_available(*names: str) -> bool:
     Returns
     -------
     bool
-        True if all of them are there.
+        Whether all of them are there.
     """
     return all(local_path(name) is not None for name in names)
 
 
 def load_dataset(name: str) -> Bunch:
-    """Load a data set as flat rows.
-
-    The data set is read from the folder in the environment variable MANYLENS_DATA; if it is not there, it is
-    fetched from OpenML.
+    """Load a data set as flat rows, from the folder $MANYLENS_DATA or else from OpenML.
 
     Parameters
     ----------
@@ -66,9 +57,9 @@ def load_dataset(name: str) -> Bunch:
     Returns
     -------
     sklearn.utils.Bunch
-        `X` of shape (n, d); `y` of shape (n,); `n_train`, the number of leading rows that form the training
-        part (n if the data set has no fixed split); `image_shape` for images, else None; and everything else
-        in the file.
+        `X` of shape (n, d); `y` of shape (n,); `n_train`: the first `n_train` rows are the training set (all
+        rows if the data set has no fixed split); `image_shape`, None unless the rows are images; and
+        everything else in the file.
     """
     path = local_path(name)
     if path is not None:

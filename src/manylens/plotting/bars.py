@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import softmax
-from sklearn.utils.validation import check_is_fitted
 
 from manylens.plotting.style import Display, add_legend, color
-from manylens.transfer.calibration import expected_calibration_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,8 +32,6 @@ class BarDisplay(Display):
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Where the display was drawn.
     bars_ : list of matplotlib BarContainer
         One per series.
     """
@@ -45,33 +40,6 @@ class BarDisplay(Display):
     names: Sequence[Any]
     value_name: str = ""
     value_format: str = "%.2f"
-
-    @classmethod
-    def from_calibration_errors(
-        cls, estimators: Mapping[Any, Any], X: Any, y: ArrayLike, *, n_bins: int = 15, **options: Any
-    ) -> Self:
-        """Draw the calibration errors of raw scores and of calibrated probabilities.
-
-        Parameters
-        ----------
-        estimators : dict of str to classifier
-            Fitted, with `decision_function` and `predict_proba`.
-        X, y : array-like or layers, and array-like of shape (n,)
-            Rows that were not used in fit, and their labels.
-        n_bins : int, default=15
-            Number of bins of equal width.
-        **options
-            Passed to `plot`, such as `ax`.
-        """
-        errors: dict[str, list[float]] = {"raw scores": [], "calibrated": []}
-        for model in estimators.values():
-            check_is_fitted(model)
-            scores = model.decision_function(X)
-            if scores.ndim == 1:
-                scores = np.column_stack([-scores / 2, scores / 2])
-            for name, proba in zip(errors, (softmax(scores, axis=1), model.predict_proba(X)), strict=True):
-                errors[name].append(expected_calibration_error(y, proba, n_bins, classes=model.classes_))
-        return cls(errors, list(estimators), "expected calibration error").plot(**options)
 
     def plot(self, ax: Axes | None = None, *, horizontal: bool = False, **style: Any) -> Self:
         """Draw the bars and return the display.

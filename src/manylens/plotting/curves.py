@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import gaussian_kde, norm
-from sklearn.base import clone
-from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.alignment.similarity import stable_rank
 from manylens.plotting.style import (
     REFERENCE_COLOR,
     REFERENCE_STYLES,
     Display,
-    Named,
     add_legend,
-    by_name,
     color,
     marker,
     module_view,
     name_ticks,
-    take_rows,
 )
 from manylens.pruning.pruner import read_members
 from manylens.transfer.calibration import ReliabilityBins, check_probabilities, top_bins
-from manylens.typing import AnyArray, FloatArray, IntArray, ModuleSet, Seed
+from manylens.typing import AnyArray, FloatArray, ModuleSet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,11 +39,11 @@ class CurveDisplay(Display):
     Parameters
     ----------
     x : array-like, shape (n,)
-        Positions; texts are spaced evenly.
+        Positions; strings are spaced evenly.
     curves : dict of str to array-like, shape (n,)
         Values of each curve.
     bands : dict of str to (array-like, array-like), default={}
-        Lower and upper end of the band around the curve of the same name.
+        Lower and upper limit of the band around the curve of the same name.
     points : dict of str to (float, float), default={}
         Single points.
     references : dict of str to float or array-like of shape (n,), default={}
@@ -65,8 +59,6 @@ class CurveDisplay(Display):
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Where the display was drawn.
     lines_ : dict of str to matplotlib Line2D
         The curves.
 
@@ -89,116 +81,6 @@ class CurveDisplay(Display):
     y_scale: Scale = "linear"
     y_limits: tuple[float, float] | None = None
     fill: bool = False
-
-    @classmethod
-    def from_diversity_path(
-        cls,
-        estimator: Any,
-        diversities: Sequence[float],
-        scoring: Callable[[Any], float | tuple[float, float]],
-        *,
-        references: Mapping[str, float] | None = None,
-        y_label: str = "score",
-        **options: Any,
-    ) -> Self:
-        """Draw a score against the diversity, computed from one fitted model.
-
-        Parameters
-        ----------
-        estimator : ModularKernelPCA or ModularAutoencoder
-            Fitted model with `diversity_path`.
-        diversities : sequence of float
-            Values in [0, 1].
-        scoring : callable
-            `scoring(model)` returns the score of all modules together, or a pair: that score and the mean
-            score of a single module.
-        references : dict of str to float, default=None
-            Scores of other methods.
-        y_label : str, default="score"
-            Name of the score.
-        **options
-            Passed to `plot`, such as `ax`.
-        """
-        scores = np.array([scoring(model) for model in estimator.diversity_path(diversities)])
-        columns = scores if scores.ndim == 2 else scores[:, None]
-        curves = dict(zip(("modules together", "one module"), columns.T, strict=False))
-        x = [f"{diversity:g}" for diversity in diversities]  # evenly spaced: most happens just below 1
-        return cls(x, curves, references=references or {}, x_label="diversity", y_label=y_label).plot(
-            **options
-        )
-
-    @classmethod
-    def from_label_shares(
-        cls,
-        estimators: Mapping[str, Any],
-        X: Any,
-        y: ArrayLike,
-        X_test: Any,
-        y_test: ArrayLike,
-        *,
-        shares: Sequence[float] = (0.05, 0.1, 0.2, 0.5, 1.0),
-        n_draws: int = 3,
-        random_state: Seed = 0,
-        **options: Any,
-    ) -> Self:
-        """Draw test accuracy against the share of the training rows; bands show the extremes of the draws.
-
-        Parameters
-        ----------
-        estimators : dict of str to classifier
-            Clones of them are fitted, all to the same rows.
-        X, y : array-like, or dict or list of layers, and array-like of shape (n,)
-            Training rows and their labels.
-        X_test, y_test : as X and y
-            Test rows and their labels.
-        shares : sequence of float, default=(0.05, 0.1, 0.2, 0.5, 1)
-            Shares of the training rows, in (0, 1]; every class contributes its share.
-        n_draws : int, default=3
-            Number of random draws per share.
-        random_state : int, RandomState or None, default=0
-            Determines the draws.
-        **options
-            Passed to `plot`, such as `ax`.
-        """
-        if not len(shares) or min(shares) <= 0 or max(shares) > 1:
-            raise ValueError(f"shares={list(shares)}: give shares of the rows above 0 and up to 1.")
-        y, y_test = np.asarray(y), np.asarray(y_test)
-        accuracy = {name: np.empty((len(shares), n_draws)) for name in estimators}
-        for i, share in enumerate(shares):
-            for draw, rows in enumerate(draw_rows(y, share, n_draws, random_state)):
-                for name, estimator in estimators.items():
-                    model = clone(estimator).fit(take_rows(X, rows), y[rows])
-                    accuracy[name][i, draw] = np.mean(model.predict(X_test) == y_test)
-        return cls(
-            shares,
-            {name: values.mean(axis=1) for name, values in accuracy.items()},
-            {name: (values.min(axis=1), values.max(axis=1)) for name, values in accuracy.items()},
-            x_label="share of the training rows",
-            y_label="test accuracy",
-            x_scale="log",
-        ).plot(**options)
-
-    @classmethod
-    def from_stable_ranks(cls, representations: Named, *, center: bool = True, **options: Any) -> Self:
-        """Draw the stable rank of each representation below its width.
-
-        Parameters
-        ----------
-        representations : dict or list of array-like, each of shape (n, d_k)
-            Layers in order.
-        center : bool, default=True
-            As for `stable_rank`.
-        **options
-            Passed to `plot`, such as `ax`.
-        """
-        named = by_name(representations)
-        return cls(
-            [str(name) for name in named],
-            {"stable rank": [stable_rank(X, center) for X in named.values()]},
-            references={"width": [np.shape(X)[1] for X in named.values()]},
-            y_label="number of directions",
-            y_scale="log",
-        ).plot(**options)
 
     @classmethod
     def from_densities(
@@ -265,31 +147,6 @@ class CurveDisplay(Display):
             y_limits=(low - 0.25 * (high - low), high + 0.1 * (high - low)),
         ).plot(**options)
 
-    @classmethod
-    def from_kept_members(cls, pruners: Mapping[str, Sequence[Any]], **options: Any) -> Self:
-        """Draw how many members pruners keep, against the size of the ensemble.
-
-        Parameters
-        ----------
-        pruners : dict of str to list of AlignmentPruner
-            For each method, the fitted pruners of ensembles of growing size.
-        **options
-            Passed to `plot`, such as `ax`.
-        """
-        sizes = {name: [len(pruner.weights_) for pruner in group] for name, group in pruners.items()}
-        first = next(iter(sizes.values()))
-        if any(size != first for size in sizes.values()):
-            raise ValueError(f"The methods were given ensembles of different sizes ({sizes}): use the same.")
-        return cls(
-            first,
-            {name: [pruner.n_kept_ for pruner in group] for name, group in pruners.items()},
-            references={"all": first},
-            x_label="members in the ensemble",
-            y_label="members kept",
-            x_scale="log2",
-            y_scale="log2",
-        ).plot(**options)
-
     def plot(self, ax: Axes | None = None, *, legend: bool = True, **style: Any) -> Self:
         """Draw the curves and return the display.
 
@@ -351,7 +208,7 @@ class CurveDisplay(Display):
 
 @dataclass(eq=False, repr=False)
 class CoverageDisplay(Display):
-    """The spectrum of the data, and how much of each component the modules keep together.
+    """The spectrum of the data, and how much of each component all modules together keep.
 
     Parameters
     ----------
@@ -364,8 +221,6 @@ class CoverageDisplay(Display):
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Where the display was drawn.
     line_ : matplotlib Line2D
         The coverage.
 
@@ -411,7 +266,7 @@ class CoverageDisplay(Display):
         ax : matplotlib Axes, default=None
             Axes to draw on, which may hold other coverages; a new figure if None.
         relative : bool, default=False
-            Draw the share of each component that is kept rather than how much of it.
+            Draw the share of each component that is kept instead of the amount.
         with_spectrum : bool, default=True
             Draw the spectrum behind the coverage, unless `relative`.
         **style
@@ -441,6 +296,8 @@ class CoverageDisplay(Display):
 class ReliabilityDisplay(Display):
     """How often predictions with a given confidence are right.
 
+    The area of a marker is the share of the rows in its bin. Several curves can be drawn on the same axes.
+
     Parameters
     ----------
     bins : ReliabilityBins
@@ -450,8 +307,6 @@ class ReliabilityDisplay(Display):
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Where the display was drawn.
     line_ : matplotlib Line2D
         The curve.
     """
@@ -512,15 +367,6 @@ class ReliabilityDisplay(Display):
         return cls.from_predictions(y, estimator.predict_proba(X), **options)
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Self:
-        """Draw the curve and return the display; the area of a mark is the share of the rows in its bin.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on, which may hold other curves; a new figure if None.
-        **style
-            Passed to `Axes.plot`.
-        """
         ax = self._open(ax, 4.6, 4.4)
         if not ax.lines:
             gray: dict[str, Any] = {"color": REFERENCE_COLOR, "linewidth": 1, "linestyle": "--"}
@@ -535,20 +381,6 @@ class ReliabilityDisplay(Display):
         ax.scatter(self.bins.confidence, self.bins.frequency, clip_on=False, **marks)
         add_legend(ax, loc="lower right")
         return self
-
-
-def draw_rows(y: AnyArray, share: float, n_draws: int, random_state: Seed) -> list[IntArray]:
-    """Row numbers of `n_draws` stratified samples with this share of the rows."""
-    n_rows, n_classes = round(share * len(y)), len(np.unique(y))
-    if n_rows >= len(y):
-        return [np.arange(len(y))] * n_draws
-    if n_rows < n_classes:
-        raise ValueError(
-            f"A share of {share:g} of {len(y)} rows is {n_rows}, fewer than the {n_classes} classes: give "
-            "larger shares."
-        )
-    splitter = StratifiedShuffleSplit(n_draws, train_size=n_rows, random_state=random_state)
-    return [rows for rows, _ in splitter.split(np.zeros((len(y), 1)), y)]
 
 
 def kernel_density(values: FloatArray, x: FloatArray) -> FloatArray:

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.alignment.distances import distance_correlation_matrix
-from manylens.alignment.kernel_weights import align_kernels
 from manylens.alignment.similarity import cka_matrix
 from manylens.ensembles.retrieval import module_neighbors, rerank
 from manylens.plotting.style import (
@@ -23,7 +22,6 @@ from manylens.plotting.style import (
     by_name,
     module_view,
     name_ticks,
-    take_rows,
 )
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, ModuleSet
 from manylens.validation import check_choice
@@ -54,12 +52,10 @@ class HeatMapDisplay(Display):
     value_name, row_label, column_label : str, default=""
         Labels of the color bar and of the axes.
     limits : tuple of (float, float or None), default=(0, 1)
-        Ends of the color scale; None is the largest value.
+        Ends of the color scale; if the upper end is None, it is the largest value.
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Where the display was drawn.
     image_ : matplotlib AxesImage
         The cells.
 
@@ -126,44 +122,6 @@ class HeatMapDisplay(Display):
         ).plot(**options)
 
     @classmethod
-    def from_kernel_weights(
-        cls,
-        features: Named,
-        y: ArrayLike,
-        *,
-        shares: Sequence[float] = (0.05, 0.1, 0.2, 0.5, 1.0),
-        random_state: int = 0,
-        **options: Any,
-    ) -> Self:
-        """Draw kernel weights learned by `align_kernels` from growing, nested parts of the rows.
-
-        Parameters
-        ----------
-        features : dict or list of array-like, each of shape (n, d_k)
-            Feature sets, such as the layers of a network.
-        y : array-like, shape (n,)
-            Target.
-        shares : sequence of float, default=(0.05, 0.1, 0.2, 0.5, 1)
-            Shares of the rows, in (0, 1].
-        random_state : int, default=0
-            Determines the order in which rows are added.
-        **options
-            Passed to `plot`, such as `ax`.
-        """
-        layers, y = by_name(features), np.asarray(y)
-        order = np.random.default_rng(random_state).permutation(len(y))
-        nested = [order[: max(4, round(share * len(order)))] for share in shares]
-        parts = [take_rows(list(layers.values()), rows) for rows in nested]
-        weights = [align_kernels(part, y[rows]) for part, rows in zip(parts, nested, strict=True)]
-        return cls(
-            np.column_stack([np.asarray(column) for column in weights]),
-            list(layers),
-            [f"{100 * share:g} %" for share in shares],
-            value_name="weight μ",
-            column_label="share of the training rows",
-        ).plot(**options)
-
-    @classmethod
     def from_layer_weights(cls, estimators: Any, **options: Any) -> Self:
         """Draw the layer weights of fitted models, one column per model.
 
@@ -193,15 +151,6 @@ class HeatMapDisplay(Display):
         ).plot(**options)
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Self:
-        """Draw the heat map and return the display.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-        **style
-            Passed to `Axes.imshow`.
-        """
         ax = self._open(ax, 5.2, 4.2, framed=True)
         values = np.asarray(self.values, dtype=float)
         square, (low, high) = self.column_names is None, self.limits
@@ -238,15 +187,11 @@ class BoundaryDisplay(Display):
         Coordinates of the points that were classified.
     regions : ndarray of int, shape (p, q)
         Class number of each point.
-    points : ndarray, shape (n, 2), default=None
-        Rows drawn as dots.
-    labels : ndarray of int, shape (n,), default=None
-        Class numbers of these rows.
+    points, labels : ndarray, shape (n, 2) and (n,), default=None
+        Rows drawn as dots, and their class numbers.
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Where the display was drawn.
     mesh_ : matplotlib QuadMesh
         The regions.
     """
@@ -278,8 +223,7 @@ class BoundaryDisplay(Display):
         y : array-like, shape (n,), default=None
             Their classes, for the colors of the dots.
         module : int, default=None
-            Module of a `ModuleVotingClassifier` whose own decision is drawn; if None, the decision of the
-            whole classifier.
+            Draw the decision of this module of a `ModuleVotingClassifier`; if None, that of all modules.
         resolution : int, default=200
             Points per side of the grid.
         **options
@@ -302,15 +246,6 @@ class BoundaryDisplay(Display):
         return cls((grid[0], grid[1]), regions.reshape(grid[0].shape), X, labels).plot(**options)
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Self:
-        """Draw the regions, their borders and the rows, and return the display.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-        **style
-            Passed to `Axes.pcolormesh`.
-        """
         ax = self._open(ax, 4, 4, framed=True)
         from matplotlib.colors import ListedColormap
 
@@ -340,11 +275,6 @@ class GalleryDisplay(Display):
         Names of the searches.
     wrong : ndarray of bool, shape (q, n_searches, k), default=None
         Results whose label differs from that of the query.
-
-    Attributes
-    ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Where the display was drawn.
     """
 
     query_images: AnyArray
@@ -363,11 +293,10 @@ class GalleryDisplay(Display):
         y: ArrayLike | None = None,
         query_labels: ArrayLike | None = None,
         n_neighbors: int = 5,
-        n_shown: int = 3,
         n_candidates: int = 10,
         **options: Any,
     ) -> Self:
-        """Search images with single modules and with all of them, and draw the results.
+        """Search images with each of the first three modules and with all modules, and draw the results.
 
         Parameters
         ----------
@@ -381,8 +310,6 @@ class GalleryDisplay(Display):
             Labels of the rows and of the queries; if both are given, wrong results are framed.
         n_neighbors : int, default=5
             Results shown per search.
-        n_shown : int, default=3
-            Number of single modules shown.
         n_candidates : int, default=10
             Candidates per module in the search with all modules.
         **options
@@ -392,8 +319,8 @@ class GalleryDisplay(Display):
         base, sought = (modules.split(modules.transform(rows)) for rows in (X, queries))
         found = module_neighbors(base, sought, max(n_candidates, n_neighbors))
         together = rerank(found, base, sought, n_neighbors)
-        shown = np.concatenate([found[:, :n_shown, :n_neighbors], together[:, None]], axis=1)
-        names = [f"module {m + 1}" for m in range(min(n_shown, base.shape[1]))]
+        shown = np.concatenate([found[:, :3, :n_neighbors], together[:, None]], axis=1)
+        names = [f"module {m + 1}" for m in range(min(3, base.shape[1]))]
         wrong = None
         if y is not None and query_labels is not None:
             wrong = np.asarray(y)[shown] != np.asarray(query_labels)[:, None, None]
@@ -402,15 +329,6 @@ class GalleryDisplay(Display):
         return cls(query_images, images[shown], names, wrong).plot(**options)
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Self:
-        """Draw the gallery and return the display.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-        **style
-            Passed to `Axes.imshow`.
-        """
         ax = self._open(ax, 11, 0.5 * len(self.query_images) + 0.5, framed=True)
         from matplotlib.patches import Rectangle
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 from scipy.special import softmax
-from scipy.stats import spearmanr
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.alignment.similarity import cka
 from manylens.plotting.style import REFERENCE_COLOR, WRONG_COLOR, Display, add_legend, color
 from manylens.typing import BoolArray, FloatArray
 
@@ -35,14 +33,12 @@ class ScatterDisplay(Display):
     names : sequence, default=None
         Names written beside the points.
     x_label, y_label, title : str, default=""
-        Texts.
+        Labels of the axes, and title.
     diagonal : bool, default=False
         Draw the line on which both quantities are equal.
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Where the display was drawn.
     errorbar_ : matplotlib ErrorbarContainer
         Points and error bars.
     """
@@ -57,71 +53,7 @@ class ScatterDisplay(Display):
     title: str = ""
     diagonal: bool = False
 
-    @classmethod
-    def from_sketches(
-        cls, pairs: Iterable[tuple[Any, Any]], sketch: Any, *, n_replicates: int = 8, **options: Any
-    ) -> Self:
-        """Draw sketched CKA with 95 % intervals against exact CKA.
-
-        Parameters
-        ----------
-        pairs : iterable of (array-like, array-like)
-            Pairs of representations.
-        sketch : CountSketch
-            Kind of sketch.
-        n_replicates : int, default=8
-            Number of replicates per pair.
-        **options
-            Passed to `plot`, such as `ax`.
-        """
-        pairs = list(pairs)
-        exact = [cka(X, Y) for X, Y in pairs]
-        estimates = [cka(X, Y, sketch=sketch, n_replicates=n_replicates) for X, Y in pairs]
-        return cls(
-            exact,
-            [estimate.value for estimate in estimates],
-            y_error=[estimate.interval()[1] - estimate.value for estimate in estimates],
-            x_label="exact CKA",
-            y_label="sketched CKA, 95 % interval",
-            diagonal=True,
-        ).plot(**options)
-
-    @classmethod
-    def from_ranking(cls, ranking: Any, accuracy: Mapping[Any, float], **options: Any) -> Self:
-        """Draw accuracies against transferability scores; the title gives their rank correlation.
-
-        Parameters
-        ----------
-        ranking : ModelRanking
-            Result of `rank_models`.
-        accuracy : dict of str to float
-            Accuracy that each model reached.
-        **options
-            Passed to `plot`, such as `ax`.
-        """
-        scores = [row.score for row in ranking]
-        reached = [accuracy[row.name] for row in ranking]
-        correlation = float(spearmanr(scores, reached).statistic) if len(scores) > 1 else 1.0
-        return cls(
-            scores,
-            reached,
-            x_error=[row.standard_error or 0.0 for row in ranking],
-            names=[row.name for row in ranking],
-            x_label=ranking.metric,
-            y_label="accuracy",
-            title=f"rank correlation {correlation:.2f}",
-        ).plot(**options)
-
     def plot(self, ax: Axes | None = None, **style: Any) -> Self:
-        """Draw the points and return the display.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on; a new figure if None.
-        **style
-            Passed to `Axes.errorbar`.
-        """
         ax = self._open(ax, 5, 4.6)
         x, y = np.asarray(self.x, dtype=float), np.asarray(self.y, dtype=float)
         if self.diagonal:
@@ -139,7 +71,7 @@ class ScatterDisplay(Display):
 
 @dataclass(eq=False, repr=False)
 class ProjectionDisplay(Display):
-    """Rows in the plane, colored by class, optionally with the boxes of a k-d tree.
+    """Rows projected to the plane, colored by class, optionally with the boxes of a k-d tree.
 
     Parameters
     ----------
@@ -150,8 +82,6 @@ class ProjectionDisplay(Display):
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Where the display was drawn.
     boxes_ : ndarray, shape (n_boxes, 2, 2)
         Lower and upper corner of each box, if `tree_level` was given.
     """
@@ -192,7 +122,7 @@ class ProjectionDisplay(Display):
         ax : matplotlib Axes, default=None
             Axes to draw on; a new figure if None.
         tree_level : int, default=None
-            Draw the boxes of a k-d tree whose points have been halved this many times.
+            Draw the boxes of a k-d tree after this many splits.
         legend : bool, default=True
             Name the classes.
         **style
@@ -236,11 +166,6 @@ class NeighborProbabilitiesDisplay(Display):
         Whether each of them has the row's class.
     stages : sequence of int
         Iteration of each stage.
-
-    Attributes
-    ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Where the display was drawn.
     """
 
     probabilities: FloatArray
@@ -302,7 +227,7 @@ class NeighborProbabilitiesDisplay(Display):
 
 
 def write_names(ax: Axes, points: FloatArray, names: Sequence[str]) -> None:
-    """Write each name on that side of its point which is farthest from other points and names."""
+    """Write each name diagonally beside its point, at the corner farthest from other points and names."""
     ax.autoscale_view()
     pixels = ax.transData.transform(points)
     unit = ax.figure.dpi / 72  # pixels per typographic point
@@ -328,7 +253,7 @@ def neighbor_probabilities(Z: FloatArray, row: int) -> FloatArray:
 
 
 def nodes_at(node: Any, level: int) -> list[Any]:
-    """The nodes of a `cKDTree` `level` below `node`, or the leaves above that level."""
+    """The nodes of a `cKDTree` that are `level` levels below `node`, and the leaves above them."""
     if level == 0 or node.lesser is None:
         return [node]
     return nodes_at(node.lesser, level - 1) + nodes_at(node.greater, level - 1)

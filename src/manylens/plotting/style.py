@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
-from manylens.typing import AnyArray, FloatArray
+from manylens.typing import FloatArray
 from manylens.validation import import_optional
 
 if TYPE_CHECKING:
@@ -29,17 +29,34 @@ SLANTED: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anch
 
 
 class Display:
-    """Base of all displays: chooses the axes and remembers them as `ax_` and `figure_`."""
+    """Base of all displays; `plot` sets `ax_` and `figure_`, the axes and figure that were drawn on."""
 
     ax_: Axes
     figure_: Figure
+
+    def plot(self, ax: Axes | None = None, **style: Any) -> Self:
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on; a new figure if None.
+        **style
+            Passed to the matplotlib function that draws the main part, such as `Axes.imshow`.
+
+        Returns
+        -------
+        Display
+            The display itself, with the attributes `ax_` and `figure_`.
+        """
+        raise NotImplementedError
 
     def _open(self, ax: Axes | None, width: float, height: float, *, framed: bool = False) -> Axes:
         """The given axes, or those of a new figure; top and right spines are hidden unless `framed`."""
         if ax is None:
             pyplot = import_optional("matplotlib.pyplot", type(self).__name__, '"manylens[plot]"')
             ax = pyplot.subplots(figsize=(width, height), layout="constrained")[1]
-        self.ax_, self.figure_ = ax, ax.figure  # type: ignore[assignment]  # a SubFigure serves as well
+        self.ax_, self.figure_ = ax, ax.figure  # type: ignore[assignment]  # a SubFigure works as well
         if not framed:
             ax.spines[["top", "right"]].set_visible(False)
         return ax
@@ -56,7 +73,7 @@ def marker(number: int) -> str:
 
 
 def add_legend(ax: Axes, **options: Any) -> None:
-    """Draw the legend in the common style, beside the axes if it is long and the layout makes room for it."""
+    """Draw the legend; a long one is placed beside the axes if the figure's layout makes room for it."""
     n_labels = len(ax.get_legend_handles_labels()[0])
     if n_labels > 4 and not options and ax.figure.get_layout_engine() is not None:
         options = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
@@ -74,15 +91,6 @@ def name_ticks(ax: Axes, names: list[str], places: Any = None) -> None:
 def by_name(items: Named) -> dict[Any, Any]:
     """A mapping as a dict; the items of a sequence are named by position."""
     return dict(items) if isinstance(items, Mapping) else dict(enumerate(items))
-
-
-def take_rows(X: Any, rows: AnyArray) -> Any:
-    """Rows of an array, of a data frame, or of each of several layers."""
-    if isinstance(X, Mapping):
-        return {name: take_rows(layer, rows) for name, layer in X.items()}
-    if isinstance(X, list | tuple):
-        return [take_rows(layer, rows) for layer in X]
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def module_view(modules: Any, X: Any, module: int) -> FloatArray:
