@@ -70,12 +70,14 @@ def align_kernels(
         Feature sets of the same rows; one kernel each.
     y : array-like, shape (n,) or (n, C)
         Classes or real targets.
-    kernel, gamma
+    kernel : str, callable or Kernel, default="linear"
         Kernel of every set, as for `cka`.
     method : {"alignf", "align", "r2", "uniform"}, default="alignf"
         "align" weights each kernel by its own alignment, "r2" by a_k/M_kk; both ignore redundancy.
     target : {"auto", "classes", "values"}, default="auto"
         How to read y. "auto" reads 1-d integers, strings and booleans as classes.
+    gamma : {"mean", "median", "max-norm"} or float, default="median"
+        Scale of kernels given by name, as for `cka`.
     sketch : CountSketch, default=None
         Compute M and a from sketched features (linear kernel only).
 
