@@ -103,7 +103,7 @@ CALLS = {
     "TransductiveRidgeClassifier": (
         LAYERS + "given = np.where(np.arange(2000) < 100, y, -1);"
         "from manylens import TransductiveRidgeClassifier",
-        "TransductiveRidgeClassifier(random_state=0).fit(layers, given).predict(layers)",
+        "TransductiveRidgeClassifier(rank=50, random_state=0).fit(layers, given).predict(layers)",
     ),
     "TemperatureScaler": (
         "from manylens import TemperatureScaler",
