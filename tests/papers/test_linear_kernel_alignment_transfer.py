@@ -87,9 +87,8 @@ def test_one_hard_step_of_the_classifier_is_the_thesis_transduction_on_centered_
     known, others = np.arange(10), np.arange(10, 40)
     Y = np.eye(3)[rng.integers(3, size=10)]
     start = rng.standard_normal((6, 3)), rng.standard_normal(3)
-    coef, intercept, pseudo_labels = Transduction(psi).solve(
-        known, Y, start, beta, ratio, lambda scores: make_pseudo_labels(scores, "hard", 1.0, None), 1
-    )
+    problem = Transduction(psi, lambda scores: make_pseudo_labels(scores, "hard", 1.0, None), n_steps=1)
+    coef, intercept, pseudo_labels = problem.solve(known, Y, start, beta, ratio)
     np.testing.assert_array_equal(pseudo_labels, thesis.hard_labels(psi[others] @ start[0] + start[1]))
     row_weights = np.r_[np.full(10, beta), np.full(30, beta * ratio)]
     mean = np.average(psi, axis=0, weights=row_weights)
