@@ -72,7 +72,7 @@ def check_diversity(diversity: Any) -> float:
         raise ValueError(
             f"diversity={diversity!r} {fault}: above 1 the loss has no minimum (the modules diverge: Theorem "
             "1 of the modular autoencoder paper), and below 0 it rewards modules for being equal. Use a "
-            "value just below 1 for retrieval, and 0.2 to 0.9 for voting."
+            "1 for retrieval, and 0.2 to 0.9 for voting."
         )
     return float(diversity)
 
@@ -94,6 +94,16 @@ def require_two_classes(classes: AnyArray, who: str) -> None:
             f"y has one class only{only}: {who} needs at least two classes. Check that the labels were read "
             "correctly."
         )
+
+
+def finite_array(value: Any, name: str, ndim: int) -> FloatArray:
+    """A float64 array with this number of dimensions and no NaN or infinity."""
+    array = np.asarray(value, dtype=np.float64)
+    if array.ndim != ndim:
+        raise ValueError(f"{name} has {array.ndim} dimensions (shape {array.shape}); it needs {ndim}.")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} contains NaN or infinity: check the algorithm that returned it.")
+    return array
 
 
 def clear_fitted(estimator: BaseEstimator, *attributes: str) -> None:

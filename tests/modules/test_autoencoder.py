@@ -127,3 +127,10 @@ def test_a_diversity_path_is_a_fit_at_each_diversity(X):
 def test_invalid_parameters_raise_clear_errors(X, parameters, message):
     with pytest.raises(ValueError, match=message):
         ModularAutoencoder(**parameters).fit(X)
+
+
+def test_encoders_that_are_not_finite_get_no_certificate(X):
+    model = ModularAutoencoder(2, 2, random_state=0).fit(X)
+    k = len(model.spectrum_)
+    with pytest.raises(ValueError, match="encoders contains NaN or infinity"):
+        model.with_modules(np.full((2, 2, k), np.nan), np.zeros((2, k, 2)))

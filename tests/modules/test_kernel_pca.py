@@ -207,3 +207,10 @@ def test_partial_fit_refuses_pre_images(X):
 def test_a_custom_feature_map_is_used(X):
     model = ModularKernelPCA(3, 2, feature_map=NystroemMap(RBF(1e-3), rank=20, random_state=0)).fit(X)
     assert model.feature_map_.width == 20
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_modules_that_are_not_finite_get_no_certificate(X, bad):
+    lenses = ModularKernelPCA(2, 2, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="modules contains NaN or infinity"):
+        lenses.with_modules(np.full((2, 2, len(lenses.spectrum_)), bad))

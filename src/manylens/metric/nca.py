@@ -52,9 +52,9 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Neighborhood components analysis at any size.
 
     Each row picks a neighbor at random, near rows with a higher probability. NCA learns the linear map A
-    under which rows most often pick one of their own class. It takes the arguments of
-    `sklearn.neighbors.NeighborhoodComponentsAnalysis` and gives the same `components_`, but its memory grows
-    with the number of rows instead of its square.
+    under which rows most often pick one of their own class. From the same initial array it reaches the same
+    `components_` as `sklearn.neighbors.NeighborhoodComponentsAnalysis`, but its memory grows with the number
+    of rows instead of its square.
 
     Parameters
     ----------

@@ -19,6 +19,7 @@ from manylens.validation import (
     check_count,
     check_diversity,
     clear_fitted,
+    finite_array,
     new_generator,
     refuse_equal_rows,
     validate_rows,
@@ -176,9 +177,9 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
             Fitted copy with the loss, lower bound and gap of these modules.
         """
         check_is_fitted(self, "components_")
-        B, A = np.asarray(encoders, dtype=np.float64), np.asarray(decoders, dtype=np.float64)
+        B, A = finite_array(encoders, "encoders", 3), finite_array(decoders, "decoders", 3)
         k = len(self.spectrum_)
-        if B.ndim != 3 or B.shape[2] != k or A.shape != (B.shape[0], k, B.shape[1]):
+        if B.shape[2] != k or A.shape != (B.shape[0], k, B.shape[1]):
             raise ValueError(
                 f"encoders of shape {B.shape} and decoders of shape {A.shape} do not fit together: "
                 f"(n_modules, n_components, {k}) and (n_modules, {k}, n_components) are needed, with one "

@@ -27,6 +27,7 @@ from manylens.validation import (
     check_diversity,
     check_real,
     clear_fitted,
+    finite_array,
     new_generator,
     refuse_equal_rows,
     validate_rows,
@@ -142,7 +143,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
     n_components : int, default=10
         Dimensions per module H.
     diversity : float, default=0.9
-        λ in [0, 1]. Use a value just below 1 for retrieval, 0.2-0.9 for voting.
+        λ in [0, 1]. Use 1 for retrieval, 0.2-0.9 for voting.
     kernel : str, callable or Kernel, default="rbf"
         "rbf", "linear", "laplacian", "polynomial", "cosine", "precomputed", a function of two sets of rows,
         or a kernel of `manylens.kernels`, such as `Polynomial(degree=2)`.
@@ -354,9 +355,9 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
             Fitted copy with the loss, lower bound and gap of these modules.
         """
         check_is_fitted(self, "components_")
-        F = np.asarray(modules, dtype=np.float64)
+        F = finite_array(modules, "modules", 3)
         k = len(self.spectrum_)
-        if F.ndim != 3 or F.shape[2] < k or F[:, :, k:].any():
+        if F.shape[2] < k or F[:, :, k:].any():
             raise ValueError(
                 f"modules has shape {F.shape}; (n_modules, n_components, {k}) is needed, one column per "
                 "value of spectrum_."
