@@ -11,7 +11,7 @@ from typing import Any
 def attach(
     package: str, names: Mapping[str, Iterable[str]], subpackages: Iterable[str] = ()
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package; `names` maps each module to the names that it provides."""
+    """Make `__getattr__` and `__dir__` for a package; `names` maps each module to the names it provides."""
     home = {name: module for module, provided in names.items() for name in provided}
     packages = set(subpackages)
 

@@ -57,15 +57,15 @@ def load(path: str | PathLike[str]) -> Any:
     Raises
     ------
     TypeError
-        If the file contains types, such as functions, that neither manylens defines nor skops trusts.
+        If the file contains types (such as functions) that manylens does not define and skops does not trust.
     """
     skops = _skops()
     asked = skops.get_untrusted_types(file=path)
     foreign = [name for name in asked if name not in DATA_ONLY and not is_own_class(name)]
     if foreign:
         raise TypeError(
-            f"{Path(path).name} contains {', '.join(foreign)}, which could run its author's code: if you "
-            "trust the author, use skops.io.load with these types as `trusted`."
+            f"{Path(path).name} contains {', '.join(foreign)}, which could run any code when loaded: if "
+            "you trust the file's author, use skops.io.load with these types as `trusted`."
         )
     return skops.load(path, trusted=asked)
 
@@ -80,14 +80,14 @@ def is_own_class(name: str) -> bool:
 
 
 def write_array(path: Path, array: AnyArray) -> None:
-    """Replace a .npy file in one step, so that memory maps of the earlier file stay valid."""
+    """Replace a .npy file atomically, so that existing memory maps of it stay valid."""
     part = path.with_name(f"part-{path.name}")
     np.save(part, array)
     part.replace(path)
 
 
 def read_array(path: Path, mmap: bool = False) -> AnyArray:
-    """Read a .npy file, or map it copy-on-write, as a plain array, which compiled loops accept."""
+    """Read a .npy file, or memory-map it copy-on-write, as a plain array that compiled loops accept."""
     return np.asarray(np.load(path, mmap_mode="c" if mmap else None, allow_pickle=False))
 
 

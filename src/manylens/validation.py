@@ -1,4 +1,4 @@
-"""Checks of input and parameters that all estimators share, each with one wording."""
+"""Input and parameter checks shared by all estimators, so that each error has one wording."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def validate_rows(
 
 
 def is_sparse(X: Any) -> TypeGuard[SparseRows]:
-    """Whether X is a sparse matrix or array; type checkers understand the answer."""
+    """Whether X is a sparse matrix or array (a `TypeGuard` for type checkers)."""
     return bool(sparse.issparse(X))
 
 
@@ -71,8 +71,8 @@ def check_diversity(diversity: Any) -> float:
         fault = "is outside [0, 1]" if is_number else "is not a number in [0, 1]"
         raise ValueError(
             f"diversity={diversity!r} {fault}: above 1 the loss has no minimum (the modules diverge: Theorem "
-            "1 of the modular autoencoder paper), and below 0 it rewards modules for being equal. Use a "
-            "1 for retrieval, and 0.2 to 0.9 for voting."
+            "1 of the modular autoencoder paper), and below 0 it rewards modules for being equal. Use 1 "
+            "for retrieval, and 0.2 to 0.9 for voting."
         )
     return float(diversity)
 
@@ -81,8 +81,8 @@ def refuse_equal_rows(spectrum: FloatArray) -> None:
     """Raise if there are no positive eigenvalues: no direction has any variance."""
     if len(spectrum) == 0:
         raise ValueError(
-            "All rows are the same to this kernel, so there is nothing to represent: check that the columns "
-            "were read correctly, or choose another kernel or gamma."
+            "All rows are equal, or the kernel cannot tell them apart, so there is nothing to learn: check "
+            "that the columns were read correctly, or (with a kernel) choose another kernel or gamma."
         )
 
 
@@ -91,7 +91,7 @@ def require_two_classes(classes: AnyArray, who: str) -> None:
     if len(classes) < 2:
         only = f" ({classes[0]!s})" if len(classes) else ""
         raise ValueError(
-            f"y has one class only{only}: {who} needs at least two classes. Check that the labels were read "
+            f"y has only one class{only}: {who} needs at least two classes. Check that the labels were read "
             "correctly."
         )
 
@@ -107,7 +107,7 @@ def finite_array(value: Any, name: str, ndim: int) -> FloatArray:
 
 
 def clear_fitted(estimator: BaseEstimator, *attributes: str) -> None:
-    """Delete fitted attributes, so that a fit that fails does not leave half of an earlier one behind."""
+    """Delete fitted attributes, so that a failed fit does not leave part of an earlier model behind."""
     for name in attributes:
         estimator.__dict__.pop(name, None)
 
@@ -118,7 +118,7 @@ def new_generator(random_state: Seed) -> np.random.Generator:
 
 
 def import_optional(module: str, purpose: str, install: str) -> ModuleType:
-    """Import an optional dependency, or raise one sentence that says how to install it."""
+    """Import an optional dependency, or raise an ImportError that says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError:

@@ -180,7 +180,7 @@ def test_invalid_arguments_are_refused():
     features, y = views()
     with pytest.raises(ValueError, match="method='best' is unknown"):
         align_kernels(features, y, method="best")
-    with pytest.raises(ValueError, match="y has one class only"):
+    with pytest.raises(ValueError, match="y has only one class"):
         align_kernels(features, np.zeros(120, dtype=int))
     with pytest.raises(ValueError, match="y is constant"):
         align_kernels(features, np.zeros(120), target="values")

@@ -197,7 +197,7 @@ def test_invalid_arguments_are_refused():
         with pytest.raises(ValueError, match="constant except for a few rows in one group"):
             rank_models([X], lone, metric)
         assert np.isfinite(rank_models([X], lone, metric, n_groups=0)[0].score)
-    with pytest.raises(ValueError, match="not defined if some rows are left out"):
+    with pytest.raises(ValueError, match="undefined if some rows are left out"):
         rank_models([X], codes, lambda features, _: 1.0 if len(features) == len(codes) else np.nan)
     with pytest.raises(ValueError, match="the metric is not defined for these features"):
         rank_models([X], codes, lambda features, classes: np.nan * features[0, 0] * classes[0], n_groups=0)

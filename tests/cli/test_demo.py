@@ -171,7 +171,7 @@ def test_a_missing_folder_is_rejected_before_any_work(tmp_path, capsys):
     assert main(["demo", "--output", str(missing / "page.html")]) == 2
     assert (
         capsys.readouterr().err
-        == f"manylens: the folder {missing} of --output does not exist: make it first.\n"
+        == f"manylens: the folder {missing} of --output does not exist: create it first.\n"
     )
     assert main(["demo", "--output", str(tmp_path)]) == 2
     assert "is a folder: give the name of a file in it" in capsys.readouterr().err

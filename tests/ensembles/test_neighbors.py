@@ -199,7 +199,7 @@ def test_a_mapped_index_leaves_its_rows_on_disk(lenses, tmp_path):
 def test_other_modules_than_the_saved_ones_are_refused(lenses, tmp_path):
     ModuleNeighbors(lenses).fit(BASE).save(tmp_path)
     other = ModularKernelPCA(15, 8, diversity=0.5, random_state=1).fit(BASE)
-    with pytest.raises(ValueError, match="These modules are not those of the index"):
+    with pytest.raises(ValueError, match="These are not the modules of this index"):
         ModuleNeighbors.load(tmp_path, other)
     with pytest.raises(NotFittedError, match="are not fitted: call modules"):
         ModuleNeighbors.load(tmp_path, clone(lenses))

@@ -23,7 +23,7 @@ def test_an_index_that_keeps_everything_has_precision_one():
 
 
 def test_lists_for_different_numbers_of_queries_are_refused():
-    with pytest.raises(ValueError, match=r"must list rows for the same queries, .*\(2, 2\) and \(1, 2\)"):
+    with pytest.raises(ValueError, match=r"must have one line per query, .*\(2, 2\) and \(1, 2\)"):
         retrieval_precision([[1, 2], [3, 4]], [[1, 2]])
 
 

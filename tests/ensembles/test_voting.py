@@ -197,7 +197,7 @@ def test_it_pickles_and_works_in_a_pipeline_and_a_grid_search():
 
 def test_labels_of_one_class_are_refused():
     with pytest.raises(
-        ValueError, match=r"y has one class only .*ModuleVotingClassifier needs at least two classes"
+        ValueError, match=r"y has only one class .*ModuleVotingClassifier needs at least two classes"
     ):
         ModuleVotingClassifier(small_lenses()).fit(X_TRAIN, np.zeros(600, dtype=int))
 
@@ -301,5 +301,5 @@ def test_the_classifier_votes_in_modules_and_pickles():
 
 
 def test_more_neighbors_than_rows_make_the_classifier_raise():
-    with pytest.raises(ValueError, match="n_neighbors=5 is more than n_samples=4, the rows given"):
+    with pytest.raises(ValueError, match="n_neighbors=5 is more than the number of rows, n_samples=4"):
         ScanNeighborsClassifier(5).fit(DIGITS[:4], LABELS[:4])

@@ -264,7 +264,7 @@ def test_invalid_combinations_are_refused(build, message, X):
 
 
 def test_a_map_without_features_names_the_missing_method(X):
-    with pytest.raises(TypeError, match="it needs features"):
+    with pytest.raises(TypeError, match="does not define features"):
         FeatureMap().features(X)
-    with pytest.raises(TypeError, match="it needs fit"):
+    with pytest.raises(TypeError, match="does not define fit"):
         FeatureMap().fit(X)

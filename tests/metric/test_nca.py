@@ -258,7 +258,7 @@ def test_a_learned_mixing_coefficient_is_reported(digits):
 
 
 REFUSALS = {
-    "one class": ({}, {"y": np.zeros(600)}, "y has one class only"),
+    "one class": ({}, {"y": np.zeros(600)}, "y has only one class"),
     "too many components": ({"n_components": 65}, {}, "more than the 64 features"),
     "tree in many dimensions": ({"method": "tree", "n_components": 30}, {}, 'Use method="minibatch"'),
     "compact likelihood": (

@@ -85,7 +85,7 @@ def test_float32_rows_have_the_rank_of_float32():
 @pytest.mark.parametrize("model", [ModularAutoencoder(2, 2), ModularKernelPCA(2, 2, kernel="linear")])
 @pytest.mark.parametrize("shape", [(30, 4), (4, 30)])
 def test_rows_that_differ_only_by_rounding_are_refused(model, shape):
-    with pytest.raises(ValueError, match="All rows are the same"):
+    with pytest.raises(ValueError, match="All rows are equal"):
         model.fit(np.full(shape, 0.1))
 
 
@@ -109,7 +109,7 @@ def test_fit_discards_the_rows_of_partial_fit(scaled):
 
 def test_a_refused_batch_changes_nothing(scaled):
     model = ModularKernelPCA(3, 2, random_state=0)
-    with pytest.raises(ValueError, match="All rows are the same"):
+    with pytest.raises(ValueError, match="All rows are equal"):
         model.partial_fit(np.ones((20, 13)))
     model.partial_fit(scaled[:90])
     assert model.loss_ == pytest.approx(ModularKernelPCA(3, 2, random_state=0).partial_fit(scaled[:90]).loss_)
@@ -122,7 +122,7 @@ def test_a_refused_batch_changes_nothing(scaled):
 
 def test_a_model_whose_fit_failed_is_not_fitted(scaled):
     model = ModularKernelPCA(3, 2, random_state=0).fit(scaled)
-    with pytest.raises(ValueError, match="All rows are the same"):
+    with pytest.raises(ValueError, match="All rows are equal"):
         model.fit(np.ones((20, 13)))
     with pytest.raises(NotFittedError):
         model.transform(scaled)

@@ -195,7 +195,7 @@ def test_invalid_parameters_raise_clear_errors(X, parameters, message):
 
 
 def test_rows_that_are_all_the_same_are_refused():
-    with pytest.raises(ValueError, match="All rows are the same to this kernel"):
+    with pytest.raises(ValueError, match="All rows are equal"):
         ModularKernelPCA(2, 2).fit(np.ones((10, 3)))
 
 

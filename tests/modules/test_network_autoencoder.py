@@ -107,7 +107,7 @@ class TestWithTorch:
             NetworkAutoencoder(3, 2, hidden=5, activation="sine").fit(X)
         with pytest.raises(ValueError, match=r"diversity=1\.2 is outside"):
             NetworkAutoencoder(3, 2, diversity=1.2).fit(X)
-        with pytest.raises(ValueError, match="All rows are the same"):
+        with pytest.raises(ValueError, match="All rows are equal"):
             NetworkAutoencoder(3, 2, hidden=5).fit(np.full((10, 4), 0.1))
 
     @parametrize_with_checks([NetworkAutoencoder(2, 2, hidden=4, max_iter=3, random_state=0)])

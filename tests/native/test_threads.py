@@ -58,3 +58,13 @@ def test_a_blas_that_is_loaded_later_is_limited_too():
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120, check=True
     )
     assert done.stdout == "{1}\n"
+
+
+def test_a_nested_limit_does_not_end_the_outer_one():
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        with one_blas_thread():
+            with one_blas_thread():
+                pass
+            assert blas_threads() == {1}
+        assert blas_threads() == before

@@ -33,7 +33,7 @@ def test_algorithm_1_does_not_depend_on_the_batches(features):
     np.testing.assert_allclose(
         thesis.feature_sketch(np.array_split(X, 7), 16), thesis.feature_sketch([X], 16), atol=1e-12
     )
-    with pytest.raises(ValueError, match="nothing to sketch"):
+    with pytest.raises(ValueError, match="batches is empty"):
         thesis.feature_sketch([], 16)
 
 

@@ -315,7 +315,7 @@ def test_a_failed_fit_leaves_the_fitted_model_unchanged(forest):
     pruner = AlignmentPruner(forest).fit(X, y)
     before = pruner.predict(X)
     pruner.ensemble = RandomForestRegressor(5, random_state=1).fit(X, y)
-    with pytest.raises(ValueError, match="y has one value only"):
+    with pytest.raises(ValueError, match="y has only one value"):
         pruner.fit(X, np.ones(400))
     assert pruner.ensemble_ is forest
     np.testing.assert_array_equal(pruner.predict(X), before)
@@ -326,10 +326,10 @@ def test_invalid_input_raises_a_clear_error(forest):
         NotFittedError, match="This RandomForestRegressor is not fitted yet: call its fit first"
     ):
         AlignmentPruner(RandomForestRegressor()).fit(X, y)
-    with pytest.raises(ValueError, match="y has one value only"):
+    with pytest.raises(ValueError, match="y has only one value"):
         AlignmentPruner(forest).fit(X, np.ones(400))
     with pytest.raises(
-        ValueError, match=r"y has one class only \(inner\): AlignmentPruner needs at least two"
+        ValueError, match=r"y has only one class \(inner\): AlignmentPruner needs at least two"
     ):
         AlignmentPruner(RandomForestClassifier(5).fit(S, label)).fit(S, np.full(400, "inner"))
     with pytest.raises(ValueError, match="All weights are zero"):
@@ -344,7 +344,7 @@ def test_invalid_input_raises_a_clear_error(forest):
         AlignmentPruner(ExtraTreesRegressor(20).fit(X, y)).fit(X, y)
     with pytest.raises(TypeError, match="LinearRegression is not an ensemble that can be pruned"):
         AlignmentPruner(LinearRegression().fit(X, y)).fit(X, y)
-    with pytest.raises(ValueError, match="The list mixes classifiers with other predictors"):
+    with pytest.raises(ValueError, match="The list mixes kinds of predictors"):
         AlignmentPruner([LinearRegression().fit(X, y), KNeighborsClassifier().fit(S, label)]).fit(X, y)
     with pytest.raises(ValueError, match="The list of predictors is empty"):
         AlignmentPruner([]).fit(X, y)

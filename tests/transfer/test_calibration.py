@@ -130,7 +130,7 @@ def test_invalid_input_raises():
             expected_calibration_error(**({"y": y, "proba": proba} | bad))
     with pytest.raises(ValueError, match="4 columns, but y has 2 classes"):
         TemperatureScaler().fit(scores, y % 2)
-    with pytest.raises(ValueError, match="y has one class only"):
+    with pytest.raises(ValueError, match="y has only one class"):
         TemperatureScaler().fit(scores[:, :1], np.zeros(len(y), dtype=int))
     with pytest.raises(ValueError, match="3 columns; in fit it had 4"):
         TemperatureScaler().fit(scores, y).predict_proba(scores[:, :3])

@@ -316,7 +316,7 @@ def test_invalid_parameters_raise(digits, settings, message):
 def test_unusable_labels_raise(digits):
     layers, y = digits
     few = cut(layers, TRAIN)
-    with pytest.raises(ValueError, match="y has one class only"):
+    with pytest.raises(ValueError, match="y has only one class"):
         LayerRidgeClassifier().fit(few, np.zeros(300))
     missing = y[TRAIN].copy()
     missing[:7] = -1

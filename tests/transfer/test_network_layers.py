@@ -232,7 +232,7 @@ def test_layers_without_features_raise(cnn):
         ((nn.Sequential(ReturnsText()), rows), {}, "Layer '0' returned a str without a tensor"),
         ((HasUnusedLayer(), rows), {}, "Layer 'unused' did not run in the forward pass"),
         ((cnn, [images()], ["7"]), {}, "The model has no layer '7'"),
-        ((cnn, [images()], lambda *_: False), {}, "layers selects no module"),
+        ((cnn, [images()], lambda *_: False), {}, "layers matches no module"),
         ((cnn, [images()], "all"), {}, "layers='all' is unknown"),
         ((cnn, []), {}, "batches is empty"),
         ((cnn, [images()]), {"pooling": "max"}, "pooling='max' is unknown"),

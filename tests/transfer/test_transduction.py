@@ -187,7 +187,7 @@ def test_invalid_input_raises(partly_labeled):
     X = X[:1000]
     with pytest.raises(ValueError, match="y is -1 in every row"):
         fast().fit(X, np.full(1000, -1))
-    with pytest.raises(ValueError, match="y has one class only"):
+    with pytest.raises(ValueError, match="y has only one class"):
         fast().fit(X, np.where(given == 3, 3, -1))
     for bad, message in [
         ({"pseudo_labels": "random"}, "pseudo_labels='random' is unknown"),

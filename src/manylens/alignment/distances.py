@@ -14,8 +14,8 @@ from manylens.native.distance_correlation import distances_from_products
 from manylens.native.threads import over_blocks
 from manylens.typing import AnyArray, FloatArray
 
-TILE = 128  # rows per tile: the distances between two tiles, 128 KB in float64, fit the second-level cache
-PARTS = 8  # parts of the work, for any number of threads, so that sums do not depend on that number
+TILE = 128  # rows per tile: the distances between two tiles (128 KB in float64) fit in the L2 cache
+PARTS = 8  # the work always has this many parts, so that sums do not depend on the number of threads
 
 
 def distance_correlation(X: ArrayLike, Y: ArrayLike, *, n_jobs: int | None = -1) -> float:

@@ -65,7 +65,7 @@ def sets_by_name(X: Any) -> dict[Any, Rows] | None:
 def side_by_side(
     sets: Mapping[Any, Rows], expected: Mapping[Any, slice] | None = None
 ) -> tuple[FloatArray, dict[Any, slice]]:
-    """One array (n, d) of several feature sets, and the columns of each; `expected` are those seen in fit."""
+    """One array (n, d) of several feature sets, and the columns of each; `expected`: columns seen in fit."""
     if expected is not None:
         if set(expected) != set(sets):
             unmatched = ", ".join(sorted(map(str, set(expected) ^ set(sets))))
@@ -121,7 +121,7 @@ def _resolve_columns(group: Any, n_columns: int, names: AnyArray | None) -> IntA
 
 def centered(X: FloatArray) -> FloatArray:
     """X minus its column means, in the dtype of X; exactly zero if all rows are equal up to rounding."""
-    residual = X - X[0]  # first, so that equal rows give exactly zero and large offsets cost no digits
+    residual = X - X[0]  # so that equal rows give exactly zero and large offsets lose no digits
     residual -= residual.mean(axis=0, dtype=np.float64).astype(X.dtype)
     rounding = 8 * np.finfo(X.dtype).eps * largest(X[:1])
     return residual if largest(residual) > rounding else np.zeros_like(residual)
@@ -151,7 +151,7 @@ def largest(X: Rows) -> float:
 
 
 def unit_scaled(X: Any) -> tuple[Any, int]:
-    """2^-e X and e, with e = 0 unless products of entries might overflow or underflow."""
+    """2^-e X and the exponent e, which is 0 unless products of entries might overflow or underflow."""
     exponent = int(np.frexp(largest(X))[1])
     if abs(exponent) <= 8:
         return X, 0
@@ -161,7 +161,7 @@ def unit_scaled(X: Any) -> tuple[Any, int]:
 
 
 def is_constant(X: Rows) -> bool:
-    """Whether all rows of a dense or CSR matrix (n, d) are equal; stops at the first block with another."""
+    """Whether all rows of a dense or CSR matrix (n, d) are equal; stops at the first difference."""
     first = X[:1].toarray() if is_sparse(X) else X[:1]
     for start in range(1, X.shape[0], 1024):
         block = X[start : start + 1024]
@@ -202,7 +202,7 @@ def target_features(y: ArrayLike, n_rows: int, target: Target = "auto") -> Float
     """Uncentered columns (n, C) whose linear kernel is the target kernel: one-hot classes, or the values."""
     check_choice(target, "target", ("auto", "classes", "values"))
     if y is None:
-        raise ValueError("requires y to be passed, but the target y is None.")
+        raise ValueError("Alignment requires y to be passed, but the target y is None.")
     y = np.asarray(y)
     if len(y) != n_rows:
         raise ValueError(f"y has {len(y)} rows and the features have {n_rows}.")
@@ -219,7 +219,7 @@ def target_features(y: ArrayLike, n_rows: int, target: Target = "auto") -> Float
 
 
 def as_returned(scores: Any, return_: Returned) -> Any:
-    """Scores as they are, or as angles."""
+    """Scores, converted to angles if requested."""
     return np.arccos(np.clip(scores, -1.0, 1.0)) if return_ == "angle" else scores
 
 

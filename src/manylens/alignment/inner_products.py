@@ -36,9 +36,9 @@ from manylens.validation import check_choice, is_sparse
 
 Estimator: TypeAlias = Literal["biased", "unbiased"]
 
-BLOCK_BYTES = 2**25  # of kernel values or sparse products held at a time
-PANEL = 512  # columns multiplied at a time: wide enough for the full speed of BLAS, with little waste
-# Values below these shares of a sum's terms are rounding errors. The unbiased norm is a difference of sums,
+BLOCK_BYTES = 2**25  # most memory for kernel values or sparse products at a time
+PANEL = 512  # columns per matrix product: enough for BLAS to run at full speed, with little waste
+# A sum below this share of its terms is rounding error. The unbiased norm is a difference of sums,
 # and alignments are divided by it, so it needs some correct digits.
 ROUNDING = {"biased": 64 * float(np.finfo(np.float64).eps), "unbiased": 1e-10}
 LEAST_ROWS = {("biased", True): 2, ("biased", False): 1, ("unbiased", True): 4, ("unbiased", False): 2}
@@ -101,8 +101,8 @@ def check_convention(estimator: Estimator, center: bool, n: float) -> None:
     check_choice(estimator, "estimator", ("biased", "unbiased"))
     least = LEAST_ROWS[estimator, bool(center)]
     if n < least:
-        purpose = " to center" if center else ""
-        raise ValueError(f"The {estimator} estimator needs at least {least} rows{purpose}; {n} given.")
+        purpose = " if center=True" if center else ""
+        raise ValueError(f"The {estimator} estimator needs at least {least} rows{purpose}; got {n}.")
 
 
 def refuse_out_of_range(products: FloatArray, names: Names, zero_ok: bool = True) -> None:
@@ -185,8 +185,8 @@ def gram_statistics(
     """Sums over the entries of p kernel matrices on n rows, block by block, in float64.
 
     Returns products Σ_{i≠j} K_k[i, j] K_l[i, j] (p, p), row sums Σ_{j≠i} K_k[i, j] (p, n), diagonals (p, n),
-    and the constants (p,) first subtracted from all entries. With `shift` these are about the means, so that
-    nearly constant kernels lose no digits; centered products do not change.
+    and the constants (p,) that were subtracted from all entries first. With `shift` these are close to the
+    means, so that nearly constant kernels lose no digits; centered products do not change.
     """
     n, p = sources[0].n_rows, sum(source.n_kernels for source in sources)
     size = int(np.clip(np.sqrt(BLOCK_BYTES / (8 * p)), 32, 1024))
@@ -229,7 +229,7 @@ def gram_products(
             total = R.sum(axis=1)
             products = P + np.outer(total, total) / ((n - 1) * (n - 2)) - 2 / (n - 2) * (R @ R.T)
     terms = np.diag(P) + (D**2).sum(axis=1) + (R**2).sum(axis=1) / n
-    # The product of a constant kernel with itself is only the rounding of its entries, n² (eps k)².
+    # The product of a constant kernel with itself is only the rounding error of its entries, n² (eps k)².
     constant = (ROUNDING["biased"] * n * shifts) ** 2
     return products, np.maximum(ROUNDING[estimator] * terms, constant)
 
@@ -238,7 +238,7 @@ def gram_products(
 
 
 def feature_space_is_cheaper(arrays: Sequence[Rows]) -> bool:
-    """Whether |XᵀY|² of all pairs costs less than kernel matrices."""
+    """Whether computing |XᵀY|² for all pairs is cheaper than forming kernel matrices."""
     # The former takes n (Σ d)² operations. Kernel matrices take n² Σ d to form half of each, and n² per pair
     # to compare them, at a tenth of the speed.
     n = arrays[0].shape[0]
@@ -253,7 +253,7 @@ def linear_products(
     if any(is_sparse(X) for X in arrays):
         products, norms = sparse_linear_products(arrays, center)
     else:
-        dtype = np.result_type(*arrays)  # one for all, so that no pair needs converting
+        dtype = np.result_type(*arrays)  # one dtype for all, so that products need no conversion
         dense = [X.astype(dtype, copy=False) for X in arrays]
         if center:
             dense = [centered(X) for X in dense]
@@ -320,7 +320,7 @@ def _squared_norm(G: FloatArray) -> float:
 
 
 def sparse_linear_products(arrays: Sequence[Rows], center: bool) -> tuple[FloatArray, FloatArray]:
-    """|XᵀY|² (p, p) and row norms (p, n) in float64; products are corrected for the means, not the rows."""
+    """|XᵀY|² (p, p) and row norms (p, n) in float64; means are subtracted from the products, not the rows."""
     means = [column_means(X) if center else np.zeros(X.shape[1]) for X in arrays]
     products = np.empty((len(arrays), len(arrays)))
     for k, X in enumerate(arrays):

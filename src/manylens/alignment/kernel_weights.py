@@ -73,7 +73,7 @@ def align_kernels(
     kernel : str, callable or Kernel, default="linear"
         Kernel of every set, as for `cka`.
     method : {"alignf", "align", "r2", "uniform"}, default="alignf"
-        "align" weights each kernel by its own alignment, "r2" by a_k/M_kk; both ignore redundancy.
+        "align" weights each kernel by its own alignment, "r2" by a_k/M_kk; neither accounts for redundancy.
     target : {"auto", "classes", "values"}, default="auto"
         How to read y. "auto" reads 1-d integers, strings and booleans as classes.
     gamma : {"mean", "median", "max-norm"} or float, default="median"
@@ -169,8 +169,8 @@ class KernelAlignment(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     groups : None, list of int, list of columns or dict, default=None
-        Each column is a set (None), or the widths of consecutive sets, or the columns of each set (slices, or
-        arrays of positions or column names). Ignored if X is a dict or list of feature sets.
+        None: each column is a set. Otherwise the widths of consecutive sets, or the columns of each set
+        (slices, or arrays of positions or column names). Ignored if X is a dict or list of feature sets.
     method, target, sketch
         As for `align_kernels`.
 
@@ -319,7 +319,7 @@ def alignment_system(
         return sketched_system(arrays, names, Y, sketch)
     kernel = make_kernel(kernel, gamma)
     if isinstance(kernel, Linear):
-        Y = Y.astype(np.result_type(*(X.dtype for X in arrays)))  # single precision stays single
+        Y = Y.astype(np.result_type(*(X.dtype for X in arrays)))  # features in single precision stay in it
         products = inner_products([*arrays, Y], [*names, "y"], kernel)
     else:
         check_convention("biased", True, len(Y))

@@ -18,8 +18,8 @@ DEPENDENT = 1e-12  # a column with a smaller relative pivot counts as a combinat
 DEPENDENT_SINGLE = 1e-6  # for systems from single precision, which may not be positive semi-definite
 FEWEST = 32  # variables that may enter at once even if fewer are positive so far
 PATIENCE = 5  # block exchanges without progress before exchanging one variable at a time
-MOST_EXCHANGES = 100  # block exchanges before the guess is taken as it is
-TOLERANCE = 1e-10  # by which entries of a - Mv may exceed zero, in units with M_kk = 1 and max a = 1
+MOST_EXCHANGES = 100  # block exchanges after which the current guess is used
+TOLERANCE = 1e-10  # largest positive entry of a - Mv at a solution, in units with M_kk = 1 and max a = 1
 
 
 def nonnegative_minimum(M: FloatArray, a: FloatArray) -> FloatArray:
@@ -38,7 +38,7 @@ def nonnegative_minimum(M: FloatArray, a: FloatArray) -> FloatArray:
     def solve(dependent: float) -> FloatArray:
         return lawson_hanson(C, c, block_pivoting(C, c, dependent)[0], dependent)
 
-    with one_blas_thread():  # the factors are too small for more threads
+    with one_blas_thread():  # the matrices are too small to benefit from more threads
         try:
             x = solve(DEPENDENT)
         except (LinAlgError, ArithmeticError):
@@ -99,7 +99,7 @@ def lawson_hanson(
         before = set(chosen.tolist())
         x, chosen, taken = feasible_step(C, c, x, wider)
         steps += taken
-        # The slope of a variable that enters and leaves at once is rounding error: it would do so forever.
+        # If a variable enters and leaves immediately, its slope is rounding error: it would do so forever.
         if set(chosen.tolist()) == before:
             barred[best] = True
         else:

@@ -88,7 +88,7 @@ def cka(
         `manylens.kernels`.
     estimator : {"biased", "unbiased"}, default="biased"
         "biased" is the formula above. "unbiased" uses unbiased estimates of the three inner products (Song et
-        al. 2012; Nguyen et al. 2021): wide features of few rows do not push it toward 1. It needs 4 rows.
+        al. 2012; Nguyen et al. 2021): it does not tend to 1 if rows are few. It needs at least 4 rows.
     center : bool, default=True
         False gives the uncentered alignment of Cristianini et al. (2001).
     return_ : {"score", "angle"}, default="score"
@@ -175,7 +175,7 @@ def hsic(
     X, Y : array-like or sparse matrix, shapes (n, d_x) and (n, d_y)
         Features of the same rows.
     kernel, estimator, gamma
-        As for `cka`. With "rbf" the limit for many rows is zero only if X and Y are independent.
+        As for `cka`. With "rbf", it tends to zero for many rows only if X and Y are independent.
 
     Returns
     -------
@@ -193,7 +193,7 @@ class IndependenceTest(NamedTuple):
     """Result of a permutation test of independence."""
 
     statistic: float  # biased HSIC
-    p_value: float  # share of the orders of the rows, including the given one, with at least this statistic
+    p_value: float  # share of permutations, including the identity, with a statistic at least as large
     n_permutations: int
 
 
@@ -272,7 +272,7 @@ def stable_rank(X: MatrixLike, center: bool = True) -> float:
     >>> round(stable_rank(np.eye(4), center=False), 6)
     4.0
     """
-    rows, _ = unit_scaled(check_features(X, "X"))  # same ratio, and squares cannot overflow
+    rows, _ = unit_scaled(check_features(X, "X"))  # the ratio is the same, and squares cannot overflow
     if center and rows.shape[0] < 2:
         raise ValueError("Centering needs at least 2 rows; 1 was given.")
     mean = column_means(rows) if center else np.zeros(rows.shape[1])

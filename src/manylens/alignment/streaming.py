@@ -2,8 +2,8 @@
 
 With Z_r = (S_r X)ᵀ (S_r Y) for independent sketches r = 1 ... R, E Z_r = XᵀY but E|Z_r|² = |XᵀY|² + variance:
 one sketch overestimates every norm. Products of *different* sketches do not, because E<Z_r, Z_s> = |XᵀY|²,
-so the estimate is their mean, with the standard error of the jackknife over the sketches. There is no bound
-on the error: the relative bound in the literature rests on an inequality that does not hold.
+so the estimate is their mean, with a jackknife standard error over the sketches. No error bound is given: the
+published relative bound relies on an inequality that is false.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from manylens.validation import check_choice
 class StreamingCKA(Summary):
     """Linear CKA of representations that arrive one batch of rows at a time.
 
-    Keeps cross-moments instead of averaging scores of batches, so the result is that of all rows at once, for
+    Keeps cross-moments instead of averaging scores of batches, so the result is the `cka` of all rows, for
     any batch sizes. Memory is d_x d_y doubles per pair and d² per representation.
 
     Parameters
@@ -99,7 +99,7 @@ class StreamingCKA(Summary):
             self.names_, self._by_name = names, isinstance(representations, Mapping)
         else:
             if set(names) != set(self.names_):
-                raise ValueError(f"This batch has {names}; the first had {self.names_}.")
+                raise ValueError(f"This batch has the representations {names}; the first had {self.names_}.")
             self._moments.update([arrays[names.index(name)] for name in self.names_])
         self.n_rows_ = self._moments.n_rows_
         return self
@@ -183,7 +183,7 @@ class StreamingCKA(Summary):
                 if A[0, -1] <= rounding or product <= 0:
                     raise ValueError(constant_message(self.names_[k]))
             if self.estimator == "unbiased":
-                # A[-1, 0] and A[0, -1] are the two traces, A[-1, -1] the product of the diagonals
+                # A[-1, 0] and A[0, -1] are the traces, A[-1, -1] is the inner product of the diagonals
                 traces = np.array([A[-1, 0], A[0, -1]])
                 pair = without_diagonals(np.full((2, 2), product), A[-1, -1], traces, n, self.center)
                 if k == m and pair[0, 1] <= ROUNDING["unbiased"] * product:
@@ -293,7 +293,7 @@ def ratio_of_means(grams: FloatArray, return_: Returned = "score") -> float:
 
 
 def check_sketches(sketches_x: Sequence[CountSketch], sketches_y: Sequence[CountSketch]) -> None:
-    """Raise if the sketches cannot be compared row by row."""
+    """Raise if there are too few sketches, or if they are not independent or do not match."""
     if len(sketches_x) != len(sketches_y) or len(sketches_x) < 3:
         raise ValueError(
             f"{len(sketches_x)} and {len(sketches_y)} sketches were given: a standard error needs the same "

@@ -151,7 +151,7 @@ def score_model(
         parts = [evaluate(metric, X[groups != g], columns[groups != g]) for g in range(n_groups)]
         if not np.all(np.isfinite(parts)):
             raise ValueError(
-                f"The score of {name} is not defined if some rows are left out, so it has no standard error: "
+                f"The score of {name} is undefined if some rows are left out, so it has no standard error: "
                 "use n_groups=0."
             )
         error = float(np.sqrt((n_groups - 1) * np.var(parts)))

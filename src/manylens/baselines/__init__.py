@@ -1,4 +1,4 @@
-"""Representations that the papers compare modules with, behind the same interface."""
+"""Representations that the papers compare modules with, with the same interface."""
 
 from manylens.baselines.autoencoder import BaggingAutoencoder
 from manylens.baselines.kernel_pca import (

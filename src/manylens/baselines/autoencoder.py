@@ -20,9 +20,9 @@ class BaggingAutoencoder(LinearAutoencoders):
     Parameters
     ----------
     n_modules : int, default=10
-        Number of modules M.
+        Number M of modules.
     n_components : int, default=10
-        Dimensions per module H.
+        Number H of dimensions per module.
     random_state : int, RandomState or None, default=None
         Seed of the samples.
 

@@ -107,7 +107,7 @@ class PartitionKernelPCA(KernelBaseline):
     Parameters
     ----------
     n_modules, n_components : int, default=10
-        Number of modules M and dimensions per module H.
+        Number M of modules, and number H of dimensions per module.
     kernel, gamma, feature_map, rank, landmarks, fit_inverse_transform, alpha, random_state
         As in `ModularKernelPCA`, with the same defaults.
 
@@ -137,7 +137,7 @@ class BootstrapKernelPCA(KernelBaseline):
     Parameters
     ----------
     n_modules, n_components : int, default=10
-        Number of modules M and dimensions per module H.
+        Number M of modules, and number H of dimensions per module.
     kernel, gamma, feature_map, rank, landmarks, fit_inverse_transform, alpha, random_state
         As in `ModularKernelPCA`, with the same defaults.
 
@@ -166,7 +166,7 @@ class RandomKernelProjection(KernelBaseline):
     Parameters
     ----------
     n_modules, n_components : int, default=10
-        Number of modules M and dimensions per module H.
+        Number M of modules, and number H of dimensions per module.
     kernel, gamma, feature_map, rank, landmarks, fit_inverse_transform, alpha, random_state
         As in `ModularKernelPCA`, with the same defaults.
 

@@ -10,7 +10,7 @@ import manylens
 
 
 class CommandError(Exception):
-    """A problem that the user can fix, in one sentence."""
+    """An error that the user can fix, described in one sentence."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

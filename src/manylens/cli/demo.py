@@ -50,7 +50,7 @@ def check_output(output: str) -> Path:
     if path.is_dir():
         raise CommandError(f"--output {output} is a folder: give the name of a file in it.")
     if not path.parent.is_dir():
-        raise CommandError(f"the folder {path.parent} of --output does not exist: make it first.")
+        raise CommandError(f"the folder {path.parent} of --output does not exist: create it first.")
     return path
 
 

@@ -58,7 +58,7 @@ class Digits:
 
 @dataclass(frozen=True)
 class Scores:
-    """Retrieval precision and voting accuracy in [0, 1], of all modules and of one module on average."""
+    """Retrieval precision and voting accuracy in [0, 1], of all modules together and of one on average."""
 
     precision: float
     accuracy: float
@@ -73,7 +73,7 @@ class Measured:
     name: str
     model: Any
     scores: Scores
-    seconds: float  # time of the fit, without the decomposition that all modules share
+    seconds: float  # time of the fit, without the shared decomposition
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The report of `manylens demo`: one self-contained HTML page, without scripts or outside addresses."""
+"""The report of `manylens demo`: one self-contained HTML page, without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PACKAGES = ("manylens", "numpy", "scipy", "scikit-learn", "matplotlib")
 COLUMNS = (
     *("method", "diversity", "precision %", "vote %"),
-    *("precision of one %", "accuracy of one %", "gap", "ms"),
+    *("module precision %", "module accuracy %", "gap", "ms"),
 )
 N_HARD, N_ORDINARY = 2, 4  # queries in the gallery
 INK = "#010203"  # text and axes are drawn in this color, which is then replaced by that of the page
@@ -122,7 +122,7 @@ def report_page(experiment: Experiment, command: str) -> str:
 
 
 def summary(experiment: Experiment) -> str:
-    """What was done and the main result, in two sentences."""
+    """Describe the experiment and its main result in two sentences."""
     settings, best = experiment.settings, experiment.best
     precision = {measured.name: measured.scores.precision for measured in (*experiment.baselines, best)}
     precision["single"] = best.scores.module_precision
@@ -145,7 +145,7 @@ def explanation(experiment: Experiment) -> str:
         f"Precision: every module proposes its own {settings.n_neighbors} nearest neighbors, those with the "
         "smallest mean squared distance over modules are returned, and the share of the true "
         f"{settings.n_neighbors} (by pixels) is counted. Vote: the {settings.n_voters} nearest digits vote "
-        "in each module, then the modules vote. “Of one”: the mean over single modules. Gap: the loss "
+        "in each module, then the modules vote. “Module”: the mean over single modules. Gap: the loss "
         "exceeds the best possible by at most this share. ms: time of the fit; rows with a + also need "
         f"{1000 * experiment.decomposition_seconds:.0f} ms for the decomposition that all of them share."
     )
@@ -183,7 +183,7 @@ def report_figures(experiment: Experiment) -> dict[str, str]:
     """All figures of the report as SVG elements by name."""
     import matplotlib as mpl
 
-    covered = "Share of each principal component that the modules keep together, for several diversities."
+    covered = "Share of each principal component that all modules together keep, for several diversities."
     shown = "Query digits, and the nearest digits in three modules and in all together."
     with mpl.rc_context(STYLE):
         return {
@@ -237,7 +237,7 @@ def draw_path(experiment: Experiment, what: str) -> tuple[Figure, str]:
 
 
 def draw_gallery(experiment: Experiment) -> Figure:
-    """What the modules with the best diversity return for hard and for ordinary queries."""
+    """Draw the results of the modules with the best diversity for hard and for ordinary queries."""
     digits, model = experiment.digits, experiment.best.model
     chosen = gallery_queries(model, digits, experiment.settings.n_neighbors)
     figure, ax = new_figure(11, 3.05)

@@ -26,7 +26,7 @@ def make_friedman(
     noise : float, default=1.0
         Standard deviation of the noise.
     random_state : int, RandomState or None, default=None
-        Source of the rows and of the noise.
+        Seed of the rows and the noise.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def make_shells(
     n_classes : int, default=3
         Number of shells C.
     random_state : int, RandomState or None, default=None
-        Source of the rows.
+        Seed of the rows.
 
     Returns
     -------

@@ -15,17 +15,17 @@ from manylens.native.threads import one_blas_thread
 from manylens.typing import FloatArray, IntArray
 
 QUERIES = 256  # queries for calibration
-AT_ONCE = 512  # rows of the base per product
+AT_ONCE = 512  # rows of the base per matrix product
 WIDTHS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
 # Time to rank one candidate, in multiplications of a scan (`python -m benchmarks.tuning.candidates`).
 CANDIDATE_COST = 25_000
-MIN_PER_NEIGHBOR = 2.0  # candidates per neighbor; fewer save no time
+MIN_PER_NEIGHBOR = 2.0  # fewest candidates per neighbor; even fewer would save no time
 MAX_PER_NEIGHBOR = 64  # candidates per neighbor requested from approximate lists
 
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """How a search finds candidates."""
+    """Numbers of leading coordinates and of candidates that a search uses."""
 
     n_leading: int
     candidates_per_neighbor: float
@@ -46,7 +46,7 @@ def calibration_queries(points: FloatArray, queries: FloatArray | None = None) -
 
 
 def calibration_recall(recall: float) -> float:
-    """Recall to calibrate for, halfway to 1, because few queries underestimate the tail of the ranks."""
+    """Recall to calibrate for: halfway to 1, because a small sample of queries misses the largest ranks."""
     return (1 + recall) / 2
 
 
@@ -90,7 +90,7 @@ def choose_list_plan(
     n_neighbors: int,
     recall: float,
 ) -> SearchPlan:
-    """The fewest candidates that reach the recall among the neighbors that approximate lists contain."""
+    """The plan with the fewest candidates that reach the recall, among neighbors that the lists contain."""
     k = min(n_neighbors, len(points) - (queries.own is not None))
     if k < 1:
         return SearchPlan(n_leading, MIN_PER_NEIGHBOR)
@@ -127,7 +127,7 @@ def ranks_on_leading(
             axis=1,
         )
         limits.sort(axis=2)
-        # Do not count copies of a neighbor, whose scores differ only by rounding, as nearer.
+        # Do not count duplicates of a neighbor as nearer: their scores differ only by rounding.
         limits -= 1e-6 * (np.abs(limits) + np.einsum("ij,ij->i", sought, sought)[:, None])
         for batch in gen_batches(len(points), AT_ONCE):
             nearer += count_below(partial_scores(sought, points[batch], parts), limits)

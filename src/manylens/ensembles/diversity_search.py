@@ -25,7 +25,7 @@ from manylens.typing import AnyArray, DiverseModules, FloatArray, IntArray, Matr
 from manylens.validation import check_diversity, require_two_classes
 
 DIVERSITIES = (0.0, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
-CACHED = 2  # sets of rows whose coordinates are kept: those for training and those for scoring
+CACHED = 2  # sets of rows whose coordinates are kept: one for training and one for scoring
 
 Fold: TypeAlias = tuple[IntArray, IntArray]  # rows to train on and rows to score
 
@@ -230,7 +230,7 @@ class Decomposition:
 
 
 class SharedModules(TransformerMixin, BaseEstimator):
-    """Stands in for an estimator's modular transformer, at one diversity of a shared decomposition."""
+    """Replaces an estimator's modular transformer by a shared decomposition at one diversity."""
 
     def __init__(self, decomposition: Decomposition, diversity: float) -> None:
         self.decomposition = decomposition
@@ -265,7 +265,7 @@ def same_rows(left: Any, right: Any) -> bool:
 
 
 def find_modules(estimator: BaseEstimator) -> tuple[Any, str]:
-    """A copy of the estimator with default modules for None, and the parameter that holds its modules.
+    """A copy of the estimator, default modules in place of None, and the parameter that holds them.
 
     The parameter is "" if the estimator is a modular transformer itself.
     """
@@ -317,7 +317,7 @@ def check_folds(y: AnyArray, folds: list[Fold]) -> None:
         missing = np.setdiff1d(classes, y[train])
         if len(missing):
             raise ValueError(
-                f"Fold {number} has no row of class {missing[0]} to train on: use fewer or stratified "
+                f"Fold {number} has no training row of class {missing[0]}: use fewer or stratified "
                 "folds, or leave that class out."
             )
 

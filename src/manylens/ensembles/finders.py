@@ -53,7 +53,7 @@ class GrowingRows:
 
     @property
     def array(self) -> AnyArray:
-        """The rows, a view."""
+        """The rows (a view)."""
         return self._store[: self._used]
 
     def append(self, rows: AnyArray) -> None:
@@ -70,7 +70,7 @@ class GrowingRows:
 class ScanFinder:
     """Scans all rows (n, d) by matrix products in tiles, in float32 for rows of any precision."""
 
-    gives_bounds = True  # the candidates are the nearest rows, and `bounds` says how near others can be
+    gives_bounds = True  # candidates are the nearest rows, and `bounds` bounds the distances of all others
 
     def __init__(self, rows: FloatArray) -> None:
         self._rows = GrowingRows(score_rows(rows))
@@ -80,7 +80,7 @@ class ScanFinder:
         self._rows.append(score_rows(rows))
 
     def search(self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None) -> Lists:
-        """Scores |b|² - 2 q.b and rows (n_queries, n_candidates), ascending; row -1 if too few."""
+        """Scores |b|² - 2 q.b and rows (n_queries, n_candidates), ascending, padded with row -1."""
         scored, base = score_queries(queries), self._rows.array
         shape = (len(scored), n_candidates)
         return by_blocks(lambda b: scan_smallest(scored[b], base, n_candidates), shape, scored.dtype, n_jobs)
@@ -146,7 +146,7 @@ class FaissFinder:
         self.lists.add(pad_columns(rows))
 
     def search(self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None) -> Lists:
-        """Approximate distances and rows (n_queries, n_candidates), ascending; row -1 if too few."""
+        """Approximate distances and rows (n_queries, n_candidates), ascending, padded with row -1."""
         keys, rows = self.lists.search(pad_columns(queries), n_candidates)
         return keys, rows
 

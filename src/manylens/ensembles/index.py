@@ -18,7 +18,7 @@ from manylens.persistence import load, read_array, write_array
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 Method = Literal["nested", "exact", "paper"]
-MIN_NEIGHBORS = 5  # the number of candidates suffices for at least this many neighbors
+MIN_NEIGHBORS = 5  # searches for fewer neighbors use as many candidates as for this number
 AT_ONCE = 16384  # queries whose candidates are in memory at a time
 
 
@@ -36,7 +36,7 @@ class SearchIndex:
 
     @property
     def coordinates(self) -> FloatArray:
-        """Coordinates of the base (n, D), a view."""
+        """Coordinates of the base (n, D) (a view)."""
         return self.rows.array
 
     @property
@@ -88,7 +88,7 @@ class SearchIndex:
         return self.finders[module].search(self.seen_by(module, queries), k, n_jobs)[1]
 
     def rank(self, queries: FloatArray, candidates: IntArray, k: int, n_jobs: int | None) -> Lists:
-        """Squared distances and rows of the k nearest candidates, which may repeat."""
+        """Squared distances and rows of the k nearest candidates; `candidates` may contain duplicates."""
         points = self.coordinates
 
         def rank(block: slice) -> Lists:
@@ -176,6 +176,6 @@ def check_same_modules(index: SearchIndex, modules: Any, first_row: AnyArray) ->
     scale = np.sqrt(np.finfo(stored.dtype).eps) * max(1e-30, float(np.abs(stored).max()))
     if found.shape != stored.shape or not np.allclose(found, stored, rtol=0, atol=10 * scale):
         raise ValueError(
-            "These modules are not those of the index: they map its first row to other coordinates. Pass the "
+            "These are not the modules of this index: they map its first row to other coordinates. Pass the "
             "modules that the index was fitted with."
         )

@@ -32,10 +32,10 @@ from manylens.validation import check_choice, check_count, check_real, validate_
 
 METHODS = ("nested", "exact", "paper")
 DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
-DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove most queries
+DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove most results exact
 FORMAT = 1  # version of the files that `save` writes
 SAVED = ("n_neighbors", "method", "backend", "n_leading", "n_candidates", "recall", "n_jobs")
-LAYOUT = ("method", "backend", "n_leading")  # parameters that decide what is stored
+LAYOUT = ("method", "backend", "n_leading")  # parameters that determine what is stored
 
 
 class ModuleNeighbors(BaseEstimator):
@@ -47,7 +47,7 @@ class ModuleNeighbors(BaseEstimator):
     Parameters
     ----------
     modules : transformer with `transform` and `split`, default=None
-        Used as they are if fitted; otherwise a copy is fitted. None means `ModularKernelPCA()`.
+        Fitted modules are used unchanged; otherwise a copy is fitted. None means `ModularKernelPCA()`.
     n_neighbors : int, default=10
         Number of neighbors that `kneighbors` returns by default.
     method : {"nested", "exact", "paper"}, default="nested"
@@ -81,7 +81,7 @@ class ModuleNeighbors(BaseEstimator):
     candidates_per_neighbor_ : float
         Candidates per neighbor, for at least five neighbors; "paper" does not use it.
     fitted_as_ : dict
-        The parameters that decide what is stored; changing one of them requires another `fit`.
+        The parameters that determine what is stored; if one is changed, `fit` is needed again.
     proven_share_ : float
         Fraction of the queries of the last search with method="exact" that needed no further search.
 
@@ -141,7 +141,7 @@ class ModuleNeighbors(BaseEstimator):
         index = SearchIndex(axes, axes.coordinates(Z), self.method, self.backend)
         self._calibrate(index)
         self.modules_, self.index_, self.fitted_as_ = modules, index, self._layout()
-        self.probe_ = X[:1].copy() if isinstance(X, np.ndarray) else X[:1].toarray()  # `load` checks with it
+        self.probe_ = X[:1].copy() if isinstance(X, np.ndarray) else X[:1].toarray()  # for a check in `load`
         return self
 
     def partial_fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
@@ -150,7 +150,7 @@ class ModuleNeighbors(BaseEstimator):
         Parameters
         ----------
         X : array-like or CSR matrix of shape (m, d)
-            Rows; their numbers continue those of the base.
+            Rows; they are numbered after those of the base.
         y : array-like of shape (m,), default=None
             Used only by the first call.
 
@@ -245,7 +245,7 @@ class ModuleNeighbors(BaseEstimator):
         distances : ndarray of shape (n_queries, n_neighbors)
             Root mean squared distances over modules, ascending; only if `return_distance`.
         rows : ndarray of int64 of shape (n_queries, n_neighbors)
-            Rows of the base; of equally near rows, the first.
+            Rows of the base; ties are broken by row number.
         """
         check_is_fitted(self)
         k = self._check_neighbors(n_neighbors, others_only=X is None)
@@ -284,7 +284,7 @@ class ModuleNeighbors(BaseEstimator):
         )
 
     def module_candidates(self, queries: FloatArray, module: int, n_neighbors: int) -> IntArray:
-        """Nearest rows in one module, the work of one machine; only with method="paper".
+        """Nearest rows in one module, which one machine can compute; only with method="paper".
 
         Parameters
         ----------
@@ -314,7 +314,7 @@ class ModuleNeighbors(BaseEstimator):
         queries : ndarray of shape (n_queries, D)
             Queries, from `coordinates`.
         candidates : ndarray of int64 of shape (n_queries, m)
-            Rows of the base, which may repeat.
+            Rows of the base; repetitions are allowed.
         n_neighbors : int
             Number of neighbors.
 
@@ -402,7 +402,7 @@ class ModuleNeighbors(BaseEstimator):
 
     @property
     def coordinates_(self) -> FloatArray:
-        """Coordinates of the base, a view."""
+        """Coordinates of the base (a view)."""
         return self.index_.coordinates
 
     @property
@@ -421,7 +421,7 @@ class ModuleNeighbors(BaseEstimator):
         return self.index_.plan.candidates_per_neighbor
 
     def _calibrate(self, index: SearchIndex, queries: FloatArray | None = None) -> None:
-        """Plan the search: calibrate parameters that are None with queries or rows of the base."""
+        """Plan the search; calibrate parameters that are None with the queries, or with rows of the base."""
         points = index.coordinates
         sample = calibration_queries(points, queries)
         target = (max(self.n_neighbors, MIN_NEIGHBORS), self.recall)
@@ -437,7 +437,7 @@ class ModuleNeighbors(BaseEstimator):
         return {name: getattr(self, name) for name in LAYOUT}
 
     def _check_layout(self) -> None:
-        """Raise if a parameter that decides what is stored was changed after `fit`."""
+        """Raise if a parameter that determines what is stored was changed after `fit`."""
         changed = [name for name, value in self._layout().items() if value != self.fitted_as_[name]]
         if changed:
             was = ", ".join(f"{name}={self.fitted_as_[name]!r}" for name in changed)

@@ -97,7 +97,7 @@ class CompositeAxes:
 
 
 def composite_axes(Z: FloatArray, widths: tuple[int, ...]) -> CompositeAxes:
-    """Principal axes of all modules' columns, including axes without variance, along which queries vary."""
+    """Principal axes of all modules' columns, even those without variance, along which queries can vary."""
     moments = Moments(Z.shape[1])
     for batch in gen_batches(len(Z), block_rows(Z.shape[1], Z.dtype.itemsize)):
         moments.update(Z[batch])

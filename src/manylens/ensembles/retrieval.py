@@ -19,7 +19,7 @@ def retrieval_precision(found: ArrayLike, relevant: ArrayLike) -> float:
     Parameters
     ----------
     found : array-like of int of shape (n_queries, k)
-        Different rows for each query, padded with negative numbers if fewer were found.
+        Distinct rows for each query, padded with negative numbers if fewer were found.
     relevant : array-like of int of shape (n_queries, κ)
         Rows that should be found, such as the nearest in the input space.
 
@@ -37,10 +37,10 @@ def retrieval_precision(found: ArrayLike, relevant: ArrayLike) -> float:
     found, relevant = np.asarray(found), np.asarray(relevant)
     if found.ndim != 2 or relevant.ndim != 2 or len(found) != len(relevant) or found.size == 0:
         raise ValueError(
-            "found and relevant must list rows for the same queries, at least one; arrays of shapes "
+            "found and relevant must have one line per query, and at least one query; arrays of shapes "
             f"{found.shape} and {relevant.shape} were given."
         )
-    # Different numbers for the rows of different queries, so that one call of isin is enough.
+    # Rows of different queries get different numbers, so that one call of isin is enough.
     span = max(int(found.max()), int(relevant.max())) + 1
     queries = np.arange(len(found))[:, None] * span
     hits = np.isin(found + queries, relevant + queries) & (found >= 0)
@@ -60,7 +60,7 @@ class RetrievalPrecision:
         self.n_neighbors = n_neighbors
 
     def prepared(self, base: MatrixLike, queries: MatrixLike) -> Callable[..., float]:
-        """Make a scorer for all indices of `base`.
+        """Make a scorer for search indices over the rows of `base`.
 
         Parameters
         ----------

@@ -25,7 +25,7 @@ VOTINGS = ("hard", "soft")
 
 
 class ModuleVoting(BaseEstimator):
-    """Base of the voting classifier and regressor: one clone of `estimator` per module."""
+    """Base class of the voting classifier and regressor: one clone of `estimator` per module."""
 
     modules: ModuleSet | None
     n_jobs: int | None
@@ -49,7 +49,7 @@ class ModuleVoting(BaseEstimator):
         raise NotImplementedError
 
     def _encode(self, y: ArrayLike) -> AnyArray:
-        """Targets as the modules' predictors see them."""
+        """Targets in the encoding that the modules' predictors were fitted to."""
         return np.asarray(y)
 
     def _validate(self, X: MatrixLike, y: ArrayLike, y_numeric: bool = False) -> tuple[Rows, AnyArray]:
@@ -76,7 +76,7 @@ class ModuleVoting(BaseEstimator):
         return np.asarray(call_each(self.n_jobs, method, self.estimators_, views, *arguments))
 
     def individual_scores(self, X: MatrixLike, y: ArrayLike) -> FloatArray:
-        """Score of each module's predictor, to compare with `score`.
+        """Score of each module's predictor, for comparison with `score`.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class ModuleVoting(BaseEstimator):
 def _votes_softly(classifier: ModuleVotingClassifier) -> bool:
     """Whether `predict_proba` is available."""
     if classifier.voting != "soft":
-        raise AttributeError(f"predict_proba is not available when voting={classifier.voting!r}")
+        raise AttributeError(f"predict_proba needs voting='soft'; voting={classifier.voting!r} was given.")
     return True
 
 
@@ -115,7 +115,7 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
     Parameters
     ----------
     modules : transformer with `transform` and `split`, default=None
-        Used as they are if fitted; otherwise a copy is fitted. None means `ModularKernelPCA()`.
+        Fitted modules are used unchanged; otherwise a copy is fitted. None means `ModularKernelPCA()`.
     estimator : classifier, default=None
         Cloned for every module. None means `KNeighborsClassifier(5)`.
     voting : {"hard", "soft"}, default="hard"
@@ -219,7 +219,7 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
     Parameters
     ----------
     modules : transformer with `transform` and `split`, default=None
-        Used as they are if fitted; otherwise a copy is fitted. None means `ModularKernelPCA()`.
+        Fitted modules are used unchanged; otherwise a copy is fitted. None means `ModularKernelPCA()`.
     estimator : regressor, default=None
         Cloned for every module. None means `Ridge()`.
     n_jobs : int, default=None
@@ -280,7 +280,7 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
     """Neighbor classifier that uses the scan of `ModuleNeighbors`.
 
     It predicts like scikit-learn's KNeighborsClassifier with uniform weights, but compares distances in
-    float32. It is faster for rows as narrow as modules (benchmarks/peers/ensembles/voting.py).
+    float32. It is faster for rows with few columns, such as modules (benchmarks/peers/ensembles/voting.py).
 
     Parameters
     ----------
@@ -326,7 +326,7 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         if k > len(X):
             raise ValueError(
-                f"n_neighbors={k} is more than n_samples={len(X)}, the rows given: ask for fewer."
+                f"n_neighbors={k} is more than the number of rows, n_samples={len(X)}: choose fewer."
             )
         self.classes_, self.labels_ = np.unique(y, return_inverse=True)
         self.mean_ = X.mean(axis=0)  # subtracted to keep rounding errors of the scores small
@@ -381,7 +381,7 @@ def call_each(
 
 
 def call_one(method: str, estimator: Any, view: FloatArray, /, *args: Any, **kwargs: Any) -> Any:
-    """Call a method on one view; a plain function, so that any joblib backend can send it."""
+    """Call a method on one view; a plain function, so that any joblib backend can pickle it."""
     return getattr(estimator, method)(np.ascontiguousarray(view), *args, **kwargs)
 
 
@@ -392,8 +392,8 @@ def check_fit_params(estimator: Any, X: Rows, fit_params: dict[str, Any]) -> dic
         # A pipeline accepts anything and assigns it to its steps by "step__name".
         if not isinstance(estimator, Pipeline) and not has_fit_parameter(estimator, name):
             raise TypeError(
-                f"{type(estimator).__name__} takes no {name} in fit, so voting cannot pass it on: leave it "
-                "out, or choose an estimator that takes it."
+                f"{type(estimator).__name__} does not accept {name} in fit, so voting cannot pass it on: "
+                "leave it out, or choose an estimator that accepts it."
             )
         if name == "sample_weight" or name.endswith("__sample_weight"):
             weights = check_array(
@@ -410,7 +410,7 @@ def check_fit_params(estimator: Any, X: Rows, fit_params: dict[str, Any]) -> dic
 
 
 def modal_class(votes: IntArray, n_classes: int) -> IntArray:
-    """Class with the most of the votes (M, n) per row; the first one if there is a tie."""
+    """Class with the most votes per row, from votes (M, n); the first one if there is a tie."""
     n = votes.shape[1]
     cells = np.arange(n) * n_classes + votes  # (M, n), one cell per row and class
     counts = np.bincount(cells.ravel(), minlength=n * n_classes).reshape(n, n_classes)

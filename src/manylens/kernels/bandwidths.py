@@ -20,7 +20,7 @@ Gamma: TypeAlias = Rule | float
 ScaledKernel: TypeAlias = Literal["rbf", "laplacian", "polynomial"]
 
 RULES = ("mean", "median", "max-norm")
-SAMPLE_ROWS = 1000  # half a million pairs: the median of a sample is then within about a percent
+SAMPLE_ROWS = 1000  # half a million pairs, enough for the median to be accurate to about 1 %
 
 
 def bandwidth(

@@ -24,7 +24,7 @@ from manylens.summaries import CountSketch, block_rows
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import is_sparse
 
-LARGEST_AMPLIFICATION = 1e7  # of float64 rounding errors: the largest eigenvalue keeps nine digits
+LARGEST_AMPLIFICATION = 1e7  # of float64 rounding errors; the largest eigenvalue then keeps nine digits
 
 Landmarks: TypeAlias = Literal["uniform", "k-means", "count-sketch"] | ArrayLike
 
@@ -37,16 +37,16 @@ class FeatureMap(TransformerMixin, BaseEstimator):
 
     def fit(self, X: MatrixLike, y: None = None) -> Self:
         """Learn the map from rows (n, d); y is ignored."""
-        raise TypeError(f"{type(self).__name__} does not define how to fit: it needs fit(X).")
+        raise TypeError(f"{type(self).__name__} does not define fit(X), which feature maps need.")
 
     def features(self, X: Rows) -> Rows:
         """Columns (n, width) of a block of rows (n, d), which the root turns into psi."""
-        raise TypeError(f"{type(self).__name__} does not define how to map rows: it needs features(X).")
+        raise TypeError(f"{type(self).__name__} does not define features(X), which feature maps need.")
 
     @property
     def width(self) -> int:
         """Number of columns of `features`."""
-        raise TypeError(f"{type(self).__name__} does not define how wide its features are: it needs width.")
+        raise TypeError(f"{type(self).__name__} does not define width, which feature maps need.")
 
     @property
     def block_width(self) -> int:
@@ -181,7 +181,7 @@ class CountSketchMap(FeatureMap):
 
     For the linear kernel k(x, X) Sᵀ = x (S X)ᵀ, so one pass suffices and only the sketch S X is kept. Other
     kernels need all kernel values in `fit` (O(n² d) time) and the training rows in `transform`; for them
-    `NystroemMap` is much cheaper and seldom worse.
+    `NystroemMap` is much cheaper and rarely worse.
 
     Parameters
     ----------
@@ -351,7 +351,7 @@ def make_feature_map(
 
 
 def refuse_precomputed(kernel: Kernel | None, feature_map: str) -> None:
-    """Raise if the kernel is precomputed, so that there are no rows."""
+    """Raise if the kernel is precomputed, because then there are no rows to map."""
     if isinstance(kernel, Precomputed):
         raise ValueError(
             f"feature_map={feature_map!r} needs rows, but kernel='precomputed' has none: use 'exact'."
@@ -359,7 +359,7 @@ def refuse_precomputed(kernel: Kernel | None, feature_map: str) -> None:
 
 
 def refuse_without_landmarks(kernel: Kernel | None, feature_map: str) -> None:
-    """Raise if only the exact map can represent the kernel."""
+    """Raise if the kernel has no landmarks, so that only the exact map can represent it."""
     refuse_precomputed(kernel, feature_map)
     if kernel is not None and not kernel.has_landmarks:
         raise ValueError(

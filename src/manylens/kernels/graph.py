@@ -24,7 +24,7 @@ from manylens.summaries import block_rows
 from manylens.typing import FloatArray, IntArray, Rows, Seed
 from manylens.validation import check_count, check_real, is_sparse
 
-WEAKEST = 1e-10  # edges with a smaller share of the largest weight are lost in the inverse of the Laplacian
+WEAKEST = 1e-10  # edges lighter than this share of the heaviest are lost to rounding in the inverse Laplacian
 SHORTEST = float(np.finfo(np.float64).tiny)  # edge between equal rows: sparse matrices may drop zeros
 
 
@@ -32,7 +32,8 @@ class GraphKernel(Kernel):
     """Base class of kernels from a neighborhood graph.
 
     Subclasses define `_learn(X, graph)`, which sets the Gram matrix `gram_` of the training rows, and
-    `_shares(X, neighbors, distances)`, the weights that replace a new row by its neighbors.
+    `_shares(X, neighbors, distances)`, the weights with which neighbors replace a new row. `IsomapKernel`
+    overrides `gram` and `_compare` instead.
     """
 
     has_landmarks = False  # a subset of the rows has another graph, and therefore another kernel
@@ -44,12 +45,12 @@ class GraphKernel(Kernel):
         check_count(self.n_neighbors, "n_neighbors")
         if X.shape[0] <= self.n_neighbors:
             raise ValueError(
-                f"n_neighbors={self.n_neighbors} needs more than {self.n_neighbors} rows, and {X.shape[0]} "
+                f"n_neighbors={self.n_neighbors} needs more than {self.n_neighbors} rows, but {X.shape[0]} "
                 "were given: choose fewer neighbors."
             )
         self.rows_ = X
-        # A tree would save nothing, because each row of the kernel has one entry per training row; and a
-        # brute-force index holds only arrays, which can be saved.
+        # A tree would save no time, because each row of the kernel has one entry per training row. A
+        # brute-force index also holds only arrays, so it can be saved.
         self.index_ = NearestNeighbors(n_neighbors=self.n_neighbors, algorithm="brute").fit(X)
         neighbors = self.index_.kneighbors(return_distance=False)
         self._learn(X, joined_graph(X, neighbors, row_distances(X, X, neighbors)))
@@ -59,11 +60,11 @@ class GraphKernel(Kernel):
         if Y.shape[0] != self.rows_.shape[0]:
             raise ValueError(
                 f"{type(self).__name__} compares rows with the {self.rows_.shape[0]} that it was fitted on; "
-                f"{Y.shape[0]} others were given."
+                f"{Y.shape[0]} rows were given."
             )
         neighbors = self.index_.kneighbors(X, return_distance=False)
         distances = row_distances(X, self.rows_, neighbors)
-        # A row that equals a training row has no other neighbors.
+        # A row that equals a training row has only that row as a neighbor.
         others = (distances == 0).any(axis=1, keepdims=True) & (distances > 0)
         return self._compare(X, neighbors, np.where(others, np.inf, distances))
 
@@ -95,7 +96,7 @@ class IsomapKernel(GraphKernel):
     Parameters
     ----------
     n_neighbors : int, default=10
-        Neighbors of each row.
+        Number of neighbors of each row.
 
     Examples
     --------
@@ -142,7 +143,7 @@ class LocallyLinearKernel(GraphKernel):
     Parameters
     ----------
     n_neighbors : int, default=10
-        Neighbors of each row.
+        Number of neighbors of each row.
     reg : float, default=1e-3
         Ridge for the weights, as a share of the trace of the local covariance.
     """
@@ -187,7 +188,7 @@ class LaplacianEigenmapKernel(GraphKernel):
     Parameters
     ----------
     n_neighbors : int, default=10
-        Neighbors of each row; two rows are joined if either is a neighbor of the other.
+        Number of neighbors of each row; two rows are joined if either is a neighbor of the other.
     gamma : float or None, default=None
         Edges have weight exp(-gamma |x - y|²), or 1 if None.
     """

@@ -29,7 +29,7 @@ class Kernel(BaseEstimator):
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
         """Similarities of the rows of X to those of Y, shape (len(X), len(Y))."""
-        raise TypeError(f"{type(self).__name__} does not define how to compare rows: it needs __call__.")
+        raise TypeError(f"{type(self).__name__} does not define __call__, which kernels need.")
 
     def gram(self, X: Rows) -> FloatArray:
         """Gram matrix (n, n) of the rows (n, d) that the kernel was fitted on."""
@@ -46,8 +46,8 @@ class Linear(Kernel):
     Parameters
     ----------
     centered : bool, default=False
-        Whether to subtract the mean of the training rows from dense rows, so that a large offset costs no
-        digits of the centered kernel.
+        Whether to subtract the mean of the training rows from dense rows, so that a large offset does
+        not reduce the precision of the centered kernel.
     """
 
     def __init__(self, centered: bool = False) -> None:
@@ -161,8 +161,8 @@ class Precomputed(Kernel):
     def __call__(self, X: Rows, Y: Rows) -> Any:
         if X.shape[1] != Y.shape[0]:
             raise ValueError(
-                f"With kernel='precomputed' a row holds its similarity to each of the {Y.shape[0]} training "
-                f"rows; {X.shape[1]} columns were given."
+                f"With kernel='precomputed', X holds similarities to the {Y.shape[0]} training rows, one "
+                f"per column; {X.shape[1]} columns were given."
             )
         return X
 
@@ -192,7 +192,7 @@ class FromCallable(Kernel):
         self.params = params
 
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
-        """Find out, on a few rows, whether the function takes sets of rows or single rows."""
+        """Test on a few rows whether the function takes sets of rows or single rows."""
         few = X[:2], X[:3]
         try:
             result = self._of_sets(*few)

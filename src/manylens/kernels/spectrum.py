@@ -33,7 +33,7 @@ class Spectrum:
 
 
 def feature_moments(feature_map: FeatureMap, X: Rows, moments: Moments | None = None) -> Moments:
-    """Moments of a map's features (of psi, without `late_root_`) in one pass; added to `moments` if given."""
+    """Moments of a map's features (of psi if not `late_root_`) in one pass, added to `moments` if given."""
     root = feature_map.root_
     if moments is None:
         moments = Moments(feature_map.width if root is None or feature_map.late_root_ else root.shape[1])
@@ -91,16 +91,16 @@ def leading_eigenpairs(matrix: FloatArray, n_components: int | None = None) -> t
 
 def rank_tolerance(size: int, dtype: Any) -> float:
     """Eigenvalues below this share of the largest are rounding errors, for `size` landmarks."""
-    # The Gram matrix is formed in float64, but float32 rows add rounding errors to the features. With ten
-    # times their eps the spectrum of MNIST agrees with float64 to 1e-4; 1e-4 would lose a third of a percent.
+    # The Gram matrix is formed in float64, but float32 rows add rounding errors to the features. With 10
+    # eps, the spectrum of MNIST agrees with float64 to 1e-4; a tolerance of 1e-4 would lose 0.3 % of it.
     return max(size * float(np.finfo(np.float64).eps), 10 * float(np.finfo(dtype).eps))
 
 
 def inverse_root(gram: FloatArray, tolerance: float) -> tuple[FloatArray, float]:
-    """W (R, r) with W Wᵀ the pseudo-inverse of a Gram matrix (R, R), and the growth of rounding errors.
+    """W (R, r) with W Wᵀ the pseudo-inverse of a Gram matrix (R, R), and how much it amplifies rounding.
 
     Eigenvalues below `tolerance` times the largest are dropped. If none is, W = L^(-T) with gram = L Lᵀ, at a
-    fifth of the cost of a spectral decomposition. The growth is at least λ_max/λ_min of those kept.
+    fifth of the cost of an eigendecomposition. The amplification is at least λ_max/λ_min of those kept.
     """
     gram = (gram + gram.T) / 2
     with scipy_alone(len(gram)):

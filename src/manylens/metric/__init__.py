@@ -1,4 +1,4 @@
-"""One supervised lens: a learned metric. `NCA`, and the methods by which it can be learned."""
+"""Metric learning: `NCA`, and the methods that compute and optimize its objective."""
 
 from __future__ import annotations
 

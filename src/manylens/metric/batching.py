@@ -1,6 +1,6 @@
 """Batchers: each divides the rows into the batches of one epoch (Algorithm 4.1 of the chapter).
 
-In a cluster of projected rows, a row sees the density of the full data; in a random batch it sees less.
+Within a cluster of projected rows the density is that of the full data; in a random batch it is lower.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from manylens.typing import FloatArray, IntArray
 
-MIN_ROWS = 16  # smaller clusters join the next one
+MIN_ROWS = 16  # smaller clusters are merged with the next one
 
 
 class Batcher:

@@ -1,7 +1,7 @@
-"""Evaluations of an objective over all rows: with all pairs of tiles, or without the negligible ones.
+"""Evaluate an objective over all rows, with all pairs of tiles or without the negligible ones.
 
-Tiles of 32 rows are the leaves of one k-d tree per class. The leaves of scipy's and scikit-learn's trees are
-not whole tiles, and boxes around such tiles skip fewer pairs (benchmark NCATreeLayout).
+Tiles of 32 rows are the leaves of one k-d tree per class. In scipy's and scikit-learn's trees the leaves
+are not whole tiles, and boxes around such tiles skip fewer pairs (benchmark NCATreeLayout).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ExactEvaluation(Evaluation):
 
 
 class RangeSearch(Evaluation):
-    """The pairs of tiles whose boxes are within the reach of the compact kernel, 1; the result is exact."""
+    """Pairs of tiles whose boxes are within distance 1, the compact kernel's reach; the result is exact."""
 
     share = 1.0  # fraction of all pairs that the last evaluation visited
 
@@ -73,13 +73,13 @@ class RangeSearch(Evaluation):
 
 
 class TreeEvaluation(Evaluation):
-    """The Gaussian without negligible pairs of tiles.
+    """Gaussian kernel sums without the negligible pairs of tiles.
 
     Boxes skip pairs such that every p_i stays within tolerance / (1 - tolerance) (`negligible_distance`).
     Bounds on the forces then leave a list of the pairs that matter for the gradient: in many dimensions boxes
-    skip little, but once a map is trained, most rows have p_i near 1 and exert no force.
+    skip little, but under a trained map, most rows have p_i near 1 and exert no force.
 
-    The list is used again while the rows stay within `SKIN` of their places. The kernel sums of the pairs
+    The list is reused while the rows stay within `SKIN` of their positions. The kernel sums of the pairs
     that are not listed are then added as constants, so a line search sees a continuous function.
     """
 
@@ -105,7 +105,7 @@ class TreeEvaluation(Evaluation):
 class ForceList:
     """Pairs of tiles that exert nearly all forces at the points Z."""
 
-    Z: FloatArray  # (n, d), in units where the kernel is 2**-D
+    Z: FloatArray  # (n, d), in units in which the kernel is 2**-D
     dtype: np.dtype[np.floating]
     layout: Layout
     pairs: Partners
@@ -113,7 +113,7 @@ class ForceList:
     uses: int = 0
 
     def serves(self, Z: FloatArray, dtype: DTypeLike) -> bool:
-        """Whether the list may be used at `Z`."""
+        """Whether the list is still accurate at the points `Z`."""
         if self.uses > REUSES or dtype != self.dtype:
             return False
         moved = np.square(Z - self.Z).sum(axis=1)
@@ -123,7 +123,7 @@ class ForceList:
 def force_list(
     Z: FloatArray, labels: IntArray, dtype: np.dtype[np.floating], tolerance: float, form: Form
 ) -> tuple[ForceList, Tiles, FloatArray]:
-    """The pairs of tiles with all but `tolerance` of the forces; also all tiles, and sums of near pairs."""
+    """The pairs of tiles that exert nearly all forces, all tiles, and the kernel sums of near pairs."""
     layout = tree_layout(Z, labels)
     tiles = layout.place(Z, dtype)
     low, high = tile_boxes(Z, layout)
@@ -137,7 +137,7 @@ def force_list(
 
 
 def tile_reach(tiles: Tiles, layout: Layout, tolerance: float) -> FloatArray:
-    """Squared distance per tile beyond which all points are negligible to its rows."""
+    """Squared distance per tile beyond which all points are negligible for its rows."""
     # A row's sum over its own tile is a lower bound on its sum over all rows.
     nothing = Partners(np.zeros(len(tiles.classes) + 1, np.int64), np.empty(0, np.int64))
     inner = np.full(layout.n_slots, np.inf)
@@ -229,8 +229,8 @@ def near_pairs(low: FloatArray, high: FloatArray, reach: FloatArray) -> Partners
 def heavy_pairs(pairs: Partners, masses: FloatArray, tolerance: float) -> Partners:
     """The listed pairs without the lightest.
 
-    Each tile drops its lightest pairs up to a budget: `tolerance` times its mass, or the mean mass of all
-    tiles if that is larger. A pair that both tiles drop is removed: at most 2 · tolerance of all mass.
+    Each tile drops its lightest pairs up to a budget: `tolerance` times its own mass or the mean mass of all
+    tiles, whichever is larger. Pairs that both tiles drop are removed: at most 2 · tolerance of all mass.
     """
     starts, two = pairs
     n_tiles = len(starts) - 1

@@ -51,7 +51,7 @@ def initial_map(
 
 
 def choose_init(n_rows: int, n_features: int, n_components: int, n_classes: int, batches: bool) -> Init:
-    """The map for "auto", as in scikit-learn; but batches never start from "lda".
+    """The map for "auto", as in scikit-learn, except that batches never start from "lda".
 
     LDA already separates the classes as far as it can, and noisy steps from there lead to a collapsed map.
     """
@@ -75,7 +75,7 @@ def named_map(
     elif init == "pca":
         A = _principal_directions(X, n_components, rng)
     else:
-        from sklearn.discriminant_analysis import LinearDiscriminantAnalysis  # imported if used: 0.1 s
+        from sklearn.discriminant_analysis import LinearDiscriminantAnalysis  # takes 0.1 s to import
 
         A = LinearDiscriminantAnalysis().fit(X, y).scalings_.T[:n_components]
         if len(A) < n_components:  # the classes differ in fewer directions
@@ -86,7 +86,7 @@ def named_map(
 
 
 def _principal_directions(X: FloatArray, n_components: int, rng: np.random.RandomState) -> FloatArray:
-    from sklearn.decomposition import PCA  # imported if used: 0.2 s
+    from sklearn.decomposition import PCA  # takes 0.2 s to import
 
     solver: Any = "covariance_eigh" if X.shape[1] <= 2000 and len(X) > X.shape[1] else "auto"
     return PCA(n_components, svd_solver=solver, random_state=rng).fit(X).components_
@@ -104,7 +104,7 @@ def scale_for(
 
     For the Gaussian it maximizes the likelihood, because the expected accuracy keeps growing until each row
     sees one neighbor and the gradient vanishes. For compact support it maximizes the score without a
-    background: with one, no row would need to reach another.
+    background: with one, rows would not need to reach any other row.
     """
     gaussian = isinstance(objective, GaussianObjective)
     rows = subsample(labels, SAMPLE if batch_size is None else min(SAMPLE, batch_size), rng)

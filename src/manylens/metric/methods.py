@@ -21,9 +21,9 @@ from manylens.metric.optimizers import STEP_OPTIMIZERS, OptimizerName
 from manylens.typing import IntArray
 from manylens.validation import check_choice, check_count
 
-# Limits up to which "auto" takes all pairs, and trees (`python -m benchmarks.tuning.nca method`).
+# Limits up to which "auto" chooses "exact" or "tree" (`python -m benchmarks.tuning.nca method`).
 EXACT_ROWS, TREE_ROWS, TREE_COMPONENTS = 4000, 20_000, 3
-# A batch needs several rows of each class, or rows have no neighbor of their class in it.
+# A batch needs several rows of each class, so that rows have neighbors of their own class in it.
 BATCH_ROWS, ROWS_PER_CLASS, MAX_BATCH_ROWS = 2000, 20, 20_000
 
 
@@ -48,7 +48,7 @@ class WholeMethod(Method):
 
 
 class BatchMethod(Method):
-    """Base class of the methods whose optimizer sees one batch of rows after another."""
+    """Base class of the methods whose optimizer sees one batch of rows at a time."""
 
     optimizer: OptimizerName
 
@@ -129,7 +129,7 @@ class Compact(WholeMethod):
 
 @dataclass(frozen=True)
 class CompactBackground(WholeMethod):
-    """Compact support plus a normal density per class, so that rows out of reach have a probability.
+    """Compact support plus a normal density per class, so that rows out of reach also have a probability.
 
     Parameters
     ----------
@@ -221,13 +221,13 @@ def resolve_method(method: Any, n_rows: int, n_components: int, n_classes: int, 
         )
     if form not in method.forms:
         raise ValueError(
-            f'objective="{form}" takes the logarithm of every p_i, and method="{method.name}" leaves rows '
-            'out of reach with p_i = 0. Use method="compact-background", or objective="accuracy".'
+            f'objective="{form}" takes the logarithm of every p_i, but with method="{method.name}" rows '
+            'without others in reach have p_i = 0. Use method="compact-background", or objective="accuracy".'
         )
     if n_components > method.max_components:
         raise ValueError(
-            f'method="{method.name}" works in at most {method.max_components} dimensions, because boxes skip '
-            f'no pairs in more; n_components={n_components} was given. Use method="minibatch".'
+            f'method="{method.name}" works in at most {method.max_components} dimensions (in more, its boxes '
+            f'skip no pairs); n_components={n_components} was given. Use method="minibatch".'
         )
     return method
 

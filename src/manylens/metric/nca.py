@@ -45,7 +45,7 @@ from manylens.validation import check_choice, check_count, check_real, require_t
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
-SINGLE_ROWS = 5000  # pairs of more rows than this are computed in float32: rounding is below the tolerance
+SINGLE_ROWS = 5000  # with more rows, pairs are computed in float32: its rounding is below the tolerance
 
 
 class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -68,14 +68,14 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             default="auto"
         Initial A. A named map is multiplied by the scale that suits the kernel best; an array is not changed.
     objective : {"accuracy", "likelihood"}, default="accuracy"
-        Maximize the sum of p_i, the probability that row i picks its own class, or of log p_i.
+        Maximize the sum of p_i, the probability that row i picks a row of its class, or the sum of log p_i.
     alpha : float, default=0.0
         Weight of the penalty ½ alpha |A|² on the mean score.
     precision : {"auto", "single", "double"}, default="auto"
-        Precision of the pairs. "auto" is single for float32 rows or more than 5,000 rows; single becomes
+        Precision of pair sums. "auto" is single for float32 rows or more than 5,000 rows; single becomes
         double if projected rows are too far apart for it.
     warm_start : bool, default=False
-        Start from the `components_` of the last fit.
+        Whether to start from the `components_` of the previous fit.
     max_iter : int, default=50
         Maximum number of iterations, or of epochs over the batches.
     tol : float, default=1e-5
@@ -204,7 +204,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from one more block of rows in mini-batches; the first block sets the initial map.
 
-        Size and optimizer are those of `method` if it is a `MiniBatch` object. The learning rate decreases
+        Batch size and optimizer are taken from `method` if it is a `MiniBatch`. The learning rate decreases
         with the square root of the number of steps.
 
         Parameters
@@ -287,7 +287,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         sklearn.pipeline.Pipeline
             This map and a fitted `KNeighborsClassifier`.
         """
-        from sklearn.neighbors import KNeighborsClassifier  # imported if used: half a second
+        from sklearn.neighbors import KNeighborsClassifier  # takes 0.5 s to import
         from sklearn.pipeline import Pipeline
 
         vote = KNeighborsClassifier(n_neighbors, algorithm="kd_tree").fit(self.transform(X), y)

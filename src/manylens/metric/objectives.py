@@ -59,7 +59,7 @@ class Objective:
         dtype: DTypeLike = np.float64,
         extra: FloatArray | None = None,
     ) -> Outcome:
-        """Scores and forces of all rows; sums over the pairs are float64 for any `dtype`."""
+        """Scores and forces of all rows; sums over pairs are accumulated in float64 for any `dtype`."""
         raise NotImplementedError
 
 
@@ -119,7 +119,7 @@ class GaussianObjective(Objective):
 
 
 def in_kernel_units(Z: FloatArray, dtype: DTypeLike) -> tuple[FloatArray, np.dtype[np.floating]]:
-    """Points around zero, in units where the Gaussian is 2**-D, and the float type for their distances."""
+    """Points around zero, scaled so that the Gaussian is 2**-D, and the float type for their distances."""
     Z = Z - Z.mean(axis=0)
     Z *= Z.dtype.type(UNIT)
     return Z, exact_dtype(Z, dtype)
@@ -153,7 +153,7 @@ def gaussian_outcome(
 def sums_in_range(
     sums: FloatArray, layout: Layout, dtype: DTypeLike, form: Form, wanted: BoolArray
 ) -> tuple[BoolArray, FloatArray, FloatArray]:
-    """Slots of wanted rows whose divisor does not underflow, and P and S there, zero elsewhere.
+    """Mask of the slots of wanted rows whose divisor does not underflow, and P and S (zero elsewhere).
 
     The divisor is P, the sum over the class, for the likelihood and S, the sum over all rows, for accuracy.
     """
@@ -204,7 +204,7 @@ def _log2_sum(exponents: FloatArray) -> FloatArray:
 
 
 class CompactObjective(Objective):
-    """k(D) = (1 - D)² for D <= 1, else 0; a row with no other in reach has score 0 and no force."""
+    """k(D) = (1 - D)² for D <= 1, else 0; a row without others in reach has score 0 and no force."""
 
     def evaluate(
         self,
@@ -312,8 +312,8 @@ class ClassGaussians:
     def forces(self, slopes: FloatArray) -> FloatArray:
         """∂f/∂Z, shape (n, d), of a function with slopes t_ic = ∂f / ∂ log N(z_i | mean_c, cov_c).
 
-        Through z_i itself -t v; through the mean, which every member moves by 1/N_c; and through the
-        covariance, H = ½ Σ_i t_i (v_i v_iᵀ - cov⁻¹), whose change with a member is 2 H (z_j - mean) / N_c.
+        Three terms: -t v through z_i itself; a term through the mean, which every member moves by 1/N_c; and
+        2 H (z_j - mean) / N_c through the covariance, with H = ½ Σ_i t_i (v_i v_iᵀ - cov⁻¹).
         """
         forces = np.zeros_like(self.Z)
         for c, rows in enumerate(self.members):

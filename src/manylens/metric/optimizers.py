@@ -1,4 +1,4 @@
-"""How A is learned: L-BFGS on the objective over all rows, Adam or AdaGrad on one batch after another."""
+"""Optimizers for A: L-BFGS on the objective over all rows, Adam or AdaGrad on one batch at a time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from manylens.metric.tiles import class_layout
 from manylens.native.threads import one_blas_thread
 from manylens.typing import FloatArray, IntArray
 
-OUT_OF_ITERATIONS = 1  # scipy's status of a search that used up its iterations
-STEPS = 400  # more steps over batches gain little (`python -m benchmarks.tuning.nca recipe`)
+OUT_OF_ITERATIONS = 1  # scipy's status if the maximum number of iterations was reached
+STEPS = 400  # more steps improve little (`python -m benchmarks.tuning.nca recipe`)
 
 Report: TypeAlias = Callable[[int, FloatArray, float], Any]  # called with (iteration, parameters, value)
 
@@ -227,7 +227,7 @@ class Schedule:
 
 
 class StepOptimizer:
-    """Base class of the optimizers that see one batch after another.
+    """Base class of the optimizers that see one batch at a time.
 
     The size of a step is `rate` times the root mean square of the initial parameters, and gradients are
     normalized: `rate` depends neither on the units of X nor on the number of rows or dimensions.

@@ -79,9 +79,9 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
     Parameters
     ----------
     n_modules : int, default=10
-        Number of modules M.
+        Number M of modules.
     n_components : int, default=10
-        Dimensions per module H.
+        Number H of dimensions per module.
     diversity : float, default=0.5
         λ in [0, 1].
     random_state : int, RandomState or None, default=None
@@ -90,13 +90,13 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
     Attributes
     ----------
     loss_, lower_bound_, optimality_gap_, diversity_ : float
-        Loss of the modules; a lower bound on the loss of any modules; (loss - bound)/bound; the diversity.
+        Loss of the modules; lower bound on the loss of any modules; (loss - bound)/bound; diversity used.
     spectrum_ : ndarray of shape (k,)
         Singular values of the centered rows over sqrt(n).
     coverage_ : ndarray of shape (n_modules * n_components,)
-        How much of each singular value the modules keep together.
+        How much of each singular value all modules together keep.
     n_shared_ : int
-        Number of principal axes that every module keeps whole.
+        Number of principal axes that every module keeps in full.
     encoders_ : ndarray of shape (n_modules, n_components, d)
         B.
     decoders_ : ndarray of shape (n_modules, d, n_components)
@@ -213,7 +213,7 @@ def certify_maps(
 ) -> ModularSolution:
     """Loss, lower bound and coverage of any encoders (M, H, k) and decoders (M, k, H) on singular values."""
     M, H, _ = encoders.shape
-    maps = (decoders @ encoders) * spectrum  # C_m S, which plays G_m
+    maps = (decoders @ encoders) * spectrum  # C_m S, in the role of G_m
     target = np.diag(spectrum)
     individual = np.mean(np.sum((maps - target) ** 2, axis=(1, 2)))
     loss = (1 - diversity) * individual + diversity * np.sum((maps.mean(axis=0) - target) ** 2)
@@ -238,6 +238,6 @@ def dual_axes(X: Rows, mean: FloatArray) -> Spectrum:
     precision = float(np.finfo(X.dtype).eps)
     kept = values > max(n * precision * max(values[0], 0.0), (8 * precision) ** 2 * (mean @ mean))
     values, vectors = values[kept], vectors[:, kept]
-    # The eigenvectors are orthogonal to the ones vector, so sparse rows need no centering here.
+    # The eigenvectors are orthogonal to the ones vector, so sparse rows need not be centered here.
     axes = np.asarray(rows.T @ vectors) / np.sqrt(n * values)  # (d, k)
     return Spectrum(values, axes, mean @ axes, float(np.sum(values**2)))

@@ -154,12 +154,12 @@ class AffineModules(ModuleTransformer):
 
 
 class DiverseModulesMixin:
-    """Change the diversity of fitted modules; the class solves for them in `_learn(decomposition)`."""
+    """Change the diversity of fitted modules; subclasses solve for them in `_learn(decomposition)`."""
 
     module_shape_: tuple[int, int]
 
     def with_diversity(self, diversity: float) -> Self:
-        """Copy this model at another diversity, without going through the rows again.
+        """Copy this model at another diversity, without another pass over the rows.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class DiverseModulesMixin:
 
 
 def refuse_larger_shape(asked: tuple[int, int], fitted: tuple[int, int]) -> None:
-    """Raise if more dimensions are asked for than a model was fitted for."""
+    """Raise if more dimensions are requested than the model was fitted with."""
     if np.prod(asked) > np.prod(fitted):
         raise ValueError(
             f"This model was fitted for (n_modules, n_components) = {fitted}; {asked} has more dimensions: "

@@ -139,9 +139,9 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
     Parameters
     ----------
     n_modules : int, default=10
-        Number of modules M.
+        Number M of modules.
     n_components : int, default=10
-        Dimensions per module H.
+        Number H of dimensions per module.
     diversity : float, default=0.9
         λ in [0, 1]. Use 1 for retrieval, 0.2-0.9 for voting.
     kernel : str, callable or Kernel, default="rbf"
@@ -165,13 +165,13 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
     Attributes
     ----------
     loss_, lower_bound_, optimality_gap_, diversity_ : float
-        Loss of the modules; a lower bound on the loss of any modules; (loss - bound)/bound; the diversity.
+        Loss of the modules; lower bound on the loss of any modules; (loss - bound)/bound; diversity used.
     spectrum_ : ndarray of shape (k,)
         Eigenvalues of the centered kernel over n that the modules can use.
     coverage_ : ndarray of shape (n_modules * n_components,)
-        How much of each component the modules keep together.
+        How much of each component all modules together keep.
     n_shared_ : int
-        Number of components that every module keeps whole.
+        Number of components that every module keeps in full.
     modules_ : ndarray of shape (n_modules, n_components, k)
         Modules in the coordinates of the kernel principal components.
     components_ : ndarray of shape (n_modules * n_components, R)
@@ -182,7 +182,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
     See Also
     --------
     ModularAutoencoder : Linear modules that encode and decode.
-    manylens.baselines : Other ways to obtain modules, to compare with.
+    manylens.baselines : Other ways to obtain modules, for comparison.
 
     Notes
     -----
@@ -257,7 +257,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         """Add a batch of rows and learn the modules again.
 
         The first call fixes the feature map, so its batch should have at least `rank` rows, unless
-        `landmarks` are given. After `fit`, `partial_fit` starts again.
+        `landmarks` are given. After `fit`, `partial_fit` starts over.
 
         Parameters
         ----------
@@ -309,7 +309,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         Returns
         -------
         Moments
-            Join the summaries of batches by `merge`.
+            Combine the summaries of several batches with `merge`.
         """
         check_is_fitted(self, "feature_map_")
         return feature_moments(self.feature_map_, validate_rows(self, X))

@@ -65,7 +65,7 @@ class NegativeCorrelationNetworks(BaseEstimator):
         self.mean_, self.scale_ = column_means(X), np.asarray(scaler.scale_, dtype=np.float64)
         targets = targets.astype(X.dtype)
         self.target_mean_ = targets.mean(axis=0, dtype=np.float64)
-        # One scale for all targets only multiplies the loss.
+        # A common scale of all targets only multiplies the loss.
         self.target_scale_ = float(np.sqrt(targets.var(axis=0, dtype=np.float64).mean())) or 1.0
         activations = [*[self.activation] * len(widths), "identity"]
         start = random_networks(M, [X.shape[1], *widths, targets.shape[1]], activations, rng)
@@ -113,7 +113,7 @@ class NegativeCorrelationNetworks(BaseEstimator):
         return output_ambiguity(self._each_output(X), target_table(y, getattr(self, "classes_", None)))
 
     def individual_scores(self, X: MatrixLike, y: ArrayLike) -> FloatArray:
-        """R² or accuracy of each network, to compare with `score`.
+        """R² or accuracy of each network, for comparison with `score`.
 
         Parameters
         ----------
@@ -146,12 +146,12 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
 
         mean_m |F_m - y|² - λ mean_m |F_m - F̄|² = (1-λ) mean_m |F_m - y|² + λ |F̄ - y|²,
 
-    where F̄ is their mean and λ the `diversity`: at 0 each is trained by itself, at 1 all are one big network.
+    where F̄ is their mean and λ the `diversity`: at 0 they are trained separately, at 1 as one big network.
 
     Parameters
     ----------
     n_networks : int, default=10
-        Number of networks M.
+        Number M of networks.
     hidden : int or sequence of int, default=50
         Units of the hidden layers of each network.
     diversity : float, default=0.9
@@ -159,19 +159,19 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
         Activation of the hidden layers.
     learning_rate : float, default=3e-3
-        Step of Adam, for rows and targets of variance one (they are scaled).
+        Learning rate of Adam, for rows and targets scaled to variance one.
     batch_size : int, default=200
-        Rows per step.
+        Number of rows per step.
     max_iter : int, default=500
         Maximum number of epochs.
     tol : float, default=1e-4
-        Share of the monitored loss that counts as a gain.
+        Smallest relative decrease of the monitored loss that counts as an improvement.
     patience : int, default=10
-        Epochs without a gain after which training ends.
+        Number of epochs without improvement after which training stops.
     validation_fraction : float, default=0.1
         Share of the rows held out to monitor the loss; with 0 the training loss is monitored.
     device : str, default="cpu"
-        Where torch computes: "cpu", "cuda", ...
+        Device on which torch computes: "cpu", "cuda", ...
     verbose : bool or int, default=False
         Whether to print the loss every ten epochs; with 2, every epoch.
     random_state : int, RandomState or None, default=None
@@ -180,11 +180,11 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
     Attributes
     ----------
     networks_ : StackedNetworks
-        Networks of the smallest monitored loss.
+        Networks from the epoch with the smallest monitored loss.
     loss_path_ : ndarray of shape (n_iter,)
         Training loss of every epoch.
     validation_path_ : ndarray of shape (n_iter + 1,)
-        The monitored loss before the first epoch and after each.
+        The monitored loss before the first epoch and after every epoch.
     n_iter_ : int
         Number of epochs.
 
@@ -376,7 +376,7 @@ def validate_targets(estimator: BaseEstimator, X: Any, y: Any, y_numeric: bool =
 
 
 def nearest_probabilities(values: FloatArray) -> FloatArray:
-    """Euclidean projection of rows (n, C) on the probability simplex: max(v - τ, 0) with τ so that Σ = 1."""
+    """Euclidean projection of rows (n, C) on the probability simplex: max(v - τ, 0) with Σ = 1."""
     falling = -np.sort(-values, axis=1)
     count = np.arange(1, values.shape[1] + 1)
     excess = (np.cumsum(falling, axis=1) - 1) / count

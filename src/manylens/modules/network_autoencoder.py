@@ -40,35 +40,35 @@ class NetworkAutoencoder(ModuleTransformer):
 
         (1-λ) mean_m |D_m(E_m(x)) - x|² + λ |mean_m D_m(E_m(x)) - x|²,
 
-    where the networks E_m encode, D_m decode and λ is the `diversity`: at 0 each autoencoder is trained by
-    itself, at 1 the modules together are one autoencoder with M H units in its narrow layer.
+    where the networks E_m encode, D_m decode and λ is the `diversity`: at 0 the autoencoders are trained
+    separately, at 1 the modules together are one autoencoder with M H units in its narrow layer.
 
     Parameters
     ----------
     n_modules : int, default=10
-        Number of modules M.
+        Number M of modules.
     n_components : int, default=10
-        Dimensions per module H.
+        Number H of dimensions per module.
     diversity : float, default=0.5
         λ in [0, 1].
     hidden : int or sequence of int, default=50
-        Units of the hidden layers of each encoder, and in reverse of each decoder.
+        Units of the hidden layers of each encoder; decoders have them in reverse order.
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
         Activation of the hidden layers.
     learning_rate : float, default=1e-3
-        Step of Adam, for rows of variance one (they are scaled).
+        Learning rate of Adam, for rows scaled to variance one.
     batch_size : int, default=200
-        Rows per step.
+        Number of rows per step.
     max_iter : int, default=1000
         Maximum number of epochs.
     tol : float, default=1e-6
-        Share of the monitored loss that counts as a gain.
+        Smallest relative decrease of the monitored loss that counts as an improvement.
     patience : int, default=10
-        Epochs without a gain after which training ends.
+        Number of epochs without improvement after which training stops.
     validation_fraction : float, default=0.1
         Share of the rows held out to monitor the loss; with 0 the training loss is monitored.
     device : str, default="cpu"
-        Where torch computes.
+        Device on which torch computes.
     verbose : bool or int, default=False
         Whether to print the loss every ten epochs; with 2, every epoch.
     random_state : int, RandomState or None, default=None
@@ -81,11 +81,11 @@ class NetworkAutoencoder(ModuleTransformer):
     loss_path_ : ndarray of shape (n_iter,)
         Training loss of every epoch.
     validation_path_ : ndarray of shape (n_iter + 1,)
-        The monitored loss before the first epoch and after each.
+        The monitored loss before the first epoch and after every epoch.
     n_iter_ : int
         Number of epochs.
     networks_ : StackedNetworks
-        Encoders followed by decoders, those of the smallest monitored loss.
+        Encoders followed by decoders, from the epoch with the smallest monitored loss.
     mean_, scale_ : ndarray of shape (d,), float
         The networks see (rows - mean) / scale.
 
@@ -213,7 +213,7 @@ class NetworkAutoencoder(ModuleTransformer):
 
 
 def common_scale(X: Rows, mean: FloatArray) -> float:
-    """Root of the mean variance of the columns; one scale for all columns only multiplies the loss."""
+    """Root of the mean variance of the columns; a common scale of all columns only multiplies the loss."""
     variances = StandardScaler(with_mean=not sparse.issparse(X)).fit(X).var_
     rounding = (8 * float(np.finfo(X.dtype).eps)) ** 2 * float(mean @ mean)
     refuse_equal_rows(variances[variances > rounding])

@@ -42,7 +42,7 @@ class TrainingOptions:
 
 
 def training_options(estimator: Any, diversity: float) -> TrainingOptions:
-    """An estimator's training parameters, validated; `diversity` was validated before."""
+    """The validated training parameters of an estimator; `diversity` must already be validated."""
     check_choice(estimator.activation, "activation", ACTIVATIONS)
     return TrainingOptions(
         diversity=diversity,
@@ -113,11 +113,11 @@ def forward(parameters: list[Tensor], activations: Sequence[str], rows: Tensor) 
 class Trained:
     """Result of training."""
 
-    networks: StackedNetworks  # those of the smallest monitored loss
+    networks: StackedNetworks  # from the epoch with the smallest monitored loss
     path: FloatArray  # training loss of every epoch, averaged over its batches
-    monitored_path: FloatArray  # the monitored loss before the first epoch and after each
+    monitored_path: FloatArray  # the monitored loss before the first epoch and after every epoch
     converged: bool  # whether early stopping ended the training
-    interrupted: bool  # whether Ctrl-C did
+    interrupted: bool  # whether Ctrl-C ended the training
 
 
 def train(
@@ -128,9 +128,9 @@ def train(
     rng: np.random.Generator,
     name: str,
 ) -> Trained:
-    """Minimize M times the common loss by Adam; Ctrl-C keeps the best so far; `name` is printed.
+    """Minimize M times the common loss by Adam; Ctrl-C keeps the best networks; `name` is for printing.
 
-    The factor M keeps a network's gradient from shrinking with M: at diversity 0 it is trained as if alone.
+    The factor M keeps a network's gradient from shrinking with M: at diversity 0 each is trained as if alone.
     """
     torch = import_torch()
     order = rng.permutation(len(rows))
@@ -173,7 +173,7 @@ def train(
 
 
 class EarlyStopping:
-    """Keeps the parameters of the smallest loss; stops if `patience` epochs gained less than `tol`."""
+    """Keeps the parameters with the smallest loss; stops after `patience` epochs without improvement."""
 
     def __init__(self, patience: int, tol: float) -> None:
         self.patience, self.tol = patience, tol
@@ -224,8 +224,8 @@ def warn_unless_converged(trained: Trained, options: TrainingOptions, stacklevel
         message, kind = "Training was interrupted: the best networks so far are kept.", UserWarning
     elif not np.isfinite(trained.monitored_path[-1]):
         message = (
-            f"Training diverged after {len(trained.path)} epochs; the best networks before are kept: lower "
-            f"learning_rate={options.learning_rate:g}."
+            f"Training diverged after {len(trained.path)} epochs; the best networks before that are kept: "
+            f"choose a learning_rate below {options.learning_rate:g}."
         )
     elif not trained.converged:
         message = f"Training did not converge in {options.max_iter} epochs: raise max_iter or tol."

@@ -59,7 +59,7 @@ class StackedNetworks:
         return np.concatenate([reduce(self.outputs(prepare(rows[batch]))) for batch in batches])
 
     def block_rows(self, itemsize: int) -> int:
-        """Number of rows whose outputs of the widest layer make one block."""
+        """Number of rows per block, chosen by the outputs of the widest layer."""
         return block_rows(len(self) * max(W.shape[2] for W in self.weights), itemsize)
 
 
@@ -98,14 +98,14 @@ def check_network_diversity(diversity: Any, n_networks: int) -> float:
     """`diversity` as a float; raise unless it is in [0, 1].
 
     The curvature of the loss is 2/M (1-λ) along changes of the outputs that keep their mean, and
-    2/M (1 - λ (M-1)/M) along the output of one network: between 1 and M/(M-1) all together diverge.
+    2/M (1 - λ (M-1)/M) along the output of one network: between 1 and M/(M-1) joint training diverges.
     """
     is_number = isinstance(diversity, numbers.Real) and not isinstance(diversity, bool)
     if is_number and 0 <= float(diversity) <= 1:
         return float(diversity)
     if not is_number or not diversity > 1 or n_networks < 2:
         raise ValueError(
-            f"diversity={diversity!r} is not a number in [0, 1]: at 0 each network is trained by itself, "
+            f"diversity={diversity!r} is not a number in [0, 1]: at 0 each network is trained separately, "
             "at 1 all are trained as one big network."
         )
     raise ValueError(

@@ -27,8 +27,8 @@ from scipy.sparse.linalg import LinearOperator, cg
 from manylens.native.threads import one_blas_thread
 from manylens.typing import FloatArray, IntArray
 
-NEGLIGIBLE = 1e-13  # share of the level below which a coverage is rounding
-VANISHING = 1e-10  # diversity below which (q - (1-λ) g)/λ is rounding; λ moves the loss by less than λ |q|²
+NEGLIGIBLE = 1e-13  # share of the level below which a coverage is rounding error
+VANISHING = 1e-10  # diversity below which (q - (1-λ) g)/λ is rounding error; λ changes the loss by < λ |q|²
 POLISH_ABOVE = 1e-9  # relative residual of a frame above which the modules are polished as a whole
 # Alternating projections converge slowly: Newton's method takes over when the error is below CLOSE.
 WARM_UP, CLOSE = 30, 0.1
@@ -42,8 +42,8 @@ class ModularSolution:
     """Modules in the coordinates of a spectrum, with their certificate."""
 
     modules: FloatArray  # (M, H, K) F_m; the rows of each module are orthogonal, longest first
-    coverage: FloatArray  # (K,) diagonal of Ḡ: how much of each coordinate the modules keep together
-    n_shared: int  # number of coordinates that every module keeps whole
+    coverage: FloatArray  # (K,) diagonal of Ḡ: how much of each coordinate all modules together keep
+    n_shared: int  # number of coordinates that every module keeps in full
     loss: float
     lower_bound: float  # on the loss of any modules of this shape
     energy: float  # |q|², the loss of keeping nothing
@@ -61,7 +61,7 @@ def solve_modules(
     """Modules of minimal loss for eigenvalues or singular values (k,), largest first.
 
     Diversity 1 is the limit λ -> 1, which selects the balanced one among the many minimizers. `energy` is
-    |q|² of the whole spectrum if the one given is cut off.
+    |q|² of the whole spectrum if the given one is truncated.
     """
     K = M * H
     spectrum = np.asarray(spectrum, dtype=np.float64)
@@ -119,14 +119,14 @@ def orthogonal_rows(modules: FloatArray) -> FloatArray:
     values, vectors = np.linalg.eigh(modules @ modules.swapaxes(1, 2))
     off_diagonal = np.abs(modules @ modules.swapaxes(1, 2) - values[:, ::-1, None] * np.eye(modules.shape[1]))
     if off_diagonal.max(initial=0.0) <= 1e-12 * values.max(initial=0.0):
-        return modules  # already orthogonal: keep random rotations within equal lengths
+        return modules  # already orthogonal: keep the random rotation of rows of equal length
     return vectors.swapaxes(1, 2)[:, ::-1] @ modules
 
 
 def count_shared(modules: FloatArray) -> int:
     """Number of coordinates for which all G_m have the same diagonal entry and zeros in the column."""
     own = np.einsum("mhk,mhk->mk", modules, modules)
-    rows = modules @ modules.swapaxes(1, 2)  # column norms of F'F are the diagonal of F'(FF')F: no K x K
+    rows = modules @ modules.swapaxes(1, 2)  # column norms of F'F are the diagonal of F'(FF')F, without K x K
     columns = np.einsum("mhk,mhk->mk", modules, rows @ modules)
     return count_equal(own, np.sqrt(np.maximum(columns - own**2, 0.0)))
 
@@ -205,7 +205,7 @@ class Block:
     coordinates: IntArray  # (k,) indices into the spectrum
     rank: int  # h, the number of directions of each module in them
     level: float  # g, the common eigenvalue of those directions
-    coverage: FloatArray  # (k,) t: how much of each coordinate the modules keep together; Σ t = h g
+    coverage: FloatArray  # (k,) t: how much of each coordinate all modules together keep; Σ t = h g
 
 
 def water_level(spectrum: FloatArray, rank: int, diversity: float) -> float:
@@ -282,7 +282,7 @@ def block_loss(blocks: list[Block], spectrum: FloatArray, diversity: float, ener
 
 
 def lower_bound(spectrum: FloatArray, M: int, H: int, diversity: float, energy: float | None = None) -> float:
-    """Lower bound on the loss of any modules of this shape; `energy` is |q|² if the spectrum is cut off.
+    """Lower bound on the loss of any modules of this shape; `energy` is |q|² if the spectrum is truncated.
 
     For M = 2 the slots are not pooled: G_1 + G_2 = S with ranks at most H implies |G_1 - G_2|² >= 2 Σ_i
     s_i s_(2H+1-i) (S^(-1/2) (G_1 - G_2) S^(-1/2) is a reflection J, and tr(S J S J) is smallest if the

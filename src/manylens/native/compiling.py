@@ -1,4 +1,4 @@
-"""How hot loops are compiled: cached on disk, without the interpreter's lock, announced if it takes long."""
+"""Compilation of hot loops: cached on disk, without the interpreter's lock, announced if it takes long."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _key_cache_by_folder(dispatcher: Any) -> Any:
     """Discard a cached loop when any file in this folder has changed.
 
     numba looks only at the file of the function itself, but loops here inline functions of other files. There
-    is no public way to say so; `tests/native/test_compiling.py` names this function if numba changes.
+    is no public API for this; `tests/native/test_compiling.py` points to this function if numba changes.
     """
     index = dispatcher._cache._cache_file
     index._source_stamp = (index._source_stamp, folder_hash())

@@ -14,9 +14,9 @@ from manylens.native.compiling import compiled
 from manylens.native.threads import in_threads
 from manylens.typing import FloatArray, IntArray
 
-FEW_ROWS = 32  # rows whose column totals are taken in their own precision
-MOST_TABLES = 4  # runs summed at once; more take memory but no less time, which is spent on reading the rows
-LEAST_RUN, LONGEST_RUN = 16, 128  # rows per bucket in a run: enough to repay its table; exact in float32
+FEW_ROWS = 32  # rows whose column totals are summed in the precision of the rows
+MOST_TABLES = 4  # runs summed at once; more would take memory but save no time, as reading the rows dominates
+LEAST_RUN, LONGEST_RUN = 16, 128  # rows per bucket in a run: worth a table, yet accurate in float32
 
 
 @compiled(cache=False, inline="always")

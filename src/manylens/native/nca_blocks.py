@@ -1,7 +1,7 @@
 """Operations on blocks of 4 rows by 32 columns, which stay in registers, for the compiled loops of NCA.
 
 Loops over plain arrays would store and load every accumulator once per dimension and be eight times slower.
-The operations generate LLVM's instructions for vectors, which LLVM fits to the machine; this also compiles
+The operations emit LLVM vector instructions, which LLVM adapts to the machine; this also compiles
 faster than the same arithmetic in numba.
 
 A tile of 32 points is d + 1 vectors: the coordinates times sqrt(2), one vector per dimension, and minus the

@@ -4,13 +4,13 @@ With k(D) the kernel of a squared distance and a_c a weight per class, pass one 
 
     same_i = sum_{j in class(i), j != i} a k(D_ij),      other_i = sum_{j not in class(i)} a_c(j) k(D_ij)
 
-and pass two, with g_ij = -k'(D_ij) (a_c(j) u_i + a_c(i) u_j), and one u within and one between classes,
+and pass two, with g_ij = -k'(D_ij) (a_c(j) u_i + a_c(i) u_j), with one u within classes and one between,
 
     moments_k,i = sum_j g_ij z_jk  (k < d),      moments_d,i = sum_j g_ij.
 
 The kernel is 2**-D if `weights` is None, else (1 - D)² for D <= 1 and 0 beyond, with these weights a_c.
 
-A pair of tiles updates both. Columns are taken in blocks that stay in cache. The number of workers depends
+Each pair updates both tiles. Columns are taken in blocks that stay in cache. The number of workers depends
 on the data alone, and their sums are added in order: the result is the same for any number of threads.
 """
 
@@ -58,7 +58,7 @@ ALL_PAIRS = Partners(np.empty(0, np.int64), np.empty(0, np.int64))
 def partner_range(tile: int, begin: int, end: int, listed: Partners, cursor: IntArray) -> tuple[int, int]:
     """Range of a tile's partners among columns begin to end - 1; the tile itself comes first, if it is there.
 
-    The range is one of `listed.partners`, or of all tiles. `cursor` holds how far each list was read.
+    The range is one of `listed.partners`, or of all tiles. `cursor` holds the position reached in each list.
     """
     starts, partners = listed
     low = high = tile + 1 if tile >= begin else begin
@@ -171,7 +171,7 @@ def add_moments(
                     else:
                         near, far = weights[classes[tile]], weights[classes[partner]]
                         g = blocks.mul(blocks.reach(g), blocks.outer_sum(u, row, column, far, near))
-                    # The rows have all sums of a tile with itself, so those of its columns are not used.
+                    # For a tile with itself the rows have all sums, so those of the columns are discarded.
                     place = base + partner * size
                     if itself:
                         g = blocks.without_self(g, group)

@@ -16,9 +16,9 @@ from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 TILE = 512  # rows per matrix product, so that the scores of a block of queries stay in the L2 cache
 QUERY_BLOCK = 512  # queries per block, the unit of work of one thread
 SAMPLE = 2048  # rows in the sample that determines limits
-MISSES = 0.005  # fraction of queries for which the limit may be too low
+MISSES = 0.005  # fraction of queries whose limit may be too low (they are scanned again)
 STEP = 64  # scores or coordinates between two tests of a loop's limit
-FEW = 16  # number of candidates up to which the first rows give limits as good as a sample
+FEW = 16  # number of candidates up to which limits from the first rows are as good as from a sample
 FINISH_ROWS = 4096  # rows per matrix product in `finish`
 FINISH_BLOCK = 128  # queries per block in `finish`
 
@@ -42,8 +42,8 @@ def score_queries(leading: FloatArray) -> FloatArray:
 def scan_smallest(queries: FloatArray, base: FloatArray, m: int) -> tuple[FloatArray, IntArray]:
     """The m smallest scores per query and their rows, (n_queries, m), ascending.
 
-    `queries` and `base` come from `score_queries` and `score_rows`. A base of fewer rows is padded with
-    infinity and -1.
+    `queries` and `base` come from `score_queries` and `score_rows`. If the base has fewer rows, the lists are
+    padded with infinity and -1.
     """
     if m > len(base):
         keys, rows = scan_smallest(queries, base, len(base))
@@ -185,7 +185,7 @@ def rerank(
 ) -> tuple[FloatArray, IntArray]:
     """Squared distances and rows of the k nearest candidates, (n_queries, k), ascending.
 
-    Likely neighbors should come first, padded with -1; `bounds` are lower bounds on squared distances.
+    Likely candidates should come first, and -1 last; `bounds` are lower bounds on squared distances.
     """
     distances = np.empty(candidates.shape, dtype=points.dtype)
     limits = np.full(len(queries), np.inf, dtype=points.dtype)
@@ -205,7 +205,7 @@ def rerank(
 def rerank_union(
     queries: FloatArray, points: FloatArray, candidates: IntArray, k: int
 ) -> tuple[FloatArray, IntArray]:
-    """Squared distances and rows of the k nearest candidates, which may repeat."""
+    """Squared distances and rows of the k nearest candidates; `candidates` may contain duplicates."""
     candidates = np.sort(candidates, axis=1)
     candidates[:, 1:][candidates[:, 1:] == candidates[:, :-1]] = -1
     return rerank(queries, points, candidates, None, k)
@@ -246,7 +246,7 @@ def finish(
 
 
 def drop_self(own: IntArray, rows: IntArray, *beside: AnyArray) -> list[AnyArray]:
-    """Drop each row from its neighbor list (n, k + 1), or the last neighbor if copies displaced the row."""
+    """Drop each row from its neighbor list (n, k + 1), or the last neighbor if duplicates displaced it."""
     itself: BoolArray = rows == own[:, None]
     itself[~itself.any(axis=1), -1] = True
     return [array[~itself].reshape(len(rows), -1) for array in (rows, *beside)]

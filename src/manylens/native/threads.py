@@ -1,4 +1,4 @@
-"""Threads in one place: BLAS on one thread, and shares of work on Python's threads.
+"""All threading: one thread for BLAS, and shares of work on Python threads.
 
 Compiled loops release the interpreter's lock, so plain threads run them side by side. numba's `prange` takes
 seconds longer to compile, and its default scheduler aborts if two threads enter it at once.
@@ -21,20 +21,21 @@ from joblib import effective_n_jobs
 from numba import get_num_threads
 from threadpoolctl import ThreadpoolController
 
-BRING_BLAS = frozenset({"numpy", "scipy.linalg", "sklearn", "faiss", "torch"})  # each with a BLAS of its own
+BRING_BLAS = frozenset({"numpy", "scipy.linalg", "sklearn", "faiss", "torch"})  # each loads its own BLAS
 SMALL_ORDER = 2000  # LAPACK gains little from threads on matrices up to this order
 
 
 class OneThread:
-    """A limit of one BLAS thread; the last to leave restores what the first one found.
+    """Context that limits BLAS to one thread; whoever leaves restores what the first to enter found.
 
-    Some BLAS libraries set the limit per thread, some per process. If each caller restored what it found
-    itself, two overlapping fits in threads could leave the process with one thread for good.
+    Some BLAS libraries set the limit per thread, some per process, so every thread must restore it. If each
+    restored what it found itself, two overlapping fits could leave the process with one thread for good.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside = 0
+        self._depth = threading.local()  # contexts that this thread is in
         self._libraries: list[Any] = []
         self._seen: frozenset[str] | None = None  # packages loaded when the libraries were listed
         self._found: list[int] = []
@@ -49,6 +50,7 @@ class OneThread:
             if self._inside == 0:
                 self._found = [library.num_threads for library in self._libraries]
             self._inside += 1
+        self._depth.count = getattr(self._depth, "count", 0) + 1
         self._set([1] * len(self._found))
 
     def __exit__(
@@ -57,7 +59,9 @@ class OneThread:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._set(self._found)
+        self._depth.count -= 1
+        if self._depth.count == 0:
+            self._set(self._found)
         with self._lock:
             self._inside -= 1
 
@@ -75,10 +79,10 @@ def one_blas_thread(small: bool = True) -> contextlib.AbstractContextManager[Non
 
 
 def scipy_alone(order: int) -> contextlib.AbstractContextManager[None]:
-    """Context for a LAPACK call of scipy between numpy's own: one thread unless the matrix is large.
+    """Context for a LAPACK call of scipy among numpy's: one thread unless the matrix is large.
 
-    The wheels of numpy and scipy each bring a BLAS whose threads wait busily for some hundredths of a second
-    after a call and take the cores from the other.
+    The wheels of numpy and scipy each bring a BLAS whose threads spin for some hundredths of a second after a
+    call and take the cores from the other.
     """
     return one_blas_thread(order <= SMALL_ORDER)
 
@@ -86,7 +90,7 @@ def scipy_alone(order: int) -> contextlib.AbstractContextManager[None]:
 def in_threads(task: Callable[[int, int], Any], n_shares: int, alone: bool = False) -> None:
     """Call task(first, last) over contiguous ranges that together cover shares 0 ... n_shares - 1.
 
-    `alone` keeps all work on the calling thread, for small work. Shares must not write to the same memory.
+    `alone` keeps small tasks on the calling thread. Shares must not write to the same memory.
     """
     n_threads = 1 if alone else min(get_num_threads(), n_shares)
     if n_threads <= 1:

@@ -75,7 +75,7 @@ def check_flat_trees(trees: FlatTrees, n_features: int, n_outputs: int) -> None:
 
 
 def round_down(threshold: FloatArray) -> FloatArray:
-    """The largest float32 not above each threshold t: x ≤ t has the same answer for every float32 x."""
+    """The largest float32 not above each threshold t: x ≤ t is unchanged for every float32 x."""
     narrow = threshold.astype(np.float32)
     return np.where(narrow > threshold, np.nextafter(narrow, np.float32(-np.inf)), narrow)
 
@@ -95,7 +95,7 @@ def add_complete_rows(X: FloatArray, trees: FlatTrees, at: IntArray, total: Floa
     """Add the sums over trees of rows without missing values to `total`; `at` (LANES,) is working memory.
 
     Eight rows descend a tree together, without branches that depend on the data: while one waits for memory,
-    the others proceed. All rows take the steps of the deepest leaf: cheaper than mispredicted branches.
+    the others proceed. All rows take as many steps as the deepest leaf: mispredicted branches cost more.
     """
     roots, depths, feature, threshold, children, _missing, leaf, value = trees
     n, C = total.shape

@@ -1,8 +1,8 @@
 """Reducing the computational cost of NCA: the algorithms of the chapter (Sections 4.1 to 4.6), as written.
 
 A is a map (d, D), X holds rows (N, D), y their classes, and Z = X Aᵀ the projected rows (N, d). Arrays are
-N x N: this is code to read, `manylens.NCA` is the fast one. "Until convergence" is a number of iterations
-here, and the learning rate falls as 1 / sqrt(t).
+N x N: this code is for reading; `manylens.NCA` is the fast version. "Until convergence" is replaced by a
+fixed number of iterations, and the learning rate falls as 1 / sqrt(t).
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def build_tree(points: FloatArray, leaf_size: int, rows: IntArray | None = None)
 def approximate_sum(
     z: FloatArray, points: FloatArray, tree: Node, tolerance: float
 ) -> tuple[float, FloatArray]:
-    """Σ_j k(z|z_j) over a tree, nearest node first, and one weight per point that add up to it.
+    """Σ_j k(z|z_j) over a tree, nearest node first, and weights, one per point, that add up to it.
 
     A group G is replaced by n_G times its mid value ½ (k_min + k_max) (eq. 4.8) if the error of one point,
     ½ (k_max - k_min) (eq. 4.9), is at most tolerance · (sum so far + n_G k_min) / n. The chapter states no

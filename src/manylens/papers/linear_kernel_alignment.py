@@ -18,7 +18,7 @@ from manylens.transfer.calibration import expected_calibration_error
 from manylens.typing import AnyArray, FloatArray, IntArray
 
 # --- Comparing representations ---
-# Chapters 1 and 2, with repairs: all kernels are centered, and two sketches that are compared share S.
+# Chapters 1 and 2, with corrections: all kernels are centered, and two sketches that are compared share S.
 
 
 def centered_kernel(X: FloatArray) -> FloatArray:
@@ -56,14 +56,14 @@ def feature_sketch(batches: Iterable[FloatArray], n_buckets: int, seed: int = 0)
             sign, bucket = rng.choice([-1.0, 1.0]), rng.integers(n_buckets)
             sketch[bucket] += sign * row
     if sketch is None:
-        raise ValueError("There is nothing to sketch: no batch was given.")
+        raise ValueError("batches is empty: give at least one batch of rows to sketch.")
     return sketch
 
 
 def sketched_cka(SX: FloatArray, SY: FloatArray) -> float:
     """Eq. 1.5: |XᵀSᵀS Y|² / (|S X XᵀSᵀ| |S Y YᵀSᵀ|), from one sketch (M, d) of centered features each.
 
-    Biased upward unless M is large against the stable ranks: one sketch overestimates every norm.
+    Biased upward unless M is large compared with the stable ranks: one sketch overestimates every norm.
     """
     return float(np.sum((SX.T @ SY) ** 2) / (np.linalg.norm(SX @ SX.T) * np.linalg.norm(SY @ SY.T)))
 
@@ -231,7 +231,7 @@ def _nonnegative_minimum(M: FloatArray, a: FloatArray) -> FloatArray:
 
 
 # --- Transfer ---
-# Chapter 3, with repairs: features are centered before they are hashed or aligned, and eq. 3.2 decomposes
+# Chapter 3, corrected: features are centered before they are hashed or aligned, and eq. 3.2 decomposes
 # S X Xᵀ Sᵀ itself, without its tiny eigenvalues. N rows, M buckets per layer, M_s = 2 M buckets for the RBF.
 
 N_HASHES = 4  # s, section 3.3.1

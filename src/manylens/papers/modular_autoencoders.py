@@ -33,7 +33,7 @@ class Descent(Generic[Modules]):
 
     modules: Modules  # those of the smallest loss
     path: FloatArray  # loss before the first iteration and after each
-    converged: bool  # whether the loss stopped falling before `max_iter` iterations were over
+    converged: bool  # whether the loss stopped falling within `max_iter` iterations
 
 
 def descend(
@@ -45,7 +45,7 @@ def descend(
     window: int = 1,
     small: bool = True,
 ) -> Descent[Modules]:
-    """Repeat `modules = step(modules)` until `window` steps lower the loss by less than a share `tol`."""
+    """Repeat `modules = step(modules)` until `window` steps lower the loss by less than a fraction `tol`."""
     best, path, converged = modules, [loss_of(modules)], False
     lowest = path[0]
     # A learning rate that is too large makes the loss infinite, which ends the loop.
@@ -60,7 +60,7 @@ def descend(
 
 
 def has_converged(path: Sequence[float], tol: float, window: int) -> bool:
-    """Whether the last `window` losses lowered the minimum by less than a share `tol`.
+    """Whether the last `window` steps lowered the minimum loss by less than a fraction `tol`.
 
     A loss above the first one is a sign of a learning rate that is too large, not of convergence.
     """

@@ -1,4 +1,4 @@
-"""Modular dimensionality reduction: the paper's algorithms, with misprints repaired.
+"""Modular dimensionality reduction: the paper's algorithms, with misprints corrected.
 
 Letters: q (k,) is the spectrum, the eigenvalues of the centered kernel over n, largest first; in its
 coordinates the compressed data of Proposition 5 are diagonal, Q = diag(q). M modules of H dimensions are F
@@ -13,8 +13,8 @@ coordinates the compressed data of Proposition 5 are diagonal, Q = diag(q). M mo
 >>> lenses.with_modules(found.modules).optimality_gap_ < 1e-3
 True
 
-Repairs: the diversity term of Definitions 2 and 3 is subtracted, RT keeps the largest signed eigenvalues, the
-drop-module update descends, and the factor in Theorem 2 is sqrt(p λ) at sqrt(p/λ) Φ.
+Corrections: the diversity term of Definitions 2 and 3 is subtracted, RT keeps the largest signed eigenvalues,
+the drop-module update descends, and the factor in Theorem 2 is sqrt(p λ) at sqrt(p/λ) Φ.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def approximate_root(matrix: FloatArray, rank: int) -> FloatArray:
 
 
 def random_modules(q: FloatArray, M: int, H: int, rng: Generator) -> FloatArray:
-    """Random modules (M, H, k) of about the size of the best ones."""
+    """Random modules (M, H, k) of about the same size as the best ones."""
     return rng.standard_normal((M, H, len(q))) * np.sqrt(q / (2 * H))
 
 
@@ -152,7 +152,7 @@ def drop_module(
 ) -> Descent[FloatArray]:
     """The drop-module algorithm (Section 5): `sgd_on_pairs` with modules dropped at random.
 
-    Its minimizers are those of the modular loss at λ = M p/(1 + p (M-1)), over sqrt(p/λ) (Theorem 2). The
+    Its minimizers are those of the modular loss at λ = M p/(1 + p (M-1)), times sqrt(λ/p) (Theorem 2). The
     modules returned are scaled back, and the path is the modular loss at that λ.
     """
     diversity = dropping_diversity(keep_probability, M)
@@ -268,7 +268,7 @@ def descend_on_pairs(
 
 
 def pooled_vote(neighbor_labels: AnyArray) -> AnyArray:
-    """Most frequent of the M k neighbor labels (M, n, k) of each row (Tables 2 and 3); ties: the first."""
+    """Most frequent of the M k neighbor labels (M, n, k) of each row (Tables 2 and 3); the first if tied."""
     classes, codes = np.unique(neighbor_labels, return_inverse=True)
     codes = codes.reshape(np.shape(neighbor_labels))
     counts = np.stack([np.sum(codes == c, axis=(0, 2)) for c in range(len(classes))], axis=1)

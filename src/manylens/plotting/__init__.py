@@ -1,4 +1,4 @@
-"""Displays in scikit-learn's manner; matplotlib is imported when a figure is drawn."""
+"""Displays in the style of scikit-learn; matplotlib is imported when a figure is drawn."""
 
 from typing import TYPE_CHECKING
 

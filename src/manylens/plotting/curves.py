@@ -1,4 +1,4 @@
-"""Curves: general ones, the coverage of a spectrum, and the reliability of probabilities."""
+"""General curves, the coverage of a spectrum, and the reliability of probabilities."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class CurveDisplay(Display):
 
     @classmethod
     def from_pruners(cls, pruners: Any, X: Any, y: ArrayLike, **options: Any) -> Self:
-        """Draw the error of pruned ensembles over the error of the members accumulated by rank.
+        """Draw the errors of pruned ensembles, and the error of the members accumulated by rank.
 
         Parameters
         ----------
@@ -294,7 +294,7 @@ class CoverageDisplay(Display):
 
 @dataclass(eq=False, repr=False)
 class ReliabilityDisplay(Display):
-    """How often predictions with a given confidence are right.
+    """Share of correct predictions at each level of confidence.
 
     The area of a marker is the share of the rows in its bin. Several curves can be drawn on the same axes.
 

@@ -270,7 +270,7 @@ class GalleryDisplay(Display):
     query_images : ndarray, shape (q, height, width)
         One query per line.
     found_images : ndarray, shape (q, n_searches, k, height, width)
-        What each search returned, nearest first.
+        Results of each search, nearest first.
     names : sequence of str
         Names of the searches.
     wrong : ndarray of bool, shape (q, n_searches, k), default=None

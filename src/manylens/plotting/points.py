@@ -1,4 +1,4 @@
-"""Points: one quantity against another, projected rows, and probabilities of neighbors."""
+"""Scatter plots: one quantity against another, projected rows, and probabilities of neighbors."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ SLANTED: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anch
 
 
 class Display:
-    """Base of all displays; `plot` sets `ax_` and `figure_`, the axes and figure that were drawn on."""
+    """Base class of all displays; `plot` sets `ax_` and `figure_`, the axes and figure that were drawn on."""
 
     ax_: Axes
     figure_: Figure

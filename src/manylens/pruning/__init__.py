@@ -1,4 +1,4 @@
-"""Keep few members of an ensemble, with weights."""
+"""Ensemble pruning: keep a few members of an ensemble, with new weights."""
 
 from typing import TYPE_CHECKING
 

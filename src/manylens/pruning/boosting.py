@@ -102,7 +102,7 @@ class Iterations(Stages):
     """Boosters that do not expose single stages: members are iteration numbers."""
 
     accepts_frames = True  # the types of a data frame say which columns are categorical
-    booster: Any  # computes the iterations, so it is stored with the kept ones
+    booster: Any  # computes the iterations, so the pruned model also stores it
 
 
 class HistGradientBoostingStages(Iterations):

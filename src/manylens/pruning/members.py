@@ -29,7 +29,7 @@ Link: TypeAlias = Literal["identity", "logistic"]
 # Exactly these classes: a derived class may predict differently.
 TREES = (DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor)
 OTHER_ROWS = 1e-9  # the ensemble was fitted to other rows if its samples are less probable than this
-BLOCK_BYTES = 2**26  # most memory of one block: predictions of rows, or sparse rows as a dense array
+BLOCK_BYTES = 2**26  # largest size of one block: predictions, or sparse rows as a dense array
 
 
 class Members:
@@ -82,7 +82,7 @@ class Members:
         return np.arange(self.n_outputs) if self.integer_classes else cast(AnyArray, self.classes)
 
     def in_bag(self, n_rows: int) -> BoolArray | None:
-        """Which of the rows each member was trained on, (n, p); None if unknown."""
+        """Mask (n, p) of the rows that each member was trained on; None if unknown."""
         return None
 
     def refit(self, X: Any, y: AnyArray) -> Members:
@@ -268,7 +268,7 @@ class ListMembers(Members):
         if all(is_classifier(member) for member in self.members):
             self.classes = np.unique(np.concatenate([member.classes_ for member in self.members]))
         elif not all(is_regressor(member) for member in self.members):
-            raise ValueError("The list mixes classifiers with other predictors: give one kind.")
+            raise ValueError("The list mixes kinds of predictors: give only classifiers or only regressors.")
         self.columns = None
         self.baseline = self.extract_weights()
 
@@ -302,14 +302,14 @@ def take_rows(X: Any, rows: slice | IntArray) -> Any:
 
 
 def bag_mask(samples: Sequence[IntArray], n_rows: int) -> BoolArray | None:
-    """Mask (n, p) of the rows each member was trained on; None if all rows, or if these are other rows."""
+    """Mask (n, p) of the rows each member was trained on; None if all were, or if these are other rows."""
     top = max(int(rows.max()) for rows in samples) + 1
     if top > n_rows:
         return None
     mask = np.zeros((n_rows, len(samples)), dtype=bool)
     for k, rows in enumerate(samples):
         mask[rows, k] = True
-    # by chance a few of the last rows are in no sample; many means that the ensemble was fitted to fewer rows
+    # a few of the last rows may be in no sample by chance; if many are, the ensemble was fitted to fewer rows
     never = np.prod(1 - mask[:top].mean(axis=0))
     return None if mask.all() or never ** (n_rows - top) < OTHER_ROWS else mask
 

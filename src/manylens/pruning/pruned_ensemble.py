@@ -30,7 +30,7 @@ class ScoreMixin:
 class PrunedEnsemble(ScoreMixin, BaseEstimator):
     """A weighted sum of the kept members, intercept + Σ_k w_k f_k(x), created by `AlignmentPruner`.
 
-    Trees are stored as arrays, so that loading them from a file requires trusting no scikit-learn class.
+    Trees are stored as arrays, so that a saved model can be loaded without trusting scikit-learn classes.
 
     Parameters
     ----------

@@ -128,7 +128,7 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_method(self.method, self.refit)
         if y is None:
-            raise ValueError("requires y to be passed, but the target y is None.")
+            raise ValueError("AlignmentPruner requires y to be passed, but the target y is None.")
         ensemble = fitted_copy(self.ensemble, X, y) if self.fit_ensemble else self.ensemble
         members = read_members(ensemble)
         rows = validate_member_rows(self, X, members, reset=True)
@@ -248,8 +248,8 @@ def read_members(ensemble: Any) -> Members:
 def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -> float:
     """The smallest anchor with which pruning adds at most 1 % to the cross-validated error, or the largest.
 
-    The anchor is 0 if the ensemble is no better on the given rows than its copies are on held-out rows: it
-    was then not trained on these rows, and new weights cannot fit its noise a second time.
+    The anchor is 0 if the ensemble is no better on the given rows than its copies are on held-out rows:
+    then it was not trained on these rows, and new weights cannot fit its noise a second time.
     """
     settings = pruner.get_params(deep=False) | {"fit_ensemble": False}
     classes = getattr(ensemble, "classes_", None)
@@ -301,7 +301,7 @@ def prune_predictions(
     refit : {"nonnegative", "ridge", "none"}, default="nonnegative"
         How to weight them, as for `AlignmentPruner`.
     target : {"auto", "classes", "values"}, default="auto"
-        Whether y holds classes or values; "auto": values if P has two dimensions, otherwise as y looks.
+        Whether y holds classes or values; "auto": values if P has two dimensions, otherwise inferred from y.
 
     Returns
     -------

@@ -18,8 +18,8 @@ from manylens.summaries.prediction_moments import FoldedMoments, InnerProducts, 
 from manylens.typing import BoolArray, FloatArray, IntArray
 from manylens.validation import check_choice
 
-NEGLIGIBLE = 1e-10  # share of its power below which a predictor counts as constant on a fold
-BATCH_SHARE = 0.1  # share of the kept predictors that is added or removed at a time
+NEGLIGIBLE = 1e-10  # share of its sum of squares below which a predictor counts as constant on a fold
+BATCH_SHARE = 0.1  # share of the kept predictors that are added or removed at a time
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Alignment:
     Parameters
     ----------
     slack : float or None, default=0.01
-        Remove predictors while the cross-validated error is within 1 + slack of the smallest; None: never.
+        Remove predictors while the cross-validated error is at most (1 + slack) x the smallest; None: never.
     tolerance : float or None, default=0.0
         Add predictors while the error is above 1 + tolerance times that of the ensemble; None: never.
     shrinkage : float, default=1.0
@@ -109,7 +109,7 @@ def select_predictors(
     G, b, total = products = whole.centered()
     if total <= 0:
         raise ValueError(
-            "y has one value only (or there is one sample only), so predictors cannot be compared: give rows "
+            "y has only one value (or there is only one sample), so predictors cannot be compared: give rows "
             "whose targets differ."
         )
     varying = _varying_predictors(G)
@@ -223,7 +223,7 @@ def _two_step_weights(
 
 
 def _varying_predictors(G: FloatArray) -> BoolArray:
-    """Which predictors vary; warns about the others."""
+    """Mask of the predictors that vary; warns about the others."""
     varying = np.diag(G) > 0
     if not varying.any():
         raise ValueError("Every predictor is constant on these rows: give rows with varying predictions.")
@@ -399,7 +399,7 @@ def accumulated_errors(
 
 
 def early_stop(errors: FloatArray, patience: int = 10) -> int:
-    """Number of predictors with the smallest error, stopping after `patience` without improvement."""
+    """Number of predictors with the smallest error, stopping after `patience` steps without improvement."""
     best = 0
     for m in range(1, len(errors)):
         if errors[m] < errors[best]:

@@ -1,4 +1,4 @@
-"""Moments of the predictions to learn from: as they are, out-of-bag, or cross-fitted."""
+"""Moments of the predictions that pruning learns from: direct, out-of-bag or cross-fitted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Batch: TypeAlias = tuple[FloatArray, FloatArray, FloatArray | None]  # predictio
 def training_moments(
     members: Members, X: Any, y: AnyArray, cv: CV, anchor: float, n_jobs: int | None
 ) -> FoldedMoments:
-    """Moments of the predictions that `cv` asks for."""
+    """Moments of the predictions that `cv` selects."""
     Y = target_columns(y, members)
     cv = members.default_folds if cv == "auto" and members.default_folds else cv
     folds = int(cv) if isinstance(cv, Integral) and not isinstance(cv, bool) else None
@@ -74,7 +74,7 @@ def _cross_fitted_batches(
 
 
 def _rows_in_bag(members: Members, n_rows: int, cv: CV) -> BoolArray | None:
-    """Which rows each member was trained on, if `cv` asks for it and it is known."""
+    """Mask of the rows that each member was trained on, if `cv` uses it and it is known, else None."""
     if cv is None:
         return None
     if cv not in ("auto", "oob"):
@@ -91,7 +91,7 @@ def _rows_in_bag(members: Members, n_rows: int, cv: CV) -> BoolArray | None:
 def out_of_bag(
     P: FloatArray, in_bag: BoolArray, share: FloatArray | None = None
 ) -> tuple[FloatArray, BoolArray]:
-    """Predictions without the effect of each member's training rows, and the mask of rows that have any.
+    """Predictions without the effect of each member's training rows, and the mask of rows with any.
 
     Let m_i be the mean prediction of the members not trained on row i, and q_k (`share`) the share of rows
     that member k was not trained on. P_ik becomes m_i + (P_ik - m_i)/q_k if member k was not trained on row

@@ -15,7 +15,7 @@ from manylens.typing import FloatArray, IntArray, MatrixLike, Rows
 from manylens.validation import check_count, is_sparse
 
 BLOCK_BYTES = 2**28  # size of the blocks in which rows are converted to float64
-SMALL_BYTES = 2**24  # larger batches are checked for NaN after summing, by their sums
+SMALL_BYTES = 2**24  # larger batches are checked for NaN after they are summed, in the sums
 LARGEST = 2**31 - 1  # number of buckets that a hash of 32 bits can address
 
 
@@ -27,7 +27,7 @@ class CountSketch(Summary):
     sqrt(s): the sparse Johnson-Lindenstrauss transform (Kane and Nelson 2014). In both cases E[Sᵀ S] = I, so
     that (S X)ᵀ (S Y) is an unbiased estimate of Xᵀ Y.
 
-    S is not stored: bucket and sign are a hash of the row's number. Parts of X that are sketched in any
+    S is not stored: a hash of the row number gives bucket and sign. Parts of X that are sketched in any
     order, on any machine, add up to the same S X. Memory is n_buckets x d doubles, and at most five times
     that while a large batch is added.
 
@@ -68,8 +68,8 @@ class CountSketch(Summary):
             )
         if not isinstance(random_state, int | np.integer) or isinstance(random_state, bool):
             raise TypeError(
-                f"random_state={random_state!r} is not an integer, which is needed so that other sketches "
-                "can use the same hash."
+                f"random_state={random_state!r} is not an integer: other sketches need it to use the same "
+                "hash."
             )
         self.random_state = int(random_state)
         self.n_rows_ = 0
@@ -185,7 +185,7 @@ class CountSketch(Summary):
 
     @property
     def summary_(self) -> FloatArray:
-        """S X (n_buckets, d); for float32 rows, single precision sums of at most about 128 rows are added."""
+        """S X (n_buckets, d); float32 rows are summed in single precision first, about 128 at a time."""
         return self._seen() / np.sqrt(self.n_hashes)
 
     @property

@@ -29,7 +29,7 @@ class Moments(Summary):
     """Weighted number, mean and centered scatter Σ_i w_i (x_i - mean)(x_i - mean)ᵀ of rows.
 
     Blocks are merged by the formula of Chan, Golub and LeVeque. Dense blocks are centered before they are
-    multiplied, so that a large offset costs no digits; sparse ones are not, to stay sparse. Products are
+    multiplied, so that a large offset loses no digits; sparse ones are not, to stay sparse. Products are
     taken in the precision of the rows and summed in float64.
     """
 

@@ -1,4 +1,4 @@
-"""Second moments of predictions and target: all that selecting predictors needs from the rows."""
+"""Second moments of predictions and target, from which predictors can be selected without the rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class InnerProducts(NamedTuple):
 
 
 class PredictionMoments(Summary):
-    """Sums over rows that determine the inner products of centered predictions, in (p + 1)² memory.
+    """Sums over rows that determine the inner products of centered predictions: (p + 1)² numbers.
 
     A predictor is an n x C matrix: one column for regression, one per class otherwise. The target Y is the
     last of p + 1 such matrices. With entry weights ω (n x C), <A, B> = Σ_ic ω_ic (A_ic - Ā_c)(B_ic - B̄_c),

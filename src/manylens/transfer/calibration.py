@@ -20,7 +20,7 @@ from manylens.validation import check_choice, check_count, require_two_classes
 Kind: TypeAlias = Literal["top", "classwise"]
 Binning: TypeAlias = Literal["width", "mass"]
 
-MAX_SCALING = 1e4  # bounds the temperature: scores scaled by more give probabilities of 0 and 1
+MAX_SCALING = 1e4  # bound on the temperature: larger scores would only give probabilities of 0 and 1
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def expected_calibration_error(
     y : array-like, shape (n,)
         True labels.
     proba : array-like, shape (n, C) or (n,)
-        Probabilities of the classes, in sorted order; one column is the second of two classes.
+        Probabilities of the classes, in sorted order; a single column is that of the second of two classes.
     n_bins : int, default=15
         Number of bins.
     kind : {"top", "classwise"}, default="top"

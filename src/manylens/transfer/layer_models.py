@@ -116,7 +116,7 @@ class LayerEstimator(BaseEstimator):
         raise NotImplementedError
 
     def _scores(self, X: Layers) -> FloatArray:
-        """Predictions (n, C) for layers in the form of `fit`."""
+        """Predictions (n, C) for layers given in the same form as in `fit`."""
         check_is_fitted(self, "model_")
         return self.model_.scores(read_rows(self, X, is_first=False)[0])
 
@@ -235,7 +235,7 @@ def weigh_layers(
     random_state: np.random.RandomState,
     labeled: BoolArray | slice = slice(None),
 ) -> tuple[LayerMaps, FloatArray, FloatArray]:
-    """Maps and weights of the layers, and the weighted features of all rows; `targets` of labeled rows."""
+    """Maps and weights of the layers, and the weighted features of all rows; `targets`: labeled rows only."""
     maps = fit_layer_maps(estimator, X, random_state)
     layers = maps.transform(X)
     weights = layer_weights([rows[labeled] for rows in layers], maps.names, targets, estimator.weights)

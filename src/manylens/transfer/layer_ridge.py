@@ -44,7 +44,7 @@ def stack_classes(left_out: FloatArray, codes: IntArray) -> tuple[FloatArray, Fl
 
 
 def learns_from_batches(estimator: LayerRidge) -> bool:
-    """Whether `partial_fit` exists: stacking needs the left-out scores of all rows."""
+    """Whether `partial_fit` is available: stacking needs the leave-one-out scores of all rows."""
     if layer_models.is_stacked(estimator.weights):
         raise AttributeError("weights='stacked' needs all rows at once and has no partial_fit: use fit.")
     return True
@@ -53,7 +53,7 @@ def learns_from_batches(estimator: LayerRidge) -> bool:
 def batch_codes(
     y: AnyArray, classes: ArrayLike | None, known: AnyArray | None, is_first: bool
 ) -> tuple[AnyArray, IntArray]:
-    """Sorted labels that may occur, fixed in the first call of `partial_fit`, and the positions of y."""
+    """Sorted labels that may occur, fixed in the first call of `partial_fit`, and the position of each y."""
     if classes is None and known is None:
         raise ValueError("classes is required in the first call of partial_fit: pass all possible labels.")
     given = np.unique(np.asarray(known if classes is None else classes))
@@ -159,9 +159,9 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
     gamma : {"max-norm", "mean", "median"} or float, default="max-norm"
         Scale of the Gaussian kernel exp(-gamma |x - y|²); "max-norm" is 1 / max |x|².
     layer_rank : int or None, default=1024
-        Layers with more columns than this are reduced to this rank, if there are more rows than this.
+        Layers with more columns than this are reduced to this rank if there are also more rows.
     max_exact_rows : int, default=6000
-        Number of rows up to which the kernel ridge is exact, in O(n³) time; with more it uses landmarks.
+        Largest number of rows for an exact kernel ridge, in O(n³) time; with more rows, landmarks are used.
     rank : int, default=2048
         Number of landmarks, sampled from the rows.
     alphas : array-like of float, default=np.logspace(-6, 2, 17)
@@ -232,7 +232,8 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         """Update the model with a batch of rows, keeping only moments.
 
         The first batch fixes the maps, weights and landmarks. Generalized cross-validation chooses alpha, and
-        the temperature is fitted to a batch before it is added. After `fit`, training starts over.
+        the temperature is fitted to each batch before it is added (after it, for the first). After `fit`,
+        training starts over.
 
         Parameters
         ----------

@@ -52,8 +52,8 @@ def collect_layers(
         Inputs of the model: a tensor or array, a dict of keyword arguments, or a tuple of arguments.
     layers : "auto", sequence of str, or callable, default="auto"
         Names in `model.named_modules()`, or a function of name and module that returns whether to keep it.
-        "auto" takes repeated blocks, and layers with a weight matrix outside of blocks. If a module runs
-        several times, its last output is used.
+        "auto" selects repeated blocks, and layers outside of blocks that have a weight matrix. If a module
+        runs several times, its last output is used.
     sketch : CountSketch, default=None
         Hash rows into the buckets of this sketch: memory is n_buckets x d_l doubles per layer. None keeps
         every row.
@@ -66,7 +66,7 @@ def collect_layers(
         is a dict with `attention_mask` (n, tokens), tokens with mask zero are left out of the average. A
         callable maps a tensor to one of shape (n, d).
     forward : callable, default=None
-        `forward(model, batch)` runs the model, if the batches are not its inputs.
+        Called as `forward(model, batch)` to run the model; needed if the batches are not its inputs.
 
     Returns
     -------
@@ -159,7 +159,7 @@ def gather(passes: Generator[LayerRows], transform: RowTransform | None = None) 
 
 
 def check_width(name: str, rows: FloatArray, width: int) -> None:
-    """Raise if a batch has another number of features than the first."""
+    """Raise if a batch has a different number of features than the first."""
     if rows.shape[1] != width:
         fault = f"Layer {name!r} has {rows.shape[1]} features for one batch and {width} for another"
         raise ValueError(f"{fault}: pad the inputs to one size, or use pooling='mean'.")
@@ -184,7 +184,7 @@ def choose_layers(model: nn.Module, layers: LayerChoice = "auto") -> list[str]:
             f"The model has no layer {unknown[0]!r}: give names in model.named_modules(), such as {examples}."
         )
     if not names:
-        raise ValueError("layers selects no module of this model: give names in model.named_modules().")
+        raise ValueError("layers matches no module of this model: give names in model.named_modules().")
     return names
 
 
@@ -203,7 +203,7 @@ def is_container(module: nn.Module) -> bool:
 
 
 def has_repeated_units(module: nn.Module) -> bool:
-    """Whether a container inside a module has two composite children of one class."""
+    """Whether a container inside a module has several composite children of the same class."""
     for part in filter(is_container, module.modules()):
         kinds = Counter(type(unit) for unit in part.children() if any(True for _ in unit.children()))
         if kinds and max(kinds.values()) > 1:
@@ -220,7 +220,7 @@ def run_layers(
     modules = dict(model.named_modules())
 
     def store(name: str, _module: nn.Module, _inputs: Any, output: Any) -> None:
-        seen.pop(name, None)  # if a module runs again, its last output takes the last place
+        seen.pop(name, None)  # if a module runs again, its last output counts and comes last
         seen[name] = pool(first_tensor(output, name), pooling, name, mask)
 
     handles = [modules[name].register_forward_hook(partial(store, name)) for name in names]

@@ -26,8 +26,8 @@ from manylens.validation import check_choice, check_count
 RidgeKernel: TypeAlias = Literal["rbf", "linear"]
 
 ALPHAS = tuple(np.logspace(-6, 2, 17).tolist())
-SMALL = 2**21  # entries of a matrix up to which a second BLAS thread does not help
-MAX_COLUMNS = 512  # of a product that computes predictions for several alphas
+SMALL = 2**21  # number of matrix entries up to which a second BLAS thread does not help
+MAX_COLUMNS = 512  # in a matrix product that computes predictions for several alphas
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def linear_ridge(features: FloatArray, targets: FloatArray) -> LeaveOneOutRidge:
 
 
 def choose_alpha(ridge: LeaveOneOutRidge, alphas: ArrayLike) -> tuple[float, FloatArray]:
-    """The alpha with the lowest leave-one-out error (the largest among ties), and all errors (A,)."""
+    """The alpha with the lowest leave-one-out error (the largest if tied), and all errors (A,)."""
     alphas = np.asarray(alphas)
     with one_blas_thread(ridge.basis.size <= SMALL):
         errors = ridge.left_out_errors(alphas)

@@ -62,7 +62,7 @@ class TransductionSearch:
 
 
 class TransductiveRidgeClassifier(layer_models.LayerClassifier):
-    """Classify rows if only a few have labels; -1 in y marks the others.
+    """Classify rows of which only a few are labeled; -1 in y marks the unlabeled rows.
 
     A ridge on the labeled rows predicts pseudo-labels Y' of the others. Then, `n_steps` times,
     W = (β' Ψ'ᵀΨ' + β ΨᵀΨ + I)^(-1) (β' Ψ'ᵀY' + β ΨᵀY) is solved and Y' is updated. Ψ and Ψ' are the features
@@ -76,7 +76,7 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
         How scores become Y': one-hot ("hard"), probabilities ("soft"), or probabilities scaled to the shares
         of the classes in `class_prior` ("balanced").
     n_steps : int, default=10
-        Number of updates; the method in the literature is 1 with "hard".
+        Number of updates; the published method uses 1 update and "hard".
     class_prior : {"labeled", "uniform"} or array-like of shape (C,), default="labeled"
         Shares of the classes among unlabeled rows: those of the labeled rows, equal, or given.
     search : TransductionSearch or None, default=None
@@ -163,7 +163,7 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
         random_state = check_random_state(self.random_state)
 
         maps, weights, features = layer_models.weigh_layers(self, rows, targets, random_state, labeled)
-        # The p x p scatter is factored, so landmarks also reduce a large number of linear features.
+        # The p x p scatter is factored, so landmarks are also used for many linear features.
         is_narrow = settings.kernel == "linear" and features.shape[1] <= settings.rank
         columns = None if is_narrow else settings.landmark_map(features, random_state)
         psi = ridge.map_columns(columns, features)
