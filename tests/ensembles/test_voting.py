@@ -264,7 +264,7 @@ def test_invalid_weights_are_refused(some_lenses, weights, message):
 
 def test_weights_for_an_estimator_without_sample_weight_raise(some_lenses):
     X, y = load_digits(return_X_y=True)
-    with pytest.raises(TypeError, match="KNeighborsClassifier takes no sample_weight in fit"):
+    with pytest.raises(TypeError, match="KNeighborsClassifier does not accept sample_weight in fit"):
         ModuleVotingClassifier(some_lenses).fit(X[:300], y[:300], sample_weight=np.ones(300))
 
 

@@ -210,7 +210,7 @@ def test_rows_added_later_are_compared_with_the_first_ones(kernel):
 
 @each_kernel
 def test_too_few_rows_for_the_neighbors_are_refused(kernel):
-    with pytest.raises(ValueError, match="n_neighbors=8 needs more than 8 rows, and 8 were given"):
+    with pytest.raises(ValueError, match="n_neighbors=8 needs more than 8 rows, but 8 were given"):
         clone(kernel).fit(ROWS[:8])
 
 
