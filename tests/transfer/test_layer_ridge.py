@@ -349,3 +349,10 @@ def test_layers_that_differ_from_fit_raise(digits):
         LayerRidgeClassifier(weights="alignment").partial_fit(columns[:9], np.zeros(9, int), classes=[0, 1])
     with pytest.raises(TypeError, match=r"[Ss]parse"):
         LayerRidgeClassifier().fit(sparse.csr_matrix(layers["pixels"]), y)
+
+
+@pytest.mark.parametrize(("columns", "named"), [([0, 99], "column 99"), ([-1, 2], "column -1")])
+def test_columns_outside_of_x_are_named_with_the_parameter(columns, named):
+    X, y = np.random.default_rng(0).standard_normal((30, 5)), np.arange(30) % 3
+    with pytest.raises(ValueError, match=f"layer_slices contains {named}, but X has columns 0 to 4"):
+        LayerRidgeClassifier({"first": columns}).fit(X, y)

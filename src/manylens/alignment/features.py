@@ -84,9 +84,12 @@ def side_by_side(
 
 
 def resolve_groups(
-    groups: Mapping[Any, Any] | Iterable[Any] | None, n_columns: int, names: AnyArray | None = None
+    groups: Mapping[Any, Any] | Iterable[Any] | None,
+    n_columns: int,
+    names: AnyArray | None = None,
+    parameter: str = "groups",
 ) -> tuple[list[Any], list[IntArray]]:
-    """Names and columns of the feature sets given by `KernelAlignment(groups=...)`."""
+    """Names and columns of the feature sets given by `KernelAlignment(groups=...)` or another parameter."""
     if groups is None:
         return list(range(n_columns)), [np.array([k]) for k in range(n_columns)]
     given = list(groups.values()) if isinstance(groups, Mapping) else list(groups)
@@ -97,25 +100,32 @@ def resolve_groups(
             raise ValueError(f"The widths {given} do not add up to the {n_columns} columns of X.")
         columns = [np.arange(end - width, end) for width, end in zip(given, ends, strict=True)]
     else:
-        columns = [_resolve_columns(group, n_columns, names) for group in given]
+        columns = [_resolve_columns(group, n_columns, names, parameter) for group in given]
     if not columns or any(len(each) == 0 for each in columns):
-        raise ValueError("groups is empty, or one of its sets has no columns: give at least one column each.")
+        raise ValueError(
+            f"{parameter} is empty, or one of its sets has no columns: give at least one column each."
+        )
     return group_names, columns
 
 
-def _resolve_columns(group: Any, n_columns: int, names: AnyArray | None) -> IntArray:
+def _resolve_columns(group: Any, n_columns: int, names: AnyArray | None, parameter: str) -> IntArray:
     """Positions of the columns of one set."""
     if isinstance(group, slice):
         return np.arange(n_columns)[group]
     group = np.asarray(group)
     if group.dtype.kind in "iu":
-        if np.any((group < 0) | (group >= n_columns)):
-            raise ValueError(f"groups contains column {group.max()}, but X has only {n_columns} columns.")
+        outside = group[(group < 0) | (group >= n_columns)]
+        if len(outside):
+            raise ValueError(
+                f"{parameter} contains column {outside[0]}, but X has columns 0 to {n_columns - 1}."
+            )
         return group
     positions = {} if names is None else {name: k for k, name in enumerate(names)}
     unknown = [name for name in group.tolist() if name not in positions]
     if unknown:
-        raise ValueError(f"groups contains columns that X does not have: {', '.join(map(str, unknown))}.")
+        raise ValueError(
+            f"{parameter} contains columns that X does not have: {', '.join(map(str, unknown))}."
+        )
     return np.array([positions[name] for name in group.tolist()])
 
 

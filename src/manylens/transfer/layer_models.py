@@ -210,7 +210,7 @@ def fit_layer_maps(
         columns = [np.arange(part.start, part.stop) for part in estimator._slices.values()]
     elif estimator.layer_slices is not None:
         column_names = getattr(estimator, "feature_names_in_", None)
-        names, columns = resolve_groups(estimator.layer_slices, X.shape[1], column_names)
+        names, columns = resolve_groups(estimator.layer_slices, X.shape[1], column_names, "layer_slices")
     fitted = LayerMaps(names, columns, [], [], [])
     for name, own in zip(names, columns, strict=True):
         rows = X[:, own]
