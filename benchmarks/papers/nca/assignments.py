@@ -119,8 +119,7 @@ class BatchConstruction(Reproduction):
             error = np.linalg.norm(np.sum(gradients, axis=0) - exact) / np.linalg.norm(exact)
             table_rows[kind] = {
                 "largest over smallest": max(sizes) / min(sizes),
-                "nearest distance": np.average([nearest_distance(Z[rows]) for rows in batches], weights=sizes)
-                / full_distance,
+                "nearest distance": np.mean([nearest_distance(Z[rows]) for rows in batches]) / full_distance,
                 "gradient error": error,
             }
         return Findings({BATCHES: table_rows}, {})
