@@ -63,6 +63,27 @@ def times_power(X: Rows, exponent: int) -> Rows:
     return scaled
 
 
+def refuse_extreme(X: Rows, name: str = "X", limit: int = 200) -> None:
+    """Raise if the largest entry of float64 rows is beyond 2^±limit, where results are beyond float64."""
+    exponent = safe_scale(X) if X.dtype == np.float64 else 0
+    if abs(exponent) > limit:
+        size = f"1e{round(exponent * np.log10(2)):+d}"
+        raise ValueError(
+            f"{name} has entries {'up' if exponent > 0 else 'only up'} to about {size}, whose products are "
+            f"beyond the range of float64: divide {'X' if name == 'X' else 'it'} by {size}."
+        )
+
+
+def refuse_overflow(result: FloatArray) -> FloatArray:
+    """The result computed from new rows; raise if it overflowed because they are much larger than in fit."""
+    if np.isfinite(result).all():
+        return result
+    raise ValueError(
+        "X has entries so much larger than the rows of fit that the result is beyond the range of "
+        f"{result.dtype}: check the units of X{', or convert it to float64' * (result.dtype == np.float32)}."
+    )
+
+
 def is_sparse(X: Any) -> TypeGuard[SparseRows]:
     """Whether X is a sparse matrix or array (a `TypeGuard` for type checkers)."""
     return bool(sparse.issparse(X))

@@ -179,6 +179,7 @@ class RandomKernelProjection(KernelBaseline):
     """
 
     def _choose_modules(self, spectrum: Spectrum, X: Rows, rng: np.random.Generator) -> FloatArray:
-        directions = rng.standard_normal((self.n_modules, self.n_components, len(spectrum.values)))
+        # Drawn for all features, so that the number of eigenvalues above rounding changes no direction.
+        directions = rng.standard_normal((self.n_modules, self.n_components, self.feature_map_.width))
         directions /= np.linalg.norm(directions, axis=2, keepdims=True)
-        return directions * np.sqrt(spectrum.values)
+        return directions[:, :, : len(spectrum.values)] * np.sqrt(spectrum.values)

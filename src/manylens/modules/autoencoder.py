@@ -22,6 +22,8 @@ from manylens.validation import (
     finite_array,
     new_generator,
     refuse_equal_rows,
+    safe_scale,
+    times_power,
     validate_rows,
 )
 
@@ -232,7 +234,9 @@ def dual_axes(X: Rows, mean: FloatArray) -> Spectrum:
         gram = rows @ rows.T
     else:
         rows = X
-        gram = (X @ X.T).toarray().astype(np.float64)
+        exponent = safe_scale(X)
+        products: Any = times_power(X, -exponent)
+        gram = np.ldexp((products @ products.T).toarray().astype(np.float64), 2 * exponent)
         gram = gram - gram.mean(axis=0) - gram.mean(axis=1)[:, None] + gram.mean()
     values, vectors = leading_eigenpairs(gram / n, n - 1)
     precision = float(np.finfo(X.dtype).eps)

@@ -7,8 +7,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,8 +18,7 @@ from manylens.modules.network_training import (
     training_options,
     warn_unless_converged,
 )
-from manylens.modules.networks import network_loss, random_networks, standardize
-from manylens.summaries import column_means
+from manylens.modules.networks import column_scales, network_loss, random_networks, standardize
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     check_count,
@@ -148,8 +145,8 @@ class NetworkAutoencoder(ModuleTransformer):
         X = validate_rows(self, X, reset=True, min_rows=2)
         clear_fitted(self, "networks_")
         rng = new_generator(self.random_state)
-        self.mean_ = column_means(X)
-        self.scale_ = common_scale(X, self.mean_)
+        self.mean_, variances, _ = column_scales(X)
+        self.scale_ = common_scale(variances, self.mean_, X.dtype)
         d = X.shape[1]
         activations = [*[self.activation] * len(widths), "identity"]  # the narrow layer is linear
         start = random_networks(M, [d, *widths, H, *widths[::-1], d], activations * 2, rng)
@@ -212,9 +209,8 @@ class NetworkAutoencoder(ModuleTransformer):
         return rows * modules.dtype.type(self.scale_) + self.mean_.astype(modules.dtype)
 
 
-def common_scale(X: Rows, mean: FloatArray) -> float:
+def common_scale(variances: FloatArray, mean: FloatArray, dtype: Any) -> float:
     """Root of the mean variance of the columns; a common scale of all columns only multiplies the loss."""
-    variances = StandardScaler(with_mean=not sparse.issparse(X)).fit(X).var_
-    rounding = (8 * float(np.finfo(X.dtype).eps)) ** 2 * float(mean @ mean)
+    rounding = (8 * float(np.finfo(dtype).eps)) ** 2 * float(mean @ mean)
     refuse_equal_rows(variances[variances > rounding])
     return float(np.sqrt(variances.mean()))
