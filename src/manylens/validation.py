@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable
 from numbers import Integral, Real
 from types import ModuleType
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard, TypeVar, cast
 
 import numpy as np
 from scipy import sparse
@@ -16,6 +18,7 @@ from sklearn.utils.validation import validate_data
 
 from manylens.typing import AnyArray, FloatArray, Rows, Seed, SparseRows
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 Boundaries = Literal["both", "left", "right", "neither"]
 
 # Largest power of two in rows whose squares and fourth powers, and sums of them, are computed as they are.
@@ -137,6 +140,26 @@ def refuse_equal_rows(spectrum: FloatArray) -> None:
         )
 
 
+def refuse_more_components(n_components: int, X: Rows) -> None:
+    """Raise if rows (n, d) have fewer dimensions than a linear module."""
+    n, d = X.shape
+    if n_components > min(n, d):
+        raise ValueError(
+            f"n_components={n_components} is more than the {min(n, d)} dimensions of X ({n} rows, {d} "
+            f"feature(s)), so that columns would be zero: use n_components={min(n, d)} or less."
+        )
+
+
+def warn_zero_columns(n_components: int, rank: int) -> None:
+    """Warn if modules have more dimensions than there are directions with any variance."""
+    if n_components > rank:
+        warnings.warn(
+            f"The rows have only {rank} directions with any variance, so {n_components - rank} of the "
+            f"{n_components} columns of every module are zero: use n_components={rank}.",
+            stacklevel=4,
+        )
+
+
 def require_two_classes(classes: AnyArray, who: str) -> None:
     """Raise if there are fewer than two classes; `who` names the estimator or function."""
     if len(classes) < 2:
@@ -157,8 +180,28 @@ def finite_array(value: Any, name: str, ndim: int) -> FloatArray:
     return array
 
 
+def restore_on_error(fit: Method) -> Method:
+    """Decorate a method that fits: if it raises, the estimator's attributes are those of before the call.
+
+    Attributes are restored, not copied: a method must replace arrays and summaries, not change them in place,
+    unless the change cannot fail.
+    """
+
+    @functools.wraps(fit)
+    def fit_or_restore(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **kwargs)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return cast("Method", fit_or_restore)
+
+
 def clear_fitted(estimator: BaseEstimator, *attributes: str) -> None:
-    """Delete fitted attributes, so that a failed fit does not leave part of an earlier model behind."""
+    """Delete fitted attributes that this fit may not set again."""
     for name in attributes:
         estimator.__dict__.pop(name, None)
 

@@ -14,7 +14,7 @@ from manylens.modules.kernel_pca import KernelModules, MapLike
 from manylens.modules.solver import pad_spectrum
 from manylens.summaries import bootstrap_moments
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import clear_fitted, new_generator, refuse_equal_rows
+from manylens.validation import clear_fitted, new_generator, refuse_equal_rows, restore_on_error
 
 
 class KernelBaseline(KernelModules):
@@ -26,6 +26,7 @@ class KernelBaseline(KernelModules):
         """Modules (M, H, K) on a spectrum."""
         raise NotImplementedError
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: Any = None) -> Self:
         """Learn the modules.
 

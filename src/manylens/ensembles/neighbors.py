@@ -28,7 +28,7 @@ from manylens.ensembles.representation import (
 )
 from manylens.native.nearest import drop_self
 from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet
-from manylens.validation import check_choice, check_count, check_real, validate_rows
+from manylens.validation import check_choice, check_count, check_real, restore_on_error, validate_rows
 
 METHODS = ("nested", "exact", "paper")
 DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
@@ -118,6 +118,7 @@ class ModuleNeighbors(BaseEstimator):
         self.recall = recall
         self.n_jobs = n_jobs
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
         """Fit the modules, unless they are fitted, and index the rows.
 
@@ -144,6 +145,7 @@ class ModuleNeighbors(BaseEstimator):
         self.probe_ = X[:1].copy() if isinstance(X, np.ndarray) else X[:1].toarray()  # for a check in `load`
         return self
 
+    @restore_on_error
     def partial_fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
         """Add rows to the base; the first call is `fit`, later calls do not change the modules.
 

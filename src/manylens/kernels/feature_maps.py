@@ -22,7 +22,7 @@ from manylens.kernels.kernels import RBF, FromCallable, Kernel, Laplacian, Linea
 from manylens.kernels.spectrum import inverse_root, rank_tolerance, warn_if_indefinite
 from manylens.summaries import CountSketch, block_rows
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import is_sparse, refuse_extreme, safe_scale, times_power
+from manylens.validation import is_sparse, refuse_extreme, restore_on_error, safe_scale, times_power
 
 LARGEST_AMPLIFICATION = 1e7  # of float64 rounding errors; the largest eigenvalue then keeps nine digits
 
@@ -85,6 +85,7 @@ class FeatureMap(TransformerMixin, BaseEstimator):
 class LinearMap(FeatureMap):
     """The identity, the exact map of the linear kernel; features of CSR rows stay sparse."""
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: None = None) -> Self:
         X = as_rows(X)
         refuse_extreme(X)
@@ -134,6 +135,7 @@ class ExactMap(LandmarkMap):
         self.kernel = kernel
         self.random_state = random_state
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: None = None) -> Self:
         X = as_rows(X)
         self.kernel_ = fitted_kernel(self.kernel, X, self.random_state)
@@ -171,6 +173,7 @@ class NystroemMap(LandmarkMap):
         self.landmarks = landmarks
         self.random_state = random_state
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: None = None) -> Self:
         X = as_rows(X)
         random_state = check_random_state(self.random_state)
@@ -208,6 +211,7 @@ class CountSketchMap(LandmarkMap):
         self.n_hashes = n_hashes
         self.random_state = random_state
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: None = None) -> Self:
         X = as_rows(X)
         random_state = check_random_state(self.random_state)
@@ -254,6 +258,7 @@ class FourierMap(FeatureMap):
         self.orthogonal = orthogonal
         self.random_state = random_state
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: None = None) -> Self:
         X = as_rows(X)
         random_state = check_random_state(self.random_state)

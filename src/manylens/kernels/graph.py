@@ -22,7 +22,7 @@ from sklearn.utils import gen_batches
 from manylens.kernels.kernels import Kernel
 from manylens.summaries import block_rows
 from manylens.typing import FloatArray, IntArray, Rows, Seed
-from manylens.validation import check_count, check_real, is_sparse, safe_scale, times_power
+from manylens.validation import check_count, check_real, is_sparse, restore_on_error, safe_scale, times_power
 
 WEAKEST = 1e-10  # edges lighter than this share of the heaviest are lost to rounding in the inverse Laplacian
 SHORTEST = float(np.finfo(np.float64).tiny)  # edge between equal rows: sparse matrices may drop zeros
@@ -40,6 +40,7 @@ class GraphKernel(Kernel):
     n_neighbors: int
     gram_: FloatArray
 
+    @restore_on_error
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
         """Learn the Gram matrix of the training rows (n, d)."""
         check_count(self.n_neighbors, "n_neighbors")

@@ -21,6 +21,7 @@ from manylens.validation import (
     check_real,
     is_sparse,
     refuse_extreme,
+    restore_on_error,
     safe_scale,
     times_power,
 )
@@ -54,6 +55,7 @@ class GammaKernel(Kernel):
     gamma: Gamma
     name: ClassVar[ScaledKernel]
 
+    @restore_on_error
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
         self.exponent_ = safe_scale(X)
         X = times_power(X, -self.exponent_)
@@ -86,6 +88,7 @@ class Linear(Kernel):
     def __init__(self, centered: bool = False) -> None:
         self.centered = centered
 
+    @restore_on_error
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
         refuse_extreme(X)
         self.origin_ = column_means(X) if self.centered and not is_sparse(X) else None
@@ -112,6 +115,7 @@ class RBF(GammaKernel):
     def __init__(self, gamma: Gamma = "mean") -> None:
         self.gamma = gamma
 
+    @restore_on_error
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
         super().fit(X, random_state)
         # Subtracting the mean changes no distance and reduces cancellation in |x|² + |y|² - 2 x.y.
@@ -174,6 +178,7 @@ class Polynomial(GammaKernel):
         self.degree = degree
         self.coef0 = coef0
 
+    @restore_on_error
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
         check_count(self.degree, "degree")
         check_real(self.coef0, "coef0", minimum=0)
@@ -250,6 +255,7 @@ class FromCallable(Kernel):
         self.function = function
         self.params = params
 
+    @restore_on_error
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
         """Test on a few rows whether the function takes sets of rows or single rows."""
         few = X[:2], X[:3]

@@ -40,7 +40,7 @@ from manylens.metric.optimizers import (
 )
 from manylens.native.threads import one_blas_thread
 from manylens.typing import FloatArray, IntArray, Seed
-from manylens.validation import check_choice, check_count, check_real, require_two_classes
+from manylens.validation import check_choice, check_count, check_real, require_two_classes, restore_on_error
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -148,6 +148,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
+    @restore_on_error
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the map.
 
@@ -197,10 +198,11 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 f"NCA stopped after {search.n_iter} iterations before it converged. Raise max_iter "
                 f"(now {self.max_iter}) or tol (now {self.tol}), or scale the features.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 
+    @restore_on_error
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from one more block of rows in mini-batches; the first block sets the initial map.
 

@@ -30,7 +30,9 @@ from manylens.validation import (
     finite_array,
     new_generator,
     refuse_equal_rows,
+    restore_on_error,
     validate_rows,
+    warn_zero_columns,
 )
 
 MapLike: TypeAlias = Literal["auto", "exact", "nystroem", "fourier", "linear"] | FeatureMap
@@ -232,6 +234,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         )
         self.diversity = diversity
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: Any = None) -> Self:
         """Learn the modules.
 
@@ -253,6 +256,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         self._set_preimages(X)
         return self
 
+    @restore_on_error
     def partial_fit(self, X: MatrixLike, y: Any = None) -> Self:
         """Add a batch of rows and learn the modules again.
 
@@ -282,6 +286,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         self.moments_ = moments
         return self
 
+    @restore_on_error
     def fit_feature_map(self, X: MatrixLike) -> Self:
         """First step of fitting in parts: fit the feature map to a sample of rows.
 
@@ -314,6 +319,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         check_is_fitted(self, "feature_map_")
         return feature_moments(self.feature_map_, validate_rows(self, X))
 
+    @restore_on_error
     def learn_from(self, summary: Moments) -> Self:
         """Last step of fitting in parts: learn the modules from the summary of all rows.
 
@@ -329,6 +335,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         check_is_fitted(self, "feature_map_")
         spectrum = principal_spectrum(summary, self.feature_map_, self.n_modules * self.n_components)
         refuse_equal_rows(spectrum.values)
+        warn_zero_columns(self.n_components, len(spectrum.values))
         return self._learn(spectrum)
 
     def _learn(self, spectrum: Spectrum) -> Self:
@@ -382,6 +389,7 @@ class RidgePreimage(RegressorMixin, BaseEstimator):
     def __init__(self, alpha: float = 1e-3, rank: int = 1000, random_state: Seed = None) -> None:
         self.alpha, self.rank, self.random_state = alpha, rank, random_state
 
+    @restore_on_error
     def fit(self, Z: FloatArray, X: Rows) -> Self:
         """Learn to map modules (n, K) to rows (n, d)."""
         self.map_ = NystroemMap(rank=self.rank, random_state=self.random_state).fit(Z)

@@ -34,6 +34,7 @@ from manylens.validation import (
     new_generator,
     refuse_extreme,
     require_two_classes,
+    restore_on_error,
     validate_rows,
 )
 
@@ -86,7 +87,7 @@ class NegativeCorrelationNetworks(BaseEstimator):
         self.loss_path_ = trained.path * self.target_scale_**2
         self.validation_path_ = trained.monitored_path * self.target_scale_**2
         self.n_iter_ = len(trained.path)
-        warn_unless_converged(trained, options, stacklevel=4)
+        warn_unless_converged(trained, options, stacklevel=5)
 
     def _in_blocks(self, X: MatrixLike, reduce: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """reduce(outputs) of blocks of rows, with outputs (M, n_block, Q) in the units of the targets."""
@@ -226,6 +227,7 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
     0.0
     """
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Train the networks.
 
@@ -310,6 +312,7 @@ class NegativeCorrelationClassifier(ClassifierMixin, NegativeCorrelationNetworks
     (1, 3)
     """
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Train the networks.
 

@@ -26,6 +26,7 @@ from manylens.validation import (
     clear_fitted,
     new_generator,
     refuse_equal_rows,
+    restore_on_error,
     validate_rows,
 )
 
@@ -127,6 +128,7 @@ class NetworkAutoencoder(ModuleTransformer):
         self.tol, self.patience, self.validation_fraction = tol, patience, validation_fraction
         self.device, self.verbose, self.random_state = device, verbose, random_state
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: Any = None) -> Self:
         """Train encoders and decoders.
 
@@ -157,7 +159,7 @@ class NetworkAutoencoder(ModuleTransformer):
         self.validation_path_ = trained.monitored_path * self.scale_**2
         self.networks_ = trained.networks
         self.loss_ = self._loss(X)
-        warn_unless_converged(trained, options, stacklevel=3)
+        warn_unless_converged(trained, options, stacklevel=4)
         return self
 
     def _standardized(self, rows: Rows) -> FloatArray:
