@@ -63,8 +63,10 @@ def test_distances_between_codes_are_those_of_the_papers_algorithm(X, diversity)
 
 
 def test_codes_beyond_the_rank_of_the_rows_are_zero():
-    X = np.random.default_rng(0).normal(size=(20, 2))
-    model = ModularAutoencoder(3, 4, 0.5, random_state=0).fit(X)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 2)) @ rng.normal(size=(2, 4))
+    with pytest.warns(UserWarning, match="2 of the 4 columns of every module are zero"):
+        model = ModularAutoencoder(3, 4, 0.5, random_state=0).fit(X)
     Z = model.split(model.transform(X))
     assert np.all(Z[:, :, 2:] == 0)
     np.testing.assert_allclose(model.inverse_transform(model.transform(X)), X, atol=1e-9)
@@ -140,9 +142,7 @@ def test_encoders_that_are_not_finite_get_no_certificate(X):
 
 @pytest.mark.parametrize("model", [ModularAutoencoder(3, 50), BaggingAutoencoder(3, 50)])
 def test_more_dimensions_than_columns_are_refused(model):
-    with pytest.raises(
-        ValueError, match=r"n_components=50 is more than the 13 dim.* n_components=13"
-    ):
+    with pytest.raises(ValueError, match=r"n_components=50 is more than the 13 dim.* n_components=13"):
         model.fit(load_wine().data)
 
 

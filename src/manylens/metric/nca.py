@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -235,9 +236,10 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             A = self.components_.astype(np.float64)
         if not hasattr(self, "_online"):
             self._online = STEP_OPTIMIZERS[method.optimizer](A.ravel(), Schedule()), rng
-        stepper, rng = self._online
+        stepper, rng = copy.deepcopy(self._online)  # replaced as a whole, so that an error changes nothing
         with one_blas_thread():
             A, score = one_epoch(part, A, batcher, stepper, rng)
+        self._online = stepper, rng
         self.components_ = A.astype(rows.dtype)
         self.n_iter_ += 1
         self.score_path_ = np.append(self.score_path_, score)

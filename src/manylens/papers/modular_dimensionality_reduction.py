@@ -79,14 +79,20 @@ def random_modules(q: FloatArray, M: int, H: int, rng: Generator) -> FloatArray:
 
 
 def module_by_module(
-    q: FloatArray, M: int, H: int, diversity: float, *, rng: Generator, epsilon: float = 0.0, **options: Any
+    q: FloatArray, M: int, H: int, diversity: float, *, rng: Generator, epsilon: float = 1e-3, **options: Any
 ) -> Descent[FloatArray]:
     """Algorithm 1: in every epoch, set each module in turn to its best while the others stay fixed.
 
     Module m becomes RT_H(T), T = c (Q - (λ/M) S_m + ε F_mᵀ F_m), S_m = Σ_{q≠m} F_qᵀ F_q and
-    c = 1/((1-λ) + λ/M + ε) (Proposition 4 and Theorem 1). ε keeps a module near its previous value.
+    c = 1/((1-λ) + λ/M + ε) (Propositions 4 and 10). ε > 0 keeps a module near its previous value: every
+    update minimizes the loss plus (ε/M) |G_m - G_m(before)|², so an epoch lowers the loss by at least
+    (ε/M) Σ_m |change of G_m|², G_m = F_mᵀ F_m, and stops only at a critical point (Theorem 1).
     The options are `max_iter` and `tol` of `descend`.
     """
+    if not epsilon > 0:
+        raise ValueError(
+            f"epsilon={epsilon} is not positive, as Algorithm 1 and the proof of Theorem 1 need."
+        )
     Q = np.diag(q)
     c = 1 / ((1 - diversity) + diversity / M + epsilon)
 

@@ -130,7 +130,7 @@ class LayerRidge(layer_models.LayerEstimator):
         features = ridge.map_columns(columns, model.features(X)).astype(np.float64)
         moments = ridge.joint_moments(features, targets)
         if self.moments_ is not None:
-            moments = self.moments_.merge(moments)
+            moments = self.moments_.fresh().merge(self.moments_).merge(moments)
         path = ridge.path_from_moments(moments, features.shape[1])
         self.loo_errors_ = ridge.gcv_errors(path, moments, alphas)
         self.alpha_ = float(alphas[np.argmin(self.loo_errors_)])
