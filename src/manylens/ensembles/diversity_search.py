@@ -122,6 +122,9 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
         if not diversities:
             raise ValueError("diversities is empty: give at least one value in [0, 1].")
         estimator, place = find_modules(self.estimator)
+        name = f"{place}__keep_probability" if place else "keep_probability"
+        if estimator.get_params().get(name) is not None:
+            raise ValueError(f"{name} already determines the diversity: set it to None to search for one.")
         scorer = make_scorer(estimator, self.scoring)
         classifies = is_classifier(estimator)
         targets: Any = check_classes(y) if classifies else y

@@ -177,6 +177,8 @@ class DiverseModulesMixin:
         check_is_fitted(self, "components_")
         other: Any = copy.copy(self)
         other.set_params(diversity=diversity)
+        if hasattr(other, "keep_probability"):
+            other.keep_probability = None
         refuse_larger_shape((other.n_modules, other.n_components), self.module_shape_)
         clear_fitted(other, "moments_")
         return other._learn(other.decomposition_)

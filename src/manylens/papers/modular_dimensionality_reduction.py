@@ -28,7 +28,7 @@ from numpy.random import Generator
 from scipy import linalg
 
 from manylens.metric.optimizers import Adam, Schedule
-from manylens.modules.solver import loss_and_gradient, modular_loss
+from manylens.modules.solver import dropping_diversity, loss_and_gradient, modular_loss
 from manylens.papers.modular_autoencoders import Descent, descend
 from manylens.typing import AnyArray, FloatArray
 
@@ -169,13 +169,6 @@ def drop_module(
 
     shrink = float(np.sqrt(keep_probability / diversity))
     return descend_on_pairs(rows, (M, H), gradient, diversity, rng, shrink, **options)
-
-
-def dropping_diversity(keep_probability: float, n_modules: int) -> float:
-    """Theorem 2: the diversity λ = M p / (1 + p (M-1)) that corresponds to dropping modules."""
-    if not 0 < keep_probability <= 1:
-        raise ValueError(f"keep_probability={keep_probability} is outside (0, 1].")
-    return n_modules * keep_probability / (1 + keep_probability * (n_modules - 1))
 
 
 def dropping_probability(diversity: float, n_modules: int) -> float:
