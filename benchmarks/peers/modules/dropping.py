@@ -43,6 +43,11 @@ class LossOfModules(Comparison):
             )
             for other in ("keep_probability", "default", "partition", "random")
         ),
+        Claim(
+            "points of precision of keep_probability above diversity 1, answering with probability 0.2",
+            gain("keep_probability", "balanced", "precision_0.2"),
+            at_least=0,
+        ),
     )
 
     def make_data(self):

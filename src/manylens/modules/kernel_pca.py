@@ -19,6 +19,7 @@ from manylens.kernels.feature_maps import FeatureMap, Landmarks, NystroemMap, ma
 from manylens.kernels.kernels import KernelLike, Precomputed, make_kernel
 from manylens.kernels.spectrum import Spectrum, feature_moments, principal_spectrum
 from manylens.modules.base import AffineModules, DiverseModulesMixin, refuse_larger_shape
+from manylens.modules.bounds import sharpened
 from manylens.modules.solver import (
     Ambiguity,
     ambiguity,
@@ -367,6 +368,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         shape, diversity = (self.n_modules, self.n_components), self._diversity()
         rng = new_generator(self.random_state)
         solution = solve_modules(spectrum.values, *shape, diversity, rng, spectrum.energy)
+        solution = sharpened(solution, spectrum.values, diversity)
         if self.keep_probability is not None:
             solution = under_dropping(solution, self.keep_probability)
         clear_fitted(self, "preimage_")
@@ -400,6 +402,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         other = copy.copy(self).set_params(n_modules=M, n_components=H, keep_probability=None)
         clear_fitted(other, "preimage_", "moments_")
         solution = certify(F[:, :, :k], self.spectrum_, self.diversity_, self.decomposition_.energy)
+        solution = sharpened(solution, self.spectrum_, self.diversity_)
         other._set_certificate(solution, self.diversity_)
         other.coverage_ = pad_spectrum(solution.coverage, M * H)
         other._set_modules(self.decomposition_, solution.modules)
