@@ -20,9 +20,20 @@ from tests.fuzz.inputs import Draw
 
 REFUSALS = (ValueError, TypeError, NotFittedError, ImportError, FileNotFoundError)
 LONGEST_MESSAGE = 600
-LEAKS = tuple(
-    "setting an array element|could not broadcast|not aligned|size mismatch|ufunc|zero-size array|infs or NaNs|axis "
-    "|shape mismatch|unexpected keyword|object is not|has no attribute|has no len".split("|")
+LEAKS = (
+    "setting an array element",
+    "could not broadcast",
+    "not aligned",
+    "size mismatch",
+    "ufunc",
+    "zero-size array",
+    "infs or NaNs",
+    "axis ",
+    "shape mismatch",
+    "unexpected keyword",
+    "object is not",
+    "has no attribute",
+    "has no len",
 )
 BAD = ("exception", "nonfinite", "wrong index", "wrong class", "runtime warning", "hang", "crash")
 
