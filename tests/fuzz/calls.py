@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib import pyplot
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
@@ -54,9 +55,12 @@ def run_case(seed: int, only: str = "") -> list[Verdict]:
     draw = Draw(rng, hostility=float(rng.choice([0.0, 0.05, 0.15, 0.3])))
     name = draw.one_of(list(names))
     target = names[name]
-    if not inspect.isclass(target):
-        return [attempt(name, target, targets.arguments(draw, target))[0]]
-    return run_object(name, target, draw)
+    try:
+        if not inspect.isclass(target):
+            return [attempt(name, target, targets.arguments(draw, target))[0]]
+        return run_object(name, target, draw)
+    finally:
+        pyplot.close("all")
 
 
 def run_object(name: str, kind: type, draw: Draw) -> list[Verdict]:
