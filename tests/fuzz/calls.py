@@ -98,6 +98,8 @@ def attempt(call: str, function: Callable[..., Any], drawn: dict[str, Any]) -> t
             result = function(**drawn)
         except REFUSALS as error:
             return judge_refusal(call, error), None
+        except MemoryError as error:  # a billion rows were asked for
+            return Verdict("refused", call, str(error)), None
         except Exception as error:
             return Verdict("exception", call, f"{type(error).__name__}: {error} {where(error)}"), None
     for warning in caught:

@@ -129,6 +129,7 @@ def public_methods(kind: type) -> list[str]:
         for name in dir(kind)
         if not name.startswith(("_", "set_", "get_"))
         and name not in protocol
+        and not name.startswith("make_")
         and (
             inspect.isfunction(inspect.getattr_static(kind, name)) or hasattr(getattr(kind, name, None), "fn")
         )
