@@ -1,15 +1,16 @@
 """A sharper lower bound on the modular loss, where the closed form of `solver` leaves a gap.
 
-Let t be the eigenvalues of Ḡ and g the mean eigenvalues of M matrices G_m ⪰ 0 of rank at most H in N dimensions,
-all in falling order. The loss is at least |q|² + (1-λ)|g|² + λ|t|² - 2<t, q>, and (t, g) lie in the cone
+Let t be the eigenvalues of Ḡ and g the mean eigenvalues of M matrices G_m ⪰ 0 of rank at most H in N
+dimensions, all in falling order. The loss is at least |q|² + (1-λ)|g|² + λ|t|² - 2<t, q>, and (t, g) lie in
+the cone
 
     Σ_{i≤a} t_i + Σ_{i>a+M(H-a)} t_i ≤ Σ_{i≤a} g_i                (a = 0 ... H; equality for a = H)
     Σ_{i≤j} t_{sH+i} ≤ (M-s)/M Σ_{i≤j} g_i                        (s = 0 ... M-1, j = 1 ... H)
     Σ_{i≤k} t_i ≥ Σ_{i-k<l≤i} g_l,  k = M i - (M-1) N             (i = 1 ... H, if k > 0).
 
-The first line is the one that the closed form uses (docs/theory.md). Second: s modules vanish on a space of N - sH
-dimensions, which meets the span of the leading sH + j eigenvectors of Ḡ in j; there M Ḡ is the sum of the other
-M - s modules. Third: the leading i eigenvectors of the modules span spaces that share k dimensions.
+The first line is the one that the closed form uses (docs/theory.md). Second: s modules vanish on a space of
+N - sH dimensions, which meets the span of the leading sH + j eigenvectors of Ḡ in j; there M Ḡ is the sum of
+the other M - s modules. Third: the leading i eigenvectors of the modules span spaces that share k dimensions.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def cone_bound(spectrum: FloatArray, M: int, H: int, diversity: float, energy: f
 
     With x = (√λ t, √(1-λ) g) and d = (q/√λ, 0) the bound is |q|² - |d|² + |x - d|². Any y ≥ 0 gives the lower
     bound |q|² - |d - Aᵀy|² of its minimum over A x ≤ 0, so that an inexact y costs tightness, not validity.
-    Modules may be projected on the coordinates with q > 0. Smaller values are left out: the root of the loss is a
-    norm, so it changes by at most the norm of what is left out.
+    Modules may be projected on the coordinates with q > 0. Tiny values are left out: the root of the loss is
+    a norm, so it changes by at most the norm of what is left out.
     """
     q = spectrum[: M * H]
     N = int(np.sum(q > 1e-9 * q[0]))
