@@ -69,7 +69,7 @@ class CrossMoments(Summary):
             sums = {(k, m): sums[k, m] + rows[k].T @ rows[m] for k, m in self.pairs}
         if not all(np.isfinite(array).all() for array in sums.values()):
             raise ValueError(
-                "The batch has NaN, infinity or rows whose fourth powers are beyond the range of float64, so it "
+                "The batch has NaN, infinity or rows whose fourth powers are beyond float64, so it "
                 "was not added: check it, or divide the features by a constant."
             )
         self.origins_, self.sums_ = origins, sums
