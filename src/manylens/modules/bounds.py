@@ -24,7 +24,6 @@ from scipy.optimize import nnls
 from manylens.modules.solver import ModularSolution
 from manylens.typing import FloatArray
 
-SMALL_GAP = 1e-9  # share of the energy below which the closed form is sharp
 LARGEST = 600  # number of coordinates and directions above which the program takes more than a second
 ROUNDING = 1e-12  # share of the energy by which the bound is lowered
 
@@ -32,8 +31,7 @@ ROUNDING = 1e-12  # share of the energy by which the bound is lowered
 def sharpened(solution: ModularSolution, spectrum: FloatArray, diversity: float) -> ModularSolution:
     """The solution with the larger of its own and the sharper bound; `spectrum` (k,) is largest first."""
     M, H, _ = solution.modules.shape
-    gap = solution.loss - solution.lower_bound
-    if M < 3 or gap <= SMALL_GAP * solution.energy or not 1e-6 <= diversity <= 1 - 1e-6:
+    if M < 3 or not (solution.has_gap and 1e-6 <= diversity <= 1 - 1e-6):
         return solution
     bound = cone_bound(np.asarray(spectrum, dtype=np.float64), M, H, diversity, solution.energy)
     return replace(solution, lower_bound=max(solution.lower_bound, min(bound, solution.loss)))

@@ -368,7 +368,8 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         shape, diversity = (self.n_modules, self.n_components), self._diversity()
         rng = new_generator(self.random_state)
         solution = solve_modules(spectrum.values, *shape, diversity, rng, spectrum.energy)
-        solution = sharpened(solution, spectrum.values, diversity)
+        if solution.has_gap:
+            solution = sharpened(solution, spectrum.values, diversity)
         if self.keep_probability is not None:
             solution = under_dropping(solution, self.keep_probability)
         clear_fitted(self, "preimage_")

@@ -54,6 +54,11 @@ class ModularSolution:
         scale = self.lower_bound if self.lower_bound > 1e-9 * self.energy else self.energy
         return max(0.0, self.loss - self.lower_bound) / scale if scale > 0 else 0.0
 
+    @property
+    def has_gap(self) -> bool:
+        """Whether the loss is above the bound by more than rounding."""
+        return self.loss - self.lower_bound > 1e-9 * self.energy
+
 
 def solve_modules(
     spectrum: FloatArray, M: int, H: int, diversity: float, rng: Generator, energy: float | None = None
