@@ -103,9 +103,7 @@ def missing_lines(records):
     missing = sorted(set(discover()) - {record["name"] for record in records})
     outdated = [r["name"] for r in of_kind(records, "reproduction") if OUTDATED in r["verdict"].values()]
     named = {"Without a record of a full run": missing, "With a record that lacks numbers": sorted(outdated)}
-    return [
-        line for label, names in named.items() if names for line in (f"{label}: {', '.join(names)}.", "")
-    ]
+    return [line for label, names in named.items() if names for line in (f"{label}: {', '.join(names)}.", "")]
 
 
 def paper_lines(records, pictures):
@@ -115,11 +113,11 @@ def paper_lines(records, pictures):
     lines = [
         "## The papers' tables and figures",
         "",
-        "Each sentence is the paper's. It is judged twice: with the *paper's algorithm* under the paper's protocol,",
-        "and with *our defaults*; \"-\" means that the sentence is not about that column. Verdicts are computed:",
-        "*yes* if the sentence holds in every case (or in as many as it speaks of), *partly* if in at least half as",
-        "many, otherwise *no*; *rerun* if the record lacks numbers that the code now judges by. Numbers in",
-        "parentheses are the paper's; ± is one standard error over draws.",
+        "Each sentence is the paper's. It is judged twice: with the *paper's algorithm* under the paper's",
+        'protocol, and with *our defaults*; "-" means that it is not judged there. Verdicts are computed:',
+        "*yes* if the sentence holds in every case (or in as many as it speaks of), *partly* if in at least half,",
+        "otherwise *no*; *rerun* if the record lacks numbers that the code now judges by. Numbers in",
+        "parentheses are the paper's; ± is one standard error.",
         "",
         *tables.statements_table(records),
         "",

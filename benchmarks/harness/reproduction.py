@@ -1,9 +1,10 @@
 """Reproductions of a paper's tables and figures: our numbers beside the printed ones, and computed verdicts.
 
-A subclass of `Reproduction` computes tables and figures. What the paper says about them is a `Statement`: the
-paper's sentence, and cases (one per data set, say) that a predicate decides from our numbers, once for the paper's
-algorithm under the paper's protocol and once for the library's defaults. The verdict is "yes" if the sentence
-holds in all cases (or in the share of them that it speaks of), "partly" in at least half as many, else "no".
+A subclass of `Reproduction` computes tables and figures. What the paper says about them is a `Statement`:
+the paper's sentence, and cases (one per data set, say) that a predicate decides from our numbers, once for
+the paper's algorithm under the paper's protocol and once for the library's defaults. The verdict is "yes" if
+the sentence holds in all cases (or in the share of them that it speaks of), "partly" in at least half of
+them, else "no".
 """
 
 from collections.abc import Callable
@@ -34,7 +35,7 @@ class Statement:
     source : str
         Section, table or theorem of the quotation.
     share : float
-        Share of the cases in which the sentence claims to hold, such as 5/8 for "five out of eight data sets".
+        Share of the cases in which the sentence claims to hold, such as 5/8 for "five out of eight sets".
     """
 
     text: str
@@ -75,7 +76,7 @@ def verdict_of(held, share=1.0):
     if not held:
         raise ValueError("A verdict needs at least one case.")
     held_share = np.mean(held)
-    return "yes" if held_share >= share else "partly" if held_share >= share / 2 else "no"
+    return "yes" if held_share >= share else "partly" if held_share >= 0.5 else "no"
 
 
 def verdict_on_all(statements, column):

@@ -144,7 +144,10 @@ def reproduction_tables(record):
             dict.fromkeys(key for part in (table, printed) for row in part.values() for key in row)
         )
         cells = [
-            [row, *(beside(*(part.get(row, {}).get(c) for part in (table, printed, errors))) for c in columns)]
+            [
+                row,
+                *(beside(*(part.get(row, {}).get(c) for part in (table, printed, errors))) for c in columns),
+            ]
             for row in rows
         ]
         lines += [f"**{title}**", "", *markdown(["", *columns], cells), ""]

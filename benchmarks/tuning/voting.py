@@ -4,7 +4,7 @@
 
 Prints the accuracy of `ModuleVotingClassifier` with `voting="hard"` and `voting="soft"`, for five neighbors
 (where the soft vote counts the M k neighbors of all modules together) and for logistic regression. Rows are
-training rows only: 3,000 to fit, 500 to choose the diversity for each vote, 500 to judge; means of three splits.
+training rows only: 3,000 to fit, 500 to choose the diversity for each vote, 500 to judge; three splits.
 """
 
 import numpy as np

@@ -41,7 +41,8 @@ class Together:
 
 
 def both(holds):
-    """Both columns of a statement, decided by `holds(row at diversity 0, row at diversity 0.5)` of a solver."""
+    """Both columns of a statement, decided by `holds(row at diversity 0, row at diversity 0.5)` of a
+    solver."""
 
     def of(solver):
         return lambda found: {
@@ -62,9 +63,7 @@ class DecisionBoundary(Reproduction):
     differs = """The paper does not give the positions of its clusters; here their means are (-2, 0), (2,
     0) and (0, 2), with a standard deviation of 0.9. Nor does it say what its ± is."""
     reduced = "Nothing."
-    printed = {
-        ERROR: {"diversity 0": {ALGORITHM: "21.3 ± 1.3"}, "diversity 0.5": {ALGORITHM: "12.8 ± 1.0"}}
-    }
+    printed = {ERROR: {"diversity 0": {ALGORITHM: "21.3 ± 1.3"}, "diversity 0.5": {ALGORITHM: "12.8 ± 1.0"}}}
     statements = (
         Statement(
             "the two features are correlated above 0.999 at diversity 0",

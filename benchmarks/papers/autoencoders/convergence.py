@@ -26,9 +26,9 @@ class AutoencoderConvergence(Reproduction):
     paper = PAPER
     where = "Table 1"
     differs = """The paper does not give the dimension, the number of Gaussians, modules and hidden nodes,
-    or the learning rate; gradient descent uses a quarter of the inverse curvature. Both solvers work on the
-    singular values instead of the rows, which makes each step of gradient descent cheap. "Direct" is a complete
-    fit of this library."""
+    or the learning rate; gradient descent uses a quarter of the inverse curvature. Both solvers work on
+    the singular values instead of the rows, which makes each step of gradient descent cheap. "Direct" is
+    a complete fit of this library."""
     reduced = "Nothing."
     printed = {
         TIMES: {
@@ -56,8 +56,8 @@ class AutoencoderConvergence(Reproduction):
             "the mean cost is lower, by at most 1 %",
             lambda found: slightly_lower(found[COSTS]["Mean"], "Algorithm 1"),
             lambda found: slightly_lower(found[COSTS]["Mean"], "Direct"),
-            quote="""The two algorithms performed similarly in terms of minimum cost attained, with Algorithm 1
-            attaining slightly lower costs on average.""",
+            quote="""The two algorithms performed similarly in terms of minimum cost attained, with
+            Algorithm 1 attaining slightly lower costs on average.""",
             source="Section 3",
         ),
     )

@@ -68,7 +68,8 @@ def well_below_bagging(row, errors):
 
 
 def never_rises(row, _, tolerance=0.01):
-    """Whether numbers fall from the first diversity to the last, and on the way rise by at most 0.01 a step."""
+    """Whether numbers fall from the first diversity to the last, and on the way rise by at most 0.01 a
+    step."""
     values = np.array(along(row))
     return bool(np.all(np.diff(values) <= tolerance) and values[-1] < values[0])
 
@@ -86,15 +87,17 @@ class AutoencoderVoting(Reproduction):
         + """; Rotations, Background, Random and Convex are regenerated. The paper shows curves without
     numbers. "Direct" is this library's solver."""
     )
-    reduced = """3,000 rows of each set instead of up to 62,000, and 600 test rows for distance correlations instead
-    of a thousand of either part: 720 sets of modules are fitted. Algorithm 1 runs for at most 100 epochs, on the 100
-    leading coordinates, in which all minimizers lie. ± is the standard error over the five folds."""
+    reduced = """3,000 rows of each set instead of up to 62,000, and 600 test rows for distance
+    correlations instead of a thousand of either part: 720 sets of modules are fitted. Algorithm 1 runs
+    for at most 100 epochs, on the 100 leading coordinates, in which all minimizers lie. ± is the standard
+    error over the five folds."""
     statements = (
         Statement(
             "at some diversity the error of the vote is lower by more than two standard errors",
             **both(ENSEMBLE, well_below_bagging),
-            quote="""In all cases, as the diversity parameter increases from zero the test error for features
-            extracted using Modular Autoencoders falls well below the level attained by Bagging Autoencoders.""",
+            quote="""In all cases, as the diversity parameter increases from zero the test error for
+            features extracted using Modular Autoencoders falls well below the level attained by Bagging
+            Autoencoders.""",
             source="Section 4, Figure 2",
         ),
         Statement(
@@ -106,28 +109,29 @@ class AutoencoderVoting(Reproduction):
         Statement(
             "the mean error of a module is larger than at 0 at every other diversity",
             **both(SINGLE, lambda row, _: min(along(row)[1:]) > row["0.0"]),
-            quote="""In every case the average individual error rises as the diversity parameter moves away from
-            zero.""",
+            quote="""In every case the average individual error rises as the diversity parameter moves
+            away from zero.""",
             source="Section 5.2, Figure 6",
         ),
         Statement(
             "the error of the vote is lower at diversities from 0.1 to 0.3, on average, than at 0",
             **both(ENSEMBLE, lambda row, _: np.mean(along(row)[1:4]) < row["0.0"]),
-            quote="Nonetheless, the ensemble error falls as the diversity parameter increases (at least initially).",
+            quote="""the ensemble error falls as the diversity parameter increases (at least
+            initially)""",
             source="Section 5.2, Figure 6",
         ),
         Statement(
             "the mean distance correlation falls with the diversity and never rises by more than 0.01",
             **both(TO_INPUT, never_rises),
-            quote="""increasing λ reduces the degree to which the extracted features accurately reflect the metric
-            structure of the original feature space""",
+            quote="""increasing λ reduces the degree to which the extracted features accurately reflect
+            the metric structure of the original feature space""",
             source="Section 5.2, Figure 7",
         ),
         Statement(
             "the mean distance correlation falls with the diversity and never rises by more than 0.01",
             **both(TO_EACH_OTHER, never_rises),
-            quote="""the degree of metric correlation between the different sets of extracted features falls as we
-            increase the diversity parameter λ""",
+            quote="""the degree of metric correlation between the different sets of extracted features
+            falls as we increase the diversity parameter λ""",
             source="Section 5.2, Figure 8",
         ),
     )
@@ -174,7 +178,8 @@ class AutoencoderVoting(Reproduction):
                 if solver == ALGORITHM:
                     path = [by_backfitting(lens, self.seed, epochs) for lens in path]
                 views = [
-                    [lens.split(lens.transform(X[rows])) for rows in (train, test)] for lens in (*path, bagged)
+                    [lens.split(lens.transform(X[rows])) for rows in (train, test)]
+                    for lens in (*path, bagged)
                 ]
                 errs = [errors(base, asked, y[train], y[test]) for base, asked in views]
                 found[solver][ENSEMBLE].append([vote for vote, _ in errs])

@@ -33,7 +33,8 @@ SECTION = "Section 6.2"
 
 
 def printed(*rows):
-    """Numbers of the paper's Table 2, one row per data set; the last entries are the ± of the four numbers."""
+    """Numbers of the paper's Table 2, one row per data set; the last entries are the ± of the four
+    numbers."""
     columns = (*BASELINES, MBM)
     return {
         name: {column: f"{v} ± {e}" for column, v, e in zip(columns, values[:4], values[4:], strict=True)}
@@ -106,16 +107,17 @@ class ModularMethods(Reproduction):
     needs = NEEDS
     differs = (
         DIFFERS
-        + """ The paper's words are "a modal average" of the classifiers' outputs; its numbers are those of the most
-    frequent class among the 75 neighbors of all modules, not those of one vote per module, which is shown, too.
-    The paper does not list the diversities it tried; here they are the seven that Table 3 names. Its ± fit 1.645
-    standard errors of a proportion over the test rows; ours is one standard error over draws of rows and modules.
-    Test times are of one thread: a module's own search, the median over modules, with the ranking of candidates,
-    against a search of 300 dimensions by the same routine. "Direct" is this library's solver."""
+        + """ The paper's words are "a modal average" of the classifiers' outputs; its numbers are those
+    of the most frequent class among the 75 neighbors of all modules, not those of one vote per module,
+    which is shown, too. The paper does not list the diversities it tried; here they are the seven that
+    Table 3 names. Its ± fit 1.645 standard errors of a proportion over the test rows; ours is one
+    standard error over draws of rows and modules. Test times are of one thread: a module's own search,
+    the median over modules, with the ranking of candidates, against a search of 300 dimensions by the
+    same routine. "Direct" is this library's solver."""
     )
     reduced = (
-        """3,000 test rows (375 of the digit views) instead of 50,000, and 1,000 (125) to choose the diversity:
-    enough for differences of a point. Three draws. """
+        """3,000 test rows (375 of the digit views) instead of 50,000, and 1,000 (125) to choose the
+    diversity: enough for differences of a point. Three draws. """
         + MBM_REDUCED
     )
     printed = {
@@ -157,15 +159,15 @@ class ModularMethods(Reproduction):
             "precision is higher by more than two standard errors",
             above_the_rest(PRECISION, MBM, 2),
             above_the_rest(PRECISION, DIRECT, 2),
-            quote="""On each of the eight data sets the precision attained by the MBM method significantly exceeds
-            the precision attained by the other modular methods""",
+            quote="""On each of the eight data sets the precision attained by the MBM method significantly
+            exceeds the precision attained by the other modular methods""",
             source=SECTION,
         ),
         Statement(
             "at most 5.9 points lost and at least 2.4 times as fast, the extremes of the paper's table",
             **for_both(against(RETRIEVAL, lambda change, times: change >= -5.9 and times >= 2.4)),
-            quote="""For a relatively modest reduction in performance the MBM method obtains a significant speed up
-            at test time.""",
+            quote="""For a relatively modest reduction in performance the MBM method obtains a significant
+            speed up at test time.""",
             source=f"{SECTION}, Table 3",
         ),
         Statement(
@@ -187,8 +189,8 @@ class ModularMethods(Reproduction):
         Statement(
             "voting is faster and more accurate than 300 components, on all sets but one",
             **for_both(against(VOTING, lambda change, times: change > 0 and times > 1)),
-            quote="""The MBM approach is both faster and more accurate than the monolithic method on all but one
-            data set.""",
+            quote="""The MBM approach is both faster and more accurate than the monolithic method on all
+            but one data set.""",
             source=f"{SECTION}, Table 3",
             share=6 / 7,
         ),

@@ -62,8 +62,8 @@ class QualityByDiversity(Reproduction):
     start; this library's solver ("Direct") takes the limit of diversities below 1."""
     )
     reduced = (
-        """4,000 training rows, 1,000 test rows and a rank-500 map instead of 12,000, 50,000 and 1,000, one draw: the
-    shape of a curve needs no more. """
+        """4,000 training rows, 1,000 test rows and a rank-500 map instead of 12,000, 50,000 and 1,000,
+    one draw: the shape of a curve needs no more. """
         + MBM_REDUCED
     )
     statements = (
@@ -84,8 +84,8 @@ class QualityByDiversity(Reproduction):
         Statement(
             "voting is most accurate at a diversity of at most 0.8 on at least two sets",
             **some_set_is_best_below(0.8),
-            quote="""for some data sets the best classification performance was attained by taking much lower values
-            of λ""",
+            quote="""for some data sets the best classification performance was attained by taking much
+            lower values of λ""",
             source=SECTION,
         ),
         Statement(

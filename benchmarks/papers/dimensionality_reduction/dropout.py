@@ -42,21 +42,22 @@ class DropModuleEquivalence(Reproduction):
         Statement(
             "the gradients are equal with the factor √(pλ)",
             below(GRADIENT, HOLDS, 1e-10),
-            quote="""The drop-module inner product loss at p is equivalent to the modular inner product loss at
-            λ = Mp/(1+p(M-1)).""",
+            quote="""The drop-module inner product loss at p is equivalent to the modular inner product
+            loss at λ = Mp/(1+p(M-1)).""",
             source="Theorem 2, in words",
         ),
         Statement(
             "a minimizer of the modular loss over √(p/λ) has no drop-module gradient",
             below(MINIMUM, "gradient", 1e-6),
-            quote="""the minima of L_λ(Φ, D) are equal to the minima of L_drop(Φ, D), up to a constant scaling factor
-            of √(p/λ)""",
+            quote="""the minima of L_λ(Φ, D) are equal to the minima of L_drop(Φ, D), up to a constant
+            scaling factor of √(p/λ)""",
             source="Section 5",
         ),
         Statement(
             "for 20 modules the diversity is between 0.9 and 1",
             lambda found: {"M = 20": 0.9 < found[HALF]["20 modules"]["diversity"] < 1},
-            quote="""p = 0.5 and this corresponds a value of λ just below 1, when M is large (see Figure 1)""",
+            quote="""p = 0.5 and this corresponds a value of λ just below 1, when M is large (see Figure
+            1)""",
             source='Section 6.2, "The diversity parameter"',
         ),
     )
@@ -70,9 +71,7 @@ class DropModuleEquivalence(Reproduction):
             tables[MINIMUM][row] = {"gradient": self.at_a_minimizer(M, p)}
         half = {f"{M} modules": {"diversity": dropping_diversity(0.5, M)} for M in (2, 5, 10, 20)}
         p = np.linspace(0.01, 1, 50)
-        curves = {
-            f"M = {M}": curve([dropping_diversity(value, M) for value in p], p) for M in (2, 5, 10, 20)
-        }
+        curves = {f"M = {M}": curve([dropping_diversity(value, M) for value in p], p) for M in (2, 5, 10, 20)}
         figure = panel("diversity λ", "keep probability p", curves)
         return Findings({**tables, HALF: half}, {"Figure 1": figure})
 
@@ -91,7 +90,8 @@ class DropModuleEquivalence(Reproduction):
         }
 
     def at_a_minimizer(self, M, p, H=2, r=12, n=30):
-        """Size of the drop-module gradient at a rescaled minimizer of the modular loss, over all pairs of rows."""
+        """Size of the drop-module gradient at a rescaled minimizer of the modular loss, over all pairs of
+        rows."""
         rng = np.random.default_rng(self.seed)
         rows, _ = np.linalg.qr(rng.standard_normal((n, r)))
         rows *= np.sqrt(n) / (1 + np.arange(r))  # rows.T @ rows / n is diagonal: principal coordinates

@@ -53,12 +53,13 @@ class SolverComparison(Reproduction):
     needs = NEEDS
     differs = (
         DIFFERS
-        + """ The paper's losses have a scale of their own; here they are divided by the certified lower bound.
-    Learning rates are relative to the curvature, three and four of them. "Direct" is this library's solver."""
+        + """ The paper's losses have a scale of their own; here they are divided by the certified lower
+    bound. Learning rates are relative to the curvature, three and four of them. "Direct" is this
+    library's solver."""
     )
-    reduced = """Eight seconds for every run instead of an hour, with a rank-500 map of 6,000 rows instead of rank
-    1,000 and up to 12,000; three draws, of which the first chooses the rates. MBM and Adam work on the spectrum,
-    where the compressed data (Proposition 5) are diagonal."""
+    reduced = """Eight seconds for every run instead of an hour, with a rank-500 map of 6,000 rows instead
+    of rank 1,000 and up to 12,000; three draws, of which the first chooses the rates. MBM and Adam work
+    on the spectrum, where the compressed data (Proposition 5) are diagonal."""
     printed = {
         "The paper's least losses": printed(
             ("Convex", 110.0, 21.2, 13.4, 0.0, 13.3, 0.0),
@@ -80,8 +81,8 @@ class SolverComparison(Reproduction):
             "the loss is at most 0.5 % above Adam's, in at most half of its time",
             as_low_and_twice_as_fast("MBM"),
             as_low_and_twice_as_fast("Direct"),
-            quote="""the bespoke MBM algorithm achieved the same minimum loss in at most twice the speed on each of
-            the data sets""",
+            quote="""the bespoke MBM algorithm achieved the same minimum loss in at most twice the speed
+            on each of the data sets""",
             source=SECTION,
         ),
         Statement(

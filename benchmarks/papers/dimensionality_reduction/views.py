@@ -22,8 +22,8 @@ PAPER = "Modular dimensionality reduction"
 DIVERSITIES = (0.2, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999)  # all that Table 3 of the paper names
 MBM, DIRECT = "MBM", "Direct"  # modules by the paper's algorithm, and by this library's solver
 SWEEPS = 100  # of MBM at most; it stops once a sweep lowers the loss by less than a fraction of 1e-4
-MBM_REDUCED = """MBM runs for at most 100 sweeps, on the 300 leading coordinates of the map, in which all minimizers
-lie: a sweep then takes a fifteenth of the time."""
+MBM_REDUCED = """MBM runs for at most 100 sweeps, on the 300 leading coordinates of the map, in which all
+minimizers lie: a sweep then takes a fifteenth of the time."""
 TOTAL = 300  # dimensions of all modules together, as in the paper
 RETRIEVED, VOTERS = 10, 5
 BASELINES = {
@@ -39,8 +39,8 @@ class Answers(NamedTuple):
     Parameters
     ----------
     precision, accuracy, hard_accuracy : float
-        Percentage of the true ten neighbors found, and of correct votes: the most frequent class among the five
-        neighbors of all modules together, as in the paper's tables, and one vote per module.
+        Percentage of the true ten neighbors found, and of correct votes: the most frequent class among the
+        five neighbors of all modules together, as in the paper's tables, and one vote per module.
     retrieval_seconds, vote_seconds : float
         Time of one module's search (median over modules), plus the ranking of candidates for retrieval.
     """
@@ -151,9 +151,7 @@ def by_mbm(model, seed, sweeps=SWEEPS):
     """A copy of a fitted model with modules of the paper's Algorithm 1 from a random start."""
     shape = model.n_modules, model.n_components
     rng = np.random.default_rng(seed)
-    found = module_by_module(
-        model.spectrum_, *shape, model.diversity_, rng=rng, max_iter=sweeps, tol=1e-4
-    )
+    found = module_by_module(model.spectrum_, *shape, model.diversity_, rng=rng, max_iter=sweeps, tol=1e-4)
     return model.with_modules(found.modules)
 
 

@@ -35,7 +35,8 @@ def best_at_widths(what):
 
     def of(solver):
         return lambda found: {
-            f"{name} H={width}": row[f"{solver} {width}"] > max(row[f"{other} {width}"] for other in BASELINES)
+            f"{name} H={width}": row[f"{solver} {width}"]
+            > max(row[f"{other} {width}"] for other in BASELINES)
             for name, row in found[what].items()
             for width in widths(row, solver)
         }
@@ -77,36 +78,37 @@ class QualityByModuleWidth(Reproduction):
     needs = NEEDS
     differs = (
         DIFFERS
-        + """ Votes count the neighbors of all modules together. Times are of one thread: one module's share of the
-    work and the ranking. "Direct" is this library's solver."""
+        + """ Votes count the neighbors of all modules together. Times are of one thread: one module's
+    share of the work and the ranking. "Direct" is this library's solver."""
     )
     reduced = (
-        """4,000 training rows, 300 to choose the diversity, 500 test rows and a rank-500 map instead of 12,000, 50,000
-    and 1,000, one draw: 343 settings are fitted. The diversity is chosen among all seven with direct modules; MBM
-    runs at the two chosen for each width. """
+        """4,000 training rows, 300 to choose the diversity, 500 test rows and a rank-500 map instead of
+    12,000, 50,000 and 1,000, one draw: 343 settings are fitted. The diversity is chosen among all seven
+    with direct modules; MBM runs at the two chosen for each width. """
         + MBM_REDUCED
     )
     statements = (
         Statement(
             'precision is higher ("typically": in nine of ten sets and widths)',
             **for_both(best_at_widths("precision")),
-            quote="""The precision attained by the MBM approach typically exceeds that attained by the other modular
-            approaches (Bootstrap, Partition, Random) across a range of values of H.""",
+            quote="""The precision attained by the MBM approach typically exceeds that attained by the
+            other modular approaches (Bootstrap, Partition, Random) across a range of values of H.""",
             source="Section 6.2, Figure 3",
             share=0.9,
         ),
         Statement(
             "precision at H = 100 is within three points of 300 components, and nearer than at H = 5",
             **for_both(approaches_the_whole),
-            quote="""As H increases, the precision approaches the precision attained by the 300-dimensional Monolithic
-            approach.""",
+            quote="""As H increases, the precision approaches the precision attained by the
+            300-dimensional Monolithic approach.""",
             source="Section 6.2, Figure 3",
         ),
         Statement(
             "voting is more accurate at every width",
             **for_both(best_at_widths("accuracy")),
-            quote="""Empirical results on both image retrieval and classification tasks confirm that the MBM algorithm
-            is superior to a range of competitors including random projections and bootstrapping""",
+            quote="""Empirical results on both image retrieval and classification tasks confirm that the
+            MBM algorithm is superior to a range of competitors including random projections and
+            bootstrapping""",
             source="Section 7, Figures 4 and 9",
         ),
         Statement(
@@ -122,8 +124,8 @@ class QualityByModuleWidth(Reproduction):
                     solver, "retrieval", lambda values: min(values) < min(values[0], values[-1])
                 )
             ),
-            quote="""the test time for image retrieval is a non-monotonic function of the number of dimensions per
-            module - it typically falls for very small H, before rising again as H grows""",
+            quote="""the test time for image retrieval is a non-monotonic function of the number of
+            dimensions per module - it typically falls for very small H, before rising again as H grows""",
             source="Section 12.2",
         ),
     )
