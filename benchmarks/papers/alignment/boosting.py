@@ -82,7 +82,7 @@ class PrunedBoosting(Reproduction):
             cases=some("", lambda cells: cells["LKA kept"] < cells["stacking kept"]),
         ),
         Statement(
-            "alignment keeps 40 to 60 % of the stages, or fewer",
+            "gradient boosting: alignment keeps at most 60 % of the stages",
             quote="LKA is able to prune around half of the predictors",
             source="Figure 4.20",
             cases=some("gradient", lambda cells: cells["LKA kept"] <= 0.6 * cells["members"]),

@@ -61,13 +61,12 @@ class PrunedBagging(Reproduction):
             cases=everywhere(lambda cells: cells["LKA error"] <= 1.01),
         ),
         Statement(
-            "alignment and stacking change the test error by at most 5 %, with less than half of the members",
+            "alignment and stacking keep less than half of the members, with at most 1 % more test error",
             quote="both methods are able to achieve similar test errors with many fewer predictors",
             source="Figure 4.13",
             cases=everywhere(
                 lambda cells: all(
-                    abs(cells[f"{method} error"] - 1) <= 0.05
-                    and cells[f"{method} kept"] < 0.5 * cells["members"]
+                    cells[f"{method} error"] <= 1.01 and cells[f"{method} kept"] < 0.5 * cells["members"]
                     for method in METHODS
                 )
             ),

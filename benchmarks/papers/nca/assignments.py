@@ -30,13 +30,6 @@ class AssignmentDecay(Reproduction):
             source="Section 4.4, Figure 4.2",
             ours=lambda found: {row: cells["share"] > 50 for row, cells in found[DECAY].items()},
         ),
-        Statement(
-            "the share of assignments below 1 % of the largest grows during training",
-            quote="""The evolution of the contributions during the training period is depicted in Figure
-            4.2.""",
-            source="Section 4.4",
-            ours=lambda found: {"last against first": shares(found)[-1] > shares(found)[0]},
-        ),
     )
 
     def compute(self):
@@ -61,10 +54,6 @@ class AssignmentDecay(Reproduction):
             ordered = np.sort(p[0])[::-1][:100]
             curves[f"iteration {iteration}"] = curve(range(1, 101), np.maximum(ordered, 1e-12))
         return Findings({DECAY: rows}, {"one row's assignments": panel("rank", "p_ij", curves, log="y")})
-
-
-def shares(found):
-    return [cells["share"] for cells in found[DECAY].values()]
 
 
 class BatchConstruction(Reproduction):

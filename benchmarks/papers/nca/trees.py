@@ -43,17 +43,6 @@ class TreeBoxes(Reproduction):
                 row: cells["largest - smallest"] <= 1 for row, cells in found[BOXES].items()
             },
         ),
-        Statement(
-            "the boxes of a level cover a smaller area than those of the level above",
-            quote="""there are presented the existing bounding boxes at different levels of the binary
-            tree""",
-            source="Section 4.4.1, Figure 4.3",
-            cases=lambda found: {
-                f"level {level}": found[BOXES][f"level {level}"]["area"]
-                < found[BOXES][f"level {level - 1}"]["area"]
-                for level in range(1, len(found[BOXES]))
-            },
-        ),
     )
 
     def compute(self):
@@ -101,10 +90,16 @@ class TreesByDimension(Reproduction):
             },
         ),
         Statement(
-            "trees take less time than all pairs",
+            "more than half of the pairs are skipped",
             quote="""Usually, a large fraction of the points can be omitted, especially when the data has
             structure.""",
             source="Section 4.4.1",
+            ours=lambda found: {row: cells["pairs kept (%)"] < 50 for row, cells in found[PRUNED].items()},
+        ),
+        Statement(
+            "trees take less time than all pairs",
+            quote="We present a series of methods that can improve NCA's speed.",
+            source="Chapter 4, introduction",
             ours=lambda found: {row: cells["times as fast"] > 1 for row, cells in found[PRUNED].items()},
         ),
         Statement(
