@@ -243,7 +243,7 @@ def test_equal_counts_go_to_the_first_class():
         def split(self, Z):
             return Z[:, :, np.newaxis]
 
-    # Ten neighbors: class 0 has 7 + 2 + 1 votes, class 1 has 1 + 2 + 7, and 0.7 + 0.2 + 0.1 < 0.1 + 0.2 + 0.7.
+    # Of ten neighbors class 0 has 7 + 2 + 1, class 1 has 1 + 2 + 7, and 0.7 + 0.2 + 0.1 < 0.1 + 0.2 + 0.7.
     X = np.zeros((24, 3))
     y = np.repeat([0, 1, 2], 8)
     counts = {0: (7, 2, 1), 1: (1, 2, 7), 2: (2, 6, 2)}
