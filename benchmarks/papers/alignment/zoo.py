@@ -43,7 +43,7 @@ class TransferFromManyNetworks(Reproduction):
             quote="""the performance of using all models is similar to that of using only models
             pretrained with data subsampled from the same dataset""",
             source="Section 2.4.4, Table 2.1",
-            ours=lambda found: {
+            cases=lambda found: {
                 task: found[ACCURACY]["all networks"][task] >= found[ACCURACY][task][task] - 1
                 for task in found[ACCURACY]["all networks"]
             },
@@ -53,7 +53,7 @@ class TransferFromManyNetworks(Reproduction):
             quote="""when irrelevant feature extractors are presented, the algorithm is capable of pruning
             them for making predictions""",
             source="Table 2.1",
-            ours=lambda found: {
+            cases=lambda found: {
                 task: cells["share"] < 100 and cells["own source"] > 50 for task, cells in found[KEPT].items()
             },
         ),
