@@ -81,7 +81,14 @@ def half_labeled():
     return ml.TransductiveRidgeClassifier().fit([X, X[:, :20]], np.where(np.arange(len(y)) % 2, y, -1))
 
 
-SMALL = {"hidden_layer_sizes": (4,), "max_iter": 2, "random_state": 0}
+def layer_sketches():
+    torch = importlib.import_module("torch")
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(X.shape[1], 9), torch.nn.ReLU(), torch.nn.Linear(9, 5))
+    return ml.collect_layers(network, [torch.tensor(X, dtype=torch.float32)], sketch=ml.CountSketch(8))
+
+
+FEW = {"max_iter": 2, "hidden": 4, "random_state": 0}  # a little training
 # Public classes that need arguments, other data, or something else than `fit`.
 RECIPES = {
     "NCA": lambda: ml.NCA(2, random_state=0, max_iter=5).fit(X, y),
@@ -93,6 +100,9 @@ RECIPES = {
     "ModularKernelPCA": lambda: lenses().fit(X),
     "ModuleNeighbors": lambda: ml.ModuleNeighbors(lenses()).fit(X),
     "ModuleVotingRegressor": lambda: ml.ModuleVotingRegressor().fit(X, target),
+    "NegativeCorrelationClassifier": lambda: ml.NegativeCorrelationClassifier(3, **FEW).fit(X, y),
+    "NegativeCorrelationRegressor": lambda: ml.NegativeCorrelationRegressor(3, **FEW).fit(X, target),
+    "NetworkAutoencoder": lambda: ml.NetworkAutoencoder(3, 2, **FEW).fit(X),
     "StreamingCKA": streaming,
     "TransductiveRidgeClassifier": half_labeled,
     "TemperatureScaler": lambda: ml.TemperatureScaler().fit(np.eye(3)[y] + X[:, :3], y),
@@ -153,10 +163,12 @@ MODELS = {
     ).fit(X, y),
     "index, exact": lambda: ml.ModuleNeighbors(lenses(), method="exact").fit(X),
     "index, paper": lambda: ml.ModuleNeighbors(ml.ModularAutoencoder(3, 2, random_state=0), method="paper").fit(X),
-    "sketches of layers": lambda: {"first": count_sketch(), "second": count_sketch()},
+    "dict of sketches": lambda: {"first": count_sketch(), "second": count_sketch()},
+    "stacked layers": lambda: ml.LayerRidgeClassifier(weights="stacked").fit([X, X[:, :20]], y),
     "lists of results": lambda: [streaming(), (1, 2.5, None), {"k": np.float32(3), 4: "é"}, {1, 2}, slice(2)],
 }
 OPTIONAL = {
+    "sketches of layers": ("torch", lambda m: layer_sketches()),
     "pruned LightGBM": ("lightgbm", lambda m: pruner(m.LGBMClassifier(n_estimators=6, verbose=-1))),
     "pruned LightGBM, two classes": (
         "lightgbm",
@@ -179,10 +191,7 @@ def fitted(name):
     if name in RECIPES:
         return RECIPES[name]() if RECIPES[name] else None
     kind = public_classes()[name]
-    try:
-        made = kind()
-    except TypeError:
-        made = kind(**{key: value for key, value in SMALL.items() if key in inspect.signature(kind).parameters})
+    made = kind()
     if "random_state" in getattr(made, "get_params", dict)():
         made.set_params(random_state=0)
     if hasattr(made, "fit"):
@@ -193,8 +202,10 @@ def fitted(name):
 # What a model is asked, if not about rows.
 QUERIES = {
     "TransductiveRidgeClassifier": [NEW, NEW[:, :20]],
+    "stacked layers": [NEW, NEW[:, :20]],
     "TemperatureScaler": np.eye(3)[y[:40]],
     "kernels.Precomputed": NEW @ X.T,
+    "sketches of layers": {"0": np.ones((3, 9), np.float32), "2": np.ones((3, 5), np.float32)},
     "text": ["two files", "three savers"],
 }
 ASKED = ("predict", "predict_proba", "transform", "kneighbors", "result", "centered", "gram", "covariance")

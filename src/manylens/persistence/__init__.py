@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from codecs import getincrementaldecoder
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
@@ -179,8 +180,11 @@ def kind_of_file(beginning: bytes) -> str:
     for start, kind in BEGINNINGS.items():
         if beginning.startswith(start):
             return kind
-    text = beginning.decode("utf-8", errors="ignore")
-    readable = len(text) > 0.9 * len(beginning) and all(each.isprintable() or each.isspace() for each in text)
+    try:
+        text = getincrementaldecoder("utf-8")().decode(beginning)  # may end within a character
+    except UnicodeDecodeError:
+        text = "\0"
+    readable = all(each.isprintable() or each.isspace() for each in text)
     return "a text file" if readable else "not a file that manylens knows"
 
 

@@ -21,7 +21,7 @@ OWN: dict[str, tuple[str, ...]] = {
         *("BootstrapKernelPCA", "MonolithicKernelPCA", "PartitionKernelPCA", "RandomKernelProjection"),
     ),
     "manylens.ensembles.calibration": ("SearchPlan",),
-    "manylens.ensembles.diversity_search": ("DiversitySearchCV", "SharedModules"),
+    "manylens.ensembles.diversity_search": ("DiversitySearchCV",),
     "manylens.ensembles.finders": ("FaissFinder", "GrowingRows", "ScanFinder"),
     "manylens.ensembles.index": ("SearchIndex",),
     "manylens.ensembles.neighbors": ("ModuleNeighbors",),

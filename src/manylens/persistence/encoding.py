@@ -112,6 +112,8 @@ class Encoder:
         plain = make is copyreg.__newobj__ and args[0] is kind  # type: ignore[attr-defined]
         if found is not kind or not plain:
             raise self.refuse(f"is {describe(kind)}, which cannot be made again from its attributes alone")
+        left_out = dict.fromkeys(getattr(kind, "_unsaved", ()))
+        state = {**state, **left_out} if left_out else state
         with self._within(f"{kind.__name__}."):
             content = [name, self._items(args[1:]), self.encode(state)]
             held = None if items is None else self._items(items)  # of a class derived from list or dict

@@ -14,6 +14,8 @@ from manylens.persistence.boosters import check_lightgbm, check_xgboost
 from manylens.typing import AnyArray, IntArray
 
 METRICS = {"Euclidean": "euclidean", "Manhattan": "manhattan", "Chebyshev": "chebyshev"}
+# Ensembles that hand rows to their trees without another check.
+TREE_ENSEMBLES = tuple(f"sklearn.ensemble.{name}" for name in ("_forest", "_gb", "_bagging", "_iforest"))
 FACTORIES = {"None": None, "OrderedDict": OrderedDict, "dict": dict, "int": int, "list": list, "set": set}
 
 
@@ -124,10 +126,11 @@ def check_estimator(made: Any) -> None:
     n_features = state.get("n_features_in_")
     if "tree_" in state:
         require(state["tree_"].n_features == n_features, who)
-    if kind.__module__.startswith("sklearn.ensemble._") and "estimators_" in state:
-        trees = [each for each in np.ravel(np.array(state["estimators_"], dtype=object)) if hasattr(each, "tree_")]
-        bagged = "estimators_features_" in state  # each tree has its own features
-        require(bagged or all(each.n_features_in_ == n_features for each in trees), who)
+    if kind.__module__ in TREE_ENSEMBLES and "estimators_" in state:
+        trees = np.ravel(np.array(state["estimators_"], dtype=object))
+        used = map(len, state["estimators_features_"]) if "estimators_features_" in state else None
+        for tree, width in zip(trees, used or [n_features] * len(trees), strict=True):
+            require(getattr(tree, "n_features_in_", width) == width, who)
     if "_predictors" in state:
         categorical = state["_bin_mapper"].is_categorical_
         require(categorical.shape == (n_features,), who)
