@@ -116,7 +116,7 @@ class CheckedState:
     """Mixin for objects with state that compiled loops rely on: it is checked when it comes from a file."""
 
     def _check_state(self) -> None:
-        """Raise if arrays have other types or shapes than the methods assume, or indices are out of bounds."""
+        """Raise if arrays have other types or shapes than the methods assume, or indices out of bounds."""
         raise NotImplementedError
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Kill processes that save, at random moments: `python -m tests.faults.kills --kills 500`.
 
-A child saves two models in turn over the same file and is killed (SIGKILL). Then the file must hold one of the
-two, whole. Prints one line per kind of file, and exits with 1 if a kill lost or mixed anything.
+A child saves two models in turn over the same file and is killed (SIGKILL). Then the file must hold one of
+the two, whole. Prints one line per kind of file, and exits with 1 if a kill lost or mixed anything.
 """
 
 import argparse
@@ -82,7 +82,7 @@ def same(one, other):
 
 
 def run(kind, kills, folder, seed):
-    """Numbers of files that were whole, lost and mixed after a kill, and of unfinished files left at the end."""
+    """Numbers of files that were whole, lost and mixed after a kill, and of files left at the end."""
     make, save, load, ask = KINDS[kind]
     models = [make(0), make(1)]
     expected = [ask(model) for model in models]

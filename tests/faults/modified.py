@@ -1,4 +1,4 @@
-"""Load and use files that were modified on purpose, with correct checksums: `python -m tests.faults.modified`.
+"""Load and use files modified on purpose, with correct checksums: `python -m tests.faults.modified`.
 
 A modified file must be refused, or give answers; it must not crash the process. The loops are compiled with
 bounds checks, so that an access outside an array is an error even where it would not crash.
@@ -15,7 +15,14 @@ from pathlib import Path
 
 OUTSIDE = "index is out of bounds"  # what a loop with bounds checks raises, and nothing else
 NUMBERS = (0, 1, -1, 2, 7, 255, 2**31 - 1, 2**31, 2**63 - 1, -(2**31), 0.5, 1e300, None, "x", True)
-KINDS = ("CountSketch", "index, exact", "index, paper", "pruning.PrunedEnsemble", "KD tree", "voting by trees")
+KINDS = (
+    "CountSketch",
+    "index, exact",
+    "index, paper",
+    "pruning.PrunedEnsemble",
+    "KD tree",
+    "voting by trees",
+)
 
 
 def leaves(node, at=()):
@@ -107,7 +114,9 @@ def main():
         for name in KINDS:
             count, outside = run(name, given.files, given.seed)
             bad += len(outside)
-            print(f"{name}: {given.files} files (seed {given.seed}), {count}, outside an array {len(outside)}")
+            print(
+                f"{name}: {given.files} files (seed {given.seed}), {count}, outside an array {len(outside)}"
+            )
             for each in outside[:3]:
                 print(f"  {each}")
             sys.stdout.flush()

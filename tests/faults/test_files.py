@@ -63,7 +63,7 @@ def test_a_full_disk_leaves_the_old_file(name, tmp_path):
     manylens.save(fitted("KernelAlignment"), path)
     old = path.read_bytes()
     for size in (0, 10, 64, 700, 2000):
-        with largest_file(size), pytest.raises(OSError, match="model was not saved: .* name is unchanged"):
+        with largest_file(size), pytest.raises(OSError, match=r"model was not saved: .* name is unchanged"):
             manylens.save(fitted(name), path)
         assert path.read_bytes() == old
         assert os.listdir(tmp_path) == ["model"]
@@ -172,7 +172,9 @@ def test_bit_flips_in_a_faiss_index_never_reach_faiss(tmp_path):
     refused = 0
     for _ in range(80):
         at = chance.randrange(64, len(whole))
-        (tmp_path / "damaged").write_bytes(whole[:at] + bytes([whole[at] ^ 1 << chance.randrange(8)]) + whole[at + 1 :])
+        (tmp_path / "damaged").write_bytes(
+            whole[:at] + bytes([whole[at] ^ 1 << chance.randrange(8)]) + whole[at + 1 :]
+        )
         try:
             ModuleNeighbors.load(tmp_path / "damaged", mmap=False)
         except ValueError:
@@ -189,7 +191,7 @@ def test_mapped_rows_are_checked_on_request(tmp_path):
     at = whole.index(rows) + len(rows) // 2
     (tmp_path / "index").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
     ModuleNeighbors.load(tmp_path / "index")  # mapped rows are not read
-    with pytest.raises(ValueError, match="index is damaged or was modified .* does not match its checksum"):
+    with pytest.raises(ValueError, match=r"index is damaged or was modified .* does not match its checksum"):
         verify(tmp_path / "index")
     with pytest.raises(ValueError, match="does not match its checksum"):
         ModuleNeighbors.load(tmp_path / "index", mmap=False)
@@ -218,7 +220,11 @@ def test_a_link_stays_a_link_and_permissions_stay(tmp_path):
 @pytest.mark.parametrize("given", ["folder", "device", "missing"])
 def test_a_path_that_cannot_be_a_file_is_refused(given, tmp_path):
     path = {"folder": tmp_path, "device": Path(os.devnull), "missing": tmp_path / "no" / "model"}[given]
-    said = {"folder": "is a folder", "device": "is not a regular file", "missing": "was not saved: No such file"}
+    said = {
+        "folder": "is a folder",
+        "device": "is not a regular file",
+        "missing": "was not saved: No such file",
+    }
     with pytest.raises((OSError, ValueError), match=said[given]):
         manylens.save([1], path)
     assert not path.is_file()

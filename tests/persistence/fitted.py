@@ -32,7 +32,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import manylens as ml
-from manylens import alignment, kernels, modules, pruning, summaries, transfer
+from manylens import alignment, kernels, modules, summaries, transfer
 
 ROOT = Path(__file__).resolve().parents[2]
 X, y = load_digits(return_X_y=True)
@@ -127,10 +127,14 @@ MODELS = {
     "Nystroem features": lambda: lenses(feature_map="nystroem", landmarks="k-means", rank=40).fit(X),
     "landmarks by sketch": lambda: lenses(feature_map="nystroem", landmarks="count-sketch", rank=40).fit(X),
     "inverse transform": lambda: lenses(fit_inverse_transform=True).fit(X),
-    "voting by trees": lambda: ml.ModuleVotingClassifier(lenses(), DecisionTreeClassifier(random_state=0)).fit(X, y),
+    "voting by trees": lambda: ml.ModuleVotingClassifier(
+        lenses(), DecisionTreeClassifier(random_state=0)
+    ).fit(X, y),
     "voting by neighbors": lambda: ml.ModuleVotingClassifier(lenses(), KNeighborsClassifier(3)).fit(X, y),
     "voting by ridge": lambda: ml.ModuleVotingRegressor(lenses(), Ridge()).fit(X, target),
-    "neighbors after NCA": lambda: ml.NCA(2, max_iter=5, random_state=0).fit(X, y).neighbor_classifier(X, y, 3),
+    "neighbors after NCA": lambda: (
+        ml.NCA(2, max_iter=5, random_state=0).fit(X, y).neighbor_classifier(X, y, 3)
+    ),
     "pipeline": lambda: make_pipeline(StandardScaler(), lenses(), LogisticRegression()).fit(X, y),
     "KD tree": lambda: make_pipeline(lenses(), KNeighborsClassifier(algorithm="kd_tree")).fit(X, y),
     "ball tree": lambda: make_pipeline(lenses(), KNeighborsClassifier(algorithm="ball_tree", p=3)).fit(X, y),
@@ -146,9 +150,13 @@ MODELS = {
         lenses(), HistGradientBoostingClassifier(max_iter=3, random_state=0)
     ).fit(X, y),
     "text": lambda: TfidfVectorizer().fit(["one file", "two files", "two savers"]),
-    "pruned bagging": lambda: pruner(BaggingClassifier(DecisionTreeClassifier(), 8, max_features=0.5, random_state=0)),
+    "pruned bagging": lambda: pruner(
+        BaggingClassifier(DecisionTreeClassifier(), 8, max_features=0.5, random_state=0)
+    ),
     "pruned neighbors": lambda: pruner(BaggingClassifier(KNeighborsClassifier(), 6, random_state=0)),
-    "pruned AdaBoost": lambda: pruner(AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=6)),
+    "pruned AdaBoost": lambda: pruner(
+        AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=6)
+    ),
     "pruned boosting": lambda: pruner(GradientBoostingClassifier(n_estimators=6, random_state=0)),
     "pruned extra trees": lambda: pruner(ExtraTreesRegressor(8, bootstrap=True, random_state=0)),
     "pruned histogram boosting": lambda: pruner(HistGradientBoostingRegressor(max_iter=6, random_state=0)),
@@ -162,21 +170,25 @@ MODELS = {
         [GaussianNB().fit(X, y), DecisionTreeClassifier(random_state=0).fit(X[:, :], y)]
     ).fit(X, y),
     "index, exact": lambda: ml.ModuleNeighbors(lenses(), method="exact").fit(X),
-    "index, paper": lambda: ml.ModuleNeighbors(ml.ModularAutoencoder(3, 2, random_state=0), method="paper").fit(X),
+    "index, paper": lambda: ml.ModuleNeighbors(
+        ml.ModularAutoencoder(3, 2, random_state=0), method="paper"
+    ).fit(X),
     "dict of sketches": lambda: {"first": count_sketch(), "second": count_sketch()},
     "stacked layers": lambda: ml.LayerRidgeClassifier(weights="stacked").fit([X, X[:, :20]], y),
     "lists of results": lambda: [streaming(), (1, 2.5, None), {"k": np.float32(3), 4: "é"}, {1, 2}, slice(2)],
 }
 OPTIONAL = {
-    "sketches of layers": ("torch", lambda m: layer_sketches()),
+    "sketches of layers": ("torch", lambda _: layer_sketches()),
     "pruned LightGBM": ("lightgbm", lambda m: pruner(m.LGBMClassifier(n_estimators=6, verbose=-1))),
     "pruned LightGBM, two classes": (
         "lightgbm",
-        lambda m: ml.AlignmentPruner(m.LGBMClassifier(n_estimators=6, verbose=-1).fit(X, y > 0)).fit(X, y > 0),
+        lambda m: ml.AlignmentPruner(m.LGBMClassifier(n_estimators=6, verbose=-1).fit(X, y > 0)).fit(
+            X, y > 0
+        ),
     ),
     "pruned XGBoost": ("xgboost", lambda m: pruner(m.XGBClassifier(n_estimators=6))),
     "pruned XGBoost regression": ("xgboost", lambda m: pruner(m.XGBRegressor(n_estimators=6))),
-    "index, faiss": ("faiss", lambda m: ml.ModuleNeighbors(lenses(), backend="faiss").fit(X)),
+    "index, faiss": ("faiss", lambda _: ml.ModuleNeighbors(lenses(), backend="faiss").fit(X)),
 }
 
 

@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from manylens import persistence
 from manylens.ensembles.calibration import SearchPlan, calibration_queries, choose_list_plan, choose_scan_plan
 from manylens.ensembles.finders import FINDERS, Backend
 from manylens.ensembles.index import (
@@ -34,6 +33,7 @@ from manylens.ensembles.representation import (
     transform_rows,
 )
 from manylens.native.nearest import drop_self
+from manylens.persistence.models import load, save
 from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet
 from manylens.validation import check_choice, check_count, check_real, validate_rows
 
@@ -350,7 +350,7 @@ class ModuleNeighbors(BaseEstimator):
         saved = copy.copy(self)
         if not save_modules:
             saved.modules = saved.modules_ = None
-        persistence.save(saved, path)
+        save(saved, path)
 
     @classmethod
     def load(
@@ -380,7 +380,7 @@ class ModuleNeighbors(BaseEstimator):
         ModuleNeighbors
             The fitted index.
         """
-        index = persistence.load(index_file(path), trusted=trusted, mmap=mmap)
+        index = load(index_file(path), trusted=trusted, mmap=mmap)
         if not isinstance(index, cls) or not hasattr(index, "index_"):
             raise ValueError(f"{path} contains {type(index).__name__}, not a fitted {cls.__name__}.")
         if modules is not None:

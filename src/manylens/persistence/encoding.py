@@ -8,7 +8,7 @@ from __future__ import annotations
 import copyreg
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,12 @@ from manylens.typing import AnyArray
 PLAIN = (type(None), bool, int, float, str)
 SPARSE = {"csr_matrix": sparse.csr_matrix, "csr_array": sparse.csr_array, "csc_matrix": sparse.csc_matrix}
 SPARSE["csc_array"] = sparse.csc_array
-CONTAINERS = {"tuple": tuple, "set": set, "frozenset": frozenset, "slice": lambda items: slice(*items)}
+CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "slice": lambda items: slice(*items),
+}
 FUNCTIONS = (type, np.ufunc, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 
@@ -150,7 +155,9 @@ class Encoder:
     def refuse(self, fault: str) -> TypeError:
         """An error that says where the object is that cannot be saved, and why."""
         where = "".join(self.path).replace("][", ", ") or "The model"
-        return TypeError(f"{where} {fault}: replace it with something that can be saved, or pickle the model.")
+        return TypeError(
+            f"{where} {fault}: replace it with something that can be saved, or pickle the model."
+        )
 
 
 class Decoder:
@@ -307,6 +314,9 @@ def decode_dtype(node: Any) -> np.dtype[Any]:
     else:
         names, formats, offsets, size = node
         kinds = [decode_dtype(each) for each in formats]
+        ends = (start + kind.itemsize for start, kind in zip(offsets, kinds, strict=True))
+        if min(offsets, default=0) < 0 or max(ends, default=0) > size:  # NumPy's own check can overflow
+            raise ValueError("The file contains an array whose fields overlap its end.")
         dtype = np.dtype({"names": names, "formats": kinds, "offsets": offsets, "itemsize": size})
     if dtype.hasobject:
         raise ValueError("The file contains an array of objects as plain bytes.")

@@ -106,7 +106,7 @@ class PartWriter:
         self.parts: list[tuple[int, str]] = []  # length and SHA-256, padding included
         stream.write(bytes(HEAD.size))
 
-    def add(self, data: bytes | AnyArray) -> int:
+    def add(self, data: Any) -> int:
         """Write bytes, or a contiguous array of them, and return the number of the part."""
         view, digest = memoryview(data), hashlib.sha256()
         for start in range(0, len(view), CHUNK):
@@ -168,7 +168,7 @@ class PartReader:
     def read(self, part: int, size: int) -> AnyArray:
         """The first `size` bytes of a part."""
         start, length, checksum = self._part(part, size)
-        data = np.empty(length, dtype=np.uint8)
+        data: Any = np.empty(length, dtype=np.uint8)
         self.stream.seek(start)
         if self.stream.readinto(memoryview(data)) != length:  # type: ignore[attr-defined]
             raise self.damaged("it ends too early")

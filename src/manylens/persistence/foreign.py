@@ -48,7 +48,9 @@ def make_tree(content: list[Any]) -> Any:
     return tree
 
 
-def check_nodes(inner: AnyArray, children: list[IntArray], feature: IntArray, n_features: int, who: str) -> None:
+def check_nodes(
+    inner: AnyArray, children: list[IntArray], feature: IntArray, n_features: int, who: str
+) -> None:
     """Raise unless inner nodes have children after themselves and compare features that exist."""
     own, n = np.flatnonzero(inner), len(inner)
     for child in children:
@@ -123,7 +125,7 @@ def check_estimator(made: Any) -> None:
     if not kind.__module__.startswith("sklearn."):
         return
     who, state = kind.__name__, vars(made) if hasattr(made, "__dict__") else {}
-    n_features = state.get("n_features_in_")
+    n_features: Any = state.get("n_features_in_")
     if "tree_" in state:
         require(state["tree_"].n_features == n_features, who)
     if kind.__module__ in TREE_ENSEMBLES and "estimators_" in state:

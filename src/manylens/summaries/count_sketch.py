@@ -85,12 +85,12 @@ class CountSketch(CheckedState, Summary):
         return self.n_rows_ > 0
 
     def _check_state(self) -> None:
-        type(self)(self.n_buckets, self.n_hashes, self.random_state)  # checks the settings
-        self._require(check_count(self.n_rows_, "n_rows_", minimum=0) or self._sums.shape[1] == 0)
         shapes = ((self.n_buckets, self._sums.shape[1]), self._sums.shape[1:], (self.n_buckets,))
         for array, shape in zip((self._sums, self._total, self._ones), shapes, strict=True):
             self._require(array.shape == shape and array.dtype == np.float64 and array.flags.c_contiguous)
             self._require(np.isfinite(array).all())
+        self._require(check_count(self.n_rows_, "n_rows_", minimum=0) or self._sums.shape[1] == 0)
+        type(self)(self.n_buckets, self.n_hashes, self.random_state)  # checks the settings
 
     def update(self, rows: MatrixLike, indices: int | IntArray | None = None) -> Self:
         """Add a batch of rows.
