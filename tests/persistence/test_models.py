@@ -4,6 +4,7 @@ import importlib
 import pickle
 import re
 import sys
+from threading import Lock
 
 import joblib
 import numpy as np
@@ -176,10 +177,14 @@ def test_functions_are_refused_when_saving(tmp_path):
     ):
         with pytest.raises(TypeError, match=f"ModularKernelPCA.kernel is {said}, and a file holds only data"):
             manylens.save(ModularKernelPCA(3, 2, kernel=kernel), path)
-    with pytest.raises(
-        TypeError, match=r"\[0\] is a scipy\.interpolate.*interp1d, which cannot be made again"
+    for value, said in (
+        (re.compile("x"), "re.Pattern, which cannot be made again"),
+        (Lock(), "_thread.lock"),
     ):
-        manylens.save([IsotonicRegression().fit(X[:, 10], y).f_], path)
+        with pytest.raises(TypeError, match=rf"\[0\] is a {said}"):
+            manylens.save([value], path)
+    with pytest.raises(TypeError, match=r"interp1d.*_call is the function scipy\.interpolate"):
+        manylens.save(IsotonicRegression().fit(X[:, 10], y), path)
     holder = CountSketch(4)
     holder.itself = holder
     with pytest.raises(TypeError, match=r"CountSketch\.itself refers to itself"):

@@ -105,7 +105,10 @@ class Encoder:
             if content is None:
                 raise self.refuse(f"is {describe(kind)} in a form that a file cannot hold")
             return {"adapted": [f"{kind.__module__}.{kind.__qualname__}", self.encode(content)]}
-        reduced = value.__reduce_ex__(4)
+        try:
+            reduced = value.__reduce_ex__(4)
+        except TypeError:
+            raise self.refuse(f"is {describe(kind)}, which has no attributes that a file can hold") from None
         if isinstance(reduced, str):  # the name of a global object
             return self._function(value)
         make, args, state, items, pairs = (*reduced, None, None, None)[:5]
@@ -154,7 +157,8 @@ class Encoder:
 
     def refuse(self, fault: str) -> TypeError:
         """An error that says where the object is that cannot be saved, and why."""
-        where = "".join(self.path).replace("][", ", ") or "The model"
+        owners = [k for k, step in enumerate(self.path) if step.endswith(".")]
+        where = "".join(self.path[owners[-1] if owners else 0 :]).replace("][", ", ") or "The model"
         return TypeError(
             f"{where} {fault}: replace it with something that can be saved, or pickle the model."
         )
