@@ -178,7 +178,7 @@ def test_functions_are_refused_when_saving(tmp_path):
         with pytest.raises(TypeError, match=f"ModularKernelPCA.kernel is {said}, and a file holds only data"):
             manylens.save(ModularKernelPCA(3, 2, kernel=kernel), path)
     for value, said in (
-        (re.compile("x"), "re.Pattern, which cannot be made again"),
+        (re.compile("x"), "re.Pattern, which has no attributes"),
         (Lock(), "_thread.lock"),
     ):
         with pytest.raises(TypeError, match=rf"\[0\] is a {said}"):
