@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from numbers import Integral, Real
 from types import ModuleType
 from typing import Any, Literal, TypeGuard
@@ -71,8 +71,18 @@ def is_sparse(X: Any) -> TypeGuard[SparseRows]:
 def check_choice(value: Any, name: str, choices: Iterable[Any]) -> None:
     """Raise unless the value is one of the choices."""
     known = list(choices)
-    if not any(value is choice or value == choice for choice in known):
-        raise ValueError(f"{name}={value!r} is unknown: give one of {', '.join(map(str, known))}.")
+    if not any(value is choice or (isinstance(value, type(choice)) and value == choice) for choice in known):
+        raise ValueError(f"{name}={shown(value)} is unknown: give one of {', '.join(map(str, known))}.")
+
+
+def shown(value: Any) -> str:
+    """A short text for a value in an error message: never the entries of an array or a collection."""
+    if getattr(value, "shape", ()) and hasattr(value, "dtype"):
+        return f"<{type(value).__name__} of shape {value.shape}>"
+    if isinstance(value, Collection) and not isinstance(value, str | bytes):
+        return f"<{type(value).__name__} of {len(value)} items>"
+    text = value.__name__ if isinstance(value, type) else repr(value)
+    return text if len(text) <= 200 else f"<{type(value).__name__}>"
 
 
 def check_count(value: Any, name: str, minimum: int = 1) -> int:
@@ -80,6 +90,12 @@ def check_count(value: Any, name: str, minimum: int = 1) -> int:
     if isinstance(value, bool | np.bool_):
         raise TypeError(f"{name}={value!r} must be an integer, not a bool.")
     return int(check_scalar(value, name, Integral, min_val=minimum))
+
+
+def check_jobs(n_jobs: Any) -> None:
+    """Raise unless `n_jobs` is None or an integer other than 0."""
+    if n_jobs is not None and check_count(n_jobs, "n_jobs", minimum=-(2**31)) == 0:
+        raise ValueError("n_jobs=0 is no number of threads: give 1 or more, or -1 for all cores.")
 
 
 def check_real(

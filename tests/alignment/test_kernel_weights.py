@@ -31,7 +31,7 @@ def views(n=120, seed=0):
 def test_the_system_is_the_literal_one():
     features, y = views(30)
     Y = np.eye(3)[y]
-    M, a = alignment_system(features, list("abcd"), Y)
+    M, a = alignment_system(features, list("abcd"), Y, estimator="biased")[:2]
     kernels = [(X - X.mean(axis=0)) @ (X - X.mean(axis=0)).T for X in features]
     np.testing.assert_allclose(M, [[np.sum(K * L) for L in kernels] for K in kernels])
     target = (Y - Y.mean(axis=0)) @ (Y - Y.mean(axis=0)).T
@@ -41,7 +41,7 @@ def test_the_system_is_the_literal_one():
 def test_no_other_weights_are_better_aligned():
     features, y = views()
     Y = np.eye(3)[y]
-    weights = align_kernels(features, y)
+    weights = align_kernels(features, y, estimator="biased")
     best = combined_alignment(weights, features, Y)
     assert np.linalg.norm(weights) == pytest.approx(1)
     assert np.all(weights >= 0)
@@ -49,21 +49,27 @@ def test_no_other_weights_are_better_aligned():
     others = [abs(weights + scale * rng.standard_normal(4)) for scale in (1e-3, 0.1, 1) for _ in range(50)]
     assert all(combined_alignment(other, features, Y) <= best + 1e-12 for other in others)
     for method in ("align", "r2", "uniform"):
-        assert combined_alignment(align_kernels(features, y, method=method), features, Y) <= best + 1e-12
+        assert (
+            combined_alignment(align_kernels(features, y, method=method, estimator="biased"), features, Y)
+            <= best + 1e-12
+        )
 
 
 def test_the_baselines_are_their_definitions():
     features, y = views()
     Y = np.eye(3)[y]
-    alignments = np.array([cka(X, Y) for X in features])
-    np.testing.assert_allclose(
-        align_kernels(features, y, method="align"), alignments / np.linalg.norm(alignments)
-    )
+    for estimator in ("biased", "unbiased"):
+        alignments = np.maximum([cka(X, Y, estimator=estimator) for X in features], 0)
+        np.testing.assert_allclose(
+            align_kernels(features, y, method="align", estimator=estimator),
+            alignments / np.linalg.norm(alignments),
+        )
+        M, a = alignment_system(features, list("abcd"), Y, estimator=estimator)[:2]
+        ratios = np.maximum(a, 0) / np.diag(M)
+        np.testing.assert_allclose(
+            align_kernels(features, y, method="r2", estimator=estimator), ratios / np.linalg.norm(ratios)
+        )
     np.testing.assert_allclose(align_kernels(features, y, method="uniform"), 0.5)
-    M, a = alignment_system(features, list("abcd"), Y)
-    np.testing.assert_allclose(
-        align_kernels(features, y, method="r2"), a / np.diag(M) / np.linalg.norm(a / np.diag(M))
-    )
 
 
 def test_orthogonal_kernels_make_alignf_equal_to_r2():
@@ -72,7 +78,10 @@ def test_orthogonal_kernels_make_alignf_equal_to_r2():
     columns = columns - columns.mean(axis=0)
     basis = np.linalg.svd(columns)[0][:, :7]
     features = [basis[:, [k]] for k in range(7)]
-    np.testing.assert_allclose(align_kernels(features, y), align_kernels(features, y, method="r2"), atol=1e-9)
+    alignf, r2 = (
+        align_kernels(features, y, method=method, estimator="biased") for method in ("alignf", "r2")
+    )
+    np.testing.assert_allclose(alignf, r2, atol=1e-9)
 
 
 def test_a_repeated_kernel_does_not_change_the_sum():
@@ -226,7 +235,9 @@ def test_the_output_kernel_is_the_weighted_sum(digits):
         for weight, view in zip(fitted.weights_, views.values(), strict=True)
     )
     np.testing.assert_allclose(Z @ Z.T, wanted, atol=1e-8)
-    assert fitted.alignment_ == pytest.approx(cka(Z, np.eye(10)[y[:300]]))
+    assert fitted.alignment_ == pytest.approx(cka(Z, np.eye(10)[y[:300]], estimator="unbiased"))
+    biased = KernelAlignment(estimator="biased").fit(views, y[:300])
+    assert biased.alignment_ == pytest.approx(cka(biased.transform(views), np.eye(10)[y[:300]]))
     assert dict(zip(fitted.group_names_, fitted.weights_, strict=True)) == align_kernels(views, y[:300])
 
 

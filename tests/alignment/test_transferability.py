@@ -149,7 +149,9 @@ def test_the_standard_error_is_the_spread_over_new_rows():
 
 def test_the_score_is_cka_and_regression_works():
     X, codes = task()
-    assert rank_models([X], codes, n_groups=0)[0].score == pytest.approx(cka(X, np.eye(3)[codes]))
+    for metric, estimator in (("cka", "unbiased"), ("biased-cka", "biased")):
+        wanted = pytest.approx(cka(X, np.eye(3)[codes], estimator=estimator))
+        assert rank_models([X], codes, metric, n_groups=0)[0].score == wanted
     assert rank_models([X], codes, n_groups=0)[0].standard_error is None
     noise = np.random.default_rng(5).standard_normal(X.shape)
     for metric in ("cka", "logme"):
@@ -193,10 +195,14 @@ def test_invalid_arguments_are_refused():
     with pytest.raises(ValueError, match="n_groups=80 is not between 2 and half"):
         rank_models([X], codes, n_groups=80)
     lone = np.where(np.arange(len(codes)) == 7, 1, 0)
-    for metric in ("cka", "logme", "h-score", "transrate"):
+    for metric in ("biased-cka", "logme", "h-score", "transrate"):
         with pytest.raises(ValueError, match="constant except for a few rows in one group"):
             rank_models([X], lone, metric)
         assert np.isfinite(rank_models([X], lone, metric, n_groups=0)[0].score)
+    with pytest.raises(
+        ValueError, match="unbiased norm of the target's kernel is zero, as it is for classes of"
+    ):
+        rank_models([X], lone, n_groups=0)
     with pytest.raises(ValueError, match="undefined if some rows are left out"):
         rank_models([X], codes, lambda features, _: 1.0 if len(features) == len(codes) else np.nan)
     with pytest.raises(ValueError, match="the metric is not defined for these features"):

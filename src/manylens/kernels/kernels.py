@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.kernels.bandwidths import Gamma, bandwidth
 from manylens.summaries import column_means
 from manylens.typing import FloatArray, Rows, Seed
-from manylens.validation import check_count, check_real, is_sparse
+from manylens.validation import check_count, check_real, is_sparse, shown
 
 
 class Kernel(BaseEstimator):
@@ -246,12 +246,16 @@ def make_kernel(kernel: KernelLike, gamma: Gamma = "mean") -> Kernel:
     """
     if isinstance(kernel, Kernel):
         return type(kernel)(**kernel.get_params(deep=False))
+    if isinstance(kernel, type):
+        raise TypeError(
+            f"kernel={kernel.__name__} is a class: give an instance, such as {kernel.__name__}()."
+        )
     if callable(kernel):
         return FromCallable(kernel)
     if not isinstance(kernel, str) or kernel not in NAMED:
         raise ValueError(
-            f"kernel={kernel!r} is unknown: give one of {', '.join(NAMED)}, a function of two sets of rows, "
-            "or a kernel of manylens.kernels."
+            f"kernel={shown(kernel)} is unknown: give one of {', '.join(NAMED)}, a function of two sets "
+            "of rows, or a kernel of manylens.kernels."
         )
     kind = NAMED[kernel]
     return kind(gamma=gamma) if "gamma" in kind().get_params() else kind()
