@@ -231,7 +231,8 @@ def target_features(y: ArrayLike, n_rows: int, target: Target = "auto") -> Float
 
 def read_target(y: AnyArray) -> Literal["classes", "values"]:
     """Whether y holds classes or values, by scikit-learn's `type_of_target`; raises if it could be both."""
-    kind = type_of_target(y, input_name="y")
+    with np.errstate(invalid="ignore"):  # it converts values to integers to see whether they are equal
+        kind = type_of_target(y, input_name="y")
     if kind not in ("binary", "multiclass"):
         return "values"
     # For two classes both readings give the same centered kernel, up to a factor.

@@ -144,8 +144,10 @@ class KernelGram:
             X = centered(X) if (center or kernel.centered) and not is_sparse(X) else X
         else:
             X = X.astype(np.float64, copy=False)  # squared distances may overflow in single precision
-            if isinstance(kernel, Cosine) or isinstance(getattr(kernel, "gamma", None), str):
-                X = times_power(X, -safe_scale(X))  # a kernel whose scale follows the rows does not change
+            if isinstance(kernel, Cosine):  # which takes rows of length 1e-15 for zero
+                X = times_power(X, -int(np.frexp(largest(X))[1]))
+            elif isinstance(getattr(kernel, "gamma", None), str):
+                X = times_power(X, -safe_scale(X))  # gamma follows the rows, so the kernel does not change
         with np.errstate(over="ignore", invalid="ignore"):  # NaN is refused by `refuse_out_of_range`
             self.kernel = make_kernel(kernel).fit(X, random_state=0)
         self.X, self.n_rows = X, X.shape[0]

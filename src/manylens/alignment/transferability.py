@@ -235,12 +235,12 @@ def log_evidence(X: FloatArray, Y: FloatArray, tolerance: float = 1e-6, most: in
         size = (projections * squares / shrunk**2).sum(axis=0)
         return size, (projections * (ratio / shrunk) ** 2).sum(axis=0) + outside
 
-    alpha, beta = np.ones(Y.shape[1]), np.ones(Y.shape[1])
+    alpha, beta = np.full(Y.shape[1], squares.mean()), np.ones(Y.shape[1])
     for _ in range(most):
         ratio = alpha / beta
         gamma = (squares / (ratio + squares)).sum(axis=0)
         size, residual = squared_sizes(ratio)
-        alpha = gamma / np.maximum(size, least)
+        alpha = gamma / np.maximum(size, least / squares.max())
         beta = np.maximum(n - gamma, n * EPS) / np.maximum(residual, least)
         if np.all(abs(alpha / beta - ratio) <= tolerance * ratio):
             break
