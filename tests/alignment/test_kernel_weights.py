@@ -3,6 +3,8 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.datasets import load_digits
 from sklearn.linear_model import RidgeClassifier
@@ -36,6 +38,69 @@ def test_the_system_is_the_literal_one():
     np.testing.assert_allclose(M, [[np.sum(K * L) for L in kernels] for K in kernels])
     target = (Y - Y.mean(axis=0)) @ (Y - Y.mean(axis=0)).T
     np.testing.assert_allclose(a, [np.sum(K * target) for K in kernels])
+
+
+def u_centered(K):
+    """Székely and Rizzo (2014): off-diagonal entries minus row means, with unbiased denominators."""
+    n = len(K)
+    K = K - np.diag(np.diag(K))
+    rows = K.sum(axis=1) / (n - 2)
+    centered = K - rows[:, np.newaxis] - rows + K.sum() / ((n - 1) * (n - 2))
+    return centered - np.diag(np.diag(centered))
+
+
+@pytest.mark.parametrize("kernel", ["linear", "precomputed"])
+def test_the_unbiased_system_holds_inner_products_of_u_centered_kernels(kernel):
+    features, y = views(30)
+    Y = np.eye(3)[y]
+    kernels = [X @ X.T for X in features]
+    system = alignment_system(features if kernel == "linear" else kernels, list("abcd"), Y, kernel)
+    matrices = [u_centered(K) for K in kernels]
+    np.testing.assert_allclose(system.M, [[np.sum(K * L) for L in matrices] for K in matrices], rtol=1e-9)
+    target = u_centered(Y @ Y.T)
+    np.testing.assert_allclose(system.a, [np.sum(K * target) for K in matrices], rtol=1e-7)
+    assert system.target_norm == pytest.approx(np.linalg.norm(target))
+    weights = align_kernels(features, y)
+    joint = u_centered(sum(w * K for w, K in zip(weights, kernels, strict=True)))
+    wanted = np.sum(joint * target) / np.linalg.norm(joint) / np.linalg.norm(target)
+    assert system.alignment(weights) == pytest.approx(wanted)
+    rng = np.random.default_rng(0)
+    others = [abs(weights + scale * rng.standard_normal(4)) for scale in (1e-3, 0.1, 1) for _ in range(50)]
+    assert all(system.alignment(other) <= wanted + 1e-12 for other in others)
+
+
+@given(st.integers(0, 10**6))
+def test_the_unbiased_system_is_positive_semidefinite(seed):
+    features, y = views(8, seed=seed)
+    features += [np.random.default_rng(seed).standard_normal((8, 40))]
+    M = alignment_system(features, list("abcde"), np.eye(3)[y], zero_ok=True).M
+    assert np.linalg.eigvalsh(M).min() > -1e-9 * np.trace(M)
+
+
+def test_wide_noise_gets_no_credit():
+    # Its own alignment with the target is large if estimated with bias, and near zero without.
+    rng = np.random.default_rng(0)
+    y = np.arange(200) % 10
+    signal, noise = np.eye(10)[y] + rng.standard_normal((200, 10)), rng.standard_normal((200, 5000))
+    for method, least in (("align", 0.98), ("alignf", 0.999)):
+        assert align_kernels([signal, noise], y, method=method)[0] > least
+    biased = align_kernels([signal, noise], y, method="align", estimator="biased")
+    assert biased[1] > biased[0]
+    fitted = KernelAlignment(method="align").fit({"signal": signal, "noise": noise}, y)
+    assert fitted.weights_[0] > 0.98
+    literal = KernelAlignment(method="align", estimator="biased").fit({"signal": signal, "noise": noise}, y)
+    np.testing.assert_allclose(literal.weights_, biased)
+
+
+def test_a_column_of_which_one_row_differs_gets_no_weight():
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    y = X[:, 0] > 0
+    lone = np.column_stack([X, np.arange(60) == 7])
+    np.testing.assert_allclose(
+        KernelAlignment().fit(lone, y).weights_, [*KernelAlignment().fit(X, y).weights_, 0]
+    )
+    with pytest.raises(ValueError, match="unbiased estimate of its kernel's norm is zero"):
+        align_kernels([X, lone[:, 3:]], y)
 
 
 def test_no_other_weights_are_better_aligned():

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -212,6 +214,45 @@ def test_the_matrix_holds_the_pairs(widths, estimator):
     matrix = cka_matrix(features, estimator=estimator)
     wanted = [[cka(X, Y, estimator=estimator) for Y in features] for X in features]
     np.testing.assert_allclose(matrix, wanted, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("estimator", ["biased", "unbiased"])
+def test_two_networks_give_the_rectangular_matrix(kernel, estimator):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    shared = rng.standard_normal((150, 3))
+    one, other = (
+        {
+            f"layer{k}": shared @ rng.standard_normal((3, d)) + rng.standard_normal((150, d))
+            for k, d in enumerate(widths)
+        }
+        for widths in ([3, 8, 600, 20], [5, 500, 4])
+    )
+    found = cka_matrix(one, other, kernel=kernel, estimator=estimator)
+    assert isinstance(found, pandas.DataFrame)
+    assert found.shape == (4, 3)
+    for row, column in [("layer0", "layer2"), ("layer2", "layer1"), ("layer3", "layer0")]:
+        wanted = cka(one[row], other[column], kernel, estimator)
+        assert found.loc[row, column] == pytest.approx(wanted, rel=1e-9)
+    listed = cka_matrix(list(one.values()), list(other.values()), kernel=kernel, estimator=estimator)
+    np.testing.assert_array_equal(listed, found)
+    with pytest.raises(ValueError, match="layer0 has 150 rows and layer0 has 149"):
+        cka_matrix(one, {name: X[1:] for name, X in other.items()})
+    with pytest.raises(TypeError, match="others='rbf' is not a set of features"):
+        cka_matrix(one, "rbf")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_matrix_takes_one_copy_of_the_data(dtype):
+    rng = np.random.default_rng(0)
+    features = [rng.standard_normal((20_000, 40)).astype(dtype) for _ in range(20)]
+    size = sum(X.nbytes for X in features)
+    tracemalloc.start()
+    cka_matrix(features)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.3 * size  # the copy, one set more, and the products
 
 
 def test_a_dict_gives_a_data_frame():

@@ -269,7 +269,7 @@ def test_sketches_that_cannot_be_compared_are_refused():
         ValueError, match=r"have seen other row numbers than 0 \.\.\. 99: give y as a FeatureSketch"
     ):
         rank_models(late, y)
-    with pytest.raises(ValueError, match="Sketches have a linear kernel"):
+    with pytest.raises(ValueError, match="Sketched features have a linear kernel"):
         align_kernels(sketches, y, "rbf")
     with pytest.raises(ValueError, match="different settings or have seen different row numbers"):
         align_kernels([*sketches.values(), FeatureSketch(32).update(models["sharp"])], y)

@@ -120,3 +120,11 @@ def test_invalid_batches_and_settings_are_refused():
         StreamingCKA().update(everything | {"b": np.full((101, 2), 0.1)}).result()
     with pytest.raises(ValueError, match="estimator='other' is unknown"):
         StreamingCKA(estimator="other")
+
+
+def test_a_huge_batch_does_not_spoil_the_stream():
+    everything = features()
+    huge = {name: X * 1e160 for name, X in everything.items()}
+    stream = StreamingCKA().update(everything).update(huge)
+    joined = {name: np.vstack([X, huge[name]]) for name, X in everything.items()}
+    np.testing.assert_allclose(stream.result(), cka_matrix(joined), rtol=1e-9)

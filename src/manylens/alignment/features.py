@@ -235,8 +235,11 @@ def read_target(y: AnyArray) -> Literal["classes", "values"]:
         kind = type_of_target(y, input_name="y")
     if kind not in ("binary", "multiclass"):
         return "values"
-    # For two classes both readings give the same centered kernel, up to a factor.
+    # For two classes both readings give the same centered kernel, up to a factor. Numbers that mostly occur
+    # once are no classes.
     if y.dtype.kind == "f" and kind == "multiclass":
+        if 2 * len(np.unique(y)) > len(y):
+            return "values"
         raise ValueError(
             "y holds whole numbers stored as floats, which may be classes or values: give "
             "target='classes' or target='values'."

@@ -91,8 +91,8 @@ def align_kernels(
         Inner products in M and a. The biased ones, which the papers use, are larger for wide kernels even if
         these are noise. The unbiased ones (Song et al. 2012) need at least 4 rows.
     target : {"auto", "classes", "values"}, default="auto"
-        How to read y. "auto" reads 1-d integers, strings and booleans as classes and refuses whole numbers
-        that are stored as floats, if there are more than two.
+        How to read y. "auto" reads 1-d integers, strings and booleans as classes, and refuses a few whole
+        numbers that are stored as floats.
     gamma : {"mean", "median", "max-norm"} or float, default="median"
         Scale of kernels given by name, as for `cka`.
     sketch : CountSketch, default=None

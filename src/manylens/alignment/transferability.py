@@ -94,8 +94,8 @@ def rank_models(
         which favors wide features), "logme", "h-score", "shrunk-h-score", "transrate", "leep", "nce"; or a
         function of features and class numbers (n,), for which larger is better.
     target : {"auto", "classes", "values"}, default="auto"
-        How to read y. "auto" reads 1-d integers, strings and booleans as classes and refuses whole numbers
-        that are stored as floats, if there are more than two.
+        How to read y. "auto" reads 1-d integers, strings and booleans as classes, and refuses a few whole
+        numbers that are stored as floats.
     n_groups : int, default=10
         Number of random groups of rows for the jackknife standard error; 0 for no standard error. For
         sketches the error is due to sketching alone, by a jackknife over the replicates.
