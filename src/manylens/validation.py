@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import validate_data
 
-from manylens.typing import AnyArray, FloatArray, Rows, Seed, SparseRows
+from manylens.typing import AnyArray, FloatArray, IntArray, Rows, Seed, SparseRows
 
 Boundaries = Literal["both", "left", "right", "neither"]
 
@@ -161,6 +161,18 @@ def clear_fitted(estimator: BaseEstimator, *attributes: str) -> None:
 def new_generator(random_state: Seed) -> np.random.Generator:
     """A NumPy generator determined by scikit-learn's `random_state`."""
     return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+
+
+def import_torch(purpose: str = "Training networks") -> ModuleType:
+    """The torch module, or an error that says how to install it."""
+    return import_optional("torch", purpose, "'manylens[torch]'")
+
+
+def take_rows(X: Any, rows: slice | IntArray) -> Any:
+    """Rows of an array, a sparse matrix, a data frame or a list."""
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    return (X if hasattr(X, "shape") else np.asarray(X))[rows]
 
 
 def import_optional(module: str, purpose: str, install: str) -> ModuleType:
