@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
-from sklearn.utils import check_random_state
 
 from manylens.alignment.features import (
     FeatureSets,
@@ -37,7 +36,15 @@ from manylens.kernels.kernels import Kernel, KernelLike, Linear, Precomputed, ma
 from manylens.native.permutations import permuted_products
 from manylens.summaries import CountSketch, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import check_choice, check_count, is_sparse, safe_scale, shown, times_power
+from manylens.validation import (
+    check_choice,
+    check_count,
+    check_seed,
+    is_sparse,
+    safe_scale,
+    shown,
+    times_power,
+)
 
 SMALL = 300  # up to this width the whole Gram matrix is cheaper than Lanczos iterations
 
@@ -268,7 +275,7 @@ def hsic_test(
     exponents = [safe_scale(Z) if degree else 0 for Z in (X, Y)]
     X, Y = (times_power(Z, -e) for Z, e in zip((X, Y), exponents, strict=True))
     K, L = (centered_gram(Z, kernel, name) for Z, name in ((X, "X"), (Y, "Y")))
-    rng = check_random_state(random_state)
+    rng = check_seed(random_state)
     orders = np.array([np.arange(n)] + [rng.permutation(n) for _ in range(n_permutations)], dtype=np.int64)
     products = permuted_products(K, L, orders)
     # Permuting equal rows does not change the exact statistic; rounding must not break such ties.

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import xlogy
 from sklearn.covariance import ledoit_wolf
-from sklearn.utils import check_random_state
 
 from manylens.alignment.features import (
     FeatureSets,
@@ -30,7 +29,7 @@ from manylens.alignment.sketches import (
 )
 from manylens.kernels.kernels import Linear
 from manylens.typing import FloatArray, IntArray, Seed
-from manylens.validation import check_count, safe_scale, shown, times_power
+from manylens.validation import check_count, check_seed, safe_scale, shown, times_power
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -156,7 +155,7 @@ def rank_models(
         )
     if chosen.scale_free:
         arrays = [times_power(X, -safe_scale(X)) for X in arrays]
-    groups = check_random_state(random_state).permutation(n) % n_groups if n_groups else None
+    groups = check_seed(random_state).permutation(n) % n_groups if n_groups else None
     for g in range(n_groups):
         if np.all(np.ptp(columns[groups != g], axis=0) == 0):
             raise ValueError(
