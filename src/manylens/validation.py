@@ -96,7 +96,7 @@ def check_choice(value: Any, name: str, choices: Iterable[Any]) -> None:
 
 def shown(value: Any) -> str:
     """A short text for a value in an error message: never the entries of an array or a collection."""
-    if getattr(value, "shape", ()) and hasattr(value, "dtype"):
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"<{type(value).__name__} of shape {value.shape}>"
     if isinstance(value, Collection) and not isinstance(value, str | bytes):
         return f"<{type(value).__name__} of {len(value)} items>"

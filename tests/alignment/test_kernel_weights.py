@@ -274,6 +274,8 @@ def test_invalid_arguments_are_refused():
         align_kernels(features, y, target="labels")
     with pytest.raises(ValueError, match="is an empty range"):
         align_bandwidths(features[0], y, (3, 1))
+    with pytest.raises(ValueError, match="powers=3 is not a pair"):
+        align_bandwidths(features[0], y, 3)
     with pytest.raises(ValueError, match="None of the kernels is aligned"):
         align_kernels([np.array([[1.0], [-1.0], [1.0], [-1.0]])], [0, 0, 1, 1])
 

@@ -12,7 +12,14 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import type_of_target
 
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, Rows
-from manylens.validation import check_choice, import_optional, is_sparse, require_two_classes, times_power
+from manylens.validation import (
+    check_choice,
+    import_optional,
+    is_sparse,
+    plain_conversion_errors,
+    require_two_classes,
+    times_power,
+)
 
 FeatureSets: TypeAlias = Mapping[Any, Any] | Sequence[Any] | AnyArray  # a dict, a list, or a 3-d array
 Names: TypeAlias = Sequence[Hashable]
@@ -52,7 +59,8 @@ def refuse_other_rows(names: Names, arrays: Sequence[Rows]) -> None:
 def check_features(X: MatrixLike, name: Hashable = "X", accept_sparse: bool = True) -> Rows:
     """One feature set as a finite 2-d float array or CSR matrix; float32 stays float32."""
     formats = "csr" if accept_sparse else False
-    return check_array(X, accept_sparse=formats, dtype=[np.float64, np.float32], input_name=str(name))
+    with plain_conversion_errors(str(name)):
+        return check_array(X, accept_sparse=formats, dtype=[np.float64, np.float32], input_name=str(name))
 
 
 def sets_by_name(X: Any) -> dict[Any, Rows] | None:

@@ -53,7 +53,7 @@ from manylens.kernels.bandwidths import Gamma, bandwidth
 from manylens.kernels.kernels import KernelLike, Linear, make_kernel
 from manylens.summaries import CountSketch, column_means
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Rows
-from manylens.validation import check_choice, check_count, safe_scale, times_power, validate_rows
+from manylens.validation import check_choice, check_count, safe_scale, shown, times_power, validate_rows
 
 Method: TypeAlias = Literal["alignf", "align", "r2", "uniform"]
 METHODS = ("alignf", "align", "r2", "uniform")
@@ -175,6 +175,8 @@ def align_bandwidths(
         `gammas` (p,), narrowest kernel first, and `weights` (p,).
     """
     rows = check_features(X, "X", accept_sparse=False)
+    if not isinstance(powers, list | tuple) or len(powers) != 2:
+        raise ValueError(f"powers={shown(powers)} is not a pair: give the smallest and the largest power.")
     lowest, highest = (check_count(power, "powers", minimum=-1000) for power in powers)
     if highest < lowest:
         raise ValueError(f"powers={powers} is an empty range: give the smallest power first.")
