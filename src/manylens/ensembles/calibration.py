@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import gen_batches
 
-from manylens.ensembles.finders import Finder
-from manylens.native.nearest import drop_self
+from manylens.ensembles.finders import Finder, ScanFinder, rank_leading
+from manylens.native.nearest import drop_self, nearest
 from manylens.native.threads import one_blas_thread
 from manylens.typing import FloatArray, IntArray
 
 QUERIES = 256  # queries for calibration
 AT_ONCE = 512  # rows of the base per matrix product
+IN_A_SCAN = 65536  # rows of the base per scan for exact neighbors
 WIDTHS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
 # Time to rank one candidate, in multiplications of a scan (`python -m benchmarks.tuning.candidates`).
 CANDIDATE_COST = 25_000
@@ -29,6 +29,7 @@ class SearchPlan:
 
     n_leading: int
     candidates_per_neighbor: float
+    prove: bool = False  # whether to prove each result exact, or to continue the search
 
 
 class CalibrationQueries(NamedTuple):
@@ -57,8 +58,9 @@ def choose_scan_plan(
     recall: float,
     n_leading: int | None = None,
     n_candidates: int | None = None,
+    neighbors: IntArray | None = None,
 ) -> SearchPlan:
-    """The cheapest plan that reaches the recall, given the user's choices.
+    """The cheapest plan that reaches the recall, given the user's choices and the exact neighbors, if known.
 
     A scan of d leading coordinates with m candidates finds the neighbors that rank among the first m on those
     coordinates. Returns the (d, m) with the least cost n d + 25,000 m that reaches the recall; if m is given,
@@ -72,7 +74,8 @@ def choose_scan_plan(
     if k < 1 or (n_leading is not None and n_candidates is not None):  # one row, or nothing to choose
         per_neighbor = MIN_PER_NEIGHBOR if n_candidates is None else n_candidates / n_neighbors
         return SearchPlan(int(widths[-1]), per_neighbor)
-    ranks = ranks_on_leading(points, queries, exact_neighbors(points, queries, k), widths)
+    neighbors = exact_neighbors(points, queries, k)[1] if neighbors is None else neighbors
+    ranks = ranks_on_leading(points, queries, neighbors, widths)
     needed = np.quantile(ranks.reshape(len(widths), -1), calibration_recall(recall), axis=1, method="higher")
     needed = np.maximum(needed, MIN_PER_NEIGHBOR * k)
     if n_candidates is None:
@@ -94,7 +97,7 @@ def choose_list_plan(
     k = min(n_neighbors, len(points) - (queries.own is not None))
     if k < 1:
         return SearchPlan(n_leading, MIN_PER_NEIGHBOR)
-    neighbors = exact_neighbors(points, queries, k)
+    _, neighbors = exact_neighbors(points, queries, k)
     _, found = finder.search(queries.coordinates[:, :n_leading], min(len(points), MAX_PER_NEIGHBOR * k + 1))
     query, place, _ = np.nonzero(found[:, :, None] == neighbors[:, None, :])
     if not len(place):
@@ -106,12 +109,31 @@ def choose_list_plan(
     return SearchPlan(n_leading, float(np.clip(per_neighbor, MIN_PER_NEIGHBOR, MAX_PER_NEIGHBOR)))
 
 
-def exact_neighbors(points: FloatArray, queries: CalibrationQueries, n_neighbors: int) -> IntArray:
-    """The nearest rows by all coordinates, (s, k), unordered."""
-    n_found = n_neighbors + (queries.own is not None)
-    search = NearestNeighbors(n_neighbors=n_found, algorithm="brute").fit(points)
-    found: IntArray = search.kneighbors(queries.coordinates, return_distance=False)
-    return found if queries.own is None else drop_self(queries.own, found)[0]
+def exact_neighbors(
+    points: FloatArray, queries: CalibrationQueries, n_neighbors: int, n_jobs: int | None = None
+) -> tuple[FloatArray, IntArray]:
+    """Distances and rows (s, k) of the nearest rows by all coordinates, ascending."""
+    k = n_neighbors + (queries.own is not None)
+    sought = np.ascontiguousarray(queries.coordinates, dtype=points.dtype)
+    distances, rows = np.empty((len(sought), 0), points.dtype), np.empty((len(sought), 0), np.int64)
+    for batch in gen_batches(len(points), IN_A_SCAN):
+        some = points[batch]
+        near, found, _ = rank_leading(
+            ScanFinder(some), sought, sought, some, min(k, len(some)), 3 * k, n_jobs, prove=True
+        )
+        merged = np.hstack([distances, near]), np.hstack([rows, found + batch.start])
+        distances, rows = nearest(*merged, min(k, merged[0].shape[1]))
+    if queries.own is not None:
+        rows, distances = drop_self(queries.own, rows, distances)
+    return np.sqrt(distances), rows
+
+
+def share_as_near(found: FloatArray, exact: FloatArray) -> float:
+    """Recall by distances, which ignores the order of equally near rows.
+
+    Fraction of the neighbors found, at ascending distances (s, k), that are no farther than the exact ones.
+    """
+    return float(np.mean(found <= exact * (1 + 8 * np.finfo(exact.dtype).eps)))
 
 
 def ranks_on_leading(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -12,17 +14,19 @@ from manylens.native.nearest import (
     FINISH_BLOCK,
     QUERY_BLOCK,
     finish,
+    rerank,
     scan_smallest,
     score_queries,
     score_rows,
 )
 from manylens.native.threads import over_blocks
 from manylens.persistence import read_array, write_array
-from manylens.typing import AnyArray, FloatArray, IntArray
+from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manylens.validation import import_optional
 
 Backend = Literal["numpy", "faiss"]
 Lists: TypeAlias = tuple[FloatArray, IntArray]  # keys or squared distances, and rows
+ONE_WRITER = Lock()  # held for an instant, to claim memory or to replace an index
 
 
 def by_blocks(
@@ -39,11 +43,15 @@ def by_blocks(
 
 
 class GrowingRows:
-    """An array that doubles its memory as rows are appended; the first rows may be mapped from a file."""
+    """An immutable array; `extended` copies share its memory, which doubles when it is full.
 
-    def __init__(self, rows: AnyArray) -> None:
+    The first rows may be mapped from a file.
+    """
+
+    def __init__(self, rows: AnyArray, used: int | None = None, filled: list[int] | None = None) -> None:
         self._store = rows
-        self._used = len(rows)
+        self._used = len(rows) if used is None else used
+        self._filled = [self._used] if filled is None else filled  # rows written to the shared memory
 
     def __len__(self) -> int:
         return self._used
@@ -51,33 +59,45 @@ class GrowingRows:
     def __getstate__(self) -> dict[str, Any]:
         return {"_store": np.array(self.array), "_used": self._used}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["_store"])  # type: ignore[misc]
+
     @property
     def array(self) -> AnyArray:
         """The rows (a view)."""
         return self._store[: self._used]
 
-    def append(self, rows: AnyArray) -> None:
-        """Add rows at the end, in the precision of the first ones."""
+    def extended(self, rows: AnyArray) -> GrowingRows:
+        """These rows and more at the end, in the precision of the first ones."""
         needed = self._used + len(rows)
-        if needed > len(self._store):
+        with ONE_WRITER:  # another thread may extend the same rows
+            fits = self._filled[0] == self._used and needed <= len(self._store)
+            if fits:
+                self._filled[0] = needed
+        store, filled = self._store, self._filled
+        if not fits:
             store = np.empty((max(needed, 2 * self._used), rows.shape[1]), dtype=self._store.dtype)
-            store[: self._used] = self.array
-            self._store = store
-        self._store[self._used : needed] = rows
-        self._used = needed
+            store[: self._used], filled = self.array, [needed]
+        store[self._used : needed] = rows
+        return GrowingRows(store, needed, filled)
 
 
 class ScanFinder:
-    """Scans all rows (n, d) by matrix products in tiles, in float32 for rows of any precision."""
+    """Scans all rows (n, d) by matrix products in tiles, in float32 for rows of any precision.
+
+    The rows should come from a `Frame`, so that products neither overflow nor lose digits to an offset.
+    """
 
     gives_bounds = True  # candidates are the nearest rows, and `bounds` bounds the distances of all others
 
     def __init__(self, rows: FloatArray) -> None:
         self._rows = GrowingRows(score_rows(rows))
 
-    def add(self, rows: FloatArray) -> None:
-        """Add rows; their numbers continue those of the rows present."""
-        self._rows.append(score_rows(rows))
+    def added(self, rows: FloatArray) -> ScanFinder:
+        """A finder of these and more rows, whose numbers continue those of the rows present."""
+        finder = copy(self)
+        finder._rows = self._rows.extended(score_rows(rows))
+        return finder
 
     def search(self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None) -> Lists:
         """Scores |b|² - 2 q.b and rows (n_queries, n_candidates), ascending, padded with row -1."""
@@ -104,10 +124,14 @@ class ScanFinder:
         return distances, rows
 
     def _shift(self, queries: FloatArray, width: int) -> FloatArray:
-        """Term that turns scores into lower bounds: |q|² - (width + 8) ε (|q| + max |b|)², ε for rounding."""
+        """Term that turns scores into lower bounds: |q|² - (width + 8) (ε (|q| + max |b|)² + 2^-126).
+
+        ε covers the rounding of scores and of distances over `width` coordinates, 2^-126 their underflow.
+        """
+        number = np.finfo(np.float32)
         squares = np.einsum("ij,ij->i", queries, queries, dtype=np.float64)
-        largest = np.sqrt(max(0.0, float(self._rows.array[:, -1].max())))
-        return squares - (width + 8) * np.finfo(np.float32).eps * (np.sqrt(squares) + largest) ** 2
+        largest = np.sqrt(float(self._rows.array[:, -1].max()))
+        return squares - (width + 8) * (number.eps * (np.sqrt(squares) + largest) ** 2 + number.tiny)
 
     def save(self, folder: Path, name: str) -> None:
         """Write the rows to a .npy file."""
@@ -141,9 +165,11 @@ class FaissFinder:
             self.lists.nprobe = min(self.n_probe, n_lists)
         self.lists.add(rows)
 
-    def add(self, rows: FloatArray) -> None:
-        """Add rows; their numbers continue those of the rows present."""
-        self.lists.add(pad_columns(rows))
+    def added(self, rows: FloatArray) -> FaissFinder:
+        """A finder of these and more rows, whose numbers continue those of the rows present."""
+        finder = copy(self)  # lists that grow while another thread searches them give wrong answers
+        finder.lists.add(pad_columns(rows))
+        return finder
 
     def search(self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None) -> Lists:
         """Approximate distances and rows (n_queries, n_candidates), ascending, padded with row -1."""
@@ -164,6 +190,11 @@ class FaissFinder:
         finder.lists = import_faiss().read_index(str(folder / f"{name}.faiss"))
         return finder
 
+    def __copy__(self) -> Self:
+        finder = type(self).__new__(type(self))
+        finder.lists = import_faiss().clone_index(self.lists)
+        return finder
+
     def __getstate__(self) -> dict[str, Any]:
         return {"lists": import_faiss().serialize_index(self.lists)}
 
@@ -173,6 +204,45 @@ class FaissFinder:
 
 Finder: TypeAlias = ScanFinder | FaissFinder
 FINDERS: dict[str, type[Finder]] = {"numpy": ScanFinder, "faiss": FaissFinder}
+
+
+def rank_leading(
+    finder: Finder,
+    leading: FloatArray,
+    queries: FloatArray,
+    points: FloatArray,
+    k: int,
+    n_candidates: int,
+    n_jobs: int | None,
+    *,
+    prove: bool,
+) -> tuple[FloatArray, IntArray, BoolArray]:
+    """Squared distances and rows (n_queries, k) of the candidates nearest by all coordinates, and proofs.
+
+    `leading` are the columns of the queries that the finder sees. With `prove`, lists that the bounds do not
+    prove exact are completed by another scan.
+    """
+    n_candidates = min(max(n_candidates, k), len(points))
+    keys, candidates = finder.search(leading, n_candidates, n_jobs)
+    bounds = finder.bounds(leading, keys, queries.shape[1])
+
+    def rank(block: slice) -> Lists:
+        some = None if bounds is None else bounds[block]
+        return rerank(queries[block], points, candidates[block], some, k)
+
+    distances, rows = by_blocks(rank, (len(queries), k), points.dtype, n_jobs)
+    proven = np.zeros(len(queries), dtype=bool)
+    if bounds is not None:  # the last candidate bounds all rows that are not candidates
+        proven = (bounds[:, -1] > distances[:, -1]) | (n_candidates >= len(points))
+    incomplete = np.flatnonzero(~proven if prove else rows[:, -1] < 0)
+    if len(incomplete):  # approximate lists may have fewer candidates than neighbors
+        if not isinstance(finder, ScanFinder):
+            finder, leading = ScanFinder(points), queries
+        lists = (distances[incomplete], rows[incomplete])
+        distances[incomplete], rows[incomplete] = finder.complete(
+            leading[incomplete], queries[incomplete], points, lists, n_jobs
+        )
+    return distances, rows, proven
 
 
 def import_faiss() -> Any:

@@ -3,27 +3,50 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from sklearn.utils import gen_batches
 
 from manylens.ensembles.calibration import SearchPlan
-from manylens.ensembles.finders import FINDERS, Backend, Finder, GrowingRows, Lists, ScanFinder, by_blocks
-from manylens.ensembles.representation import CompositeAxes, transform_rows
-from manylens.native.nearest import rerank, rerank_union
+from manylens.ensembles.finders import (
+    FINDERS,
+    Backend,
+    Finder,
+    GrowingRows,
+    Lists,
+    ScanFinder,
+    by_blocks,
+    rank_leading,
+)
+from manylens.ensembles.representation import CompositeAxes, Frame, check_near, transform_rows
+from manylens.native.nearest import rerank_union
 from manylens.native.threads import one_blas_thread
 from manylens.persistence import load, read_array, write_array
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manylens.validation import times_power
 
 Method = Literal["nested", "exact", "paper"]
 MIN_NEIGHBORS = 5  # searches for fewer neighbors use as many candidates as for this number
 AT_ONCE = 16384  # queries whose candidates are in memory at a time
 
 
+class Neighbors(NamedTuple):
+    """Nearest rows of the base."""
+
+    distances: FloatArray  # (n_queries, k), ascending
+    rows: IntArray  # (n_queries, k)
+    proven: BoolArray  # (n_queries,), whether the first search proved that no other row is nearer
+
+
 class SearchIndex:
-    """Coordinates of a base with one finder of candidates, or one per module; `use` makes the finders."""
+    """Coordinates of a base with one finder of candidates, or one per module; `planned` makes the finders.
+
+    An index does not change: methods that change it return a new one, which shares memory with the old one.
+    So other threads may search while rows are added.
+    """
 
     def __init__(
         self, axes: CompositeAxes, coordinates: FloatArray, method: Method, backend: Backend
@@ -31,12 +54,12 @@ class SearchIndex:
         self.axes, self.method, self.backend = axes, method, backend
         self.rows = GrowingRows(coordinates)
         self.finders: list[Finder] = []
-        self.plan = SearchPlan(coordinates.shape[1], 1.0)  # replaced by `use`
+        self.plan = SearchPlan(coordinates.shape[1], 1.0)  # replaced by `planned`
         self.n_planned = 0  # rows when the plan was made
 
     @property
     def coordinates(self) -> FloatArray:
-        """Coordinates of the base (n, D) (a view)."""
+        """Coordinates of the base (n, D) in the frame of the axes (a view)."""
         return self.rows.array
 
     @property
@@ -44,19 +67,21 @@ class SearchIndex:
         """One finder per module for method="paper", otherwise one."""
         return len(self.axes.widths) if self.method == "paper" else 1
 
-    def use(self, plan: SearchPlan) -> None:
-        """Set the plan, and build finders if it changes the coordinates that they see."""
-        rebuild = not self.finders or plan.n_leading != self.plan.n_leading
-        self.plan, self.n_planned = plan, len(self.rows)
-        if rebuild:
+    def planned(self, plan: SearchPlan) -> SearchIndex:
+        """With another plan, and with new finders if it changes the coordinates that they see."""
+        index = copy(self)
+        index.plan, index.n_planned = plan, len(self.rows)
+        if not self.finders or plan.n_leading != self.plan.n_leading:
             kind = FINDERS[self.backend]
-            self.finders = [kind(self.seen_by(m, self.coordinates)) for m in range(self.n_finders)]
+            index.finders = [kind(index.seen_by(m, self.coordinates)) for m in range(self.n_finders)]
+        return index
 
-    def add(self, coordinates: FloatArray) -> None:
-        """Add rows to the base."""
-        self.rows.append(coordinates)
-        for m, finder in enumerate(self.finders):
-            finder.add(self.seen_by(m, coordinates))
+    def added(self, coordinates: FloatArray) -> SearchIndex:
+        """With more rows."""
+        index = copy(self)
+        index.rows = self.rows.extended(coordinates)
+        index.finders = [finder.added(self.seen_by(m, coordinates)) for m, finder in enumerate(self.finders)]
+        return index
 
     def seen_by(self, finder: int, coordinates: FloatArray) -> FloatArray:
         """Columns that a finder sees: the leading coordinates, or those of one module."""
@@ -67,21 +92,31 @@ class SearchIndex:
 
     def search(
         self, coordinates: FloatArray, k: int, n_candidates: int | None, n_jobs: int | None
-    ) -> tuple[FloatArray, IntArray, BoolArray]:
-        """Distances and rows of the k nearest (n_queries, k), and which queries are proven exact."""
+    ) -> Neighbors:
+        """The k nearest rows by coordinates in the frame of the axes; distances are not in the frame."""
         distances = np.empty((len(coordinates), k), dtype=self.coordinates.dtype)
         rows = np.empty(distances.shape, dtype=np.int64)
         proven = np.zeros(len(coordinates), dtype=bool)
+        m = n_candidates or math.ceil(self.plan.candidates_per_neighbor * max(k, MIN_NEIGHBORS))
         for batch in gen_batches(len(coordinates), AT_ONCE):
             queries = np.ascontiguousarray(coordinates[batch], dtype=distances.dtype)
             if self.method == "paper":
-                found = [self.module_candidates(queries, m, k, n_jobs) for m in range(self.n_finders)]
-                distances[batch], rows[batch] = self.rank(queries, np.hstack(found), k, n_jobs)
+                distances[batch], rows[batch] = self._search_modules(queries, k, n_jobs)
             else:
-                m = n_candidates or math.ceil(self.plan.candidates_per_neighbor * max(k, MIN_NEIGHBORS))
-                m = min(max(m, k), len(self.rows))
-                distances[batch], rows[batch], proven[batch] = self._search_leading(queries, k, m, n_jobs)
-        return np.sqrt(distances, out=distances), rows, proven
+                prove = self.method == "exact" or self.plan.prove
+                leading = self.seen_by(0, queries)
+                distances[batch], rows[batch], proven[batch] = rank_leading(
+                    self.finders[0], leading, queries, self.coordinates, k, m, n_jobs, prove=prove
+                )
+        return Neighbors(self.outside(np.sqrt(distances, out=distances)), rows, proven)
+
+    def outside(self, lengths: FloatArray) -> FloatArray:
+        """Distances or coordinates in the frame of the axes, in the units of the modules."""
+        return np.asarray(times_power(lengths, self.axes.frame.exponent))
+
+    def inside(self, coordinates: FloatArray) -> FloatArray:
+        """Coordinates (n, D) in the units of the modules, in the frame of the axes."""
+        return check_near(np.asarray(times_power(coordinates, -self.axes.frame.exponent)), "coordinates")
 
     def module_candidates(self, queries: FloatArray, module: int, k: int, n_jobs: int | None) -> IntArray:
         """The k nearest rows in one module, (n_queries, k)."""
@@ -96,38 +131,22 @@ class SearchIndex:
 
         return by_blocks(rank, (len(queries), k), points.dtype, n_jobs)
 
-    def _search_leading(
-        self, queries: FloatArray, k: int, n_candidates: int, n_jobs: int | None
-    ) -> tuple[FloatArray, IntArray, BoolArray]:
-        """Squared distances, rows and proofs for candidates from the leading coordinates."""
-        (finder,) = self.finders
-        leading, points = self.seen_by(0, queries), self.coordinates
-        keys, candidates = finder.search(leading, n_candidates, n_jobs)
-        bounds = finder.bounds(leading, keys, queries.shape[1])
-
-        def rank(block: slice) -> Lists:
-            some = None if bounds is None else bounds[block]
-            return rerank(queries[block], points, candidates[block], some, k)
-
-        distances, rows = by_blocks(rank, (len(queries), k), points.dtype, n_jobs)
-        proven = np.zeros(len(queries), dtype=bool)
-        if bounds is not None:  # the last candidate bounds all rows that are not candidates
-            proven = (bounds[:, -1] > distances[:, -1]) | (n_candidates >= len(points))
-        # Approximate lists may have fewer candidates than neighbors.
-        incomplete = np.flatnonzero(~proven if self.method == "exact" else rows[:, -1] < 0)
-        if len(incomplete):
-            if not isinstance(finder, ScanFinder):
-                finder, leading = ScanFinder(points), queries
-            lists = (distances[incomplete], rows[incomplete])
-            distances[incomplete], rows[incomplete] = finder.complete(
-                leading[incomplete], queries[incomplete], points, lists, n_jobs
+    def _search_modules(self, queries: FloatArray, k: int, n_jobs: int | None) -> Lists:
+        """Squared distances and rows of the k nearest of all modules' candidates."""
+        found = [self.module_candidates(queries, m, k, n_jobs) for m in range(self.n_finders)]
+        distances, rows = self.rank(queries, np.hstack(found), k, n_jobs)
+        few = np.flatnonzero(rows[:, -1] < 0)  # approximate lists may have fewer candidates than neighbors
+        if len(few):
+            lists = (distances[few], rows[few])
+            distances[few], rows[few] = ScanFinder(self.coordinates).complete(
+                queries[few], queries[few], self.coordinates, lists, n_jobs
             )
-        return distances, rows, proven
+        return distances, rows
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Write all arrays to a folder, and return the rest as a dictionary for JSON."""
         write_array(folder / "coordinates.npy", self.coordinates)
-        write_array(folder / "mean.npy", self.axes.mean)
+        write_array(folder / "mean.npy", self.axes.frame.center)
         write_array(folder / "axes.npy", self.axes.axes)
         for m, finder in enumerate(self.finders):
             finder.save(folder, f"finder{m}")
@@ -135,6 +154,8 @@ class SearchIndex:
             "widths": [int(width) for width in self.axes.widths],
             "n_leading": int(self.plan.n_leading),
             "candidates_per_neighbor": float(self.plan.candidates_per_neighbor),
+            "prove": bool(self.plan.prove),
+            "exponents": [self.axes.frame.before, self.axes.frame.after],
         }
 
     @classmethod
@@ -143,13 +164,33 @@ class SearchIndex:
     ) -> Self:
         """Read an index that `save` wrote; with `mmap`, map the rows from their files."""
         widths = tuple(description["widths"])
-        axes = CompositeAxes(widths, read_array(folder / "mean.npy"), read_array(folder / "axes.npy"))
+        before, after = description["exponents"]
+        frame = Frame(before, read_array(folder / "mean.npy"), after)
+        axes = CompositeAxes(widths, frame, read_array(folder / "axes.npy"))
         index = cls(axes, read_array(folder / "coordinates.npy", mmap), method, backend)
-        index.plan = SearchPlan(description["n_leading"], description["candidates_per_neighbor"])
+        index.plan = SearchPlan(
+            description["n_leading"], description["candidates_per_neighbor"], description["prove"]
+        )
         index.n_planned = len(index.rows)
         kind = FINDERS[backend]
         index.finders = [kind.load(folder, f"finder{m}", mmap) for m in range(index.n_finders)]
         return index
+
+
+def check_candidates(candidates: Any, n_queries: int, n_rows: int) -> IntArray:
+    """Candidates given by a caller, int64 of shape (n_queries, m), from -1 to n_rows - 1."""
+    candidates = np.asarray(candidates)
+    if candidates.ndim != 2 or len(candidates) != n_queries or candidates.dtype.kind not in "iu":
+        raise ValueError(
+            f"candidates must be integers, one line per query ({n_queries}); an array of shape "
+            f"{candidates.shape} and type {candidates.dtype} was given."
+        )
+    if candidates.size and not (candidates.min() >= -1 and candidates.max() < n_rows):
+        raise ValueError(
+            f"candidates contains {candidates.min()} to {candidates.max()}, but this index has rows 0 to "
+            f"{n_rows - 1}: give rows that it contains, or -1 for none."
+        )
+    return candidates.astype(np.int64)
 
 
 def load_modules(path: Path) -> Any:

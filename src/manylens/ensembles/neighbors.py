@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -11,16 +14,34 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags, get_tags
+from sklearn.utils import Tags, check_array, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from manylens import persistence
-from manylens.ensembles.calibration import SearchPlan, calibration_queries, choose_list_plan, choose_scan_plan
-from manylens.ensembles.finders import FINDERS, Backend
-from manylens.ensembles.index import MIN_NEIGHBORS, Method, SearchIndex, check_same_modules, load_modules
+from manylens.ensembles.calibration import (
+    CalibrationQueries,
+    SearchPlan,
+    calibration_queries,
+    choose_list_plan,
+    choose_scan_plan,
+    exact_neighbors,
+    share_as_near,
+)
+from manylens.ensembles.finders import FINDERS, ONE_WRITER, Backend
+from manylens.ensembles.index import (
+    MIN_NEIGHBORS,
+    Method,
+    Neighbors,
+    SearchIndex,
+    check_candidates,
+    check_same_modules,
+    load_modules,
+)
 from manylens.ensembles.representation import (
     CompositeAxes,
+    check_near,
     composite_axes,
+    finite_columns,
     fit_modules,
     module_views,
     resolve_modules,
@@ -82,8 +103,6 @@ class ModuleNeighbors(BaseEstimator):
         Candidates per neighbor, for at least five neighbors; "paper" does not use it.
     fitted_as_ : dict
         The parameters that determine what is stored; if one is changed, `fit` is needed again.
-    proven_share_ : float
-        Fraction of the queries of the last search with method="exact" that needed no further search.
 
     Examples
     --------
@@ -134,14 +153,15 @@ class ModuleNeighbors(BaseEstimator):
         """
         self._check_parameters()
         modules = resolve_modules(self.modules)
-        X = validate_rows(self, X, reset=True)
-        modules = fit_modules(modules, X, y, self)
-        Z = transform_rows(modules, X)
+        fitted = copy(self)  # if anything fails, or while another thread searches, `self` stays as it was
+        X = validate_rows(fitted, X, reset=True)
+        modules = fit_modules(modules, X, y, fitted)
+        Z = finite_columns(transform_rows(modules, X))
         axes = composite_axes(Z, tuple(view.shape[1] for view in module_views(modules, Z[:1])))
-        index = SearchIndex(axes, axes.coordinates(Z), self.method, self.backend)
-        self._calibrate(index)
-        self.modules_, self.index_, self.fitted_as_ = modules, index, self._layout()
-        self.probe_ = X[:1].copy() if isinstance(X, np.ndarray) else X[:1].toarray()  # for a check in `load`
+        index = SearchIndex(axes, check_near(axes.coordinates(Z), "X"), self.method, self.backend)
+        fitted.modules_, fitted.index_, fitted.fitted_as_ = modules, self._calibrated(index), self._layout()
+        fitted.probe_ = X[:1].copy() if isinstance(X, np.ndarray) else X[:1].toarray()  # checked by `load`
+        self.__dict__ = vars(fitted)
         return self
 
     def partial_fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
@@ -161,10 +181,8 @@ class ModuleNeighbors(BaseEstimator):
         if not hasattr(self, "index_"):
             return self.fit(X, y)
         self._check_layout()
-        self.index_.add(self.coordinates(X))
-        if self.n_samples_fit_ >= 2 * self.index_.n_planned:  # a denser base needs more candidates
-            self._calibrate(self.index_)
-        return self
+        coordinates = self._enter(self.index_, X)
+        return self._change(lambda index: self._grown(index.added(coordinates)))
 
     def tune(self, X: MatrixLike) -> Self:
         """Choose `n_leading` and `n_candidates`, if None, for queries that differ from the base.
@@ -184,8 +202,8 @@ class ModuleNeighbors(BaseEstimator):
         self._check_layout()
         if self.method != "nested":
             raise ValueError(f"method={self.method!r} has nothing to tune: tune is for method='nested'.")
-        self._calibrate(self.index_, self.coordinates(X))
-        return self
+        queries = self._enter(self.index_, X)
+        return self._change(lambda index: self._calibrated(index, queries))
 
     def coordinates(self, X: MatrixLike) -> FloatArray:
         """Map rows to coordinates whose squared distance is the mean squared distance over modules.
@@ -201,9 +219,10 @@ class ModuleNeighbors(BaseEstimator):
             Coordinates, by decreasing variance.
         """
         check_is_fitted(self)
-        return self.composite_.coordinates(transform_rows(self.modules_, validate_rows(self, X)))
+        index = self.index_
+        return index.outside(self._enter(index, X))
 
-    def search(self, coordinates: FloatArray, n_neighbors: int | None = None) -> tuple[FloatArray, IntArray]:
+    def search(self, coordinates: FloatArray, n_neighbors: int | None = None) -> Neighbors:
         """Nearest rows of the base for queries given by their coordinates.
 
         Parameters
@@ -215,16 +234,15 @@ class ModuleNeighbors(BaseEstimator):
 
         Returns
         -------
-        tuple of ndarray
-            Distances and rows, as in `kneighbors`.
+        named tuple of ndarray
+            `distances` and `rows` as in `kneighbors`, and `proven` (n_queries,): which results needed no
+            further search to be proven exact.
         """
         check_is_fitted(self)
         self._check_layout()
-        k = self._check_neighbors(n_neighbors)
-        distances, rows, proven = self.index_.search(coordinates, k, self.n_candidates, self.n_jobs)
-        if self.method == "exact":
-            self.proven_share_ = float(proven.mean()) if len(proven) else 0.0
-        return distances, rows
+        index = self.index_
+        k = self._check_neighbors(index, n_neighbors)
+        return index.search(index.inside(self._check_queries(index, coordinates)), k, *self._effort())
 
     def kneighbors(
         self, X: MatrixLike | None = None, n_neighbors: int | None = None, return_distance: bool = True
@@ -248,12 +266,14 @@ class ModuleNeighbors(BaseEstimator):
             Rows of the base; ties are broken by row number.
         """
         check_is_fitted(self)
-        k = self._check_neighbors(n_neighbors, others_only=X is None)
+        self._check_layout()
+        index = self.index_  # once, because another thread may replace it
+        k = self._check_neighbors(index, n_neighbors, others_only=X is None)
         if X is None:
-            distances, rows = self.search(self.coordinates_, k + 1)
+            distances, rows, _ = index.search(index.coordinates, k + 1, *self._effort())
             rows, distances = drop_self(np.arange(len(rows)), rows, distances)
         else:
-            distances, rows = self.search(self.coordinates(X), k)
+            distances, rows, _ = index.search(self._enter(index, X), k, *self._effort())
         return (distances, rows) if return_distance else rows
 
     def kneighbors_graph(
@@ -276,12 +296,13 @@ class ModuleNeighbors(BaseEstimator):
             `n_neighbors` entries per row.
         """
         check_choice(mode, "mode", ("connectivity", "distance"))
+        check_is_fitted(self)
+        n_rows = self.n_samples_fit_
         distances, rows = self.kneighbors(X, n_neighbors)
         values = distances if mode == "distance" else np.ones_like(distances)
         starts = np.arange(0, rows.size + 1, rows.shape[1])
-        return sparse.csr_matrix(
-            (values.ravel(), rows.ravel(), starts), shape=(len(rows), self.n_samples_fit_)
-        )
+        n_rows = max(n_rows, int(rows.max(initial=-1)) + 1)  # another thread may have added rows
+        return sparse.csr_matrix((values.ravel(), rows.ravel(), starts), shape=(len(rows), n_rows))
 
     def module_candidates(self, queries: FloatArray, module: int, n_neighbors: int) -> IntArray:
         """Nearest rows in one module, which one machine can compute; only with method="paper".
@@ -302,7 +323,12 @@ class ModuleNeighbors(BaseEstimator):
         """
         check_is_fitted(self)
         self._check_layout()
-        return self.index_.module_candidates(queries, module, n_neighbors, self.n_jobs)
+        index = self.index_
+        k = self._check_neighbors(index, n_neighbors)
+        if check_count(module, "module", minimum=0) >= index.n_finders:
+            raise ValueError(f"module={module} does not exist: this index has {index.n_finders} to search.")
+        queries = index.inside(self._check_queries(index, queries))
+        return index.module_candidates(queries, module, k, self.n_jobs)
 
     def rank_candidates(
         self, queries: FloatArray, candidates: IntArray, n_neighbors: int
@@ -314,7 +340,7 @@ class ModuleNeighbors(BaseEstimator):
         queries : ndarray of shape (n_queries, D)
             Queries, from `coordinates`.
         candidates : ndarray of int64 of shape (n_queries, m)
-            Rows of the base; repetitions are allowed.
+            Rows of the base; repetitions are allowed, and -1 for none.
         n_neighbors : int
             Number of neighbors.
 
@@ -324,8 +350,14 @@ class ModuleNeighbors(BaseEstimator):
             Distances and rows, as in `kneighbors`.
         """
         check_is_fitted(self)
-        distances, rows = self.index_.rank(queries, candidates, n_neighbors, self.n_jobs)
-        return np.sqrt(distances), rows
+        index = self.index_
+        queries = index.inside(self._check_queries(index, queries))
+        candidates = check_candidates(candidates, len(queries), len(index.rows))
+        k = check_count(n_neighbors, "n_neighbors")
+        distances, rows = index.rank(queries, candidates, k, self.n_jobs)
+        if k > candidates.shape[1] or np.any(rows[:, k - 1] < 0):
+            raise ValueError(f"Some queries have fewer than n_neighbors={k} different candidates: give more.")
+        return index.outside(np.sqrt(distances)), rows
 
     def save(self, folder: str | PathLike[str], *, save_modules: bool = True) -> None:
         """Write the index to a folder: arrays as .npy, parameters as JSON, the modules with skops.
@@ -402,8 +434,8 @@ class ModuleNeighbors(BaseEstimator):
 
     @property
     def coordinates_(self) -> FloatArray:
-        """Coordinates of the base (a view)."""
-        return self.index_.coordinates
+        """Coordinates of the base."""
+        return self.index_.outside(self.index_.coordinates)
 
     @property
     def n_samples_fit_(self) -> int:
@@ -420,18 +452,57 @@ class ModuleNeighbors(BaseEstimator):
         """Candidates per neighbor."""
         return self.index_.plan.candidates_per_neighbor
 
-    def _calibrate(self, index: SearchIndex, queries: FloatArray | None = None) -> None:
-        """Plan the search; calibrate parameters that are None with the queries, or with rows of the base."""
+    def _enter(self, index: SearchIndex, X: MatrixLike) -> FloatArray:
+        """Coordinates of rows in the frame of the axes."""
+        Z = finite_columns(transform_rows(self.modules_, validate_rows(self, X)))
+        return check_near(index.axes.coordinates(Z), "X")
+
+    def _effort(self) -> tuple[int | None, int | None]:
+        return self.n_candidates, self.n_jobs
+
+    def _change(self, change: Callable[[SearchIndex], SearchIndex]) -> Self:
+        """Replace the index; start again if another thread has replaced it in the meantime."""
+        while True:
+            before = self.index_
+            after = change(before)
+            with ONE_WRITER:
+                if self.index_ is before:
+                    self.index_ = after
+                    return self
+
+    def _grown(self, index: SearchIndex) -> SearchIndex:
+        """Calibrate again if the base has doubled: a denser base needs more candidates."""
+        return self._calibrated(index) if len(index.rows) >= 2 * index.n_planned else index
+
+    def _calibrated(self, index: SearchIndex, queries: FloatArray | None = None) -> SearchIndex:
+        """With a plan; parameters that are None are calibrated with the queries, or with rows of the base."""
         points = index.coordinates
         sample = calibration_queries(points, queries)
-        target = (max(self.n_neighbors, MIN_NEIGHBORS), self.recall)
+        k = max(self.n_neighbors, MIN_NEIGHBORS)
         if self.method == "nested" and FINDERS[self.backend].gives_bounds:
-            index.use(choose_scan_plan(points, sample, *target, self.n_leading, self.n_candidates))
-            return
+            return self._calibrated_scan(index, sample, k)
         n_leading = min(self.n_leading or DEFAULT_LEADING, points.shape[1])
-        index.use(SearchPlan(n_leading, DEFAULT_CANDIDATES))
+        index = index.planned(SearchPlan(n_leading, DEFAULT_CANDIDATES))
         if self.method == "nested" and self.n_candidates is None:
-            index.use(choose_list_plan(index.finders[0], points, n_leading, sample, *target))
+            plan = choose_list_plan(index.finders[0], points, n_leading, sample, k, self.recall)
+            index = index.planned(plan)
+        return index
+
+    def _calibrated_scan(self, index: SearchIndex, sample: CalibrationQueries, k: int) -> SearchIndex:
+        """With the cheapest plan that reaches the recall, or one that proves every result if none does."""
+        own = sample.own is not None
+        most = min(k, len(index.rows) - own)
+        exact, rows = exact_neighbors(index.coordinates, sample, most, self.n_jobs) if most else (None, None)
+        given = (self.n_leading, self.n_candidates)
+        index = index.planned(choose_scan_plan(index.coordinates, sample, k, self.recall, *given, rows))
+        if exact is None or self.n_candidates is not None:
+            return index
+        found, rows, _ = index.search(sample.coordinates, most + own, None, self.n_jobs)
+        if own:
+            found = drop_self(sample.own, rows, found)[1]
+        if share_as_near(found, index.outside(exact)) < self.recall:  # float32 does not tell neighbors apart
+            return index.planned(replace(index.plan, prove=True))
+        return index
 
     def _layout(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in LAYOUT}
@@ -444,9 +515,20 @@ class ModuleNeighbors(BaseEstimator):
             now = ", ".join(f"{name}={getattr(self, name)!r}" for name in changed)
             raise ValueError(f"This index was fitted with {was} and now has {now}: fit it again.")
 
-    def _check_neighbors(self, n_neighbors: int | None, others_only: bool = False) -> int:
+    def _check_queries(self, index: SearchIndex, coordinates: FloatArray) -> FloatArray:
+        """Coordinates given by a caller."""
+        width = index.coordinates.shape[1]
+        coordinates = check_array(coordinates, dtype=[np.float64, np.float32], input_name="coordinates")
+        if coordinates.shape[1] != width:
+            raise ValueError(
+                f"Queries with {coordinates.shape[1]} coordinates do not fit an index with {width}: map rows "
+                "with `coordinates` first."
+            )
+        return coordinates
+
+    def _check_neighbors(self, index: SearchIndex, n_neighbors: int | None, others_only: bool = False) -> int:
         k = check_count(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors")
-        most = self.n_samples_fit_ - others_only
+        most = len(index.rows) - others_only
         if k > most:
             raise ValueError(
                 f"n_neighbors={k} is more than the {most} rows to choose from: ask for fewer, or add rows "

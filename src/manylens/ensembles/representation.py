@@ -13,8 +13,12 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.spectrum import leading_eigenpairs
-from manylens.summaries import Moments, block_rows
+from manylens.summaries import Moments, block_rows, column_means
 from manylens.typing import FloatArray, ModuleSet
+from manylens.validation import safe_scale, times_power
+
+SAFE_SPREAD = 10  # rows with a root mean square within 2^±10 stay as they are
+FARTHEST = 2.0**55  # largest norm of a row in a frame, so that squared distances stay below 2^128
 
 
 def resolve_modules(modules: Any) -> Any:
@@ -49,6 +53,16 @@ def transform_rows(modules: Any, X: Any) -> FloatArray:
         return np.asarray(modules.transform(X))
 
 
+def finite_columns(Z: FloatArray) -> FloatArray:
+    """The columns of all modules; raise if one is NaN or infinite."""
+    if not np.isfinite(Z).all():
+        raise ValueError(
+            "The modules map some rows to NaN or infinity, which have no neighbors: check the scale of X "
+            "and the modules."
+        )
+    return Z
+
+
 def check_feature_names(modules: Any, owner: BaseEstimator) -> None:
     """Raise if the modules were fitted to other column names, or another order, than those of `owner`."""
     theirs, ours = (getattr(one, "feature_names_in_", None) for one in (modules, owner))
@@ -68,6 +82,56 @@ def module_views(modules: Any, Z: Any) -> list[FloatArray]:
 
 
 @dataclass(frozen=True)
+class Frame:
+    """Translation and scaling by powers of two, after which float32 products neither overflow nor underflow.
+
+    Scaling by a power of two is exact, so distances between rows change only by a known factor.
+    """
+
+    before: int  # rows are multiplied by 2^-before, so that their mean and variance can be computed,
+    center: FloatArray  # (D,), then translated,
+    after: int = 0  # and then multiplied by 2^-after, so that their root mean square is near 1
+
+    @property
+    def exponent(self) -> int:
+        """Distances in the frame times 2^exponent are distances between the rows."""
+        return self.before + self.after
+
+    def enter(self, rows: FloatArray) -> FloatArray:
+        """Rows (n, D) in the frame, in their precision."""
+        scaled = times_power(rows, -self.before) - self.center.astype(rows.dtype)
+        return np.asarray(times_power(scaled, -self.after))
+
+
+def frame_around(before: int, center: FloatArray, variance: float) -> Frame:
+    """The frame of rows with this mean and sum of variances once multiplied by 2^-before."""
+    after = int(np.frexp(variance)[1]) // 2 if variance > 0 else 0
+    return Frame(before, center, after if abs(after) > SAFE_SPREAD else 0)
+
+
+def frame_of(rows: FloatArray) -> Frame:
+    """The frame of rows (n, D)."""
+    before = safe_scale(rows)
+    frame = Frame(before, column_means(times_power(rows, -before)))
+    squares = 0.0
+    for batch in gen_batches(len(rows), block_rows(rows.shape[1], rows.dtype.itemsize)):
+        squares += float(np.sum(np.square(frame.enter(rows[batch])), dtype=np.float64))
+    return frame_around(before, frame.center, squares / len(rows))
+
+
+def check_near(rows: FloatArray, what: str) -> FloatArray:
+    """The rows (n, D) of a frame; raise if one is so far away that squared distances to it could overflow."""
+    norms = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    if not np.all(norms <= FARTHEST**2):  # False for NaN, too
+        row = int(np.argmin(norms <= FARTHEST**2))
+        raise ValueError(
+            f"Row {row} of {what} is so far from the rows of the base that squared distances to it would "
+            "overflow: check its units, or fit again with rows like it."
+        )
+    return rows
+
+
+@dataclass(frozen=True)
 class CompositeAxes:
     """Principal axes of z, the columns of all modules φ_1 ... φ_M.
 
@@ -77,20 +141,19 @@ class CompositeAxes:
     """
 
     widths: tuple[int, ...]  # columns per module
-    mean: FloatArray  # (D,), subtracted to keep rounding errors small
+    frame: Frame  # centers the columns and brings them to a safe scale
     axes: FloatArray  # (D, D), orthogonal, one axis per column
 
     def coordinates(self, Z: FloatArray) -> FloatArray:
-        """(z - mean) axes / sqrt(M), (n, D), in the precision of Z."""
-        mean, scale = self.mean.astype(Z.dtype), Z.dtype.type(len(self.widths) ** -0.5)
-        axes = self.axes.astype(Z.dtype) * scale
+        """Coordinates of z in the frame on the axes, divided by sqrt(M), (n, D), in the precision of Z."""
+        axes = self.axes.astype(Z.dtype) * Z.dtype.type(len(self.widths) ** -0.5)
         out = np.empty((len(Z), axes.shape[1]), dtype=Z.dtype)
-        for batch in gen_batches(len(Z), block_rows(len(mean), Z.dtype.itemsize)):
-            np.matmul(Z[batch] - mean, axes, out=out[batch])
+        for batch in gen_batches(len(Z), block_rows(Z.shape[1], Z.dtype.itemsize)):
+            np.matmul(self.frame.enter(Z[batch]), axes, out=out[batch])
         return out
 
     def module_columns(self, coordinates: FloatArray, module: int) -> FloatArray:
-        """Columns of one module from coordinates, up to a shift and the common factor 1 / sqrt(M)."""
+        """Columns of one module from coordinates, up to a shift and a common factor."""
         end = sum(self.widths[: module + 1])
         part = slice(end - self.widths[module], end)
         return coordinates @ self.axes[part].T.astype(coordinates.dtype)
@@ -98,7 +161,9 @@ class CompositeAxes:
 
 def composite_axes(Z: FloatArray, widths: tuple[int, ...]) -> CompositeAxes:
     """Principal axes of all modules' columns, even those without variance, along which queries can vary."""
+    before = safe_scale(Z)
     moments = Moments(Z.shape[1])
     for batch in gen_batches(len(Z), block_rows(Z.shape[1], Z.dtype.itemsize)):
-        moments.update(Z[batch])
-    return CompositeAxes(widths, moments.mean, leading_eigenpairs(moments.covariance())[1])
+        moments.update(times_power(Z[batch], -before))
+    frame = frame_around(before, moments.mean, float(np.trace(moments.covariance())))
+    return CompositeAxes(widths, frame, leading_eigenpairs(moments.covariance())[1])
