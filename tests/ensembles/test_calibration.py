@@ -6,6 +6,7 @@ from sklearn.neighbors import NearestNeighbors
 from manylens import ModularAutoencoder, ModuleNeighbors, retrieval_precision
 from manylens.ensembles.calibration import (
     SearchPlan,
+    as_near,
     calibration_queries,
     choose_list_plan,
     choose_scan_plan,
@@ -204,3 +205,8 @@ def test_tuning_a_method_without_choices_raises(method):
 def test_a_recall_outside_zero_and_one_raises(recall):
     with pytest.raises(ValueError, match="recall"):
         ModuleNeighbors(ModularAutoencoder(3, 2), recall=recall).fit(DIGITS[:200])
+
+
+def test_a_missed_neighbor_costs_one_place_and_equally_near_rows_none():
+    exact = np.array([[1.0, 2, 3], [1, 1, 1]])
+    np.testing.assert_array_equal(as_near(np.array([[2.0, 3, 4], [1, 1, 1]]), exact).sum(axis=1), [2, 3])

@@ -34,6 +34,7 @@ def scikit_learns(modules, base, queries, k):
 
 @parametrize_with_checks(
     [
+        ModuleNeighbors(n_neighbors=1),
         ModuleNeighbors(ModularKernelPCA(3, 2, random_state=0), n_neighbors=1),
         ModuleNeighbors(ModularAutoencoder(3, 2, random_state=0), n_neighbors=1, method="paper"),
     ]

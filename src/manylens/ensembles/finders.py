@@ -124,14 +124,19 @@ class ScanFinder:
         return distances, rows
 
     def _shift(self, queries: FloatArray, width: int) -> FloatArray:
-        """Term that turns scores into lower bounds: |q|² - (width + 8) (ε (|q| + max |b|)² + 2^-126).
+        """Term that turns scores into lower bounds: |q|² minus the largest rounding error."""
+        return np.einsum("ij,ij->i", queries, queries, dtype=np.float64) - self.rounding(queries, width)
+
+    def rounding(self, queries: FloatArray, width: int) -> FloatArray:
+        """Bounds (n_queries,) on the error of |q|² plus a score: (width + 8) (ε (|q| + max |b|)² + 2^-126).
 
         ε covers the rounding of scores and of distances over `width` coordinates, 2^-126 their underflow.
         """
         number = np.finfo(np.float32)
-        squares = np.einsum("ij,ij->i", queries, queries, dtype=np.float64)
+        norms = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64))
         largest = np.sqrt(float(self._rows.array[:, -1].max()))
-        return squares - (width + 8) * (number.eps * (np.sqrt(squares) + largest) ** 2 + number.tiny)
+        bounds: FloatArray = (width + 8) * (number.eps * (norms + largest) ** 2 + number.tiny)
+        return bounds
 
     def save(self, folder: Path, name: str) -> None:
         """Write the rows to a .npy file."""

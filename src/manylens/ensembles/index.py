@@ -83,6 +83,12 @@ class SearchIndex:
         index.finders = [finder.added(self.seen_by(m, coordinates)) for m, finder in enumerate(self.finders)]
         return index
 
+    def leading(self, width: int) -> SearchIndex:
+        """With the leading coordinates only, and without a plan."""
+        axes = self.axes.leading(width, self.coordinates)
+        kept = np.ascontiguousarray(self.coordinates[:, :width])
+        return SearchIndex(axes, kept, self.method, self.backend)
+
     def seen_by(self, finder: int, coordinates: FloatArray) -> FloatArray:
         """Columns that a finder sees: the leading coordinates, or those of one module."""
         if self.method == "paper":
@@ -156,6 +162,7 @@ class SearchIndex:
             "candidates_per_neighbor": float(self.plan.candidates_per_neighbor),
             "prove": bool(self.plan.prove),
             "exponents": [self.axes.frame.before, self.axes.frame.after],
+            "missed": float(self.axes.missed),
         }
 
     @classmethod
@@ -166,7 +173,7 @@ class SearchIndex:
         widths = tuple(description["widths"])
         before, after = description["exponents"]
         frame = Frame(before, read_array(folder / "mean.npy"), after)
-        axes = CompositeAxes(widths, frame, read_array(folder / "axes.npy"))
+        axes = CompositeAxes(widths, frame, read_array(folder / "axes.npy"), description["missed"])
         index = cls(axes, read_array(folder / "coordinates.npy", mmap), method, backend)
         index.plan = SearchPlan(
             description["n_leading"], description["candidates_per_neighbor"], description["prove"]

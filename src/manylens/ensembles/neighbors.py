@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from copy import copy
-from dataclasses import replace
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -19,13 +20,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens import persistence
 from manylens.ensembles.calibration import (
-    CalibrationQueries,
-    SearchPlan,
-    calibration_queries,
-    choose_list_plan,
-    choose_scan_plan,
-    exact_neighbors,
-    share_as_near,
+    MeasuredRecall,
+    RowSource,
+    Wish,
+    calibrated,
+    leading_index,
+    measured_recall,
 )
 from manylens.ensembles.finders import FINDERS, ONE_WRITER, Backend
 from manylens.ensembles.index import (
@@ -39,21 +39,23 @@ from manylens.ensembles.index import (
 )
 from manylens.ensembles.representation import (
     CompositeAxes,
+    FramedRows,
+    InputRows,
     check_near,
     composite_axes,
+    dense,
     finite_columns,
     fit_modules,
+    frame_of,
     module_views,
     resolve_modules,
     transform_rows,
 )
 from manylens.native.nearest import drop_self
-from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet
+from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import check_choice, check_count, check_real, validate_rows
 
 METHODS = ("nested", "exact", "paper")
-DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
-DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove most results exact
 FORMAT = 1  # version of the files that `save` writes
 SAVED = ("n_neighbors", "method", "backend", "n_leading", "n_candidates", "recall", "n_jobs")
 LAYOUT = ("method", "backend", "n_leading")  # parameters that determine what is stored
@@ -68,7 +70,8 @@ class ModuleNeighbors(BaseEstimator):
     Parameters
     ----------
     modules : transformer with `transform` and `split`, default=None
-        Fitted modules are used unchanged; otherwise a copy is fitted. None means `ModularKernelPCA()`.
+        Fitted modules are used unchanged; otherwise a copy is fitted. None means the rows themselves: the
+        index keeps as many of their principal axes as `recall` in the input space needs.
     n_neighbors : int, default=10
         Number of neighbors that `kneighbors` returns by default.
     method : {"nested", "exact", "paper"}, default="nested"
@@ -82,8 +85,9 @@ class ModuleNeighbors(BaseEstimator):
         Number of candidates per query. None means as many as `recall` needs, or 10 per neighbor for "exact".
         "paper" ignores it and takes `n_neighbors` candidates per module.
     recall : float, default=0.99
-        Fraction of the exact neighbors that "nested" should find, in (0, 1], calibrated by `fit` with some of
-        its rows and by `tune` with queries. With faiss, a fraction of those that its lists contain.
+        Fraction of the nearest rows that "nested" should find, in (0, 1], calibrated by `fit` with some of
+        its rows and by `tune` with queries: the nearest in the input space if `modules` is None, otherwise by
+        all modules. With faiss, a fraction of those that its lists contain.
     n_jobs : int, default=-1
         Number of threads for the scan. None means joblib's default, -1 all processors.
 
@@ -101,6 +105,11 @@ class ModuleNeighbors(BaseEstimator):
         Number of leading coordinates in use; "paper" does not use it.
     candidates_per_neighbor_ : float
         Candidates per neighbor, for at least five neighbors; "paper" does not use it.
+    recall_ : float
+        Fraction of the nearest rows in the input space that the search finds, whatever the modules.
+    measured_ : MeasuredRecall
+        What `recall_` rests on: its standard error, the recall of an exact search by all coordinates that
+        the index keeps (`reachable`), and the numbers of queries and of neighbors.
     fitted_as_ : dict
         The parameters that determine what is stored; if one is changed, `fit` is needed again.
 
@@ -115,6 +124,8 @@ class ModuleNeighbors(BaseEstimator):
     >>> rows[:, 0]
     array([0, 1, 2])
     """
+
+    index_: SearchIndex  # replaced as a whole, so that other threads see the old or the new one
 
     def __init__(
         self,
@@ -152,16 +163,17 @@ class ModuleNeighbors(BaseEstimator):
         self
         """
         self._check_parameters()
-        modules = resolve_modules(self.modules)
+        modules = InputRows() if self.modules is None else resolve_modules(self.modules)
         fitted = copy(self)  # if anything fails, or while another thread searches, `self` stays as it was
         X = validate_rows(fitted, X, reset=True)
         modules = fit_modules(modules, X, y, fitted)
         Z = finite_columns(transform_rows(modules, X))
-        axes = composite_axes(Z, tuple(view.shape[1] for view in module_views(modules, Z[:1])))
+        axes = composite_axes(Z, tuple(view.shape[1] for view in module_views(modules, dense(Z[:1]))))
         index = SearchIndex(axes, check_near(axes.coordinates(Z), "X"), self.method, self.backend)
-        fitted.modules_, fitted.index_, fitted.fitted_as_ = modules, self._calibrated(index), self._layout()
+        fitted.measured_, index = self._fitted_index(index, X)
+        fitted.modules_, fitted.index_, fitted.fitted_as_ = modules, index, self._layout()
         fitted.probe_ = X[:1].copy() if isinstance(X, np.ndarray) else X[:1].toarray()  # checked by `load`
-        self.__dict__ = vars(fitted)
+        self.__dict__ = fitted.__dict__
         return self
 
     def partial_fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
@@ -181,8 +193,20 @@ class ModuleNeighbors(BaseEstimator):
         if not hasattr(self, "index_"):
             return self.fit(X, y)
         self._check_layout()
-        coordinates = self._enter(self.index_, X)
-        return self._change(lambda index: self._grown(index.added(coordinates)))
+        Z = self._columns(X)
+        axes = self.index_.axes
+        coordinates = check_near(axes.coordinates(Z), "X")
+        self._change(lambda index: self._grown(index.added(coordinates)))
+        missed = axes.missed_share(Z, coordinates) if axes.missed > 0 else 0.0
+        if missed > 2 * axes.missed + 0.01:
+            warnings.warn(
+                f"The axes of this index miss {missed:.1%} of the variance of these rows, but only "
+                f"{axes.missed:.1%} of that of the rows it was fitted to, so it will find fewer of their "
+                "neighbors: fit it again to all rows.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return self
 
     def tune(self, X: MatrixLike) -> Self:
         """Choose `n_leading` and `n_candidates`, if None, for queries that differ from the base.
@@ -203,7 +227,7 @@ class ModuleNeighbors(BaseEstimator):
         if self.method != "nested":
             raise ValueError(f"method={self.method!r} has nothing to tune: tune is for method='nested'.")
         queries = self._enter(self.index_, X)
-        return self._change(lambda index: self._calibrated(index, queries))
+        return self._change(lambda index: calibrated(index, self._wish(), queries))
 
     def coordinates(self, X: MatrixLike) -> FloatArray:
         """Map rows to coordinates whose squared distance is the mean squared distance over modules.
@@ -382,6 +406,7 @@ class ModuleNeighbors(BaseEstimator):
             "format": FORMAT,
             "parameters": {name: getattr(self, name) for name in SAVED},
             "n_features_in": int(self.n_features_in_),
+            "measured": asdict(self.measured_),
             **self.index_.save(folder),
         }
         if hasattr(self, "feature_names_in_"):
@@ -423,6 +448,7 @@ class ModuleNeighbors(BaseEstimator):
         if "feature_names_in" in description:
             index.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
         index.index_ = SearchIndex.load(folder, description, index.method, index.backend, mmap)
+        index.measured_ = MeasuredRecall(**description["measured"])
         index.probe_ = persistence.read_array(folder / "probe.npy")
         check_same_modules(index.index_, fitted, index.probe_)
         return index
@@ -436,6 +462,11 @@ class ModuleNeighbors(BaseEstimator):
     def coordinates_(self) -> FloatArray:
         """Coordinates of the base."""
         return self.index_.outside(self.index_.coordinates)
+
+    @property
+    def recall_(self) -> float:
+        """Recall that `fit` measured."""
+        return self.measured_.recall
 
     @property
     def n_samples_fit_(self) -> int:
@@ -454,8 +485,34 @@ class ModuleNeighbors(BaseEstimator):
 
     def _enter(self, index: SearchIndex, X: MatrixLike) -> FloatArray:
         """Coordinates of rows in the frame of the axes."""
-        Z = finite_columns(transform_rows(self.modules_, validate_rows(self, X)))
-        return check_near(index.axes.coordinates(Z), "X")
+        return check_near(index.axes.coordinates(self._columns(X)), "X")
+
+    def _columns(self, X: MatrixLike) -> Rows:
+        """Columns of all modules for rows."""
+        return finite_columns(transform_rows(self.modules_, validate_rows(self, X)))
+
+    def _fitted_index(self, index: SearchIndex, X: Rows) -> tuple[MeasuredRecall, SearchIndex]:
+        """The calibrated index of the rows, and its recall in the input space."""
+        wish = self._wish()
+        space: RowSource = index.coordinates
+        name = "input"
+        if self.modules is None and self.method == "nested" and self.backend == "numpy":
+            index = leading_index(index, wish)
+        else:
+            index = calibrated(index, wish)
+            name = "modules" if get_tags(self).input_tags.pairwise else "input"
+            if self.modules is not None and name == "input":
+                space = FramedRows(X, frame_of(X))
+        measured = measured_recall(index, space, name, wish)
+        if self.modules is None and measured.recall + 3 * measured.standard_error < self.recall:
+            warnings.warn(
+                f"This index finds {measured.recall:.3f} of the nearest rows, less than "
+                f"recall={self.recall}: leave n_leading and n_candidates to the calibration, and use "
+                "backend='numpy'.",
+                UserWarning,
+                stacklevel=3,
+            )
+        return measured, index
 
     def _effort(self) -> tuple[int | None, int | None]:
         return self.n_candidates, self.n_jobs
@@ -472,37 +529,11 @@ class ModuleNeighbors(BaseEstimator):
 
     def _grown(self, index: SearchIndex) -> SearchIndex:
         """Calibrate again if the base has doubled: a denser base needs more candidates."""
-        return self._calibrated(index) if len(index.rows) >= 2 * index.n_planned else index
+        return calibrated(index, self._wish()) if len(index.rows) >= 2 * index.n_planned else index
 
-    def _calibrated(self, index: SearchIndex, queries: FloatArray | None = None) -> SearchIndex:
-        """With a plan; parameters that are None are calibrated with the queries, or with rows of the base."""
-        points = index.coordinates
-        sample = calibration_queries(points, queries)
-        k = max(self.n_neighbors, MIN_NEIGHBORS)
-        if self.method == "nested" and FINDERS[self.backend].gives_bounds:
-            return self._calibrated_scan(index, sample, k)
-        n_leading = min(self.n_leading or DEFAULT_LEADING, points.shape[1])
-        index = index.planned(SearchPlan(n_leading, DEFAULT_CANDIDATES))
-        if self.method == "nested" and self.n_candidates is None:
-            plan = choose_list_plan(index.finders[0], points, n_leading, sample, k, self.recall)
-            index = index.planned(plan)
-        return index
-
-    def _calibrated_scan(self, index: SearchIndex, sample: CalibrationQueries, k: int) -> SearchIndex:
-        """With the cheapest plan that reaches the recall, or one that proves every result if none does."""
-        own = sample.own is not None
-        most = min(k, len(index.rows) - own)
-        exact, rows = exact_neighbors(index.coordinates, sample, most, self.n_jobs) if most else (None, None)
-        given = (self.n_leading, self.n_candidates)
-        index = index.planned(choose_scan_plan(index.coordinates, sample, k, self.recall, *given, rows))
-        if exact is None or self.n_candidates is not None:
-            return index
-        found, rows, _ = index.search(sample.coordinates, most + own, None, self.n_jobs)
-        if own:
-            found = drop_self(sample.own, rows, found)[1]
-        if share_as_near(found, index.outside(exact)) < self.recall:  # float32 does not tell neighbors apart
-            return index.planned(replace(index.plan, prove=True))
-        return index
+    def _wish(self) -> Wish:
+        k = max(check_count(self.n_neighbors, "n_neighbors"), MIN_NEIGHBORS)
+        return Wish(k, self.recall, self.n_leading, self.n_candidates, self.n_jobs)
 
     def _layout(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in LAYOUT}
