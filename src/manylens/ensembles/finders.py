@@ -13,11 +13,13 @@ import numpy as np
 from manylens.native.nearest import (
     FINISH_BLOCK,
     QUERY_BLOCK,
+    SelectedRows,
     finish,
     rerank,
     scan_smallest,
     score_queries,
     score_rows,
+    within,
 )
 from manylens.native.threads import over_blocks
 from manylens.persistence import read_array, write_array
@@ -93,27 +95,46 @@ class ScanFinder:
     def __init__(self, rows: FloatArray) -> None:
         self._rows = GrowingRows(score_rows(rows))
 
+    def rebuilt(self, rows: FloatArray) -> ScanFinder:
+        """A finder of other rows."""
+        return ScanFinder(rows)
+
     def added(self, rows: FloatArray) -> ScanFinder:
         """A finder of these and more rows, whose numbers continue those of the rows present."""
         finder = copy(self)
         finder._rows = self._rows.extended(score_rows(rows))
         return finder
 
-    def search(self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None) -> Lists:
+    def search(
+        self,
+        queries: FloatArray,
+        n_candidates: int,
+        n_jobs: int | None = None,
+        chosen: IntArray | None = None,
+    ) -> Lists:
         """Scores |b|² - 2 q.b and rows (n_queries, n_candidates), ascending, padded with row -1."""
-        scored, base = score_queries(queries), self._rows.array
+        scored, base = score_queries(queries), self._base(chosen)
         shape = (len(scored), n_candidates)
-        return by_blocks(lambda b: scan_smallest(scored[b], base, n_candidates), shape, scored.dtype, n_jobs)
+        keys, rows = by_blocks(
+            lambda b: scan_smallest(scored[b], base, n_candidates), shape, scored.dtype, n_jobs
+        )
+        return keys, rows if chosen is None else np.where(rows < 0, -1, chosen[rows])
 
     def bounds(self, queries: FloatArray, keys: FloatArray, width: int) -> FloatArray:
         """Lower bounds on the squared distances over all `width` coordinates."""
         return keys + self._shift(queries, width)[:, None]
 
     def complete(
-        self, leading: FloatArray, queries: FloatArray, points: FloatArray, lists: Lists, n_jobs: int | None
+        self,
+        leading: FloatArray,
+        queries: FloatArray,
+        points: FloatArray,
+        lists: Lists,
+        n_jobs: int | None,
+        chosen: IntArray | None = None,
     ) -> Lists:
         """Make lists of neighbors (squared distances and rows) exact by another scan."""
-        scored, base = score_queries(leading), self._rows.array
+        scored, base = score_queries(leading), self._base(chosen)
         shift = self._shift(leading, queries.shape[1])
         distances, rows = lists[0].copy(), lists[1].copy()
 
@@ -122,6 +143,34 @@ class ScanFinder:
 
         over_blocks(complete, len(queries), FINISH_BLOCK, n_jobs)
         return distances, rows
+
+    def within(
+        self,
+        leading: FloatArray,
+        queries: FloatArray,
+        points: FloatArray,
+        radius: float,
+        n_jobs: int | None,
+        chosen: IntArray | None = None,
+    ) -> list[Lists]:
+        """Squared distances up to a radius, ascending, and rows, for each query."""
+        scored, base = score_queries(leading), self._base(chosen)
+        shift = self._shift(leading, queries.shape[1])
+        found: list[Lists] = [(np.empty(0), np.empty(0, dtype=np.int64))] * len(queries)
+
+        def collect(b: slice) -> None:
+            found[b] = within(scored[b], base, shift[b], queries[b], points, radius)
+
+        over_blocks(collect, len(queries), FINISH_BLOCK, n_jobs)
+        return found
+
+    def _base(self, chosen: IntArray | None) -> FloatArray | SelectedRows:
+        return self._rows.array if chosen is None else SelectedRows(self._rows.array, chosen)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the rows take."""
+        return self._rows.array.nbytes
 
     def _shift(self, queries: FloatArray, width: int) -> FloatArray:
         """Term that turns scores into lower bounds: |q|² minus the largest rounding error."""
@@ -181,6 +230,19 @@ class FaissFinder:
         keys, rows = self.lists.search(pad_columns(queries), n_candidates)
         return keys, rows
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the codes and row numbers take, without the tables of the quantizer."""
+        per_row = getattr(self.lists, "code_size", 4 * self.lists.d) + 8
+        return int(self.lists.ntotal * per_row)
+
+    def rebuilt(self, rows: FloatArray) -> FaissFinder:
+        """A finder of other rows, with the same lists."""
+        finder = copy(self)
+        finder.lists.reset()
+        finder.lists.add(pad_columns(rows))
+        return finder
+
     def bounds(self, queries: FloatArray, keys: FloatArray, width: int) -> None:
         """None: the lists give no bounds."""
 
@@ -221,14 +283,20 @@ def rank_leading(
     n_jobs: int | None,
     *,
     prove: bool,
+    chosen: IntArray | None = None,
 ) -> tuple[FloatArray, IntArray, BoolArray]:
     """Squared distances and rows (n_queries, k) of the candidates nearest by all coordinates, and proofs.
 
     `leading` are the columns of the queries that the finder sees. With `prove`, lists that the bounds do not
-    prove exact are completed by another scan.
+    prove exact are completed by another scan. `chosen` are the rows to choose from, if not all; only scans
+    can choose.
     """
-    n_candidates = min(max(n_candidates, k), len(points))
-    keys, candidates = finder.search(leading, n_candidates, n_jobs)
+    n_rows = len(points) if chosen is None else len(chosen)
+    n_candidates = min(max(n_candidates, k), n_rows)
+    if isinstance(finder, ScanFinder):
+        keys, candidates = finder.search(leading, n_candidates, n_jobs, chosen)
+    else:
+        keys, candidates = finder.search(leading, n_candidates, n_jobs)
     bounds = finder.bounds(leading, keys, queries.shape[1])
 
     def rank(block: slice) -> Lists:
@@ -238,14 +306,14 @@ def rank_leading(
     distances, rows = by_blocks(rank, (len(queries), k), points.dtype, n_jobs)
     proven = np.zeros(len(queries), dtype=bool)
     if bounds is not None:  # the last candidate bounds all rows that are not candidates
-        proven = (bounds[:, -1] > distances[:, -1]) | (n_candidates >= len(points))
+        proven = (bounds[:, -1] > distances[:, -1]) | (n_candidates >= n_rows)
     incomplete = np.flatnonzero(~proven if prove else rows[:, -1] < 0)
     if len(incomplete):  # approximate lists may have fewer candidates than neighbors
         if not isinstance(finder, ScanFinder):
             finder, leading = ScanFinder(points), queries
         lists = (distances[incomplete], rows[incomplete])
         distances[incomplete], rows[incomplete] = finder.complete(
-            leading[incomplete], queries[incomplete], points, lists, n_jobs
+            leading[incomplete], queries[incomplete], points, lists, n_jobs, chosen
         )
     return distances, rows, proven
 

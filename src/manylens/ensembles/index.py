@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from sklearn.utils import gen_batches
 
-from manylens.ensembles.calibration import SearchPlan
+from manylens.ensembles.calibration import DEFAULT_CANDIDATES, DEFAULT_LEADING, SearchPlan
 from manylens.ensembles.finders import (
     FINDERS,
     Backend,
@@ -53,6 +53,8 @@ class SearchIndex:
     ) -> None:
         self.axes, self.method, self.backend = axes, method, backend
         self.rows = GrowingRows(coordinates)
+        self.first = coordinates[:1].copy()  # of the rows of `fit`, even if it is removed
+        self.ids: AnyArray | None = None  # (n,), one per row; None means row numbers
         self.finders: list[Finder] = []
         self.plan = SearchPlan(coordinates.shape[1], 1.0)  # replaced by `planned`
         self.n_planned = 0  # rows when the plan was made
@@ -76,11 +78,21 @@ class SearchIndex:
             index.finders = [kind(index.seen_by(m, self.coordinates)) for m in range(self.n_finders)]
         return index
 
-    def added(self, coordinates: FloatArray) -> SearchIndex:
-        """With more rows."""
+    def added(self, coordinates: FloatArray, ids: AnyArray | None = None) -> SearchIndex:
+        """With more rows; `ids` are those of all rows."""
         index = copy(self)
+        index.ids = ids
         index.rows = self.rows.extended(coordinates)
         index.finders = [finder.added(self.seen_by(m, coordinates)) for m, finder in enumerate(self.finders)]
+        return index
+
+    def rebuilt(self, coordinates: FloatArray, ids: AnyArray | None) -> SearchIndex:
+        """With other rows."""
+        index = copy(self)
+        index.rows, index.ids = GrowingRows(coordinates), ids
+        index.finders = [
+            finder.rebuilt(self.seen_by(m, coordinates)) for m, finder in enumerate(self.finders)
+        ]
         return index
 
     def leading(self, width: int) -> SearchIndex:
@@ -97,9 +109,20 @@ class SearchIndex:
         return coordinates[:, : self.plan.n_leading]
 
     def search(
-        self, coordinates: FloatArray, k: int, n_candidates: int | None, n_jobs: int | None
+        self,
+        coordinates: FloatArray,
+        k: int,
+        n_candidates: int | None,
+        n_jobs: int | None,
+        chosen: IntArray | None = None,
     ) -> Neighbors:
-        """The k nearest rows by coordinates in the frame of the axes; distances are not in the frame."""
+        """The k nearest rows by coordinates in the frame of the axes; distances are not in the frame.
+
+        If rows to choose from are given, the result is exact among them, whatever the method.
+        """
+        if chosen is not None and not self.scans:
+            near = self.subset(chosen).search(coordinates, k, n_candidates, n_jobs)
+            return near._replace(rows=chosen[near.rows])
         distances = np.empty((len(coordinates), k), dtype=self.coordinates.dtype)
         rows = np.empty(distances.shape, dtype=np.int64)
         proven = np.zeros(len(coordinates), dtype=bool)
@@ -109,12 +132,45 @@ class SearchIndex:
             if self.method == "paper":
                 distances[batch], rows[batch] = self._search_modules(queries, k, n_jobs)
             else:
-                prove = self.method == "exact" or self.plan.prove
+                prove = self.method == "exact" or self.plan.prove or chosen is not None
                 leading = self.seen_by(0, queries)
                 distances[batch], rows[batch], proven[batch] = rank_leading(
-                    self.finders[0], leading, queries, self.coordinates, k, m, n_jobs, prove=prove
+                    self.finders[0],
+                    leading,
+                    queries,
+                    self.coordinates,
+                    k,
+                    m,
+                    n_jobs,
+                    prove=prove,
+                    chosen=chosen,
                 )
         return Neighbors(self.outside(np.sqrt(distances, out=distances)), rows, proven)
+
+    @property
+    def scans(self) -> bool:
+        """Whether one scan of leading coordinates finds the candidates."""
+        return self.method != "paper" and isinstance(self.finders[0], ScanFinder)
+
+    def subset(self, chosen: IntArray | slice) -> SearchIndex:
+        """An index of some rows that scans them and proves its results, for finders that cannot choose."""
+        index = SearchIndex(self.axes, self.coordinates[chosen], "exact", "numpy")
+        plan = SearchPlan(min(DEFAULT_LEADING, self.coordinates.shape[1]), DEFAULT_CANDIDATES)
+        return index.planned(plan)
+
+    def within(
+        self, coordinates: FloatArray, radius: float, n_jobs: int | None, chosen: IntArray | None = None
+    ) -> list[Lists]:
+        """Distances up to a radius, ascending, and rows, for each query in the frame of the axes."""
+        finder = self.finders[0]
+        if self.method == "paper" or not isinstance(finder, ScanFinder):
+            some = slice(None) if chosen is None else chosen
+            found = self.subset(some).within(coordinates, radius, n_jobs)
+            return found if chosen is None else [(lengths, chosen[rows]) for lengths, rows in found]
+        queries = np.ascontiguousarray(coordinates, dtype=self.coordinates.dtype)
+        leading, inside = self.seen_by(0, queries), float(np.ldexp(radius, -self.axes.frame.exponent))
+        found = finder.within(leading, queries, self.coordinates, inside, n_jobs, chosen)
+        return [(self.outside(np.sqrt(squares)), rows) for squares, rows in found]
 
     def outside(self, lengths: FloatArray) -> FloatArray:
         """Distances or coordinates in the frame of the axes, in the units of the modules."""
@@ -152,6 +208,11 @@ class SearchIndex:
     def save(self, folder: Path) -> dict[str, Any]:
         """Write all arrays to a folder, and return the rest as a dictionary for JSON."""
         write_array(folder / "coordinates.npy", self.coordinates)
+        write_array(folder / "first.npy", self.first)
+        if self.ids is not None:
+            if self.ids.dtype.kind == "O":
+                raise TypeError("Ids of several types cannot be saved: use numbers, or strings.")
+            write_array(folder / "ids.npy", self.ids)
         write_array(folder / "mean.npy", self.axes.frame.center)
         write_array(folder / "axes.npy", self.axes.axes)
         for m, finder in enumerate(self.finders):
@@ -163,6 +224,7 @@ class SearchIndex:
             "prove": bool(self.plan.prove),
             "exponents": [self.axes.frame.before, self.axes.frame.after],
             "missed": float(self.axes.missed),
+            "has_ids": self.ids is not None,
         }
 
     @classmethod
@@ -179,6 +241,8 @@ class SearchIndex:
             description["n_leading"], description["candidates_per_neighbor"], description["prove"]
         )
         index.n_planned = len(index.rows)
+        index.first = read_array(folder / "first.npy")
+        index.ids = read_array(folder / "ids.npy") if description["has_ids"] else None
         kind = FINDERS[backend]
         index.finders = [kind.load(folder, f"finder{m}", mmap) for m in range(index.n_finders)]
         return index
@@ -216,7 +280,7 @@ def load_modules(path: Path) -> Any:
 
 def check_same_modules(index: SearchIndex, modules: Any, first_row: AnyArray) -> None:
     """Raise if the modules do not map the first row of the index to its stored coordinates."""
-    stored = index.coordinates[:1]
+    stored = index.first
     try:
         found = index.axes.coordinates(transform_rows(modules, first_row))
     except ValueError:

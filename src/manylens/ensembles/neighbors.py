@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -51,17 +51,21 @@ from manylens.ensembles.representation import (
     resolve_modules,
     transform_rows,
 )
+from manylens.ensembles.selection import RowSelection, Where, check_ids, chosen_rows, joined_ids
 from manylens.native.nearest import drop_self
 from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import check_choice, check_count, check_real, validate_rows
 
+Metric = Literal["euclidean", "cosine"]
+METRICS: tuple[Metric, ...] = ("euclidean", "cosine")
 METHODS = ("nested", "exact", "paper")
 FORMAT = 1  # version of the files that `save` writes
-SAVED = ("n_neighbors", "method", "backend", "n_leading", "n_candidates", "recall", "n_jobs")
-LAYOUT = ("method", "backend", "n_leading")  # parameters that determine what is stored
+SAVED = ("n_neighbors", "metric", "method", "backend", "n_leading", "n_candidates", "recall", "n_jobs")
+LAYOUT = ("metric", "method", "backend", "n_leading")  # parameters that determine what is stored
+NARROW = ("float16", "int8", "uint8", "int16", "uint16", "bool")  # types whose values float32 contains
 
 
-class ModuleNeighbors(BaseEstimator):
+class ModuleNeighbors(RowSelection, BaseEstimator):
     """Search index for the rows with the smallest mean squared distance over all modules.
 
     This is the Euclidean distance between coordinates on the principal axes of all modules. The leading
@@ -74,6 +78,8 @@ class ModuleNeighbors(BaseEstimator):
         index keeps as many of their principal axes as `recall` in the input space needs.
     n_neighbors : int, default=10
         Number of neighbors that `kneighbors` returns by default.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        Distance between rows if `modules` is None; modules have a distance of their own.
     method : {"nested", "exact", "paper"}, default="nested"
         "nested" ranks the candidates from the leading coordinates. "exact" also proves that no other row is
         nearer, or continues the search. "paper" ranks the nearest neighbors in each module.
@@ -132,6 +138,7 @@ class ModuleNeighbors(BaseEstimator):
         modules: ModuleSet | None = None,
         n_neighbors: int = 10,
         *,
+        metric: Metric = "euclidean",
         method: Method = "nested",
         backend: Backend = "numpy",
         n_leading: int | None = None,
@@ -141,6 +148,7 @@ class ModuleNeighbors(BaseEstimator):
     ) -> None:
         self.modules = modules
         self.n_neighbors = n_neighbors
+        self.metric = metric
         self.method = method
         self.backend = backend
         self.n_leading = n_leading
@@ -148,7 +156,7 @@ class ModuleNeighbors(BaseEstimator):
         self.recall = recall
         self.n_jobs = n_jobs
 
-    def fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike | None = None, *, ids: ArrayLike | None = None) -> Self:
         """Fit the modules, unless they are fitted, and index the rows.
 
         Parameters
@@ -157,26 +165,30 @@ class ModuleNeighbors(BaseEstimator):
             The base.
         y : array-like of shape (n,), default=None
             Targets, for modules that need them.
+        ids : array-like of shape (n,), default=None
+            Ids of the rows, numbers or strings, which searches return instead of row numbers.
 
         Returns
         -------
         self
         """
         self._check_parameters()
-        modules = InputRows() if self.modules is None else resolve_modules(self.modules)
+        modules = InputRows(self.metric) if self.modules is None else resolve_modules(self.modules)
         fitted = copy(self)  # if anything fails, or while another thread searches, `self` stays as it was
-        X = validate_rows(fitted, X, reset=True)
+        X = validate_rows(fitted, widened(X), reset=True)
         modules = fit_modules(modules, X, y, fitted)
         Z = finite_columns(transform_rows(modules, X))
         axes = composite_axes(Z, tuple(view.shape[1] for view in module_views(modules, dense(Z[:1]))))
         index = SearchIndex(axes, check_near(axes.coordinates(Z), "X"), self.method, self.backend)
+        given = None if ids is None else check_ids(ids, len(index.rows))
         fitted.measured_, index = self._fitted_index(index, X)
+        index.ids = given
         fitted.modules_, fitted.index_, fitted.fitted_as_ = modules, index, self._layout()
         fitted.probe_ = X[:1].copy() if isinstance(X, np.ndarray) else X[:1].toarray()  # checked by `load`
         self.__dict__ = fitted.__dict__
         return self
 
-    def partial_fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
+    def partial_fit(self, X: MatrixLike, y: ArrayLike | None = None, *, ids: ArrayLike | None = None) -> Self:
         """Add rows to the base; the first call is `fit`, later calls do not change the modules.
 
         Parameters
@@ -185,18 +197,22 @@ class ModuleNeighbors(BaseEstimator):
             Rows; they are numbered after those of the base.
         y : array-like of shape (m,), default=None
             Used only by the first call.
+        ids : array-like of shape (m,), default=None
+            Ids of the rows, needed if those of the base have ids.
 
         Returns
         -------
         self
         """
         if not hasattr(self, "index_"):
-            return self.fit(X, y)
+            return self.fit(X, y, ids=ids)
         self._check_layout()
         Z = self._columns(X)
         axes = self.index_.axes
         coordinates = check_near(axes.coordinates(Z), "X")
-        self._change(lambda index: self._grown(index.added(coordinates)))
+        self._change(
+            lambda index: self._grown(index.added(coordinates, joined_ids(index, ids, len(coordinates))))
+        )
         missed = axes.missed_share(Z, coordinates) if axes.missed > 0 else 0.0
         if missed > 2 * axes.missed + 0.01:
             warnings.warn(
@@ -269,7 +285,12 @@ class ModuleNeighbors(BaseEstimator):
         return index.search(index.inside(self._check_queries(index, coordinates)), k, *self._effort())
 
     def kneighbors(
-        self, X: MatrixLike | None = None, n_neighbors: int | None = None, return_distance: bool = True
+        self,
+        X: MatrixLike | None = None,
+        n_neighbors: int | None = None,
+        return_distance: bool = True,
+        *,
+        where: Where = None,
     ) -> Any:
         """Nearest rows of the base.
 
@@ -281,24 +302,38 @@ class ModuleNeighbors(BaseEstimator):
             Number of neighbors. None means the parameter of the index.
         return_distance : bool, default=True
             Whether to return the distances.
+        where : array-like of bool or of ids, or callable, default=None
+            Rows to choose from: a mask (n,), their ids, or a function from all ids to a mask. The result is
+            exact among them, whatever the method. Only with X.
 
         Returns
         -------
         distances : ndarray of shape (n_queries, n_neighbors)
             Root mean squared distances over modules, ascending; only if `return_distance`.
-        rows : ndarray of int64 of shape (n_queries, n_neighbors)
-            Rows of the base; ties are broken by row number.
+        rows : ndarray of shape (n_queries, n_neighbors)
+            Rows of the base as int64, or their ids if `fit` got any; ties are broken by row number.
         """
         check_is_fitted(self)
-        self._check_layout()
         index = self.index_  # once, because another thread may replace it
-        k = self._check_neighbors(index, n_neighbors, others_only=X is None)
+        distances, rows = self._nearest(index, X, n_neighbors, where)
+        rows = rows if index.ids is None else index.ids[rows]
+        return (self._report(distances), rows) if return_distance else rows
+
+    def _nearest(
+        self, index: SearchIndex, X: MatrixLike | None, n_neighbors: int | None, where: Where = None
+    ) -> tuple[FloatArray, IntArray]:
+        """Distances and row numbers of the nearest rows."""
+        self._check_layout()
+        if X is None and where is not None:
+            raise ValueError("where needs queries: give X.")
+        chosen = chosen_rows(index, where)
+        k = self._check_neighbors(index, n_neighbors, others_only=X is None, chosen=chosen)
         if X is None:
             distances, rows, _ = index.search(index.coordinates, k + 1, *self._effort())
             rows, distances = drop_self(np.arange(len(rows)), rows, distances)
         else:
-            distances, rows, _ = index.search(self._enter(index, X), k, *self._effort())
-        return (distances, rows) if return_distance else rows
+            distances, rows, _ = index.search(self._enter(index, X), k, *self._effort(), chosen)
+        return distances, rows
 
     def kneighbors_graph(
         self, X: MatrixLike | None = None, n_neighbors: int | None = None, mode: str = "connectivity"
@@ -317,16 +352,16 @@ class ModuleNeighbors(BaseEstimator):
         Returns
         -------
         CSR matrix of shape (n_queries, n)
-            `n_neighbors` entries per row.
+            `n_neighbors` entries per row; columns are row numbers of the base.
         """
         check_choice(mode, "mode", ("connectivity", "distance"))
         check_is_fitted(self)
-        n_rows = self.n_samples_fit_
-        distances, rows = self.kneighbors(X, n_neighbors)
+        index = self.index_
+        distances, rows = self._nearest(index, X, n_neighbors)
+        distances = self._report(distances)
         values = distances if mode == "distance" else np.ones_like(distances)
         starts = np.arange(0, rows.size + 1, rows.shape[1])
-        n_rows = max(n_rows, int(rows.max(initial=-1)) + 1)  # another thread may have added rows
-        return sparse.csr_matrix((values.ravel(), rows.ravel(), starts), shape=(len(rows), n_rows))
+        return sparse.csr_matrix((values.ravel(), rows.ravel(), starts), shape=(len(rows), len(index.rows)))
 
     def module_candidates(self, queries: FloatArray, module: int, n_neighbors: int) -> IntArray:
         """Nearest rows in one module, which one machine can compute; only with method="paper".
@@ -489,7 +524,7 @@ class ModuleNeighbors(BaseEstimator):
 
     def _columns(self, X: MatrixLike) -> Rows:
         """Columns of all modules for rows."""
-        return finite_columns(transform_rows(self.modules_, validate_rows(self, X)))
+        return finite_columns(transform_rows(self.modules_, validate_rows(self, widened(X))))
 
     def _fitted_index(self, index: SearchIndex, X: Rows) -> tuple[MeasuredRecall, SearchIndex]:
         """The calibrated index of the rows, and its recall in the input space."""
@@ -513,6 +548,13 @@ class ModuleNeighbors(BaseEstimator):
                 stacklevel=3,
             )
         return measured, index
+
+    def _is_cosine(self) -> bool:
+        return self.modules is None and self.metric == "cosine"
+
+    def _report(self, distances: FloatArray) -> FloatArray:
+        """Euclidean distances in the metric: 1 - cos = |u - v|²/2 for rows of length 1."""
+        return distances**2 / 2 if self._is_cosine() else distances
 
     def _effort(self) -> tuple[int | None, int | None]:
         return self.n_candidates, self.n_jobs
@@ -557,17 +599,29 @@ class ModuleNeighbors(BaseEstimator):
             )
         return coordinates
 
-    def _check_neighbors(self, index: SearchIndex, n_neighbors: int | None, others_only: bool = False) -> int:
+    def _check_neighbors(
+        self,
+        index: SearchIndex,
+        n_neighbors: int | None,
+        others_only: bool = False,
+        chosen: IntArray | None = None,
+    ) -> int:
         k = check_count(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors")
-        most = len(index.rows) - others_only
+        most = len(index.rows) - others_only if chosen is None else len(chosen)
         if k > most:
+            more = "add rows with partial_fit" if chosen is None else "let more through"
             raise ValueError(
-                f"n_neighbors={k} is more than the {most} rows to choose from: ask for fewer, or add rows "
-                "with partial_fit."
+                f"n_neighbors={k} is more than the {most} rows to choose from: ask for fewer, or {more}."
             )
         return k
 
     def _check_parameters(self) -> None:
+        check_choice(self.metric, "metric", METRICS)
+        if self.metric != "euclidean" and self.modules is not None:
+            raise ValueError(
+                f"metric={self.metric!r} is for modules=None: modules have a distance of their own, so "
+                "normalize the rows before the modules see them, or leave the modules out."
+            )
         check_choice(self.method, "method", METHODS)
         check_choice(self.backend, "backend", FINDERS)
         if self.method == "exact" and not FINDERS[self.backend].gives_bounds:
@@ -586,3 +640,8 @@ class ModuleNeighbors(BaseEstimator):
         tags.input_tags.sparse = inputs is None or inputs.sparse
         tags.input_tags.pairwise = inputs is not None and inputs.pairwise
         return tags
+
+
+def widened(X: Any) -> Any:
+    """Rows of a narrow type, such as float16 or int8 embeddings, as float32, which contains their values."""
+    return X.astype(np.float32) if str(getattr(X, "dtype", "")) in NARROW else X

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import normalize
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
@@ -38,7 +39,13 @@ def resolve_modules(modules: Any) -> Any:
 
 
 class InputRows(TransformerMixin, BaseEstimator):
-    """The rows themselves as one module, for search by distances in the input space."""
+    """The rows themselves as one module, for search in the input space.
+
+    With metric="cosine" they have length 1, so that half their squared distance is the cosine distance.
+    """
+
+    def __init__(self, metric: str = "euclidean") -> None:
+        self.metric = metric
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Do nothing: there is nothing to learn."""
@@ -48,8 +55,21 @@ class InputRows(TransformerMixin, BaseEstimator):
         return True
 
     def transform(self, X: Any) -> Any:
-        """The rows, dense or CSR."""
-        return X
+        """The rows, or their directions, dense or CSR."""
+        if self.metric == "euclidean":
+            return X
+        largest = np.abs(X).max(axis=1)
+        largest = largest.toarray().ravel() if is_sparse(X) else largest
+        if not largest.all():
+            raise ValueError(
+                f"Row {np.argmin(largest)} of X is zero and has no direction, so it has no cosine distance: "
+                "remove it, or use metric='euclidean'."
+            )
+        if not is_sparse(X):
+            return normalize(X / largest[:, None])  # squares neither overflow nor underflow
+        scaled = X.copy()
+        scaled.data = X.data / np.repeat(largest, np.diff(X.indptr))
+        return normalize(scaled)
 
     def split(self, Z: Any) -> list[Any]:
         """One module."""
