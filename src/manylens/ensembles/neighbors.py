@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags, check_array, get_tags
+from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from manylens import persistence
@@ -27,18 +27,16 @@ from manylens.ensembles.calibration import (
     leading_index,
     measured_recall,
 )
+from manylens.ensembles.coordinate_search import CoordinateSearch
 from manylens.ensembles.finders import FINDERS, ONE_WRITER, Backend
 from manylens.ensembles.index import (
     MIN_NEIGHBORS,
     Method,
-    Neighbors,
     SearchIndex,
-    check_candidates,
     check_same_modules,
     load_modules,
 )
 from manylens.ensembles.representation import (
-    CompositeAxes,
     FramedRows,
     InputRows,
     check_near,
@@ -65,7 +63,7 @@ LAYOUT = ("metric", "method", "backend", "n_leading")  # parameters that determi
 NARROW = ("float16", "int8", "uint8", "int16", "uint16", "bool")  # types whose values float32 contains
 
 
-class ModuleNeighbors(RowSelection, BaseEstimator):
+class ModuleNeighbors(CoordinateSearch, RowSelection, BaseEstimator):
     """Search index for the rows with the smallest mean squared distance over all modules.
 
     This is the Euclidean distance between coordinates on the principal axes of all modules. The leading
@@ -224,66 +222,6 @@ class ModuleNeighbors(RowSelection, BaseEstimator):
             )
         return self
 
-    def tune(self, X: MatrixLike) -> Self:
-        """Choose `n_leading` and `n_candidates`, if None, for queries that differ from the base.
-
-        The choice holds until `partial_fit` has doubled the base.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_queries, d)
-            Typical queries, of which at most 256 are used.
-
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self)
-        self._check_layout()
-        if self.method != "nested":
-            raise ValueError(f"method={self.method!r} has nothing to tune: tune is for method='nested'.")
-        queries = self._enter(self.index_, X)
-        return self._change(lambda index: calibrated(index, self._wish(), queries))
-
-    def coordinates(self, X: MatrixLike) -> FloatArray:
-        """Map rows to coordinates whose squared distance is the mean squared distance over modules.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n, D)
-            Coordinates, by decreasing variance.
-        """
-        check_is_fitted(self)
-        index = self.index_
-        return index.outside(self._enter(index, X))
-
-    def search(self, coordinates: FloatArray, n_neighbors: int | None = None) -> Neighbors:
-        """Nearest rows of the base for queries given by their coordinates.
-
-        Parameters
-        ----------
-        coordinates : ndarray of shape (n_queries, D)
-            Queries, from `coordinates`.
-        n_neighbors : int, default=None
-            Number of neighbors. None means the parameter of the index.
-
-        Returns
-        -------
-        named tuple of ndarray
-            `distances` and `rows` as in `kneighbors`, and `proven` (n_queries,): which results needed no
-            further search to be proven exact.
-        """
-        check_is_fitted(self)
-        self._check_layout()
-        index = self.index_
-        k = self._check_neighbors(index, n_neighbors)
-        return index.search(index.inside(self._check_queries(index, coordinates)), k, *self._effort())
-
     def kneighbors(
         self,
         X: MatrixLike | None = None,
@@ -326,7 +264,7 @@ class ModuleNeighbors(RowSelection, BaseEstimator):
         self._check_layout()
         if X is None and where is not None:
             raise ValueError("where needs queries: give X.")
-        chosen = chosen_rows(index, where)
+        chosen = None if where is None else chosen_rows(index, where)
         k = self._check_neighbors(index, n_neighbors, others_only=X is None, chosen=chosen)
         if X is None:
             distances, rows, _ = index.search(index.coordinates, k + 1, *self._effort())
@@ -362,61 +300,6 @@ class ModuleNeighbors(RowSelection, BaseEstimator):
         values = distances if mode == "distance" else np.ones_like(distances)
         starts = np.arange(0, rows.size + 1, rows.shape[1])
         return sparse.csr_matrix((values.ravel(), rows.ravel(), starts), shape=(len(rows), len(index.rows)))
-
-    def module_candidates(self, queries: FloatArray, module: int, n_neighbors: int) -> IntArray:
-        """Nearest rows in one module, which one machine can compute; only with method="paper".
-
-        Parameters
-        ----------
-        queries : ndarray of shape (n_queries, D)
-            Queries, from `coordinates`.
-        module : int
-            Index of the module.
-        n_neighbors : int
-            Number of rows.
-
-        Returns
-        -------
-        ndarray of int64 of shape (n_queries, n_neighbors)
-            Rows of the base, nearest first.
-        """
-        check_is_fitted(self)
-        self._check_layout()
-        index = self.index_
-        k = self._check_neighbors(index, n_neighbors)
-        if check_count(module, "module", minimum=0) >= index.n_finders:
-            raise ValueError(f"module={module} does not exist: this index has {index.n_finders} to search.")
-        queries = index.inside(self._check_queries(index, queries))
-        return index.module_candidates(queries, module, k, self.n_jobs)
-
-    def rank_candidates(
-        self, queries: FloatArray, candidates: IntArray, n_neighbors: int
-    ) -> tuple[FloatArray, IntArray]:
-        """Rank candidates, such as those of `module_candidates`, by all modules.
-
-        Parameters
-        ----------
-        queries : ndarray of shape (n_queries, D)
-            Queries, from `coordinates`.
-        candidates : ndarray of int64 of shape (n_queries, m)
-            Rows of the base; repetitions are allowed, and -1 for none.
-        n_neighbors : int
-            Number of neighbors.
-
-        Returns
-        -------
-        tuple of ndarray
-            Distances and rows, as in `kneighbors`.
-        """
-        check_is_fitted(self)
-        index = self.index_
-        queries = index.inside(self._check_queries(index, queries))
-        candidates = check_candidates(candidates, len(queries), len(index.rows))
-        k = check_count(n_neighbors, "n_neighbors")
-        distances, rows = index.rank(queries, candidates, k, self.n_jobs)
-        if k > candidates.shape[1] or np.any(rows[:, k - 1] < 0):
-            raise ValueError(f"Some queries have fewer than n_neighbors={k} different candidates: give more.")
-        return index.outside(np.sqrt(distances)), rows
 
     def save(self, folder: str | PathLike[str], *, save_modules: bool = True) -> None:
         """Write the index to a folder: arrays as .npy, parameters as JSON, the modules with skops.
@@ -488,36 +371,6 @@ class ModuleNeighbors(RowSelection, BaseEstimator):
         check_same_modules(index.index_, fitted, index.probe_)
         return index
 
-    @property
-    def composite_(self) -> CompositeAxes:
-        """Map from the modules' columns to coordinates."""
-        return self.index_.axes
-
-    @property
-    def coordinates_(self) -> FloatArray:
-        """Coordinates of the base."""
-        return self.index_.outside(self.index_.coordinates)
-
-    @property
-    def recall_(self) -> float:
-        """Recall that `fit` measured."""
-        return self.measured_.recall
-
-    @property
-    def n_samples_fit_(self) -> int:
-        """Number of rows in the base."""
-        return len(self.index_.rows)
-
-    @property
-    def n_leading_(self) -> int:
-        """Number of leading coordinates in use."""
-        return self.index_.plan.n_leading
-
-    @property
-    def candidates_per_neighbor_(self) -> float:
-        """Candidates per neighbor."""
-        return self.index_.plan.candidates_per_neighbor
-
     def _enter(self, index: SearchIndex, X: MatrixLike) -> FloatArray:
         """Coordinates of rows in the frame of the axes."""
         return check_near(index.axes.coordinates(self._columns(X)), "X")
@@ -587,17 +440,6 @@ class ModuleNeighbors(RowSelection, BaseEstimator):
             was = ", ".join(f"{name}={self.fitted_as_[name]!r}" for name in changed)
             now = ", ".join(f"{name}={getattr(self, name)!r}" for name in changed)
             raise ValueError(f"This index was fitted with {was} and now has {now}: fit it again.")
-
-    def _check_queries(self, index: SearchIndex, coordinates: FloatArray) -> FloatArray:
-        """Coordinates given by a caller."""
-        width = index.coordinates.shape[1]
-        coordinates = check_array(coordinates, dtype=[np.float64, np.float32], input_name="coordinates")
-        if coordinates.shape[1] != width:
-            raise ValueError(
-                f"Queries with {coordinates.shape[1]} coordinates do not fit an index with {width}: map rows "
-                "with `coordinates` first."
-            )
-        return coordinates
 
     def _check_neighbors(
         self,

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.ensembles.calibration import MeasuredRecall, Wish, calibrated
 from manylens.ensembles.index import SearchIndex
+from manylens.ensembles.representation import CompositeAxes
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike
 from manylens.validation import check_real
 
@@ -90,12 +92,15 @@ def chosen_rows(index: SearchIndex, where: Where) -> IntArray | None:
 
 
 class RowSelection:
-    """Methods of an index that choose, remove and replace rows."""
+    """Methods of an index that choose, remove and replace rows, and that describe it."""
 
     if TYPE_CHECKING:
         index_: SearchIndex
+        measured_: MeasuredRecall
         n_jobs: int | None
+        method: str
 
+        def _wish(self) -> Wish: ...
         def _enter(self, index: SearchIndex, X: MatrixLike) -> FloatArray: ...
         def _change(self, change: Callable[[SearchIndex], SearchIndex]) -> Self: ...
         def _check_layout(self) -> None: ...
@@ -136,6 +141,27 @@ class RowSelection:
         for i, (lengths, near) in enumerate(found):
             distances[i], rows[i] = self._report(lengths), near if index.ids is None else index.ids[near]
         return (distances, rows) if return_distance else rows
+
+    def tune(self, X: MatrixLike) -> Self:
+        """Choose `n_leading` and `n_candidates`, if None, for queries that differ from the base.
+
+        The choice holds until `partial_fit` has doubled the base.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_queries, d)
+            Typical queries, of which at most 256 are used.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        self._check_layout()
+        if self.method != "nested":
+            raise ValueError(f"method={self.method!r} has nothing to tune: tune is for method='nested'.")
+        queries = self._enter(self.index_, X)
+        return self._change(lambda index: calibrated(index, self._wish(), queries))
 
     def remove(self, ids: ArrayLike) -> Self:
         """Remove rows; the others keep their ids, or get the row numbers before the removal as ids.
@@ -189,6 +215,36 @@ class RowSelection:
             return index.rebuilt(coordinates, index.ids)
 
         return self._change(changed)
+
+    @property
+    def composite_(self) -> CompositeAxes:
+        """Map from the modules' columns to coordinates."""
+        return self.index_.axes
+
+    @property
+    def coordinates_(self) -> FloatArray:
+        """Coordinates of the base."""
+        return self.index_.outside(self.index_.coordinates)
+
+    @property
+    def recall_(self) -> float:
+        """Recall that `fit` measured."""
+        return self.measured_.recall
+
+    @property
+    def n_samples_fit_(self) -> int:
+        """Number of rows in the base."""
+        return len(self.index_.rows)
+
+    @property
+    def n_leading_(self) -> int:
+        """Number of leading coordinates in use."""
+        return self.index_.plan.n_leading
+
+    @property
+    def candidates_per_neighbor_(self) -> float:
+        """Candidates per neighbor."""
+        return self.index_.plan.candidates_per_neighbor
 
     @property
     def nbytes_(self) -> int:
