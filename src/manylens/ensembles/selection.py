@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.calibration import MeasuredRecall, Wish, calibrated
-from manylens.ensembles.index import SearchIndex
+from manylens.ensembles.index import Method, SearchIndex
 from manylens.ensembles.representation import CompositeAxes
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike
 from manylens.validation import check_real
@@ -98,7 +98,7 @@ class RowSelection:
         index_: SearchIndex
         measured_: MeasuredRecall
         n_jobs: int | None
-        method: str
+        method: Method
 
         def _wish(self) -> Wish: ...
         def _enter(self, index: SearchIndex, X: MatrixLike) -> FloatArray: ...
