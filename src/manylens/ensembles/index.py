@@ -126,7 +126,10 @@ class SearchIndex:
         distances = np.empty((len(coordinates), k), dtype=self.coordinates.dtype)
         rows = np.empty(distances.shape, dtype=np.int64)
         proven = np.zeros(len(coordinates), dtype=bool)
-        m = n_candidates or math.ceil(self.plan.candidates_per_neighbor * max(k, MIN_NEIGHBORS))
+        per_neighbor = self.plan.candidates_per_neighbor
+        if chosen is not None:  # more candidates prove more results
+            per_neighbor = max(per_neighbor, DEFAULT_CANDIDATES)
+        m = n_candidates or math.ceil(per_neighbor * max(k, MIN_NEIGHBORS))
         for batch in gen_batches(len(coordinates), AT_ONCE):
             queries = np.ascontiguousarray(coordinates[batch], dtype=distances.dtype)
             if self.method == "paper":

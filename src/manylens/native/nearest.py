@@ -27,9 +27,11 @@ FINISH_BLOCK = 128  # queries per block in `finish`
 def score_rows(leading: FloatArray) -> FloatArray:
     """Rows in the form that a scan multiplies with queries, [-2 b, |b|²] in float32, (n, d + 1)."""
     rows = np.empty((len(leading), leading.shape[1] + 1), dtype=np.float32)
-    np.multiply(leading, -2, out=rows[:, :-1], casting="same_kind")
-    # Norms of the rounded coordinates, so that a row's score against itself is not too small.
-    np.einsum("ij,ij->i", rows[:, :-1] / 2, rows[:, :-1] / 2, out=rows[:, -1])
+    for first in range(0, len(leading), TILE):  # tiles stay in the cache between the two passes
+        rounded = leading[first : first + TILE].astype(np.float32, copy=False)
+        np.multiply(rounded, -2, out=rows[first : first + TILE, :-1])
+        # Norms of the rounded coordinates, so that a row's score against itself is not too small.
+        np.einsum("ij,ij->i", rounded, rounded, out=rows[first : first + TILE, -1])
     return rows
 
 
