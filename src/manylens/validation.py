@@ -51,9 +51,7 @@ def plain_conversion_errors(name: str) -> Iterator[None]:
             reason = f"it holds something else than numbers ({message})"
         else:
             raise
-        # scikit-learn's checks want a TypeError for objects that are no numbers.
-        kind = TypeError if "must be a string or a real number" in message else ValueError
-        raise kind(f"{name} cannot be read as an array of numbers: {reason}.") from None
+        raise ValueError(f"{name} cannot be read as an array of numbers: {reason}.") from None
 
 
 def safe_scale(*arrays: Rows) -> int:
