@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from copy import copy
+from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from sklearn.utils import gen_batches
@@ -21,14 +22,14 @@ from manylens.ensembles.finders import (
     by_blocks,
     rank_leading,
 )
-from manylens.ensembles.representation import CompositeAxes, Frame, check_near, transform_rows
+from manylens.ensembles.representation import CompositeAxes, check_near, transform_rows
 from manylens.native.nearest import rerank_union
 from manylens.native.threads import one_blas_thread
-from manylens.persistence import load, read_array, write_array
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
-from manylens.validation import times_power
+from manylens.validation import CheckedState, times_power
 
 Method = Literal["nested", "exact", "paper"]
+METHODS: tuple[Method, ...] = ("nested", "exact", "paper")
 MIN_NEIGHBORS = 5  # searches for fewer neighbors use as many candidates as for this number
 AT_ONCE = 16384  # queries whose candidates are in memory at a time
 
@@ -41,7 +42,7 @@ class Neighbors(NamedTuple):
     proven: BoolArray  # (n_queries,), whether the first search proved that no other row is nearer
 
 
-class SearchIndex:
+class SearchIndex(CheckedState):
     """Coordinates of a base with one finder of candidates, or one per module; `planned` makes the finders.
 
     An index does not change: methods that change it return a new one, which shares memory with the old one.
@@ -208,47 +209,27 @@ class SearchIndex:
             )
         return distances, rows
 
-    def save(self, folder: Path) -> dict[str, Any]:
-        """Write all arrays to a folder, and return the rest as a dictionary for JSON."""
-        write_array(folder / "coordinates.npy", self.coordinates)
-        write_array(folder / "first.npy", self.first)
-        if self.ids is not None:
-            if self.ids.dtype.kind == "O":
-                raise TypeError("Ids of several types cannot be saved: use numbers, or strings.")
-            write_array(folder / "ids.npy", self.ids)
-        write_array(folder / "mean.npy", self.axes.frame.center)
-        write_array(folder / "axes.npy", self.axes.axes)
-        for m, finder in enumerate(self.finders):
-            finder.save(folder, f"finder{m}")
-        return {
-            "widths": [int(width) for width in self.axes.widths],
-            "n_leading": int(self.plan.n_leading),
-            "candidates_per_neighbor": float(self.plan.candidates_per_neighbor),
-            "prove": bool(self.plan.prove),
-            "exponents": [self.axes.frame.before, self.axes.frame.after],
-            "missed": float(self.axes.missed),
-            "has_ids": self.ids is not None,
-        }
-
-    @classmethod
-    def load(
-        cls, folder: Path, description: dict[str, Any], method: Method, backend: Backend, mmap: bool
-    ) -> Self:
-        """Read an index that `save` wrote; with `mmap`, map the rows from their files."""
-        widths = tuple(description["widths"])
-        before, after = description["exponents"]
-        frame = Frame(before, read_array(folder / "mean.npy"), after)
-        axes = CompositeAxes(widths, frame, read_array(folder / "axes.npy"), description["missed"])
-        index = cls(axes, read_array(folder / "coordinates.npy", mmap), method, backend)
-        index.plan = SearchPlan(
-            description["n_leading"], description["candidates_per_neighbor"], description["prove"]
+    def _check_state(self) -> None:
+        points, axes, widths = self.coordinates, self.axes.axes, self.axes.widths
+        frame = self.axes.frame
+        self._require(isinstance(self.rows, GrowingRows) and self.method in METHODS)
+        self._require(self.backend in FINDERS and all(width >= 0 for width in widths))
+        self._require(
+            axes.shape == (sum(widths), points.shape[1]) == (len(frame.center), self.first.shape[1])
         )
-        index.n_planned = len(index.rows)
-        index.first = read_array(folder / "first.npy")
-        index.ids = read_array(folder / "ids.npy") if description["has_ids"] else None
-        kind = FINDERS[backend]
-        index.finders = [kind.load(folder, f"finder{m}", mmap) for m in range(index.n_finders)]
-        return index
+        self._require(1 <= self.plan.n_leading <= points.shape[1])
+        self._require(isinstance(frame.before, int) and isinstance(frame.after, int))
+        self._require(self.ids is None or self.ids.shape == (len(points),))
+        self._require(len(self.finders) in (0, self.n_finders))
+        for m, finder in enumerate(self.finders):
+            width = widths[m] if self.method == "paper" else self.plan.n_leading
+            padded = width if isinstance(finder, ScanFinder) else width + -width % 8
+            self._require(type(finder) is FINDERS[self.backend] and finder.shape == (len(points), padded))
+
+
+def index_file(path: str | PathLike[str]) -> Path:
+    """The file of an index: the path itself, or index.manylens in a folder."""
+    return Path(path) / "index.manylens" if Path(path).is_dir() else Path(path)
 
 
 def check_candidates(candidates: Any, n_queries: int, n_rows: int) -> IntArray:
@@ -265,20 +246,6 @@ def check_candidates(candidates: Any, n_queries: int, n_rows: int) -> IntArray:
             f"{n_rows - 1}: give rows that it contains, or -1 for none."
         )
     return candidates.astype(np.int64)
-
-
-def load_modules(path: Path) -> Any:
-    """The modules saved with an index."""
-    if not path.exists():
-        raise FileNotFoundError(
-            "This index was saved without its modules: pass the fitted modules, "
-            "ModuleNeighbors.load(folder, modules)."
-        )
-    try:
-        return load(path)
-    except (ImportError, TypeError) as error:
-        hint = "Or pass the fitted modules: ModuleNeighbors.load(folder, modules)."
-        raise type(error)(f"{str(error).rstrip('.')}. {hint}") from None
 
 
 def check_same_modules(index: SearchIndex, modules: Any, first_row: AnyArray) -> None:

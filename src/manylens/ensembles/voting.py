@@ -26,7 +26,13 @@ from manylens.ensembles.representation import (
     transform_rows,
 )
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, ModuleSet, Rows
-from manylens.validation import check_choice, check_count, require_two_classes, validate_rows
+from manylens.validation import (
+    check_choice,
+    check_count,
+    require_two_classes,
+    restore_on_error,
+    validate_rows,
+)
 
 VOTINGS = ("auto", "hard", "soft")
 
@@ -37,6 +43,7 @@ class ModuleVoting(BaseEstimator):
     modules: ModuleSet | None
     n_jobs: int | None
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
         """Fit the modules, unless they are fitted, and one predictor per module.
 
@@ -172,6 +179,7 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         self.voting = voting
         self.n_jobs = n_jobs
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
         check_choice(self.voting, "voting", VOTINGS)
         X, y = self._validate(X, y)
@@ -281,6 +289,7 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
         self.estimator = estimator
         self.n_jobs = n_jobs
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
         X, y = self._validate(X, y, y_numeric=True)
         estimator = Ridge() if self.estimator is None else self.estimator
@@ -335,6 +344,7 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
         self.n_neighbors = n_neighbors
         self.n_jobs = n_jobs
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Store rows and their classes.
 
