@@ -214,7 +214,7 @@ def plain_python(monkeypatch):
     for name in vars(PlainBlocks):
         if not name.startswith("_"):
             monkeypatch.setattr(nca_blocks, name, getattr(PlainBlocks, name))
-    for name in ("partner_range", "add_sums", "add_moments", "add_masses"):
+    for name in ("add_sums", "add_moments", "add_masses"):
         monkeypatch.setattr(nca_pairs, name, getattr(nca_pairs, name).py_func)
     monkeypatch.setattr(nca_pairs, "BLOCK_BYTES", 1)  # several blocks of columns
 
