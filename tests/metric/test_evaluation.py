@@ -26,7 +26,7 @@ from manylens.metric.objectives import (
 )
 from manylens.metric.tiles import class_layout
 from manylens.native.nca_blocks import LANES
-from manylens.native.nca_pairs import force_masses, kernel_sums
+from manylens.native.nca_pairs import MASS_FACTOR, MASS_WIDTH, force_masses, kernel_sums
 from manylens.papers import fast_nca
 
 from .conftest import finite_differences, islands, points
@@ -321,7 +321,7 @@ def test_masses_bound_the_forces_between_tiles(form):
     slots = layout.slots
     D = np.square(Z[:, None] - Z[None]).sum(axis=2)
     u = np.where(y[:, None] == y[None], np.abs(own)[:, None], np.abs(cross)[:, None])
-    w = 2.0**-D * (1 + D) / 2 * (u + u.T)
+    w = MASS_FACTOR * 2.0 ** (-MASS_WIDTH * D) * (u + u.T)
     assert np.all(w >= 2.0**-D * np.sqrt(D) * (u + u.T))
     tile = slots // LANES
     for one in range(n_tiles):

@@ -30,7 +30,7 @@ from manylens.typing import FloatArray, IntArray
 
 CANCELLATION = 10  # first guess at the ratio of the summed lengths of all pair forces to those of the rows
 ATTEMPTS = 4  # lists of pairs tried before all pairs are computed
-GAP_BINS = 1024  # integer squared distances between boxes; float64 cannot hold a smaller kernel
+MAX_GAP = 1023  # squared distance between boxes beyond which float64 cannot hold the kernel
 BOX_ROWS = 64  # tiles whose boxes are compared with all others at once
 MASS_BINS = 160  # powers of two by which masses are sorted
 
@@ -146,21 +146,23 @@ def negligible_gaps(
     """
     n_tiles = len(low)
     reach, far = np.empty(n_tiles), np.empty((2, n_tiles))
-    kernel = 2.0 ** -np.arange(GAP_BINS)
-    lengths = np.sqrt(np.arange(GAP_BINS))  # k sqrt(D) decreases from D = 1 on
+    # Points are counted by the whole part of the gap, up to one beyond which all are negligible.
+    largest = min(MAX_GAP, int(np.log2(1.0 + filled.sum() / budget.min())) + 1)
+    gap = np.arange(largest + 1)
+    kernel, lengths = 2.0**-gap, np.sqrt(gap)  # k sqrt(D) decreases from D = 1 on
     starts = range(0, n_tiles, BOX_ROWS)
 
     def count(first: int, last: int) -> None:
         for number in range(first, last):
             rows = slice(starts[number], starts[number] + BOX_ROWS)
-            bins = np.minimum(squared_gaps(low, high, rows, slice(None)), GAP_BINS - 1).astype(np.int64)
-            at = bins + GAP_BINS * np.arange(len(bins))[:, None]
-            points = np.bincount(at.ravel(), np.tile(filled, len(bins)), len(bins) * GAP_BINS)
-            sums = points.reshape(-1, GAP_BINS) * kernel
+            bins = np.minimum(squared_gaps(low, high, rows, slice(None)), largest).astype(np.int64)
+            at = bins + len(gap) * np.arange(len(bins))[:, None]
+            points = np.bincount(at.ravel(), np.tile(filled, len(bins)), len(bins) * len(gap))
+            sums = points.reshape(len(bins), -1) * kernel
             outside = sums[:, ::-1].cumsum(axis=1)[:, ::-1]  # of this bin and all after it
             chosen = np.maximum((outside > budget[rows, None]).sum(axis=1), 1)
-            reach[rows] = np.where(chosen < GAP_BINS, chosen, np.inf)
-            skipped = np.where(np.arange(GAP_BINS) >= chosen[:, None], sums, 0.0)
+            reach[rows] = np.where(chosen <= largest, chosen, np.inf)
+            skipped = np.where(gap >= chosen[:, None], sums, 0.0)
             far[0, rows], far[1, rows] = skipped.sum(axis=1), skipped @ lengths
 
     in_threads(count, len(starts), alone=n_tiles <= BOX_ROWS)

@@ -31,6 +31,8 @@ from manylens.typing import FloatArray, IntArray
 MAX_WORKERS = 16
 ONE_THREAD_TILES = 32  # one thread is as fast on fewer tiles, and never waits for others on a busy machine
 BLOCK_BYTES = 2**18  # coordinates and sums of one worker's block of columns, which should stay in cache
+MASS_WIDTH = 0.9
+MASS_FACTOR = (2 * np.e * np.log(2) * (1 - MASS_WIDTH)) ** -0.5
 FAR = -1e30  # minus the squared norm of an empty slot: out of reach of every kernel
 
 
@@ -142,10 +144,14 @@ def add_moments(
     moments: FloatArray,
     parts: FloatArray,
     across: FloatArray,
+    masses: FloatArray,
     first: int,
     last: int,
 ) -> None:
-    """Pass two of the workers first to last - 1, like `add_sums`; `across` is scratch space per worker."""
+    """Pass two of the workers first to last - 1, like `add_sums`; `across` is scratch space per worker.
+
+    If `masses` is not empty, Σ_ij g_ij is added to it for each listed pair of tiles, and to nothing else.
+    """
     points, d, classes, filled = tiles
     size = (d + 1) * LANES
     n_slots = classes.shape[0] * LANES
@@ -173,6 +179,10 @@ def add_moments(
                     else:
                         near, far = weights[classes[tile]], weights[classes[partner]]
                         g = blocks.mul(blocks.reach(g), blocks.outer_sum(u, row, column, far, near))
+                    if masses.shape[0]:
+                        if not itself:
+                            masses[at] += blocks.total(g)
+                        continue
                     place = base + partner * size
                     if itself:  # as in `add_sums`
                         g = blocks.without_self(g, group)
@@ -182,36 +192,13 @@ def add_moments(
                         points, here, partner * size, d, g, across, worker * d * ROWS * HALF, parts, place
                     )
                     blocks.add_columns(parts, place + d * LANES, g, 1.0)
+                if masses.shape[0]:
+                    continue
                 for k in range(d):
                     blocks.add_totals(
                         moments, here + k * LANES, blocks.load_sums(across, (worker * d + k) * ROWS * HALF)
                     )
                 blocks.add_totals(moments, here + d * LANES, gained)
-
-
-@compiled(error_model="numpy")
-def add_masses(
-    n_workers: int, tiles: Tiles, listed: Partners, u: FloatArray, masses: FloatArray, first: int, last: int
-) -> None:
-    """Masses of the listed pairs of the tiles that belong to the workers first to last - 1."""
-    points, d, classes, filled = tiles
-    starts, partners = listed
-    size = (d + 1) * LANES
-    n_slots = classes.shape[0] * LANES
-    for worker in range(first, last):
-        for tile in range(worker, classes.shape[0], n_workers):
-            for at in range(starts[tile], starts[tile + 1]):
-                partner = partners[at]
-                coefficients = 0 if classes[partner] == classes[tile] else n_slots
-                mass = blocks.empty_sums(points)
-                for group in range(0, filled[tile], ROWS):
-                    e = blocks.minus_distances(points, tile * size + group, partner * size, d)
-                    row, column = coefficients + tile * LANES + group, coefficients + partner * LANES
-                    weight = blocks.outer_sum(u, row, column, 1.0, 1.0)
-                    mass = blocks.add_folded(
-                        mass, blocks.mul(weight, blocks.mul(blocks.exp2(e), blocks.one_plus(e))), 1.0
-                    )
-                masses[at] = blocks.total(mass)
 
 
 def kernel_sums(tiles: Tiles, listed: Partners = ALL_PAIRS, weights: FloatArray | None = None) -> FloatArray:
@@ -241,32 +228,49 @@ def force_moments(
     `u` are the coefficients within and between classes, shape (2, n_slots), zero in empty slots. Coordinates
     are those of the tiles, times sqrt(2); k' of the compact kernel is taken without its factor 2.
     """
-    n_tiles, d = len(tiles.classes), tiles.d
-    u = u.astype(tiles.points.dtype).ravel()
-    weights = None if weights is None else weights.astype(tiles.points.dtype)
-    n_workers, block = workers_and_block(n_tiles, d, d + 1, tiles.points.itemsize)
-    moments = np.zeros((n_tiles, d + 1, LANES))
-    parts = np.empty((n_workers, block + 1, d + 1, LANES), tiles.points.dtype)
-    across = np.empty(n_workers * d * ROWS * HALF, tiles.points.dtype)
-    for begin, end, ranges in column_blocks(listed, n_tiles, block):
-        parts[...] = 0
-        pairs = begin, end, tiles, weights, listed.partners, ranges
-        share = partial(add_moments, n_workers, *pairs, u, moments.ravel(), parts.ravel(), across)
-        in_threads(share, n_workers, alone=n_tiles <= ONE_THREAD_TILES)
-        moments[begin:end] += parts[:, : end - begin].sum(axis=0, dtype=np.float64)
+    moments = np.zeros((len(tiles.classes), tiles.d + 1, LANES))
+    _pass_two(tiles, u, listed, weights, moments, np.empty(0, tiles.points.dtype))
     return moments
 
 
 def force_masses(tiles: Tiles, u: FloatArray, listed: Partners) -> FloatArray:
-    """Sum over each listed pair of tiles of (|u_i| + |u_j|) 2**-D (1 + D)/2, a bound on the forces.
+    """Sum over each listed pair of tiles of (|u_i| + |u_j|) c 2**(-b D), a bound on the forces.
 
-    The length of a force is 2**-D sqrt(D), and sqrt(D) <= (1 + D)/2.
+    The length of a force is 2**-D sqrt(D), and sqrt(D) <= c 2**((1 - b) D) with c = `MASS_FACTOR`. This is
+    the kernel of points that are nearer by sqrt(b), with b = `MASS_WIDTH`.
     """
-    masses = np.empty(len(listed.partners), tiles.points.dtype)
-    sizes = np.abs(u.astype(tiles.points.dtype)).ravel()
-    share = partial(add_masses, MAX_WORKERS, tiles, listed, sizes, masses)
-    in_threads(share, MAX_WORKERS, alone=len(tiles.classes) <= ONE_THREAD_TILES)
-    return masses
+    points = tiles.points.reshape(-1, tiles.d + 1, LANES).copy()
+    points[:, :-1] *= np.sqrt(MASS_WIDTH)
+    points[:, -1] *= MASS_WIDTH
+    masses = np.zeros(len(listed.partners), tiles.points.dtype)
+    if len(masses):
+        _pass_two(tiles._replace(points=points.ravel()), np.abs(u), listed, None, np.empty(0), masses)
+    return MASS_FACTOR * masses
+
+
+def _pass_two(
+    tiles: Tiles,
+    u: FloatArray,
+    listed: Partners,
+    weights: FloatArray | None,
+    moments: FloatArray,
+    masses: FloatArray,
+) -> None:
+    """Add to `moments`, or to `masses` if there are any."""
+    n_tiles, d, dtype = len(tiles.classes), tiles.d, tiles.points.dtype
+    u = u.astype(dtype).ravel()
+    weights = None if weights is None else weights.astype(dtype)
+    n_workers, block = workers_and_block(n_tiles, d, d + 1, dtype.itemsize)
+    parts = np.empty((n_workers, block + 1, d + 1, LANES), dtype)
+    across = np.empty(n_workers * d * ROWS * HALF, dtype)
+    results = u, moments.ravel(), parts.ravel(), across, masses
+    for begin, end, ranges in column_blocks(listed, n_tiles, block):
+        parts[...] = 0
+        pairs = begin, end, tiles, weights, listed.partners, ranges
+        share = partial(add_moments, n_workers, *pairs, *results)
+        in_threads(share, n_workers, alone=n_tiles <= ONE_THREAD_TILES)
+        if not len(masses):
+            moments[begin:end] += parts[:, : end - begin].sum(axis=0, dtype=np.float64)
 
 
 def workers_and_block(n_tiles: int, d: int, n_sums: int, itemsize: int) -> tuple[int, int]:
