@@ -28,7 +28,7 @@ from manylens.native.nca_pairs import ALL_PAIRS, Partners, Tiles, force_masses, 
 from manylens.native.threads import in_threads
 from manylens.typing import FloatArray, IntArray
 
-CANCELLATION = 10  # first guess at the ratio of the summed lengths of all pair forces to those of the rows
+CANCELLATION = 5  # first guess at the ratio of the summed lengths of all pair forces to those of the rows
 ATTEMPTS = 4  # lists of pairs tried before all pairs are computed
 MAX_GAP = 1023  # squared distance between boxes beyond which float64 cannot hold the kernel
 BOX_ROWS = 64  # tiles whose boxes are compared with all others at once
@@ -89,7 +89,7 @@ class TreeEvaluation(Evaluation):
         self.tolerance = tolerance
         self.share = 1.0  # fraction of all pairs whose forces the last evaluation computed
         # Fractions of kernel sums and of force masses that may be skipped; they adapt to the forces.
-        self.box_budget, self.mass_budget = tolerance, tolerance / CANCELLATION
+        self.box_budget, self.mass_budget = tolerance / 100, tolerance / CANCELLATION
 
     def outcome(self, objective: Objective, Z: FloatArray, extra: FloatArray | None = None) -> Outcome:
         Z, dtype = in_kernel_units(Z, self.dtype)
@@ -119,10 +119,13 @@ class TreeEvaluation(Evaluation):
 
 
 def _adapt(budget: float, used: float, allowed: float, largest: float) -> float:
-    """A budget that would use about a quarter of what is allowed; it shrinks only if it used over half."""
-    if allowed / 16 <= used <= allowed / 2:
+    """A budget that would use an eighth of what is allowed, if it used far more or far less than that.
+
+    Forces decrease during a fit: the reserve makes it rare that an evaluation must be repeated.
+    """
+    if allowed / 64 <= used <= allowed / 4:
         return budget
-    return min(largest, budget * min(0.25 * allowed / used, 4.0) if used > 0 else largest)
+    return min(largest, budget * min(0.125 * allowed / used, 4.0) if used > 0 else largest)
 
 
 def least_sums(tiles: Tiles, layout: Layout) -> FloatArray:
