@@ -172,6 +172,13 @@ def test_the_approximate_objective_converges_to_the_exact_one(rule):
     assert shares[0] < shares[2] <= 1
 
 
+def test_the_approximate_objective_does_not_underflow():
+    A, X, y = problem(n=30)
+    value, slope, _ = fast_nca.approximate_objective(100 * A, X, y, 1e-9)
+    assert value == pytest.approx(fast_nca.objective(100 * A, X, y))
+    assert np.isfinite(slope).all()
+
+
 def test_the_gradient_of_the_background_is_its_slope():
     A, X, _ = problem()
     mean, covariance = X.mean(axis=0), np.cov(X.T)

@@ -87,7 +87,8 @@ class TreeEvaluation(Evaluation):
     def __init__(self, labels: IntArray, dtype: DTypeLike = np.float64, tolerance: float = 1e-3) -> None:
         super().__init__(labels, dtype)
         self.tolerance = tolerance
-        self.share = 1.0  # fraction of all pairs whose forces the last evaluation computed
+        # Fractions of all pairs of tiles in the last evaluation: in the kernel sums, and in the forces.
+        self.near_share = self.share = 1.0
         # Fractions of kernel sums and of force masses that may be skipped; they adapt to the forces.
         self.box_budget, self.mass_budget = tolerance / 100, tolerance / CANCELLATION
 
@@ -104,7 +105,7 @@ class TreeEvaluation(Evaluation):
             inside, same, total = sums_in_range(sums, layout, dtype, objective.form, ~layout.lonely)
             masses = force_masses(tiles, force_coefficients(same, total, objective.form), near)
             heavy, light = heavy_pairs(near, masses, self.mass_budget)
-            self.share = share_of_pairs(heavy)
+            self.near_share, self.share = share_of_pairs(near), share_of_pairs(heavy)
             found = gaussian_outcome(Z, tiles, layout, heavy, sums, objective.form)
             needed = np.where(inside, same if objective.form == "likelihood" else total, np.inf)
             beyond = skipped_forces(far, needed, len(Z))
@@ -114,7 +115,7 @@ class TreeEvaluation(Evaluation):
             self.box_budget = _adapt(self.box_budget, beyond, allowed, self.tolerance)
             if fits:
                 return found
-        self.share = 1.0
+        self.near_share = self.share = 1.0
         return gaussian_outcome(Z, tiles, layout, ALL_PAIRS, kernel_sums(tiles), objective.form)
 
 

@@ -229,9 +229,16 @@ def build_tree(points: FloatArray, leaf_size: int, rows: IntArray | None = None)
 
 
 def approximate_sum(
-    z: FloatArray, points: FloatArray, tree: Node, tolerance: float, rule: CutOff = "chapter"
+    z: FloatArray,
+    points: FloatArray,
+    tree: Node,
+    tolerance: float,
+    rule: CutOff = "chapter",
+    shift: float = 0.0,
 ) -> tuple[float, FloatArray]:
     """Σ_j k(z|z_j) over a tree, nearest node first, and weights, one per point, that add up to it.
+
+    k(z|z_j) = exp(shift - |z - z_j|²); a shift cancels in p_i and avoids underflow (Section 3.3.3).
 
     A group G is replaced by n_G times its mid value ½ (k_min + k_max) (eq. 4.8) if the error of one point,
     ½ (k_max - k_min) (eq. 4.9), is small. By the chapter's rule it is at most tolerance times its lower bound
@@ -240,7 +247,7 @@ def approximate_sum(
     within the tolerance. The closest and the farthest point of G get half of the value each (eq. 4.10,
     printed without the factor n_G). Weights are zero for the points that were not used.
     """
-    kernel = np.exp(-np.square(points - z).sum(axis=1))
+    kernel = np.exp(shift - np.square(points - z).sum(axis=1))
     weights = np.zeros(len(points))
     so_far = 0.0
 
@@ -288,6 +295,7 @@ def approximate_objective(
     value, slope, used = 0.0, np.zeros_like(A), 0
     for i, z in enumerate(Z):
         sums, weights = np.zeros(len(classes)), np.zeros((len(classes), len(X)))
+        shift = np.square(np.delete(Z, i, axis=0) - z).sum(axis=1).min()
         for c, rows in enumerate(members):
             tree = trees[c]
             if y[i] == classes[c]:
@@ -295,7 +303,7 @@ def approximate_objective(
                 if not len(rows):
                     continue
                 tree = build_tree(Z[rows], leaf_size)
-            sums[c], weights[c, rows] = approximate_sum(z, Z[rows], tree, tolerance, rule)
+            sums[c], weights[c, rows] = approximate_sum(z, Z[rows], tree, tolerance, rule, shift)
         own = np.searchsorted(classes, y[i])
         p = sums[own] / sums.sum()
         value += p
@@ -303,7 +311,7 @@ def approximate_objective(
         combined = (p * weights.sum(axis=0) - weights[own]) / sums.sum()
         differences = X[i] - X
         slope += 2 * A @ (combined * differences.T) @ differences
-        used += np.count_nonzero(weights)
+        used += int(np.count_nonzero(weights))
     return float(value), slope, used / (len(X) * (len(X) - 1))
 
 
