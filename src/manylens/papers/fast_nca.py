@@ -235,8 +235,8 @@ def approximate_sum(
     tolerance: float,
     rule: CutOff = "chapter",
     shift: float = 0.0,
-) -> tuple[float, FloatArray]:
-    """Σ_j k(z|z_j) over a tree, nearest node first, and weights, one per point, that add up to it.
+) -> tuple[float, FloatArray, int]:
+    """Σ_j k(z|z_j) over a tree, weights of the points that add up to it, and the kernel values it took.
 
     k(z|z_j) = exp(shift - |z - z_j|²); a shift cancels in p_i and avoids underflow (Section 3.3.3).
 
@@ -245,11 +245,12 @@ def approximate_sum(
     on the sum, sum so far + k_max; the errors of n_G points may then add up to more than the tolerance. The
     rule "bounded", at most tolerance · (sum so far + n_G k_min) / n, keeps the relative error of the sum
     within the tolerance. The closest and the farthest point of G get half of the value each (eq. 4.10,
-    printed without the factor n_G). Weights are zero for the points that were not used.
+    printed without the factor n_G). The nearest node is visited first. A node takes two kernel values for its
+    cut-off, a leaf that is not replaced one per point.
     """
     kernel = np.exp(shift - np.square(points - z).sum(axis=1))
     weights = np.zeros(len(points))
-    so_far = 0.0
+    so_far, used = 0.0, 0
 
     def is_negligible(inside: FloatArray) -> bool:
         error = (inside.max() - inside.min()) / 2
@@ -258,8 +259,9 @@ def approximate_sum(
         return bool(error <= tolerance * (so_far + len(inside) * inside.min()) / len(points))
 
     def visit(node: Node) -> None:
-        nonlocal so_far
+        nonlocal so_far, used
         inside = kernel[node.rows]
+        used += 2
         if is_negligible(inside):
             closest, farthest = node.rows[inside.argmax()], node.rows[inside.argmin()]
             weights[closest] += len(inside) / 2 * inside.max()
@@ -271,9 +273,10 @@ def approximate_sum(
         else:
             weights[node.rows] += inside
             so_far += inside.sum()
+            used += len(inside)
 
     visit(tree)
-    return so_far, weights
+    return so_far, weights, used
 
 
 def approximate_objective(
@@ -286,7 +289,8 @@ def approximate_objective(
 ) -> tuple[float, FloatArray, float]:
     """Algorithm 4.6: one k-d tree per class; approximate densities, soft probabilities, and the gradient.
 
-    Returns f, ∂f/∂A, and the fraction of all pairs whose kernel values were used.
+    Returns f, ∂f/∂A, and the number of kernel values, relative to the number of pairs. The gradient needs no
+    others than f.
     """
     Z = X @ A.T
     classes = np.unique(y)
@@ -303,7 +307,8 @@ def approximate_objective(
                 if not len(rows):
                     continue
                 tree = build_tree(Z[rows], leaf_size)
-            sums[c], weights[c, rows] = approximate_sum(z, Z[rows], tree, tolerance, rule, shift)
+            sums[c], weights[c, rows], count = approximate_sum(z, Z[rows], tree, tolerance, rule, shift)
+            used += count
         own = np.searchsorted(classes, y[i])
         p = sums[own] / sums.sum()
         value += p
@@ -311,7 +316,6 @@ def approximate_objective(
         combined = (p * weights.sum(axis=0) - weights[own]) / sums.sum()
         differences = X[i] - X
         slope += 2 * A @ (combined * differences.T) @ differences
-        used += int(np.count_nonzero(weights))
     return float(value), slope, used / (len(X) * (len(X) - 1))
 
 
