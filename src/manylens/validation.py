@@ -162,6 +162,18 @@ def clear_fitted(estimator: BaseEstimator, *attributes: str) -> None:
         estimator.__dict__.pop(name, None)
 
 
+@contextmanager
+def unchanged_if_it_raises(estimator: BaseEstimator) -> Iterator[None]:
+    """Restore the attributes of the estimator if the block raises, so that a failed fit changes nothing."""
+    before = estimator.__dict__.copy()
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
+
+
 def new_generator(random_state: Seed) -> np.random.Generator:
     """A NumPy generator determined by scikit-learn's `random_state`."""
     return np.random.default_rng(check_seed(random_state).randint(2**31 - 1))
