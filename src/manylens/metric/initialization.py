@@ -24,6 +24,7 @@ ANCHORS = 500  # rows on which scales are compared if each is scored against all
 PCA_SAMPLE = 20_000  # rows from which initial directions are computed
 SVD_COST = 2e9  # n² p up to which all principal directions are computed
 SMALLEST_SHARE = 1e-4  # standard deviations of directions below this share of the largest count as zero
+LDA_SCALE = 1.25  # deviation of the discriminants within classes; 1 overfits small classes, 2 stays at LDA
 FEW_DIRECTIONS = 10  # principal components that LDA may use however few rows there are
 
 Init: TypeAlias = Literal["auto", "pca", "lda", "identity", "random"]
@@ -130,8 +131,8 @@ def discriminants(X: FloatArray, y: IntArray, n_components: int) -> FloatArray:
     They maximize the share ρ of the variance that lies between the classes, so a direction without variance
     within the classes (ρ = 1) comes first. LDA divides by the variance within the classes, which it has
     itself made small: on other rows it is larger by about 1 / (1 - r / (n - C))², with r the rank of X and
-    C the number of classes. The directions have variance one within the classes of *other* rows. The rank is
-    limited to (n - C) / 2 leading principal components of the standardized columns.
+    C the number of classes. The directions have deviation `LDA_SCALE` within the classes of *other* rows. The
+    rank is limited to (n - C) / 2 leading principal components of the standardized columns.
     """
     n, n_classes = len(X), int(y.max()) + 1
     rounding = 8 * np.finfo(X.dtype).eps * np.abs(X).max(axis=0)
@@ -152,7 +153,7 @@ def discriminants(X: FloatArray, y: IntArray, n_components: int) -> FloatArray:
     between = np.minimum(roots**2, 1.0)[:n_components]
     between = between[between > SMALLEST_SHARE**2]
     within = np.maximum((1.0 - between) * (n / freedom), SMALLEST_SHARE)
-    honest = max(1.0 - rank / freedom, 0.5)
+    honest = LDA_SCALE * max(1.0 - rank / freedom, 0.5)
     A = np.zeros((len(between), len(live)))
     A[:, live] = (basis[: len(between)] @ white.T) * (honest / np.sqrt(within))[:, None] / deviations[live]
     return A

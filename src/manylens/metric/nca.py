@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
 SINGLE_ROWS = 5000  # with more rows, pairs are computed in float32: its rounding is below the tolerance
 
+FIRST_STEP = 0.1  # length of the first step of L-BFGS relative to a row of A: longer ones leave a good start
 START_ROWS = 256  # rows from which partial_fit takes its first step
 KEPT_SCORES = 10_000  # of partial_fit
 
@@ -318,14 +319,15 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             A, scale = self._start(rows, labels, n_components, objective, exponent, rng)
             assert isinstance(method, WholeMethod)
             evaluation = method.make_evaluation(labels, dtype)
-            whole = WholeObjective(rows, evaluation, objective, self._penalty(exponent), A.shape, scale)
+            unit = scale * FIRST_STEP if isinstance(self.init, str) else scale
+            whole = WholeObjective(rows, evaluation, objective, self._penalty(exponent), A.shape, unit)
             extra = objective.initial_extra(np.bincount(labels))
             A, extra, search = maximize_whole(whole, A, extra, self.max_iter, self.tol, progress)
             mixing = float(expit(extra[0])) if len(extra) else None
         if search.reason == "overflow" and not search.n_iter:
             raise ValueError(
-                "The objective is not finite at the initial map: scale the columns of X to similar units, and "
-                "check init and alpha."
+                "The objective is not finite at the initial map: scale the columns of X to similar units, "
+                "and check init and alpha."
             )
         self.components_ = _map_of(rows.dtype, A, exponent)
         self.method_, self.scale_, self.mixing_ = method.name, float(np.ldexp(scale, -exponent)), mixing
