@@ -241,7 +241,10 @@ REFUSALS = {
     "equal rows": ({}, {"X": np.ones((600, 2))}, "All rows of X are equal"),
     "map beyond float32": (
         {"n_components": 1},
-        {"X": np.float32(1e-40) * np.arange(1, 601, dtype=np.float32)[:, None]},
+        {
+            "X": np.float32(1e-43) * np.arange(1, 601, dtype=np.float32)[:, None],
+            "y": np.arange(600) // 300,
+        },
         "beyond the range of float32: multiply X by 2",
     ),
     "infinite start": ({"init": np.eye(64) * 1e300}, {}, "not finite at the initial map"),
