@@ -50,9 +50,9 @@ from manylens.validation import (
     is_sparse,
     plain_conversion_errors,
     require_two_classes,
+    restore_on_error,
     safe_scale,
     times_power,
-    unchanged_if_it_raises,
 )
 
 if TYPE_CHECKING:
@@ -170,6 +170,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
+    @restore_on_error
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the map.
 
@@ -184,8 +185,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         -------
         self
         """
-        with unchanged_if_it_raises(self):
-            search = self._fit(X, y)
+        search = self._fit(X, y)
         if not search.converged:
             advice = {
                 "max_iter": f"raise max_iter (now {self.max_iter}) or tol (now {self.tol})",
@@ -195,10 +195,11 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             warnings.warn(
                 f"NCA stopped after {search.n_iter} iterations before it converged: {advice}.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 
+    @restore_on_error
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from one or more new rows, on-line.
 
@@ -221,8 +222,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         -------
         self
         """
-        with unchanged_if_it_raises(self):
-            self._partial_fit(X, y)
+        self._partial_fit(X, y)
         return self
 
     def transform(self, X: ArrayLike) -> FloatArray:

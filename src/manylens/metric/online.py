@@ -10,9 +10,10 @@ import numpy as np
 
 from manylens.metric.optimizers import BatchObjective, StepOptimizer, require_finite
 from manylens.typing import AnyArray, FloatArray, IntArray
+from manylens.validation import CheckedState
 
 
-class Base:
+class Base(CheckedState):
     """The rows that new rows are compared with: all rows so far, or a uniform random sample of them.
 
     The sample is a reservoir (Vitter's Algorithm R): each of the `seen` rows is in it with equal probability.
@@ -23,6 +24,11 @@ class Base:
         self.classes: dict[Hashable, int] = {}
         self._rows = np.empty((0, n_features), dtype)
         self._codes = np.empty(0, np.int64)
+
+    def _check_state(self) -> None:
+        self._require(self._rows.ndim == 2 and self._rows.dtype in (np.float32, np.float64))
+        self._require(self._codes.shape == self._rows.shape[:1] and self._codes.dtype == np.int64)
+        self._require(0 <= len(self) <= len(self._rows))
 
     def __len__(self) -> int:
         return self.seen if self.size is None else min(self.seen, self.size)

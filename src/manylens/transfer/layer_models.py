@@ -19,7 +19,7 @@ from manylens.alignment.kernel_weights import align_kernels
 from manylens.kernels import CountSketchMap, Linear
 from manylens.transfer.ridge import RidgePredictor
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
-from manylens.validation import check_choice, check_count, validate_rows
+from manylens.validation import check_choice, check_count, restore_on_error, validate_rows
 
 Layers: TypeAlias = Mapping[Any, ArrayLike] | Sequence[ArrayLike] | ArrayLike
 LayerSlices: TypeAlias = Sequence[Any] | Mapping[Any, Any] | None
@@ -99,6 +99,7 @@ class LayerEstimator(BaseEstimator):
     model_: WeightedLayers | StackedLayers
     _slices: Slices
 
+    @restore_on_error
     def fit(self, X: Layers, y: ArrayLike) -> Self:
         """Fit the model.
 

@@ -22,7 +22,7 @@ from manylens.transfer.calibration import best_temperature
 from manylens.transfer.layer_models import LayerMaps, Layers, StackedLayers, WeightedLayers
 from manylens.transfer.ridge import FittedRidge, RidgePredictor, RidgeSettings
 from manylens.typing import AnyArray, FloatArray, IntArray, Seed
-from manylens.validation import clear_fitted, require_two_classes
+from manylens.validation import clear_fitted, require_two_classes, restore_on_error
 
 STACK_CS = (0.01, 0.1, 1.0, 10.0)  # candidate penalties of the logistic regression that stacks layers
 
@@ -130,7 +130,7 @@ class LayerRidge(layer_models.LayerEstimator):
         features = ridge.map_columns(columns, model.features(X)).astype(np.float64)
         moments = ridge.joint_moments(features, targets)
         if self.moments_ is not None:
-            moments = self.moments_.merge(moments)
+            moments = self.moments_.fresh().merge(self.moments_).merge(moments)
         path = ridge.path_from_moments(moments, features.shape[1])
         self.loo_errors_ = ridge.gcv_errors(path, moments, alphas)
         self.alpha_ = float(alphas[np.argmin(self.loo_errors_)])
@@ -205,6 +205,7 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
     True
     """
 
+    @restore_on_error
     def fit(self, X: Layers, y: ArrayLike) -> Self:
         rows, self._slices = layer_models.read_rows(self, X, is_first=True)
         labels = layer_models.check_labels(y, rows)
@@ -228,6 +229,7 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         return self
 
     @available_if(learns_from_batches)
+    @restore_on_error
     def partial_fit(self, X: Layers, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Update the model with a batch of rows, keeping only moments.
 
@@ -291,6 +293,7 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
     True
     """
 
+    @restore_on_error
     def fit(self, X: Layers, y: ArrayLike) -> Self:
         rows, self._slices = layer_models.read_rows(self, X, is_first=True)
         targets, self._is_1d = layer_models.check_values(y, rows)
@@ -311,6 +314,7 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         return self
 
     @available_if(learns_from_batches)
+    @restore_on_error
     def partial_fit(self, X: Layers, y: ArrayLike) -> Self:
         """Update the model with a batch of rows, as in `LayerRidgeClassifier.partial_fit`.
 

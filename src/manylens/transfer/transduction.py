@@ -22,7 +22,7 @@ from manylens.transfer.calibration import best_temperature
 from manylens.transfer.layer_models import Layers, LayerSlices, LayerWeights, WeightedLayers
 from manylens.transfer.ridge import RidgePredictor, RidgeSettings, check_positive, linear_ridge
 from manylens.typing import FloatArray, IntArray, Seed
-from manylens.validation import check_choice, check_count, require_two_classes
+from manylens.validation import check_choice, check_count, require_two_classes, restore_on_error
 
 PseudoLabels: TypeAlias = Literal["balanced", "soft", "hard"]
 ClassPrior: TypeAlias = Literal["labeled", "uniform"] | Sequence[float] | FloatArray
@@ -149,6 +149,7 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
         self.rank = rank
         self.random_state = random_state
 
+    @restore_on_error
     def fit(self, X: Layers, y: ArrayLike) -> Self:
         search, settings = self._validate_parameters()
         rows, self._slices = layer_models.read_rows(self, X, is_first=True)
