@@ -187,17 +187,23 @@ class Stochastic(BatchMethod):
     Parameters
     ----------
     anchors : int, default=256
-        Rows per step.
+        Rows per step. In `NCA.partial_fit` these are the new rows and, if they are fewer, random rows of the
+        base; with 1 and one new row at a time, the step follows the new row alone.
     optimizer : {"adam", "adagrad"}, default="adam"
         Optimizer.
+    base : int or None, default=2000
+        Number of rows kept for `NCA.partial_fit`, a random sample of all rows so far; None keeps all.
     """
 
     name: ClassVar[str] = "stochastic"
     anchors: int = 256
     optimizer: OptimizerName = "adam"
+    base: int | None = BATCH_ROWS
 
     def __post_init__(self) -> None:
-        check_count(self.anchors, "anchors", 2)
+        check_count(self.anchors, "anchors")
+        if self.base is not None:
+            check_count(self.base, "base", 2)
         check_choice(self.optimizer, "optimizer", STEP_OPTIMIZERS)
 
     def make_batcher(self, n_classes: int) -> Batcher:

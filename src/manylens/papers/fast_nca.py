@@ -402,3 +402,22 @@ def levels(tree: Node) -> Iterator[list[Node]]:
     while nodes:
         yield nodes
         nodes = [child for node in nodes for child in node.children]
+
+
+# --- on-line learning (end of Section 4.3) ---
+
+
+def on_line_gradient(A: FloatArray, X: FloatArray, y: IntArray, x: FloatArray, c: int) -> FloatArray:
+    """∂p_{N+1}/∂A of a new point x of class c against the stored rows X (N, D)."""
+    rows, classes = np.concatenate([X, x[None]]), np.append(y, c)
+    return stochastic_gradient(A, rows, classes, np.array([len(X)]))
+
+
+def learn_on_line(
+    A: FloatArray, X: FloatArray, y: IntArray, new: FloatArray, classes: IntArray, rate: float = RATE
+) -> FloatArray:
+    """One step for each new point, which then joins the stored rows."""
+    for t, (x, c) in enumerate(zip(new, classes, strict=True)):
+        A = A + rate / np.sqrt(1 + t) * on_line_gradient(A, X, y, x, c)
+        X, y = np.concatenate([X, x[None]]), np.append(y, c)
+    return A

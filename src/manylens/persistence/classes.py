@@ -42,6 +42,8 @@ OWN: dict[str, tuple[str, ...]] = {
         *("Compact", "CompactBackground", "Exact", "MiniBatch", "Stochastic", "Subsample", "Tree"),
     ),
     "manylens.metric.nca": ("NCA",),
+    "manylens.metric.online": ("Base", "Online"),
+    "manylens.metric.optimizers": ("AdaGrad", "Adam", "Schedule"),
     "manylens.modules.autoencoder": ("ModularAutoencoder",),
     "manylens.modules.kernel_pca": ("ModularKernelPCA", "RidgePreimage"),
     "manylens.modules.negative_correlation": (
