@@ -173,6 +173,9 @@ MODELS = {
     "index, paper": lambda: ml.ModuleNeighbors(
         ml.ModularAutoencoder(3, 2, random_state=0), method="paper"
     ).fit(X),
+    "index, input space": lambda: ml.ModuleNeighbors(metric="cosine").fit(
+        X, ids=[f"row {i}" for i in range(len(X))]
+    ),
     "dict of sketches": lambda: {"first": count_sketch(), "second": count_sketch()},
     "stacked layers": lambda: ml.LayerRidgeClassifier(weights="stacked").fit([X, X[:, :20]], y),
     "lists of results": lambda: [streaming(), (1, 2.5, None), {"k": np.float32(3), 4: "é"}, {1, 2}, slice(2)],
