@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
 from types import ModuleType
@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, check_scalar
 from sklearn.utils.validation import validate_data
 
-from manylens.typing import AnyArray, FloatArray, Rows, Seed, SparseRows
+from manylens.typing import AnyArray, FloatArray, IntArray, Rows, Seed, SparseRows
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Boundaries = Literal["both", "left", "right", "neither"]
@@ -115,7 +115,17 @@ def check_choice(value: Any, name: str, choices: Iterable[Any]) -> None:
     known = list(choices)
     simple = isinstance(value, str | Real)  # arrays have no single answer to ==
     if not any(value is choice or (simple and value == choice) for choice in known):
-        raise ValueError(f"{name}={value!r} is unknown: give one of {', '.join(map(str, known))}.")
+        raise ValueError(f"{name}={shown(value)} is unknown: give one of {', '.join(map(str, known))}.")
+
+
+def shown(value: Any) -> str:
+    """A short text for a value in an error message: never the entries of an array or a collection."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"<{type(value).__name__} of shape {value.shape}>"
+    if isinstance(value, Collection) and not isinstance(value, str | bytes):
+        return f"<{type(value).__name__} of {len(value)} items>"
+    text = value.__name__ if isinstance(value, type) else repr(value)
+    return text if len(text) <= 200 else f"<{type(value).__name__}>"
 
 
 def check_count(value: Any, name: str, minimum: int = 1) -> int:
@@ -123,6 +133,12 @@ def check_count(value: Any, name: str, minimum: int = 1) -> int:
     if isinstance(value, bool | np.bool_):
         raise TypeError(f"{name}={value!r} must be an integer, not a bool.")
     return int(check_scalar(value, name, Integral, min_val=minimum))
+
+
+def check_jobs(n_jobs: Any) -> None:
+    """Raise unless `n_jobs` is None or an integer other than 0."""
+    if n_jobs is not None and check_count(n_jobs, "n_jobs", minimum=-(2**31)) == 0:
+        raise ValueError("n_jobs=0 is no number of threads: give 1 or more, or -1 for all cores.")
 
 
 def check_real(
@@ -267,6 +283,18 @@ def check_seed(random_state: Seed) -> np.random.RandomState:
         raise ValueError(
             f"random_state={random_state!r} must be an integer from 0 to 2^32 - 1, a RandomState or None."
         ) from None
+
+
+def import_torch(purpose: str = "Training networks") -> ModuleType:
+    """The torch module, or an error that says how to install it."""
+    return import_optional("torch", purpose, "'manylens[torch]'")
+
+
+def take_rows(X: Any, rows: slice | IntArray) -> Any:
+    """Rows of an array, a sparse matrix, a data frame or a list."""
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    return (X if hasattr(X, "shape") else np.asarray(X))[rows]
 
 
 def import_optional(module: str, purpose: str, install: str) -> ModuleType:

@@ -33,7 +33,7 @@ def test_layer_weights_are_those_of_equation_3_3(layers):
     layers, y = layers
     parts = [part[:N] - part[:N].mean(axis=0) for part in layers.values()]
     weights = thesis.alignment_weights(parts, np.eye(10)[y[:N]])
-    np.testing.assert_allclose(weights, align_kernels(parts, y[:N]), atol=1e-8)
+    np.testing.assert_allclose(weights, align_kernels(parts, y[:N], estimator="biased"), atol=1e-8)
     # The estimator weighs layers of equal trace: the weighted kernels are the same up to a factor.
     model = LayerRidgeClassifier(weights="alignment").fit(cut(layers, slice(N)), y[:N])
     ours = model.model_.features(np.hstack([part[:N] for part in layers.values()]))
@@ -111,7 +111,7 @@ def test_transduction_with_unlabeled_rows_of_weight_zero_is_the_ridge_on_labeled
 def test_the_bandwidth_ensemble_is_that_of_align_bandwidths(layers):
     X, y = layers[0]["pixels"][:N], layers[1][:N]
     scales = thesis.ensemble_scales(X)
-    gammas, weights = align_bandwidths(X, y)
+    gammas, weights = align_bandwidths(X, y, estimator="biased")
     np.testing.assert_allclose(gammas, 1 / np.array(scales))
     maps = [thesis.low_rank_rbf(np.eye(N), X, [X], scale)[0] for scale in scales]
     np.testing.assert_allclose(thesis.alignment_weights(maps, np.eye(10)[y]), weights, atol=1e-4)

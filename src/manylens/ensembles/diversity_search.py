@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from manylens.ensembles.representation import resolve_modules
 from manylens.ensembles.retrieval import RetrievalPrecision
 from manylens.typing import AnyArray, DiverseModules, FloatArray, IntArray, MatrixLike
-from manylens.validation import check_diversity, require_two_classes, restore_on_error
+from manylens.validation import check_diversity, require_two_classes, restore_on_error, take_rows
 
 DIVERSITIES = (0.0, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
 CACHED = 2  # sets of rows whose coordinates are kept: one for training and one for scoring
@@ -331,10 +331,7 @@ def take(X: Any, rows: IntArray, columns: IntArray | None = None) -> Any:
     """Some rows of an array, a sparse matrix or a data frame; for a precomputed kernel also some columns."""
     if X is None:
         return None
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    X = X if hasattr(X, "shape") else np.asarray(X)
-    return X[rows] if columns is None else X[rows][:, columns]
+    return take_rows(X, rows) if columns is None else take_rows(X, rows)[:, columns]
 
 
 def score_fold(

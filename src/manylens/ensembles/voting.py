@@ -16,8 +16,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter, validate_data
 
-from manylens.ensembles.finders import ScanFinder
-from manylens.ensembles.representation import fit_modules, module_views, resolve_modules, transform_rows
+from manylens.ensembles.finders import ScanFinder, rank_leading
+from manylens.ensembles.representation import (
+    check_near,
+    fit_modules,
+    frame_of,
+    module_views,
+    resolve_modules,
+    transform_rows,
+)
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import (
     check_choice,
@@ -308,8 +315,9 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
 class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
     """Neighbor classifier that uses the scan of `ModuleNeighbors`.
 
-    It predicts like scikit-learn's KNeighborsClassifier with uniform weights, but compares distances in
-    float32. It is faster for rows with few columns, such as modules (benchmarks/peers/ensembles/voting.py).
+    It predicts like scikit-learn's KNeighborsClassifier with uniform weights: a scan in float32 finds
+    candidates, and distances in the precision of the rows rank them; ties are broken by row number. It is
+    faster for rows with few columns, such as modules (benchmarks/peers/ensembles/voting.py).
 
     Parameters
     ----------
@@ -359,8 +367,9 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
                 f"n_neighbors={k} is more than the number of rows, n_samples={len(X)}: choose fewer."
             )
         self.classes_, self.labels_ = np.unique(y, return_inverse=True)
-        self.mean_ = X.mean(axis=0)  # subtracted to keep rounding errors of the scores small
-        self.finder_ = ScanFinder(X - self.mean_)
+        self.frame_ = frame_of(X)
+        self.points_ = check_near(self.frame_.enter(X), "X")
+        self.finder_ = ScanFinder(self.points_)
         return self
 
     def predict_proba(self, X: MatrixLike) -> FloatArray:
@@ -378,7 +387,10 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float32, np.float64])
-        _, rows = self.finder_.search(X - self.mean_, self.n_neighbors, self.n_jobs)
+        queries, k = check_near(self.frame_.enter(X), "X"), self.n_neighbors
+        _, rows, _ = rank_leading(
+            self.finder_, queries, queries, self.points_, k, 2 * k + 8, self.n_jobs, prove=True
+        )
         cells = self.labels_[rows] + len(self.classes_) * np.arange(len(X))[:, None]
         counts = np.bincount(cells.ravel(), minlength=len(X) * len(self.classes_))
         return counts.reshape(len(X), -1) / self.n_neighbors

@@ -23,6 +23,7 @@ from manylens.validation import (
     refuse_extreme,
     restore_on_error,
     safe_scale,
+    shown,
     times_power,
 )
 
@@ -311,12 +312,16 @@ def make_kernel(kernel: KernelLike, gamma: Gamma = "mean") -> Kernel:
     """
     if isinstance(kernel, Kernel):
         return type(kernel)(**kernel.get_params(deep=False))
+    if isinstance(kernel, type):
+        raise TypeError(
+            f"kernel={kernel.__name__} is a class: give an instance, such as {kernel.__name__}()."
+        )
     if callable(kernel):
         return FromCallable(kernel)
     if not isinstance(kernel, str) or kernel not in NAMED:
         raise ValueError(
-            f"kernel={kernel!r} is unknown: give one of {', '.join(NAMED)}, a function of two sets of rows, "
-            "or a kernel of manylens.kernels."
+            f"kernel={shown(kernel)} is unknown: give one of {', '.join(NAMED)}, a function of two sets "
+            "of rows, or a kernel of manylens.kernels."
         )
     kind = NAMED[kernel]
     return kind(gamma=gamma) if "gamma" in kind().get_params() else kind()

@@ -253,7 +253,9 @@ def one_epoch(
 ) -> tuple[FloatArray, float]:
     """A after one step per batch, and the mean score of the rows during the epoch."""
     n = len(part.X)
-    points = project(part.X, A) if batcher.needs_points else None
+    points = None
+    if batcher.needs_points:
+        points = part.X if batcher.in_original_space else project(part.X, A)
     total = 0.0
     for rows in batcher.batches(n, points, rng):
         score, gradient = part(A, rows)

@@ -20,12 +20,12 @@ OWN: dict[str, tuple[str, ...]] = {
     "manylens.baselines.kernel_pca": (
         *("BootstrapKernelPCA", "MonolithicKernelPCA", "PartitionKernelPCA", "RandomKernelProjection"),
     ),
-    "manylens.ensembles.calibration": ("SearchPlan",),
+    "manylens.ensembles.calibration": ("MeasuredRecall", "SearchPlan"),
     "manylens.ensembles.diversity_search": ("DiversitySearchCV",),
     "manylens.ensembles.finders": ("FaissFinder", "GrowingRows", "ScanFinder"),
     "manylens.ensembles.index": ("SearchIndex",),
     "manylens.ensembles.neighbors": ("ModuleNeighbors",),
-    "manylens.ensembles.representation": ("CompositeAxes",),
+    "manylens.ensembles.representation": ("CompositeAxes", "Frame", "InputRows"),
     "manylens.ensembles.retrieval": ("RetrievalPrecision",),
     "manylens.ensembles.voting": (
         *("ModuleVotingClassifier", "ModuleVotingRegressor", "ScanNeighborsClassifier"),

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.native.trees import Tree
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manylens.validation import take_rows
 
 Link: TypeAlias = Literal["identity", "logistic"]
 
@@ -294,11 +295,6 @@ def prediction_blocks(members: Members, X: Any, n_jobs: int | None) -> Iterator[
                 f"The predictions of member {np.argmin(finite)} contain NaN or infinity: remove this member."
             )
         yield rows, P
-
-
-def take_rows(X: Any, rows: slice | IntArray) -> Any:
-    """Rows of an array, a sparse matrix or a data frame."""
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def bag_mask(samples: Sequence[IntArray], n_rows: int) -> BoolArray | None:

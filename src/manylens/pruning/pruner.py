@@ -14,13 +14,13 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from manylens.alignment.features import target_features
 from manylens.pruning.boosting import BOOSTING
-from manylens.pruning.members import AVERAGING, ListMembers, Members, fitted_copy, take_rows
+from manylens.pruning.members import AVERAGING, ListMembers, Members, fitted_copy
 from manylens.pruning.pruned_ensemble import PrunedEnsemble, ScoreMixin, typed_tags, validate_member_rows
 from manylens.pruning.selection import Method, PruningResult, Refit, check_method, select_predictors
 from manylens.pruning.training_moments import CV, training_moments
 from manylens.summaries.prediction_moments import FoldedMoments
 from manylens.typing import AnyArray, FloatArray, MatrixLike
-from manylens.validation import restore_on_error
+from manylens.validation import restore_on_error, take_rows
 
 ADAPTERS: tuple[type[Members], ...] = (*AVERAGING, *BOOSTING)
 ANCHORS = (0.0, 0.25, 0.5, 0.75, 0.9)  # candidates of anchor="auto"

@@ -11,11 +11,11 @@ import numpy as np
 from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import check_classification_targets
 
-from manylens.pruning.members import Link, Members, prediction_blocks, take_rows
+from manylens.pruning.members import Link, Members, prediction_blocks
 from manylens.pruning.pruned_ensemble import probabilities
 from manylens.summaries.prediction_moments import FoldedMoments
 from manylens.typing import AnyArray, BoolArray, FloatArray
-from manylens.validation import require_two_classes
+from manylens.validation import require_two_classes, take_rows
 
 LEAST_CURVATURE = 0.01  # of the logistic loss; keeps the working response of confident predictions bounded
 

@@ -93,6 +93,20 @@ class CrossMoments(Summary):
     def fresh(self) -> Self:
         return type(self)(self.pairs)
 
+    def times_powers(self, powers: Sequence[int]) -> Self:
+        """The moments of the feature sets times 2^powers, one power for each set; exact."""
+        made = self.fresh()
+        made.n_rows_ = self.n_rows_
+        made.origins_ = [np.ldexp(origin, power) for origin, power in zip(self.origins_, powers, strict=True)]
+        by_row = [  # of h = (1, z, |z|²)
+            np.concatenate([[0], np.full(len(origin), power), [2 * power]])
+            for origin, power in zip(self.origins_, powers, strict=True)
+        ]
+        made.sums_ = {
+            (k, m): np.ldexp(A, np.add.outer(by_row[k], by_row[m])) for (k, m), A in self.sums_.items()
+        }
+        return made
+
     def about(self, points: Sequence[FloatArray]) -> dict[Pair, FloatArray]:
         """The sums with points (d_k,) as the origins."""
         steps = [origin - point for origin, point in zip(self.origins_, points, strict=True)]

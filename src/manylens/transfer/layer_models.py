@@ -256,7 +256,7 @@ def layer_weights(
         if np.all(targets == targets[0]):
             fault = "weights='alignment' needs rows with different targets, but all targets are equal"
             raise ValueError(f"{fault}: pass more rows in the first batch, or use weights='uniform'.")
-        weights = cast(FloatArray, align_kernels(layers, targets, target="values"))
+        weights = cast(FloatArray, align_kernels(layers, targets, estimator="biased", target="values"))
     elif isinstance(weights, str):
         weights = np.ones(len(layers))
     elif isinstance(weights, Mapping):

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache, partial
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from manylens.kernels.spectrum import inverse_root, rank_tolerance
 from manylens.summaries import CountSketch
 from manylens.typing import FloatArray
-from manylens.validation import check_choice, import_optional
+from manylens.validation import check_choice, import_torch
 
 if TYPE_CHECKING:
     import torch
@@ -25,11 +24,6 @@ Pooling: TypeAlias = "Literal['auto', 'flatten', 'mean', 'first'] | Callable[[to
 Forward: TypeAlias = "Callable[[nn.Module, Any], Any]"
 LayerRows: TypeAlias = dict[str, FloatArray]
 RowTransform: TypeAlias = Callable[[FloatArray, str], FloatArray]  # of the rows and name of a layer
-
-
-def import_torch() -> ModuleType:
-    """Import torch, or raise an error that says how to install it."""
-    return import_optional("torch", "collect_layers", "'manylens[torch]'")
 
 
 def collect_layers(
@@ -178,7 +172,7 @@ def check_width(name: str, rows: FloatArray, width: int) -> None:
 
 def choose_layers(model: nn.Module, layers: LayerChoice = "auto") -> list[str]:
     """Names of the modules to hook, as in `model.named_modules()`."""
-    if not isinstance(model, import_torch().nn.Module):
+    if not isinstance(model, import_torch("collect_layers").nn.Module):
         raise TypeError(f"model is a {type(model).__name__}; it must be a torch.nn.Module.")
     modules = dict(model.named_modules())
     if isinstance(layers, str):
