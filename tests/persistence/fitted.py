@@ -121,7 +121,14 @@ RECIPES = {
     "transfer.TransductionSearch": lambda: transfer.TransductionSearch(),
 }
 
+
 # Models beyond the defaults, named by what they hold.
+def stream(optimizer):
+    """NCA after enough rows for its first steps."""
+    method = ml.metric.Stochastic(64, optimizer, base=100)
+    return ml.NCA(2, method=method, random_state=0).partial_fit(X, y)
+
+
 MODELS = {
     "Fourier features": lambda: lenses(feature_map="fourier", rank=40).fit(X),
     "Nystroem features": lambda: lenses(feature_map="nystroem", landmarks="k-means", rank=40).fit(X),
@@ -132,6 +139,8 @@ MODELS = {
     ).fit(X, y),
     "voting by neighbors": lambda: ml.ModuleVotingClassifier(lenses(), KNeighborsClassifier(3)).fit(X, y),
     "voting by ridge": lambda: ml.ModuleVotingRegressor(lenses(), Ridge()).fit(X, target),
+    "NCA on a stream": lambda: stream("adam"),
+    "NCA on a stream, AdaGrad": lambda: stream("adagrad"),
     "neighbors after NCA": lambda: (
         ml.NCA(2, max_iter=5, random_state=0).fit(X, y).neighbor_classifier(X, y, 3)
     ),
