@@ -22,7 +22,7 @@ from manylens.transfer.calibration import best_temperature
 from manylens.transfer.layer_models import LayerMaps, Layers, StackedLayers, WeightedLayers
 from manylens.transfer.ridge import FittedRidge, RidgePredictor, RidgeSettings
 from manylens.typing import AnyArray, FloatArray, IntArray, Seed
-from manylens.validation import clear_fitted, require_two_classes
+from manylens.validation import clear_fitted, require_two_classes, times_power
 
 STACK_CS = (0.01, 0.1, 1.0, 10.0)  # candidate penalties of the logistic regression that stacks layers
 
@@ -66,6 +66,12 @@ def batch_codes(
     if np.any(given[np.minimum(codes, len(given) - 1)] != y):
         raise ValueError("y contains labels that are not in classes.")
     return given, codes
+
+
+def squared_units(errors: FloatArray, exponent: int) -> FloatArray:
+    """Squared errors of targets that were multiplied by 2^-exponent, in the units of y."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.ldexp(errors, 2 * exponent)
 
 
 class LayerRidge(layer_models.LayerEstimator):
@@ -127,8 +133,15 @@ class LayerRidge(layer_models.LayerEstimator):
         is_first, alphas = self.moments_ is None, self._settings().alphas
         model = self._first_model(X, targets) if is_first else cast(WeightedLayers, self.model_)
         columns = model.ridge.columns
-        features = ridge.map_columns(columns, model.features(X)).astype(np.float64)
-        moments = ridge.joint_moments(features, targets)
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            features = ridge.map_columns(columns, model.features(X)).astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            moments = ridge.joint_moments(features, targets)
+        if not np.isfinite(moments.scatter).all():
+            raise ValueError(
+                "This batch is so much larger than the first that its moments overflow: check its units, or "
+                "start over with fit."
+            )
         if self.moments_ is not None:
             moments = self.moments_.merge(moments)
         path = ridge.path_from_moments(moments, features.shape[1])
@@ -293,19 +306,23 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
 
     def fit(self, X: Layers, y: ArrayLike) -> Self:
         rows, self._slices = layer_models.read_rows(self, X, is_first=True)
-        targets, self._is_1d = layer_models.check_values(y, rows)
-        self.moments_ = None
+        values, self._is_1d = layer_models.check_values(y, rows)
+        self.moments_, self._exponent = None, layer_models.target_exponent(values, rows.dtype)
+        targets = cast(FloatArray, times_power(values, -self._exponent))
         if layer_models.is_stacked(self.weights):
             maps, fits = self._fit_each_layer(rows, targets)
-            stack = ridge.linear_ridge(np.hstack([fit.left_out for fit in fits]), targets)
+            joined = np.hstack([fit.left_out for fit in fits])
+            scale = float(np.sqrt(np.mean(np.square(joined).sum(axis=1)))) or 1.0  # as `alphas` expects
+            stack = ridge.linear_ridge(joined / scale, targets)
             alpha, _ = ridge.choose_alpha(stack, self._settings().alphas)
-            self._set_model(StackedLayers(maps, [fit.predictor for fit in fits], *stack.path.solve(alpha)))
+            coef, intercept = stack.path.solve(alpha)
+            self._set_model(StackedLayers(maps, [fit.predictor for fit in fits], coef / scale, intercept))
             self.alpha_, self.loo_errors_ = np.array([fit.alpha for fit in fits]), None
             left_out = stack.left_out(alpha)
         else:
             model, fitted = self._fit_weighted(rows, targets)
             self._set_model(model)
-            self.alpha_, self.loo_errors_ = fitted.alpha, fitted.errors
+            self.alpha_, self.loo_errors_ = fitted.alpha, squared_units(fitted.errors, self._exponent)
             left_out = fitted.left_out
         self.loo_score_ = float(r2_score(targets, left_out))
         return self
@@ -325,10 +342,14 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         -------
         LayerRidgeRegressor
         """
-        rows, self._slices = layer_models.read_rows(self, X, is_first=self.moments_ is None)
-        targets, self._is_1d = layer_models.check_values(y, rows)
+        is_first = self.moments_ is None
+        rows, self._slices = layer_models.read_rows(self, X, is_first)
+        values, self._is_1d = layer_models.check_values(y, rows)
+        if is_first:
+            self._exponent = layer_models.target_exponent(values, rows.dtype)
         clear_fitted(self, "loo_score_")
-        self._add_batch(rows, targets)
+        self._add_batch(rows, cast(FloatArray, times_power(values, -self._exponent)))
+        self.loo_errors_ = squared_units(cast(FloatArray, self.loo_errors_), self._exponent)
         return self
 
     def predict(self, X: Layers) -> FloatArray:
@@ -344,7 +365,10 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         ndarray, shape (n,) or (n, C)
         """
         scores = self._scores(X)
-        return scores[:, 0] if self._is_1d else scores
+        if abs(self._exponent) > 100:  # float32 could not hold the values
+            scores = scores.astype(np.float64)
+        values = cast(FloatArray, times_power(scores, self._exponent))
+        return values[:, 0] if self._is_1d else values
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
