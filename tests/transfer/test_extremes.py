@@ -1,4 +1,4 @@
-"""Huge and tiny inputs: scaling by powers of two changes no prediction; what cannot be predicted is refused."""
+"""Huge and tiny inputs: scaling by a power of two changes no prediction; what overflows is refused."""
 
 import multiprocessing
 import warnings

@@ -319,7 +319,7 @@ def check_values(y: ArrayLike, X: FloatArray) -> tuple[FloatArray, bool]:
 
 
 def target_exponent(values: FloatArray, dtype: np.dtype[Any]) -> int:
-    """Exponent e for which values times 2^-e can be predicted in this dtype; 0 unless they are huge or tiny."""
+    """Exponent e for which values times 2^-e fit this dtype; 0 unless they are huge or tiny."""
     exponent = int(np.frexp(largest(values))[1])
     return exponent if abs(exponent) > SAFE_EXPONENT[dtype] else 0
 
