@@ -9,8 +9,7 @@ from typing import Any, Literal, Self, TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, check_array, check_consistent_length, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.alignment.features import centered, largest, resolve_groups, sets_by_name, side_by_side
@@ -23,6 +22,7 @@ from manylens.validation import (
     SAFE_EXPONENT,
     check_choice,
     check_count,
+    is_unlabeled,
     safe_scale,
     times_power,
     validate_rows,
@@ -35,7 +35,6 @@ LayerWeights: TypeAlias = (
 )
 Slices: TypeAlias = dict[Any, slice] | None  # columns of each layer, if X was given as several layers
 
-UNLABELED = -1
 N_HASHES = 4  # buckets per row in the sketch of a layer
 
 
@@ -294,19 +293,6 @@ def combine(layers: list[FloatArray], weights: FloatArray) -> FloatArray:
     )
 
 
-def check_labels(y: ArrayLike, X: FloatArray) -> AnyArray:
-    """Labels as a 1-d array of the length of X."""
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None.")
-    labels = column_or_1d(y, warn=True)
-    assert_all_finite(labels, input_name="y")
-    check_consistent_length(X, labels)
-    unlabeled = is_unlabeled(labels)
-    mixed = labels.dtype.kind == "O" and unlabeled.any()  # strings and the number -1: not a type of target
-    check_classification_targets(labels[~unlabeled].astype(str) if mixed else labels)
-    return labels
-
-
 def check_values(y: ArrayLike, X: FloatArray) -> tuple[FloatArray, bool]:
     """Values as a 2-d array of the length of X, and whether they were 1-d."""
     if y is None:
@@ -322,14 +308,6 @@ def target_exponent(values: FloatArray, dtype: np.dtype[Any]) -> int:
     """Exponent e for which values times 2^-e fit this dtype; 0 unless they are huge or tiny."""
     exponent = int(np.frexp(largest(values))[1])
     return exponent if abs(exponent) > SAFE_EXPONENT[dtype] else 0
-
-
-def is_unlabeled(y: AnyArray) -> BoolArray:
-    """Which labels are -1, the mark of unlabeled rows; '-1' among strings, into which NumPy turns it."""
-    if y.dtype.kind in "iuf":
-        return np.asarray(y == UNLABELED)
-    marks = (UNLABELED, str(UNLABELED))
-    return np.array([not isinstance(label, bool) and label in marks for label in y.tolist()], dtype=bool)
 
 
 def refuse_unlabeled(y: AnyArray) -> None:

@@ -22,7 +22,7 @@ from manylens.transfer.calibration import best_temperature
 from manylens.transfer.layer_models import LayerMaps, Layers, StackedLayers, WeightedLayers
 from manylens.transfer.ridge import FittedRidge, RidgePredictor, RidgeSettings
 from manylens.typing import AnyArray, FloatArray, IntArray, Seed
-from manylens.validation import clear_fitted, require_two_classes, times_power
+from manylens.validation import check_labels, clear_fitted, is_unlabeled, require_two_classes, times_power
 
 STACK_CS = (0.01, 0.1, 1.0, 10.0)  # candidate penalties of the logistic regression that stacks layers
 
@@ -60,7 +60,7 @@ def batch_codes(
     if not is_first and not np.array_equal(given, np.asarray(known)):
         raise ValueError(f"classes={classes!r} differs from the classes in the first call of partial_fit.")
     require_two_classes(given, "LayerRidgeClassifier")
-    if layer_models.UNLABELED not in given:
+    if not is_unlabeled(given).any():
         layer_models.refuse_unlabeled(y)
     codes = np.searchsorted(given, y)
     if np.any(given[np.minimum(codes, len(given) - 1)] != y):
@@ -220,7 +220,7 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
 
     def fit(self, X: Layers, y: ArrayLike) -> Self:
         rows, self._slices = layer_models.read_rows(self, X, is_first=True)
-        labels = layer_models.check_labels(y, rows)
+        labels = check_labels(y, rows)
         layer_models.refuse_unlabeled(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         require_two_classes(self.classes_, type(self).__name__)
@@ -263,7 +263,7 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         """
         is_first = self.moments_ is None
         rows, self._slices = layer_models.read_rows(self, X, is_first)
-        labels = layer_models.check_labels(y, rows)
+        labels = check_labels(y, rows)
         self.classes_, codes = batch_codes(labels, classes, getattr(self, "classes_", None), is_first)
         scores = None if is_first else self.model_.scores(rows)
         self._add_batch(rows, np.eye(len(self.classes_))[codes])

@@ -21,7 +21,7 @@ from manylens.transfer.calibration import best_temperature, tempered
 from manylens.transfer.layer_models import Layers, LayerSlices, LayerWeights, WeightedLayers
 from manylens.transfer.ridge import RidgePredictor, RidgeSettings, check_positive, linear_ridge
 from manylens.typing import FloatArray, IntArray, Seed
-from manylens.validation import check_choice, check_count, require_two_classes
+from manylens.validation import check_choice, check_count, check_labels, is_unlabeled, require_two_classes
 
 PseudoLabels: TypeAlias = Literal["balanced", "soft", "hard"]
 ClassPrior: TypeAlias = Literal["labeled", "uniform"] | Sequence[float] | FloatArray
@@ -151,8 +151,8 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
     def fit(self, X: Layers, y: ArrayLike) -> Self:
         search, settings = self._validate_parameters()
         rows, self._slices = layer_models.read_rows(self, X, is_first=True)
-        labels = layer_models.check_labels(y, rows)
-        labeled = ~layer_models.is_unlabeled(labels)
+        labels = check_labels(y, rows)
+        labeled = ~is_unlabeled(labels)
         if not labeled.any():
             raise ValueError("y is -1 in every row: label at least one row of each of two classes.")
         self.classes_, codes = np.unique(labels[labeled], return_inverse=True)
