@@ -148,7 +148,8 @@ class SelfTrainingLogisticRegression(SemiSupervisedClassifier):
         middle = LogisticRegression(C=candidates[len(candidates) // 2], max_iter=300)
         model = make_pipeline(StandardScaler(), middle)
         if n_folds > 1:
-            model = GridSearchCV(model, {"logisticregression__C": candidates}, cv=n_folds)
+            search = GridSearchCV(model, {"logisticregression__C": candidates}, cv=n_folds)
+            return search.fit(X, codes).best_estimator_
         return model.fit(X, codes)
 
 
