@@ -9,12 +9,14 @@ if TYPE_CHECKING:
     from manylens.transfer.layer_ridge import LayerRidgeClassifier, LayerRidgeRegressor
     from manylens.transfer.layer_rows import LayerRows
     from manylens.transfer.network_layers import collect_layers
+    from manylens.transfer.ridge import RidgeSearch
     from manylens.transfer.transduction import TransductionSearch, TransductiveRidgeClassifier
 
 __all__ = [
     "LayerRidgeClassifier",
     "LayerRidgeRegressor",
     "LayerRows",
+    "RidgeSearch",
     "TemperatureScaler",
     "TransductionSearch",
     "TransductiveRidgeClassifier",
@@ -29,6 +31,7 @@ __getattr__, __dir__ = attach(
         "manylens.transfer.layer_ridge": ["LayerRidgeClassifier", "LayerRidgeRegressor"],
         "manylens.transfer.layer_rows": ["LayerRows"],
         "manylens.transfer.network_layers": ["collect_layers"],
+        "manylens.transfer.ridge": ["RidgeSearch"],
         "manylens.transfer.transduction": ["TransductionSearch", "TransductiveRidgeClassifier"],
     },
 )

@@ -18,9 +18,9 @@ from sklearn.utils.metaestimators import available_if
 from manylens.kernels.bandwidths import Gamma
 from manylens.summaries import Moments
 from manylens.transfer import layer_models, ridge
-from manylens.transfer.calibration import best_temperature
+from manylens.transfer.calibration import best_temperature, tempered
 from manylens.transfer.layer_models import LayerMaps, Layers, StackedLayers, WeightedLayers
-from manylens.transfer.ridge import FittedRidge, RidgePredictor, RidgeSettings
+from manylens.transfer.ridge import FittedRidge, RidgePredictor, RidgeSearch, RidgeSettings
 from manylens.typing import AnyArray, FloatArray, IntArray, Seed
 from manylens.validation import check_labels, clear_fitted, is_unlabeled, require_two_classes, times_power
 
@@ -68,6 +68,26 @@ def batch_codes(
     return given, codes
 
 
+def class_scales(shares: FloatArray, power: float) -> FloatArray:
+    """Targets (C,) of the classes, proportional to p_c^-power; that of the largest class is one."""
+    return np.asarray((shares.max() / shares) ** power)
+
+
+def choose_coding(
+    scores: FloatArray, codes: IntArray, shares: FloatArray, powers: FloatArray
+) -> tuple[FloatArray, float]:
+    """Targets (C,) of the classes, and temperature, with the highest likelihood of held-out scores (n, C)."""
+    found = []
+    for power in np.sort(powers):
+        scales = class_scales(shares, power)
+        temperature = best_temperature(scores * scales, codes)
+        proba = tempered(scores * scales, temperature)[np.arange(len(codes)), codes]
+        likelihood = float(np.mean(np.log(np.maximum(proba, np.finfo(np.float64).tiny))))
+        found.append((likelihood, scales, temperature))
+    _, scales, temperature = max(found, key=lambda each: each[0])
+    return scales, temperature
+
+
 def squared_units(errors: FloatArray, exponent: int) -> FloatArray:
     """Squared errors of targets that were multiplied by 2^-exponent, in the units of y."""
     with np.errstate(over="ignore", under="ignore"):
@@ -78,6 +98,7 @@ class LayerRidge(layer_models.LayerEstimator):
     """Base class of the classifier and the regressor."""
 
     moments_: Moments | None = None
+    class_scales_: FloatArray
     alpha_: float | FloatArray
     loo_errors_: FloatArray | None
 
@@ -91,7 +112,7 @@ class LayerRidge(layer_models.LayerEstimator):
         layer_rank: int | None = 1024,
         max_exact_rows: int = 6000,
         rank: int = 2048,
-        alphas: Sequence[float] | FloatArray = ridge.ALPHAS,
+        alphas: Sequence[float] | FloatArray | RidgeSearch = ridge.ALPHAS,
         random_state: Seed = None,
     ) -> None:
         self.layer_slices = layer_slices
@@ -177,8 +198,9 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         Largest number of rows for an exact kernel ridge, in O(n³) time; with more rows, landmarks are used.
     rank : int, default=2048
         Number of landmarks, sampled from the rows.
-    alphas : array-like of float, default=np.logspace(-6, 2, 17)
-        Candidate penalties, for features whose rows have a mean squared norm of one.
+    alphas : array-like of float or RidgeSearch, default=np.logspace(-6, 2, 17)
+        Candidate penalties, for features whose rows have a mean squared norm of one. A `RidgeSearch` also
+        chooses a coding of the classes; try it with many classes of unequal sizes.
     random_state : int, RandomState or None, default=None
         Seed of hashes and landmarks.
 
@@ -200,6 +222,8 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         Leave-one-out accuracy; cross-validated with "stacked", on the last batch in `partial_fit`.
     temperature_ : float
         Temperature T.
+    class_scales_ : ndarray, shape (C,)
+        Factors of the scores of each class, chosen by a `RidgeSearch`; otherwise ones.
 
     References
     ----------
@@ -232,12 +256,12 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
             coef, intercept, self.loo_score_ = stack_classes(left_out, codes)
             self._set_model(StackedLayers(maps, [fit.predictor for fit in fits], coef, intercept))
             self.alpha_, self.loo_errors_ = np.array([fit.alpha for fit in fits]), None
-            self.temperature_ = 1.0
+            self.temperature_, self.class_scales_ = 1.0, np.ones(len(self.classes_))
         else:
             model, fitted = self._fit_weighted(rows, targets)
             self._set_model(model)
             self.alpha_, self.loo_errors_ = fitted.alpha, fitted.errors
-            self._calibrate(fitted.left_out, codes)
+            self._calibrate(fitted.left_out, codes, targets.mean(axis=0))
         return self
 
     @available_if(learns_from_batches)
@@ -266,14 +290,22 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         labels = check_labels(y, rows)
         self.classes_, codes = batch_codes(labels, classes, getattr(self, "classes_", None), is_first)
         scores = None if is_first else self.model_.scores(rows)
-        self._add_batch(rows, np.eye(len(self.classes_))[codes])
-        self._calibrate(self.model_.scores(rows) if scores is None else scores, codes)
+        n_classes = len(self.classes_)
+        self._add_batch(rows, np.eye(n_classes)[codes])
+        moments = cast(Moments, self.moments_)
+        shares = np.maximum(moments.mean[-n_classes:], 1 / moments.weight)  # some may not have occurred yet
+        self._calibrate(self.model_.scores(rows) if scores is None else scores, codes, shares)
         return self
 
-    def _calibrate(self, scores: FloatArray, codes: IntArray) -> None:
-        """Set the temperature and the accuracy, from scores of held-out rows."""
-        self.temperature_ = best_temperature(scores.astype(np.float64), codes)
-        self.loo_score_ = float(np.mean(np.argmax(scores, axis=1) == codes))
+    def _calibrate(self, scores: FloatArray, codes: IntArray, shares: FloatArray) -> None:
+        """Set coding, temperature and accuracy, from held-out scores and the shares of the classes."""
+        held_out, powers = scores.astype(np.float64), self._settings().class_powers
+        self.class_scales_, self.temperature_ = choose_coding(held_out, codes, shares, powers)
+        self.loo_score_ = float(np.mean(np.argmax(held_out * self.class_scales_, axis=1) == codes))
+
+    def _scores(self, X: Layers) -> FloatArray:
+        scores = super()._scores(X)
+        return scores * self.class_scales_.astype(scores.dtype)
 
 
 class LayerRidgeRegressor(RegressorMixin, LayerRidge):
@@ -284,8 +316,8 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
     Parameters
     ----------
     layer_slices, weights, kernel, gamma, layer_rank, max_exact_rows, rank, alphas, random_state
-        As in `LayerRidgeClassifier`, with the same defaults. With weights="stacked", a second ridge combines
-        the predictions of one ridge per layer.
+        As in `LayerRidgeClassifier`, with the same defaults; `alphas` are numbers. With weights="stacked", a
+        second ridge combines the predictions of one ridge per layer.
 
     Attributes
     ----------
@@ -369,6 +401,13 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
             scores = scores.astype(np.float64)
         values = cast(FloatArray, times_power(scores, self._exponent))
         return values[:, 0] if self._is_1d else values
+
+    def _settings(self) -> RidgeSettings:
+        if isinstance(self.alphas, RidgeSearch):
+            raise ValueError(
+                "alphas is a RidgeSearch, which codes classes: give LayerRidgeRegressor numbers."
+            )
+        return super()._settings()
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
