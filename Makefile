@@ -10,7 +10,8 @@ BENCH_PIP := $(BENCH_VENV)/bin/python -m pip --quiet --disable-pip-version-check
 # Tests and examples are small and run side by side, so BLAS threads would only compete.
 test coverage examples: export OMP_NUM_THREADS = 1
 
-.PHONY: help demo test check lint types contracts docstrings coverage examples bench bench-quick docs test-oldest build clean
+SECONDS := 600
+.PHONY: help demo test check lint types contracts docstrings coverage examples fuzz bench bench-quick docs test-oldest build clean
 
 help:  ## Show all targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -69,6 +70,9 @@ $(BENCH_VENV)/ready: pyproject.toml benchmarks/requirements.txt benchmarks/requi
 bench: $(BENCH_VENV)/ready  ## Run all benchmarks (an hour); rewrites benchmarks/records and RESULTS.md
 	$(BENCH_VENV)/bin/python -m benchmarks run
 	$(BENCH_VENV)/bin/python -m benchmarks report
+
+fuzz: $(VENV)/ready-all  ## Call every public name with hostile input (make fuzz SECONDS=600)
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 bench-quick: $(VENV)/ready-all  ## Run all benchmarks at small sizes, to see that they work
 	$(BIN)/python -m benchmarks run --quick

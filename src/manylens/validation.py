@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
 from types import ModuleType
 from typing import Any, Literal, TypeGuard
@@ -27,7 +28,6 @@ Boundaries = Literal["both", "left", "right", "neither"]
 
 UNLABELED = -1  # label of rows whose class is not known
 
-
 # Largest power of two in rows whose squares and fourth powers, and sums of them, are computed as they are.
 SAFE_EXPONENT = {np.dtype(np.float64): 200, np.dtype(np.float32): 24}
 
@@ -36,14 +36,58 @@ def validate_rows(
     estimator: BaseEstimator, X: Any, *, reset: bool = False, accept_sparse: bool = True, min_rows: int = 1
 ) -> Rows:
     """Rows as float32 or float64, dense or CSR; with `reset`, record the features seen in fit."""
-    return validate_data(
-        estimator,
-        X,
-        reset=reset,
-        accept_sparse="csr" if accept_sparse else False,
-        dtype=[np.float64, np.float32],
-        ensure_min_samples=min_rows,
-    )
+    with plain_conversion_errors("X"):
+        return validate_data(
+            estimator,
+            X,
+            reset=reset,
+            accept_sparse="csr" if accept_sparse else False,
+            dtype=[np.float64, np.float32],
+            ensure_min_samples=min_rows,
+        )
+
+
+@contextmanager
+def plain_conversion_errors(name: str) -> Iterator[None]:
+    """Replace what NumPy says of values that make no array by a sentence; other errors pass."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        message = str(error)
+        if "inhomogeneous" in message or "array element with a sequence" in message:
+            reason = "its rows have different lengths"
+        elif "could not convert" in message or "must be a string or a real number" in message:
+            reason = f"it holds something else than numbers ({message})"
+        else:
+            raise
+        raise ValueError(f"{name} cannot be read as an array of numbers: {reason}.") from None
+
+
+def safe_scale(*arrays: Rows) -> int:
+    """Exponent e for which all arrays times 2^-e are safe to square; 0 unless they are huge or tiny.
+
+    The safe range is 2^-200 ... 2^200 for the largest entry of float64 rows and 2^-24 ... 2^24 for float32.
+    Outside it, e brings the largest entry to [1/2, 1). Scaling by a power of two is exact.
+    """
+    parts = [np.asarray(X.data) if is_sparse(X) else np.asarray(X) for X in arrays]
+    parts = [part for part in parts if part.size]
+    if not parts:
+        return 0
+    largest = max(max(float(part.max()), -float(part.min())) for part in parts)
+    exponent = int(np.frexp(largest)[1])
+    limit = min(SAFE_EXPONENT.get(part.dtype, 200) for part in parts)
+    return exponent if largest > 0 and np.isfinite(largest) and abs(exponent) > limit else 0
+
+
+def times_power(X: Rows, exponent: int) -> Rows:
+    """X times 2^exponent, exactly; X itself if the exponent is 0."""
+    if exponent == 0:
+        return X
+    if not is_sparse(X):
+        return np.ldexp(X, exponent)
+    scaled = X.copy()
+    scaled.data = np.ldexp(X.data, exponent)
+    return scaled
 
 
 def safe_scale(*arrays: Rows) -> int:
@@ -81,7 +125,8 @@ def is_sparse(X: Any) -> TypeGuard[SparseRows]:
 def check_choice(value: Any, name: str, choices: Iterable[Any]) -> None:
     """Raise unless the value is one of the choices."""
     known = list(choices)
-    if not any(value is choice or value == choice for choice in known):
+    simple = isinstance(value, str | Real)  # arrays have no single answer to ==
+    if not any(value is choice or (simple and value == choice) for choice in known):
         raise ValueError(f"{name}={value!r} is unknown: give one of {', '.join(map(str, known))}.")
 
 
@@ -159,7 +204,8 @@ def check_labels(y: Any, X: Rows) -> AnyArray:
 
 def finite_array(value: Any, name: str, ndim: int) -> FloatArray:
     """A float64 array with this number of dimensions and no NaN or infinity."""
-    array = np.asarray(value, dtype=np.float64)
+    with plain_conversion_errors(name):
+        array = np.asarray(value, dtype=np.float64)
     if array.ndim != ndim:
         raise ValueError(f"{name} has {array.ndim} dimensions (shape {array.shape}); it needs {ndim}.")
     if not np.isfinite(array).all():
@@ -175,7 +221,17 @@ def clear_fitted(estimator: BaseEstimator, *attributes: str) -> None:
 
 def new_generator(random_state: Seed) -> np.random.Generator:
     """A NumPy generator determined by scikit-learn's `random_state`."""
-    return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+    return np.random.default_rng(check_seed(random_state).randint(2**31 - 1))
+
+
+def check_seed(random_state: Seed) -> np.random.RandomState:
+    """scikit-learn's `check_random_state`, with one sentence for whatever is no seed."""
+    try:
+        return check_random_state(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"random_state={random_state!r} must be an integer from 0 to 2^32 - 1, a RandomState or None."
+        ) from None
 
 
 def import_optional(module: str, purpose: str, install: str) -> ModuleType:

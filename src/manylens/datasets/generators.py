@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.stats import chi2
-from sklearn.utils import check_random_state
 
 from manylens.typing import FloatArray, IntArray, Seed
+from manylens.validation import check_count, check_real, check_seed
 
 
 def make_friedman(
@@ -35,7 +35,9 @@ def make_friedman(
     y : ndarray, shape (n_samples,)
         Target.
     """
-    rng = check_random_state(random_state)
+    check_count(n_samples, "n_samples")
+    check_real(noise, "noise", 0)
+    rng = check_seed(random_state)
     X = rng.uniform(size=(n_samples, 10))
     third = (X[:, 2] - 0.5) ** (2 if square else 1)
     y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * third + 10 * X[:, 3] + 5 * X[:, 4]
@@ -68,7 +70,9 @@ def make_shells(
     y : ndarray of int, shape (n_samples,)
         Classes; class 0 is the innermost.
     """
-    rng = check_random_state(random_state)
+    for name, value in (("n_samples", n_samples), ("n_features", n_features), ("n_classes", n_classes)):
+        check_count(value, name)
+    rng = check_seed(random_state)
     X = rng.standard_normal((n_samples, n_features))
     radii = chi2.ppf(np.arange(1, n_classes) / n_classes, n_features)
     return X, np.searchsorted(radii, np.sum(X**2, axis=1), side="left")

@@ -61,6 +61,8 @@ def load_dataset(name: str) -> Bunch:
         rows if the data set has no fixed split); `image_shape`, None unless the rows are images; and
         everything else in the file.
     """
+    if not isinstance(name, str):
+        raise TypeError(f"name={name!r} must be the name of a data set, such as 'mnist'.")
     path = local_path(name)
     if path is not None:
         with np.load(path, allow_pickle=False) as file:

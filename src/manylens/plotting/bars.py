@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manylens.plotting.style import Display, add_legend, color
+from manylens.plotting.style import Display, add_legend, check_mapping, check_names, color, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,17 +53,23 @@ class BarDisplay(Display):
         **style
             Passed to `Axes.bar` or `Axes.barh`.
         """
+        names = check_names(self.names, "names")
+        heights = {
+            name: numbers(values, f"series[{name!r}]", len(names))
+            for name, values in check_mapping(self.series, "series").items()
+        }
+        if not heights:
+            raise ValueError("series is empty: give at least one.")
         ax = self._open(ax, 6, 4)
-        places = np.arange(len(self.names))
-        width = 0.8 / len(self.series)
+        places = np.arange(len(names))
+        width = 0.8 / len(heights)
         self.bars_ = []
-        for k, (name, values) in enumerate(self.series.items()):
-            middle = places + (k - (len(self.series) - 1) / 2) * width
-            options = {"label": name if len(self.series) > 1 else None, "color": color(k), **style}
-            bars = (ax.barh if horizontal else ax.bar)(middle, np.asarray(values), 0.95 * width, **options)
+        for k, (name, values) in enumerate(heights.items()):
+            middle = places + (k - (len(heights) - 1) / 2) * width
+            options = {"label": name if len(heights) > 1 else None, "color": color(k), **style}
+            bars = (ax.barh if horizontal else ax.bar)(middle, values, 0.95 * width, **options)
             ax.bar_label(bars, fmt=self.value_format, fontsize="small", padding=2)
             self.bars_.append(bars)
-        names = [str(name) for name in self.names]
         if horizontal:
             ax.set_yticks(places, names)
             ax.set_xlabel(self.value_name)

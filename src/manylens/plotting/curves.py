@@ -16,19 +16,23 @@ from manylens.plotting.style import (
     REFERENCE_STYLES,
     Display,
     add_legend,
+    check_mapping,
     color,
     marker,
     module_view,
     name_ticks,
+    numbers,
 )
 from manylens.pruning.pruner import read_members
 from manylens.transfer.calibration import ReliabilityBins, check_probabilities, top_bins
 from manylens.typing import AnyArray, FloatArray, ModuleSet
+from manylens.validation import check_choice, check_diversity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Scale = Literal["linear", "log", "log2"]
+SCALES = ("linear", "log", "log2")
 MANY = 30  # curves with more points have no markers
 
 
@@ -159,27 +163,32 @@ class CurveDisplay(Display):
         **style
             Passed to `Axes.plot` for every curve and point.
         """
-        long_legend = len(self.curves) + len(self.points) + len(self.references) > 4
-        ax = self._open(ax, 8.4 if long_legend else 6, 4)
-        given = np.asarray(self.x)
+        given = np.asarray(self.x) if is_text(self.x) else numbers(self.x, "x", None)
         x = np.arange(len(given)) if given.dtype.kind == "U" else given
-        for k, (name, values) in enumerate(self.references.items()):
+        curves = named_numbers(self.curves, "curves", len(x))
+        references = named_numbers(self.references, "references", len(x))
+        bands = named_numbers(self.bands, "bands", 2, len(x))
+        points = named_numbers(self.points, "points", 2)
+        for scale in (self.x_scale, self.y_scale):
+            check_choice(scale, "x_scale or y_scale", SCALES)
+        ax = self._open(ax, 8.4 if len(curves) + len(points) + len(references) > 4 else 6, 4)
+        for k, (name, values) in enumerate(references.items()):
             gray: dict[str, Any] = {"color": REFERENCE_COLOR, "linewidth": 1.2, "zorder": 1, "label": name}
-            gray["linestyle"] = REFERENCE_STYLES[k % len(REFERENCE_STYLES)] if self.curves or k else "-"
-            if np.ndim(values):
+            gray["linestyle"] = REFERENCE_STYLES[k % len(REFERENCE_STYLES)] if curves or k else "-"
+            if values.ndim:
                 ax.plot(x, values, **gray)
             else:
-                ax.axhline(values, **gray)
+                ax.axhline(float(values), **gray)
         self.lines_ = {}
-        for k, (name, values) in enumerate(self.curves.items()):
+        for k, (name, values) in enumerate(curves.items()):
             options = {"color": color(k), "label": name, "zorder": 3, **style}
             marks = {"marker": marker(k), "markersize": 5} if len(x) <= MANY else {}
-            (self.lines_[name],) = ax.plot(x, np.asarray(values), **{**marks, **options})
+            (self.lines_[name],) = ax.plot(x, values, **{**marks, **options})
             if self.fill:
                 ax.fill_between(x, values, color=options["color"], alpha=0.3, linewidth=0)
-            if name in self.bands:
-                ax.fill_between(x, *self.bands[name], color=options["color"], alpha=0.15, linewidth=0)
-        for k, (name, point) in enumerate(self.points.items()):
+            if name in bands:
+                ax.fill_between(x, *bands[name], color=options["color"], alpha=0.15, linewidth=0)
+        for k, (name, point) in enumerate(points.items()):
             options = {"color": color(k), "markersize": 7, "label": name, "zorder": 4, **style}
             ax.plot(*point, marker(k), **options)
         self._set_axes(ax, given)
@@ -200,7 +209,7 @@ class CurveDisplay(Display):
         if self.y_scale == "log2":
             ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         if self.y_limits is not None:
-            ax.set_ylim(*self.y_limits)
+            ax.set_ylim(*numbers(self.y_limits, "y_limits", 2))
         if self.fill:
             ax.set(ylim=(0, None), yticks=[])
         ax.set(xlabel=self.x_label, ylabel=self.y_label)
@@ -272,12 +281,19 @@ class CoverageDisplay(Display):
         **style
             Passed to `Axes.plot`.
         """
+        spectrum, coverage = (
+            numbers(self.spectrum, "spectrum", None),
+            numbers(self.coverage, "coverage", None),
+        )
+        length = min(len(spectrum), len(coverage))
+        q, t = spectrum[:length], coverage[:length]
+        if not (np.all(np.isfinite(q)) and np.all(q > 0) and np.all(np.diff(q) <= 0)):
+            raise ValueError("spectrum must be positive, finite and in decreasing order.")
+        diversity = check_diversity(self.diversity)
         ax = self._open(ax, 6, 4)
-        length = min(len(self.spectrum), len(self.coverage))
-        q, t = np.asarray(self.spectrum)[:length], np.asarray(self.coverage)[:length]
         t = np.where(t > 1e-9 * q[0], t, 0.0)
         number = np.arange(1, length + 1)
-        options = {"label": f"diversity {self.diversity:g}", "linewidth": 1.8, **style}
+        options = {"label": f"diversity {diversity:g}", "linewidth": 1.8, **style}
         if relative:
             (self.line_,) = ax.plot(number, 100 * t / q, **options)
             ax.set(ylabel="kept by all modules together, %", ylim=(-3, 106))
@@ -367,6 +383,8 @@ class ReliabilityDisplay(Display):
         return cls.from_predictions(y, estimator.predict_proba(X), **options)
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Self:
+        if not isinstance(self.bins, ReliabilityBins):
+            raise TypeError("bins must be ReliabilityBins: use from_predictions or from_estimator.")
         ax = self._open(ax, 4.6, 4.4)
         if not ax.lines:
             gray: dict[str, Any] = {"color": REFERENCE_COLOR, "linewidth": 1, "linestyle": "--"}
@@ -381,6 +399,20 @@ class ReliabilityDisplay(Display):
         ax.scatter(self.bins.confidence, self.bins.frequency, clip_on=False, **marks)
         add_legend(ax, loc="lower right")
         return self
+
+
+def is_text(x: Any) -> bool:
+    """Whether x is a sequence of strings."""
+    items = list(np.atleast_1d(x)) if isinstance(x, np.ndarray) else x
+    return isinstance(items, list | tuple) and len(items) > 0 and all(isinstance(item, str) for item in items)
+
+
+def named_numbers(values: Any, name: str, *shape: int) -> dict[str, FloatArray]:
+    """Arrays of this shape by name; a reference may be a single number."""
+    return {
+        key: numbers(value, f"{name}[{key!r}]", *(shape if np.ndim(value) or name != "references" else ()))
+        for key, value in check_mapping(values, name).items()
+    }
 
 
 def kernel_density(values: FloatArray, x: FloatArray) -> FloatArray:

@@ -20,11 +20,13 @@ from manylens.plotting.style import (
     Display,
     Named,
     by_name,
+    check_names,
     module_view,
     name_ticks,
+    numbers,
 )
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, ModuleSet
-from manylens.validation import check_choice
+from manylens.validation import check_choice, check_real
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -151,16 +153,22 @@ class HeatMapDisplay(Display):
         ).plot(**options)
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Self:
+        values = numbers(self.values, "values", None, None)
+        square = self.column_names is None
+        row_names = check_names(self.row_names, "row_names", values.shape[0])
+        column_names = check_names(
+            self.row_names if square else self.column_names, "column_names", values.shape[1]
+        )
+        if not isinstance(self.limits, tuple | list) or len(self.limits) != 2:
+            raise TypeError(f"limits={self.limits!r} must be a pair such as (0, 1) or (0, None).")
+        low, high = (None if end is None else check_real(end, "limits") for end in self.limits)
         ax = self._open(ax, 5.2, 4.2, framed=True)
-        values = np.asarray(self.values, dtype=float)
-        square, (low, high) = self.column_names is None, self.limits
         options = {"vmin": low, "vmax": high, "cmap": COLORMAP, "aspect": "equal" if square else "auto"}
         self.image_ = ax.imshow(values, **(options | style))
         self._write_values(ax, values)
         rows, columns = (range(0, n, -(-n // MAX_TICKS)) for n in values.shape)
-        column_names = self.row_names if self.column_names is None else self.column_names
-        ax.set_yticks(rows, [str(self.row_names[i]) for i in rows])
-        name_ticks(ax, [str(column_names[j]) for j in columns], columns)
+        ax.set_yticks(rows, [row_names[i] for i in rows])
+        name_ticks(ax, [column_names[j] for j in columns], columns)
         ax.tick_params(length=0)
         ax.set(xlabel=self.column_label, ylabel=self.row_label)
         self.figure_.colorbar(self.image_, ax=ax, label=self.value_name, fraction=0.046)
@@ -246,17 +254,26 @@ class BoundaryDisplay(Display):
         return cls((grid[0], grid[1]), regions.reshape(grid[0].shape), X, labels).plot(**options)
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Self:
+        if not isinstance(self.grid, tuple | list) or len(self.grid) != 2:
+            raise TypeError("grid must be a pair of arrays: the x and the y coordinates of the points.")
+        across = numbers(self.grid[0], "grid[0]", None, None)
+        grid = (across, numbers(self.grid[1], "grid[1]", *across.shape))
+        regions = numbers(self.regions, "regions", *across.shape).astype(int)
+        points = None if self.points is None else numbers(self.points, "points", None, 2)
+        labels = None
+        if points is not None and self.labels is not None:
+            labels = numbers(self.labels, "labels", len(points)).astype(int)
         ax = self._open(ax, 4, 4, framed=True)
         from matplotlib.colors import ListedColormap
 
         colors: dict[str, Any] = {"cmap": ListedColormap(PALETTE), "vmin": 0, "vmax": len(PALETTE) - 1}
         options = {**colors, "alpha": 0.3, "rasterized": True, **style}
-        self.mesh_ = ax.pcolormesh(*self.grid, self.regions % len(PALETTE), **options)
-        for c in np.unique(self.regions)[:-1]:  # class by class: classes 0 and 2 may be neighbors
-            ax.contour(*self.grid, self.regions == c, levels=[0.5], colors="0.3", linewidths=0.5)
-        if self.points is not None:
-            dots = {"c": "0.3"} if self.labels is None else {"c": self.labels % len(PALETTE), **colors}
-            ax.scatter(self.points[:, 0], self.points[:, 1], s=8, linewidths=0, **dots)
+        self.mesh_ = ax.pcolormesh(*grid, regions % len(PALETTE), **options)
+        for c in np.unique(regions)[:-1]:  # class by class: classes 0 and 2 may be neighbors
+            ax.contour(*grid, regions == c, levels=[0.5], colors="0.3", linewidths=0.5)
+        if points is not None:
+            dots = {"c": "0.3"} if labels is None else {"c": labels % len(PALETTE), **colors}
+            ax.scatter(points[:, 0], points[:, 1], s=8, linewidths=0, **dots)
         ax.set(xticks=[], yticks=[])
         return self
 
@@ -329,25 +346,29 @@ class GalleryDisplay(Display):
         return cls(query_images, images[shown], names, wrong).plot(**options)
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Self:
-        ax = self._open(ax, 11, 0.5 * len(self.query_images) + 0.5, framed=True)
+        found = numbers(self.found_images, "found_images", None, None, None, None, None)
+        n_queries, n_searches, k, height, width = found.shape
+        queries = numbers(self.query_images, "query_images", n_queries, height, width)
+        wrong = None if self.wrong is None else numbers(self.wrong, "wrong", n_queries, n_searches, k) != 0
+        names = check_names(self.names, "names", n_searches)
+        ax = self._open(ax, 11, 0.5 * n_queries + 0.5, framed=True)
         from matplotlib.patches import Rectangle
 
-        n_queries, n_searches, k, height, width = self.found_images.shape
         step, gap = width + 2, width // 2 + 1
         starts = [step + gap + search * (k * step + gap) for search in range(n_searches)]
         canvas = np.full((n_queries * (height + 2) - 2, starts[-1] + k * step - 2), np.nan)  # NaN is blank
-        for line, query in enumerate(self.query_images):
+        for line, query in enumerate(queries):
             rows = slice(line * (height + 2), line * (height + 2) + height)
             canvas[rows, :width] = query
             for search, rank in np.ndindex(n_searches, k):
                 left = starts[search] + rank * step
-                canvas[rows, left : left + width] = self.found_images[line, search, rank]
-                if self.wrong is not None and self.wrong[line, search, rank]:
+                canvas[rows, left : left + width] = found[line, search, rank]
+                if wrong is not None and wrong[line, search, rank]:
                     corner, size = (left - 0.9, rows.start - 0.9), (width + 0.8, height + 0.8)
                     ax.add_patch(Rectangle(corner, *size, fill=False, edgecolor=WRONG_COLOR, linewidth=1.6))
         ax.imshow(canvas, **{"cmap": "gray_r", "interpolation": "nearest", **style})
         middles = [width / 2 - 0.5, *(start + (k * step - 2) / 2 - 0.5 for start in starts)]
-        for name, middle in zip(["query", *self.names], middles, strict=True):
+        for name, middle in zip(["query", *names], middles, strict=True):
             ax.text(middle, -1.5, name, ha="center", va="bottom")
         ax.set(xlim=(-1.5, canvas.shape[1] + 0.5), ylim=(canvas.shape[0] + 0.5, -1.5))
         ax.set_axis_off()

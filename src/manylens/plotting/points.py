@@ -10,11 +10,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 from scipy.special import softmax
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.plotting.style import REFERENCE_COLOR, WRONG_COLOR, Display, add_legend, color
+from manylens.plotting.style import (
+    REFERENCE_COLOR,
+    WRONG_COLOR,
+    Display,
+    add_legend,
+    check_names,
+    color,
+    numbers,
+)
 from manylens.typing import BoolArray, FloatArray
+from manylens.validation import check_count, finite_array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,16 +63,20 @@ class ScatterDisplay(Display):
     diagonal: bool = False
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Self:
+        x = numbers(self.x, "x", None)
+        y = numbers(self.y, "y", len(x))
+        x_error = None if self.x_error is None else numbers(self.x_error, "x_error", len(x))
+        y_error = None if self.y_error is None else numbers(self.y_error, "y_error", len(x))
+        names = None if self.names is None else check_names(self.names, "names", len(x))
         ax = self._open(ax, 5, 4.6)
-        x, y = np.asarray(self.x, dtype=float), np.asarray(self.y, dtype=float)
         if self.diagonal:
             ax.axline((0, 0), slope=1, color=REFERENCE_COLOR, linestyle="--", linewidth=1, zorder=0)
             ax.set_aspect("equal")
         options = {"fmt": "o", "markersize": 4, "elinewidth": 0.8, "alpha": 0.8, "color": color(0), **style}
-        self.errorbar_ = ax.errorbar(x, y, xerr=self.x_error, yerr=self.y_error, **options)
-        if self.names is not None:
+        self.errorbar_ = ax.errorbar(x, y, xerr=x_error, yerr=y_error, **options)
+        if names is not None:
             ax.margins(x=0.15, y=0.1)
-            write_names(ax, np.column_stack([x, y]), [str(name) for name in self.names])
+            write_names(ax, np.column_stack([x, y]), names)
         ax.set(xlabel=self.x_label, ylabel=self.y_label)
         ax.set_title(self.title, fontsize="medium")
         return self
@@ -128,14 +141,22 @@ class ProjectionDisplay(Display):
         **style
             Passed to `Axes.scatter`.
         """
+        points = numbers(self.points, "points", None, 2)
+        labels = None if self.y is None else column_or_1d(self.y)
+        if labels is not None:
+            check_consistent_length(points, labels)
+            labels = labels.astype(str) if labels.dtype == object else labels  # mixed types cannot be sorted
+        if tree_level is not None:
+            check_count(tree_level, "tree_level", 0)
+            finite_array(points, "points", 2)
         ax = self._open(ax, 5, 4.4, framed=True)
-        points, defaults = check_array(self.points), {"s": 14, "alpha": 0.8, "linewidths": 0}
-        if self.y is None:
+        defaults = {"s": 14, "alpha": 0.8, "linewidths": 0}
+        if labels is None:
             ax.scatter(*points.T, **{**defaults, "color": REFERENCE_COLOR, **style})
         else:
-            for number, name in enumerate(np.unique(self.y)):
+            for number, name in enumerate(np.unique(labels)):
                 options = {**defaults, "color": color(number), "label": str(name), **style}
-                ax.scatter(*points[np.asarray(self.y) == name].T, **options)
+                ax.scatter(*points[labels == name].T, **options)
         if tree_level is not None:
             self._draw_boxes(ax, points, tree_level)
         ax.set(xticks=[], yticks=[])
@@ -206,17 +227,20 @@ class NeighborProbabilitiesDisplay(Display):
         **style
             Passed to `Axes.scatter`.
         """
+        probabilities = numbers(self.probabilities, "probabilities", None, None)
+        same_class = numbers(self.same_class, "same_class", probabilities.shape[1]) != 0
+        stages = check_names(self.stages, "stages", len(probabilities))
         ax = self._open(ax, 6, 4)
-        ranks = np.arange(1, min(n_neighbors, self.probabilities.shape[1]) + 1)
+        ranks = np.arange(1, min(check_count(n_neighbors, "n_neighbors"), probabilities.shape[1]) + 1)
         kinds = ((True, color(0), "o", "same class"), (False, WRONG_COLOR, "x", "other class"))
-        for k, (p, stage) in enumerate(zip(self.probabilities, self.stages, strict=True), start=1):
+        for k, (p, stage) in enumerate(zip(probabilities, stages, strict=True), start=1):
             order = np.argsort(-p)[: len(ranks)]
-            shade = k / len(self.stages)
+            shade = k / len(stages)
             ax.plot(ranks, p[order], color="0.6", linewidth=1, alpha=shade, zorder=1)
             for same, hue, mark, name in kinds:
-                chosen = self.same_class[order] == same
+                chosen = same_class[order] == same
                 options = {"s": 14, "color": hue, "marker": mark, "alpha": shade, "zorder": 2, **style}
-                label = name if k == len(self.stages) else None
+                label = name if k == len(stages) else None
                 ax.scatter(ranks[chosen], p[order][chosen], label=label, **options)
             text: dict[str, Any] = {"textcoords": "offset points", "fontsize": "small", "color": "0.25"}
             ax.annotate(f"iteration {stage}", (1, p[order[0]]), (4, 2), va="bottom", **text)

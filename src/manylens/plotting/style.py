@@ -53,6 +53,8 @@ class Display:
 
     def _open(self, ax: Axes | None, width: float, height: float, *, framed: bool = False) -> Axes:
         """The given axes, or those of a new figure; top and right spines are hidden unless `framed`."""
+        if ax is not None and not hasattr(ax, "transData"):
+            raise TypeError(f"ax={ax!r} must be matplotlib Axes, or None for a new figure.")
         if ax is None:
             pyplot = import_optional("matplotlib.pyplot", type(self).__name__, '"manylens[plot]"')
             ax = pyplot.subplots(figsize=(width, height), layout="constrained")[1]
@@ -60,6 +62,42 @@ class Display:
         if not framed:
             ax.spines[["top", "right"]].set_visible(False)
         return ax
+
+
+def numbers(value: Any, name: str, *shape: int | None) -> FloatArray:
+    """`value` as a float64 array of this shape (None: any length above 0); NaN is drawn as a gap."""
+    try:
+        if np.iscomplexobj(value):
+            raise TypeError
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must hold numbers only, in an array of {len(shape)} dimensions.") from None
+    wanted = ", ".join("any" if length is None else str(length) for length in shape)
+    pairs = zip(array.shape, shape, strict=False)
+    if array.ndim != len(shape) or any(n == 0 or (m is not None and n != m) for n, m in pairs):
+        raise ValueError(f"{name} has shape {array.shape}: it needs shape ({wanted}), without empty sides.")
+    return array
+
+
+def check_mapping(value: Any, name: str) -> Mapping[Any, Any]:
+    """A mapping; raise otherwise."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a dict of names to values, not {type(value).__name__}.")
+    return value
+
+
+def check_names(value: Any, name: str, n_names: int | None = None) -> list[str]:
+    """A sequence of names as strings; raise if their number differs from `n_names`."""
+    if isinstance(value, bytes | Mapping | type) or not hasattr(value, "__iter__"):
+        raise TypeError(f"{name} must be a list of names, not {type(value).__name__}.")
+    names = (
+        [str(item) for item in np.atleast_1d(value)]
+        if isinstance(value, np.ndarray)
+        else list(map(str, value))
+    )
+    if not names or (n_names is not None and len(names) != n_names):
+        raise ValueError(f"{name} has {len(names)} names: it needs {n_names or 'at least one'}.")
+    return names
 
 
 def color(number: int) -> str:

@@ -1,0 +1,1 @@
+"""Hostile calls of every public name: ``python -m tests.fuzz --seconds 60``."""

@@ -1,0 +1,245 @@
+"""Ordinary and hostile values for the parameters of any public function or method."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+
+import manylens as ml
+
+HOSTILE_SCALARS: tuple[Any, ...] = (
+    None, True, False, -1, 0, 1, 2, 10**9, -0.5, 0.0, 1.5, 1e300, -1e300, float("nan"), float("inf"),
+    "nonsense", "", b"x", (), [], {}, [1, 2], (0, -1), np.float32(0.5), np.int64(3), np.array(2),
+    np.array([1, 2]), object(), dict, len, 1 + 2j,
+)  # fmt: skip
+SCALES = (1e-300, 1e-160, 1e-45, 1e-30, 1e-23, 1e-10, 1e10, 1e19, 1e20, 1e38, 1e100, 1e154, 1e200, 1e300)
+DTYPES = (
+    "float16",
+    "float32",
+    "int8",
+    "int64",
+    "uint8",
+    "bool",
+    "complex128",
+    "object",
+    "U5",
+    "datetime64[s]",
+    ">f8",
+)
+
+
+class Draw:
+    """A source of values; everything follows from the generator, so a case can be replayed from its seed."""
+
+    def __init__(self, rng: np.random.Generator, hostility: float) -> None:
+        self.rng = rng
+        self.hostility = hostility
+        self.n = int(rng.choice([2, 3, 5, 12, 30, 60], p=[0.03, 0.05, 0.1, 0.2, 0.42, 0.2]))
+        self.d = int(rng.choice([1, 2, 4, 9], p=[0.1, 0.2, 0.5, 0.2]))
+        self.y = self._classes()
+
+    def chance(self, probability: float) -> bool:
+        return bool(self.rng.random() < probability)
+
+    def one_of(self, values: Any) -> Any:
+        return values[int(self.rng.integers(len(values)))]
+
+    def hostile(self) -> bool:
+        return self.chance(self.hostility)
+
+    def scalar(self) -> Any:
+        return self.one_of(HOSTILE_SCALARS)
+
+    def _classes(self) -> np.ndarray:
+        return self.rng.permutation(np.arange(self.n) % min(3, max(2, self.n // 4)))
+
+    def matrix(self, n: int, d: int) -> np.ndarray:
+        """Return ordinary rows, sometimes degenerate or at an extreme scale."""
+        X = self.rng.normal(size=(n, d)) + 2.0 * self.rng.normal(size=(3, d))[self._labels_for(n)]
+        kinds = (
+            "constant",
+            "duplicated",
+            "constant column",
+            "scaled",
+            "column scaled",
+            "offset",
+            "integers",
+            "rank 1",
+            "zeros",
+        )
+        if X.size == 0 or not self.hostile():
+            return X
+        kind = self.one_of(kinds)
+        if kind == "constant":
+            return np.full((n, d), float(self.one_of([1.0, 0.1, 1e20])))
+        if kind == "duplicated":
+            return X[self.rng.integers(0, max(1, n // 4), n)]
+        if kind == "constant column":
+            X[:, 0] = 3.0
+        elif kind == "scaled":
+            X *= float(self.one_of(SCALES))
+        elif kind == "column scaled":
+            X[:, -1] *= float(self.one_of(SCALES))
+        elif kind == "offset":
+            X += float(self.one_of([1e6, 1e12, 1e16]))
+        elif kind == "integers":
+            X = np.round(X)
+        elif kind == "rank 1":
+            X = np.outer(X[:, 0], X[0])
+        else:
+            X = np.zeros((n, d))
+        return X
+
+    def _labels_for(self, n: int) -> np.ndarray:
+        return np.resize(self.y, n) % 3
+
+    def rows(self, n: int | None = None, d: int | None = None) -> Any:
+        """Return something that stands for a matrix."""
+        n, d = self.n if n is None else n, self.d if d is None else d
+        if self.hostile():
+            n = int(self.one_of([0, 1, 2, n + 1]))
+        elif self.hostile():
+            d = int(self.one_of([0, 1, d + 1, 40]))
+        X: Any = self.matrix(n, d)
+        if not self.hostile():
+            return X.astype("float32") if self.chance(0.2) else X
+        kind = self.one_of(("nan", "inf", "dtype", "container", "ndim", "scalar", "ragged"))
+        if kind in ("nan", "inf") and X.size:
+            X.flat[int(self.rng.integers(X.size))] = np.nan if kind == "nan" else np.inf
+            return X
+        if kind == "dtype":
+            return self._as_dtype(X)
+        if kind == "container":
+            return self._contained(X)
+        if kind == "ndim":
+            return self.one_of([X.ravel(), X[None], X[..., None], np.array(1.0)])
+        if kind == "ragged":
+            return [[1.0, 2.0], [3.0]]
+        return self.scalar()
+
+    def _as_dtype(self, X: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            dtype = str(self.one_of(DTYPES))
+            safe = np.clip(X, -100, 100) if dtype[0] in "iud" else X
+            return safe.astype("int64").astype(dtype) if dtype.startswith("datetime") else safe.astype(dtype)
+
+    def _contained(self, X: np.ndarray) -> Any:
+        frozen = X.copy()
+        frozen.setflags(write=False)
+        makers = (
+            lambda: X.tolist(),
+            lambda: pd.DataFrame(X),
+            lambda: pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])], index=range(5, 5 + len(X))),
+            lambda: sparse.csr_matrix(X),
+            lambda: sparse.csc_array(X),
+            lambda: sparse.coo_array(X),
+            lambda: np.asfortranarray(X),
+            lambda: np.repeat(np.repeat(X, 2, axis=0), 2, axis=1)[::2, ::2],
+            lambda: frozen,
+            lambda: np.ma.masked_array(X, mask=X > 1),
+            lambda: np.matrix(X),
+            lambda: iter(X.tolist()),
+        )
+        return self.one_of(makers)()
+
+    def labels(self, n: int | None = None) -> Any:
+        """Return something that stands for classes or target values."""
+        y: Any = self.y if n is None else np.resize(self.y, n)
+        if self.chance(0.25):
+            y = y + self.rng.normal(size=len(y))
+        elif self.chance(0.15):
+            y = np.array(["a", "bb", "-1"])[y % 3]
+        if not self.hostile():
+            return y
+        kind = self.one_of(
+            (
+                "one class",
+                "own class",
+                "length",
+                "nan",
+                "two columns",
+                "object",
+                "frame",
+                "scale",
+                "list",
+                "scalar",
+            )
+        )
+        if kind == "one class":
+            return np.zeros(len(y))
+        if kind == "own class":
+            return np.arange(len(y))
+        if kind == "length":
+            return np.resize(y, max(0, len(y) + int(self.one_of([-1, 1, -len(y)]))))
+        if kind == "nan":
+            y = self.rng.normal(size=len(y))
+            y[: 1 + len(y) // 5] = self.one_of([np.nan, np.inf])
+            return y
+        if kind == "two columns":
+            return np.column_stack([y, y])
+        if kind == "object":
+            return np.array([self.one_of([None, 1, "a", 2.5]) for _ in y], dtype=object)
+        if kind == "frame":
+            return self.one_of([pd.Series(y), pd.DataFrame({"y": y}), pd.Series(y).astype("category")])
+        if kind == "scale":
+            return self.rng.normal(size=len(y)) * float(self.one_of(SCALES))
+        return list(y) if kind == "list" else self.scalar()
+
+    def feature_sets(self) -> Any:
+        """Return a list or dict of matrices with the same rows."""
+        if self.hostile():
+            return self.one_of([[], {}, self.rows(), [self.rows(), self.rows(self.n + 1)], self.scalar()])
+        sets = [self.rows(d=int(self.rng.integers(1, 6))) for _ in range(int(self.rng.integers(1, 4)))]
+        return dict(zip("abc", sets, strict=False)) if self.chance(0.5) else sets
+
+    def integers(self) -> np.ndarray:
+        """Return row numbers, sometimes negative or repeated."""
+        found = np.argsort(self.rng.random((self.n, max(3, self.n))), axis=1)[:, :3]
+        return self.rng.integers(-1, self.n, (self.n, 3)) if self.hostile() else found
+
+    def sketches(self) -> Any:
+        """Return CountSketches of the same rows."""
+        sketches = [ml.CountSketch(8, random_state=seed) for seed in range(3)]
+        for sketch in sketches:
+            sketch.update(self.matrix(self.n, self.d))
+        return self.one_of([[], sketches[:1], self.scalar()]) if self.hostile() else sketches
+
+    def ensemble(self) -> Any:
+        """Return a fitted or unfitted forest or boosting."""
+        X, y = self.rng.normal(size=(self.n, self.d)), self.y
+        kind = self.one_of(
+            [RandomForestClassifier, ExtraTreesClassifier, RandomForestRegressor, GradientBoostingRegressor]
+        )
+        model = kind(n_estimators=5, random_state=0)
+        return model if self.hostile() else model.fit(X, y)
+
+    def modules(self) -> Any:
+        """Return a transformer that has modules."""
+        return self.one_of(
+            [ml.ModularAutoencoder(2, 2, random_state=0), ml.ModularKernelPCA(2, 2, random_state=0), None]
+        )
+
+    def by_type(self, annotation: str, default: Any) -> Any:
+        """Return a value for an optional parameter, from the words of its annotation."""
+        if self.hostile():
+            return self.scalar()
+        choices = re.findall(r"['\"]([\w-]+)['\"]", annotation)
+        numbers: list[Any] = []
+        if re.search(r"\bint\b|Seed", annotation):
+            numbers += [1, 2, 3, 5]
+        if re.search(r"\bfloat\b|Gamma", annotation):
+            numbers += [0.0, 0.1, 0.5, 1.0]
+        if "bool" in annotation:
+            numbers += [True, False]
+        options = choices + numbers
+        return self.one_of(options) if options else default
