@@ -90,33 +90,6 @@ def times_power(X: Rows, exponent: int) -> Rows:
     return scaled
 
 
-def safe_scale(*arrays: Rows) -> int:
-    """Exponent e for which all arrays times 2^-e are safe to square; 0 unless they are huge or tiny.
-
-    The safe range is 2^-200 ... 2^200 for the largest entry of float64 rows and 2^-24 ... 2^24 for float32.
-    Outside it, e brings the largest entry to [1/2, 1). Scaling by a power of two is exact.
-    """
-    parts = [np.asarray(X.data) if is_sparse(X) else np.asarray(X) for X in arrays]
-    parts = [part for part in parts if part.size]
-    if not parts:
-        return 0
-    largest = max(max(float(part.max()), -float(part.min())) for part in parts)
-    exponent = int(np.frexp(largest)[1])
-    limit = min(SAFE_EXPONENT.get(part.dtype, 200) for part in parts)
-    return exponent if largest > 0 and np.isfinite(largest) and abs(exponent) > limit else 0
-
-
-def times_power(X: Rows, exponent: int) -> Rows:
-    """X times 2^exponent, exactly; X itself if the exponent is 0."""
-    if exponent == 0:
-        return X
-    if not is_sparse(X):
-        return np.ldexp(X, exponent)
-    scaled = X.copy()
-    scaled.data = np.ldexp(X.data, exponent)
-    return scaled
-
-
 def is_sparse(X: Any) -> TypeGuard[SparseRows]:
     """Whether X is a sparse matrix or array (a `TypeGuard` for type checkers)."""
     return bool(sparse.issparse(X))
