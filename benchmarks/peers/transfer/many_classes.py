@@ -82,7 +82,7 @@ class ManyClasses(Comparison):
 
 
 class ManyUnequalClasses(ManyClasses):
-    """20 % of Caltech-101 (1,735 rows, 6 to 160 per class) to train: ridge on one-hot targets loses rare
+    """20 % of Caltech-101 (1,735 rows, 4 to 157 per class) to train: ridge on one-hot targets loses rare
     classes; a coding chosen by leave-one-out finds them. Mean recall weighs all classes equally."""
 
     claims = (
