@@ -2,8 +2,8 @@
 Watch the layers of a network while it trains
 =============================================
 
-How well does each layer of a network separate the classes, and when does it stop improving? `AlignmentHistory`
-answers after every epoch, from rows that the network is not trained on, and keeps only moments of them.
+How well does each layer of a network separate the classes, and when does it stop improving?
+`AlignmentHistory` answers after every epoch, from rows that the network is not trained on.
 """
 
 import importlib.util
