@@ -9,7 +9,7 @@ from manylens import cka, cka_matrix, collect_layers
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
-from manylens.transfer import AlignmentHistory, fine_tuning_advice  # noqa: E402
+from manylens.transfer import AlignmentHistory  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -101,40 +101,3 @@ def test_labels_that_do_not_match_the_batches_raise(network, digits_rows):
     with pytest.raises(ValueError, match="The model has no layer 'head'"):
         AlignmentHistory(network, ["head"])
     assert len(history.steps_) == 1
-
-
-def test_the_advice_compares_the_unbiased_alignments_of_input_and_top(digits_rows):
-    X, y = digits_rows
-    X, y = X[:300], y[:300]
-    rng = np.random.default_rng(0)
-    for top, worth_it in ((rng.standard_normal((300, 2000)), True), (np.eye(10)[y], False)):
-        advice = fine_tuning_advice(X, top, y)
-        assert advice.worth_it is worth_it
-        assert advice.top_alignment == pytest.approx(cka(top, np.eye(10)[y], estimator="unbiased"))
-        assert advice.input_alignment == pytest.approx(
-            cka(X.astype(float), np.eye(10)[y], estimator="unbiased"), abs=1e-5
-        )
-        assert abs(advice.top_alignment - advice.input_alignment) > 5 * advice.standard_error > 0
-
-
-def test_the_standard_error_of_the_advice_is_that_of_samples(digits_rows):
-    X, y = digits_rows
-    rng = np.random.default_rng(0)
-    top = np.tanh(X @ rng.standard_normal((64, 20)) / 3)
-    differences, errors = [], []
-    for _ in range(40):
-        rows = rng.choice(len(y), 150, replace=False)
-        advice = fine_tuning_advice(X[rows], top[rows], y[rows])
-        differences.append(advice.top_alignment - advice.input_alignment)
-        errors.append(advice.standard_error)
-    assert 0.5 < np.mean(errors) / np.std(differences) < 2
-
-
-def test_advice_needs_two_classes_and_equal_numbers_of_rows(digits_rows):
-    X, y = digits_rows
-    with pytest.raises(ValueError, match="y has only one class"):
-        fine_tuning_advice(X, X, np.zeros(len(y)))
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        fine_tuning_advice(X, X, y[:-1])
-    with pytest.raises(ValueError, match="rows"):
-        fine_tuning_advice(X, X[:-1], y)

@@ -10,12 +10,11 @@ if TYPE_CHECKING:
     from manylens.transfer.layer_rows import LayerRows
     from manylens.transfer.network_layers import collect_layers
     from manylens.transfer.ridge import RidgeSearch
-    from manylens.transfer.training import AlignmentHistory, FineTuningAdvice, fine_tuning_advice
+    from manylens.transfer.training import AlignmentHistory
     from manylens.transfer.transduction import TransductionSearch, TransductiveRidgeClassifier
 
 __all__ = [
     "AlignmentHistory",
-    "FineTuningAdvice",
     "LayerRidgeClassifier",
     "LayerRidgeRegressor",
     "LayerRows",
@@ -25,7 +24,6 @@ __all__ = [
     "TransductiveRidgeClassifier",
     "collect_layers",
     "expected_calibration_error",
-    "fine_tuning_advice",
 ]
 
 __getattr__, __dir__ = attach(
@@ -36,7 +34,7 @@ __getattr__, __dir__ = attach(
         "manylens.transfer.layer_rows": ["LayerRows"],
         "manylens.transfer.network_layers": ["collect_layers"],
         "manylens.transfer.ridge": ["RidgeSearch"],
-        "manylens.transfer.training": ["AlignmentHistory", "FineTuningAdvice", "fine_tuning_advice"],
+        "manylens.transfer.training": ["AlignmentHistory"],
         "manylens.transfer.transduction": ["TransductionSearch", "TransductiveRidgeClassifier"],
     },
 )

@@ -1,18 +1,16 @@
-"""Networks in training: alignment of their layers with the targets, and when to fine-tune."""
+"""Networks in training: the alignment of their layers with the targets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import column_or_1d
 
-from manylens.alignment.features import check_feature_sets
-from manylens.alignment.similarity import cka
 from manylens.alignment.streaming import StreamingCKA
 from manylens.summaries import CountSketch
 from manylens.transfer.network_layers import (
@@ -24,13 +22,12 @@ from manylens.transfer.network_layers import (
     run_layers,
 )
 from manylens.typing import AnyArray, FloatArray
-from manylens.validation import check_count, check_labels, require_two_classes
+from manylens.validation import check_count, require_two_classes
 
 if TYPE_CHECKING:
     from torch import nn
 
 TARGETS = "targets"
-N_GROUPS = 10  # groups of rows of the jackknife
 
 
 class AlignmentHistory:
@@ -147,72 +144,3 @@ class AlignmentHistory:
     def _narrow(self, rows: FloatArray, name: str) -> FloatArray:
         """Rows in double precision, hashed to `width` columns if they have more."""
         return (self._hash(rows, name) if rows.shape[1] > self.width else rows).astype(np.float64)
-
-
-class FineTuningAdvice(NamedTuple):
-    """Whether fine-tuning a network is worth it, by `fine_tuning_advice`.
-
-    Parameters
-    ----------
-    worth_it : bool
-        Whether the input is more aligned with the targets than the top layer.
-    top_alignment, input_alignment : float
-        Unbiased CKA of the top layer and of the input with the targets.
-    standard_error : float
-        Jackknife standard error of their difference; if the difference is within twice this, collect rows.
-    """
-
-    worth_it: bool
-    top_alignment: float
-    input_alignment: float
-    standard_error: float
-
-
-def fine_tuning_advice(inputs: ArrayLike, top: ArrayLike, y: ArrayLike) -> FineTuningAdvice:
-    """Say whether to fine-tune a pretrained network, or to use its layers as they are.
-
-    The rule: fine-tune if the top layer is less aligned with the targets than the network's own input, that
-    is, if the network hides differences between the classes that its input shows. It compares fine-tuning
-    all layers with `LayerRidgeClassifier` on the layers, needs no training and no threshold, and can be asked
-    again as labeled rows come in. It is a heuristic: benchmark WhenToFineTune says how often it is right.
-
-    Parameters
-    ----------
-    inputs : array-like, shape (n, d)
-        Inputs of the network, flattened.
-    top : array-like, shape (n, p)
-        Top layer of the network before its output, such as from `collect_layers`.
-    y : array-like, shape (n,)
-        Labels.
-
-    Returns
-    -------
-    FineTuningAdvice
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from manylens.transfer import fine_tuning_advice
-    >>> rng = np.random.default_rng(0)
-    >>> y = np.arange(100) % 2
-    >>> inputs = rng.standard_normal((100, 5)) + 2 * y[:, np.newaxis]
-    >>> fine_tuning_advice(inputs, rng.standard_normal((100, 5)), y).worth_it
-    True
-    """
-    _, (X, Z) = check_feature_sets({"inputs": inputs, "top": top}, accept_sparse=False)
-    labels = check_labels(y, X)
-    classes, codes = np.unique(labels, return_inverse=True)
-    require_two_classes(classes, "fine_tuning_advice")
-    targets = np.eye(len(classes))[codes]
-
-    def alignments(rows: AnyArray) -> FloatArray:
-        Y = targets[rows]
-        return np.array([cka(part[rows], Y, estimator="unbiased") for part in (Z, X)])
-
-    in_top, in_input = alignments(np.arange(len(X)))
-    groups = np.arange(len(X)) % N_GROUPS
-    order = np.argsort(codes, kind="stable")  # each class is spread over the groups
-    kept = (order[groups != g] for g in range(N_GROUPS))
-    left_out = np.array([float(np.subtract(*alignments(rows))) for rows in kept])
-    variance = (N_GROUPS - 1) / N_GROUPS * np.sum(np.square(left_out - left_out.mean()))
-    return FineTuningAdvice(bool(in_top < in_input), float(in_top), float(in_input), float(np.sqrt(variance)))
