@@ -67,7 +67,7 @@ $(BENCH_VENV)/ready: pyproject.toml benchmarks/requirements.txt benchmarks/requi
 	$(BENCH_PIP) install --no-deps --requirement benchmarks/requirements-no-deps.txt
 	@touch $@
 
-bench: $(BENCH_VENV)/ready  ## Run all benchmarks (an hour); rewrites benchmarks/records and RESULTS.md
+bench: $(BENCH_VENV)/ready  ## Run all benchmarks (up to 100 minutes); rewrites benchmarks/records and RESULTS.md
 	$(BENCH_VENV)/bin/python -m benchmarks run
 	$(BENCH_VENV)/bin/python -m benchmarks report
 

@@ -7,6 +7,7 @@ from benchmarks.harness import tables
 from benchmarks.harness.benchmark import HERE, discover
 from benchmarks.harness.figures import draw
 from benchmarks.harness.records import current_records
+from benchmarks.harness.reproduction import COLUMNS, OUTDATED
 
 README = HERE.parent / "README.md"
 PAGE = HERE.parent / "docs" / "benchmarks.md"  # untracked, like the pictures it shows
@@ -98,11 +99,11 @@ def machine_lines(records):
 
 
 def missing_lines(records):
-    """List benchmarks that have no record."""
+    """List benchmarks that have no record, or one that lacks numbers."""
     missing = sorted(set(discover()) - {record["name"] for record in records})
-    if not missing:
-        return []
-    return [f"Without a record of a full run: {', '.join(missing)}.", ""]
+    outdated = [r["name"] for r in of_kind(records, "reproduction") if OUTDATED in r["verdict"].values()]
+    named = {"Without a record of a full run": missing, "With a record that lacks numbers": sorted(outdated)}
+    return [line for label, names in named.items() if names for line in (f"{label}: {', '.join(names)}.", "")]
 
 
 def paper_lines(records, pictures):
@@ -112,21 +113,25 @@ def paper_lines(records, pictures):
     lines = [
         "## The papers' tables and figures",
         "",
-        "Numbers in parentheses are the paper's. The last column is computed: *yes* if a statement held in",
-        "every case, *partly* if it held in at least half of them, otherwise *no*.",
+        "Each sentence is the paper's. It is judged twice: with the *paper's algorithm* under the paper's",
+        'protocol, and with *our defaults*; "-" means that it is not judged there. Verdicts are computed:',
+        "*yes* if the sentence holds in every case (or in as many as it speaks of), *partly* if in at least",
+        "half, otherwise *no*; *rerun* if the record lacks numbers that the code now judges by. Numbers in",
+        "parentheses are the paper's; ± is one standard error.",
         "",
         *tables.statements_table(records),
         "",
     ]
     for record in records:
         lines += [f"### {record['paper']}: {record['where']}", "", record["about"], ""]
-        lines += [f"Differences from the paper: {record['differs']}", ""]
+        lines += [f"Differs from the paper: {record['differs']}", "", f"Reduced: {record['reduced']}", ""]
         lines += [f"Seed {record['seed']}; {record['duration']:.0f} s.", ""]
         lines += tables.reproduction_tables(record)
         if record["name"] in pictures:
             lines += [f"![{record['where']}]({pictures[record['name']]})", ""]
         lines += [f"- {tables.statement_line(statement)}" for statement in record["statements"]]
-        lines += ["", f"Do the paper's claims hold here? **{record['verdict']}**.", ""]
+        words = [f"{COLUMNS[name]}: **{word}**" for name, word in record["verdict"].items() if word]
+        lines += ["", f"Do the paper's sentences hold here? {'; '.join(words)}.", ""]
     return lines
 
 

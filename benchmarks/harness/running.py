@@ -5,17 +5,45 @@ import os
 import sys
 import time
 import traceback
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from statistics import median
 from unittest.mock import patch
 
 import joblib
-import numpy as np
 
 from benchmarks.harness import benchmark, records, tables
 from manylens.datasets import data_available
 
 THREADS = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
-BUDGET = 3600  # seconds that a full run may take on two cores
+BUDGET = 6000  # seconds that a full run may take on two cores
+
+
+class Progress:
+    """Prints how many benchmarks are done, and an estimate of the minutes left from the records' seconds.
+
+    A benchmark without a record counts with the median of the others.
+    """
+
+    def __init__(self, kinds, known, n_cores):
+        durations = {name: record["duration"] for name, record in known.items() if "duration" in record}
+        typical = median(durations.values()) if durations else 0.0
+        self.seconds = {name: durations.get(name, typical) for name in kinds}
+        self.alone = {name for name, kind in kinds.items() if kind.alone}
+        self.left, self.n_cores = set(kinds), n_cores
+
+    @property
+    def seconds_left(self):
+        """Those that need the machine for themselves take turns; the others share the cores."""
+        together = [self.seconds[name] for name in self.left - self.alone]
+        in_turn = sum(self.seconds[name] for name in self.left & self.alone)
+        return in_turn + max([sum(together) / self.n_cores, *together])
+
+    def done(self, name):
+        """Take a benchmark off the list and print what is left."""
+        self.left.discard(name)
+        count = len(self.seconds) - len(self.left)
+        left = f"about {self.seconds_left / 60:.0f} minutes left" if self.left else "all done"
+        print(f"[{count} of {len(self.seconds)} benchmarks; {left}]", flush=True)
 
 
 def run_quickly(names):
@@ -29,13 +57,15 @@ def run_in_full(names):
     found = benchmark.discover()
     together = [name for name in names if not found[name].alone]
     in_turn = [name for name in names if found[name].alone or len(together) == 1]
-    failed = side_by_side(together, quick=False) if len(together) > 1 else []
+    progress = Progress({name: found[name] for name in names}, records.read_records(), os.cpu_count())
+    failed = side_by_side(together, quick=False, progress=progress) if len(together) > 1 else []
     for name in in_turn:
         try:
             run_one(name, quick=False)
         except Exception as error:  # the other benchmarks still run
             failed.append(complaint(name, error))
         give_back_threads()
+        progress.done(name)
     minutes = (time.perf_counter() - start) / 60
     print(f"{len(names)} benchmarks in {minutes:.1f} minutes; the budget for all is {BUDGET / 60:.0f}")
     return failed
@@ -47,15 +77,17 @@ def give_back_threads():
         sys.modules["torch"].set_num_threads(os.cpu_count())
 
 
-def side_by_side(names, quick):
+def side_by_side(names, quick, progress=None):
     """Run one benchmark per core, each on one thread; return a line per failure."""
     known = records.read_records()
     # the longest first, so that all cores finish at about the same time
-    names = sorted(names, key=lambda name: -known.get(name, {}).get("duration", np.inf))
+    names = sorted(names, key=lambda name: -known.get(name, {}).get("duration", float("inf")))
     pool = ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn"))
     with patch.dict(os.environ, dict.fromkeys(THREADS, "1")), pool:
-        runs = {name: pool.submit(run_on_one_core, name, quick) for name in names}
-    errors = {name: run.exception() for name, run in runs.items()}
+        runs = {pool.submit(run_on_one_core, name, quick): name for name in names}
+        for run in as_completed(runs) if progress else ():
+            progress.done(runs[run])
+    errors = {name: run.exception() for run, name in runs.items()}
     return [complaint(name, error) for name, error in errors.items() if error is not None]
 
 

@@ -5,6 +5,7 @@ from statistics import median
 import numpy as np
 
 from benchmarks.harness.comparison import rounds
+from benchmarks.harness.reproduction import COLUMNS
 
 
 def number(value):
@@ -71,15 +72,31 @@ def score_lines(claim):
 
 
 def statement_line(statement):
-    """Say in one line in which cases a paper's statement held."""
-    cases = statement["cases"]
-    if len(cases) == 1:
-        return f"{statement['verdict']}: {statement['text']}"
+    """Quote a paper's sentence, and say what was compared and in which cases it held."""
+    verdicts = "; ".join(
+        f"{label}: {column_line(statement[name])}" for name, label in COLUMNS.items() if statement[name]
+    )
+    return f"{quoted(statement)} Compared: {statement['text']}. {verdicts[:1].upper()}{verdicts[1:]}."
+
+
+def quoted(statement):
+    """The paper's sentence with its place."""
+    return f"“{statement['quote']}” ({statement['source']})"
+
+
+def column_line(column, most=4):
+    """One verdict with the number of cases that held, and the first of those that did not."""
+    if column is None:
+        return "-"
+    cases = column["cases"]
     failed = [name for name, held in cases.items() if not held]
+    if len(cases) < 2:
+        return column["verdict"]
     where = f"{len(cases) - len(failed)} of {len(cases)}"
     if failed:
-        where += f"; not {'; '.join(failed)}"
-    return f"{statement['verdict']}: {statement['text']} ({where})"
+        more = f" and {len(failed) - most} more" if len(failed) > most else ""
+        where += f", not {'; '.join(failed[:most])}{more}"
+    return f"{column['verdict']} ({where})"
 
 
 def markdown(header, rows):
@@ -121,23 +138,26 @@ def reproduction_tables(record):
     lines = []
     for title in dict.fromkeys([*record["tables"], *record["printed"]]):
         table, printed = record["tables"].get(title, {}), record["printed"].get(title, {})
+        errors = record.get("errors", {}).get(title, {})
         rows = list(dict.fromkeys([*table, *printed]))
         columns = list(
             dict.fromkeys(key for part in (table, printed) for row in part.values() for key in row)
         )
         cells = [
-            [row, *(beside(table.get(row, {}).get(c), printed.get(row, {}).get(c)) for c in columns)]
+            [
+                row,
+                *(beside(*(part.get(row, {}).get(c) for part in (table, printed, errors))) for c in columns),
+            ]
             for row in rows
         ]
         lines += [f"**{title}**", "", *markdown(["", *columns], cells), ""]
     return lines
 
 
-def beside(ours, printed):
-    """Our number, and the paper's in parentheses."""
-    if printed is None:
-        return number(ours)
-    return f"{number(ours) or '-'} ({number(printed)})"
+def beside(ours, printed, error=None):
+    """Our number with its standard error, and the paper's in parentheses."""
+    mine = number(ours) + (f" ± {error:.2g}" if error else "")
+    return mine if printed is None else f"{mine or '-'} ({number(printed)})"
 
 
 def growth_table(records):
@@ -174,10 +194,15 @@ def claims_table(rows):
 
 
 def statements_table(records):
-    """Tabulate every statement of the papers with its verdict."""
+    """Tabulate every sentence of the papers with both verdicts."""
     rows = [
-        [record["paper"], record["where"], statement_line(statement).partition(": ")[2], statement["verdict"]]
+        [record["paper"], quoted(statement), statement["text"], *verdict_cells(statement)]
         for record in records
         for statement in record["statements"]
     ]
-    return markdown(["paper", "where", "statement", "holds here?"], rows)
+    return markdown(["paper", "the paper's sentence", "compared", *COLUMNS.values()], rows)
+
+
+def verdict_cells(statement):
+    """The verdicts of both columns."""
+    return [column_line(statement[name]) for name in COLUMNS]

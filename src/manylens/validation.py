@@ -56,7 +56,7 @@ def plain_conversion_errors(name: str) -> Iterator[None]:
         message = str(error)
         if "inhomogeneous" in message or "array element with a sequence" in message:
             reason = "its rows have different lengths"
-        elif "could not convert" in message or "must be a string or a real number" in message:
+        elif "could not convert" in message:
             reason = f"it holds something else than numbers ({message})"
         else:
             raise

@@ -20,7 +20,7 @@ from benchmarks.harness import (
 )
 from benchmarks.harness.growth import Growth, exponent
 from benchmarks.harness.measuring import PeakMemory
-from benchmarks.harness.running import run_in_full
+from benchmarks.harness.running import Progress, run_in_full
 
 ROUNDS = {
     "ours": {"all_seconds": [1.0, 2.0], "seconds": 1.0, "error": 0.5},
@@ -141,6 +141,23 @@ def test_a_failing_benchmark_does_not_stop_the_others(monkeypatch, capsys):
     assert run_in_full(["Broken", "Sums"]) == ["Broken failed: ValueError: no data today"]
     assert [record["name"] for record in saved] == ["Sums"]
     assert "no data today" in capsys.readouterr().err
+
+
+def test_progress_estimates_what_is_left_from_the_records(capsys):
+    class Together(Sums):
+        """Runs beside others."""
+
+        alone = False
+
+    kinds = {"first": Together, "second": Together, "third": Sums, "new": Sums}
+    known = {"first": {"duration": 600.0}, "second": {"duration": 300.0}, "third": {"duration": 120.0}}
+    progress = Progress(kinds, known, n_cores=2)
+    assert progress.seconds_left == 600 + 120 + 300  # the first alone takes as long as both on two cores
+    progress.done("first")
+    assert "[1 of 4 benchmarks; about 12 minutes left]" in capsys.readouterr().out
+    for name in ("second", "third", "new"):
+        progress.done(name)
+    assert "[4 of 4 benchmarks; all done]" in capsys.readouterr().out
 
 
 def test_other_numbers_have_no_spread():

@@ -7,10 +7,10 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.ensemble import VotingClassifier, VotingRegressor
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.metrics import accuracy_score, mean_squared_error
 from sklearn.model_selection import GridSearchCV
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -24,6 +24,7 @@ from manylens import (
 )
 from manylens.baselines import PartitionKernelPCA
 from manylens.ensembles.voting import modal_class
+from manylens.papers.modular_dimensionality_reduction import pooled_vote
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 TRAIN, TEST = slice(0, 600), slice(600, 900)
@@ -203,15 +204,67 @@ def test_labels_of_one_class_are_refused():
 
 
 def test_an_unknown_vote_is_refused():
-    with pytest.raises(ValueError, match="voting='loud' is unknown: give one of hard, soft"):
+    with pytest.raises(ValueError, match="voting='loud' is unknown: give one of auto, hard, soft"):
         ModuleVotingClassifier(small_lenses(), voting="loud").fit(X_TRAIN, Y_TRAIN)
 
 
 def test_hard_voting_has_no_predict_proba():
-    clf = ModuleVotingClassifier(small_lenses()).fit(X_TRAIN, Y_TRAIN)
+    clf = ModuleVotingClassifier(small_lenses(), voting="hard").fit(X_TRAIN, Y_TRAIN)
     assert not hasattr(clf, "predict_proba")
     with pytest.raises(AttributeError, match="predict_proba"):
         clf.predict_proba(X_TEST)
+
+
+@pytest.mark.parametrize("estimator", [None, ScanNeighborsClassifier(5)])
+def test_by_default_the_neighbors_of_all_modules_are_counted_together(estimator):
+    lenses = small_lenses().fit(X_TRAIN)
+    clf = ModuleVotingClassifier(lenses, estimator).fit(X_TRAIN, Y_TRAIN)
+    base, asked = (lenses.split(lenses.transform(X)).swapaxes(0, 1) for X in (X_TRAIN, X_TEST))
+    neighbors = [NearestNeighbors(n_neighbors=5).fit(b).kneighbors(a, return_distance=False)
+                 for b, a in zip(base, asked, strict=True)]  # fmt: skip
+    vote = pooled_vote(Y_TRAIN[np.array(neighbors)])  # of 20 labels: ties are common
+    np.testing.assert_array_equal(clf.predict(X_TEST), vote)
+    np.testing.assert_allclose(clf.predict_proba(X_TEST).sum(axis=1), 1, atol=1e-10)
+    one_each = clone_with_fitted(clf).set_params(voting="hard").fit(X_TRAIN, Y_TRAIN)
+    assert np.any(one_each.predict(X_TEST) != vote)
+
+
+def test_equal_counts_go_to_the_first_class():
+    class Thirds(TransformerMixin, BaseEstimator):
+        """Three modules that are the three columns."""
+
+        def fit(self, X, y=None):
+            self.n_features_in_ = X.shape[1]
+            return self
+
+        def transform(self, X):
+            return np.asarray(X)
+
+        def split(self, Z):
+            return Z[:, :, np.newaxis]
+
+    # Of ten neighbors class 0 has 7 + 2 + 1, class 1 has 1 + 2 + 7, and 0.7 + 0.2 + 0.1 < 0.1 + 0.2 + 0.7.
+    X = np.zeros((24, 3))
+    y = np.repeat([0, 1, 2], 8)
+    counts = {0: (7, 2, 1), 1: (1, 2, 7), 2: (2, 6, 2)}
+    for module in range(3):
+        for label, votes in counts.items():
+            rows = np.flatnonzero(y == label)
+            X[rows, module] = 100.0
+            X[rows[: votes[module]], module] = 1.0
+    clf = ModuleVotingClassifier(Thirds(), KNeighborsClassifier(10)).fit(X, y)
+    proba = clf.predict_proba(np.zeros((1, 3)))
+    assert proba[0, 0] == proba[0, 1]
+    assert clf.predict(np.zeros((1, 3))) == [0]
+
+
+def test_an_estimator_without_probabilities_votes_by_default_and_is_refused_for_a_soft_vote():
+    clf = ModuleVotingClassifier(small_lenses(), RidgeClassifier()).fit(X_TRAIN, Y_TRAIN)
+    assert not hasattr(clf, "predict_proba")
+    hard = ModuleVotingClassifier(small_lenses(), RidgeClassifier(), "hard").fit(X_TRAIN, Y_TRAIN)
+    np.testing.assert_array_equal(clf.predict(X_TEST), hard.predict(X_TEST))
+    with pytest.raises(ValueError, match=r"voting='soft' needs .* RidgeClassifier does not have: use"):
+        ModuleVotingClassifier(small_lenses(), RidgeClassifier(), "soft").fit(X_TRAIN, Y_TRAIN)
 
 
 @pytest.fixture(scope="module")

@@ -28,9 +28,11 @@ class FineTuningAtEqualTime(OnTheNetwork):
     alone = True
 
     where = "Table 3.3"
-    differs = """EfficientNet-Lite0 instead of ResNets, 1,000 rows of CIFAR-10 (as JPEG) and of MNIST
-    instead of four large sets, two cores instead of a GPU; Adam with a learning rate of 1e-3, batches of
-    50, pretrained normalization, without tuning."""
+    differs = """EfficientNet-Lite0 instead of ResNets, CIFAR-10 (as JPEG) and MNIST instead of four large
+    sets, two cores instead of a GPU; Adam with a learning rate of 1e-3, batches of 50, pretrained
+    normalization, without tuning. The thesis counts six cases where its table has eight."""
+    reduced = """Two sets, 1,000 training and 500 test images at 64 pixels, one draw: fine-tuning runs on
+    two cores."""
     printed = {
         "The thesis's accuracies (%), ResNet-18": {
             "CIFAR10": {
@@ -65,18 +67,24 @@ class FineTuningAtEqualTime(OnTheNetwork):
     }
     statements = (
         Statement(
-            "ridge on layers is more accurate than fine-tuning the top layer",
-            lambda found: {
-                task: cells["layers"] > cells["top layer"] for task, cells in found[TITLE].items()
+            "ridge on layers is more accurate than fine-tuning the top layer, the top layers and all layers",
+            quote="""under the same time budget, our method outperforms fine-tuning on four out of six
+            cases""",
+            source="Section 3.4.1, Table 3.3",
+            share=4 / 6,
+            cases=lambda found: {
+                task: cells["layers"] > max(cells[tuned] for tuned in TUNED)
+                for task, cells in found[TITLE].items()
             },
         ),
         Statement(
-            "ridge on layers is more accurate than fine-tuning all layers",
-            lambda found: {task: cells["layers"] > cells["all"] for task, cells in found[TITLE].items()},
-        ),
-        Statement(
-            "far from the network's own task it is also more accurate than fine-tuning the top layers",
-            lambda found: {"digits": found[TITLE]["digits"]["layers"] > found[TITLE]["digits"]["top layers"]},
+            "for digits, far from the network's own task, ridge on layers is more accurate than all three",
+            quote="""Accuracy (Ours) 88.76 ... Acc (top 3 layers) 79.92 ... Acc (all layers) 85.94 [SVHN,
+            Out]""",
+            source="Table 3.3",
+            cases=lambda found: {
+                tuned: found[TITLE]["digits"]["layers"] > found[TITLE]["digits"][tuned] for tuned in TUNED
+            },
         ),
     )
 

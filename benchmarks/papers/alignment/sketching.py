@@ -8,6 +8,7 @@ from manylens import CountSketch, cka, sketched_cka
 from manylens.papers import linear_kernel_alignment as thesis
 
 DIFFERENCE = "Difference from CKA"
+ONE, THREE = "one sketch", "three sketches"  # as in the thesis, and `sketched_cka`
 
 
 class SketchedAlignment(Reproduction):
@@ -16,15 +17,23 @@ class SketchedAlignment(Reproduction):
 
     paper = PAPER
     where = "Figure 2.2"
-    differs = "128 columns instead of 512, 100 maps instead of 250."
+    differs = "The thesis does not say how its data and maps are drawn."
+    reduced = "128 columns instead of 512 and 100 maps instead of 250, to save time."
     statements = (
         Statement(
-            "the difference between CKA and sketched CKA is small (at most 0.05)",
-            lambda found: {row: cells["largest"] <= 0.05 for row, cells in found[DIFFERENCE].items()},
+            "no difference is above 0.05",
+            quote="""It empirically verifies that the absolute difference between CKA and Sketched CKA is
+            small.""",
+            source="Figure 2.2",
+            cases=lambda found: {"100 maps": found[DIFFERENCE][ONE]["largest"] <= 0.05},
+            ours=lambda found: {"100 maps": found[DIFFERENCE][THREE]["largest"] <= 0.05},
         ),
         Statement(
-            "the difference is small on average (at most 0.02)",
-            lambda found: {row: cells["mean"] <= 0.02 for row, cells in found[DIFFERENCE].items()},
+            "values are larger by at most 0.05 on average",
+            quote="""value pairs are very close to each other with Sketched CKA values being slightly
+            larger than CKA ones""",
+            source="Section 2.3.4",
+            cases=lambda found: {"100 maps": 0 < found[DIFFERENCE][ONE]["excess"] <= 0.05},
         ),
     )
 
@@ -43,9 +52,13 @@ class SketchedAlignment(Reproduction):
             once = thesis.sketched_cka(sketches[0].summary_, others[0].summary_)
             scores.append([cka(X, Y), once, sketched_cka(sketches, others).value])
         exact, once, thrice = np.array(scores).T
-        kinds = {"one sketch": once, "three sketches": thrice}
+        kinds = {ONE: once, THREE: thrice}
         rows = {
-            name: {"mean": np.mean(np.abs(found - exact)), "largest": np.max(np.abs(found - exact))}
+            name: {
+                "mean": np.mean(np.abs(found - exact)),
+                "largest": np.max(np.abs(found - exact)),
+                "excess": np.mean(found - exact),
+            }
             for name, found in kinds.items()
         }
         curves = {name: curve(exact, found, style=".") for name, found in kinds.items()}

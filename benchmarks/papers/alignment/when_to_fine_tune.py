@@ -20,29 +20,25 @@ FIRST = "MNIST 0-4"  # the source on which the rule was found
 class WhenToFineTune(Reproduction):
     """Networks with three hidden layers, trained on one of five sources, used for three or four other tasks
     with 50, 150, 500 and 2,000 labeled rows: ridge on the frozen layers against fine-tuning all layers (600
-    steps of Adam), 1,000 test rows. A candidate rule says to fine-tune if the last hidden layer is less aligned
-    with the targets (unbiased CKA) than the pixels. It was found on the first source, and the other four test
-    it; the library does not offer it."""
+    steps of Adam), 1,000 test rows. A candidate rule says to fine-tune if the last hidden layer is less
+    aligned with the targets (unbiased CKA) than the pixels. It was found on the first source, and the other
+    four test it; the library does not offer it."""
 
     paper = PAPER
-    where = "Chapter 5 (outlook)"
+    where = "Chapter 5"
     needs = ("mnist", "rectangles")
     differs = """The thesis names the question as future work and prints no rule: the rule is ours. Small
-    dense networks and digits; one draw per case, so differences of a point or less are noise."""
+    dense networks and digits instead of ResNets and photographs."""
+    reduced = "One draw per case, so differences of a point or less are noise: 76 networks are fine-tuned."
     statements = (
         Statement(
-            "on sources not used to find it, the rule is right more often than always and than never tuning",
-            lambda found: {
+            "on the other sources, the rule is right more often than always and than never tuning",
+            quote="""Future work includes using the alignment score to determine when the pretrained model
+            needs to be finetuned as data samples come in.""",
+            source="Chapter 5",
+            ours=lambda found: {
                 row: found[RIGHT][row]["rule"] > max(found[RIGHT][row]["always"], found[RIGHT][row]["never"])
                 for row in ("other sources", "other sources, gains above a point")
-            },
-        ),
-        Statement(
-            "following the rule is more accurate in the mean than always and than never tuning",
-            lambda found: {
-                row: cells["rule, accuracy"] > max(cells["always, accuracy"], cells["never, accuracy"])
-                for row, cells in found[RIGHT].items()
-                if row == "other sources"
             },
         ),
     )

@@ -13,17 +13,23 @@ TIMES, COSTS = "Seconds until the cost falls by less than 1e-5 a sweep or step",
 SUMMARIES = {"Minimum": np.min, "Mean": np.mean, "Maximum": np.max}
 
 
+def slightly_lower(costs, solver):
+    """Whether the cost of a solver is below that of gradient descent, by at most 1 %."""
+    return {"mean": 0.99 * costs["Gradient descent"] <= costs[solver] <= costs["Gradient descent"]}
+
+
 class AutoencoderConvergence(Reproduction):
     """1,000 points from ten equally weighted spherical Gaussians (standard deviation 0.25, means standard
-    normal) in 100 dimensions, ten modules of ten at diversity 0.5, five draws: the time until the cost
+    normal) in 100 dimensions, ten modules of ten at diversity 0.5, ten draws: the time until the cost
     decreases by less than 1e-5 in a sweep over the modules or in a step of gradient descent."""
 
     paper = PAPER
     where = "Table 1"
     differs = """The paper does not give the dimension, the number of Gaussians, modules and hidden nodes,
-    or the learning rate; gradient descent uses a quarter of the inverse curvature; both solvers work on
-    the singular values, not on the rows; five draws instead of ten. "Direct" is a complete fit of this
-    library."""
+    or the learning rate; gradient descent uses a quarter of the inverse curvature. Both solvers work on
+    the singular values instead of the rows, which makes each step of gradient descent cheap. "Direct" is
+    a complete fit of this library."""
+    reduced = "Nothing."
     printed = {
         TIMES: {
             "Minimum": {"Algorithm 1": 0.1134, "Gradient descent": 455.2, "speed-up": 102.9},
@@ -33,27 +39,32 @@ class AutoencoderConvergence(Reproduction):
     }
     statements = (
         Statement(
-            "Algorithm 1 is 100 times as fast as gradient descent in every draw, and 1,000 times on average",
+            "100 times as fast in every draw and 1,000 times on average",
             lambda found: {
                 "every draw": found[TIMES]["Minimum"]["speed-up"] >= 100,
                 "on average": found[TIMES]["Mean"]["speed-up"] >= 1000,
             },
-        ),
-        Statement(
-            "Algorithm 1 is faster than gradient descent in every draw",
-            lambda found: {"every draw": found[TIMES]["Minimum"]["speed-up"] > 1},
-        ),
-        Statement(
-            "Algorithm 1 reaches slightly lower costs on average",
             lambda found: {
-                "mean": found[COSTS]["Mean"]["Algorithm 1"] <= found[COSTS]["Mean"]["Gradient descent"]
+                "every draw": found[TIMES]["Minimum"]["Direct, speed-up"] >= 100,
+                "on average": found[TIMES]["Mean"]["Direct, speed-up"] >= 1000,
             },
+            quote="""as we can see from Table 1, Algorithm 1 converged several orders of magnitude faster than
+            gradient descent""",
+            source="Section 3, Table 1",
+        ),
+        Statement(
+            "the mean cost is lower, by at most 1 %",
+            lambda found: slightly_lower(found[COSTS]["Mean"], "Algorithm 1"),
+            lambda found: slightly_lower(found[COSTS]["Mean"], "Direct"),
+            quote="""The two algorithms performed similarly in terms of minimum cost attained, with
+            Algorithm 1 attaining slightly lower costs on average.""",
+            source="Section 3",
         ),
     )
     shape, diversity = (10, 10), 0.5
 
     def compute(self):
-        n_draws = 1 if self.quick else 5
+        n_draws = 1 if self.quick else 10
         draws = [self.draw(np.random.default_rng([self.seed, draw])) for draw in range(n_draws)]
         tables = {TIMES: {}, COSTS: {}}
         for row, summarize in SUMMARIES.items():
@@ -86,4 +97,5 @@ class AutoencoderConvergence(Reproduction):
             )
             times[label], costs[label] = time.perf_counter() - start, float(found.path.min())
         times["speed-up"] = times["Gradient descent"] / times["Algorithm 1"]
+        times["Direct, speed-up"] = times["Gradient descent"] / times["Direct"]
         return {TIMES: times, COSTS: costs}

@@ -13,7 +13,6 @@ from benchmarks.harness import Claim, Comparison, gain, ratio
 from manylens import ModularKernelPCA, ScanNeighborsClassifier
 from manylens.baselines import MonolithicKernelPCA
 from manylens.datasets import load_dataset
-from manylens.ensembles.voting import modal_class
 
 
 class VotingMNIST(Comparison):
@@ -58,8 +57,8 @@ class VotingMNIST(Comparison):
         }
 
     def ours(self, data):
-        votes = [member.predict(view) for member, view in zip(data["members"], data["views"], strict=True)]
-        return modal_class(np.array(votes), 10)
+        pairs = zip(data["members"], data["views"], strict=True)
+        return np.argmax(np.sum([member.predict_proba(view) for member, view in pairs], axis=0), axis=1)
 
     def ours_one_module(self, data):
         return data["members"][0].predict(data["views"][0])

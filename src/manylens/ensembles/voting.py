@@ -21,7 +21,7 @@ from manylens.ensembles.representation import fit_modules, module_views, resolve
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import check_choice, check_count, require_two_classes, validate_rows
 
-VOTINGS = ("hard", "soft")
+VOTINGS = ("auto", "hard", "soft")
 
 
 class ModuleVoting(BaseEstimator):
@@ -104,8 +104,11 @@ class ModuleVoting(BaseEstimator):
 
 def _votes_softly(classifier: ModuleVotingClassifier) -> bool:
     """Whether `predict_proba` is available."""
-    if classifier.voting != "soft":
-        raise AttributeError(f"predict_proba needs voting='soft'; voting={classifier.voting!r} was given.")
+    if classifier._resolved_voting() == "hard":
+        raise AttributeError(
+            "predict_proba needs voting='soft' and an estimator with predict_proba; "
+            f"voting={classifier.voting!r} and {type(classifier._default_estimator()).__name__} were given."
+        )
     return True
 
 
@@ -118,9 +121,10 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         Fitted modules are used unchanged; otherwise a copy is fitted. None means `ModularKernelPCA()`.
     estimator : classifier, default=None
         Cloned for every module. None means `KNeighborsClassifier(5)`.
-    voting : {"hard", "soft"}, default="hard"
+    voting : {"auto", "hard", "soft"}, default="auto"
         "hard" predicts the class that most modules predict, "soft" the class with the largest mean
-        probability.
+        probability. With uniform neighbors, "soft" counts the neighbors of all modules together, the vote of
+        the paper's tables. "auto" means "soft" if the estimator has `predict_proba`, otherwise "hard".
     n_jobs : int, default=None
         Number of parallel jobs over modules. None means joblib's default, -1 all processors.
 
@@ -152,7 +156,7 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         self,
         modules: ModuleSet | None = None,
         estimator: BaseEstimator | None = None,
-        voting: Literal["hard", "soft"] = "hard",
+        voting: Literal["auto", "hard", "soft"] = "auto",
         *,
         n_jobs: int | None = None,
     ) -> None:
@@ -167,10 +171,25 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         check_classification_targets(y)
         classes, targets = np.unique(y, return_inverse=True)
         require_two_classes(classes, type(self).__name__)
-        estimator = KNeighborsClassifier(5) if self.estimator is None else self.estimator
+        estimator = self._default_estimator()
+        if self.voting == "soft" and not hasattr(estimator, "predict_proba"):
+            raise ValueError(
+                f"voting='soft' needs an estimator with predict_proba, which {type(estimator).__name__} does "
+                "not have: use voting='hard' or 'auto'."
+            )
         self.modules_, self.estimators_ = self._fit_members(estimator, X, targets, fit_params)
         self.classes_ = classes
         return self
+
+    def _default_estimator(self) -> Any:
+        """The classifier that is cloned for every module."""
+        return KNeighborsClassifier(5) if self.estimator is None else self.estimator
+
+    def _resolved_voting(self) -> str:
+        """The vote that "auto" stands for."""
+        if self.voting != "auto":
+            return self.voting
+        return "soft" if hasattr(self._default_estimator(), "predict_proba") else "hard"
 
     def _encode(self, y: ArrayLike) -> AnyArray:
         """Classes as integers; -1, which no module predicts, for a class not seen in `fit`."""
@@ -192,13 +211,13 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
             Classes.
         """
         check_is_fitted(self)
-        if self.voting == "soft":
+        if self._resolved_voting() == "soft":
             return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
         return self.classes_[modal_class(self._call_members("predict", X), len(self.classes_))]
 
     @available_if(_votes_softly)
     def predict_proba(self, X: MatrixLike) -> FloatArray:
-        """Mean of the modules' class probabilities; only with voting="soft".
+        """Mean of the modules' class probabilities; not with a hard vote.
 
         Parameters
         ----------
@@ -210,7 +229,8 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         ndarray of shape (n, n_classes)
             Probabilities.
         """
-        return self._call_members("predict_proba", X).mean(axis=0)
+        # Rounded, so that equal counts of neighbors are equal numbers and the first class wins a tie.
+        return np.round(self._call_members("predict_proba", X).mean(axis=0), 12)
 
 
 class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
