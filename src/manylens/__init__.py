@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         NegativeCorrelationRegressor,
     )
     from manylens.modules.network_autoencoder import NetworkAutoencoder
-    from manylens.persistence import load, save
+    from manylens.persistence.models import load, save
     from manylens.pruning.pruner import AlignmentPruner, prune_predictions
     from manylens.summaries.count_sketch import CountSketch
     from manylens.transfer.calibration import TemperatureScaler, expected_calibration_error
@@ -98,7 +98,7 @@ __getattr__, __dir__ = attach(
             "NegativeCorrelationRegressor",
         ],
         "manylens.modules.network_autoencoder": ["NetworkAutoencoder"],
-        "manylens.persistence": ["load", "save"],
+        "manylens.persistence.models": ["load", "save"],
         "manylens.pruning.pruner": ["AlignmentPruner", "prune_predictions"],
         "manylens.summaries.count_sketch": ["CountSketch"],
         "manylens.transfer.calibration": ["TemperatureScaler", "expected_calibration_error"],

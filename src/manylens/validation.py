@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
 from types import ModuleType
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard, TypeVar, cast
 
 import numpy as np
 from scipy import sparse
@@ -24,6 +26,7 @@ from sklearn.utils.validation import validate_data
 
 from manylens.typing import AnyArray, BoolArray, FloatArray, Rows, Seed, SparseRows
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 Boundaries = Literal["both", "left", "right", "neither"]
 
 UNLABELED = -1  # label of rows whose class is not known
@@ -90,6 +93,27 @@ def times_power(X: Rows, exponent: int) -> Rows:
     return scaled
 
 
+def refuse_extreme(X: Rows, name: str = "X", limit: int = 200) -> None:
+    """Raise if the largest entry of float64 rows is beyond 2^±limit, where results are beyond float64."""
+    exponent = safe_scale(X) if X.dtype == np.float64 else 0
+    if abs(exponent) > limit:
+        size = f"1e{round(exponent * np.log10(2)):+d}"
+        raise ValueError(
+            f"{name} has entries {'up' if exponent > 0 else 'only up'} to about {size}, whose products are "
+            f"beyond the range of float64: divide {'X' if name == 'X' else 'it'} by {size}."
+        )
+
+
+def refuse_overflow(result: FloatArray) -> FloatArray:
+    """The result computed from new rows; raise if it overflowed because they are much larger than in fit."""
+    if np.isfinite(result).all():
+        return result
+    raise ValueError(
+        "X has entries so much larger than the rows of fit that the result is beyond the range of "
+        f"{result.dtype}: check the units of X{', or convert it to float64' * (result.dtype == np.float32)}."
+    )
+
+
 def is_sparse(X: Any) -> TypeGuard[SparseRows]:
     """Whether X is a sparse matrix or array (a `TypeGuard` for type checkers)."""
     return bool(sparse.issparse(X))
@@ -144,6 +168,26 @@ def refuse_equal_rows(spectrum: FloatArray) -> None:
         )
 
 
+def refuse_more_components(n_components: int, X: Rows) -> None:
+    """Raise if rows (n, d) have fewer dimensions than a linear module."""
+    n, d = X.shape
+    if n_components > min(n, d):
+        raise ValueError(
+            f"n_components={n_components} is more than the {min(n, d)} dimensions of X ({n} rows, {d} "
+            f"feature(s)), so that columns would be zero: use n_components={min(n, d)} or less."
+        )
+
+
+def warn_zero_columns(n_components: int, rank: int) -> None:
+    """Warn if modules have more dimensions than there are directions with any variance."""
+    if n_components > rank:
+        warnings.warn(
+            f"The rows have only {rank} directions with any variance, so {n_components - rank} of the "
+            f"{n_components} columns of every module are zero: use n_components={rank}.",
+            stacklevel=4,
+        )
+
+
 def require_two_classes(classes: AnyArray, who: str) -> None:
     """Raise if there are fewer than two classes; `who` names the estimator or function."""
     if len(classes) < 2:
@@ -186,10 +230,58 @@ def finite_array(value: Any, name: str, ndim: int) -> FloatArray:
     return array
 
 
+def restore_on_error(fit: Method) -> Method:
+    """Decorate a method that fits: if it raises, the estimator's attributes are those of before the call.
+
+    Attributes are restored, not copied: a method must replace arrays and summaries, not change them in place,
+    unless the change cannot fail.
+    """
+
+    @functools.wraps(fit)
+    def fit_or_restore(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **kwargs)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return cast("Method", fit_or_restore)
+
+
 def clear_fitted(estimator: BaseEstimator, *attributes: str) -> None:
-    """Delete fitted attributes, so that a failed fit does not leave part of an earlier model behind."""
+    """Delete fitted attributes that this fit may not set again."""
     for name in attributes:
         estimator.__dict__.pop(name, None)
+
+
+class CheckedState:
+    """Mixin for objects with state that compiled loops rely on: it is checked when it comes from a file."""
+
+    def _check_state(self) -> None:
+        """Raise if arrays have other types or shapes than the methods assume, or indices out of bounds."""
+        raise NotImplementedError
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        inherited = getattr(super(), "__setstate__", None)
+        if inherited is None:
+            self.__dict__.update(state)
+        else:
+            inherited(state)
+        try:
+            self._check_state()
+        except (AttributeError, LookupError, TypeError) as error:
+            fault = f"{type(error).__name__}: {error}"
+            raise ValueError(f"{type(self).__name__} {MODIFIED} ({fault})") from error
+
+    def _require(self, condition: Any) -> None:
+        """Raise unless the condition holds; for `_check_state`."""
+        if not condition:
+            raise ValueError(f"{type(self).__name__} {MODIFIED}")
+
+
+MODIFIED = "has a state that does not fit together: the file is damaged or was modified."
 
 
 def new_generator(random_state: Seed) -> np.random.Generator:

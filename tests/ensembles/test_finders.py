@@ -3,6 +3,7 @@ import pickle
 import numpy as np
 import pytest
 
+import manylens
 from manylens.ensembles.finders import FaissFinder, GrowingRows, ScanFinder, pad_columns
 
 
@@ -62,8 +63,8 @@ class FinderContract:
     @pytest.mark.parametrize("mmap", [True, False])
     def test_a_saved_finder_finds_the_same_and_can_grow(self, rows, queries, tmp_path, mmap):
         finder = self.make(rows)
-        finder.save(tmp_path, "finder")
-        again = type(finder).load(tmp_path, "finder", mmap)
+        manylens.save(finder, tmp_path / "finder")
+        again = manylens.load(tmp_path / "finder", mmap=mmap)
         for some in (finder, again):
             some.add(queries)
         np.testing.assert_array_equal(again.search(queries, 9)[1], finder.search(queries, 9)[1])

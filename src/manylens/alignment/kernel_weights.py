@@ -41,7 +41,7 @@ from manylens.kernels.bandwidths import Gamma, bandwidth
 from manylens.kernels.kernels import KernelLike, Linear, make_kernel
 from manylens.summaries import CountSketch, column_means
 from manylens.typing import AnyArray, FloatArray, IntArray, Rows
-from manylens.validation import check_choice, validate_rows
+from manylens.validation import check_choice, restore_on_error, validate_rows
 
 Method: TypeAlias = Literal["alignf", "align", "r2", "uniform"]
 METHODS = ("alignf", "align", "r2", "uniform")
@@ -213,6 +213,7 @@ class KernelAlignment(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.target = target
         self.sketch = sketch
 
+    @restore_on_error
     def fit(self, X: Any, y: ArrayLike) -> Self:
         """Learn the weights.
 

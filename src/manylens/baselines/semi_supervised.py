@@ -24,6 +24,7 @@ from manylens.validation import (
     check_labels,
     is_unlabeled,
     require_two_classes,
+    restore_on_error,
     safe_scale,
     times_power,
     validate_rows,
@@ -35,6 +36,7 @@ class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
 
     classes_: AnyArray
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Fit to labeled and unlabeled rows.
 

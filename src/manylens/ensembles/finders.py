@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,11 +16,11 @@ from manylens.native.nearest import (
     score_rows,
 )
 from manylens.native.threads import over_blocks
-from manylens.persistence import read_array, write_array
 from manylens.typing import AnyArray, FloatArray, IntArray
-from manylens.validation import import_optional
+from manylens.validation import CheckedState, import_optional
 
 Backend = Literal["numpy", "faiss"]
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 Lists: TypeAlias = tuple[FloatArray, IntArray]  # keys or squared distances, and rows
 
 
@@ -38,8 +37,10 @@ def by_blocks(
     return keys, rows
 
 
-class GrowingRows:
+class GrowingRows(CheckedState):
     """An array that doubles its memory as rows are appended; the first rows may be mapped from a file."""
+
+    _mappable = True  # `manylens.persistence` may leave the array in its file
 
     def __init__(self, rows: AnyArray) -> None:
         self._store = rows
@@ -49,7 +50,12 @@ class GrowingRows:
         return self._used
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_store": np.array(self.array), "_used": self._used}
+        return {"_store": self.array, "_used": self._used}
+
+    def _check_state(self) -> None:
+        store = self._store
+        self._require(isinstance(store, np.ndarray) and store.ndim == 2 and store.dtype in FLOATS)
+        self._require(store.flags.c_contiguous and self._used == len(store))
 
     @property
     def array(self) -> AnyArray:
@@ -67,7 +73,7 @@ class GrowingRows:
         self._used = needed
 
 
-class ScanFinder:
+class ScanFinder(CheckedState):
     """Scans all rows (n, d) by matrix products in tiles, in float32 for rows of any precision."""
 
     gives_bounds = True  # candidates are the nearest rows, and `bounds` bounds the distances of all others
@@ -78,6 +84,12 @@ class ScanFinder:
     def add(self, rows: FloatArray) -> None:
         """Add rows; their numbers continue those of the rows present."""
         self._rows.append(score_rows(rows))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows, and number of their columns."""
+        n, width = self._rows.array.shape
+        return n, width - 1
 
     def search(self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None) -> Lists:
         """Scores |b|² - 2 q.b and rows (n_queries, n_candidates), ascending, padded with row -1."""
@@ -109,19 +121,11 @@ class ScanFinder:
         largest = np.sqrt(max(0.0, float(self._rows.array[:, -1].max())))
         return squares - (width + 8) * np.finfo(np.float32).eps * (np.sqrt(squares) + largest) ** 2
 
-    def save(self, folder: Path, name: str) -> None:
-        """Write the rows to a .npy file."""
-        write_array(folder / f"{name}.npy", self._rows.array)
-
-    @classmethod
-    def load(cls, folder: Path, name: str, mmap: bool) -> Self:
-        """Read what `save` wrote; with `mmap`, leave the rows in the file."""
-        finder = cls.__new__(cls)
-        finder._rows = GrowingRows(read_array(folder / f"{name}.npy", mmap))
-        return finder
+    def _check_state(self) -> None:
+        self._require(isinstance(self._rows, GrowingRows) and self._rows.array.dtype == np.float32)
 
 
-class FaissFinder:
+class FaissFinder(CheckedState):
     """Searches faiss's inverted lists with 4-bit product quantization, or all rows if there are few."""
 
     gives_bounds = False
@@ -145,6 +149,11 @@ class FaissFinder:
         """Add rows; their numbers continue those of the rows present."""
         self.lists.add(pad_columns(rows))
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows, and number of their columns, padding included."""
+        return self.lists.ntotal, self.lists.d
+
     def search(self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None) -> Lists:
         """Approximate distances and rows (n_queries, n_candidates), ascending, padded with row -1."""
         keys, rows = self.lists.search(pad_columns(queries), n_candidates)
@@ -153,22 +162,21 @@ class FaissFinder:
     def bounds(self, queries: FloatArray, keys: FloatArray, width: int) -> None:
         """None: the lists give no bounds."""
 
-    def save(self, folder: Path, name: str) -> None:
-        """Write the lists in faiss's format."""
-        import_faiss().write_index(self.lists, str(folder / f"{name}.faiss"))
-
-    @classmethod
-    def load(cls, folder: Path, name: str, mmap: bool) -> Self:  # noqa: ARG003
-        """Read what `save` wrote, into memory."""
-        finder = cls.__new__(cls)
-        finder.lists = import_faiss().read_index(str(folder / f"{name}.faiss"))
-        return finder
-
     def __getstate__(self) -> dict[str, Any]:
         return {"lists": import_faiss().serialize_index(self.lists)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.lists = import_faiss().deserialize_index(state["lists"])
+        data = np.ascontiguousarray(state["lists"], dtype=np.uint8)
+        self.lists = import_faiss().deserialize_index(data)
+        self._check_state()
+
+    def _check_state(self) -> None:
+        lists, n = self.lists, self.lists.ntotal
+        if hasattr(lists, "invlists"):  # the numbers of rows in the lists are results of searches
+            faiss, inside = import_faiss(), lists.invlists
+            for k in range(lists.nlist):
+                numbers = faiss.rev_swig_ptr(inside.get_ids(k), inside.list_size(k))
+                self._require(np.all((numbers >= 0) & (numbers < n)))
 
 
 Finder: TypeAlias = ScanFinder | FaissFinder

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils import gen_batches
@@ -14,15 +15,16 @@ from manylens.ensembles.finders import FINDERS, Backend, Finder, GrowingRows, Li
 from manylens.ensembles.representation import CompositeAxes, transform_rows
 from manylens.native.nearest import rerank, rerank_union
 from manylens.native.threads import one_blas_thread
-from manylens.persistence import load, read_array, write_array
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manylens.validation import CheckedState
 
 Method = Literal["nested", "exact", "paper"]
+METHODS: tuple[Method, ...] = ("nested", "exact", "paper")
 MIN_NEIGHBORS = 5  # searches for fewer neighbors use as many candidates as for this number
 AT_ONCE = 16384  # queries whose candidates are in memory at a time
 
 
-class SearchIndex:
+class SearchIndex(CheckedState):
     """Coordinates of a base with one finder of candidates, or one per module; `use` makes the finders."""
 
     def __init__(
@@ -124,46 +126,21 @@ class SearchIndex:
             )
         return distances, rows, proven
 
-    def save(self, folder: Path) -> dict[str, Any]:
-        """Write all arrays to a folder, and return the rest as a dictionary for JSON."""
-        write_array(folder / "coordinates.npy", self.coordinates)
-        write_array(folder / "mean.npy", self.axes.mean)
-        write_array(folder / "axes.npy", self.axes.axes)
+    def _check_state(self) -> None:
+        points, axes, widths = self.coordinates, self.axes.axes, self.axes.widths
+        self._require(isinstance(self.rows, GrowingRows) and self.method in METHODS)
+        self._require(self.backend in FINDERS and all(width >= 0 for width in widths))
+        self._require(axes.shape == (sum(widths), points.shape[1]) and 1 <= self.plan.n_leading <= len(axes))
+        self._require(len(self.finders) in (0, self.n_finders))
         for m, finder in enumerate(self.finders):
-            finder.save(folder, f"finder{m}")
-        return {
-            "widths": [int(width) for width in self.axes.widths],
-            "n_leading": int(self.plan.n_leading),
-            "candidates_per_neighbor": float(self.plan.candidates_per_neighbor),
-        }
-
-    @classmethod
-    def load(
-        cls, folder: Path, description: dict[str, Any], method: Method, backend: Backend, mmap: bool
-    ) -> Self:
-        """Read an index that `save` wrote; with `mmap`, map the rows from their files."""
-        widths = tuple(description["widths"])
-        axes = CompositeAxes(widths, read_array(folder / "mean.npy"), read_array(folder / "axes.npy"))
-        index = cls(axes, read_array(folder / "coordinates.npy", mmap), method, backend)
-        index.plan = SearchPlan(description["n_leading"], description["candidates_per_neighbor"])
-        index.n_planned = len(index.rows)
-        kind = FINDERS[backend]
-        index.finders = [kind.load(folder, f"finder{m}", mmap) for m in range(index.n_finders)]
-        return index
+            width = widths[m] if self.method == "paper" else self.plan.n_leading
+            padded = width if isinstance(finder, ScanFinder) else width + -width % 8
+            self._require(type(finder) is FINDERS[self.backend] and finder.shape == (len(points), padded))
 
 
-def load_modules(path: Path) -> Any:
-    """The modules saved with an index."""
-    if not path.exists():
-        raise FileNotFoundError(
-            "This index was saved without its modules: pass the fitted modules, "
-            "ModuleNeighbors.load(folder, modules)."
-        )
-    try:
-        return load(path)
-    except (ImportError, TypeError) as error:
-        hint = "Or pass the fitted modules: ModuleNeighbors.load(folder, modules)."
-        raise type(error)(f"{str(error).rstrip('.')}. {hint}") from None
+def index_file(path: str | PathLike[str]) -> Path:
+    """The file of an index: the path itself, or index.manylens in a folder."""
+    return Path(path) / "index.manylens" if Path(path).is_dir() else Path(path)
 
 
 def check_same_modules(index: SearchIndex, modules: Any, first_row: AnyArray) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import copy
+from collections.abc import Iterable
 from os import PathLike
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -14,10 +14,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from manylens import persistence
 from manylens.ensembles.calibration import SearchPlan, calibration_queries, choose_list_plan, choose_scan_plan
 from manylens.ensembles.finders import FINDERS, Backend
-from manylens.ensembles.index import MIN_NEIGHBORS, Method, SearchIndex, check_same_modules, load_modules
+from manylens.ensembles.index import (
+    METHODS,
+    MIN_NEIGHBORS,
+    Method,
+    SearchIndex,
+    check_same_modules,
+    index_file,
+)
 from manylens.ensembles.representation import (
     CompositeAxes,
     composite_axes,
@@ -27,14 +33,12 @@ from manylens.ensembles.representation import (
     transform_rows,
 )
 from manylens.native.nearest import drop_self
+from manylens.persistence.models import load, save
 from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet
-from manylens.validation import check_choice, check_count, check_real, validate_rows
+from manylens.validation import check_choice, check_count, check_real, restore_on_error, validate_rows
 
-METHODS = ("nested", "exact", "paper")
 DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
 DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove most results exact
-FORMAT = 1  # version of the files that `save` writes
-SAVED = ("n_neighbors", "method", "backend", "n_leading", "n_candidates", "recall", "n_jobs")
 LAYOUT = ("method", "backend", "n_leading")  # parameters that determine what is stored
 
 
@@ -118,6 +122,7 @@ class ModuleNeighbors(BaseEstimator):
         self.recall = recall
         self.n_jobs = n_jobs
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
         """Fit the modules, unless they are fitted, and index the rows.
 
@@ -144,6 +149,7 @@ class ModuleNeighbors(BaseEstimator):
         self.probe_ = X[:1].copy() if isinstance(X, np.ndarray) else X[:1].toarray()  # for a check in `load`
         return self
 
+    @restore_on_error
     def partial_fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
         """Add rows to the base; the first call is `fit`, later calls do not change the modules.
 
@@ -327,72 +333,69 @@ class ModuleNeighbors(BaseEstimator):
         distances, rows = self.index_.rank(queries, candidates, n_neighbors, self.n_jobs)
         return np.sqrt(distances), rows
 
-    def save(self, folder: str | PathLike[str], *, save_modules: bool = True) -> None:
-        """Write the index to a folder: arrays as .npy, parameters as JSON, the modules with skops.
+    def save(self, path: str | PathLike[str], *, save_modules: bool = True) -> None:
+        """Write the index with its modules to one file; after a crash it holds the old or the new index.
 
         Parameters
         ----------
-        folder : str or path-like
-            Created if it does not exist.
+        path : str or path-like
+            The file; its folder is created if it does not exist. In a folder that exists, it is the file
+            index.manylens.
         save_modules : bool, default=True
-            Whether to save the modules, which requires skops. If False, pass them to `load`.
+            Whether the file contains the modules. If False, pass them to `load`; for modules that cannot be
+            saved.
         """
         check_is_fitted(self)
         self._check_layout()
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        if save_modules:
-            persistence.save(self.modules_, folder / "modules.skops")
-        else:
-            (folder / "modules.skops").unlink(missing_ok=True)  # left by an earlier save
-        persistence.write_array(folder / "probe.npy", self.probe_)
-        description = {
-            "format": FORMAT,
-            "parameters": {name: getattr(self, name) for name in SAVED},
-            "n_features_in": int(self.n_features_in_),
-            **self.index_.save(folder),
-        }
-        if hasattr(self, "feature_names_in_"):
-            description["feature_names_in"] = list(self.feature_names_in_)
-        text = json.dumps(description, indent=1, default=np.generic.item)  # NumPy scalars as Python numbers
-        (folder / "index.json").write_text(text + "\n")  # last, so that a folder with it is complete
+        path = index_file(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        saved = copy.copy(self)
+        if not save_modules:
+            saved.modules = saved.modules_ = None
+        save(saved, path)
 
     @classmethod
-    def load(cls, folder: str | PathLike[str], modules: ModuleSet | None = None, mmap: bool = True) -> Self:
-        """Read an index that `save` wrote, without running code from the folder.
+    def load(
+        cls,
+        path: str | PathLike[str],
+        modules: ModuleSet | None = None,
+        mmap: bool = True,
+        *,
+        trusted: Iterable[type | str] = (),
+    ) -> Self:
+        """Read an index that `save` wrote, without running code from the file.
 
         Parameters
         ----------
-        folder : str or path-like
-            The folder given to `save`.
+        path : str or path-like
+            The file, or the folder, given to `save`.
         modules : transformer, default=None
             The fitted modules. None means those saved with the index.
         mmap : bool, default=True
-            Whether to map the rows from their files instead of reading them into memory.
+            Whether to map the rows from the file instead of reading them into memory. Everything but mapped
+            rows is compared with its checksum; `manylens.persistence.verify` compares them, too.
+        trusted : iterable of classes or str, default=()
+            Classes of modules that manylens does not know, as for `manylens.load`.
 
         Returns
         -------
         ModuleNeighbors
             The fitted index.
         """
-        folder = Path(folder)
-        if not (folder / "index.json").exists():
-            raise FileNotFoundError(f"{folder} contains no index: index.json is missing.")
-        description = json.loads((folder / "index.json").read_text())
-        if description["format"] != FORMAT:
-            found = description["format"]
-            raise ValueError(f"{folder} has format {found}; this version of manylens reads {FORMAT}.")
-        fitted = load_modules(folder / "modules.skops") if modules is None else resolve_modules(modules)
-        check_is_fitted(fitted, msg="These modules (%(name)s) are not fitted: call modules.fit(X) first.")
-        index = cls(fitted, **description["parameters"])
+        index = load(index_file(path), trusted=trusted, mmap=mmap)
+        if not isinstance(index, cls) or not hasattr(index, "index_"):
+            raise ValueError(f"{path} contains {type(index).__name__}, not a fitted {cls.__name__}.")
+        if modules is not None:
+            index.modules = index.modules_ = resolve_modules(modules)
+        if index.modules_ is None:
+            raise ValueError(
+                f"{path} was saved without its modules: pass the fitted modules, "
+                "ModuleNeighbors.load(path, modules)."
+            )
+        message = "These modules (%(name)s) are not fitted: call modules.fit(X) first."
+        check_is_fitted(index.modules_, msg=message)
         index._check_parameters()
-        index.modules_, index.fitted_as_ = fitted, index._layout()
-        index.n_features_in_ = description["n_features_in"]
-        if "feature_names_in" in description:
-            index.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
-        index.index_ = SearchIndex.load(folder, description, index.method, index.backend, mmap)
-        index.probe_ = persistence.read_array(folder / "probe.npy")
-        check_same_modules(index.index_, fitted, index.probe_)
+        check_same_modules(index.index_, index.modules_, index.probe_)
         return index
 
     @property

@@ -19,7 +19,13 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_para
 from manylens.ensembles.finders import ScanFinder
 from manylens.ensembles.representation import fit_modules, module_views, resolve_modules, transform_rows
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, ModuleSet, Rows
-from manylens.validation import check_choice, check_count, require_two_classes, validate_rows
+from manylens.validation import (
+    check_choice,
+    check_count,
+    require_two_classes,
+    restore_on_error,
+    validate_rows,
+)
 
 VOTINGS = ("auto", "hard", "soft")
 
@@ -30,6 +36,7 @@ class ModuleVoting(BaseEstimator):
     modules: ModuleSet | None
     n_jobs: int | None
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
         """Fit the modules, unless they are fitted, and one predictor per module.
 
@@ -165,6 +172,7 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         self.voting = voting
         self.n_jobs = n_jobs
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
         check_choice(self.voting, "voting", VOTINGS)
         X, y = self._validate(X, y)
@@ -274,6 +282,7 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
         self.estimator = estimator
         self.n_jobs = n_jobs
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
         X, y = self._validate(X, y, y_numeric=True)
         estimator = Ridge() if self.estimator is None else self.estimator
@@ -327,6 +336,7 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
         self.n_neighbors = n_neighbors
         self.n_jobs = n_jobs
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Store rows and their classes.
 

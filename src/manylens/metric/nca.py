@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -40,7 +41,7 @@ from manylens.metric.optimizers import (
 )
 from manylens.native.threads import one_blas_thread
 from manylens.typing import FloatArray, IntArray, Seed
-from manylens.validation import check_choice, check_count, check_real, require_two_classes
+from manylens.validation import check_choice, check_count, check_real, require_two_classes, restore_on_error
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
@@ -148,6 +149,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
+    @restore_on_error
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the map.
 
@@ -197,10 +199,11 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 f"NCA stopped after {search.n_iter} iterations before it converged. Raise max_iter "
                 f"(now {self.max_iter}) or tol (now {self.tol}), or scale the features.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 
+    @restore_on_error
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from one more block of rows in mini-batches; the first block sets the initial map.
 
@@ -233,9 +236,10 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             A = self.components_.astype(np.float64)
         if not hasattr(self, "_online"):
             self._online = STEP_OPTIMIZERS[method.optimizer](A.ravel(), Schedule()), rng
-        stepper, rng = self._online
+        stepper, rng = copy.deepcopy(self._online)  # replaced as a whole, so that an error changes nothing
         with one_blas_thread():
             A, score = one_epoch(part, A, batcher, stepper, rng)
+        self._online = stepper, rng
         self.components_ = A.astype(rows.dtype)
         self.n_iter_ += 1
         self.score_path_ = np.append(self.score_path_, score)

@@ -14,6 +14,7 @@ from sklearn.utils.validation import validate_data
 from manylens.native.trees import FlatTrees, check_flat_trees, flatten_trees, sum_of_trees
 from manylens.pruning.members import BLOCK_BYTES, Link, Members, prediction_blocks
 from manylens.typing import AnyArray, FloatArray, MatrixLike
+from manylens.validation import CheckedState
 
 
 class ScoreMixin:
@@ -27,7 +28,7 @@ class ScoreMixin:
         return float(metric(y, self.predict(X), sample_weight=sample_weight))
 
 
-class PrunedEnsemble(ScoreMixin, BaseEstimator):
+class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):
     """A weighted sum of the kept members, intercept + Σ_k w_k f_k(x), created by `AlignmentPruner`.
 
     Trees are stored as arrays, so that a saved model can be loaded without trusting scikit-learn classes.
@@ -77,8 +78,7 @@ class PrunedEnsemble(ScoreMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+    def _check_state(self) -> None:
         if self.trees is not None:  # evaluated without bounds checks, and the file may be untrusted
             check_flat_trees(self.trees, self.n_features_in_, len(self.intercept))
 

@@ -20,6 +20,7 @@ from manylens.pruning.selection import Method, PruningResult, Refit, check_metho
 from manylens.pruning.training_moments import CV, training_moments
 from manylens.summaries.prediction_moments import FoldedMoments
 from manylens.typing import AnyArray, FloatArray, MatrixLike
+from manylens.validation import restore_on_error
 
 ADAPTERS: tuple[type[Members], ...] = (*AVERAGING, *BOOSTING)
 ANCHORS = (0.0, 0.25, 0.5, 0.75, 0.9)  # candidates of anchor="auto"
@@ -112,6 +113,7 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         self.fit_ensemble = fit_ensemble
         self.n_jobs = n_jobs
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Select and weight the members.
 

@@ -12,14 +12,14 @@ from sklearn.utils import assert_all_finite, check_array
 from manylens.native.count_sketch import add_dense, add_ones, add_sparse, signed_buckets
 from manylens.summaries.base import Summary
 from manylens.typing import FloatArray, IntArray, MatrixLike, Rows
-from manylens.validation import check_count, is_sparse
+from manylens.validation import CheckedState, check_count, is_sparse
 
 BLOCK_BYTES = 2**28  # size of the blocks in which rows are converted to float64
 SMALL_BYTES = 2**24  # larger batches are checked for NaN after they are summed, in the sums
 LARGEST = 2**31 - 1  # number of buckets that a hash of 32 bits can address
 
 
-class CountSketch(Summary):
+class CountSketch(CheckedState, Summary):
     """Signed random sums of rows, S X, updated one batch at a time.
 
     Each column of S holds one random sign in a random row (Charikar, Chen and Farach-Colton 2002; Clarkson
@@ -83,6 +83,14 @@ class CountSketch(Summary):
 
     def __sklearn_is_fitted__(self) -> bool:
         return self.n_rows_ > 0
+
+    def _check_state(self) -> None:
+        shapes = ((self.n_buckets, self._sums.shape[1]), self._sums.shape[1:], (self.n_buckets,))
+        for array, shape in zip((self._sums, self._total, self._ones), shapes, strict=True):
+            self._require(array.shape == shape and array.dtype == np.float64 and array.flags.c_contiguous)
+            self._require(np.isfinite(array).all())
+        self._require(check_count(self.n_rows_, "n_rows_", minimum=0) or self._sums.shape[1] == 0)
+        type(self)(self.n_buckets, self.n_hashes, self.random_state)  # checks the settings
 
     def update(self, rows: MatrixLike, indices: int | IntArray | None = None) -> Self:
         """Add a batch of rows.

@@ -59,13 +59,20 @@ class CrossMoments(Summary):
             raise ValueError(f"The feature sets of this batch have widths {widths}; the first had {seen}.")
         if n_rows == 0:
             return self
-        if not self.n_rows_:
-            # The mean is computed relative to the first row, so that equal rows give exactly zero.
-            self.origins_ = [X[0] + (X - X[0]).mean(axis=0, dtype=np.float64) for X in feature_sets]
-            self.sums_ = {(k, m): np.zeros((widths[k] + 2, widths[m] + 2)) for k, m in self.pairs}
-        rows = [homogeneous(X, origin) for X, origin in zip(feature_sets, self.origins_, strict=True)]
-        for k, m in self.pairs:
-            self.sums_[k, m] += rows[k].T @ rows[m]
+        origins, sums = self.origins_, self.sums_
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not self.n_rows_:
+                # The mean is computed relative to the first row, so that equal rows give exactly zero.
+                origins = [X[0] + (X - X[0]).mean(axis=0, dtype=np.float64) for X in feature_sets]
+                sums = {(k, m): np.zeros((widths[k] + 2, widths[m] + 2)) for k, m in self.pairs}
+            rows = [homogeneous(X, origin) for X, origin in zip(feature_sets, origins, strict=True)]
+            sums = {(k, m): sums[k, m] + rows[k].T @ rows[m] for k, m in self.pairs}
+        if not all(np.isfinite(array).all() for array in sums.values()):
+            raise ValueError(
+                "The batch has NaN, infinity or rows whose fourth powers are beyond float64, so it "
+                "was not added: check it, or divide the features by a constant."
+            )
+        self.origins_, self.sums_ = origins, sums
         self.n_rows_ += n_rows
         return self
 

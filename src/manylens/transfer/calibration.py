@@ -15,7 +15,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
-from manylens.validation import check_choice, check_count, require_two_classes, safe_scale, times_power
+from manylens.validation import (
+    check_choice,
+    check_count,
+    require_two_classes,
+    restore_on_error,
+    safe_scale,
+    times_power,
+)
 
 Kind: TypeAlias = Literal["top", "classwise"]
 Binning: TypeAlias = Literal["width", "mass"]
@@ -151,6 +158,7 @@ class TemperatureScaler(BaseEstimator):
     array([[0.75, 0.25]])
     """
 
+    @restore_on_error
     def fit(self, scores: ArrayLike, y: ArrayLike) -> Self:
         """Find the temperature.
 

@@ -23,6 +23,7 @@ from manylens.validation import (
     check_choice,
     check_count,
     is_unlabeled,
+    restore_on_error,
     safe_scale,
     times_power,
     validate_rows,
@@ -107,6 +108,7 @@ class LayerEstimator(BaseEstimator):
     model_: WeightedLayers | StackedLayers
     _slices: Slices
 
+    @restore_on_error
     def fit(self, X: Layers, y: ArrayLike) -> Self:
         """Fit the model.
 

@@ -22,7 +22,14 @@ from manylens.transfer.calibration import best_temperature, tempered
 from manylens.transfer.layer_models import LayerMaps, Layers, StackedLayers, WeightedLayers
 from manylens.transfer.ridge import FittedRidge, RidgePredictor, RidgeSearch, RidgeSettings
 from manylens.typing import AnyArray, FloatArray, IntArray, Seed
-from manylens.validation import check_labels, clear_fitted, is_unlabeled, require_two_classes, times_power
+from manylens.validation import (
+    check_labels,
+    clear_fitted,
+    is_unlabeled,
+    require_two_classes,
+    restore_on_error,
+    times_power,
+)
 
 STACK_CS = (0.01, 0.1, 1.0, 10.0)  # candidate penalties of the logistic regression that stacks layers
 
@@ -156,7 +163,6 @@ class LayerRidge(layer_models.LayerEstimator):
         columns = model.ridge.columns
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
             features = ridge.map_columns(columns, model.features(X)).astype(np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
             moments = ridge.joint_moments(features, targets)
         if not np.isfinite(moments.scatter).all():
             raise ValueError(
@@ -164,7 +170,7 @@ class LayerRidge(layer_models.LayerEstimator):
                 "start over with fit."
             )
         if self.moments_ is not None:
-            moments = self.moments_.merge(moments)
+            moments = self.moments_.fresh().merge(self.moments_).merge(moments)
         path = ridge.path_from_moments(moments, features.shape[1])
         self.loo_errors_ = ridge.gcv_errors(path, moments, alphas)
         self.alpha_ = float(alphas[np.argmin(self.loo_errors_)])
@@ -242,6 +248,7 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
     True
     """
 
+    @restore_on_error
     def fit(self, X: Layers, y: ArrayLike) -> Self:
         rows, self._slices = layer_models.read_rows(self, X, is_first=True)
         labels = check_labels(y, rows)
@@ -265,6 +272,7 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         return self
 
     @available_if(learns_from_batches)
+    @restore_on_error
     def partial_fit(self, X: Layers, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Update the model with a batch of rows, keeping only moments.
 
@@ -336,6 +344,7 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
     True
     """
 
+    @restore_on_error
     def fit(self, X: Layers, y: ArrayLike) -> Self:
         rows, self._slices = layer_models.read_rows(self, X, is_first=True)
         values, self._is_1d = layer_models.check_values(y, rows)
@@ -360,6 +369,7 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         return self
 
     @available_if(learns_from_batches)
+    @restore_on_error
     def partial_fit(self, X: Layers, y: ArrayLike) -> Self:
         """Update the model with a batch of rows, as in `LayerRidgeClassifier.partial_fit`.
 

@@ -105,25 +105,36 @@ def collect_layers(
 class LayerSketches(dict[str, FloatArray]):
     """Sketch S X_l (n_buckets, d_l) of each layer, by name; `n_rows_` is the number of rows of X_l."""
 
+    _unsaved = ("_run",)  # `manylens.save` leaves out the network
+
+    _run: Callable[..., Generator[Batch]] | None
+
     def __init__(self, run: Callable[..., Generator[Batch]], sketches: dict[str, CountSketch]) -> None:
         super().__init__({name: own.summary_.astype(np.float32) for name, own in sketches.items()})
         self._run = run
         self._roots = {name: sketch_root(rows) for name, rows in self.items()}
         self.n_rows_ = next(iter(sketches.values())).n_rows_
 
-    def transform(self, batches: Iterable[Any]) -> LayerRows:
+    def transform(self, batches: Iterable[Any] | LayerRows) -> LayerRows:
         """Nystroem features X_l (S X_l)ᵀ (S X_l X_lᵀ Sᵀ)^(-1/2) of any rows.
 
         Parameters
         ----------
-        batches : iterable
-            The same or other inputs, as in `collect_layers`.
+        batches : iterable, or dict of ndarray
+            The same or other inputs, as in `collect_layers`, or the rows of the layers that it returns.
 
         Returns
         -------
         LayerRows
             A dict of features (n, rank_l) by layer; rank_l is at most the number of buckets.
         """
+        if isinstance(batches, dict):
+            return LayerRows({name: self._low_rank(batches[name], name) for name in self})
+        if self._run is None:
+            raise ValueError(
+                "These sketches come from a file, which does not contain the network: pass the rows of the "
+                "layers, sketches.transform(collect_layers(network, batches))."
+            )
         return gather(self._run(batches), self._low_rank)
 
     def _low_rank(self, rows: FloatArray, name: str) -> FloatArray:

@@ -21,7 +21,14 @@ from manylens.transfer.calibration import best_temperature, tempered
 from manylens.transfer.layer_models import Layers, LayerSlices, LayerWeights, WeightedLayers
 from manylens.transfer.ridge import RidgePredictor, RidgeSettings, check_positive, linear_ridge
 from manylens.typing import FloatArray, IntArray, Seed
-from manylens.validation import check_choice, check_count, check_labels, is_unlabeled, require_two_classes
+from manylens.validation import (
+    check_choice,
+    check_count,
+    check_labels,
+    is_unlabeled,
+    require_two_classes,
+    restore_on_error,
+)
 
 PseudoLabels: TypeAlias = Literal["balanced", "soft", "hard"]
 ClassPrior: TypeAlias = Literal["labeled", "uniform"] | Sequence[float] | FloatArray
@@ -148,6 +155,7 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
         self.rank = rank
         self.random_state = random_state
 
+    @restore_on_error
     def fit(self, X: Layers, y: ArrayLike) -> Self:
         search, settings = self._validate_parameters()
         rows, self._slices = layer_models.read_rows(self, X, is_first=True)
