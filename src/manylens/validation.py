@@ -14,13 +14,22 @@ from typing import Any, Literal, TypeGuard, TypeVar, cast
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import (
+    assert_all_finite,
+    check_consistent_length,
+    check_random_state,
+    check_scalar,
+    column_or_1d,
+)
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from manylens.typing import AnyArray, FloatArray, IntArray, Rows, Seed, SparseRows
+from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Rows, Seed, SparseRows
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Boundaries = Literal["both", "left", "right", "neither"]
+
+UNLABELED = -1  # label of rows whose class is not known
 
 # Largest power of two in rows whose squares and fourth powers, and sums of them, are computed as they are.
 SAFE_EXPONENT = {np.dtype(np.float64): 200, np.dtype(np.float32): 24}
@@ -203,6 +212,27 @@ def require_two_classes(classes: AnyArray, who: str) -> None:
             f"y has only one class{only}: {who} needs at least two classes. Check that the labels were read "
             "correctly."
         )
+
+
+def is_unlabeled(y: AnyArray) -> BoolArray:
+    """Which labels are -1, the mark of unlabeled rows; '-1' among strings, into which NumPy turns it."""
+    if y.dtype.kind in "iuf":
+        return np.asarray(y == UNLABELED)
+    marks = (UNLABELED, str(UNLABELED))
+    return np.array([not isinstance(label, bool) and label in marks for label in y.tolist()], dtype=bool)
+
+
+def check_labels(y: Any, X: Rows) -> AnyArray:
+    """Labels as a 1-d array of the length of X; -1 among strings marks unlabeled rows."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None.")
+    labels = column_or_1d(y, warn=True)
+    assert_all_finite(labels, input_name="y")
+    check_consistent_length(X, labels)
+    unlabeled = is_unlabeled(labels)
+    mixed = labels.dtype.kind == "O" and unlabeled.any()  # strings and the number -1: not a type of target
+    check_classification_targets(labels[~unlabeled].astype(str) if mixed else labels)
+    return labels
 
 
 def finite_array(value: Any, name: str, ndim: int) -> FloatArray:

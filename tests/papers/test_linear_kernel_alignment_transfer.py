@@ -155,3 +155,22 @@ def test_several_balanced_steps_beat_the_thesis_transduction(layers):
     W = thesis.transductive_weights(psi[known], Y, psi[others], pseudo_labels, beta, beta * model.ratio_)
     literal = np.mean(np.argmax(psi[1000:] @ W, axis=1) == y[1000:])
     assert model.score(X[1000:], y[1000:]) > literal
+
+
+def test_the_transduction_of_the_thesis_starts_from_the_ridge_on_labeled_rows(layers):
+    layers, y = layers
+    train, test, truth = cut(layers, slice(400)), cut(layers, slice(400, 800)), y[400:800]
+    given = np.where(np.arange(400) % 5 == 0, y[:400], -1)
+    found = thesis.transductive_layer_ridge(train, given, test, n_buckets=64)
+    assert found.ratio in thesis.RATIOS
+    known, others = np.flatnonzero(given >= 0), np.flatnonzero(given < 0)
+    Y = np.eye(10)[given[known]]
+    psi, new, weights = thesis.rbf_layers(train, Y, test, known, 64, seed=0)
+    np.testing.assert_allclose(found.alone, thesis.ridge_predictions(psi[known], Y, new, found.alpha))
+    pseudo_labels = thesis.hard_labels(thesis.ridge_predictions(psi[known], Y, psi[others], found.alpha))
+    beta = 1 / found.alpha
+    W = thesis.transductive_weights(psi[known], Y, psi[others], pseudo_labels, beta, beta * found.ratio)
+    np.testing.assert_allclose(found.helped, new @ W)
+    centered = [part[:400][known] - part[:400].mean(axis=0) for part in layers.values()]
+    np.testing.assert_allclose(weights, thesis.alignment_weights(centered, Y), atol=1e-8)
+    assert np.mean(found.classes[found.alone.argmax(axis=1)] == truth) > 0.5  # by chance: 0.1

@@ -12,6 +12,7 @@ import numpy as np
 
 from manylens.kernels.spectrum import inverse_root, rank_tolerance
 from manylens.summaries import CountSketch
+from manylens.transfer.layer_rows import LayerRows
 from manylens.typing import FloatArray
 from manylens.validation import check_choice, import_torch
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 LayerChoice: TypeAlias = "Sequence[str] | Callable[[str, nn.Module], bool]"  # or "auto", which is a str
 Pooling: TypeAlias = "Literal['auto', 'flatten', 'mean', 'first'] | Callable[[torch.Tensor], torch.Tensor]"
 Forward: TypeAlias = "Callable[[nn.Module, Any], Any]"
-LayerRows: TypeAlias = dict[str, FloatArray]
+Batch: TypeAlias = dict[str, FloatArray]  # rows of one batch, by layer
 RowTransform: TypeAlias = Callable[[FloatArray, str], FloatArray]  # of the rows and name of a layer
 
 
@@ -64,9 +65,9 @@ def collect_layers(
 
     Returns
     -------
-    LayerSketches or dict of ndarray
+    LayerSketches or LayerRows
         With hashed rows, sketches (n_buckets, d_l) by name, whose `transform` does the second pass; otherwise
-        float32 arrays (n, d_l) or (n, n_buckets) by name, in the order in which the layers run.
+        a dict of float32 arrays (n, d_l) or (n, n_buckets), in the order in which the layers run.
 
     Examples
     --------
@@ -100,9 +101,9 @@ class LayerSketches(dict[str, FloatArray]):
 
     _unsaved = ("_run",)  # `manylens.save` leaves out the network
 
-    _run: Callable[..., Generator[LayerRows]] | None
+    _run: Callable[..., Generator[Batch]] | None
 
-    def __init__(self, run: Callable[..., Generator[LayerRows]], sketches: dict[str, CountSketch]) -> None:
+    def __init__(self, run: Callable[..., Generator[Batch]], sketches: dict[str, CountSketch]) -> None:
         super().__init__({name: own.summary_.astype(np.float32) for name, own in sketches.items()})
         self._run = run
         self._roots = {name: sketch_root(rows) for name, rows in self.items()}
@@ -118,11 +119,11 @@ class LayerSketches(dict[str, FloatArray]):
 
         Returns
         -------
-        dict of ndarray, each of shape (n, rank_l)
-            Features by layer; rank_l is at most the number of buckets.
+        LayerRows
+            A dict of features (n, rank_l) by layer; rank_l is at most the number of buckets.
         """
         if isinstance(batches, dict):
-            return {name: self._low_rank(batches[name], name) for name in self}
+            return LayerRows({name: self._low_rank(batches[name], name) for name in self})
         if self._run is None:
             raise ValueError(
                 "These sketches come from a file, which does not contain the network: pass the rows of the "
@@ -152,7 +153,7 @@ def sketch_root(rows: FloatArray) -> FloatArray:
     return root.astype(np.float32)
 
 
-def gather(passes: Generator[LayerRows], transform: RowTransform | None = None) -> LayerRows:
+def gather(passes: Generator[Batch], transform: RowTransform | None = None) -> LayerRows:
     """All rows of each layer in one array; batches are transformed one by one."""
     parts: dict[str, list[FloatArray]] = {}
     with closing(passes) as batches:
@@ -160,7 +161,7 @@ def gather(passes: Generator[LayerRows], transform: RowTransform | None = None) 
             for name, rows in features.items():
                 parts.setdefault(name, []).append(rows if transform is None else transform(rows, name))
                 check_width(name, parts[name][-1], parts[name][0].shape[1])
-    return {name: np.concatenate(rows) for name, rows in parts.items()}
+    return LayerRows({name: np.concatenate(rows) for name, rows in parts.items()})
 
 
 def check_width(name: str, rows: FloatArray, width: int) -> None:
@@ -218,9 +219,9 @@ def has_repeated_units(module: nn.Module) -> bool:
 
 def run_layers(
     batches: Iterable[Any], model: nn.Module, names: list[str], pooling: Pooling, forward: Forward | None
-) -> Generator[LayerRows]:
+) -> Generator[Batch]:
     """Float32 rows (n, d_l) of the named layers for each batch, in the order in which the layers run."""
-    seen: LayerRows = {}
+    seen: Batch = {}
     mask: torch.Tensor | None = None
     modules = dict(model.named_modules())
 
