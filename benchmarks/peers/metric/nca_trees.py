@@ -81,7 +81,7 @@ class NCATree10D(Evaluations, Comparison):
     """Values and gradients at the last five iterations of a fit to 60,000 rows of MNIST, ten dimensions."""
 
     n_components = 10
-    claims = tree_claims(10, 1.2)
+    claims = tree_claims(10, 3)
 
 
 class NCATree2D(Evaluations, Comparison):
