@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ Boundaries = Literal["both", "left", "right", "neither"]
 
 UNLABELED = -1  # label of rows whose class is not known
 
+# Parts of what NumPy and Python say of values that are no real numbers.
+NO_NUMBER = ("could not convert", "argument must be a string or a real number", "not complex")
 # Largest power of two in rows whose squares and fourth powers, and sums of them, are computed as they are.
 SAFE_EXPONENT = {np.dtype(np.float64): 200, np.dtype(np.float32): 24}
 
@@ -59,11 +62,39 @@ def plain_conversion_errors(name: str) -> Iterator[None]:
         message = str(error)
         if "inhomogeneous" in message or "array element with a sequence" in message:
             reason = "its rows have different lengths"
-        elif "could not convert" in message:
+        elif any(words in message for words in NO_NUMBER):
             reason = f"it holds something else than numbers ({message})"
         else:
             raise
-        raise ValueError(f"{name} cannot be read as an array of numbers: {reason}.") from None
+        raise type(error)(f"{name} cannot be read as an array of numbers: {reason}.") from None
+
+
+@contextmanager
+def plain_label_errors(name: str = "y") -> Iterator[None]:
+    """Replace what Python says of labels that cannot be sorted by a sentence; other errors pass."""
+    try:
+        yield
+    except TypeError as error:
+        if "not supported between" not in str(error):
+            raise
+        raise TypeError(
+            f"{name} mixes labels of types that cannot be sorted, such as numbers, strings and None: convert "
+            "them to one type."
+        ) from None
+
+
+def distinct_labels(labels: AnyArray) -> tuple[AnyArray, IntArray]:
+    """Sorted classes (C,) and the position (n,) of the class of each label."""
+    with plain_label_errors():
+        classes, codes = np.unique(labels, return_inverse=True)
+    return classes, codes
+
+
+def check_iterable(value: Any, name: str, expected: str) -> Iterable[Any]:
+    """The value, if it is a collection or an iterator and no text; `expected` completes the error message."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+        raise TypeError(f"{name}={shown(value)} is not {expected}.")
+    return value
 
 
 def safe_scale(*arrays: Rows) -> int:
@@ -244,6 +275,18 @@ def finite_array(value: Any, name: str, ndim: int) -> FloatArray:
     if not np.isfinite(array).all():
         raise ValueError(f"{name} contains NaN or infinity: check the algorithm that returned it.")
     return array
+
+
+def require_memory(n_bytes: float, what: str) -> None:
+    """Raise if `what` takes more than the memory of the machine, before the system ends the process."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not known on this system
+        return
+    if n_bytes > memory:
+        raise ValueError(
+            f"{what} takes {n_bytes / 2**30:,.0f} GB, and this machine has {memory / 2**30:,.0f} GB."
+        )
 
 
 def restore_on_error(fit: Method) -> Method:

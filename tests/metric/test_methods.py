@@ -32,6 +32,12 @@ def test_impossible_settings_are_refused(name):
         make()
 
 
+@pytest.mark.parametrize("tolerance", ["1e-3", None, [0.1], 1j])
+def test_a_tolerance_must_be_a_number(tolerance):
+    with pytest.raises(TypeError, match="tolerance must be an instance of"):
+        Tree(tolerance)
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_are_equal_if_their_settings_are_and_cannot_be_changed(name):
     one, two = METHODS[name](), METHODS[name]()

@@ -261,6 +261,25 @@ def test_impossible_settings_are_refused(name, digits):
         NCA(**parameters).fit(data.get("X", X), data.get("y", y))
 
 
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"callback": 1.5}, "callback=1.5 is no function"),
+        ({"verbose": "yes"}, "verbose must be an instance of"),
+        ({"verbose": np.array([1, 2])}, "verbose must be an instance of"),
+    ],
+)
+def test_settings_of_other_types_are_refused(parameters, message, digits):
+    with pytest.raises(TypeError, match=message):
+        NCA(**parameters).fit(*digits)
+
+
+def test_classes_are_required(digits):
+    for call in (NCA().fit, NCA().fit_transform):
+        with pytest.raises(ValueError, match="NCA requires y to be passed, but the target y is None"):
+            call(digits[0])
+
+
 def test_a_method_must_be_a_name_or_a_method_object(digits):
     with pytest.raises(TypeError, match=r"must be a name .* or an object of manylens\.metric"):
         NCA(method=3).fit(*digits)

@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 
 from manylens.kernels.bandwidths import Gamma
@@ -24,7 +24,9 @@ from manylens.transfer.ridge import FittedRidge, RidgePredictor, RidgeSearch, Ri
 from manylens.typing import AnyArray, FloatArray, IntArray, Seed
 from manylens.validation import (
     check_labels,
+    check_seed,
     clear_fitted,
+    distinct_labels,
     is_unlabeled,
     require_two_classes,
     restore_on_error,
@@ -138,20 +140,20 @@ class LayerRidge(layer_models.LayerEstimator):
 
     def _fit_weighted(self, X: FloatArray, targets: FloatArray) -> tuple[WeightedLayers, FittedRidge]:
         """Maps and weights of the layers, and one ridge on their weighted sum."""
-        settings, random_state = self._settings(), check_random_state(self.random_state)
+        settings, random_state = self._settings(), check_seed(self.random_state)
         maps, weights, features = layer_models.weigh_layers(self, X, targets, random_state)
         fitted = ridge.fit_ridge(features, targets, settings, random_state)
         return WeightedLayers(maps, weights, fitted.predictor), fitted
 
     def _fit_each_layer(self, X: FloatArray, targets: FloatArray) -> tuple[LayerMaps, list[FittedRidge]]:
         """Maps of the layers, and one ridge per layer."""
-        settings, random_state = self._settings(), check_random_state(self.random_state)
+        settings, random_state = self._settings(), check_seed(self.random_state)
         maps = layer_models.fit_layer_maps(self, X, random_state)
         return maps, [ridge.fit_ridge(rows, targets, settings, random_state) for rows in maps.transform(X)]
 
     def _first_model(self, X: FloatArray, targets: FloatArray) -> WeightedLayers:
         """Maps, weights and landmarks from the first batch, with a ridge that is not fitted yet."""
-        settings, random_state = self._settings(), check_random_state(self.random_state)
+        settings, random_state = self._settings(), check_seed(self.random_state)
         maps, weights, features = layer_models.weigh_layers(self, X, targets, random_state)
         columns = None if settings.kernel == "linear" else settings.landmark_map(features, random_state)
         return WeightedLayers(maps, weights, RidgePredictor(columns, np.empty((0, 0)), np.empty(0)))
@@ -253,7 +255,7 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         rows, self._slices = layer_models.read_rows(self, X, is_first=True)
         labels = check_labels(y, rows)
         layer_models.refuse_unlabeled(labels)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
+        self.classes_, codes = distinct_labels(labels)
         require_two_classes(self.classes_, type(self).__name__)
         targets = np.eye(len(self.classes_))[codes]
         self.moments_ = None

@@ -21,7 +21,7 @@ from manylens.native.threads import one_blas_thread
 from manylens.summaries import Moments, block_rows
 from manylens.summaries.base import summarize
 from manylens.typing import FloatArray
-from manylens.validation import check_choice, check_count
+from manylens.validation import check_choice, check_count, plain_conversion_errors, shown
 
 RidgeKernel: TypeAlias = Literal["rbf", "linear"]
 
@@ -308,7 +308,8 @@ def fit_ridge(
 
 def check_positive(given: ArrayLike, name: str) -> FloatArray:
     """Candidates as an array of positive numbers."""
-    values = np.atleast_1d(np.asarray(given, dtype=np.float64))
+    with plain_conversion_errors(name):
+        values = np.atleast_1d(np.asarray(given, dtype=np.float64))
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all() or values.min() <= 0:
-        raise ValueError(f"{name}={given!r} must be a sequence of at least one positive number.")
+        raise ValueError(f"{name}={shown(given)} must be a sequence of at least one positive number.")
     return values
