@@ -145,6 +145,18 @@ def refuse_overflow(result: FloatArray) -> FloatArray:
     )
 
 
+def require_memory(n_bytes: float, what: str) -> None:
+    """Raise if `what` takes more than the memory of the machine, before the system ends the process."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not known on this system
+        return
+    if n_bytes > memory:
+        raise ValueError(
+            f"{what} takes {n_bytes / 2**30:,.0f} GB, and this machine has {memory / 2**30:,.0f} GB."
+        )
+
+
 def is_sparse(X: Any) -> TypeGuard[SparseRows]:
     """Whether X is a sparse matrix or array (a `TypeGuard` for type checkers)."""
     return bool(sparse.issparse(X))
@@ -262,7 +274,8 @@ def check_labels(y: Any, X: Rows) -> AnyArray:
     check_consistent_length(X, labels)
     unlabeled = is_unlabeled(labels)
     mixed = labels.dtype.kind == "O" and unlabeled.any()  # strings and the number -1: not a type of target
-    check_classification_targets(labels[~unlabeled].astype(str) if mixed else labels)
+    with plain_label_errors():
+        check_classification_targets(labels[~unlabeled].astype(str) if mixed else labels)
     return labels
 
 
@@ -275,18 +288,6 @@ def finite_array(value: Any, name: str, ndim: int) -> FloatArray:
     if not np.isfinite(array).all():
         raise ValueError(f"{name} contains NaN or infinity: check the algorithm that returned it.")
     return array
-
-
-def require_memory(n_bytes: float, what: str) -> None:
-    """Raise if `what` takes more than the memory of the machine, before the system ends the process."""
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not known on this system
-        return
-    if n_bytes > memory:
-        raise ValueError(
-            f"{what} takes {n_bytes / 2**30:,.0f} GB, and this machine has {memory / 2**30:,.0f} GB."
-        )
 
 
 def restore_on_error(fit: Method) -> Method:

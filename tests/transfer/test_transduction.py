@@ -244,6 +244,8 @@ def test_invalid_input_raises(partly_labeled):
         ({"ratios": [-1.0]}, "at least one positive number"),
         ({"strengths": []}, "at least one positive number"),
         ({"class_prior": "even"}, "class_prior='even' is unknown"),
+        ({"class_prior": ["a"] * 10}, "class_prior cannot be read as an array of numbers"),
+        ({"class_prior": [np.inf] * 10}, r"must have one positive share per class \(10\)"),
         ({"class_prior": [1, 2]}, r"must have one positive share per class \(10\)"),
         ({"weights": "stacked"}, "weights='stacked' needs labels of all rows"),
     ]:

@@ -50,6 +50,7 @@ from manylens.validation import (
     distinct_labels,
     is_sparse,
     plain_conversion_errors,
+    plain_label_errors,
     require_two_classes,
     restore_on_error,
     safe_scale,
@@ -410,7 +411,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             rows, names = validate_data(
                 self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=min_rows, reset=reset
             )
-        check_classification_targets(names)
+        with plain_label_errors():
+            check_classification_targets(names)
         check_count(self.max_iter, "max_iter")
         for name in ("tol", "alpha"):
             if not np.isfinite(check_real(getattr(self, name), name, 0.0)):

@@ -23,6 +23,7 @@ from manylens.validation import (
     check_choice,
     check_count,
     is_unlabeled,
+    plain_conversion_errors,
     restore_on_error,
     safe_scale,
     times_power,
@@ -299,7 +300,8 @@ def check_values(y: ArrayLike, X: FloatArray) -> tuple[FloatArray, bool]:
     """Values as a 2-d array of the length of X, and whether they were 1-d."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
-    values = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
+    with plain_conversion_errors("y"):
+        values = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
     check_consistent_length(X, values)
     if values.ndim == 2 and values.shape[1] == 1:
         values = column_or_1d(values, warn=True)

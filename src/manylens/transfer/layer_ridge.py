@@ -30,6 +30,7 @@ from manylens.validation import (
     is_unlabeled,
     require_two_classes,
     restore_on_error,
+    safe_scale,
     times_power,
 )
 
@@ -413,6 +414,30 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
             scores = scores.astype(np.float64)
         values = cast(FloatArray, times_power(scores, self._exponent))
         return values[:, 0] if self._is_1d else values
+
+    def score(self, X: Layers, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """R² of the predicted values, for values of any size.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers, as in `fit`.
+        y : array-like, shape (n,) or (n, C)
+            Values.
+        sample_weight : array-like, shape (n,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            At most 1; the mean over the columns of y.
+        """
+        predicted = self.predict(X).astype(np.float64, copy=False)
+        values, is_1d = layer_models.check_values(y, predicted)
+        both = [values[:, 0] if is_1d else values, predicted]
+        exponent = safe_scale(*both)  # scaling both changes no R²
+        scaled = [times_power(each, -exponent) for each in both]
+        return float(r2_score(*scaled, sample_weight=sample_weight))
 
     def _settings(self) -> RidgeSettings:
         if isinstance(self.alphas, RidgeSearch):
