@@ -90,6 +90,15 @@ def distinct_labels(labels: AnyArray) -> tuple[AnyArray, IntArray]:
     return classes, codes
 
 
+def real_array(value: Any, name: str) -> FloatArray:
+    """A float64 array of any shape; raise if the value holds anything else than real numbers."""
+    with plain_conversion_errors(name):
+        array = np.asarray(value)
+        if array.dtype.kind not in "cmM":  # converting these would lose the imaginary part or the unit
+            return array.astype(np.float64)
+    raise ValueError(f"{name} has dtype {array.dtype}, but real numbers are needed.")
+
+
 def check_iterable(value: Any, name: str, expected: str) -> Iterable[Any]:
     """The value, if it is a collection or an iterator and no text; `expected` completes the error message."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:

@@ -18,7 +18,7 @@ REFUSALS = {
     "tolerance": (lambda: Tree(tolerance=2.0), "tolerance=2.0 is outside \\(0, 1\\)"),
     "batch of one": (lambda: MiniBatch(size=1), "size == 1, must be >= 2"),
     "sample of one": (lambda: Subsample(size=1), "size == 1, must be >= 2"),
-    "one anchor": (lambda: Stochastic(anchors=1), "anchors == 1, must be >= 2"),
+    "no anchor": (lambda: Stochastic(anchors=0), "anchors == 0, must be >= 1"),
     "unknown batching": (lambda: MiniBatch(batching="kmeans"), "give one of random, fpc, rpc, fpc-original"),
     "unknown optimizer": (lambda: MiniBatch(optimizer="lbfgs"), "give one of adam, adagrad"),
     "unknown mixing": (lambda: CompactBackground(mixing="free"), "give one of fixed, learned"),

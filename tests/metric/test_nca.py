@@ -248,6 +248,7 @@ REFUSALS = {
         "beyond the range of float32: multiply X by 2",
     ),
     "infinite start": ({"init": np.eye(64) * 1e300}, {}, "not finite at the initial map"),
+    "ragged init": ({"init": [[1.0, 2.0], [3.0]]}, {}, "init cannot be read as an array of numbers"),
     "init with more rows than columns": ({"init": np.ones((3, 2))}, {}, "init has shape"),
     "continuous target": ({}, {"y": np.linspace(0, 1, 600)}, "Unknown label type"),
 }
@@ -276,7 +277,9 @@ def test_settings_of_other_types_are_refused(parameters, message, digits):
 
 def test_classes_are_required(digits):
     for call in (NCA().fit, NCA().fit_transform):
-        with pytest.raises(ValueError, match="NCA requires y to be passed, but the target y is None"):
+        with pytest.raises(
+            ValueError, match="This NCA estimator requires y to be passed, but the target y is None"
+        ):
             call(digits[0])
 
 

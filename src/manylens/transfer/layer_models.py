@@ -24,6 +24,7 @@ from manylens.validation import (
     check_count,
     is_unlabeled,
     plain_conversion_errors,
+    real_array,
     restore_on_error,
     safe_scale,
     times_power,
@@ -281,7 +282,7 @@ def layer_weights(
         if unknown := [name for name in weights if name not in names]:
             raise ValueError(f"weights has the key {unknown[0]!r}, but X has no layer of that name.")
         weights = [weights.get(name, 0.0) for name in names]
-    values = np.asarray(weights, dtype=np.float64)
+    values = real_array(weights, "weights")
     if values.shape != (len(names),):
         raise ValueError(f"weights has shape {values.shape}: give one number per layer, {len(names)} in all.")
     if not np.isfinite(values).all() or values.min() < 0 or values.sum() == 0:

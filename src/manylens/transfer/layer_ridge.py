@@ -17,6 +17,7 @@ from sklearn.utils.metaestimators import available_if
 
 from manylens.kernels.bandwidths import Gamma
 from manylens.summaries import Moments
+from manylens.summaries.moments import LARGEST_EXPONENT
 from manylens.transfer import layer_models, ridge
 from manylens.transfer.calibration import best_temperature, tempered
 from manylens.transfer.layer_models import LayerMaps, Layers, StackedLayers, WeightedLayers
@@ -166,8 +167,9 @@ class LayerRidge(layer_models.LayerEstimator):
         columns = model.ridge.columns
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
             features = ridge.map_columns(columns, model.features(X)).astype(np.float64)
-            moments = ridge.joint_moments(features, targets)
-        if not np.isfinite(moments.scatter).all():
+            fits = np.isfinite(features).all() and safe_scale(features, targets) <= LARGEST_EXPONENT
+            moments = ridge.joint_moments(features, targets) if fits else None
+        if moments is None or not np.isfinite(moments.scatter).all():
             raise ValueError(
                 "This batch is so much larger than the first that its moments overflow: check its units, or "
                 "start over with fit."

@@ -28,7 +28,7 @@ from manylens.validation import (
     check_seed,
     distinct_labels,
     is_unlabeled,
-    plain_conversion_errors,
+    real_array,
     require_two_classes,
     restore_on_error,
     shown,
@@ -322,8 +322,7 @@ def class_shares(class_prior: ClassPrior, targets: FloatArray) -> FloatArray:
     if isinstance(class_prior, str):
         check_choice(class_prior, "class_prior", ("labeled", "uniform"))
         return targets.mean(axis=0) if class_prior == "labeled" else np.full(n_classes, 1 / n_classes)
-    with plain_conversion_errors("class_prior"):
-        prior = np.asarray(class_prior, dtype=np.float64)
+    prior = real_array(class_prior, "class_prior")
     if prior.shape != (n_classes,) or not np.all((prior > 0) & np.isfinite(prior)):
         raise ValueError(
             f"class_prior={shown(class_prior)} must have one positive share per class ({n_classes})."
