@@ -278,7 +278,7 @@ def test_settings_of_other_types_are_refused(parameters, message, digits):
 def test_classes_are_required(digits):
     for call in (NCA().fit, NCA().fit_transform):
         with pytest.raises(
-            ValueError, match="This NCA estimator requires y to be passed, but the target y is None"
+            ValueError, match="NCA estimator requires y to be passed, but the target y is None"
         ):
             call(digits[0])
 
