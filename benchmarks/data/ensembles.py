@@ -7,12 +7,11 @@ from sklearn.preprocessing import StandardScaler
 from manylens.datasets import load_dataset
 from manylens.pruning import Alignment
 from manylens.pruning.pruner import read_members
-from manylens.pruning.selection import select_predictors
+from manylens.pruning.selection import new_moments, select_predictors
 from manylens.pruning.training_moments import out_of_bag, target_columns, working_response
-from manylens.summaries.prediction_moments import FoldedMoments
 
 # turns off each addition to the thesis's method
-AS_IN_THE_THESIS = Alignment(tolerance=None, slack=None, shrinkage=0.0)
+AS_IN_THE_THESIS = Alignment(tolerance=None, slack=None, shrinkage=0.0, kernel="rows")
 
 
 class Setting:
@@ -29,8 +28,8 @@ class Setting:
         self.Y, self.truth = (target_columns(each, self.members) for each in (y, test[1]))
         self.in_bag = self.members.in_bag(len(X))
 
-    def moments(self, p, honest, anchor):
-        """Moments of the first p members; honest: out-of-bag."""
+    def moments(self, p, honest, anchor, method="alignment"):
+        """Moments of the first p members, as `method` needs them; honest: out-of-bag."""
         P, Y = self.P[:, :p].astype(np.float64), self.Y
         if self.members.additive:
             # the score of the first p stages, whatever constant they started from
@@ -39,7 +38,7 @@ class Setting:
         elif honest and self.in_bag is not None:
             P, rows = out_of_bag(P, self.in_bag[:, :p])
             Y = Y[rows]
-        return FoldedMoments().update(P, Y)
+        return new_moments(method, *P.shape[1:]).update(P, Y)
 
     def prune(self, method, honest, refit="nonnegative", anchor=0.0):
         """Members kept and test error relative to the whole ensemble, for every size."""
@@ -47,7 +46,7 @@ class Setting:
         for p in self.sizes:
             baseline = self.members.baseline[:p]
             baseline = baseline if self.members.additive else baseline / baseline.sum()
-            moments = self.moments(p, honest, anchor)
+            moments = self.moments(p, honest, anchor, method)
             choice = select_predictors(
                 moments, method, refit, baseline=baseline, additive=self.members.additive
             )

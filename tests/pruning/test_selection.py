@@ -11,6 +11,7 @@ from scipy.optimize import nnls
 from sklearn.linear_model import LinearRegression
 
 from manylens import align_kernels, cka, prune_predictions
+from manylens.papers.linear_kernel_alignment import alignf
 from manylens.pruning import Alignment
 from manylens.pruning.selection import (
     Penalty,
@@ -20,6 +21,7 @@ from manylens.pruning.selection import (
     best_single,
     early_stop,
     error_ranking,
+    new_moments,
     rescaled_error,
     ridge_weights,
     smaller_selections,
@@ -59,6 +61,46 @@ def test_alignment_weights_equal_those_of_explicit_kernels(seed, C):
     ours = alignment_weights(G, b)
     assert np.all(ours[~toward] == 0)
     np.testing.assert_allclose(ours[toward], wanted / np.linalg.norm(wanted), atol=1e-6)
+
+
+def class_predictions(seed, n=90, p=6, C=3):
+    """Probabilities (n, p, C) of predictors of different quality, and the classes (n,)."""
+    rng = np.random.default_rng(seed)
+    classes = rng.permutation(np.arange(n) % C)
+    P = rng.dirichlet(np.ones(C), (n, p)) + rng.uniform(0, 1, (p, 1)) * np.eye(C)[classes][:, None]
+    return P / P.sum(axis=2, keepdims=True), classes
+
+
+@given(seeds, st.integers(2, 5))
+def test_alignments_of_classes_equal_cka_with_the_one_hot_targets(seed, C):
+    P, classes = class_predictions(seed, C=C)
+    wanted = [cka(P[:, k], np.eye(C)[classes], estimator="biased") for k in range(6)]
+    np.testing.assert_allclose(prune_predictions(P, classes).alignments, wanted, rtol=1e-9)
+
+
+@given(seeds)
+def test_the_two_kernels_select_the_same_for_two_classes_and_for_values(seed):
+    P, classes = class_predictions(seed, C=2)
+    for given_P, target in ((P, classes), (P[:, :, 1], classes.astype(float))):
+        rows, entries = (
+            prune_predictions(given_P, target, Alignment(kernel=kernel)) for kernel in ("rows", "entries")
+        )
+        np.testing.assert_allclose(rows.weights, entries.weights, atol=1e-9)
+
+
+def test_weights_of_class_kernels_equal_alignf():
+    P, classes = class_predictions(0, n=200, p=5)
+    Y = np.eye(3)[classes]
+    moments = PredictionMoments(pairs=True).update(P, Y)
+    G, b, _ = moments.centered()
+    ours = alignment_weights(G, b, moments.kernel_products())
+    np.testing.assert_allclose(ours, alignf([P[:, k] for k in range(5)], Y), atol=1e-7)
+
+
+def test_the_kernel_of_rows_refuses_moments_that_do_not_fit_into_memory():
+    with pytest.raises(ValueError, match=r"needs 30 GB for 1000 predictors with 26 columns: use kernel='ent"):
+        new_moments(Alignment(kernel="rows"), 1000, 26)
+    assert not new_moments(Alignment(), 1000, 26).pairs
 
 
 def test_alignment_weights_equal_align_kernels_for_one_column_and_are_optimal():

@@ -16,9 +16,15 @@ from manylens.alignment.features import target_features
 from manylens.pruning.boosting import BOOSTING
 from manylens.pruning.members import AVERAGING, ListMembers, Members, fitted_copy, take_rows
 from manylens.pruning.pruned_ensemble import PrunedEnsemble, ScoreMixin, typed_tags, validate_member_rows
-from manylens.pruning.selection import Method, PruningResult, Refit, check_method, select_predictors
+from manylens.pruning.selection import (
+    Method,
+    PruningResult,
+    Refit,
+    check_method,
+    new_moments,
+    select_predictors,
+)
 from manylens.pruning.training_moments import CV, training_moments
-from manylens.summaries.prediction_moments import FoldedMoments
 from manylens.typing import AnyArray, FloatArray, MatrixLike
 
 ADAPTERS: tuple[type[Members], ...] = (*AVERAGING, *BOOSTING)
@@ -69,7 +75,8 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     intercept_ : ndarray of shape (C,)
         Constant of the weighted sum.
     alignments_ : ndarray of shape (p,)
-        Squared correlation of each member with the target.
+        Centered kernel alignment of each member with the target, as by `cka`: the squared correlation for
+        values.
     error_, whole_error_ : float
         Mean squared errors of the pruned and of the whole ensemble on the predictions learned from.
     held_out_error_ : float
@@ -136,7 +143,7 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         # copies of the ensemble need the column names that it was fitted with
         named_rows = X if hasattr(X, "iloc") else rows
         anchor = self._choose_anchor(ensemble, members, named_rows, target)
-        moments = training_moments(members, rows, target, self.cv, anchor, self.n_jobs)
+        moments = training_moments(members, rows, target, self.cv, anchor, self.n_jobs, self.method)
         result = select_predictors(
             moments, self.method, self.refit, baseline=members.baseline, additive=members.additive
         )
@@ -327,4 +334,6 @@ def prune_predictions(
     P = P.reshape(len(P), P.shape[1], -1)
     if P.shape[2] != Y.shape[1]:
         raise ValueError(f"P has {P.shape[2]} columns per predictor, but y has {Y.shape[1]} columns.")
-    return select_predictors(FoldedMoments().update(P, Y), method, refit)
+    check_method(method, refit)
+    moments = new_moments(method, P.shape[1], P.shape[2])
+    return select_predictors(moments.update(P, Y), method, refit)

@@ -14,11 +14,14 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from manylens.alignment.nonnegative_least_squares import nonnegative_minimum
+from manylens.summaries.kernel_moments import KernelProducts
 from manylens.summaries.prediction_moments import FoldedMoments, InnerProducts, PredictionMoments
 from manylens.typing import BoolArray, FloatArray, IntArray
 from manylens.validation import check_choice
 
 NEGLIGIBLE = 1e-10  # share of its sum of squares below which a predictor counts as constant on a fold
+N_FOLDS = 5  # of the cross-validation
+MOST_BYTES = 2**34  # largest size of the moments of kernel="rows"
 BATCH_SHARE = 0.1  # share of the kept predictors that are added or removed at a time
 
 
@@ -26,7 +29,7 @@ BATCH_SHARE = 0.1  # share of the kept predictors that are added or removed at a
 class Alignment:
     """Settings of method="alignment" with refit="nonnegative".
 
-    `Alignment(tolerance=None, slack=None, shrinkage=0)` is the method of the thesis.
+    `Alignment(tolerance=None, slack=None, shrinkage=0, kernel="rows")` is the method of the thesis.
 
     Parameters
     ----------
@@ -36,11 +39,16 @@ class Alignment:
         Add predictors while the error is above 1 + tolerance times that of the ensemble; None: never.
     shrinkage : float, default=1.0
         Strength of the penalty toward a multiple of the ensemble's own weights; 0 for least squares.
+    kernel : {"entries", "rows"}, default="entries"
+        Kernel of a predictor with C > 1 columns. "rows": P Pᵀ between rows, the thesis's, which needs
+        6 (p C)² numbers. "entries": f fᵀ between the entries f of P, which needs none beyond the p² of refits.
+        Values, and probabilities of two classes, have the same weights with both.
     """
 
     slack: float | None = 0.01
     tolerance: float | None = 0.0
     shrinkage: float = 1.0
+    kernel: Literal["entries", "rows"] = "entries"
 
     def __post_init__(self) -> None:
         for name, value in (("slack", self.slack), ("tolerance", self.tolerance)):
@@ -67,7 +75,8 @@ class PruningResult(NamedTuple):
     kept : ndarray of int
         Predictors with a nonzero weight.
     alignments : ndarray of shape (p,)
-        Squared correlation of each predictor with the target, <f_k, y>² / (|f_k|² |y|²).
+        Centered kernel alignment of each predictor with the target, as by `cka`: their squared correlation
+        for one column.
     error, whole_error : float
         Mean squared errors of the kept predictors and of the whole ensemble on the given rows.
     held_out_error : float
@@ -93,6 +102,18 @@ def check_method(method: Method, refit: Refit) -> None:
             f"method={method} has settings for refit='nonnegative', but refit={refit!r} was given: "
             "use method='alignment', or refit='nonnegative'."
         )
+
+
+def new_moments(method: Method, n_predictors: int, n_columns: int) -> FoldedMoments:
+    """Empty moments that hold what `method` needs."""
+    pairs = isinstance(method, Alignment) and method.kernel == "rows" and n_columns > 1
+    size = 8 * (N_FOLDS + 1) * ((n_predictors + 1) * n_columns) ** 2
+    if pairs and size > MOST_BYTES:
+        raise ValueError(
+            f"Alignment(kernel='rows') needs {size / 2**30:.0f} GB for {n_predictors} predictors with "
+            f"{n_columns} columns: use kernel='entries', or fewer predictors."
+        )
+    return FoldedMoments(N_FOLDS, pairs)
 
 
 def select_predictors(
@@ -133,7 +154,7 @@ def select_predictors(
         weights,
         intercept=target_mean - weights @ means,
         kept=np.flatnonzero(weights),
-        alignments=b**2 / (np.where(varying, np.diag(G), 1.0) * total),
+        alignments=single_alignments(moments.single.kernel_products(), varying),
         error=squared_error(weights, *products) / size,
         whole_error=squared_error(baseline, *products) / size,
         held_out_error=held_out / size,
@@ -150,17 +171,19 @@ def _select_by_alignment(
     """Weights by alignment and non-negative refits, and their cross-validated squared error (or NaN)."""
     penalty, tolerance = Penalty(settings.shrinkage, baseline), settings.tolerance
 
-    def candidates_from(some: InnerProducts) -> Iterator[FloatArray]:
+    def candidates_from(some: InnerProducts, kernels: KernelProducts | None) -> Iterator[FloatArray]:
         """Align, refit and add predictors, then remove a tenth at a time."""
-        weights = stacking_weights(some.G, some.b, alignment_weights(some.G, some.b) > 0, penalty)
+        aligned = alignment_weights(some.G, some.b, kernels) > 0
+        weights = stacking_weights(some.G, some.b, aligned, penalty)
         if tolerance is not None:
             bound = (1 + tolerance) * rescaled_error(baseline, *some)
             weights = add_predictors(weights, some, bound, penalty)
         yield from smaller_selections(weights, some.G, some.b, penalty)
 
+    kernels = whole.kernel_products()
     if settings.slack is None:
-        return next(candidates_from(products)), np.nan
-    candidates = list(candidates_from(products))
+        return next(candidates_from(products, kernels)), np.nan
+    candidates = list(candidates_from(products, kernels))
     if tolerance is not None:
         errors = np.array([squared_error(weights, *products) for weights in candidates])
         bound = max((1 + tolerance) * rescaled_error(baseline, *products), errors[0])
@@ -171,7 +194,7 @@ def _select_by_alignment(
     for others, part in moments.splits(whole):
         some = others.centered()
         varying = np.diag(some.G) > NEGLIGIBLE * np.diag(whole.products_)[:-1]
-        found = list(candidates_from(_zero_constant(some, varying)))[::-1]
+        found = list(candidates_from(_zero_constant(some, varying), others.kernel_products()))[::-1]
         held_out = [held_out_error(weights, others, part) for weights in found]
         errors += np.interp(_log_counts(candidates), _log_counts(found), held_out)
     least = errors.min()
@@ -279,13 +302,22 @@ def rescaled_error(weights: FloatArray, G: FloatArray, b: FloatArray, total: flo
     return float(total - max(float(weights @ b), 0.0) ** 2 / power) if power > 0 else total
 
 
-def alignment_weights(G: FloatArray, b: FloatArray) -> FloatArray:
-    """Unit-norm weights μ ≥ 0 for which Σ_k μ_k f_k f_kᵀ is best aligned with y yᵀ (equation 4.3).
+def alignment_weights(G: FloatArray, b: FloatArray, kernels: KernelProducts | None = None) -> FloatArray:
+    """Unit-norm weights μ ≥ 0 for which Σ_k μ_k K_k is best aligned with the target's kernel (equation 4.3).
 
-    μ minimizes μᵀ(G∘G)μ - 2 μᵀ(b∘b) up to scale, because inner products of rank-one kernels are squares. A
-    predictor with b_k ≤ 0 has the same kernel as its negative and gets no weight.
+    μ minimizes μᵀMμ - 2 μᵀa up to scale, with the inner products M and a of the kernels. `kernels` has those
+    of K_k = P_k P_kᵀ; without it, K_k = f_k f_kᵀ for the vector f_k of all entries of P_k, whose inner products
+    are the squares of G and b. Both are equal for one column. A predictor with b_k ≤ 0 has the same kernel as
+    its negative and gets no weight.
     """
-    return _solve_among(b > 0, lambda k: _unit(nonnegative_minimum(G[np.ix_(k, k)] ** 2, b[k] ** 2)))
+    M, a = (G**2, b**2) if kernels is None else kernels[:2]
+    return _solve_among(b > 0, lambda k: _unit(nonnegative_minimum(M[np.ix_(k, k)], a[k])))
+
+
+def single_alignments(kernels: KernelProducts, varying: BoolArray) -> FloatArray:
+    """|P_kᵀY|² / (|P_kᵀP_k| |YᵀY|) of each predictor, zero for those that do not vary."""
+    norms = np.sqrt(kernels.M) * np.sqrt(kernels.total)
+    return np.where(varying, kernels.a / np.where(norms > 0, norms, 1.0), 0.0)
 
 
 def stacking_weights(

@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from manylens.pruning.members import Link, Members, prediction_blocks, take_rows
 from manylens.pruning.pruned_ensemble import probabilities
+from manylens.pruning.selection import Method, new_moments
 from manylens.summaries.prediction_moments import FoldedMoments
 from manylens.typing import AnyArray, BoolArray, FloatArray
 from manylens.validation import require_two_classes
@@ -24,14 +25,14 @@ Batch: TypeAlias = tuple[FloatArray, FloatArray, FloatArray | None]  # predictio
 
 
 def training_moments(
-    members: Members, X: Any, y: AnyArray, cv: CV, anchor: float, n_jobs: int | None
+    members: Members, X: Any, y: AnyArray, cv: CV, anchor: float, n_jobs: int | None, method: Method
 ) -> FoldedMoments:
-    """Moments of the predictions that `cv` selects."""
+    """Moments of the predictions that `cv` selects, as `method` needs them."""
     Y = target_columns(y, members)
     cv = members.default_folds if cv == "auto" and members.default_folds else cv
     folds = int(cv) if isinstance(cv, Integral) and not isinstance(cv, bool) else None
     in_bag = _rows_in_bag(members, X.shape[0], cv) if folds is None else None
-    moments = FoldedMoments()
+    moments = new_moments(method, len(members.members), members.n_outputs)
     for batch in (
         _batches(members, X, Y, in_bag, anchor, n_jobs)
         if folds is None

@@ -8,6 +8,8 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from manylens.summaries.base import Summary
+from manylens.summaries.kernel_moments import KernelMoments, KernelProducts
+from manylens.summaries.prediction_origin import check_batch, check_same_predictors, first_origin
 from manylens.typing import FloatArray, IntArray
 
 
@@ -24,7 +26,8 @@ class PredictionMoments(Summary):
 
     A predictor is an n x C matrix: one column for regression, one per class otherwise. The target Y is the
     last of p + 1 such matrices. With entry weights ω (n x C), <A, B> = Σ_ic ω_ic (A_ic - Ā_c)(B_ic - B̄_c),
-    where Ā_c is the weighted mean of column c.
+    where Ā_c is the weighted mean of column c. With `pairs`, the inner products of the kernels of all
+    predictors are summed too (see `KernelMoments`).
     """
 
     origin_: FloatArray  # (p + 1, C): subtracted before summing; the mean of the first batch
@@ -32,22 +35,24 @@ class PredictionMoments(Summary):
     sums_: FloatArray  # (p + 1, C): weighted sums about the origin
     products_: FloatArray  # (p + 1, p + 1): weighted products about the origin
 
-    def __init__(self) -> None:
+    def __init__(self, pairs: bool = False) -> None:
         self.n_rows_ = 0
+        self.kernels = KernelMoments(pairs=True) if pairs else None
 
     def fresh(self) -> Self:
-        """An empty summary."""
-        return type(self)()
+        """An empty summary of the same kind."""
+        return type(self)(self.kernels is not None)
 
     def update(self, P: FloatArray, Y: FloatArray, weight: FloatArray | None = None) -> Self:
         """Add predictions (n, p, C), targets (n, C) and entry weights (n, C), ones if None."""
-        self.check_batch(P, Y, weight)
+        check_batch(P, Y, weight, self.origin_.shape if self.started else None)
         if len(Y) == 0:
             return self
         Q = np.concatenate([P, Y[:, np.newaxis, :]], axis=1, dtype=np.float64)
         if not self.started:
-            # relative to the first row, so that a constant predictor has exactly zero variance
-            self.start(Q[0] + (Q - Q[0]).mean(axis=0))
+            self.start(first_origin(Q))
+        if self.kernels is not None:
+            self.kernels.update(P, Y, weight)
         Q -= self.origin_
         weight = np.ones(Y.shape) if weight is None else weight
         self.sizes_ += weight.sum(axis=0)
@@ -64,11 +69,9 @@ class PredictionMoments(Summary):
             return self
         if not self.started:
             self.start(other.origin_)
-        if other.origin_.shape != self.origin_.shape:
-            raise ValueError(
-                f"Moments of {_described(other.origin_.shape)} cannot be merged into moments of "
-                f"{_described(self.origin_.shape)}."
-            )
+        check_same_predictors(other.origin_.shape, self.origin_.shape)
+        if self.kernels is not None and other.kernels is not None:
+            self.kernels.merge(other.kernels)
         step = other.origin_ - self.origin_
         crossed = step @ other.sums_.T
         self.products_ += other.products_ + crossed + crossed.T + (step * other.sizes_) @ step.T
@@ -81,6 +84,8 @@ class PredictionMoments(Summary):
         """Moments of the rows seen here but not in `part`, which has the same origin."""
         others = PredictionMoments()
         others.origin_ = self.origin_
+        if self.kernels is not None and part.kernels is not None:
+            others.kernels = self.kernels.without(part.kernels)
         for name in ("n_rows_", "sizes_", "sums_", "products_"):
             setattr(others, name, getattr(self, name) - getattr(part, name))
         return others
@@ -93,6 +98,10 @@ class PredictionMoments(Summary):
             products, sums = products[np.ix_(rows, rows)], sums[rows]
         M = products - (sums / self.sizes_) @ sums.T
         return InnerProducts(M[:-1, :-1], M[:-1, -1], float(M[-1, -1]))
+
+    def kernel_products(self) -> KernelProducts | None:
+        """Inner products of the kernels of all predictors; None unless `pairs` was given."""
+        return None if self.kernels is None else self.kernels.kernel_products()
 
     def means(self) -> tuple[FloatArray, FloatArray]:
         """Weighted means of the predictions, (p, C), and of the target, (C,)."""
@@ -110,35 +119,26 @@ class PredictionMoments(Summary):
         self.sizes_ = np.zeros(origin.shape[1])
         self.sums_ = np.zeros(origin.shape)
         self.products_ = np.zeros((len(origin), len(origin)))
-
-    def check_batch(self, P: FloatArray, Y: FloatArray, weight: FloatArray | None) -> None:
-        """Raise unless the shapes match one another and those of earlier batches."""
-        weight_fits = weight is None or weight.shape == Y.shape
-        if P.ndim != 3 or Y.shape != (P.shape[0], P.shape[2]) or not weight_fits:
-            shapes = f"{P.shape} and {Y.shape}" + ("" if weight is None else f", with weights {weight.shape}")
-            raise ValueError(
-                f"Predictions and target have shapes {shapes}: give (n, p, C) and (n, C), and weights (n, C)."
-            )
-        given = (P.shape[1] + 1, P.shape[2])
-        if self.started and given != self.origin_.shape:
-            raise ValueError(
-                f"A batch of {_described(given)} follows batches of {_described(self.origin_.shape)}."
-            )
+        if self.kernels is not None:
+            self.kernels.start(origin)
 
 
 class FoldedMoments(Summary):
     """Moments of K folds of the rows, for cross-validation without the rows.
 
     The i-th row seen goes to fold i mod K. All folds are summed about one origin, so that a fold can be
-    subtracted from the whole.
+    subtracted from the whole. `single` holds the alignment of each predictor with the target; with `pairs`,
+    every fold also has the kernels of all pairs of predictors (see `KernelMoments`).
     """
 
-    def __init__(self, n_folds: int = 5) -> None:
-        self.parts = [PredictionMoments() for _ in range(n_folds)]
+    def __init__(self, n_folds: int = 5, pairs: bool = False) -> None:
+        self.pairs = pairs
+        self.parts = [PredictionMoments(pairs) for _ in range(n_folds)]
+        self.single = KernelMoments()
 
     def fresh(self) -> Self:
-        """An empty summary with the same number of folds."""
-        return type(self)(len(self.parts))
+        """An empty summary of the same kind."""
+        return type(self)(len(self.parts), self.pairs)
 
     @property
     def n_rows_(self) -> int:
@@ -147,7 +147,7 @@ class FoldedMoments(Summary):
 
     def update(self, P: FloatArray, Y: FloatArray, weight: FloatArray | None = None) -> Self:
         """Add a batch of rows, as for `PredictionMoments`."""
-        self.parts[0].check_batch(P, Y, weight)
+        self.single.update(P, Y, weight)  # which checks the batch
         K, seen = len(self.parts), self.n_rows_
         for k, part in enumerate(self.parts):
             rows = slice((k - seen) % K, None, K)
@@ -161,6 +161,7 @@ class FoldedMoments(Summary):
             raise ValueError(
                 f"Moments in {len(other.parts)} folds cannot be merged into moments in {len(self.parts)}."
             )
+        self.single.merge(other.single)
         for part, theirs in zip(self.parts, other.parts, strict=True):
             part.merge(theirs)
             self._share_origin()
@@ -168,7 +169,7 @@ class FoldedMoments(Summary):
 
     def whole(self) -> PredictionMoments:
         """Moments of all rows."""
-        total = PredictionMoments()
+        total = PredictionMoments(self.pairs)
         for part in self.parts:
             total.merge(part)
         return total
@@ -184,7 +185,3 @@ class FoldedMoments(Summary):
         for part in self.parts:
             if self.parts[0].started and not part.started:
                 part.start(self.parts[0].origin_)
-
-
-def _described(shape: tuple[int, ...]) -> str:
-    return f"{shape[0] - 1} predictors with {shape[1]} columns each"
