@@ -26,7 +26,7 @@ class Setting:
         self.P = self.members.predict(X).astype(np.float32)
         self.T = self.members.predict(test[0]).astype(np.float32)
         self.Y, self.truth = (target_columns(each, self.members) for each in (y, test[1]))
-        self.in_bag = self.members.in_bag(len(X))
+        self.in_bag = self.members.in_bag(X)
 
     def moments(self, p, honest, anchor, method="alignment"):
         """Moments of the first p members, as `method` needs them; honest: out-of-bag."""

@@ -71,7 +71,8 @@ def test_out_of_bag_predictions_require_the_training_rows():
         ):
             AlignmentPruner(forest, cv="oob").fit(X[rows], y[rows])
     plain = AlignmentPruner(forest, cv=None).fit(X, y)
-    np.testing.assert_array_equal(AlignmentPruner(forest).fit(X, y).weights_, plain.weights_)
+    with pytest.warns(UserWarning, match="These rows resemble rows that the members"):
+        np.testing.assert_array_equal(AlignmentPruner(forest).fit(X, y).weights_, plain.weights_)
     few = BaggingRegressor(DecisionTreeRegressor(), 4, max_samples=8, random_state=0).fit(X, y)
     assert AlignmentPruner(few, cv="oob").fit(X, y).n_kept_ > 0  # most rows were drawn by no member
 

@@ -22,13 +22,13 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.native.trees import Tree
+from manylens.pruning.training_rows import CHECKED_TREES, bag_mask, grown_from
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 Link: TypeAlias = Literal["identity", "logistic"]
 
 # Exactly these classes: a derived class may predict differently.
 TREES = (DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor)
-OTHER_ROWS = 1e-9  # the ensemble was fitted to other rows if its samples are less probable than this
 BLOCK_BYTES = 2**26  # largest size of one block: predictions, or sparse rows as a dense array
 
 
@@ -81,9 +81,27 @@ class Members:
         """The classes as the members label them."""
         return np.arange(self.n_outputs) if self.integer_classes else cast(AnyArray, self.classes)
 
-    def in_bag(self, n_rows: int) -> BoolArray | None:
-        """Mask (n, p) of the rows that each member was trained on; None if unknown."""
+    def samples(self) -> Sequence[IntArray] | None:
+        """Indices of the rows that each member was trained on; None if unknown."""
         return None
+
+    @property
+    def of_trees(self) -> bool:
+        """Whether all members are scikit-learn's trees."""
+        return all(type(member) in TREES for member in self.members)
+
+    def in_bag(self, X: Any) -> BoolArray | None:
+        """Mask (n, p) of the rows that each member was trained on; None if unknown.
+
+        It is None unless X can be all training rows in their order: their number must fit the samples, and
+        the leaves of some trees the rows (other members do not show which rows they were trained on).
+        """
+        samples = self.samples()
+        mask = None if samples is None else bag_mask(samples, X.shape[0])
+        if samples is None or mask is None or not self.of_trees:
+            return mask
+        which = np.unique(np.linspace(0, len(self.members) - 1, CHECKED_TREES).astype(int))
+        return mask if all(grown_from(self.members[k], self._columns_of(k, X), samples[k]) for k in which) else None
 
     def refit(self, X: Any, y: AnyArray) -> Members:
         """Members of a copy of the ensemble that is fitted to other rows."""
@@ -108,12 +126,16 @@ class Members:
     def predict_one(self, k: int, X: Any) -> FloatArray:
         """Prediction (n, C) of member k."""
         member = self.members[k]
-        X = X if self.columns is None else X[:, self.columns[k]]
+        X = self._columns_of(k, X)
         if self.classes is None:
             return np.asarray(member.predict(X), dtype=np.float64).reshape(-1, 1)
         if self.votes or not hasattr(member, "predict_proba"):
             return (np.asarray(member.predict(X))[:, np.newaxis] == self.member_classes).astype(np.float64)
         return self._in_all_classes(member.predict_proba(X), member)
+
+    def _columns_of(self, k: int, X: Any) -> Any:
+        """The columns that member k uses."""
+        return X if self.columns is None else X[:, self.columns[k]]
 
     def score(self, X: Any) -> FloatArray:
         """Score (n, C) of the whole ensemble, before its link."""
@@ -121,7 +143,7 @@ class Members:
 
     def trees(self, weights: FloatArray) -> list[Tree] | None:
         """Trees whose leaves hold weight times prediction; None if a member is not a tree."""
-        if not all(type(member) in TREES for member in self.members):
+        if not self.of_trees:
             return None
         columns: Sequence[IntArray | None] = self.columns or [None] * len(self.members)
         return [
@@ -162,8 +184,8 @@ class BaggingMembers(Members):
         every, features = np.arange(ensemble.n_features_in_), ensemble.estimators_features_
         self.columns = None if all(np.array_equal(f, every) for f in features) else list(features)
 
-    def in_bag(self, n_rows: int) -> BoolArray | None:
-        return bag_mask(self.ensemble.estimators_samples_, n_rows)
+    def samples(self) -> Sequence[IntArray] | None:
+        return self.ensemble.estimators_samples_
 
     def rebuild(self, ensemble: Any, weights: FloatArray, intercept: FloatArray) -> Any:
         if not (np.allclose(weights, 1 / len(weights)) and np.allclose(intercept, 0)):
@@ -185,8 +207,8 @@ class ForestMembers(Members):
         *("ExtraTreesClassifier", "ExtraTreesRegressor"),
     )
 
-    def in_bag(self, n_rows: int) -> BoolArray | None:
-        return bag_mask(self.ensemble.estimators_samples_, n_rows) if self.ensemble.bootstrap else None
+    def samples(self) -> Sequence[IntArray] | None:
+        return self.ensemble.estimators_samples_ if self.ensemble.bootstrap else None
 
     def rebuild(self, ensemble: Any, weights: FloatArray, intercept: FloatArray) -> Any:
         forest = copy.copy(ensemble)
@@ -299,19 +321,6 @@ def prediction_blocks(members: Members, X: Any, n_jobs: int | None) -> Iterator[
 def take_rows(X: Any, rows: slice | IntArray) -> Any:
     """Rows of an array, a sparse matrix or a data frame."""
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
-
-
-def bag_mask(samples: Sequence[IntArray], n_rows: int) -> BoolArray | None:
-    """Mask (n, p) of the rows each member was trained on; None if all were, or if these are other rows."""
-    top = max(int(rows.max()) for rows in samples) + 1
-    if top > n_rows:
-        return None
-    mask = np.zeros((n_rows, len(samples)), dtype=bool)
-    for k, rows in enumerate(samples):
-        mask[rows, k] = True
-    # a few of the last rows may be in no sample by chance; if many are, the ensemble was fitted to fewer rows
-    never = np.prod(1 - mask[:top].mean(axis=0))
-    return None if mask.all() or never ** (n_rows - top) < OTHER_ROWS else mask
 
 
 def rescaled_tree(tree: BaseEstimator, factor: float, shift: FloatArray | float) -> Any:

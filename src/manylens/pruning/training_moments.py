@@ -14,10 +14,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from manylens.pruning.members import Link, Members, prediction_blocks, take_rows
 from manylens.pruning.pruned_ensemble import probabilities
 from manylens.pruning.selection import Method, new_moments
+from manylens.pruning.training_rows import SIGNIFICANT, in_bag_advantage, resemble_training_rows
 from manylens.summaries.prediction_moments import FoldedMoments
 from manylens.typing import AnyArray, BoolArray, FloatArray
-from manylens.validation import require_two_classes
+from manylens.validation import check_choice, require_two_classes
 
+CHECKED_ROWS = 200  # rows by which training rows are recognized
 LEAST_CURVATURE = 0.01  # of the logistic loss; keeps the working response of confident predictions bounded
 
 CV: TypeAlias = Literal["auto", "oob"] | int | None
@@ -31,7 +33,7 @@ def training_moments(
     Y = target_columns(y, members)
     cv = members.default_folds if cv == "auto" and members.default_folds else cv
     folds = int(cv) if isinstance(cv, Integral) and not isinstance(cv, bool) else None
-    in_bag = _rows_in_bag(members, X.shape[0], cv) if folds is None else None
+    in_bag = _rows_in_bag(members, X, Y, cv, n_jobs) if folds is None else None
     moments = new_moments(method, len(members.members), members.n_outputs)
     for batch in (
         _batches(members, X, Y, in_bag, anchor, n_jobs)
@@ -74,17 +76,39 @@ def _cross_fitted_batches(
             yield P, Y[test[rows]], None
 
 
-def _rows_in_bag(members: Members, n_rows: int, cv: CV) -> BoolArray | None:
-    """Mask of the rows that each member was trained on, if `cv` uses it and it is known, else None."""
+def _rows_in_bag(
+    members: Members, X: Any, Y: FloatArray, cv: CV, n_jobs: int | None
+) -> BoolArray | None:
+    """Mask of the rows that each member was trained on, if `cv` uses it and it is known, else None.
+
+    For members other than trees, "auto" uses the mask only if members err less on the rows in their samples.
+    Rows of unknown origin are treated as held-out rows, with a warning if they resemble training rows.
+    """
     if cv is None:
         return None
-    if cv not in ("auto", "oob"):
-        raise ValueError(f"cv={cv!r} is unknown: give 'auto', 'oob', a number of folds or None.")
-    in_bag = members.in_bag(n_rows)
+    check_choice(cv, "cv", ("auto", "oob", "a number of folds", None))
+    in_bag, samples = members.in_bag(X), members.samples()
+    if samples is None or (in_bag is not None and members.of_trees):
+        resembling = False
+    else:
+        some = np.unique(np.linspace(0, X.shape[0] - 1, CHECKED_ROWS).astype(int))
+        errors = np.sum((members.predict(take_rows(X, some), n_jobs) - Y[some][:, np.newaxis]) ** 2, axis=2)
+        if in_bag is not None and in_bag_advantage(errors, in_bag[some]) > SIGNIFICANT:
+            return in_bag
+        resembling = resemble_training_rows(errors, samples)
+        in_bag = None if resembling or cv == "auto" else in_bag
     if in_bag is None and cv == "oob":
         raise ValueError(
-            f"cv='oob' needs members that were each trained on a known sample of these {n_rows} rows, but "
-            f"this {members.name} has no samples or was fitted to other rows: use cv=None."
+            f"cv='oob' needs members that were each trained on a known sample of these {X.shape[0]} rows, but "
+            f"this {members.name} has no samples, or was fitted to other rows or to these in another order: "
+            "give all training rows in the order of its fit, or use cv=None."
+        )
+    if resembling:
+        warnings.warn(
+            f"These rows resemble rows that the members of this {members.name} were trained on, but they are "
+            "not all of them in the order of its fit. Predictions for training rows say little about the "
+            "quality of a member: give all training rows in their order, or other rows.",
+            stacklevel=4,
         )
     return in_bag
 
