@@ -89,7 +89,7 @@ def stream(X: FloatArray) -> float:
 def save_and_load(model: ModularKernelPCA) -> ModularKernelPCA:
     """What a file contains is not known in advance: the caller states the type."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.skops"
+        path = Path(folder) / "model.manylens"
         save(model, path)
         loaded: ModularKernelPCA = load(path)
     return loaded

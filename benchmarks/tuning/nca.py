@@ -31,6 +31,8 @@ RECIPES = {
     **{f"batch {rows}": {"method": MiniBatch(rows)} for rows in (500, 1000, 4000)},
     "rpc": {"method": MiniBatch(batching="rpc")},
     "fpc": {"method": MiniBatch(batching="fpc")},
+    "rpc-original": {"method": MiniBatch(batching="rpc-original")},
+    "fpc-original": {"method": MiniBatch(batching="fpc-original")},
     **{
         f"stochastic {anchors}": {"method": Stochastic(anchors), "steps": steps}
         for anchors, steps in ((128, 400), (256, 400), (512, 200))

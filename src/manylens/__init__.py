@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from manylens.alignment.distances import distance_correlation, distance_correlation_matrix
     from manylens.alignment.kernel_weights import KernelAlignment, align_kernels
     from manylens.alignment.similarity import cka, cka_matrix, hsic_test, stable_rank
-    from manylens.alignment.streaming import StreamingCKA, sketched_cka
+    from manylens.alignment.sketches import sketched_cka
+    from manylens.alignment.streaming import StreamingCKA
     from manylens.alignment.transferability import rank_models
     from manylens.ensembles.diversity_search import DiversitySearchCV
     from manylens.ensembles.neighbors import ModuleNeighbors
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
         NegativeCorrelationRegressor,
     )
     from manylens.modules.network_autoencoder import NetworkAutoencoder
-    from manylens.persistence import load, save
+    from manylens.persistence.models import load, save
     from manylens.pruning.pruner import AlignmentPruner, prune_predictions
     from manylens.summaries.count_sketch import CountSketch
     from manylens.transfer.calibration import TemperatureScaler, expected_calibration_error
@@ -80,7 +81,8 @@ __getattr__, __dir__ = attach(
         "manylens.alignment.distances": ["distance_correlation", "distance_correlation_matrix"],
         "manylens.alignment.kernel_weights": ["KernelAlignment", "align_kernels"],
         "manylens.alignment.similarity": ["cka", "cka_matrix", "hsic_test", "stable_rank"],
-        "manylens.alignment.streaming": ["StreamingCKA", "sketched_cka"],
+        "manylens.alignment.sketches": ["sketched_cka"],
+        "manylens.alignment.streaming": ["StreamingCKA"],
         "manylens.alignment.transferability": ["rank_models"],
         "manylens.ensembles.diversity_search": ["DiversitySearchCV"],
         "manylens.ensembles.neighbors": ["ModuleNeighbors"],
@@ -98,7 +100,7 @@ __getattr__, __dir__ = attach(
             "NegativeCorrelationRegressor",
         ],
         "manylens.modules.network_autoencoder": ["NetworkAutoencoder"],
-        "manylens.persistence": ["load", "save"],
+        "manylens.persistence.models": ["load", "save"],
         "manylens.pruning.pruner": ["AlignmentPruner", "prune_predictions"],
         "manylens.summaries.count_sketch": ["CountSketch"],
         "manylens.transfer.calibration": ["TemperatureScaler", "expected_calibration_error"],

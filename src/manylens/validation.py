@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
 from types import ModuleType
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard, TypeVar, cast
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import (
+    assert_all_finite,
+    check_consistent_length,
+    check_random_state,
+    check_scalar,
+    column_or_1d,
+)
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from manylens.typing import AnyArray, FloatArray, Rows, Seed, SparseRows
+from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Rows, Seed, SparseRows
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 Boundaries = Literal["both", "left", "right", "neither"]
+
+UNLABELED = -1  # label of rows whose class is not known
 
 # Largest power of two in rows whose squares and fourth powers, and sums of them, are computed as they are.
 SAFE_EXPONENT = {np.dtype(np.float64): 200, np.dtype(np.float32): 24}
@@ -81,6 +93,27 @@ def times_power(X: Rows, exponent: int) -> Rows:
     return scaled
 
 
+def refuse_extreme(X: Rows, name: str = "X", limit: int = 200) -> None:
+    """Raise if the largest entry of float64 rows is beyond 2^±limit, where results are beyond float64."""
+    exponent = safe_scale(X) if X.dtype == np.float64 else 0
+    if abs(exponent) > limit:
+        size = f"1e{round(exponent * np.log10(2)):+d}"
+        raise ValueError(
+            f"{name} has entries {'up' if exponent > 0 else 'only up'} to about {size}, whose products are "
+            f"beyond the range of float64: divide {'X' if name == 'X' else 'it'} by {size}."
+        )
+
+
+def refuse_overflow(result: FloatArray) -> FloatArray:
+    """The result computed from new rows; raise if it overflowed because they are much larger than in fit."""
+    if np.isfinite(result).all():
+        return result
+    raise ValueError(
+        "X has entries so much larger than the rows of fit that the result is beyond the range of "
+        f"{result.dtype}: check the units of X{', or convert it to float64' * (result.dtype == np.float32)}."
+    )
+
+
 def is_sparse(X: Any) -> TypeGuard[SparseRows]:
     """Whether X is a sparse matrix or array (a `TypeGuard` for type checkers)."""
     return bool(sparse.issparse(X))
@@ -91,7 +124,17 @@ def check_choice(value: Any, name: str, choices: Iterable[Any]) -> None:
     known = list(choices)
     simple = isinstance(value, str | Real)  # arrays have no single answer to ==
     if not any(value is choice or (simple and value == choice) for choice in known):
-        raise ValueError(f"{name}={value!r} is unknown: give one of {', '.join(map(str, known))}.")
+        raise ValueError(f"{name}={shown(value)} is unknown: give one of {', '.join(map(str, known))}.")
+
+
+def shown(value: Any) -> str:
+    """A short text for a value in an error message: never the entries of an array or a collection."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"<{type(value).__name__} of shape {value.shape}>"
+    if isinstance(value, Collection) and not isinstance(value, str | bytes):
+        return f"<{type(value).__name__} of {len(value)} items>"
+    text = value.__name__ if isinstance(value, type) else repr(value)
+    return text if len(text) <= 200 else f"<{type(value).__name__}>"
 
 
 def check_count(value: Any, name: str, minimum: int = 1) -> int:
@@ -99,6 +142,12 @@ def check_count(value: Any, name: str, minimum: int = 1) -> int:
     if isinstance(value, bool | np.bool_):
         raise TypeError(f"{name}={value!r} must be an integer, not a bool.")
     return int(check_scalar(value, name, Integral, min_val=minimum))
+
+
+def check_jobs(n_jobs: Any) -> None:
+    """Raise unless `n_jobs` is None or an integer other than 0."""
+    if n_jobs is not None and check_count(n_jobs, "n_jobs", minimum=-(2**31)) == 0:
+        raise ValueError("n_jobs=0 is no number of threads: give 1 or more, or -1 for all cores.")
 
 
 def check_real(
@@ -135,6 +184,26 @@ def refuse_equal_rows(spectrum: FloatArray) -> None:
         )
 
 
+def refuse_more_components(n_components: int, X: Rows) -> None:
+    """Raise if rows (n, d) have fewer dimensions than a linear module."""
+    n, d = X.shape
+    if n_components > min(n, d):
+        raise ValueError(
+            f"n_components={n_components} is more than the {min(n, d)} dimensions of X ({n} rows, {d} "
+            f"feature(s)), so that columns would be zero: use n_components={min(n, d)} or less."
+        )
+
+
+def warn_zero_columns(n_components: int, rank: int) -> None:
+    """Warn if modules have more dimensions than there are directions with any variance."""
+    if n_components > rank:
+        warnings.warn(
+            f"The rows have only {rank} directions with any variance, so {n_components - rank} of the "
+            f"{n_components} columns of every module are zero: use n_components={rank}.",
+            stacklevel=4,
+        )
+
+
 def require_two_classes(classes: AnyArray, who: str) -> None:
     """Raise if there are fewer than two classes; `who` names the estimator or function."""
     if len(classes) < 2:
@@ -143,6 +212,27 @@ def require_two_classes(classes: AnyArray, who: str) -> None:
             f"y has only one class{only}: {who} needs at least two classes. Check that the labels were read "
             "correctly."
         )
+
+
+def is_unlabeled(y: AnyArray) -> BoolArray:
+    """Which labels are -1, the mark of unlabeled rows; '-1' among strings, into which NumPy turns it."""
+    if y.dtype.kind in "iuf":
+        return np.asarray(y == UNLABELED)
+    marks = (UNLABELED, str(UNLABELED))
+    return np.array([not isinstance(label, bool) and label in marks for label in y.tolist()], dtype=bool)
+
+
+def check_labels(y: Any, X: Rows) -> AnyArray:
+    """Labels as a 1-d array of the length of X; -1 among strings marks unlabeled rows."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None.")
+    labels = column_or_1d(y, warn=True)
+    assert_all_finite(labels, input_name="y")
+    check_consistent_length(X, labels)
+    unlabeled = is_unlabeled(labels)
+    mixed = labels.dtype.kind == "O" and unlabeled.any()  # strings and the number -1: not a type of target
+    check_classification_targets(labels[~unlabeled].astype(str) if mixed else labels)
+    return labels
 
 
 def finite_array(value: Any, name: str, ndim: int) -> FloatArray:
@@ -156,10 +246,58 @@ def finite_array(value: Any, name: str, ndim: int) -> FloatArray:
     return array
 
 
+def restore_on_error(fit: Method) -> Method:
+    """Decorate a method that fits: if it raises, the estimator's attributes are those of before the call.
+
+    Attributes are restored, not copied: a method must replace arrays and summaries, not change them in place,
+    unless the change cannot fail.
+    """
+
+    @functools.wraps(fit)
+    def fit_or_restore(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **kwargs)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return cast("Method", fit_or_restore)
+
+
 def clear_fitted(estimator: BaseEstimator, *attributes: str) -> None:
-    """Delete fitted attributes, so that a failed fit does not leave part of an earlier model behind."""
+    """Delete fitted attributes that this fit may not set again."""
     for name in attributes:
         estimator.__dict__.pop(name, None)
+
+
+class CheckedState:
+    """Mixin for objects with state that compiled loops rely on: it is checked when it comes from a file."""
+
+    def _check_state(self) -> None:
+        """Raise if arrays have other types or shapes than the methods assume, or indices out of bounds."""
+        raise NotImplementedError
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        inherited = getattr(super(), "__setstate__", None)
+        if inherited is None:
+            self.__dict__.update(state)
+        else:
+            inherited(state)
+        try:
+            self._check_state()
+        except (AttributeError, LookupError, TypeError) as error:
+            fault = f"{type(error).__name__}: {error}"
+            raise ValueError(f"{type(self).__name__} {MODIFIED} ({fault})") from error
+
+    def _require(self, condition: Any) -> None:
+        """Raise unless the condition holds; for `_check_state`."""
+        if not condition:
+            raise ValueError(f"{type(self).__name__} {MODIFIED}")
+
+
+MODIFIED = "has a state that does not fit together: the file is damaged or was modified."
 
 
 def new_generator(random_state: Seed) -> np.random.Generator:
@@ -175,6 +313,18 @@ def check_seed(random_state: Seed) -> np.random.RandomState:
         raise ValueError(
             f"random_state={random_state!r} must be an integer from 0 to 2^32 - 1, a RandomState or None."
         ) from None
+
+
+def import_torch(purpose: str = "Training networks") -> ModuleType:
+    """The torch module, or an error that says how to install it."""
+    return import_optional("torch", purpose, "'manylens[torch]'")
+
+
+def take_rows(X: Any, rows: slice | IntArray) -> Any:
+    """Rows of an array, a sparse matrix, a data frame or a list."""
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    return (X if hasattr(X, "shape") else np.asarray(X))[rows]
 
 
 def import_optional(module: str, purpose: str, install: str) -> ModuleType:

@@ -74,3 +74,16 @@ def test_wrong_input_is_refused():
         distance_correlation(np.ones((5, 2)), np.ones((6, 2)))
     with pytest.raises(ValueError, match="contains NaN"):
         distance_correlation(np.ones((5, 2)), np.full((5, 2), np.nan))
+    with pytest.raises(ValueError, match="The list of lenses is empty"):
+        distance_correlation_matrix([])
+    with pytest.raises(ValueError, match="n_jobs=0 is no number of threads"):
+        distance_correlation(np.eye(5), np.eye(5), n_jobs=0)
+    for n_jobs in (True, "2", 1.5):
+        with pytest.raises(TypeError, match="n_jobs"):
+            distance_correlation(np.eye(5), np.eye(5), n_jobs=n_jobs)
+
+
+def test_units_of_any_size_change_nothing():
+    X = np.random.default_rng(5).standard_normal((60, 3))
+    for scale in (1e-250, 1e200, 1e300):
+        assert distance_correlation(X * scale, X) == pytest.approx(1, abs=1e-12)

@@ -3,6 +3,8 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.datasets import load_digits
 from sklearn.linear_model import RidgeClassifier
@@ -31,17 +33,80 @@ def views(n=120, seed=0):
 def test_the_system_is_the_literal_one():
     features, y = views(30)
     Y = np.eye(3)[y]
-    M, a = alignment_system(features, list("abcd"), Y)
+    M, a = alignment_system(features, list("abcd"), Y, estimator="biased")[:2]
     kernels = [(X - X.mean(axis=0)) @ (X - X.mean(axis=0)).T for X in features]
     np.testing.assert_allclose(M, [[np.sum(K * L) for L in kernels] for K in kernels])
     target = (Y - Y.mean(axis=0)) @ (Y - Y.mean(axis=0)).T
     np.testing.assert_allclose(a, [np.sum(K * target) for K in kernels])
 
 
+def u_centered(K):
+    """Székely and Rizzo (2014): off-diagonal entries minus row means, with unbiased denominators."""
+    n = len(K)
+    K = K - np.diag(np.diag(K))
+    rows = K.sum(axis=1) / (n - 2)
+    centered = K - rows[:, np.newaxis] - rows + K.sum() / ((n - 1) * (n - 2))
+    return centered - np.diag(np.diag(centered))
+
+
+@pytest.mark.parametrize("kernel", ["linear", "precomputed"])
+def test_the_unbiased_system_holds_inner_products_of_u_centered_kernels(kernel):
+    features, y = views(30)
+    Y = np.eye(3)[y]
+    kernels = [X @ X.T for X in features]
+    system = alignment_system(features if kernel == "linear" else kernels, list("abcd"), Y, kernel)
+    matrices = [u_centered(K) for K in kernels]
+    np.testing.assert_allclose(system.M, [[np.sum(K * L) for L in matrices] for K in matrices], rtol=1e-9)
+    target = u_centered(Y @ Y.T)
+    np.testing.assert_allclose(system.a, [np.sum(K * target) for K in matrices], rtol=1e-7)
+    assert system.target_norm == pytest.approx(np.linalg.norm(target))
+    weights = align_kernels(features, y)
+    joint = u_centered(sum(w * K for w, K in zip(weights, kernels, strict=True)))
+    wanted = np.sum(joint * target) / np.linalg.norm(joint) / np.linalg.norm(target)
+    assert system.alignment(weights) == pytest.approx(wanted)
+    rng = np.random.default_rng(0)
+    others = [abs(weights + scale * rng.standard_normal(4)) for scale in (1e-3, 0.1, 1) for _ in range(50)]
+    assert all(system.alignment(other) <= wanted + 1e-12 for other in others)
+
+
+@given(st.integers(0, 10**6))
+def test_the_unbiased_system_is_positive_semidefinite(seed):
+    features, y = views(8, seed=seed)
+    features += [np.random.default_rng(seed).standard_normal((8, 40))]
+    M = alignment_system(features, list("abcde"), np.eye(3)[y], zero_ok=True).M
+    assert np.linalg.eigvalsh(M).min() > -1e-9 * np.trace(M)
+
+
+def test_wide_noise_gets_no_credit():
+    # Its own alignment with the target is large if estimated with bias, and near zero without.
+    rng = np.random.default_rng(0)
+    y = np.arange(200) % 10
+    signal, noise = np.eye(10)[y] + rng.standard_normal((200, 10)), rng.standard_normal((200, 5000))
+    for method, least in (("align", 0.98), ("alignf", 0.999)):
+        assert align_kernels([signal, noise], y, method=method)[0] > least
+    biased = align_kernels([signal, noise], y, method="align", estimator="biased")
+    assert biased[1] > biased[0]
+    fitted = KernelAlignment(method="align").fit({"signal": signal, "noise": noise}, y)
+    assert fitted.weights_[0] > 0.98
+    literal = KernelAlignment(method="align", estimator="biased").fit({"signal": signal, "noise": noise}, y)
+    np.testing.assert_allclose(literal.weights_, biased)
+
+
+def test_a_column_of_which_one_row_differs_gets_no_weight():
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    y = X[:, 0] > 0
+    lone = np.column_stack([X, np.arange(60) == 7])
+    np.testing.assert_allclose(
+        KernelAlignment().fit(lone, y).weights_, [*KernelAlignment().fit(X, y).weights_, 0]
+    )
+    with pytest.raises(ValueError, match="unbiased estimate of its kernel's norm is zero"):
+        align_kernels([X, lone[:, 3:]], y)
+
+
 def test_no_other_weights_are_better_aligned():
     features, y = views()
     Y = np.eye(3)[y]
-    weights = align_kernels(features, y)
+    weights = align_kernels(features, y, estimator="biased")
     best = combined_alignment(weights, features, Y)
     assert np.linalg.norm(weights) == pytest.approx(1)
     assert np.all(weights >= 0)
@@ -49,21 +114,27 @@ def test_no_other_weights_are_better_aligned():
     others = [abs(weights + scale * rng.standard_normal(4)) for scale in (1e-3, 0.1, 1) for _ in range(50)]
     assert all(combined_alignment(other, features, Y) <= best + 1e-12 for other in others)
     for method in ("align", "r2", "uniform"):
-        assert combined_alignment(align_kernels(features, y, method=method), features, Y) <= best + 1e-12
+        assert (
+            combined_alignment(align_kernels(features, y, method=method, estimator="biased"), features, Y)
+            <= best + 1e-12
+        )
 
 
 def test_the_baselines_are_their_definitions():
     features, y = views()
     Y = np.eye(3)[y]
-    alignments = np.array([cka(X, Y) for X in features])
-    np.testing.assert_allclose(
-        align_kernels(features, y, method="align"), alignments / np.linalg.norm(alignments)
-    )
+    for estimator in ("biased", "unbiased"):
+        alignments = np.maximum([cka(X, Y, estimator=estimator) for X in features], 0)
+        np.testing.assert_allclose(
+            align_kernels(features, y, method="align", estimator=estimator),
+            alignments / np.linalg.norm(alignments),
+        )
+        M, a = alignment_system(features, list("abcd"), Y, estimator=estimator)[:2]
+        ratios = np.maximum(a, 0) / np.diag(M)
+        np.testing.assert_allclose(
+            align_kernels(features, y, method="r2", estimator=estimator), ratios / np.linalg.norm(ratios)
+        )
     np.testing.assert_allclose(align_kernels(features, y, method="uniform"), 0.5)
-    M, a = alignment_system(features, list("abcd"), Y)
-    np.testing.assert_allclose(
-        align_kernels(features, y, method="r2"), a / np.diag(M) / np.linalg.norm(a / np.diag(M))
-    )
 
 
 def test_orthogonal_kernels_make_alignf_equal_to_r2():
@@ -72,7 +143,10 @@ def test_orthogonal_kernels_make_alignf_equal_to_r2():
     columns = columns - columns.mean(axis=0)
     basis = np.linalg.svd(columns)[0][:, :7]
     features = [basis[:, [k]] for k in range(7)]
-    np.testing.assert_allclose(align_kernels(features, y), align_kernels(features, y, method="r2"), atol=1e-9)
+    alignf, r2 = (
+        align_kernels(features, y, method=method, estimator="biased") for method in ("alignf", "r2")
+    )
+    np.testing.assert_allclose(alignf, r2, atol=1e-9)
 
 
 def test_a_repeated_kernel_does_not_change_the_sum():
@@ -200,6 +274,8 @@ def test_invalid_arguments_are_refused():
         align_kernels(features, y, target="labels")
     with pytest.raises(ValueError, match="is an empty range"):
         align_bandwidths(features[0], y, (3, 1))
+    with pytest.raises(ValueError, match="powers=3 is not a pair"):
+        align_bandwidths(features[0], y, 3)
     with pytest.raises(ValueError, match="None of the kernels is aligned"):
         align_kernels([np.array([[1.0], [-1.0], [1.0], [-1.0]])], [0, 0, 1, 1])
 
@@ -226,7 +302,9 @@ def test_the_output_kernel_is_the_weighted_sum(digits):
         for weight, view in zip(fitted.weights_, views.values(), strict=True)
     )
     np.testing.assert_allclose(Z @ Z.T, wanted, atol=1e-8)
-    assert fitted.alignment_ == pytest.approx(cka(Z, np.eye(10)[y[:300]]))
+    assert fitted.alignment_ == pytest.approx(cka(Z, np.eye(10)[y[:300]], estimator="unbiased"))
+    biased = KernelAlignment(estimator="biased").fit(views, y[:300])
+    assert biased.alignment_ == pytest.approx(cka(biased.transform(views), np.eye(10)[y[:300]]))
     assert dict(zip(fitted.group_names_, fitted.weights_, strict=True)) == align_kernels(views, y[:300])
 
 

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -214,6 +216,45 @@ def test_the_matrix_holds_the_pairs(widths, estimator):
     np.testing.assert_allclose(matrix, wanted, rtol=1e-9)
 
 
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("estimator", ["biased", "unbiased"])
+def test_two_networks_give_the_rectangular_matrix(kernel, estimator):
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    shared = rng.standard_normal((150, 3))
+    one, other = (
+        {
+            f"layer{k}": shared @ rng.standard_normal((3, d)) + rng.standard_normal((150, d))
+            for k, d in enumerate(widths)
+        }
+        for widths in ([3, 8, 600, 20], [5, 500, 4])
+    )
+    found = cka_matrix(one, other, kernel=kernel, estimator=estimator)
+    assert isinstance(found, pandas.DataFrame)
+    assert found.shape == (4, 3)
+    for row, column in [("layer0", "layer2"), ("layer2", "layer1"), ("layer3", "layer0")]:
+        wanted = cka(one[row], other[column], kernel, estimator)
+        assert found.loc[row, column] == pytest.approx(wanted, rel=1e-9)
+    listed = cka_matrix(list(one.values()), list(other.values()), kernel=kernel, estimator=estimator)
+    np.testing.assert_array_equal(listed, found)
+    with pytest.raises(ValueError, match="layer0 has 150 rows and layer0 has 149"):
+        cka_matrix(one, {name: X[1:] for name, X in other.items()})
+    with pytest.raises(TypeError, match="others='rbf' is not a set of features"):
+        cka_matrix(one, "rbf")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_matrix_takes_one_copy_of_the_data(dtype):
+    rng = np.random.default_rng(0)
+    features = [rng.standard_normal((20_000, 40)).astype(dtype) for _ in range(20)]
+    size = sum(X.nbytes for X in features)
+    tracemalloc.start()
+    cka_matrix(features)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.3 * size  # the copy, one set more, and the products
+
+
 def test_a_dict_gives_a_data_frame():
     pandas = pytest.importorskip("pandas")
     X, Y = pair()
@@ -238,7 +279,7 @@ def test_constant_features_are_refused_by_name(kernel, estimator, dtype, n):
     with pytest.raises(ValueError, match="Y is constant"):
         cka(Y, constant, kernel, estimator)
     with pytest.raises(ValueError, match="second is constant"):
-        cka_matrix({"first": Y, "second": constant}, kernel, estimator)
+        cka_matrix({"first": Y, "second": constant}, kernel=kernel, estimator=estimator)
 
 
 def test_features_whose_unbiased_norm_is_zero_are_refused():
@@ -270,25 +311,18 @@ def test_units_of_any_size_change_nothing(n, dtype, scale):
     assert stable_rank(dtype(scale) * X) == pytest.approx(stable_rank(X), rel=1e-5)
 
 
-def test_products_out_of_floating_point_range_raise():
+def test_results_out_of_floating_point_range_raise():
     X, Y = pair()
-    for scale in (1e-100, 1e100):
-        for compute in (
-            lambda s: StreamingCKA().update([Y, s * X]).result(),
-            lambda s: align_kernels([Y, s * X], np.arange(40) % 3),
-        ):
-            with (
-                np.errstate(all="ignore"),
-                pytest.raises(ValueError, match="The values of 1 are so large or"),
-            ):
-                compute(scale)
-    with (
-        np.errstate(all="ignore"),
-        pytest.raises(ValueError, match="The values of X are so large or so small"),
-    ):
-        cka(1e160 * X, Y, "rbf")
     with pytest.raises(ValueError, match="The values of X are so large or so small"):
-        hsic(1e100 * X, 1e100 * Y)
+        cka(1e160 * X, Y, "rbf", gamma=1.0)  # a fixed gamma does not follow the scale of the rows
+    with pytest.raises(ValueError, match="The values of X are so large or so small"):
+        hsic_test(1e160 * X, Y, gamma=1.0)
+    for scale in (1e-100, 1e100):
+        for compute in (hsic, lambda A, B: hsic_test(A, B, "linear", n_permutations=9)):
+            with pytest.raises(ValueError, match="The values of X or Y are so large or so small"):
+                compute(scale * X, scale * Y)
+    with pytest.raises(ValueError, match="some weights are smaller than any float"):
+        align_kernels([Y, X * 2.0**600, X[::-1]], np.arange(40) % 3, method="r2", estimator="biased")
 
 
 def test_wide_sparse_features_are_multiplied_in_blocks_of_columns(monkeypatch):

@@ -8,8 +8,10 @@ from scipy.stats import multivariate_normal
 from sklearn.covariance import ledoit_wolf
 from sklearn.cross_decomposition import CCA
 
-from manylens import cka, rank_models
+from manylens import CountSketch, KernelAlignment, align_kernels, cka, cka_matrix, hsic_test, rank_models
+from manylens.alignment import FeatureSketch, align_bandwidths
 from manylens.alignment import transferability as scores
+from manylens.kernels import RBF
 
 
 def task(n=90, d=5, seed=0, strength=1.0):
@@ -149,7 +151,9 @@ def test_the_standard_error_is_the_spread_over_new_rows():
 
 def test_the_score_is_cka_and_regression_works():
     X, codes = task()
-    assert rank_models([X], codes, n_groups=0)[0].score == pytest.approx(cka(X, np.eye(3)[codes]))
+    for metric, estimator in (("cka", "unbiased"), ("biased-cka", "biased")):
+        wanted = pytest.approx(cka(X, np.eye(3)[codes], estimator=estimator))
+        assert rank_models([X], codes, metric, n_groups=0)[0].score == wanted
     assert rank_models([X], codes, n_groups=0)[0].standard_error is None
     noise = np.random.default_rng(5).standard_normal(X.shape)
     for metric in ("cka", "logme"):
@@ -193,11 +197,103 @@ def test_invalid_arguments_are_refused():
     with pytest.raises(ValueError, match="n_groups=80 is not between 2 and half"):
         rank_models([X], codes, n_groups=80)
     lone = np.where(np.arange(len(codes)) == 7, 1, 0)
-    for metric in ("cka", "logme", "h-score", "transrate"):
+    for metric in ("biased-cka", "logme", "h-score", "transrate"):
         with pytest.raises(ValueError, match="constant except for a few rows in one group"):
             rank_models([X], lone, metric)
         assert np.isfinite(rank_models([X], lone, metric, n_groups=0)[0].score)
+    with pytest.raises(
+        ValueError, match="unbiased norm of the target's kernel is zero, as it is for classes of"
+    ):
+        rank_models([X], lone, n_groups=0)
     with pytest.raises(ValueError, match="undefined if some rows are left out"):
         rank_models([X], codes, lambda features, _: 1.0 if len(features) == len(codes) else np.nan)
     with pytest.raises(ValueError, match="the metric is not defined for these features"):
         rank_models([X], codes, lambda features, classes: np.nan * features[0, 0] * classes[0], n_groups=0)
+
+
+def wide_noise(seed=0):
+    """200 rows of ten classes: ten informative columns, and 5,000 columns of noise."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(200) % 10
+    return {
+        "signal": np.eye(10)[y] + rng.standard_normal((200, 10)),
+        "noise": rng.standard_normal((200, 5000)),
+    }, y
+
+
+def test_wide_noise_does_not_outrank_informative_features():
+    models, y = wide_noise()
+    unbiased, biased = rank_models(models, y), rank_models(models, y, "biased-cka")
+    assert [row.name for row in unbiased] == ["signal", "noise"]
+    assert abs(unbiased[1].score) < 4 * unbiased[1].standard_error
+    assert unbiased[0].score > 4 * unbiased[0].standard_error
+    assert biased[0].name == "noise"  # so the test would fail with the biased estimate
+
+
+def test_whole_numbers_stored_as_floats_must_be_named():
+    X, codes = task()
+    for compute in (
+        rank_models,
+        align_kernels,
+        lambda sets, y, **options: KernelAlignment(**options).fit(sets, y),
+    ):
+        with pytest.raises(ValueError, match="give target='classes' or target='values'"):
+            compute([X], codes.astype(np.float64))
+    floats = codes.astype(np.float64)
+    assert rank_models([X], floats, target="classes")[0].score == rank_models([X], codes)[0].score
+    wanted = cka(X, floats[:, np.newaxis], estimator="unbiased")
+    assert rank_models([X], floats, target="values")[0].score == pytest.approx(wanted)
+    two = rank_models([X], (codes == 1).astype(float))[0].score  # both readings give the same
+    assert two == pytest.approx(rank_models([X], codes == 1)[0].score)
+    ages = np.random.default_rng(0).permutation(90).astype(float)  # mostly different, so not classes
+    assert rank_models([X], ages)[0].score == pytest.approx(rank_models([X], ages, target="values")[0].score)
+
+
+@pytest.mark.parametrize("size", [True, None, "10", 2.5])
+def test_sizes_that_are_not_whole_numbers_are_refused(size):
+    X, codes = task()
+    for compute in (
+        lambda: rank_models([X], codes, n_groups=size),
+        lambda: hsic_test(X, X, n_permutations=size),
+        lambda: cka(X, X, sketch=CountSketch(8), n_replicates=size),
+        lambda: CountSketch(size),
+        lambda: FeatureSketch(8, size),
+        lambda: align_bandwidths(X, codes, (0, size)),
+    ):
+        with pytest.raises(TypeError, match=r"must be an instance of|must be an integer"):
+            compute()
+
+
+def test_messages_do_not_print_arrays():
+    X, codes = task()
+    big = np.arange(10_000.0).reshape(100, 100)
+    for compute in (
+        lambda: rank_models([X], codes, big),
+        lambda: rank_models([X], codes, {"a": big}),
+        lambda: cka(X, X, big),
+        lambda: cka(X, X, estimator=big),
+        lambda: cka(X, X, return_={"a": big}),
+        lambda: align_kernels([X], codes, method=[big]),
+        lambda: align_kernels([X], codes, sketch=big),
+        lambda: rank_models({"a": [big]}, codes),
+        lambda: cka_matrix([X], others="rbf"),
+    ):
+        with pytest.raises((TypeError, ValueError)) as caught:
+            compute()
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 300
+
+
+def test_a_class_instead_of_a_kernel_is_refused():
+    X, codes = task()
+    for compute in (
+        lambda: cka(X, X, RBF),
+        lambda: hsic_test(X, X, RBF),
+        lambda: align_kernels([X], codes, RBF),
+    ):
+        with pytest.raises(TypeError, match=r"kernel=RBF is a class: give an instance, such as RBF\(\)"):
+            compute()
+    with pytest.raises(
+        TypeError, match=r"sketch=CountSketch is not a CountSketch: give CountSketch\(n_buckets\)"
+    ):
+        cka(X, X, sketch=CountSketch)

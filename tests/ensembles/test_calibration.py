@@ -6,6 +6,7 @@ from sklearn.neighbors import NearestNeighbors
 from manylens import ModularAutoencoder, ModuleNeighbors, retrieval_precision
 from manylens.ensembles.calibration import (
     SearchPlan,
+    as_near,
     calibration_queries,
     choose_list_plan,
     choose_scan_plan,
@@ -25,7 +26,7 @@ def rows_of_spectrum(n, variances, seed=0):
 def test_ranks_equal_those_of_a_sort():
     points = rows_of_spectrum(700, np.linspace(3, 1, 12))
     queries, widths = calibration_queries(points), np.array([2, 5, 12])
-    nearest = exact_neighbors(points, queries, 4)
+    _, nearest = exact_neighbors(points, queries, 4)
     ranks = ranks_on_leading(points, queries, nearest, widths)
     for w, d in enumerate(widths):
         for i, row in enumerate(queries.own):
@@ -39,10 +40,10 @@ def test_ranks_equal_those_of_a_sort():
 def test_neighbors_of_rows_and_of_queries_are_scikit_learns():
     points, queries = rows_of_spectrum(300, np.ones(6)), rows_of_spectrum(40, np.ones(6), seed=1)
     search = NearestNeighbors(n_neighbors=5).fit(points)
-    of_rows = exact_neighbors(points, calibration_queries(points), 5)
+    _, of_rows = exact_neighbors(points, calibration_queries(points), 5)
     expected = search.kneighbors(return_distance=False)[calibration_queries(points).own]
     np.testing.assert_array_equal(np.sort(of_rows), np.sort(expected))
-    of_queries = exact_neighbors(points, calibration_queries(points, queries), 5)
+    _, of_queries = exact_neighbors(points, calibration_queries(points, queries), 5)
     np.testing.assert_array_equal(
         np.sort(of_queries), np.sort(search.kneighbors(queries, return_distance=False))
     )
@@ -133,7 +134,7 @@ class Shuffled:
 def test_lists_get_as_many_candidates_as_their_order_requires():
     points = rows_of_spectrum(1000, np.ones(4))
     queries = calibration_queries(points)
-    nearest = exact_neighbors(points, queries, 10)
+    _, nearest = exact_neighbors(points, queries, 10)
 
     def candidates(places):
         lists = Shuffled(queries, nearest, places, 1000)
@@ -204,3 +205,8 @@ def test_tuning_a_method_without_choices_raises(method):
 def test_a_recall_outside_zero_and_one_raises(recall):
     with pytest.raises(ValueError, match="recall"):
         ModuleNeighbors(ModularAutoencoder(3, 2), recall=recall).fit(DIGITS[:200])
+
+
+def test_a_missed_neighbor_costs_one_place_and_equally_near_rows_none():
+    exact = np.array([[1.0, 2, 3], [1, 1, 1]])
+    np.testing.assert_array_equal(as_near(np.array([[2.0, 3, 4], [1, 1, 1]]), exact).sum(axis=1), [2, 3])

@@ -3,6 +3,7 @@ import pickle
 import numpy as np
 import pytest
 
+import manylens
 from manylens.ensembles.finders import FaissFinder, GrowingRows, ScanFinder, pad_columns
 
 
@@ -42,7 +43,7 @@ class FinderContract:
 
     def test_rows_added_later_are_numbered_on_and_found(self, rows, queries):
         finder = self.make(rows)
-        finder.add(queries)
+        finder = finder.added(queries)
         found = finder.search(queries, 10)[1]
         own = self.n_rows + np.arange(50)
         assert np.mean(np.any(found == own[:, None], axis=1)) >= self.share
@@ -62,10 +63,9 @@ class FinderContract:
     @pytest.mark.parametrize("mmap", [True, False])
     def test_a_saved_finder_finds_the_same_and_can_grow(self, rows, queries, tmp_path, mmap):
         finder = self.make(rows)
-        finder.save(tmp_path, "finder")
-        again = type(finder).load(tmp_path, "finder", mmap)
-        for some in (finder, again):
-            some.add(queries)
+        manylens.save(finder, tmp_path / "finder")
+        again = manylens.load(tmp_path / "finder", mmap=mmap)
+        finder, again = finder.added(queries), again.added(queries)
         np.testing.assert_array_equal(again.search(queries, 9)[1], finder.search(queries, 9)[1])
 
     def test_a_pickled_finder_finds_the_same(self, rows, queries):
@@ -109,15 +109,19 @@ class TestFaissFinderWithLists(FinderContract):
         return FaissFinder(rows)
 
 
-def test_rows_grow_without_changing_those_given():
+def test_rows_grow_without_changing_those_given_or_earlier_states():
     given = np.arange(6.0).reshape(3, 2)
-    rows = GrowingRows(given)
+    states = [GrowingRows(given)]
     for value in range(5):
-        rows.append(np.full((2, 2), value))
-    assert len(rows) == 13
-    np.testing.assert_array_equal(rows.array[:3], given)
-    np.testing.assert_array_equal(rows.array[3:, 0], np.repeat(np.arange(5), 2))
-    assert len(pickle.loads(pickle.dumps(rows))._store) == 13
+        states.append(states[-1].extended(np.full((2, 2), value)))
+    assert [len(state) for state in states] == [3, 5, 7, 9, 11, 13]
+    for state in states:
+        np.testing.assert_array_equal(state.array[:3], given)
+        np.testing.assert_array_equal(state.array[3:, 0], np.repeat(np.arange(5), 2)[: len(state) - 3])
+    branch = states[2].extended(np.full((1, 2), -9.0))  # must not write over the rows of states[3]
+    assert branch.array[-1, 0] == -9
+    assert states[3].array[7, 0] == 2
+    assert len(pickle.loads(pickle.dumps(states[-1]))._store) == 13
 
 
 def test_columns_are_padded_to_a_multiple_of_eight():

@@ -1,4 +1,3 @@
-import json
 import pickle
 import sys
 
@@ -12,6 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import manylens
 from manylens import ModularAutoencoder, ModularKernelPCA, ModuleNeighbors, ModuleVotingClassifier
 from manylens.baselines import PartitionKernelPCA
 from manylens.ensembles.finders import FaissFinder
@@ -34,6 +34,7 @@ def scikit_learns(modules, base, queries, k):
 
 @parametrize_with_checks(
     [
+        ModuleNeighbors(n_neighbors=1),
         ModuleNeighbors(ModularKernelPCA(3, 2, random_state=0), n_neighbors=1),
         ModuleNeighbors(ModularAutoencoder(3, 2, random_state=0), n_neighbors=1, method="paper"),
     ]
@@ -49,7 +50,7 @@ def test_exact_search_equals_brute_force_for_any_number_of_leading_coordinates(l
     expected_distances, expected = scikit_learns(lenses, BASE, QUERIES, 7)
     np.testing.assert_array_equal(rows, expected)
     np.testing.assert_allclose(distances, expected_distances, atol=1e-7)
-    assert (index.proven_share_ < 1) == (n_leading <= 10)
+    assert (index.search(index.coordinates(QUERIES), 7).proven.mean() < 1) == (n_leading <= 10)
 
 
 def test_exact_search_holds_for_modules_of_any_spectrum():
@@ -184,7 +185,7 @@ def test_a_saved_index_finds_the_same_and_can_grow(lenses, tmp_path, method, mma
     index.partial_fit(BASE[1000:])
     last = ModuleNeighbors.load(tmp_path, lenses, mmap=mmap)
     np.testing.assert_array_equal(last.kneighbors(QUERIES)[1], index.kneighbors(QUERIES)[1])
-    assert {path.suffix for path in tmp_path.iterdir()} == {".npy", ".json", ".skops"}
+    assert [path.name for path in tmp_path.iterdir()] == ["index.manylens"]
 
 
 def test_a_mapped_index_leaves_its_rows_on_disk(lenses, tmp_path):
@@ -217,23 +218,35 @@ class Stranger(TransformerMixin, BaseEstimator):
         return [Z[:, :4], Z[:, 4:]]
 
 
-def test_unknown_types_are_not_loaded(tmp_path):
+def test_modules_of_other_classes_are_loaded_if_trusted(tmp_path):
     index = ModuleNeighbors(Stranger()).fit(BASE)
     index.save(tmp_path)
-    with pytest.raises(TypeError, match=r"modules.skops contains .*Stranger.* Or pass the fitted modules"):
+    with pytest.raises(TypeError, match=r"index.manylens contains .*Stranger, which could run any code"):
         ModuleNeighbors.load(tmp_path)
-    again = ModuleNeighbors.load(tmp_path, index.modules_)
+    again = ModuleNeighbors.load(tmp_path, trusted=[Stranger])
     np.testing.assert_array_equal(again.kneighbors(QUERIES)[1], index.kneighbors(QUERIES)[1])
 
 
-def test_a_folder_without_an_index_or_with_a_later_format_is_refused(lenses, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"contains no index: index\.json"):
+def test_modules_that_cannot_be_saved_are_passed_when_loading(tmp_path):
+    modules = Stranger().fit(BASE)
+    modules.network = lambda rows: rows
+    index = ModuleNeighbors(modules).fit(BASE)
+    with pytest.raises(TypeError, match=r"Stranger.network is the function .*, and a file holds only data"):
+        index.save(tmp_path / "index")
+    index.save(tmp_path / "index", save_modules=False)
+    assert index.modules_ is modules
+    with pytest.raises(ValueError, match="saved without its modules: pass the fitted modules"):
+        ModuleNeighbors.load(tmp_path / "index")
+    again = ModuleNeighbors.load(tmp_path / "index", modules)
+    np.testing.assert_array_equal(again.kneighbors(QUERIES)[1], index.kneighbors(QUERIES)[1])
+
+
+def test_a_folder_without_an_index_or_with_another_model_is_refused(lenses, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"index\.manylens"):
         ModuleNeighbors.load(tmp_path)
-    ModuleNeighbors(lenses).fit(BASE).save(tmp_path)
-    path = tmp_path / "index.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
-    with pytest.raises(ValueError, match="has format 99; this version of manylens reads 1"):
-        ModuleNeighbors.load(tmp_path)
+    manylens.save(lenses, tmp_path / "lenses")
+    with pytest.raises(ValueError, match="lenses contains ModularKernelPCA, not a fitted ModuleNeighbors"):
+        ModuleNeighbors.load(tmp_path / "lenses")
 
 
 def test_it_pickles_and_clones(lenses):
@@ -344,37 +357,10 @@ def test_modules_without_transform_and_split_raise(given):
         ModuleVotingClassifier(given).fit(BASE[:50], np.arange(50) % 2)
 
 
-def test_a_file_with_a_function_of_manylens_is_not_trusted(lenses, tmp_path):
-    skops = pytest.importorskip("skops.io")
-    from manylens.cli import main
-
-    ModuleNeighbors(lenses).fit(BASE[:50]).save(tmp_path)
-    skops.dump(main, tmp_path / "modules.skops")
-    with pytest.raises(TypeError, match=r"modules.skops contains manylens.cli.main, which could run"):
-        ModuleNeighbors.load(tmp_path)
-
-
-def test_saving_without_skops_raises_instead_of_losing_the_modules(lenses, tmp_path, monkeypatch):
+def test_an_index_is_saved_and_loaded_without_skops(lenses, tmp_path, monkeypatch):
     index = ModuleNeighbors(lenses).fit(BASE[:50])
     monkeypatch.setitem(sys.modules, "skops.io", None)
-    with pytest.raises(ImportError, match=r'needs skops: pip install "manylens\[save\]"'):
-        index.save(tmp_path)
-    assert not (tmp_path / "index.json").exists()
-    index.save(tmp_path, save_modules=False)
-    with pytest.raises(FileNotFoundError, match="saved without its modules: pass the fitted modules"):
-        ModuleNeighbors.load(tmp_path)
-    again = ModuleNeighbors.load(tmp_path, lenses)
-    np.testing.assert_array_equal(again.kneighbors(QUERIES)[1], index.kneighbors(QUERIES)[1])
-
-
-def test_loading_saved_modules_without_skops_says_what_to_do(lenses, tmp_path, monkeypatch):
-    ModuleNeighbors(lenses).fit(BASE[:50]).save(tmp_path)
-    monkeypatch.setitem(sys.modules, "skops.io", None)
-    with pytest.raises(ImportError, match=r'pip install "manylens\[save\]". Or pass the fitted modules'):
-        ModuleNeighbors.load(tmp_path)
-
-
-def test_saving_without_modules_deletes_modules_saved_earlier(lenses, tmp_path):
-    ModuleNeighbors(lenses).fit(BASE[:50]).save(tmp_path)
-    ModuleNeighbors(lenses).fit(BASE[50:100]).save(tmp_path, save_modules=False)
-    assert not (tmp_path / "modules.skops").exists()
+    index.save(tmp_path / "new" / "folder" / "index")
+    again = ModuleNeighbors.load(tmp_path / "new" / "folder" / "index")
+    for mine, theirs in zip(again.kneighbors(QUERIES), index.kneighbors(QUERIES), strict=True):
+        np.testing.assert_array_equal(mine, theirs)

@@ -23,7 +23,7 @@ def test_an_index_that_keeps_everything_has_precision_one():
 
 
 def test_lists_for_different_numbers_of_queries_are_refused():
-    with pytest.raises(ValueError, match=r"must have one line per query, .*\(2, 2\) and \(1, 2\)"):
+    with pytest.raises(ValueError, match=r"must have one line per query; .*\(2, 2\) and \(1, 2\)"):
         retrieval_precision([[1, 2], [3, 4]], [[1, 2]])
 
 
@@ -61,3 +61,24 @@ def test_the_index_with_the_papers_method_finds_the_same_rows(digits_by_modules)
 def test_rows_that_were_not_found_do_not_count():
     assert retrieval_precision([[9, 1], [-1, -1]], [[9, 1], [3, 4]]) == 0.5
     assert retrieval_precision([[-1]], [[0]]) == 0.0
+
+
+def test_rows_found_twice_count_once():
+    assert retrieval_precision([[7, 7, 7]], [[7]]) == 1.0
+    assert retrieval_precision([[7, 7, 2], [1, 1, 1]], [[7, 8], [3, 1]]) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("found", "relevant", "message"),
+    [
+        ([[0, -2]], [[0, 1]], "found contains -2 to 0: give row numbers from 0 on, or -1 for none"),
+        ([[0, 1]], [[0, -1]], "relevant contains -1 to 0: give row numbers from 0 on"),
+        ([[0, 1]], [[5, 5]], "Line 0 of relevant repeats a row"),
+        ([[0.5, 1]], [[0, 1]], r"found must contain integers, .* shape \(1, 2\) and type float64"),
+        ([0, 1], [[0, 1]], "found must contain integers, one line per query"),
+        (np.empty((0, 3), int), np.empty((0, 3), int), "at least one query"),
+    ],
+)
+def test_lists_that_are_no_rows_are_refused(found, relevant, message):
+    with pytest.raises(ValueError, match=message):
+        retrieval_precision(found, relevant)

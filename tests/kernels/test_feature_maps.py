@@ -1,5 +1,9 @@
+import pickle
+import tracemalloc
+
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 from sklearn.kernel_approximation import Nystroem
 
 from manylens.kernels import (
@@ -19,6 +23,7 @@ from manylens.kernels import (
 )
 from manylens.kernels.feature_maps import orthogonal_frequencies
 from manylens.kernels.spectrum import inverse_root
+from manylens.summaries import CountSketch
 from tests.kernels.contract import FeatureMapContract
 
 
@@ -81,15 +86,18 @@ class TestNystroemKMeans(LowRankContract):
 
 
 class SketchContract(FeatureMapContract):
-    """K Sᵀ (S K Sᵀ)⁺ S K, written out with the matrix S."""
+    """k(X, L) k(L, L)⁺ k(L, X), with the landmarks L written out by the matrix S."""
 
     tolerance = 1e-6
 
+    def landmarks(self, S, X):
+        return S @ X
+
     def truth(self, X):
         fitted = self.make().fit(X)
-        S = fitted.hash_.matrix(len(X)).toarray()
-        K = fitted.kernel_(X, X)
-        return K @ S.T @ np.linalg.pinv(S @ K @ S.T, hermitian=True) @ S @ K
+        L = self.landmarks(fitted.hash_.matrix(len(X)), X)
+        across = fitted.kernel_(X, L)
+        return across @ np.linalg.pinv(fitted.kernel_(L, L), hermitian=True) @ across.T
 
 
 class TestLinearCountSketch(SketchContract):
@@ -100,6 +108,9 @@ class TestLinearCountSketch(SketchContract):
 class TestRBFCountSketch(SketchContract):
     def make(self):
         return CountSketchMap(RBF(0.1), rank=20, n_hashes=2, random_state=0)
+
+    def landmarks(self, S, X):
+        return X.mean(axis=0) + S @ (X - X.mean(axis=0)) / (2 * np.sqrt(len(X) / S.shape[0]))
 
 
 class TestFourier(FeatureMapContract):
@@ -180,7 +191,36 @@ def test_a_sketch_with_enough_buckets_keeps_the_linear_kernel_exactly(X):
     np.testing.assert_allclose(psi @ psi.T, X @ X.T, atol=1e-8)  # 40 sums of rows span the 6 columns
     made = make_feature_map("nystroem", Linear(), X, rank=40, landmarks="count-sketch", random_state=0)
     assert isinstance(made, CountSketchMap)
-    assert made.fit(X).rows_.shape == (40, 6)  # only the sketch is kept, not the rows
+    assert made.fit(X).landmarks_.shape == (40, 6)  # only the sketch is kept, not the rows
+
+
+def test_sketched_landmarks_of_a_kernel_take_one_pass_and_keep_no_rows():
+    X = np.random.default_rng(0).standard_normal((30_000, 4))
+    sketched = CountSketchMap(RBF(), rank=40, random_state=0)
+    sketched.fit(X[:100])  # compiles the loops
+    tracemalloc.start()
+    sketched.fit(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 * X.nbytes  # the kernel matrix would take 7,500 times the rows
+    assert len(pickle.dumps(sketched)) < 0.1 * X.nbytes
+
+
+@pytest.mark.parametrize("n", [300, 1797])
+def test_sketched_landmarks_are_nearly_as_good_as_rows_at_any_number_of_rows(n):
+    X = load_digits().data[:n]
+    kernel = RBF(RBF().fit(X).gamma_)
+
+    def error(feature_map):
+        psi, K = feature_map.fit_transform(X), kernel.fit(X)(X, X)
+        return np.linalg.norm(psi @ psi.T - K) / np.linalg.norm(K)
+
+    rows = np.mean([error(NystroemMap(kernel, 100, random_state=seed)) for seed in range(3)])
+    sums = np.mean([error(CountSketchMap(kernel, 100, random_state=seed)) for seed in range(3)])
+    S = CountSketch(100, 4, 0).matrix(n)
+    literal = error(NystroemMap(kernel, landmarks=S @ X))
+    assert sums < 2 * rows
+    assert sums < 0.5 * literal  # plain sums are far from every row, the more so the more rows
 
 
 def test_a_precomputed_kernel_is_its_own_map(X):

@@ -1,6 +1,7 @@
 """Data for the tests of NCA, and one numba thread per test process: several would wait for each other."""
 
 import os
+import signal
 
 import numba
 import numpy as np
@@ -12,6 +13,20 @@ from sklearn.datasets import load_digits
 def one_thread_per_process():
     if "PYTEST_XDIST_WORKER" in os.environ:
         numba.set_num_threads(1)
+
+
+@pytest.fixture
+def time_limit():
+    """Raise after 60 seconds: a search that never returns must fail the test, not stop the run."""
+
+    def late(number, frame):
+        raise TimeoutError("the test took more than 60 seconds")
+
+    previous = signal.signal(signal.SIGALRM, late)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, previous)
 
 
 @pytest.fixture(scope="session")

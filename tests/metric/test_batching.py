@@ -7,10 +7,15 @@ from hypothesis import strategies as st
 from manylens.metric.batching import (
     MIN_ROWS,
     FarthestPointClusters,
+    OriginalFarthestPointClusters,
+    OriginalRecursiveProjectionClusters,
     RandomBatches,
     RecursiveProjectionClusters,
     StochasticAnchors,
+    join_small,
 )
+from manylens.metric.objectives import GaussianObjective
+from manylens.metric.optimizers import Adam, BatchObjective, Schedule, one_epoch
 
 # Subclasses share the test function, which is what a contract is for.
 inherited = settings(suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow])
@@ -103,3 +108,40 @@ class TestFarthestPointClusters(ClusterContract):
         sizes = [len(b) for b in self.kind(50).batches(1000, points, np.random.RandomState(0))]
         assert min(sizes) >= MIN_ROWS
         assert max(sizes) <= 4 * 50 + MIN_ROWS
+
+    def test_a_small_cluster_joins_the_nearest_one(self):
+        # Ten rows at 1 lie between 50 rows at 0 and 50 at 100: whatever their numbers, they belong to 0.
+        points = np.repeat([[0.0], [1.0], [100.0]], [50, 10, 50], axis=0)
+        for seed in range(20):
+            batches = self.kind(37).batches(110, points, np.random.RandomState(seed))
+            assert sorted(tuple(np.unique(points[batch])) for batch in batches) == [(0, 1), (100,)]
+
+
+def test_small_neighbors_join_each_other_first():
+    cluster = np.repeat([0, 1, 2], [MIN_ROWS - 1, MIN_ROWS - 2, 50])
+    joined = join_small(cluster, np.array([[0.0], [1.0], [10.0]]))
+    np.testing.assert_array_equal(joined, np.where(cluster == 2, 2, 0))
+    one = join_small(np.zeros(5, np.int64), np.zeros((1, 1)))
+    np.testing.assert_array_equal(one, np.zeros(5))
+
+
+class TestOriginalFarthestPointClusters(TestFarthestPointClusters):
+    kind = OriginalFarthestPointClusters
+
+
+class TestOriginalRecursiveProjectionClusters(TestRecursiveProjectionClusters):
+    kind = OriginalRecursiveProjectionClusters
+
+    def test_the_rows_are_clustered_before_they_are_projected(self):
+        X = np.random.default_rng(0).normal(size=(200, 5))
+        seen = []
+
+        class Spy(self.kind):
+            def batches(self, n, points, rng):
+                seen.append(points)
+                return super().batches(n, points, rng)
+
+        A = np.eye(2, 5)
+        part = BatchObjective(X, np.arange(200) % 2, GaussianObjective(), False, 0.0, np.float64)
+        one_epoch(part, A, Spy(50), Adam(A.ravel(), Schedule(4)), np.random.RandomState(0))
+        np.testing.assert_array_equal(seen[0], X)

@@ -6,16 +6,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from manylens.metric.evaluation import (
-    SKIN,
     ExactEvaluation,
     RangeSearch,
     TreeEvaluation,
-    force_list,
     heavy_pairs,
     near_pairs,
-    negligible_distance,
+    negligible_gaps,
+    skipped_forces,
+    squared_gaps,
     tile_boxes,
-    tile_reach,
     tree_layout,
 )
 from manylens.metric.objectives import (
@@ -25,9 +24,9 @@ from manylens.metric.objectives import (
     GaussianObjective,
     force_coefficients,
 )
-from manylens.metric.tiles import class_layout, share_of_pairs
+from manylens.metric.tiles import class_layout
 from manylens.native.nca_blocks import LANES
-from manylens.native.nca_pairs import force_masses, kernel_sums
+from manylens.native.nca_pairs import MASS_FACTOR, MASS_WIDTH, force_masses, kernel_sums
 from manylens.papers import fast_nca
 
 from .conftest import finite_differences, islands, points
@@ -123,28 +122,92 @@ class TestRangeSearchWithBackground(TestRangeSearch):
         return fast_nca.background_probabilities(Z, y, ridge=RIDGE)
 
 
+def assert_within_tolerance(found, exact, tolerance):
+    """Every score within tolerance / (1 - tolerance), and the forces within tolerance, in total."""
+    assert np.abs(found.scores - exact.scores).max() <= tolerance / (1 - tolerance) + 1e-12
+    error, length = (
+        np.linalg.norm(rows, axis=1).sum() for rows in (found.forces - exact.forces, found.forces)
+    )
+    assert error <= tolerance * length + 1e-12
+
+
+class Moves:
+    """The ways in which rows move from one evaluation to the next."""
+
+    def jitter(self, Z, y, rng):
+        return Z + rng.normal(size=Z.shape) * 10 ** rng.uniform(-4, 0)
+
+    def outliers(self, Z, y, rng):
+        moved = Z.copy()
+        rows = rng.choice(np.flatnonzero(y == rng.integers(y.max() + 1)), 3)
+        moved[rows, rng.integers(Z.shape[1])] += rng.choice([-1, 1]) * 10 ** rng.uniform(0, 3)
+        return moved
+
+    def swap(self, Z, y, rng):
+        """A row takes the place of a row of another class."""
+        moved = Z.copy()
+        one, two = (rng.choice(np.flatnonzero(y == c)) for c in (0, 1))
+        moved[one], moved[two] = Z[two], Z[one]
+        return moved
+
+    def new_map(self, Z, y, rng):
+        d = Z.shape[1]
+        return Z @ (np.eye(d) + rng.normal(size=(d, d)) * 10 ** rng.uniform(-4, 0))
+
+    def scale(self, Z, y, rng):
+        return Z * 2 ** rng.uniform(-2, 2)
+
+
+MOVES = [getattr(Moves(), name) for name in vars(Moves) if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("form", ["accuracy", "likelihood"])
 @given(
-    d=st.integers(1, 4),
+    d=st.sampled_from([1, 2, 5, 10]),
     spread=st.floats(0.1, 20),
-    tolerance=st.sampled_from([1e-1, 1e-2, 1e-4]),
-    seed=st.integers(0, 100),
+    tolerance=st.sampled_from([1e-1, 1e-3, 1e-5]),
+    moves=st.lists(st.sampled_from(MOVES), max_size=4),
+    seed=seeds,
 )
-def test_scores_are_within_the_tolerance_of_the_exact_ones(d, spread, tolerance, seed):
+def test_every_row_is_within_the_tolerance_however_the_rows_move(form, d, spread, tolerance, moves, seed):
     Z, y = islands(400, d, 3, spread, seed)
-    exact = ExactEvaluation(y).outcome(GaussianObjective(), Z).scores
-    approximate = TreeEvaluation(y, tolerance=tolerance).outcome(GaussianObjective(), Z).scores
-    assert np.abs(approximate - exact).max() <= tolerance / (1 - tolerance)
+    rng = np.random.default_rng(seed)
+    tree, objective = TreeEvaluation(y, tolerance=tolerance), GaussianObjective(form)
+    for move in [lambda Z, *_: Z, *moves]:
+        Z = move(Z, y, rng)
+        exact = ExactEvaluation(y).outcome(objective, Z)
+        if form == "likelihood":  # the promise is on p; that on log p follows from it, relative to p
+            ratio = np.exp(tree.outcome(objective, Z).scores - exact.scores)
+            assert np.abs(ratio - 1).max() <= tolerance / (1 - tolerance) + 1e-9
+        assert_within_tolerance(tree.outcome(objective, Z), exact, tolerance)
+
+
+def test_five_rows_that_jump_are_within_the_tolerance():
+    y = np.arange(3000) % 3
+    Z = np.random.default_rng(0).normal(size=(3000, 2)) + np.array([[0, 0], [30, 0], [0, 30]])[y]
+    tree = TreeEvaluation(y, tolerance=1e-3)
+    tree.outcome(GaussianObjective(), Z)
+    Z[np.flatnonzero(y == 0)[:5], 0] += 30.0  # into the next class
+    exact = ExactEvaluation(y).outcome(GaussianObjective(), Z)
+    assert_within_tolerance(tree.outcome(GaussianObjective(), Z), exact, 1e-3)
 
 
 @pytest.mark.parametrize("form", ["accuracy", "likelihood"])
 def test_forces_are_within_the_tolerance_although_most_pairs_are_skipped(form):
     Z, y = islands(spread=20.0)
     tree = TreeEvaluation(y, tolerance=1e-3)
-    exact, approximate = (
-        how.outcome(GaussianObjective(form), Z).forces for how in (ExactEvaluation(y), tree)
-    )
-    assert share_of_pairs(tree.known.pairs) < 0.4
-    assert np.linalg.norm(approximate - exact) < 1e-3 * np.linalg.norm(exact)
+    exact, found = (how.outcome(GaussianObjective(form), Z) for how in (ExactEvaluation(y), tree))
+    assert tree.share < 0.4
+    assert_within_tolerance(found, exact, 1e-3)
+
+
+def test_all_pairs_are_computed_if_the_forces_cannot_be_bounded():
+    y = np.arange(200) % 2
+    Z = np.c_[4.0 * (np.arange(200) // 2 % 2), np.zeros(200)]  # both classes at two points: forces cancel
+    tree = TreeEvaluation(y, tolerance=1e-3)
+    found, exact = (how.outcome(GaussianObjective(), Z) for how in (tree, ExactEvaluation(y)))
+    assert tree.share == 1
+    np.testing.assert_allclose(found.forces, exact.forces, atol=1e-14)
 
 
 def test_a_tiny_tolerance_gives_the_exact_result():
@@ -155,31 +218,6 @@ def test_a_tiny_tolerance_gives_the_exact_result():
     )
     np.testing.assert_allclose(approximate.scores, exact.scores, rtol=1e-10)
     np.testing.assert_allclose(approximate.forces, exact.forces, rtol=1e-7, atol=1e-10)
-
-
-def test_a_list_is_used_again_until_rows_move_far():
-    Z, y = islands()
-    tree = TreeEvaluation(y, tolerance=1e-3)
-    tree.outcome(GaussianObjective(), Z)
-    first = tree.known
-    near = Z + np.random.default_rng(1).normal(size=Z.shape) * SKIN / 10
-    moved = tree.outcome(GaussianObjective(), near)
-    assert tree.known is first
-    exact = ExactEvaluation(y).outcome(GaussianObjective(), near)
-    # The list was made for other points, so the error may exceed the tolerance a little.
-    assert np.abs(moved.scores - exact.scores).max() < 3e-3
-    tree.outcome(GaussianObjective(), Z * 1.5)
-    assert tree.known is not first
-
-
-def test_listed_pairs_and_the_rest_add_up_to_the_sums_of_all_near_pairs():
-    Z, y = islands()
-    known, tiles, sums = force_list(Z, y, np.dtype(np.float64), 1e-2, "accuracy")
-    listed = kernel_sums(tiles, known.pairs)
-    np.testing.assert_allclose(listed + known.rest, sums, rtol=1e-12)
-    assert np.all(known.rest >= 0)
-    near = near_pairs(*tile_boxes(Z, known.layout), tile_reach(tiles, known.layout, 1e-2))
-    assert share_of_pairs(known.pairs) < share_of_pairs(near)
 
 
 def test_a_box_holds_its_tile_and_boxes_bound_distances_from_below():
@@ -226,11 +264,25 @@ def test_tree_tiles_are_tighter_than_tiles_of_rows_as_they_come():
     assert volumes[0] < 0.2 * volumes[1]
 
 
-def test_points_beyond_the_negligible_distance_cannot_add_up_to_the_tolerance():
-    least = np.array([0.5, 3.0])
-    reach = negligible_distance(least, 1000, 1e-2)
-    np.testing.assert_allclose(1000 * 2.0**-reach, 1e-2 * least)
-    assert np.isinf(negligible_distance(np.zeros(1), 1000, 1e-2))[0]
+@given(
+    d=st.integers(1, 4), spread=st.floats(0.1, 20), budget=st.sampled_from([1e-1, 1e-4, 1e-30]), seed=seeds
+)
+def test_boxes_beyond_the_negligible_gap_stay_within_the_budget(d, spread, budget, seed):
+    Z, y = islands(300, d, 3, spread, seed)
+    layout = tree_layout(Z, y)
+    low, high = tile_boxes(Z, layout)
+    reach, far = negligible_gaps(low, high, layout.filled, np.full(len(low), budget))
+    gaps = squared_gaps(low, high, slice(None), slice(None))
+    tile = layout.slots // LANES
+    D = np.square(Z[:, None] - Z[None]).sum(axis=2)
+    skipped = (gaps >= reach[:, None])[np.ix_(tile, tile)]
+    assert np.all(far[0] <= budget)
+    assert np.all((2.0**-D * skipped).sum(axis=1) <= far[0, tile])
+    assert np.all((2.0**-D * np.sqrt(D) * skipped).sum(axis=1) <= far[1, tile])
+
+
+def test_nothing_is_skipped_if_nothing_is_far():
+    assert skipped_forces(np.zeros((2, 3)), np.ones(3 * LANES), 90) == 0
 
 
 def test_dropped_pairs_stay_within_the_budget_of_every_tile():
@@ -241,7 +293,7 @@ def test_dropped_pairs_stay_within_the_budget_of_every_tile():
     starts, partners = pairs
     assert len(partners) == n_tiles * (n_tiles - 1) / 2
     masses = 2.0 ** rng.uniform(-30, 3, size=len(partners))
-    kept_starts, kept = heavy_pairs(pairs, masses, tolerance)
+    (kept_starts, kept), light = heavy_pairs(pairs, masses, tolerance)
     lost, whole = np.zeros(n_tiles), np.zeros(n_tiles)
     for one in range(n_tiles):
         survivors = set(kept[kept_starts[one] : kept_starts[one + 1]])
@@ -251,6 +303,7 @@ def test_dropped_pairs_stay_within_the_budget_of_every_tile():
                 lost[[one, partners[at]]] += masses[at]
     assert len(kept) < len(partners) / 2
     assert np.all(lost <= tolerance * np.maximum(whole, whole.mean()))
+    assert light == pytest.approx(lost.sum() / 2)
 
 
 @pytest.mark.parametrize("form", ["accuracy", "likelihood"])
@@ -268,7 +321,7 @@ def test_masses_bound_the_forces_between_tiles(form):
     slots = layout.slots
     D = np.square(Z[:, None] - Z[None]).sum(axis=2)
     u = np.where(y[:, None] == y[None], np.abs(own)[:, None], np.abs(cross)[:, None])
-    w = 2.0**-D * (1 + D) / 2 * (u + u.T)
+    w = MASS_FACTOR * 2.0 ** (-MASS_WIDTH * D) * (u + u.T)
     assert np.all(w >= 2.0**-D * np.sqrt(D) * (u + u.T))
     tile = slots // LANES
     for one in range(n_tiles):

@@ -5,9 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris, make_blobs
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from manylens.metric.initialization import (
+    LDA_SCALE,
     choose_init,
+    discriminants,
     find_scale,
     first_guess,
     named_map,
@@ -58,7 +61,7 @@ def test_duplicate_rows_still_get_a_scale():
 @pytest.mark.parametrize("init", ["pca", "lda", "identity", "random"])
 def test_every_named_map_has_its_shape_and_rows_of_mean_length_one(init):
     X, y = load_iris(return_X_y=True)
-    A = named_map(init, X, y, 2, np.random.RandomState(0))
+    A = named_map(init, X, y, 2, np.random.RandomState(0)).A
     assert A.shape == (2, 4)
     assert np.square(A).sum() == pytest.approx(2)
 
@@ -69,16 +72,70 @@ def test_principal_components_complete_lda_if_it_has_too_few_directions():
     y = np.repeat([0, 1, 2], 30)
     X[:, 0] += 3 * y  # the class means lie on a line
     X[:, 1:] = X[:, [1]] * np.ones(3)  # and the features span two directions
-    A = named_map("lda", X, y, 2, np.random.RandomState(0))
+    A = named_map("lda", X, y, 2, np.random.RandomState(0)).A
     assert A.shape == (2, 4)
     assert np.all(np.isfinite(A))
 
 
-def test_auto_never_starts_batches_from_lda():
-    assert choose_init(1000, 20, 3, 5, batches=False) == "lda"
-    assert choose_init(1000, 20, 3, 5, batches=True) == "pca"
-    assert choose_init(1000, 20, 10, 5, batches=False) == "pca"
-    assert choose_init(1000, 20, 20, 5, batches=False) == "identity"
+def test_lda_without_a_direction_is_pca():
+    X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 9, float)
+    y = (X[:, 0] != X[:, 1]).astype(int)  # equal class means
+    lda, pca = (named_map(init, X, y, 1, np.random.RandomState(0)) for init in ("lda", "pca"))
+    np.testing.assert_array_equal(lda.A, pca.A)
+    assert lda.scale is None
+
+
+def test_a_direction_without_variance_within_classes_comes_first():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 20)
+    X = np.c_[rng.normal(size=(60, 3)), y]
+    A = discriminants(X, y, 2)
+    within = (X @ A.T)[y == 0].std(axis=0)
+    assert within[0] < 1e-6 * within[1]
+
+
+def test_discriminants_have_the_same_deviation_on_other_rows_however_many_columns():
+    rng = np.random.default_rng(0)
+    for n_features in (5, 60, 120):
+        y = rng.integers(3, size=400)
+        X = rng.normal(size=(400, n_features))
+        X[:, :2] += 4 * np.eye(3)[y, :2]
+        A = discriminants(X, y, 2)
+        other = rng.normal(size=(2000, n_features)) @ A.T  # rows of one class
+        np.testing.assert_allclose(other.std(axis=0), LDA_SCALE, rtol=0.2)
+
+
+def test_discriminants_span_those_of_scikit_learn():
+    X, y = load_iris(return_X_y=True)
+    theirs = LinearDiscriminantAnalysis().fit(X, y).scalings_.T
+    ours = discriminants(X, y, 2)
+    for one, two in zip(ours, theirs, strict=True):
+        assert abs(one @ two) / np.linalg.norm(one) / np.linalg.norm(two) == pytest.approx(1, abs=1e-6)
+
+
+def test_the_scale_does_not_vanish_if_the_nearest_rows_are_of_other_classes():
+    Z, y = np.array([[0, 0], [0, 1], [2, 0], [2, 1.0]]), np.array([1, 0, 1, 0])
+    scale = scale_for(Z, y, GaussianObjective(), None, np.float64, np.random.RandomState(0))
+    assert scale * np.sqrt(2 * Z.var(axis=0).sum()) >= 1
+
+
+def small_signal(n=300, noise=30.0, seed=0):
+    """Three classes told apart by two columns of small variance beside 20 of noise."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(3, size=n)
+    signal = np.array([[0, 0], [3, 0], [0, 3]])[y] + 0.3 * rng.normal(size=(n, 2))
+    return np.c_[signal, noise * rng.normal(size=(n, 20))], y
+
+
+def test_auto_is_lda_for_batches_and_many_components_only_if_it_is_much_better():
+    rng = np.random.RandomState(0)
+    X, y = load_iris(return_X_y=True)
+    assert choose_init(X, y, 2, False, rng) == "lda"
+    assert choose_init(X, np.arange(150) % 3, 3, False, rng) == "pca"
+    assert choose_init(X, np.arange(150) % 3, 4, False, rng) == "identity"
+    assert choose_init(X, np.arange(150) % 3, 2, True, rng) == "pca"
+    for n_components, batches in ((2, True), (5, True), (5, False), (22, False)):
+        assert choose_init(*small_signal(), n_components, batches, rng) == "lda"
 
 
 @given(size=st.integers(1, 300), seed=st.integers(0, 20))

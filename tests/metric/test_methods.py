@@ -1,16 +1,25 @@
 """Method objects refuse impossible settings when they are made; "auto" decides by size."""
 
+import re
+
 import pytest
 
 from manylens.metric import CompactBackground, MiniBatch, Stochastic, Subsample, Tree
-from manylens.metric.methods import METHODS, auto_method, default_batch_size
+from manylens.metric.methods import (
+    EXACT_ROWS,
+    METHODS,
+    TREE_COMPONENTS,
+    TREE_ROWS,
+    auto_method,
+    default_batch_size,
+)
 
 REFUSALS = {
     "tolerance": (lambda: Tree(tolerance=2.0), "tolerance=2.0 is outside \\(0, 1\\)"),
     "batch of one": (lambda: MiniBatch(size=1), "size == 1, must be >= 2"),
     "sample of one": (lambda: Subsample(size=1), "size == 1, must be >= 2"),
     "one anchor": (lambda: Stochastic(anchors=1), "anchors == 1, must be >= 2"),
-    "unknown batching": (lambda: MiniBatch(batching="kmeans"), "give one of random, fpc, rpc"),
+    "unknown batching": (lambda: MiniBatch(batching="kmeans"), "give one of random, fpc, rpc, fpc-original"),
     "unknown optimizer": (lambda: MiniBatch(optimizer="lbfgs"), "give one of adam, adagrad"),
     "unknown mixing": (lambda: CompactBackground(mixing="free"), "give one of fixed, learned"),
 }
@@ -44,6 +53,11 @@ def test_methods_are_equal_if_their_settings_are_and_cannot_be_changed(name):
 )
 def test_auto_decides_by_rows_components_and_classes(n_rows, n_components, n_classes, method):
     assert auto_method(n_rows, n_components, n_classes) == method
+
+
+def test_the_docstring_of_auto_has_the_limits_of_the_code():
+    numbers = [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", auto_method.__doc__)]
+    assert numbers == [EXACT_ROWS, TREE_ROWS, TREE_COMPONENTS]
 
 
 def test_batches_grow_with_the_number_of_classes():

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 from sklearn.pipeline import Pipeline
@@ -154,44 +155,6 @@ def test_the_result_does_not_depend_on_the_units_of_x(digits):
     assert small.score_path_[-1] > 0.8
 
 
-def test_partial_fit_learns_from_blocks_and_continues_after_pickling():
-    X, y = load_digits(return_X_y=True)
-    nca = NCA(5, method=MiniBatch(300), random_state=0)
-    for sweep in range(6):
-        for begin in range(0, 1500, 300):
-            nca.partial_fit(X[begin : begin + 300], y[begin : begin + 300])
-        if sweep == 2:
-            nca = pickle.loads(pickle.dumps(nca))
-    assert nca.n_iter_ == 30
-    assert len(nca.score_path_) == 30
-    assert nca.score_path_[-5:].mean() > nca.score_path_[:5].mean() + 0.05
-    assert nca.neighbor_classifier(X[:1500], y[:1500]).score(X[1500:], y[1500:]) > 0.85
-
-
-def test_partial_fit_continues_from_fit(digits):
-    nca = NCA(3, random_state=0).fit(*digits)
-    before = nca.components_.copy()
-    nca.partial_fit(*digits)
-    change = np.linalg.norm(nca.components_ - before) / np.linalg.norm(before)
-    assert 0 < change < 0.5
-
-
-def test_fit_discards_the_steps_of_partial_fit(digits):
-    fresh = NCA(3, random_state=0, max_iter=5).fit(*digits).partial_fit(*digits)
-    used = NCA(3, random_state=0, max_iter=5).partial_fit(*digits).partial_fit(*digits)
-    used.fit(*digits).partial_fit(*digits)
-    np.testing.assert_array_equal(used.components_, fresh.components_)
-
-
-def test_partial_fit_reports_every_block(digits, capsys):
-    seen = []
-    nca = NCA(3, random_state=0, verbose=1, callback=lambda *facts: seen.append(facts))
-    nca.partial_fit(*digits).partial_fit(*digits)
-    assert [iteration for iteration, _, _ in seen] == [1, 2]
-    np.testing.assert_array_equal([value for _, _, value in seen], nca.score_path_)
-    assert capsys.readouterr().out.count("mean score") == 2
-
-
 def test_a_warm_start_continues_from_the_last_fit(digits):
     nca = NCA(3, random_state=0, max_iter=10, warm_start=True).fit(*digits)
     reached = nca.score_path_[-1]
@@ -204,7 +167,7 @@ def test_a_warm_start_continues_from_the_last_fit(digits):
 
 def test_only_a_search_that_did_not_converge_warns(recwarn):
     X, y = load_iris(return_X_y=True)
-    with pytest.warns(ConvergenceWarning, match="Raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="raise max_iter"):
         NCA(2, max_iter=1).fit(X, y)
     recwarn.clear()
     NCA(2, max_iter=500, tol=1e-3).fit(X, y)
@@ -275,6 +238,17 @@ REFUSALS = {
     "infinite penalty": ({"alpha": np.inf}, {}, "alpha=inf must be finite"),
     "undefined tolerance": ({"tol": np.nan}, {}, "tol=nan must be finite"),
     "negative tolerance": ({"tol": -1.0}, {}, "tol == -1.0, must be >= 0"),
+    "equal rows": ({}, {"X": np.ones((600, 2))}, "All rows of X are equal"),
+    "map beyond float32": (
+        {"n_components": 1},
+        {
+            "X": np.float32(1e-43) * np.arange(1, 601, dtype=np.float32)[:, None],
+            "y": np.arange(600) // 300,
+        },
+        "beyond the range of float32: multiply X by 2",
+    ),
+    "infinite start": ({"init": np.eye(64) * 1e300}, {}, "not finite at the initial map"),
+    "init with more rows than columns": ({"init": np.ones((3, 2))}, {}, "init has shape"),
     "continuous target": ({}, {"y": np.linspace(0, 1, 600)}, "Unknown label type"),
 }
 
@@ -284,7 +258,7 @@ def test_impossible_settings_are_refused(name, digits):
     parameters, data, message = REFUSALS[name]
     X, y = digits
     with pytest.raises(ValueError, match=message):
-        NCA(**parameters).fit(X, data.get("y", y))
+        NCA(**parameters).fit(data.get("X", X), data.get("y", y))
 
 
 def test_a_method_must_be_a_name_or_a_method_object(digits):
@@ -350,9 +324,10 @@ def test_two_threads_can_fit_trees_at_once():
     assert run.stdout == "True\n"
 
 
-def test_sparse_rows_are_refused(digits):
-    with pytest.raises(TypeError, match="dense data is required"):
-        NCA().fit(scipy.sparse.csr_array(digits[0]), digits[1])
+def test_sparse_rows_are_refused_with_what_to_do(digits):
+    for learn in (NCA().fit, NCA().partial_fit):
+        with pytest.raises(TypeError, match=r"X is sparse\. Reduce the columns first, .*TruncatedSVD"):
+            learn(scipy.sparse.csr_array(digits[0]), digits[1])
 
 
 def test_numerically_difficult_data_give_finite_maps():
@@ -377,3 +352,162 @@ def test_numerically_difficult_data_give_finite_maps():
 def test_names_of_the_projected_features_reach_pandas(digits):
     nca = NCA(2, max_iter=2).set_output(transform="pandas").fit(*digits)
     assert list(nca.transform(digits[0]).columns) == ["nca0", "nca1"]
+
+
+XOR = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 9, float)
+IRIS, SPECIES = load_iris(return_X_y=True)
+HOSTILE = {
+    "equal class means": (XOR, (XOR[:, 0] != XOR[:, 1]).astype(int)),
+    "duplicates": (np.repeat(IRIS[::30], 10, axis=0), np.tile([0, 1], 25)),
+    "classes of equal rows": (np.repeat(np.eye(3), 4, axis=0), np.repeat([0, 1, 2], 4)),
+    "one column, two values": (np.repeat([[0.0], [1.0]], 5, axis=0), np.repeat([0, 1], 5)),
+    "classes of one row": (IRIS[::25], np.arange(6)),
+    "few rows": (IRIS[[0, 1, 60]], SPECIES[[0, 1, 60]]),
+    "float32 at 1e19": ((IRIS * 1e19).astype(np.float32), SPECIES),
+    "float32 at 1e-30": ((IRIS * 1e-30).astype(np.float32), SPECIES),
+    "float64 at 1e154": (IRIS * 1e154, SPECIES),
+    "float64 at 1e300": (IRIS * 1e300, SPECIES),
+    "float64 at 1e-300": (IRIS * 1e-300, SPECIES),
+}
+
+
+@pytest.mark.usefixtures("time_limit")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("method", ["exact", "minibatch", "stochastic", "tree", "compact"])
+def test_hostile_rows_give_a_finite_map_in_time(method, name):
+    X, y = HOSTILE[name]
+    for init in ("auto", "lda", "pca"):
+        nca = NCA(1, method=method, init=init, random_state=0).fit(X, y)
+        assert np.isfinite(nca.components_).all()
+        assert np.isfinite(nca.transform(X)).all()
+        assert nca.n_iter_ <= 50
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("method", ["exact", "minibatch"])
+def test_rows_times_a_power_of_two_give_the_same_projection(method, dtype):
+    X, power = IRIS.astype(dtype), 100 if dtype == np.float32 else 900
+    plain, *others = (
+        NCA(2, method=method, random_state=0).fit(np.ldexp(X, e), SPECIES) for e in (0, power, -power)
+    )
+    for other, e in zip(others, (power, -power), strict=True):
+        np.testing.assert_allclose(other.transform(np.ldexp(X, e)), plain.transform(X), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("init", ["identity", "auto", "pca"])
+def test_rows_whose_neighbors_are_of_the_other_class_are_rearranged(init):
+    X, y = np.array([[0, 0], [0, 1], [2, 0], [2, 1.0]]), np.array([1, 0, 1, 0])
+    Z = NCA(2, init=init, random_state=0).fit(X, y).transform(X)
+    np.testing.assert_array_equal(pairwise_distances(Z).argsort(axis=1)[:, 1], [2, 3, 0, 1])
+
+
+def test_two_rows_around_one_of_another_class_collapse():
+    # the score 2 / (1 + exp(3 d²/4)) of two rows at distance d is largest at d = 0
+    ends = np.random.default_rng(0).normal(size=(2, 5))
+    X, y = np.r_[ends, ends.mean(axis=0, keepdims=True)], [0, 0, 1]
+    nca = NCA(random_state=0).fit(X, y)
+    np.testing.assert_allclose(nca.transform(X) - nca.transform(X[:1]), 0, atol=1e-2)
+    assert nca.score_path_[-1] == pytest.approx(1 / 3, abs=1e-3)
+
+
+def test_a_class_of_one_row_does_not_disturb_the_others():
+    y = np.where(np.arange(150) == 60, 1, np.where(SPECIES == 0, 0, 2))
+    nca = NCA(2, random_state=0).fit(IRIS, y)
+    assert nca.neighbor_classifier(IRIS, y).score(IRIS, y) > 0.98
+
+
+def test_a_warm_start_changes_the_map_less_than_a_cold_one():
+    changes = []
+    for warm in (True, False):
+        nca = NCA(warm_start=warm, random_state=0).fit(IRIS, SPECIES)
+        before = nca.components_
+        changes.append(np.abs(nca.set_params(max_iter=1).fit(IRIS, SPECIES).components_ - before).sum())
+    assert changes[0] < changes[1]
+
+
+def few_rows_per_class(seed, n_classes=40, per_class=10, noise=3.0):
+    """Training and test rows: classes around centers in eight columns, and 20 columns of noise."""
+    rng = np.random.default_rng(seed)
+    centers = 3 * rng.normal(size=(n_classes, 8))
+    y = np.tile(np.arange(n_classes), 2 * per_class)
+    X = np.c_[centers[y] + rng.normal(size=(len(y), 8)), noise * rng.normal(size=(len(y), 20))]
+    half = len(y) // 2
+    return X[:half], y[:half], X[half:], y[half:]
+
+
+def test_many_small_classes_and_noise_are_no_harder_than_for_scikit_learn():
+    scores = []
+    for seed in range(10, 14):
+        X, y, X_test, y_test = few_rows_per_class(seed)
+        scores.append(
+            [
+                KNeighborsClassifier(5).fit(nca.transform(X), y).score(nca.transform(X_test), y_test)
+                for nca in (
+                    NCA(6, random_state=0).fit(X, y),
+                    NeighborhoodComponentsAnalysis(6, random_state=0).fit(X, y),
+                )
+            ]
+        )
+    ours, theirs = np.mean(scores, axis=0)
+    assert ours > theirs - 0.01
+
+
+@pytest.mark.parametrize("method", ["exact", "minibatch", "stochastic", "subsample", "tree"])
+@pytest.mark.parametrize("n_components", [2, 5])
+def test_small_informative_columns_are_found_beside_large_noise(method, n_components):
+    rng = np.random.default_rng(1)
+    y = rng.integers(3, size=600)
+    signal = np.array([[0, 0], [3, 0], [0, 3]])[y] + 0.3 * rng.normal(size=(600, 2))
+    X = np.c_[signal, 30 * rng.normal(size=(600, 20))]
+    nca = NCA(n_components, method=small(method, 300), random_state=0).fit(X[:300], y[:300])
+    assert nca.neighbor_classifier(X[:300], y[:300]).score(X[300:], y[300:]) > 0.95
+
+
+def test_an_array_gives_the_number_of_components(digits):
+    start = np.random.default_rng(0).normal(size=(3, 64)) * 0.05
+    assert NCA(init=start, max_iter=2).fit(*digits).components_.shape == (3, 64)
+
+
+def test_a_callback_of_scikit_learn_can_be_used():
+    seen = []
+
+    def callback(transformation, n_iter):
+        seen.append((transformation.shape, n_iter))
+
+    nca = NCA(2, callback=callback, max_iter=3).fit(IRIS, SPECIES)
+    assert seen == [((8,), n + 1) for n in range(nca.n_iter_)]
+
+
+@pytest.mark.parametrize("learn", ["fit", "partial_fit"])
+def test_a_call_that_raises_changes_nothing(learn, digits):
+    def fail(iteration, A, value):
+        raise RuntimeError("stop")
+
+    X, y = digits
+    nca = NCA(3, method="stochastic", max_iter=2, random_state=0).fit(X, y).partial_fit(X[:5], y[:5])
+    for wrong in ({"callback": fail}, {"alpha": -1.0}):
+        before = pickle.dumps(nca.set_params(callback=None, alpha=0.0))
+        nca.set_params(**wrong)
+        for rows in (X, X[:1], np.c_[X, X]):
+            with pytest.raises((RuntimeError, ValueError)):
+                getattr(nca, learn)(rows, y[: len(rows)])
+        nca.set_params(callback=None, alpha=0.0)
+        assert pickle.dumps(nca) == before
+    fresh = NCA()
+    with pytest.raises(ValueError, match="only one class"):
+        fresh.fit(X, np.zeros(len(X)))
+    assert not hasattr(fresh, "n_features_in_")
+
+
+def test_one_warning_says_why_a_fit_stopped():
+    def interrupt(iteration, A, value):
+        raise KeyboardInterrupt
+
+    for parameters, reason in (
+        ({"max_iter": 1}, r"raise max_iter \(now 1\)"),
+        ({"callback": interrupt}, "interr"),
+    ):
+        with pytest.warns(ConvergenceWarning, match=reason) as caught:
+            NCA(2, **parameters).fit(IRIS, SPECIES)
+        assert len(caught) == 1

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from manylens.metric.optimizers import STEP_OPTIMIZERS, Schedule, lbfgs
+from manylens.metric.optimizers import STEP_OPTIMIZERS, Schedule, lbfgs, step_units, three_arguments
 
 
 def bowl(x):
@@ -82,3 +82,35 @@ def test_the_rate_falls_to_zero_as_planned_or_slowly_without_a_plan():
     assert planned[-1] == pytest.approx(0)
     assert np.all(np.diff(planned) < 0)
     assert 0 < Schedule().share(10_000) < Schedule().share(0) == 1
+
+
+@pytest.mark.usefixtures("time_limit")
+@pytest.mark.parametrize("first_bad", [1, 3])
+def test_a_search_ends_at_the_first_value_that_is_not_finite(first_bad):
+    calls = []
+
+    def breaks(x):
+        calls.append(x)
+        value, gradient = bowl(x)
+        return (np.nan, gradient) if len(calls) >= first_bad else (value, gradient)
+
+    search = lbfgs(breaks, np.zeros(3), 100, 1e-12, lambda *_: None)
+    assert (search.converged, search.reason) == (False, "overflow")
+    assert len(calls) == first_bad
+    assert np.isfinite(search.parameters).all()
+
+
+def test_steps_are_equal_in_units_of_each_parameter():
+    units = np.array([1.0, 100.0])
+    optimizer = STEP_OPTIMIZERS["adam"](np.ones(2) * units, Schedule(), units)
+    np.testing.assert_allclose(optimizer.step(np.array([5.0, 5.0])) / units, 0.1)
+    np.testing.assert_allclose(step_units(np.array([[1.0, 10], [3, 30]]), 2), [1, 0.1, 1, 0.1])
+
+
+def test_a_callback_may_have_the_form_of_scikit_learn():
+    seen = []
+    two = three_arguments(lambda transformation, n_iter: seen.append((transformation.shape, n_iter)))
+    two(4, np.ones((2, 3)), 0.5)
+    assert seen == [((6,), 4)]
+    with pytest.raises(TypeError, match="must take three arguments"):
+        three_arguments(lambda: None)

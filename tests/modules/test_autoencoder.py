@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.spatial.distance import pdist
+from sklearn.datasets import load_wine
 from sklearn.decomposition import PCA
 
-from manylens import ModularAutoencoder
+from manylens import ModularAutoencoder, ModularKernelPCA
+from manylens.baselines import BaggingAutoencoder
 from manylens.papers.modular_autoencoders import backfit, modular_reconstruction_error
 
 
@@ -61,8 +63,10 @@ def test_distances_between_codes_are_those_of_the_papers_algorithm(X, diversity)
 
 
 def test_codes_beyond_the_rank_of_the_rows_are_zero():
-    X = np.random.default_rng(0).normal(size=(20, 2))
-    model = ModularAutoencoder(3, 4, 0.5, random_state=0).fit(X)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 2)) @ rng.normal(size=(2, 4))
+    with pytest.warns(UserWarning, match="2 of the 4 columns of every module are zero"):
+        model = ModularAutoencoder(3, 4, 0.5, random_state=0).fit(X)
     Z = model.split(model.transform(X))
     assert np.all(Z[:, :, 2:] == 0)
     np.testing.assert_allclose(model.inverse_transform(model.transform(X)), X, atol=1e-9)
@@ -134,3 +138,17 @@ def test_encoders_that_are_not_finite_get_no_certificate(X):
     k = len(model.spectrum_)
     with pytest.raises(ValueError, match="encoders contains NaN or infinity"):
         model.with_modules(np.full((2, 2, k), np.nan), np.zeros((2, k, 2)))
+
+
+@pytest.mark.parametrize("model", [ModularAutoencoder(3, 50), BaggingAutoencoder(3, 50)])
+def test_more_dimensions_than_columns_are_refused(model):
+    with pytest.raises(ValueError, match=r"n_components=50 is more than the 13 dim.* n_components=13"):
+        model.fit(load_wine().data)
+
+
+@pytest.mark.parametrize("model", [ModularAutoencoder(2, 4), ModularKernelPCA(2, 4, kernel="linear")])
+def test_columns_that_are_zero_because_of_the_rank_are_announced(model):
+    X = np.random.default_rng(0).standard_normal((30, 2)) @ np.random.default_rng(1).standard_normal((2, 6))
+    with pytest.warns(UserWarning, match="only 2 directions with any variance, so 2 of the 4 columns"):
+        Z = model.fit_transform(X)
+    assert (np.ptp(Z, axis=0) < 1e-9).sum() == 4

@@ -120,12 +120,17 @@ def test_a_refused_batch_changes_nothing(scaled):
     assert model.loss_ == pytest.approx(both.loss_)
 
 
-def test_a_model_whose_fit_failed_is_not_fitted(scaled):
+def test_a_fit_that_fails_leaves_the_model_as_it_was(scaled):
     model = ModularKernelPCA(3, 2, random_state=0).fit(scaled)
+    Z = model.transform(scaled)
     with pytest.raises(ValueError, match="All rows are equal"):
-        model.fit(np.ones((20, 13)))
+        model.fit(np.ones((20, 12)))
+    np.testing.assert_array_equal(model.transform(scaled), Z)
+    unfitted = ModularKernelPCA(3, 2)
+    with pytest.raises(ValueError, match="All rows are equal"):
+        unfitted.fit(np.ones((20, 13)))
     with pytest.raises(NotFittedError):
-        model.transform(scaled)
+        unfitted.transform(scaled)
 
 
 def test_pre_images_of_an_earlier_fit_are_cleared(scaled):

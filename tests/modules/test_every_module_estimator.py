@@ -24,8 +24,8 @@ from manylens.typing import ModuleSet
 ESTIMATORS = [
     ModularKernelPCA(3, 4, random_state=0),
     ModularKernelPCA(2, 2, feature_map="fourier", rank=50, random_state=0),
-    ModularAutoencoder(3, 4, random_state=0),
-    BaggingAutoencoder(3, 4, random_state=0),
+    ModularAutoencoder(3, 2, random_state=0),
+    BaggingAutoencoder(3, 2, random_state=0),
     MonolithicKernelPCA(12, random_state=0),
     PartitionKernelPCA(3, 4, random_state=0),
     BootstrapKernelPCA(3, 4, random_state=0),

@@ -93,7 +93,8 @@ def test_the_spectrum_from_landmarks_is_close_to_the_exact_one(X):
         rank = ModularKernelPCA(
             4, 3, 0.9, feature_map="nystroem", rank=150, landmarks=landmarks, random_state=0
         ).fit(X)
-        np.testing.assert_allclose(rank.spectrum_, exact.spectrum_, rtol=0.1)
+        tolerance = 0.25 if landmarks == "count-sketch" else 0.1  # sums are not rows
+        np.testing.assert_allclose(rank.spectrum_, exact.spectrum_, rtol=tolerance)
         assert np.all(rank.spectrum_ <= exact.spectrum_ * (1 + 1e-9))  # a projection loses variance
     fourier = ModularKernelPCA(4, 3, 0.9, feature_map="fourier", rank=4000, random_state=0).fit(X)
     np.testing.assert_allclose(fourier.spectrum_, exact.spectrum_, rtol=0.1)

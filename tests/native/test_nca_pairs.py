@@ -8,6 +8,8 @@ from manylens.native.nca_blocks import HALF, LANES, ROWS
 from manylens.native.nca_pairs import (
     ALL_PAIRS,
     FAR,
+    MASS_FACTOR,
+    MASS_WIDTH,
     Partners,
     Tiles,
     force_masses,
@@ -109,7 +111,7 @@ def test_masses_of_listed_pairs(dtype):
     example = Example(dtype)
     pairs, _ = example.listed(np.ones((len(SIZES), len(SIZES)), bool))
     u = example.coefficients(np.abs(example.u.astype(float)))
-    mass = np.where(example.real, 2.0**-example.D * (1 + example.D) / 2 * (u + u.T), 0)
+    mass = np.where(example.real, MASS_FACTOR * 2.0 ** (-MASS_WIDTH * example.D) * (u + u.T), 0)
     n = len(SIZES)
     literal = mass.reshape(n, LANES, n, LANES).sum(axis=(1, 3))[np.triu_indices(n, 1)]
     assert_close(force_masses(example.tiles, example.u, pairs), literal, dtype)
@@ -155,10 +157,6 @@ class PlainBlocks:
     @staticmethod
     def reach(x):
         return np.maximum(1 + x, 0)
-
-    @staticmethod
-    def one_plus(x):
-        return (1 - np.maximum(x, -126)) / 2
 
     @staticmethod
     def mul(x, y):
@@ -214,7 +212,7 @@ def plain_python(monkeypatch):
     for name in vars(PlainBlocks):
         if not name.startswith("_"):
             monkeypatch.setattr(nca_blocks, name, getattr(PlainBlocks, name))
-    for name in ("partner_range", "add_sums", "add_moments", "add_masses"):
+    for name in ("add_sums", "add_moments"):
         monkeypatch.setattr(nca_pairs, name, getattr(nca_pairs, name).py_func)
     monkeypatch.setattr(nca_pairs, "BLOCK_BYTES", 1)  # several blocks of columns
 

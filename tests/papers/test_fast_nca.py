@@ -88,6 +88,9 @@ LEARNERS = {
     "random batches": lambda A, X, y, rng: fast_nca.learn_from_minibatches(A, X, y, 50, rng, "random"),
     "recursive projection": lambda A, X, y, rng: fast_nca.learn_from_minibatches(A, X, y, 50, rng, "rpc"),
     "farthest point": lambda A, X, y, rng: fast_nca.learn_from_minibatches(A, X, y, 50, rng, "fpc"),
+    "original space": lambda A, X, y, rng: fast_nca.learn_from_minibatches(
+        A, X, y, 50, rng, "rpc", original=True
+    ),
     "stochastic": lambda A, X, y, rng: fast_nca.learn_stochastically(A, X, y, 30, rng),
     "compact": lambda A, X, y, _: fast_nca.ascend(A, X, y, 30, slope=fast_nca.compact_gradient),
     "tree": lambda A, X, y, _: fast_nca.ascend(
@@ -125,23 +128,57 @@ def test_the_cutoff_rule_keeps_the_relative_error_within_the_tolerance(tolerance
     points = np.random.default_rng(seed).normal(size=(120, 2)) * spread
     tree = fast_nca.build_tree(points, 5)
     z = points[0] + 0.1
-    total, weights = fast_nca.approximate_sum(z, points, tree, tolerance)
+    total, weights, used = fast_nca.approximate_sum(z, points, tree, tolerance, "bounded")
     exact = np.exp(-np.square(points - z).sum(axis=1)).sum()
+    assert used <= len(points) + 2 * sum(map(len, fast_nca.levels(tree)))
     assert abs(total - exact) <= tolerance * exact * (1 + 1e-9)
     assert weights.sum() == pytest.approx(total)
 
 
-def test_the_approximate_objective_converges_to_the_exact_one():
+@given(tolerance=st.sampled_from([1e-3, 1e-2, 0.1]), spread=st.floats(0.1, 5), seed=st.integers(0, 50))
+def test_the_chapters_rule_bounds_the_error_of_one_point(tolerance, spread, seed):
+    points = np.random.default_rng(seed).normal(size=(120, 2)) * spread
+    z = points[0] + 0.1
+    total, weights, used = fast_nca.approximate_sum(z, points, fast_nca.build_tree(points, 5), tolerance)
+    kernel = np.exp(-np.square(points - z).sum(axis=1))
+    # Each of the points is off by at most tolerance times a sum that the total exceeds, but for the groups'
+    # largest values: the lower bound may count k_max of a group where its mid value is half of that.
+    assert abs(total - kernel.sum()) <= len(points) * tolerance * 2 * total * (1 + 1e-9)
+    assert weights.sum() == pytest.approx(total)
+    assert used >= np.count_nonzero(weights)
+
+
+def test_a_group_is_its_mid_value_and_its_two_extreme_points():
+    points = np.array([[1.0], [1.1], [1.3]])
+    total, weights, used = fast_nca.approximate_sum(np.zeros(1), points, fast_nca.Node(np.arange(3)), 1.0)
+    largest, smallest = np.exp(-1.0), np.exp(-1.69)
+    assert used == 2
+    assert total == pytest.approx(3 * (largest + smallest) / 2)  # eq. 4.8
+    np.testing.assert_allclose(weights, [1.5 * largest, 0, 1.5 * smallest])  # eq. 4.10
+
+
+@pytest.mark.parametrize("rule", ["chapter", "bounded"])
+def test_the_approximate_objective_converges_to_the_exact_one(rule):
     A, X, y = problem(n=60)
-    errors = []
+    errors, shares = [], []
     for tolerance in (0.3, 1e-2, 1e-9):
-        value, slope = fast_nca.approximate_objective(A, X, y, tolerance)
+        value, slope, share = fast_nca.approximate_objective(A, X, y, tolerance, rule=rule)
         errors.append(
             [abs(value - fast_nca.objective(A, X, y)), np.abs(slope - fast_nca.gradient(A, X, y)).max()]
         )
+        shares.append(share)
     assert errors[0][0] < 0.3 * len(X)
     assert errors[1][0] < 1e-2 * len(X)
     assert max(errors[2]) < 1e-6
+    assert shares == sorted(shares)
+    assert shares[0] < shares[2]
+
+
+def test_the_approximate_objective_does_not_underflow():
+    A, X, y = problem(n=30)
+    value, slope, _ = fast_nca.approximate_objective(100 * A, X, y, 1e-9)
+    assert value == pytest.approx(fast_nca.objective(100 * A, X, y))
+    assert np.isfinite(slope).all()
 
 
 def test_the_gradient_of_the_background_is_its_slope():

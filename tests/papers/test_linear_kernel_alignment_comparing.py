@@ -69,7 +69,7 @@ def test_one_sketch_is_biased_upward_and_the_estimate_from_several_is_not(featur
 
 
 def test_alignf_attains_the_maximum_of_equation_1_4(features, Y):
-    weights = align_kernels(features, Y, target="values")
+    weights = align_kernels(features, Y, estimator="biased", target="values")
     literal = thesis.alignf(features, Y)
     np.testing.assert_allclose(weights, literal, atol=1e-4)
     best = thesis.combined_alignment(weights, features, Y)
@@ -79,5 +79,5 @@ def test_alignf_attains_the_maximum_of_equation_1_4(features, Y):
 
 
 def test_align_weighs_each_kernel_by_its_own_alignment(features, Y):
-    weights = align_kernels(features, Y, target="values", method="align")
+    weights = align_kernels(features, Y, estimator="biased", target="values", method="align")
     np.testing.assert_allclose(weights, thesis.align(features, Y), atol=1e-10)

@@ -33,7 +33,7 @@ def test_layer_weights_are_those_of_equation_3_3(layers):
     layers, y = layers
     parts = [part[:N] - part[:N].mean(axis=0) for part in layers.values()]
     weights = thesis.alignment_weights(parts, np.eye(10)[y[:N]])
-    np.testing.assert_allclose(weights, align_kernels(parts, y[:N]), atol=1e-8)
+    np.testing.assert_allclose(weights, align_kernels(parts, y[:N], estimator="biased"), atol=1e-8)
     # The estimator weighs layers of equal trace: the weighted kernels are the same up to a factor.
     model = LayerRidgeClassifier(weights="alignment").fit(cut(layers, slice(N)), y[:N])
     ours = model.model_.features(np.hstack([part[:N] for part in layers.values()]))
@@ -111,7 +111,7 @@ def test_transduction_with_unlabeled_rows_of_weight_zero_is_the_ridge_on_labeled
 def test_the_bandwidth_ensemble_is_that_of_align_bandwidths(layers):
     X, y = layers[0]["pixels"][:N], layers[1][:N]
     scales = thesis.ensemble_scales(X)
-    gammas, weights = align_bandwidths(X, y)
+    gammas, weights = align_bandwidths(X, y, estimator="biased")
     np.testing.assert_allclose(gammas, 1 / np.array(scales))
     maps = [thesis.low_rank_rbf(np.eye(N), X, [X], scale)[0] for scale in scales]
     np.testing.assert_allclose(thesis.alignment_weights(maps, np.eye(10)[y]), weights, atol=1e-4)
@@ -155,3 +155,22 @@ def test_several_balanced_steps_beat_the_thesis_transduction(layers):
     W = thesis.transductive_weights(psi[known], Y, psi[others], pseudo_labels, beta, beta * model.ratio_)
     literal = np.mean(np.argmax(psi[1000:] @ W, axis=1) == y[1000:])
     assert model.score(X[1000:], y[1000:]) > literal
+
+
+def test_the_transduction_of_the_thesis_starts_from_the_ridge_on_labeled_rows(layers):
+    layers, y = layers
+    train, test, truth = cut(layers, slice(400)), cut(layers, slice(400, 800)), y[400:800]
+    given = np.where(np.arange(400) % 5 == 0, y[:400], -1)
+    found = thesis.transductive_layer_ridge(train, given, test, n_buckets=64)
+    assert found.ratio in thesis.RATIOS
+    known, others = np.flatnonzero(given >= 0), np.flatnonzero(given < 0)
+    Y = np.eye(10)[given[known]]
+    psi, new, weights = thesis.rbf_layers(train, Y, test, known, 64, seed=0)
+    np.testing.assert_allclose(found.alone, thesis.ridge_predictions(psi[known], Y, new, found.alpha))
+    pseudo_labels = thesis.hard_labels(thesis.ridge_predictions(psi[known], Y, psi[others], found.alpha))
+    beta = 1 / found.alpha
+    W = thesis.transductive_weights(psi[known], Y, psi[others], pseudo_labels, beta, beta * found.ratio)
+    np.testing.assert_allclose(found.helped, new @ W)
+    centered = [part[:400][known] - part[:400].mean(axis=0) for part in layers.values()]
+    np.testing.assert_allclose(weights, thesis.alignment_weights(centered, Y), atol=1e-8)
+    assert np.mean(found.classes[found.alone.argmax(axis=1)] == truth) > 0.5  # by chance: 0.1

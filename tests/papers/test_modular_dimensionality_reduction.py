@@ -108,7 +108,7 @@ def test_proposition_5_compressing_the_rows_keeps_the_cost(diversity):
 
 
 @pytest.mark.parametrize("diversity", [0.0, 0.3, 0.9, 0.99])
-@pytest.mark.parametrize("epsilon", [0.0, 0.05])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.05])
 def test_theorem_1_every_epoch_lowers_the_loss_until_a_critical_point(diversity, epsilon):
     q = make_spectrum("power", 15, 1)
     found = run(module_by_module, q, 4, 3, diversity, epsilon=epsilon, max_iter=400, tol=0.0)
@@ -118,6 +118,34 @@ def test_theorem_1_every_epoch_lowers_the_loss_until_a_critical_point(diversity,
     _, gradient = loss_and_gradient(found.modules, q, diversity)
     start, _ = loss_and_gradient(np.zeros_like(found.modules), q, diversity)
     assert np.abs(gradient).max() < 1e-2 * start / np.sqrt(q[0])
+
+
+@pytest.mark.parametrize("diversity", [0.3, 0.9, 1.0])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.05, 1.0])
+def test_epsilon_bounds_the_decrease_of_every_epoch_and_how_far_the_modules_moved(diversity, epsilon):
+    """The proof of Theorem 1: an epoch lowers the loss by at least (ε/M) Σ_m |change of G_m|²."""
+    q, M = make_spectrum("power", 12, 2), 4
+    settings = {"epsilon": epsilon, "tol": -1.0}
+    before = None
+    for epochs in range(8):
+        F = run(module_by_module, q, M, 2, diversity, max_iter=epochs, **settings).modules
+        grams, loss = F.swapaxes(1, 2) @ F, modular_loss(F, q, diversity)
+        if before is not None:
+            moved = np.sum((grams - before[0]) ** 2)
+            assert before[1] - loss >= epsilon / M * moved - 1e-12 * before[1]
+        before = grams, loss
+    # At the end the decrease is below tol, and so the modules move less than that allows.
+    tol = 1e-6
+    stopped = run(module_by_module, q, M, 2, diversity, epsilon=epsilon, tol=tol, max_iter=5000)
+    assert stopped.converged
+    decrease = stopped.path[-2] - stopped.path[-1]
+    assert 0 <= decrease <= tol * stopped.path[-2]
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, np.nan])
+def test_epsilon_must_be_positive(epsilon):
+    with pytest.raises(ValueError, match="is not positive, as Algorithm 1"):
+        run(module_by_module, np.ones(4), 2, 1, 0.5, epsilon=epsilon)
 
 
 @pytest.mark.parametrize("p", [0.2, 0.5, 0.9])

@@ -321,6 +321,18 @@ def test_a_failed_fit_leaves_the_fitted_model_unchanged(forest):
     np.testing.assert_array_equal(pruner.predict(X), before)
 
 
+@pytest.mark.parametrize("power", [-900, -300, 300, 900])
+def test_huge_and_tiny_targets_are_pruned_like_others(power):
+    members = [LinearRegression(), Ridge(1.0), Ridge(100.0)]
+    plain = AlignmentPruner([each.fit(X, y) for each in map(clone, members)], cv=None).fit(X, y)
+    for each in members:
+        each.fit(X, y)
+        each.coef_, each.intercept_ = (np.ldexp(part, power) for part in (each.coef_, each.intercept_))
+    scaled = AlignmentPruner(members, cv=None).fit(X, np.ldexp(y, power))
+    np.testing.assert_allclose(scaled.weights_, plain.weights_, rtol=1e-9)
+    np.testing.assert_allclose(np.ldexp(scaled.predict(X), -power), plain.predict(X), rtol=1e-9)
+
+
 def test_invalid_input_raises_a_clear_error(forest):
     with pytest.raises(
         NotFittedError, match="This RandomForestRegressor is not fitted yet: call its fit first"

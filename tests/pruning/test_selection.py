@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -108,7 +109,9 @@ def test_alignment_weights_equal_align_kernels_for_one_column_and_are_optimal():
     P = np.abs(np.random.default_rng(2).uniform(0.2, 1, 5))[:, None] * Y[:, None] + 0.5 * P
     G, b, _ = products(P, Y)
     ours = alignment_weights(G, b)
-    np.testing.assert_allclose(ours, align_kernels([P[:, k] for k in range(5)], Y), atol=1e-9)
+    np.testing.assert_allclose(
+        ours, align_kernels([P[:, k] for k in range(5)], Y, estimator="biased"), atol=1e-9
+    )
     best = cka(P[:, :, 0] * np.sqrt(ours), Y)
     for other in np.random.default_rng(0).uniform(size=(100, 5)):
         assert cka(P[:, :, 0] * np.sqrt(other), Y) <= best + 1e-12
@@ -300,13 +303,65 @@ def test_invalid_input_raises_a_clear_error():
         ValueError, match=r"has settings for refit='nonnegative', but refit='ridge' was given"
     ):
         prune_predictions(P, y, Alignment(slack=0.1), "ridge")
-    with pytest.raises(ValueError, match="slack=-1 must be None or at least 0"):
-        Alignment(slack=-1)
-    with pytest.raises(ValueError, match="tolerance=-1 must be None or at least 0"):
-        Alignment(tolerance=-1)
-    for shrinkage in (-1, math.inf, math.nan):
-        with pytest.raises(ValueError, match=f"shrinkage={shrinkage} must be at least 0 and finite"):
+    for value in (-1, math.inf, math.nan, "x", True, [0.1]):
+        for name in ("slack", "tolerance"):
+            message = re.escape(f"{name}={value!r} must be None or a finite number of at least 0.")
+            with pytest.raises(ValueError, match=message):
+                Alignment(**{name: value})
+    for shrinkage in (-1, math.inf, math.nan, None, "x"):
+        with pytest.raises(
+            ValueError, match=f"shrinkage={shrinkage!r} must be a finite number of at least 0"
+        ):
             Alignment(shrinkage=shrinkage)
+    with pytest.raises(ValueError, match="kernel='columns' is unknown: give one of entries, rows"):
+        Alignment(kernel="columns")
+
+
+def test_predictions_that_are_no_numbers_are_refused_and_mixed_data_frames_are_read():
+    pd = pytest.importorskip("pandas")
+    P, Y = predictions(8)
+    P, y = P[:, :, 0], Y[:, 0]
+    mixed = pd.DataFrame(P).astype({0: object, 1: np.float32})
+    mixed[2] = P[:, 2] > 0
+    numbers = mixed.astype(float).to_numpy()
+    np.testing.assert_array_equal(prune_predictions(mixed, y).weights, prune_predictions(numbers, y).weights)
+    with pytest.raises(ValueError, match="P cannot be read as an array of numbers: it holds something else"):
+        prune_predictions(mixed.assign(name="x"), y)
+    with pytest.raises(ValueError, match="P cannot be read as an array of numbers: its rows have different"):
+        prune_predictions([[1.0, 2.0], [1.0]], y[:2])
+    with pytest.raises(ValueError, match="P holds values of type datetime64"):
+        prune_predictions(P.astype("datetime64[s]"), y)
+    for empty in (np.zeros((0, 3)), np.zeros((5, 0)), np.zeros((0, 0, 2))):
+        with pytest.raises(ValueError, match="give at least two rows and one predictor"):
+            prune_predictions(empty, y)
+
+
+@pytest.mark.parametrize("method", ["alignment", "stacking", "r2", "rank", "uniform"])
+@pytest.mark.parametrize("refit", ["nonnegative", "ridge", "none"])
+@pytest.mark.parametrize("power", [-900, -300, 300, 900])
+def test_huge_and_tiny_values_are_selected_like_others(method, refit, power):
+    P, Y = predictions(6)
+    P, y = P[:, :, 0], Y[:, 0]
+    plain = prune_predictions(P, y, method, refit)
+    with np.errstate(all="raise", under="ignore"):
+        scaled = prune_predictions(np.ldexp(P, power), np.ldexp(y, power), method, refit)
+    np.testing.assert_allclose(scaled.weights, plain.weights, rtol=1e-10)
+    np.testing.assert_allclose(np.ldexp(scaled.intercept, -power), plain.intercept, rtol=1e-9)
+    np.testing.assert_allclose(scaled.alignments, plain.alignments, rtol=1e-10)
+    if abs(power) < 500:
+        assert np.ldexp(scaled.held_out_error, -2 * power) == pytest.approx(plain.held_out_error)
+
+
+@pytest.mark.parametrize("method", ["stacking", "r2", "rank", "uniform", Alignment(slack=None)])
+def test_the_held_out_error_of_every_method_is_that_of_five_folds(method):
+    P, Y = predictions(6)
+    P, y = P[:, :, 0], Y[:, 0]
+    wrong = 0.0
+    for fold in range(5):
+        out = np.arange(60) % 5 == fold
+        choice = prune_predictions(P[~out], y[~out], method)
+        wrong += np.sum((P[out] @ choice.weights + choice.intercept - y[out]) ** 2)
+    assert prune_predictions(P, y, method).held_out_error == pytest.approx(wrong / 60)
 
 
 def test_method_alignment_uses_the_default_settings():
@@ -317,4 +372,3 @@ def test_method_alignment_uses_the_default_settings():
     np.testing.assert_array_equal(by_name.weights, by_settings.weights)
     few = prune_predictions(P[:, :, 0], Y[:, 0], Alignment(slack=10, tolerance=None))
     assert len(few.kept) == 1 < len(by_name.kept)
-    assert math.isnan(prune_predictions(P[:, :, 0], Y[:, 0], Alignment(slack=None)).held_out_error)

@@ -64,7 +64,7 @@ def test_out_of_bag_pruning_is_more_accurate_than_training_predictions_and_small
 
 
 def test_out_of_bag_predictions_require_the_training_rows():
-    forest = RandomForestRegressor(10, random_state=0).fit(X[:300], y[:300])
+    forest = RandomForestRegressor(40, random_state=0).fit(X[:300], y[:300])
     for rows in (slice(0, 200), slice(0, 400)):
         with pytest.raises(
             ValueError, match="cv='oob' needs members that were each trained on a known sample"

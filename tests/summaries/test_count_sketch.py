@@ -1,3 +1,6 @@
+import pickle
+import zipfile
+
 import numba
 import numpy as np
 import pytest
@@ -6,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
-from manylens import CountSketch
+from manylens import CountSketch, load
 from tests.summaries.contract import SummaryContract
 
 
@@ -205,3 +208,82 @@ def test_invalid_arguments_are_refused(X):
         CountSketch(16).update(np.full((2, 2), np.nan))
     with pytest.raises(ValueError, match="larger than"):
         CountSketch(2**31)
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_object_arrays_are_checked_like_others(X, bad):
+    sketch = CountSketch(8).update(X)
+    before = sketch.summary_
+    rows = X[:4].astype(object)
+    rows[2, 1] = bad
+    with pytest.raises(ValueError, match=r"contains NaN|contains infinity"):
+        sketch.update(rows)
+    np.testing.assert_array_equal(sketch.summary_, before)
+    np.testing.assert_array_equal(CountSketch(8).update(X.astype(object)).summary_, before)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_rows_whose_sums_overflow_are_refused_and_change_nothing(X, large, monkeypatch):
+    monkeypatch.setattr("manylens.summaries.count_sketch.SMALL_BYTES", 0 if large else 2**24)
+    sketch = CountSketch(4).update(X)
+    before = pickle.dumps(sketch)
+    with pytest.raises(ValueError, match="so large that their sums overflow: they were not added"):
+        sketch.update(np.full((50, 7), 1.5e308))
+    assert pickle.dumps(sketch) == before
+    halves = [CountSketch(4).update(np.full((1, 7), 1.5e308), 0) for _ in range(2)]
+    with pytest.raises(ValueError, match="overflow together"):
+        halves[0].merge(halves[1])
+    assert np.isfinite(halves[0].summary_).all()
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_float32_rows_may_have_sums_that_only_double_precision_holds(large, monkeypatch):
+    monkeypatch.setattr("manylens.summaries.count_sketch.SMALL_BYTES", 0 if large else 2**24)
+    rows = np.full((4000, 2), 3e38, dtype=np.float32)
+    sketch = CountSketch(2).update(rows)
+    np.testing.assert_allclose(sketch.mean_, 3e38, rtol=1e-6)
+    np.testing.assert_allclose(sketch.summary_, CountSketch(2).update(rows.astype(float)).summary_)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"n_buckets": 64},
+        {"n_hashes": 16},
+        {"n_buckets": -8},
+        {"_sums": np.zeros((3, 7))},
+        {"_total": np.zeros(6)},
+        {"_ones": np.zeros(3)},
+        {"_sums": np.full((8, 7), np.nan)},
+        {"_sums": np.zeros((8, 7), dtype="U3")},
+        {"n_rows_": -1},
+    ],
+)
+def test_an_edited_file_is_refused_before_a_compiled_loop_sees_it(X, edit):
+    state = CountSketch(8, 2).update(X).__getstate__()
+    with pytest.raises((TypeError, ValueError)):
+        CountSketch.__new__(CountSketch).__setstate__(state | edit)
+    with pytest.raises(ValueError, match="the file is damaged"):
+        CountSketch.__new__(CountSketch).__setstate__({"n_buckets": 8})
+
+
+def test_settings_changed_after_the_fact_are_refused(X):
+    for use in (lambda s: s.update(X), lambda s: s.merge(s), lambda s: s.matrix(4)):
+        sketch = CountSketch(8).update(X)
+        sketch.n_buckets = 4096
+        with pytest.raises(ValueError, match="do not fit its settings"):
+            use(sketch)
+
+
+def test_an_edited_archive_is_refused_when_it_is_loaded(X, tmp_path):
+    skops = pytest.importorskip("skops.io")
+    skops.dump(CountSketch(8, 2).update(X), tmp_path / "sketch.skops")
+    with zipfile.ZipFile(tmp_path / "sketch.skops") as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    schema = parts["schema.json"].replace(b'"content": "8"', b'"content": "8192"')
+    assert schema != parts["schema.json"]
+    with zipfile.ZipFile(tmp_path / "edited.skops", "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, schema if name == "schema.json" else content)
+    with pytest.raises(Exception, match=r"do not fit its settings|does not match|damaged"):
+        load(tmp_path / "edited.skops")

@@ -41,3 +41,16 @@ def test_the_sums_about_the_means_are_the_literal_moments():
 def test_cross_moments_of_different_pairs_do_not_merge():
     with pytest.raises(ValueError, match="different pairs of feature sets cannot be merged"):
         CrossMoments(PAIRS).merge(CrossMoments(PAIRS[:2]))
+
+
+def test_a_batch_that_overflows_is_refused_and_changes_nothing():
+    rng = np.random.default_rng(0)
+    batch = [rng.standard_normal((20, 3)), rng.standard_normal((20, 2))]
+    moments = CrossMoments([(0, 0), (0, 1), (1, 1)]).update(batch)
+    before = {pair: sums.copy() for pair, sums in moments.sums_.items()}
+    for bad in (1e200, np.nan):
+        with pytest.raises(ValueError, match="was not added"):
+            moments.update([batch[0] * bad, batch[1]])
+    assert moments.n_rows_ == 20
+    for pair, sums in before.items():
+        np.testing.assert_array_equal(moments.sums_[pair], sums)

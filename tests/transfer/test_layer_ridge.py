@@ -91,7 +91,7 @@ def test_alignment_weights_are_those_of_align_kernels(digits):
         name: part[TRAIN] / np.sqrt(np.mean(np.square(part[TRAIN] - part[TRAIN].mean(axis=0)).sum(axis=1)))
         for name, part in layers.items()
     }
-    wanted = np.array(list(align_kernels(scaled, y[TRAIN]).values()))
+    wanted = np.array(list(align_kernels(scaled, y[TRAIN], estimator="biased").values()))
     np.testing.assert_allclose(model.layer_weights_, wanted / wanted.sum(), atol=1e-9)
     assert model.selected_layers_ == [name for name, weight in zip(layers, wanted, strict=True) if weight > 0]
 

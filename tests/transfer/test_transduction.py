@@ -14,6 +14,7 @@ import manylens
 from manylens import LayerRidgeClassifier, TransductiveRidgeClassifier, expected_calibration_error
 from manylens.transfer import TransductionSearch
 from manylens.transfer.calibration import best_temperature
+from manylens.transfer.ridge import linear_ridge
 from manylens.transfer.transduction import Transduction, balance, make_pseudo_labels
 
 
@@ -101,11 +102,43 @@ def test_a_class_with_zero_probability_still_gets_its_share():
 def test_unlabeled_rows_increase_the_accuracy(partly_labeled):
     X, y, given = partly_labeled
     known = given >= 0
-    supervised = LayerRidgeClassifier(random_state=0).fit(X[:1000][known], given[known])
+    alone = fast(n_steps=5).fit(X[:1000][known], given[known])  # the same model without the unlabeled rows
     model = fast(n_steps=5).fit(X[:1000], given)
-    assert model.score(X[1000:], y[1000:]) > supervised.score(X[1000:], y[1000:]) + 0.03
+    assert model.score(X[1000:], y[1000:]) > alone.score(X[1000:], y[1000:]) + 0.03
     np.testing.assert_array_equal(model.transduction_[known], y[:1000][known])
     assert np.mean(model.transduction_ == y[:1000]) > 0.8
+
+
+def test_unlabeled_rows_increase_the_accuracy_with_features_weights_and_penalty_fixed(partly_labeled):
+    X, y, given = partly_labeled
+    model = fast(n_steps=5).fit(X[:1000], given)
+    psi = model.model_.ridge.columns.transform(model.model_.features(X))
+    known = np.flatnonzero(given >= 0)
+    targets = np.eye(10)[given[known]]
+    start = linear_ridge(psi[known], targets).path.solve(model.alpha_)
+
+    def balanced(scores):
+        return make_pseudo_labels(scores, "balanced", model.temperature_, np.full(10, 0.1))
+
+    problem = Transduction(psi[:1000], balanced, n_steps=5)
+    coef, intercept, _ = problem.solve(known, targets, start, 1 / model.alpha_, model.ratio_)
+    solutions = start, (coef, intercept)
+    accuracy = [np.mean(np.argmax(psi[1000:] @ W + b, axis=1) == y[1000:]) for W, b in solutions]
+    assert accuracy[1] > accuracy[0] + 0.01
+
+
+@pytest.mark.parametrize("dtype", [str, object])
+def test_minus_one_marks_unlabeled_rows_among_strings(partly_labeled, dtype):
+    X, _, given = partly_labeled
+    numbers = fast(ratios=[0.1]).fit(X[:1000], given)
+    strings = given.astype(str) if dtype is str else np.array([g if g < 0 else str(g) for g in given], object)
+    model = fast(ratios=[0.1]).fit(X[:1000], strings)
+    assert list(model.classes_) == list("0123456789")
+    np.testing.assert_array_equal(model.transduction_.astype(int), numbers.transduction_)
+    with pytest.raises(ValueError, match="y is -1 in every row"):
+        fast().fit(X[:1000], np.full(1000, "-1"))
+    with pytest.raises(ValueError, match="y is -1 for 960 rows, which marks unlabeled rows"):
+        LayerRidgeClassifier().fit(X[:1000], strings)
 
 
 def test_probabilities_are_calibrated_on_rows_whose_labels_were_hidden(partly_labeled):

@@ -19,7 +19,6 @@ from benchmarks.peers.transfer.images import TransferDigits, TransferObjects
 from manylens import (
     CountSketch,
     LayerRidgeClassifier,
-    TransductiveRidgeClassifier,
     expected_calibration_error,
     stable_rank,
 )
@@ -250,10 +249,9 @@ def last(found, task):
 
 
 class AccumulatedLayers(OnTheNetwork):
-    """Layers added one at a time, largest weight first, compared with each layer alone; and 2, 10 and 50
-    labeled rows per class with the rest unlabeled, compared with the labeled rows alone."""
+    """Layers added one at a time, largest weight first, compared with each layer alone."""
 
-    where = "Figures 3.5 and 3.7"
+    where = "Figure 3.7"
     reduced = REDUCED + " At most the six layers with the largest weights."
     statements = (
         Statement(
@@ -266,20 +264,10 @@ class AccumulatedLayers(OnTheNetwork):
                 for task, cells in found["Layers with a weight, accuracy (%)"].items()
             },
         ),
-        Statement(
-            "accuracy is higher with the unlabeled rows",
-            quote="""Our method also gives significant relative improvement when unlabelled samples are
-            incorporated through transductive regression""",
-            source="Section 3.4.3, Figure 3.5",
-            ours=lambda found: {
-                row: cells["with unlabeled"] > cells["labeled alone"]
-                for row, cells in found["Few labels, accuracy (%)"].items()
-            },
-        ),
     )
 
     def compute(self):
-        together, few, figures = {}, {}, {}
+        together, figures = {}, {}
         for task in TASKS:
             data = self.features(task)
             n = min(MOST_ROWS, len(data.y[0]))
@@ -298,28 +286,12 @@ class AccumulatedLayers(OnTheNetwork):
                 "alone": curve(range(1, len(alone) + 1), alone, style="s"),
             }
             figures[f"{task}: layers"] = panel("layers, the heaviest first", "accuracy (%)", curves)
-            for count in (2,) if self.quick else (2, 10, 50):
-                few[f"{task}, {count} a class"] = self.few_labels(data, train, y, count)
-        return Findings(
-            {"Layers with a weight, accuracy (%)": together, "Few labels, accuracy (%)": few}, figures
-        )
+        return Findings({"Layers with a weight, accuracy (%)": together}, figures)
 
     def accuracy(self, data, train, y, names):
         model = LayerRidgeClassifier(weights="uniform", random_state=0)
         model.fit({name: train[name] for name in names}, y)
         return 100 * np.mean(model.predict({name: data.flat[1][name] for name in names}) == data.y[1])
-
-    def few_labels(self, data, train, y, count):
-        rng = np.random.default_rng(self.seed)
-        known = np.concatenate([rng.permutation(np.flatnonzero(y == c))[:count] for c in np.unique(y)])
-        given = np.full(len(y), -1)
-        given[known] = y[known]
-        helped = TransductiveRidgeClassifier(random_state=0).fit(train, given)
-        alone = LayerRidgeClassifier(random_state=0).fit(some_rows(train, known), y[known])
-        return {
-            "labeled alone": 100 * np.mean(alone.predict(data.flat[1]) == data.y[1]),
-            "with unlabeled": 100 * np.mean(helped.predict(data.flat[1]) == data.y[1]),
-        }
 
 
 class DeeperNetworks(OnTheNetwork):

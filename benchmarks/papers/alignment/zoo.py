@@ -97,7 +97,7 @@ def transfer(networks, parts):
     train, test = ([hidden(network, X)[-1] for network in networks] for X in (parts.X, parts.X_test))
     sizes = [np.sqrt(np.mean((layer - layer.mean(axis=0)) ** 2)) + 1e-12 for layer in train]
     train, test = ([layer / size for layer, size in zip(part, sizes, strict=True)] for part in (train, test))
-    weights = np.asarray(align_kernels(train, parts.y, sketch=CountSketch(512)))
+    weights = np.asarray(align_kernels(train, parts.y, estimator="biased", sketch=CountSketch(512)))
     joined, joined_test = (
         np.hstack([np.sqrt(w) * layer for w, layer in zip(weights, part, strict=True) if w > 0])
         for part in (train, test)

@@ -19,6 +19,8 @@ METHODS = {
     "random batches": lambda n: {"method": MiniBatch(n // 3)},
     "farthest point": lambda n: {"method": MiniBatch(n // 3, "fpc")},
     "recursive projection": lambda n: {"method": MiniBatch(n // 3, "rpc")},
+    "farthest point, original space": lambda n: {"method": MiniBatch(n // 3, "fpc-original")},
+    "recursive projection, original space": lambda n: {"method": MiniBatch(n // 3, "rpc-original")},
     "stochastic": lambda n: {"method": Stochastic(max(16, n // 10))},
     "tree": lambda _: {"method": "tree"},
     "compact": lambda _: {"method": "compact"},

@@ -100,6 +100,8 @@ class EveryMethod:
         "minibatch",
         "rpc",
         "fpc",
+        "rpc_original",
+        "fpc_original",
         "compact",
         "background",
         "pca",
@@ -137,6 +139,12 @@ class EveryMethod:
     def fpc(self, data):
         return self.fit(data, method=MiniBatch(batching="fpc"))
 
+    def rpc_original(self, data):
+        return self.fit(data, method=MiniBatch(batching="rpc-original"))
+
+    def fpc_original(self, data):
+        return self.fit(data, method=MiniBatch(batching="fpc-original"))
+
     def compact(self, data):
         return self.fit(data, method="compact")
 
@@ -165,7 +173,17 @@ class NCAIsolet(EveryMethod, Comparison):
     """The faster methods on the data set isolet: 6,238 rows, 20 dimensions."""
 
     alone = False
-    contenders = ("auto", "exact", "subsample", "minibatch", "rpc", "fpc", "pca")
+    contenders = (
+        "auto",
+        "exact",
+        "subsample",
+        "minibatch",
+        "rpc",
+        "fpc",
+        "rpc_original",
+        "fpc_original",
+        "pca",
+    )
     needs = ("isolet",)
     data_set = "isolet"
     n_components = 20

@@ -8,11 +8,13 @@ if TYPE_CHECKING:
     from manylens.alignment.distances import distance_correlation, distance_correlation_matrix
     from manylens.alignment.kernel_weights import KernelAlignment, align_bandwidths, align_kernels
     from manylens.alignment.similarity import cka, cka_matrix, hsic, hsic_test, stable_rank
-    from manylens.alignment.streaming import Estimate, StreamingCKA, sketched_cka
+    from manylens.alignment.sketches import Estimate, FeatureSketch, scka, sketched_cka
+    from manylens.alignment.streaming import StreamingCKA
     from manylens.alignment.transferability import ModelRanking, rank_models
 
 __all__ = [
     "Estimate",
+    "FeatureSketch",
     "KernelAlignment",
     "ModelRanking",
     "StreamingCKA",
@@ -25,6 +27,7 @@ __all__ = [
     "hsic",
     "hsic_test",
     "rank_models",
+    "scka",
     "sketched_cka",
     "stable_rank",
 ]
@@ -35,7 +38,8 @@ __getattr__, __dir__ = attach(
         "manylens.alignment.distances": ["distance_correlation", "distance_correlation_matrix"],
         "manylens.alignment.kernel_weights": ["KernelAlignment", "align_bandwidths", "align_kernels"],
         "manylens.alignment.similarity": ["cka", "cka_matrix", "hsic", "hsic_test", "stable_rank"],
-        "manylens.alignment.streaming": ["Estimate", "StreamingCKA", "sketched_cka"],
+        "manylens.alignment.sketches": ["Estimate", "FeatureSketch", "scka", "sketched_cka"],
+        "manylens.alignment.streaming": ["StreamingCKA"],
         "manylens.alignment.transferability": ["ModelRanking", "rank_models"],
     },
 )

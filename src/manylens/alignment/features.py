@@ -10,10 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, Rows
-from manylens.validation import check_choice, import_optional, is_sparse, require_two_classes
+from manylens.validation import (
+    check_choice,
+    import_optional,
+    is_sparse,
+    plain_conversion_errors,
+    require_two_classes,
+    times_power,
+)
 
 FeatureSets: TypeAlias = Mapping[Any, Any] | Sequence[Any] | AnyArray  # a dict, a list, or a 3-d array
 Names: TypeAlias = Sequence[Hashable]
@@ -36,19 +42,25 @@ def check_feature_sets(features: FeatureSets, accept_sparse: bool = True) -> tup
     if not values:
         raise ValueError("The list of feature sets is empty: give at least one.")
     arrays = [check_features(value, name, accept_sparse) for name, value in zip(names, values, strict=True)]
+    refuse_other_rows(names, arrays)
+    return names, arrays
+
+
+def refuse_other_rows(names: Names, arrays: Sequence[Rows]) -> None:
+    """Raise for the first feature set whose number of rows is not that of the first one."""
     for name, array in zip(names, arrays, strict=True):
         if array.shape[0] != arrays[0].shape[0]:
             raise ValueError(
                 f"{names[0]} has {arrays[0].shape[0]} rows and {name} has {array.shape[0]}: row i of each "
                 "must describe the same sample."
             )
-    return names, arrays
 
 
 def check_features(X: MatrixLike, name: Hashable = "X", accept_sparse: bool = True) -> Rows:
     """One feature set as a finite 2-d float array or CSR matrix; float32 stays float32."""
     formats = "csr" if accept_sparse else False
-    return check_array(X, accept_sparse=formats, dtype=[np.float64, np.float32], input_name=str(name))
+    with plain_conversion_errors(str(name)):
+        return check_array(X, accept_sparse=formats, dtype=[np.float64, np.float32], input_name=str(name))
 
 
 def sets_by_name(X: Any) -> dict[Any, Rows] | None:
@@ -137,13 +149,6 @@ def centered(X: FloatArray) -> FloatArray:
     return residual if largest(residual) > rounding else np.zeros_like(residual)
 
 
-def column_means(X: Rows) -> FloatArray:
-    """Column means (d,) of a dense or CSR matrix, in float64."""
-    if is_sparse(X):
-        return np.asarray(mean_variance_axis(X, axis=0)[0], dtype=np.float64)
-    return X.mean(axis=0, dtype=np.float64)
-
-
 def row_norms_about(X: Rows, mean: FloatArray | None = None) -> FloatArray:
     """|x_i - μ|² for every row of a dense or CSR matrix, in float64; |x_i|² without a mean."""
     if is_sparse(X):
@@ -160,14 +165,11 @@ def largest(X: Rows) -> float:
     return float(max(values.max(), -values.min())) if values.size else 0.0
 
 
-def unit_scaled(X: Any) -> tuple[Any, int]:
-    """2^-e X and the exponent e, which is 0 unless products of entries might overflow or underflow."""
-    exponent = int(np.frexp(largest(X))[1])
-    if abs(exponent) <= 8:
-        return X, 0
-    # In two steps, because 2^-e may be outside the range of the dtype. Powers of two cause no rounding.
-    half = exponent // 2
-    return X * X.dtype.type(2.0**-half) * X.dtype.type(2.0 ** (half - exponent)), exponent
+def narrowed(Y: FloatArray, dtype: Any) -> FloatArray:
+    """Y in the dtype of the features, for float32 at unit scale: it could not hold every float64."""
+    if dtype == np.float64:
+        return Y
+    return times_power(Y, -int(np.frexp(largest(Y))[1])).astype(dtype)
 
 
 def is_constant(X: Rows) -> bool:
@@ -189,10 +191,15 @@ def refuse_constant(arrays: Iterable[Rows], names: Iterable[Hashable]) -> None:
 
 def constant_message(name: Hashable, estimator: str = "biased") -> str:
     """Error message for features whose alignment is undefined."""
+    if estimator == "unbiased" and name == "y":
+        return (
+            "The unbiased norm of the target's kernel is zero, as it is for classes of one row each: use the "
+            "biased estimate, or more rows."
+        )
     if estimator == "unbiased":
         return (
             f"{name} is constant, or so nearly constant that the unbiased estimate of its kernel's norm is "
-            "zero: its alignment is undefined. Leave it out, or use estimator='biased'."
+            "zero: its alignment is undefined. Leave it out, or use the biased estimate."
         )
     return (
         f"{name} is constant: all its rows are equal, so its centered kernel is zero and its alignment is "
@@ -214,10 +221,12 @@ def target_features(y: ArrayLike, n_rows: int, target: Target = "auto") -> Float
     if y is None:
         raise ValueError("Alignment requires y to be passed, but the target y is None.")
     y = np.asarray(y)
+    if y.ndim == 0:
+        raise ValueError("y is a single value: give one class or value per row.")
     if len(y) != n_rows:
         raise ValueError(f"y has {len(y)} rows and the features have {n_rows}.")
     if target == "auto":
-        target = "classes" if type_of_target(y, input_name="y") in ("binary", "multiclass") else "values"
+        target = read_target(y)
     if target == "classes":
         classes, codes = np.unique(column_or_1d(y), return_inverse=True)
         require_two_classes(classes, "alignment with a target")
@@ -228,14 +237,32 @@ def target_features(y: ArrayLike, n_rows: int, target: Target = "auto") -> Float
     return columns
 
 
+def read_target(y: AnyArray) -> Literal["classes", "values"]:
+    """Whether y holds classes or values, by scikit-learn's `type_of_target`; raises if it could be both."""
+    with np.errstate(invalid="ignore"):  # it converts values to integers to see whether they are equal
+        kind = type_of_target(y, input_name="y")
+    if kind not in ("binary", "multiclass"):
+        return "values"
+    # For two classes both readings give the same centered kernel, up to a factor. Numbers that mostly occur
+    # once are no classes.
+    if y.dtype.kind == "f" and kind == "multiclass":
+        if 2 * len(np.unique(y)) > len(y):
+            return "values"
+        raise ValueError(
+            "y holds whole numbers stored as floats, which may be classes or values: give "
+            "target='classes' or target='values'."
+        )
+    return "classes"
+
+
 def as_returned(scores: Any, return_: Returned) -> Any:
     """Scores, converted to angles if requested."""
     return np.arccos(np.clip(scores, -1.0, 1.0)) if return_ == "angle" else scores
 
 
-def labeled(scores: FloatArray, names: Names, by_name: bool) -> Any:
+def labeled(scores: FloatArray, names: Names, by_name: bool, columns: Names | None = None) -> Any:
     """A data frame if the representations were given by name, otherwise the array."""
     if not by_name:
         return scores
     pandas = import_optional("pandas", "A data frame of named representations", "pandas, or give a list")
-    return pandas.DataFrame(scores, index=names, columns=names)
+    return pandas.DataFrame(scores, index=names, columns=names if columns is None else columns)

@@ -9,30 +9,32 @@ biased     <H K H, H L H>                                                       
 unbiased   <K°, L°> + (1ᵀK°1)(1ᵀL°1)/((n-1)(n-2)) - 2/(n-2) 1ᵀK°L°1   (Song et al. 2012)       <K°, L°>
 =========  ==================================================================================  ==============
 
+Each is an inner product of two transformed matrices (for the unbiased ones U-centered: Székely and Rizzo
+2014), so a matrix of inner products is positive semi-definite, and norms are never negative.
+
 Linear kernels of narrow features are not formed, because <X Xᵀ, Y Yᵀ> = |Xᵀ Y|² (`linear_products`). All
 other kernel matrices are formed one block at a time, on and above the diagonal (`gram_products`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Hashable, Sequence
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from manylens.alignment.features import (
     Names,
     centered,
-    column_means,
     constant_message,
     largest,
     range_message,
     row_norms_about,
-    unit_scaled,
 )
-from manylens.kernels.kernels import RBF, Kernel, Linear, Precomputed, make_kernel
-from manylens.typing import FloatArray, IntArray, Rows
-from manylens.validation import check_choice, is_sparse
+from manylens.kernels.kernels import RBF, Cosine, Kernel, Linear, Precomputed, make_kernel
+from manylens.summaries import column_means
+from manylens.typing import BoolArray, FloatArray, IntArray, Rows
+from manylens.validation import check_choice, is_sparse, safe_scale, times_power
 
 Estimator: TypeAlias = Literal["biased", "unbiased"]
 
@@ -44,56 +46,64 @@ ROUNDING = {"biased": 64 * float(np.finfo(np.float64).eps), "unbiased": 1e-10}
 LEAST_ROWS = {("biased", True): 2, ("biased", False): 1, ("unbiased", True): 4, ("unbiased", False): 2}
 
 
-def inner_products(
+def alignments(
     arrays: Sequence[Rows],
     names: Names,
     kernel: Kernel,
     estimator: Estimator = "biased",
     center: bool = True,
-    zero_ok: bool = False,
+    split: int | None = None,
 ) -> FloatArray:
-    """All inner products (p, p) of the kernels of several feature sets (n, d_k); raises for a zero kernel."""
-    products, exponents = scaled_products(arrays, names, kernel, estimator, center, zero_ok)
-    with np.errstate(over="ignore", under="ignore"):  # reported below
-        products = np.ldexp(products, np.add.outer(exponents, exponents))
-    refuse_out_of_range(products, names, zero_ok)
-    return products
-
-
-def alignments(
-    arrays: Sequence[Rows], names: Names, kernel: Kernel, estimator: Estimator = "biased", center: bool = True
-) -> FloatArray:
-    """Inner products over the norms, <K_k, K_l> / (|K_k| |K_l|), shape (p, p)."""
-    products = scaled_products(arrays, names, kernel, estimator, center)[0]
+    """Inner products over the norms, <K_k, K_l> / (|K_k| |K_l|), shape (p, p); `split` as in `Scaled`."""
+    products = scaled_products(arrays, names, kernel, estimator, center, split=split).values
     norms = np.sqrt(np.diag(products))
     scores = products / np.outer(norms, norms)
     np.fill_diagonal(scores, 1.0)
     return np.clip(scores, -1.0, 1.0)  # rounding may give 1 + 1e-16
 
 
+class Scaled(NamedTuple):
+    """Inner products of the kernels 2^-e_k K_k, which neither overflow nor underflow."""
+
+    values: FloatArray  # (p, p); with `split`, only pairs across it and the diagonal are needed
+    exponents: IntArray  # e, (p,)
+    zero: BoolArray  # (p,): kernels whose product with itself is only rounding error
+
+
 def scaled_products(
     arrays: Sequence[Rows],
     names: Names,
     kernel: Kernel,
-    estimator: Estimator,
-    center: bool,
+    estimator: Estimator = "biased",
+    center: bool = True,
     zero_ok: bool = False,
-) -> tuple[FloatArray, IntArray]:
-    """Inner products of the kernels 2^-e_k K_k, which neither overflow nor underflow, and e (p,)."""
+    split: int | None = None,
+) -> Scaled:
+    """All inner products of the kernels of several feature sets (n, d_k); raises for a zero kernel."""
     check_convention(estimator, center, arrays[0].shape[0])
     exponents = np.zeros(len(arrays), dtype=int)
     if isinstance(kernel, Linear | Precomputed):
-        scaled = [unit_scaled(X) for X in arrays]
-        arrays = [X for X, _ in scaled]
-        exponents = np.array([e if isinstance(kernel, Precomputed) else 2 * e for _, e in scaled])
+        exponents = np.array([safe_scale(X) for X in arrays])
+        arrays = [times_power(X, -e) for X, e in zip(arrays, exponents.tolist(), strict=True)]
+        exponents = exponents * (1 if isinstance(kernel, Precomputed) else 2)
     if isinstance(kernel, Linear) and not kernel.centered and feature_space_is_cheaper(arrays):
-        products, least = linear_products(arrays, estimator, center)
+        products, least = linear_products(arrays, estimator, center, split)
     else:
         products, least = gram_products([KernelGram(X, kernel, center) for X in arrays], estimator, center)
     refuse_out_of_range(products, names)
+    zero = np.diag(products) <= least
     if not zero_ok:
-        refuse_zero(products, least, names, estimator)
-    return products, exponents
+        refuse_zero(zero, names, estimator)
+    return Scaled(products, exponents, zero)
+
+
+def unscaled(value: float, exponent: int, name: Hashable) -> float:
+    """value 2^exponent; raises if it is out of range."""
+    with np.errstate(over="ignore", under="ignore"):
+        result = float(np.ldexp(value, exponent))
+    if not np.isfinite(result) or (value and abs(result) < np.finfo(np.float64).tiny):
+        raise ValueError(range_message(name))
+    return result
 
 
 def check_convention(estimator: Estimator, center: bool, n: float) -> None:
@@ -105,16 +115,16 @@ def check_convention(estimator: Estimator, center: bool, n: float) -> None:
         raise ValueError(f"The {estimator} estimator needs at least {least} rows{purpose}; got {n}.")
 
 
-def refuse_out_of_range(products: FloatArray, names: Names, zero_ok: bool = True) -> None:
-    """Raise for the first kernel whose product with itself overflows (or underflows, unless `zero_ok`)."""
+def refuse_out_of_range(products: FloatArray, names: Names) -> None:
+    """Raise for the first kernel whose product with itself overflows."""
     for name, own in zip(names, np.diag(products), strict=True):
-        if not np.isfinite(own) or (own == 0 and not zero_ok):
+        if not np.isfinite(own):
             raise ValueError(range_message(name))
 
 
-def refuse_zero(products: FloatArray, least: FloatArray, names: Names, estimator: Estimator) -> None:
+def refuse_zero(zero: BoolArray, names: Names, estimator: Estimator) -> None:
     """Raise for the first kernel whose product with itself is only rounding error."""
-    for name, bad in zip(names, np.diag(products) <= least, strict=True):
+    for name, bad in zip(names, zero, strict=True):
         if bad:
             raise ValueError(constant_message(name, estimator))
 
@@ -134,11 +144,18 @@ class KernelGram:
             X = centered(X) if (center or kernel.centered) and not is_sparse(X) else X
         else:
             X = X.astype(np.float64, copy=False)  # squared distances may overflow in single precision
-        self.kernel, self.X, self.n_rows = make_kernel(kernel).fit(X, random_state=0), X, X.shape[0]
+            if isinstance(kernel, Cosine):  # which takes rows of length 1e-15 for zero
+                X = times_power(X, -int(np.frexp(largest(X))[1]))
+            elif isinstance(getattr(kernel, "gamma", None), str):
+                X = times_power(X, -safe_scale(X))  # gamma follows the rows, so the kernel does not change
+        with np.errstate(over="ignore", invalid="ignore"):  # NaN is refused by `refuse_out_of_range`
+            self.kernel = make_kernel(kernel).fit(X, random_state=0)
+        self.X, self.n_rows = X, X.shape[0]
 
     def block(self, rows: slice, columns: slice) -> FloatArray:
         """The kernel between two ranges of rows, (1, len(rows), len(columns)), in float64."""
-        block = self.kernel.gram_block(self.X, rows, columns)
+        with np.errstate(over="ignore", invalid="ignore"):
+            block = self.kernel.gram_block(self.X, rows, columns)
         return np.array(block, dtype=np.float64)[np.newaxis]
 
 
@@ -215,8 +232,16 @@ def gram_products(
     sources: Sequence[GramSource], estimator: Estimator, center: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Inner products (p, p) from blocks of kernel matrices, and the rounding errors (p,) of the diagonal."""
-    n = sources[0].n_rows
-    P, R, D, shifts = gram_statistics(sources, shift=center)
+    with np.errstate(over="ignore", invalid="ignore"):  # see `refuse_out_of_range`
+        P, R, D, shifts = gram_statistics(sources, shift=center)
+        return corrected_products(P, R, D, shifts, estimator, center)
+
+
+def corrected_products(
+    P: FloatArray, R: FloatArray, D: FloatArray, shifts: FloatArray, estimator: Estimator, center: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Inner products and rounding errors from the sums of `gram_statistics`."""
+    n = D.shape[1]
     if estimator == "biased":
         products: FloatArray = P + D @ D.T
         if center:
@@ -247,18 +272,15 @@ def feature_space_is_cheaper(arrays: Sequence[Rows]) -> bool:
 
 
 def linear_products(
-    arrays: Sequence[Rows], estimator: Estimator, center: bool
+    arrays: Sequence[Rows], estimator: Estimator, center: bool, split: int | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Inner products (p, p) of linear kernels from features, and the rounding errors (p,) of the diagonal."""
     if any(is_sparse(X) for X in arrays):
         products, norms = sparse_linear_products(arrays, center)
     else:
-        dtype = np.result_type(*arrays)  # one dtype for all, so that products need no conversion
-        dense = [X.astype(dtype, copy=False) for X in arrays]
-        if center:
-            dense = [centered(X) for X in dense]
-        products = kernel_products(dense)
-        norms = np.array([row_norms_about(X) for X in dense])
+        panels = centered_panels(arrays, center, split)
+        products = panel_products(panels, split)
+        norms = np.concatenate([panel.row_norms() for panel in panels])
     least = ROUNDING[estimator] * np.diag(products)
     if estimator == "unbiased":
         products = without_diagonals(products, norms @ norms.T, norms.sum(axis=1), norms.shape[1], center)
@@ -277,41 +299,69 @@ def without_diagonals(
     return products - n / (n - 2) * diagonal_products + np.outer(traces, traces) / ((n - 1) * (n - 2))
 
 
-def kernel_products(arrays: Sequence[FloatArray]) -> FloatArray:
-    """M_kl = |X_kᵀ X_l|² (p, p) for dense feature sets (n, d_k), from products of panels of several sets."""
-    panels = _panels(arrays)
-    M = np.empty((len(arrays), len(arrays)))
-    for i, (rows, A, starts) in enumerate(panels):
-        for columns, B, other_starts in panels[i:]:
-            # NumPy recognizes A.T @ A as symmetric and then does half the work.
-            M[rows, columns] = _tile_sums(A.T @ B, starts, other_starts)
-            M[columns, rows] = M[rows, columns].T
-    return M
+class Panel(NamedTuple):
+    """The columns of several feature sets, side by side: few and large matrix products are the fastest."""
+
+    sets: slice
+    columns: FloatArray  # (n, Σ d_k)
+    starts: IntArray  # first column of each set
+
+    def row_norms(self) -> FloatArray:
+        """|x_i|² of every row in every set, (number of sets, n), in float64."""
+        ends = [*self.starts[1:].tolist(), self.columns.shape[1]]
+        parts = zip(self.starts.tolist(), ends, strict=True)
+        return np.array([row_norms_about(self.columns[:, start:end]) for start, end in parts])
 
 
-def _panels(arrays: Sequence[FloatArray]) -> list[tuple[slice, FloatArray, IntArray]]:
-    """For each panel: which sets it holds, their columns side by side, and the first column of each."""
+def centered_panels(arrays: Sequence[FloatArray], center: bool, split: int | None = None) -> list[Panel]:
+    """Panels of dense feature sets (n, d_k): one copy of the data, or none of a wide set left as it is."""
+    dtype = np.result_type(*arrays)  # one dtype for all, so that products need no conversion
     groups, first, width = [], 0, 0
     for k, array in enumerate(arrays):
-        if k > first and width + array.shape[1] > PANEL:
+        if k > first and (width + array.shape[1] > PANEL or k == split):
             groups.append(slice(first, k))
             first, width = k, 0
         width += array.shape[1]
     groups.append(slice(first, len(arrays)))
     panels = []
     for group in groups:
-        chosen = arrays[group]
-        starts = np.cumsum([0] + [array.shape[1] for array in chosen[:-1]])
-        panels.append((group, chosen[0] if len(chosen) == 1 else np.hstack(chosen), starts))
+        starts = np.cumsum([0] + [array.shape[1] for array in arrays[group]])
+        if group.stop - group.start == 1:
+            rows = arrays[group.start].astype(dtype, copy=False)
+            columns = centered(rows) if center else rows
+        else:
+            columns = np.empty((arrays[0].shape[0], starts[-1]), dtype)
+            for array, start in zip(arrays[group], starts.tolist(), strict=False):
+                rows = array.astype(dtype, copy=False)
+                columns[:, start : start + array.shape[1]] = centered(rows) if center else rows
+        panels.append(Panel(group, columns, starts[:-1]))
     return panels
+
+
+def panel_products(panels: Sequence[Panel], split: int | None = None) -> FloatArray:
+    """M_kl = |X_kᵀ X_l|² (p, p); with `split`, zero for pairs of panels on one side of it."""
+    n_sets = panels[-1].sets.stop
+    M = np.zeros((n_sets, n_sets))
+    for i, one in enumerate(panels):
+        for other in panels[i:]:
+            if split is None or other is one or (one.sets.start < split) != (other.sets.start < split):
+                # NumPy recognizes A.T @ A as symmetric and then does half the work.
+                tiles = _tile_sums(one.columns.T @ other.columns, one.starts, other.starts)
+                M[one.sets, other.sets], M[other.sets, one.sets] = tiles, tiles.T
+    return M
+
+
+def kernel_products(arrays: Sequence[FloatArray]) -> FloatArray:
+    """M_kl = |X_kᵀ X_l|² (p, p) for dense feature sets (n, d_k)."""
+    return panel_products(centered_panels(arrays, center=False))
 
 
 def _tile_sums(G: FloatArray, row_starts: IntArray, column_starts: IntArray) -> FloatArray:
     """Sums of squares over the tiles of G that begin at the given rows and columns, in float64."""
     if len(row_starts) == len(column_starts) == 1:
         return np.array([[_squared_norm(G)]])
-    column_sums = np.add.reduceat(np.square(G), column_starts, axis=1)
-    return np.add.reduceat(column_sums, row_starts, axis=0, dtype=np.float64)
+    column_sums = np.add.reduceat(np.square(G, dtype=np.float64), column_starts, axis=1)
+    return np.add.reduceat(column_sums, row_starts, axis=0)
 
 
 def _squared_norm(G: FloatArray) -> float:

@@ -14,34 +14,54 @@ from manylens.alignment.features import (
     FeatureSets,
     Names,
     Target,
-    centered,
     check_feature_sets,
     check_features,
     is_constant,
+    narrowed,
+    range_message,
     refuse_constant,
     resolve_groups,
     sets_by_name,
     side_by_side,
     target_features,
-    unit_scaled,
 )
 from manylens.alignment.inner_products import (
     BandwidthGrams,
+    Estimator,
     GramSource,
     KernelGram,
+    Scaled,
     check_convention,
     gram_products,
-    inner_products,
     kernel_products,
     refuse_out_of_range,
     refuse_zero,
+    scaled_products,
 )
 from manylens.alignment.nonnegative_least_squares import nonnegative_minimum
+from manylens.alignment.sketches import (
+    Estimate,
+    check_sketch,
+    jackknife_error,
+    mean_products,
+    pair_products,
+    replicated,
+    sketches_by_name,
+    target_sketch,
+)
 from manylens.kernels.bandwidths import Gamma, bandwidth
 from manylens.kernels.kernels import KernelLike, Linear, make_kernel
 from manylens.summaries import CountSketch, column_means
-from manylens.typing import AnyArray, FloatArray, IntArray, Rows
-from manylens.validation import check_choice, validate_rows
+from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Rows
+from manylens.validation import (
+    check_choice,
+    check_count,
+    restore_on_error,
+    safe_scale,
+    shown,
+    times_power,
+    validate_rows,
+)
 
 Method: TypeAlias = Literal["alignf", "align", "r2", "uniform"]
 METHODS = ("alignf", "align", "r2", "uniform")
@@ -53,10 +73,11 @@ def align_kernels(
     kernel: KernelLike = "linear",
     *,
     method: Method = "alignf",
+    estimator: Estimator = "unbiased",
     target: Target = "auto",
     gamma: Gamma = "median",
     sketch: CountSketch | None = None,
-) -> FloatArray | dict[Any, float]:
+) -> FloatArray | dict[Any, float] | list[Estimate] | dict[Any, Estimate]:
     """Weights of several kernels whose weighted sum is best aligned with the target.
 
     Maximizes ρ(Σ_k μ_k K_k, Y Yᵀ) over μ ≥ 0, |μ| = 1, for centered kernels: alignf of Cortes, Mohri and
@@ -66,25 +87,31 @@ def align_kernels(
 
     Parameters
     ----------
-    features : dict or sequence of array-like, each of shape (n, d_k)
-        Feature sets of the same rows; one kernel each.
-    y : array-like, shape (n,) or (n, C)
-        Classes or real targets.
+    features : dict or sequence of array-like, each of shape (n, d_k), or of FeatureSketch
+        Feature sets of the same rows, or their sketches; one kernel each.
+    y : array-like, shape (n,) or (n, C), or FeatureSketch
+        Classes or real targets; for sketches, of rows 0 ... n - 1, or a sketch of the target's columns.
     kernel : str, callable or Kernel, default="linear"
         Kernel of every set, as for `cka`.
     method : {"alignf", "align", "r2", "uniform"}, default="alignf"
         "align" weights each kernel by its own alignment, "r2" by a_k/M_kk; neither accounts for redundancy.
+    estimator : {"unbiased", "biased"}, default="unbiased"
+        Inner products in M and a. The biased ones, which the papers use, are larger for wide kernels even if
+        these are noise. The unbiased ones (Song et al. 2012) need at least 4 rows.
     target : {"auto", "classes", "values"}, default="auto"
-        How to read y. "auto" reads 1-d integers, strings and booleans as classes.
+        How to read y. "auto" reads 1-d integers, strings and booleans as classes, and refuses a few whole
+        numbers that are stored as floats.
     gamma : {"mean", "median", "max-norm"} or float, default="median"
         Scale of kernels given by name, as for `cka`.
     sketch : CountSketch, default=None
-        Compute M and a from sketched features (linear kernel only).
+        Compute M and a from sketched features (linear kernel only): of one sketch if `estimator="biased"`,
+        otherwise of eight with consecutive seeds, because one sketch overestimates every norm.
 
     Returns
     -------
     ndarray, shape (p,), or dict
-        Weights; a dict if the features were given as a dict.
+        Weights; a dict if the features were given as a dict. For feature sketches a list or dict of
+        `Estimate`, whose standard errors are due to sketching alone.
 
     Examples
     --------
@@ -98,10 +125,19 @@ def align_kernels(
     True
     """
     check_choice(method, "method", METHODS)
+    check_convention(estimator, True, np.inf)
+    sketches = sketches_by_name(features)
+    if sketches is not None:
+        if kernel != "linear" or sketch is not None:
+            raise ValueError(
+                "Sketched features have a linear kernel: leave kernel and sketch at their defaults."
+            )
+        estimates = estimated_weights(sketches, target_sketch(y, sketches, target), method, estimator)
+        return estimates if isinstance(features, Mapping) else list(estimates.values())
     names, arrays = check_feature_sets(features)
     Y = target_features(y, arrays[0].shape[0], target)
-    M, a = alignment_system(arrays, names, Y, kernel, gamma, sketch)
-    weights = solve_weights(M, a, method)
+    system = alignment_system(arrays, names, Y, kernel, gamma, sketch, estimator)
+    weights = solve_weights(system, method)
     return dict(zip(names, weights.tolist(), strict=True)) if isinstance(features, Mapping) else weights
 
 
@@ -117,6 +153,7 @@ def align_bandwidths(
     y: ArrayLike,
     powers: tuple[int, int] = (-2, 10),
     *,
+    estimator: Estimator = "unbiased",
     target: Target = "auto",
     gamma: Gamma = "median",
 ) -> BandwidthWeights:
@@ -133,8 +170,10 @@ def align_bandwidths(
         Classes or real targets.
     powers : (int, int), default=(-2, 10)
         Smallest and largest p.
+    estimator : {"unbiased", "biased"}, default="unbiased"
+        As for `align_kernels`.
     target : {"auto", "classes", "values"}, default="auto"
-        How to read y.
+        How to read y, as for `align_kernels`.
     gamma : {"mean", "median", "max-norm"} or float, default="median"
         1/s: a rule of `manylens.kernels.bandwidth`, or the value.
 
@@ -144,20 +183,31 @@ def align_bandwidths(
         `gammas` (p,), narrowest kernel first, and `weights` (p,).
     """
     rows = check_features(X, "X", accept_sparse=False)
-    lowest, highest = powers
+    if not isinstance(powers, list | tuple) or len(powers) != 2:
+        raise ValueError(f"powers={shown(powers)} is not a pair: give the smallest and the largest power.")
+    lowest, highest = (check_count(power, "powers", minimum=-1000) for power in powers)
     if highest < lowest:
         raise ValueError(f"powers={powers} is an empty range: give the smallest power first.")
     Y = target_features(y, rows.shape[0], target)
-    check_convention("biased", True, rows.shape[0])
+    check_convention(estimator, True, rows.shape[0])
+    exponent = safe_scale(rows) if isinstance(gamma, str) else 0
+    rows = times_power(rows, -exponent)
     gammas = bandwidth(rows, gamma, "rbf", random_state=0) * 2.0 ** -np.arange(lowest, highest + 1)
-    names = [f"the kernel with gamma={value:.3g}" for value in gammas]
+    with np.errstate(over="ignore", under="ignore"):
+        shown_gammas = times_power(gammas, -2 * exponent)
+    if not np.all(np.isfinite(shown_gammas) & (shown_gammas > 0)):
+        raise ValueError(range_message("X"))
+    names = [f"the kernel with gamma={value:.3g}" for value in shown_gammas]
     sources: list[GramSource] = [
         BandwidthGrams(rows, gammas[0], len(gammas)),
-        KernelGram(Y, Linear(), center=True),
+        KernelGram(times_power(Y, -safe_scale(Y)), Linear(), center=True),
     ]
-    products, least = gram_products(sources, "biased", center=True)
-    refuse_zero(products, least, [*names, "y"], "biased")
-    return BandwidthWeights(gammas, solve_weights(products[:-1, :-1], products[:-1, -1], "alignf"))
+    products, least = gram_products(sources, estimator, center=True)
+    refuse_out_of_range(products, [*names, "y"])
+    zero = np.diag(products) <= least
+    refuse_zero(zero, [*names, "y"], estimator)
+    exponents = np.zeros(len(products), dtype=int)
+    return BandwidthWeights(shown_gammas, solve_weights(split_target(Scaled(products, exponents, zero))))
 
 
 class KernelAlignment(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -171,13 +221,14 @@ class KernelAlignment(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     groups : None, list of int, list of columns or dict, default=None
         None: each column is a set. Otherwise the widths of consecutive sets, or the columns of each set
         (slices, or arrays of positions or column names). Ignored if X is a dict or list of feature sets.
-    method, target, sketch
+    method, target, sketch, estimator
         As for `align_kernels`.
 
     Attributes
     ----------
     weights_ : ndarray, shape (p,)
-        Weights of the sets, non-negative, of unit norm; zero for a constant set.
+        Weights of the sets, non-negative, of unit norm; zero for a set that is constant, or so nearly
+        constant that the unbiased norm of its kernel is zero.
     group_names_ : list
         Names or positions of the sets.
     columns_ : list of ndarray of int
@@ -185,7 +236,7 @@ class KernelAlignment(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     mean_ : ndarray, shape (d,)
         Column means.
     alignment_ : float
-        Alignment of the weighted kernel with the target kernel on the training rows.
+        Alignment of the weighted kernel with the target kernel on the training rows, by the same estimator.
 
     See Also
     --------
@@ -207,12 +258,15 @@ class KernelAlignment(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         method: Method = "alignf",
         target: Target = "auto",
         sketch: CountSketch | None = None,
+        estimator: Estimator = "unbiased",
     ) -> None:
         self.groups = groups
         self.method = method
         self.target = target
         self.sketch = sketch
+        self.estimator = estimator
 
+    @restore_on_error
     def fit(self, X: Any, y: ArrayLike) -> Self:
         """Learn the weights.
 
@@ -239,16 +293,15 @@ class KernelAlignment(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         varying = [k for k, array in enumerate(arrays) if not is_constant(array)]
         if not varying:
             raise ValueError("Every column of X is constant: nothing can be aligned with y.")
-        M, a = alignment_system(
-            [arrays[k] for k in varying], [names[k] for k in varying], Y, sketch=self.sketch
+        chosen, chosen_names = [arrays[k] for k in varying], [names[k] for k in varying]
+        system = alignment_system(
+            chosen, chosen_names, Y, sketch=self.sketch, estimator=self.estimator, zero_ok=True
         )
-        weights = solve_weights(M, a, self.method)
+        weights = solve_weights(system, self.method)
         self.weights_ = np.zeros(len(arrays))
         self.weights_[varying] = weights
         self.group_names_, self.columns_, self._given = names, columns, given
-        Y = centered(Y)
-        target_norm = float(np.linalg.norm(Y.T @ Y))
-        self.alignment_ = float(weights @ a / np.sqrt(weights @ M @ weights) / target_norm)
+        self.alignment_ = system.alignment(weights)
         self.mean_ = column_means(X)
         return self
 
@@ -304,6 +357,30 @@ class KernelAlignment(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
+class AlignmentSystem(NamedTuple):
+    """M_kl = <K_k, K_l> and a_k = <K_k, Y Yᵀ> for the kernels 2^-e_k K_k of p feature sets."""
+
+    M: FloatArray  # (p, p)
+    a: FloatArray  # (p,)
+    target_norm: float  # |Y Yᵀ|
+    exponents: IntArray  # e, (p,)
+    zero: BoolArray  # (p,): sets without weight, because M_kk is only rounding error
+
+    def alignment(self, weights: FloatArray) -> float:
+        """Alignment of Σ_k μ_k K_k with the target."""
+        mantissas, powers = np.frexp(weights)
+        powers = powers + self.exponents
+        mu = np.ldexp(mantissas, powers - powers[weights > 0].max())
+        return float(mu @ self.a / np.sqrt(mu @ self.M @ mu) / self.target_norm)
+
+
+def split_target(products: Scaled) -> AlignmentSystem:
+    """The system from the products of p feature sets and, last, the target."""
+    values, exponents, zero = products
+    norm = float(np.sqrt(values[-1, -1]))
+    return AlignmentSystem(values[:-1, :-1], values[:-1, -1], norm, exponents[:-1], zero[:-1])
+
+
 def alignment_system(
     arrays: Sequence[Rows],
     names: Names,
@@ -311,51 +388,103 @@ def alignment_system(
     kernel: KernelLike = "linear",
     gamma: Gamma = "median",
     sketch: CountSketch | None = None,
-) -> tuple[FloatArray, FloatArray]:
-    """M_kl = <K_k, K_l> (p, p) and a_k = <K_k, Y Yᵀ> (p,) of centered kernels and target columns Y (n, C)."""
+    estimator: Estimator = "unbiased",
+    zero_ok: bool = False,
+) -> AlignmentSystem:
+    """M and a of centered kernels and target columns Y (n, C); raises for zero kernels unless `zero_ok`."""
+    check_convention(estimator, True, len(Y))
+    names = [*names, "y"]
     if sketch is not None:
         if kernel != "linear":
             raise ValueError(f"sketch needs kernel='linear'; kernel={kernel!r} was given.")
-        return sketched_system(arrays, names, Y, sketch)
+        return sketched_system(arrays, names, Y, sketch, estimator)
     kernel = make_kernel(kernel, gamma)
     if isinstance(kernel, Linear):
-        Y = Y.astype(np.result_type(*(X.dtype for X in arrays)))  # features in single precision stay in it
-        products = inner_products([*arrays, Y], [*names, "y"], kernel)
+        # Features in single precision stay in it.
+        sets = [*arrays, narrowed(Y, np.result_type(*(X.dtype for X in arrays)))]
+        products = scaled_products(sets, names, kernel, estimator, zero_ok=True)
     else:
-        check_convention("biased", True, len(Y))
         sources = [KernelGram(X, kernel, center=True) for X in arrays]
-        target = KernelGram(Y, Linear(), center=True)
-        products, least = gram_products([*sources, target], "biased", center=True)
-        refuse_zero(products, least, [*names, "y"], "biased")
-    return products[:-1, :-1], products[:-1, -1]
+        target = KernelGram(times_power(Y, -safe_scale(Y)), Linear(), center=True)
+        values, least = gram_products([*sources, target], estimator, center=True)
+        refuse_out_of_range(values, names)
+        products = Scaled(values, np.zeros(len(values), dtype=int), np.diag(values) <= least)
+    needed = slice(-1, None) if zero_ok else slice(None)  # the target must never be zero
+    refuse_zero(products.zero[needed], names[needed], estimator)
+    return split_target(products)
 
 
 def sketched_system(
-    arrays: Sequence[Rows], names: Names, Y: FloatArray, sketch: CountSketch
-) -> tuple[FloatArray, FloatArray]:
-    """M and a from sketches of the centered features with the same hash."""
-    if not isinstance(sketch, CountSketch):
-        raise TypeError(f"sketch={sketch!r} is not a CountSketch: give CountSketch(n_buckets).")
-    refuse_constant(arrays, names)
-    scaled = [unit_scaled(sketch.fresh().update(X, 0).centered()) for X in [*arrays, Y]]
-    exponents = 2 * np.array([exponent for _, exponent in scaled])
-    products = np.ldexp(kernel_products([rows for rows, _ in scaled]), np.add.outer(exponents, exponents))
-    refuse_out_of_range(products, [*names, "y"], zero_ok=False)
-    return products[:-1, :-1], products[:-1, -1]
+    arrays: Sequence[Rows], names: Names, Y: FloatArray, sketch: CountSketch, estimator: Estimator
+) -> AlignmentSystem:
+    """M and a from sketches of the centered features with the same hash: one each, or eight if unbiased."""
+    check_sketch(sketch)
+    refuse_constant(arrays, names[:-1])
+    exponents = 2 * np.array([safe_scale(X) for X in [*arrays, Y]])
+    scaled = [times_power(X, -int(e) // 2) for X, e in zip([*arrays, Y], exponents, strict=True)]
+    if estimator == "biased":
+        products = kernel_products([sketch.fresh().update(X, 0).centered() for X in scaled])
+    else:
+        sketches = [replicated(sketch).update(X, 0) for X in scaled]
+        products = semidefinite(mean_products(pair_products(sketches, names, estimator)), names)
+    return split_target(Scaled(products, exponents, np.zeros(len(products), dtype=bool)))
 
 
-def solve_weights(M: FloatArray, a: FloatArray, method: Method = "alignf") -> FloatArray:
-    """Non-negative weights (p,) of unit norm from M (p, p) and a (p,), by a method of `align_kernels`."""
+def estimated_weights(
+    sketches: Mapping[Any, Any], target: Any, method: Method, estimator: Estimator
+) -> dict[Any, Estimate]:
+    """Weights from sketches of the features and of the target, with jackknife errors over replicates."""
+    names = [*sketches, "y"]
+    products = pair_products([*sketches.values(), target], names, estimator)
+    exponents, zero = np.zeros(len(names), dtype=int), np.zeros(len(names), dtype=bool)
+
+    def weights(means: FloatArray) -> FloatArray:
+        return solve_weights(split_target(Scaled(semidefinite(means, names), exponents, zero)), method)
+
+    R = products.shape[2]
+    values = weights(mean_products(products))
+    errors = jackknife_error([weights(mean_products(products, without=r)) for r in range(R)])
+    return {
+        name: Estimate(float(value), float(error), R)
+        for name, value, error in zip(sketches, values, errors, strict=True)
+    }
+
+
+def semidefinite(products: FloatArray, names: Names) -> FloatArray:
+    """Estimated inner products (p, p), made positive definite by raising eigenvalues that are too small."""
+    for name, own in zip(names, np.diag(products), strict=True):
+        if own <= 0:
+            raise ValueError(f"The sketches are too small to estimate the norm of {name}: use more buckets.")
+    norms = np.sqrt(np.diag(products))
+    values, vectors = np.linalg.eigh(products / np.outer(norms, norms))
+    clipped = vectors * np.maximum(values, 1e-6 * values[-1]) @ vectors.T
+    return clipped * np.outer(norms, norms)
+
+
+def solve_weights(system: AlignmentSystem, method: Method = "alignf") -> FloatArray:
+    """Non-negative weights (p,) of unit norm by a method of `align_kernels`."""
+    kept = np.flatnonzero(~system.zero)
+    M, a, exponents = system.M[np.ix_(kept, kept)], system.a[kept], system.exponents[kept]
     own = np.diag(M)
     if method == "alignf":
-        weights = nonnegative_minimum(M, a)
+        found = nonnegative_minimum(M, a)
     elif method == "align":
-        weights = a / np.sqrt(own)
+        found, exponents = np.maximum(a, 0) / np.sqrt(own), np.zeros_like(exponents)
     elif method == "r2":
-        weights = a / own
+        found = np.maximum(a, 0) / own
     else:
-        weights = np.ones(len(a))
-    norm = np.linalg.norm(weights)
-    if norm == 0:
+        found, exponents = np.ones(len(a)), np.zeros_like(exponents)
+    if not found.any():
         raise ValueError("None of the kernels is aligned with the target, so all weights would be zero.")
-    return weights / norm
+    # The weight of K_k is that of 2^-e_k K_k times 2^-e_k, relative to the largest, which stays in range.
+    mantissas, powers = np.frexp(found)
+    powers = powers - exponents
+    scaled = np.ldexp(mantissas, powers - powers[found > 0].max())
+    if np.any((found > 0) & (scaled == 0)):
+        raise ValueError(
+            "The scales of the feature sets differ so much that some weights are smaller than any float: "
+            "scale the sets first."
+        )
+    weights = np.zeros(len(system.a))
+    weights[kept] = scaled / np.linalg.norm(scaled)
+    return weights

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
-from sklearn.utils import check_random_state
 
 from manylens.alignment.features import (
     FeatureSets,
@@ -16,27 +15,36 @@ from manylens.alignment.features import (
     centered,
     check_feature_sets,
     check_features,
-    column_means,
     constant_message,
     labeled,
+    range_message,
     refuse_constant,
+    refuse_other_rows,
     row_norms_about,
-    unit_scaled,
 )
 from manylens.alignment.inner_products import (
     Estimator,
     KernelGram,
     alignments,
     check_convention,
-    inner_products,
+    scaled_products,
+    unscaled,
 )
-from manylens.alignment.streaming import Estimate, sketch_replicates, sketched_cka
+from manylens.alignment.sketches import Estimate, check_sketch, replicated, sketch_replicates, sketched_cka
 from manylens.kernels.bandwidths import Gamma
-from manylens.kernels.kernels import KernelLike, make_kernel
+from manylens.kernels.kernels import Kernel, KernelLike, Linear, Precomputed, make_kernel
 from manylens.native.permutations import permuted_products
-from manylens.summaries import CountSketch
+from manylens.summaries import CountSketch, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import check_choice, check_count, is_sparse
+from manylens.validation import (
+    check_choice,
+    check_count,
+    check_seed,
+    is_sparse,
+    safe_scale,
+    shown,
+    times_power,
+)
 
 SMALL = 300  # up to this width the whole Gram matrix is cheaper than Lanczos iterations
 
@@ -57,7 +65,13 @@ def cka(
 
 @overload
 def cka(
-    X: MatrixLike, Y: MatrixLike, *, return_: Returned = ..., sketch: CountSketch, n_replicates: int = ...
+    X: MatrixLike,
+    Y: MatrixLike,
+    *,
+    estimator: Estimator = ...,
+    return_: Returned = ...,
+    sketch: CountSketch,
+    n_replicates: int = ...,
 ) -> Estimate: ...
 
 
@@ -96,7 +110,7 @@ def cka(
     gamma : {"mean", "median", "max-norm"} or float, default="median"
         Scale of a kernel given by name, such as "rbf": a rule of `manylens.kernels.bandwidth`, or the value.
     sketch : CountSketch, default=None
-        Estimate from sketches with these settings (linear, biased, centered only).
+        Estimate from sketches with these settings (linear and centered only).
     n_replicates : int, default=8
         Number of independent sketches, with consecutive seeds; their spread gives the standard error.
 
@@ -116,45 +130,69 @@ def cka(
     check_choice(return_, "return_", ("score", "angle"))
     X, Y = check_feature_sets({"X": X, "Y": Y})[1]
     if sketch is not None:
-        if kernel != "linear" or estimator != "biased" or not center:
+        if kernel != "linear" or not center:
             raise ValueError(
-                "A sketch estimates the linear, centered, biased alignment; leave kernel, estimator and "
-                "center at their defaults."
+                "A sketch estimates the linear, centered alignment; leave kernel and center as they are."
             )
+        check_sketch(sketch)
+        check_convention(estimator, center, X.shape[0])
         refuse_constant([X, Y], ["X", "Y"])
-        sketches_x, sketches_y = (sketch_replicates(Z, sketch, n_replicates) for Z in (X, Y))
-        return sketched_cka(sketches_x, sketches_y, return_)
+        X, Y = (times_power(Z, -safe_scale(Z)) for Z in (X, Y))
+        if estimator == "biased":
+            one, other = (sketch_replicates(Z, sketch, n_replicates) for Z in (X, Y))
+            return sketched_cka(one, other, return_)
+        both = [replicated(sketch, n_replicates).update(Z, 0) for Z in (X, Y)]
+        return sketched_cka(both[0], both[1], return_, estimator=estimator)
     scores = alignments([X, Y], ["X", "Y"], make_kernel(kernel, gamma), estimator, center)
     return float(as_returned(scores[0, 1], return_))
 
 
 def cka_matrix(
     representations: FeatureSets,
+    others: FeatureSets | None = None,
+    *,
     kernel: KernelLike = "linear",
     estimator: Estimator = "biased",
     center: bool = True,
     return_: Returned = "score",
-    *,
     gamma: Gamma = "median",
 ) -> Any:
     """Centered kernel alignment of every pair of representations.
 
+    For linear kernels of narrow features memory is one copy of the data.
+
     Parameters
     ----------
     representations : dict or sequence of array-like, each of shape (n, d_k)
-        Feature sets of the same rows.
+        Feature sets of the same rows, such as the layers of a network.
+    others : dict or sequence of array-like, each of shape (n, d_l), default=None
+        Feature sets of the same rows to compare them with, such as the layers of another network; by default
+        the representations themselves.
     kernel, estimator, center, return_, gamma
         As for `cka`.
 
     Returns
     -------
-    ndarray, shape (p, p), or pandas.DataFrame
+    ndarray, shape (p, p) or (p, q), or pandas.DataFrame
         An array for a sequence, a data frame for a dict (needs pandas).
     """
     check_choice(return_, "return_", ("score", "angle"))
+    if isinstance(others, str) or callable(others):
+        raise TypeError(
+            f"others={shown(others)} is not a set of features: give the kernel by name, kernel=..."
+        )
     names, arrays = check_feature_sets(representations)
-    scores = alignments(arrays, names, make_kernel(kernel, gamma), estimator, center)
-    return labeled(as_returned(scores, return_), names, hasattr(representations, "keys"))
+    kernel = make_kernel(kernel, gamma)
+    by_name = hasattr(representations, "keys")
+    if others is None:
+        scores = alignments(arrays, names, kernel, estimator, center)
+        return labeled(as_returned(scores, return_), names, by_name)
+    p = len(names)
+    other_names, other_arrays = check_feature_sets(others)
+    refuse_other_rows([*names, *other_names], [*arrays, *other_arrays])
+    scores = alignments([*arrays, *other_arrays], [*names, *other_names], kernel, estimator, center, split=p)
+    by_name = by_name or hasattr(others, "keys")
+    return labeled(as_returned(scores[:p, p:], return_), names, by_name, other_names)
 
 
 def hsic(
@@ -185,8 +223,9 @@ def hsic(
     X, Y = check_feature_sets({"X": X, "Y": Y})[1]
     n = X.shape[0]
     kernel = make_kernel(kernel, gamma)
-    product = inner_products([X, Y], ["X", "Y"], kernel, estimator, zero_ok=True)[0, 1]
-    return float(product / ((n - 1) ** 2 if estimator == "biased" else n * (n - 3)))
+    products = scaled_products([X, Y], ["X", "Y"], kernel, estimator, zero_ok=True)
+    value = products.values[0, 1] / ((n - 1) ** 2 if estimator == "biased" else n * (n - 3))
+    return unscaled(value, int(products.exponents.sum()), "X or Y")
 
 
 class IndependenceTest(NamedTuple):
@@ -232,14 +271,28 @@ def hsic_test(
     check_convention("biased", True, n)
     n_permutations = check_count(n_permutations, "n_permutations")
     kernel = make_kernel(kernel, gamma)
-    everything = slice(0, n)
-    K, L = (doubly_centered(KernelGram(Z, kernel, True).block(everything, everything)[0]) for Z in (X, Y))
-    rng = check_random_state(random_state)
+    degree = {Linear: 2, Precomputed: 1}.get(type(kernel), 0)
+    exponents = [safe_scale(Z) if degree else 0 for Z in (X, Y)]
+    X, Y = (times_power(Z, -e) for Z, e in zip((X, Y), exponents, strict=True))
+    K, L = (centered_gram(Z, kernel, name) for Z, name in ((X, "X"), (Y, "Y")))
+    rng = check_seed(random_state)
     orders = np.array([np.arange(n)] + [rng.permutation(n) for _ in range(n_permutations)], dtype=np.int64)
     products = permuted_products(K, L, orders)
     # Permuting equal rows does not change the exact statistic; rounding must not break such ties.
     at_least = products >= products[0] - 1e-12 * np.linalg.norm(K) * np.linalg.norm(L)
-    return IndependenceTest(float(products[0] / (n - 1) ** 2), float(at_least.mean()), n_permutations)
+    statistic = unscaled(products[0] / (n - 1) ** 2, degree * sum(exponents), "X or Y")
+    return IndependenceTest(statistic, float(at_least.mean()), n_permutations)
+
+
+def centered_gram(X: Rows, kernel: Kernel, name: str) -> FloatArray:
+    """H K H of rows (n, d); raises if it is not finite."""
+    everything = slice(0, X.shape[0])
+    with np.errstate(over="ignore", invalid="ignore"):
+        K = doubly_centered(KernelGram(X, kernel, True).block(everything, everything)[0])
+        finite = np.isfinite(np.linalg.norm(K))
+    if not finite:
+        raise ValueError(range_message(name))
+    return K
 
 
 def doubly_centered(K: FloatArray) -> FloatArray:
@@ -272,7 +325,8 @@ def stable_rank(X: MatrixLike, center: bool = True) -> float:
     >>> round(stable_rank(np.eye(4), center=False), 6)
     4.0
     """
-    rows, _ = unit_scaled(check_features(X, "X"))  # the ratio is the same, and squares cannot overflow
+    rows = check_features(X, "X")
+    rows = times_power(rows, -safe_scale(rows))  # the ratio is the same, and squares cannot overflow
     if center and rows.shape[0] < 2:
         raise ValueError("Centering needs at least 2 rows; 1 was given.")
     mean = column_means(rows) if center else np.zeros(rows.shape[1])

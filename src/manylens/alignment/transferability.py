@@ -10,18 +10,26 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import xlogy
 from sklearn.covariance import ledoit_wolf
-from sklearn.utils import check_random_state
 
 from manylens.alignment.features import (
     FeatureSets,
     Target,
     check_feature_sets,
+    narrowed,
     refuse_constant,
     target_features,
 )
-from manylens.alignment.inner_products import alignments
+from manylens.alignment.inner_products import Estimator, alignments
+from manylens.alignment.sketches import (
+    Sketched,
+    estimated_alignment,
+    pair_products,
+    sketches_by_name,
+    target_sketch,
+)
 from manylens.kernels.kernels import Linear
 from manylens.typing import FloatArray, IntArray, Seed
+from manylens.validation import check_count, check_seed, safe_scale, shown, times_power
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -74,17 +82,22 @@ def rank_models(
 
     Parameters
     ----------
-    models : dict or sequence of array-like, each of shape (n, d_k)
-        Output of each model for the task's n rows: features, or class probabilities for "leep" and "nce".
-    y : array-like, shape (n,) or (n, C)
-        Classes, or real targets for "cka" and "logme".
+    models : dict or sequence of array-like, each of shape (n, d_k), or of FeatureSketch
+        Output of each model for the task's n rows: features (or sketches of them, for "cka" and
+        "biased-cka"), or class probabilities for "leep" and "nce".
+    y : array-like, shape (n,) or (n, C), or FeatureSketch
+        Classes, or real targets for "cka", "biased-cka" and "logme". For sketches y holds rows 0 ... n - 1,
+        or is a sketch of the target's columns.
     metric : str or callable, default="cka"
-        "cka" (alignment with the target kernel), "logme", "h-score", "shrunk-h-score", "transrate", "leep",
-        "nce"; or a function of features and class numbers (n,), for which larger is better.
+        "cka" (alignment with the target kernel, unbiased), "biased-cka" (the same as defined in the papers,
+        which favors wide features), "logme", "h-score", "shrunk-h-score", "transrate", "leep", "nce"; or a
+        function of features and class numbers (n,), for which larger is better.
     target : {"auto", "classes", "values"}, default="auto"
-        How to read y. "auto" reads 1-d integers, strings and booleans as classes.
+        How to read y. "auto" reads 1-d integers, strings and booleans as classes, and refuses a few whole
+        numbers that are stored as floats.
     n_groups : int, default=10
-        Number of random groups of rows for the jackknife standard error; 0 for no standard error.
+        Number of random groups of rows for the jackknife standard error; 0 for no standard error. For
+        sketches the error is due to sketching alone, by a jackknife over the replicates.
     random_state : int, RandomState or None, default=0
         Seed of the groups.
 
@@ -104,28 +117,45 @@ def rank_models(
     >>> ranking[0].name
     'sharp'
     """
-    if not callable(metric) and metric not in METRICS:
-        raise ValueError(f"metric={metric!r} is unknown: give one of {', '.join(METRICS)} or a function.")
-    chosen = Metric(metric) if callable(metric) else METRICS[metric]
+    if not callable(metric) and not (isinstance(metric, str) and metric in METRICS):
+        raise ValueError(
+            f"metric={shown(metric)} is unknown: give one of {', '.join(METRICS)} or a function."
+        )
+    n_groups = check_count(n_groups, "n_groups", minimum=0)
+    sketches = sketches_by_name(models)
+    if sketches is not None:
+        if metric not in ("cka", "biased-cka"):
+            raise ValueError(f"Sketches can be ranked by 'cka' or 'biased-cka', not by {shown(metric)}.")
+        estimator: Estimator = "unbiased" if metric == "cka" else "biased"
+        made = target_sketch(y, sketches, target)
+        scores = [score_sketch(name, each, made, estimator) for name, each in sketches.items()]
+        if not n_groups:
+            scores = [score._replace(standard_error=None) for score in scores]
+        return ModelRanking(scores, str(metric))
+    chosen = Metric(metric, scale_free=False) if callable(metric) else METRICS[metric]
     names, arrays = check_feature_sets(models, accept_sparse=False)
     n = arrays[0].shape[0]
     columns = target_features(y, n, target)
     if chosen.target == "classes" and not (
         np.isin(columns, (0, 1)).all() and np.all(columns.sum(axis=1) == 1)
     ):
-        raise ValueError(f"metric={metric!r} needs classes; for real targets use metric='cka' or 'logme'.")
+        raise ValueError(
+            f"metric={shown(metric)} needs classes; for real targets use metric='cka' or 'logme'."
+        )
     refuse_constant(arrays, names)
     for name, P in zip(names, arrays, strict=True):
         if chosen.takes == "probabilities" and (P.min() < 0 or abs(P.sum(axis=1) - 1).max() > 1e-3):
             raise ValueError(
-                f"metric={metric!r} needs class probabilities, with rows that add up to 1, but those of "
+                f"metric={shown(metric)} needs class probabilities, with rows that add up to 1, but those of "
                 f"{name} do not. For features use metric='cka', 'logme' or 'shrunk-h-score'."
             )
     if n_groups and not 2 <= n_groups <= n // 2:
         raise ValueError(
             f"n_groups={n_groups} is not between 2 and half the {n} rows; use 0 for no standard error."
         )
-    groups = check_random_state(random_state).permutation(n) % n_groups if n_groups else None
+    if chosen.scale_free:
+        arrays = [times_power(X, -safe_scale(X)) for X in arrays]
+    groups = check_seed(random_state).permutation(n) % n_groups if n_groups else None
     for g in range(n_groups):
         if np.all(np.ptp(columns[groups != g], axis=0) == 0):
             raise ValueError(
@@ -166,9 +196,22 @@ def evaluate(metric: Metric, X: FloatArray, columns: FloatArray) -> float:
     return float(metric.score(X, np.unique(columns.argmax(axis=1), return_inverse=True)[1]))
 
 
-def alignment_score(X: FloatArray, Y: FloatArray) -> float:
+def score_sketch(name: Any, sketched: Sketched, target: Sketched, estimator: Estimator) -> ModelScore:
+    """CKA of sketched features with the sketched target, with its jackknife error over replicates."""
+    start = time.perf_counter()
+    estimate = estimated_alignment(pair_products([sketched, target], [name, "y"], estimator))
+    return ModelScore(name, estimate.value, estimate.standard_error, time.perf_counter() - start)
+
+
+def alignment_score(X: FloatArray, Y: FloatArray, estimator: Estimator = "unbiased") -> float:
     """Linear CKA of the features (n, d) with the target columns (n, C)."""
-    return float(alignments([X, Y.astype(X.dtype)], ["the features", "y"], Linear())[0, 1])
+    sets = [X, narrowed(Y, X.dtype)]
+    return float(alignments(sets, ["the features", "y"], Linear(), estimator)[0, 1])
+
+
+def biased_alignment_score(X: FloatArray, Y: FloatArray) -> float:
+    """Biased linear CKA of the features (n, d) with the target columns (n, C)."""
+    return alignment_score(X, Y, "biased")
 
 
 def log_evidence(X: FloatArray, Y: FloatArray, tolerance: float = 1e-6, most: int = 300) -> float:
@@ -177,7 +220,8 @@ def log_evidence(X: FloatArray, Y: FloatArray, tolerance: float = 1e-6, most: in
     y ~ N(0, I/β + X Xᵀ/α) at the fixed point α = γ/|m|², β = (n - γ)/|Xm - y|² of MacKay's equations, with
     γ = Σ β σ_i²/(α + β σ_i²). Features are not centered; constant target columns are left out.
     """
-    X, Y = X.astype(np.float64), Y[:, np.ptp(Y, axis=0) > 0]
+    exponent = safe_scale(Y)
+    X, Y = X.astype(np.float64), times_power(Y[:, np.ptp(Y, axis=0) > 0], -exponent)
     n = len(X)
     squares, projections = left_projections(X, Y)
     squares = squares[:, np.newaxis]
@@ -190,12 +234,12 @@ def log_evidence(X: FloatArray, Y: FloatArray, tolerance: float = 1e-6, most: in
         size = (projections * squares / shrunk**2).sum(axis=0)
         return size, (projections * (ratio / shrunk) ** 2).sum(axis=0) + outside
 
-    alpha, beta = np.ones(Y.shape[1]), np.ones(Y.shape[1])
+    alpha, beta = np.full(Y.shape[1], squares.mean()), np.ones(Y.shape[1])
     for _ in range(most):
         ratio = alpha / beta
         gamma = (squares / (ratio + squares)).sum(axis=0)
         size, residual = squared_sizes(ratio)
-        alpha = gamma / np.maximum(size, least)
+        alpha = gamma / np.maximum(size, least / squares.max())
         beta = np.maximum(n - gamma, n * EPS) / np.maximum(residual, least)
         if np.all(abs(alpha / beta - ratio) <= tolerance * ratio):
             break
@@ -203,7 +247,7 @@ def log_evidence(X: FloatArray, Y: FloatArray, tolerance: float = 1e-6, most: in
     size, residual = squared_sizes(ratio)
     evidence = n * np.log(beta / (2 * np.pi)) - beta * residual - alpha * size
     evidence += np.log(ratio / (ratio + squares)).sum(axis=0)
-    return float(np.mean(evidence) / (2 * n))
+    return float(np.mean(evidence) / (2 * n) - exponent * np.log(2))  # the density of the unscaled targets
 
 
 def left_projections(X: FloatArray, Y: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -244,14 +288,20 @@ def shrunk_h_score(X: FloatArray, codes: IntArray) -> float:
 def coding_rate(Z: FloatArray, epsilon: float = 1e-4) -> float:
     """½ log det(I + ZᵀZ/(n ε)) of Z (n, d), from the smaller Gram matrix."""
     n, d = Z.shape
+    exponent = safe_scale(Z)
+    Z = times_power(Z, -exponent)
     gram = Z.T @ Z if d <= n else Z @ Z.T
+    if exponent:
+        logs = np.log(np.maximum(np.linalg.eigvalsh(gram), np.finfo(np.float64).tiny) / (n * epsilon))
+        return float(0.5 * np.logaddexp(0.0, logs + 2 * exponent * np.log(2)).sum())
     return float(0.5 * np.linalg.slogdet(np.eye(len(gram)) + gram / (n * epsilon))[1])
 
 
 def trans_rate(X: FloatArray, codes: IntArray) -> float:
     """TransRate (Huang et al. 2022), R(Z) - (1/C) Σ_c R(Z_c) of centered features; depends on their scale."""
-    Z = X.astype(np.float64)
-    Z = Z - Z.mean(axis=0)
+    exponent = safe_scale(X)
+    Z = times_power(X.astype(np.float64), -exponent)
+    Z = times_power(Z - Z.mean(axis=0), exponent)
     return coding_rate(Z) - float(np.mean([coding_rate(Z[codes == c]) for c in np.unique(codes)]))
 
 
@@ -282,14 +332,16 @@ class Metric(NamedTuple):
     score: Callable[..., float]
     target: Literal["columns", "classes"] = "classes"  # target columns (n, C), or class numbers (n,)
     takes: Literal["features", "probabilities"] = "features"
+    scale_free: bool = True  # whether the score stays the same if features are multiplied by a number
 
 
 METRICS = {
     "cka": Metric(alignment_score, target="columns"),
+    "biased-cka": Metric(biased_alignment_score, target="columns"),
     "logme": Metric(log_evidence, target="columns"),
     "h-score": Metric(h_score),
     "shrunk-h-score": Metric(shrunk_h_score),
-    "transrate": Metric(trans_rate),
+    "transrate": Metric(trans_rate, scale_free=False),
     "leep": Metric(log_expected_prediction, takes="probabilities"),
     "nce": Metric(negative_conditional_entropy, takes="probabilities"),
 }

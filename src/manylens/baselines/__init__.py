@@ -1,4 +1,4 @@
-"""Representations that the papers compare modules with, with the same interface."""
+"""What the papers compare with: representations instead of modules, semi-supervised classifiers."""
 
 from manylens.baselines.autoencoder import BaggingAutoencoder
 from manylens.baselines.kernel_pca import (
@@ -7,11 +7,14 @@ from manylens.baselines.kernel_pca import (
     PartitionKernelPCA,
     RandomKernelProjection,
 )
+from manylens.baselines.semi_supervised import LaplacianRidgeClassifier, SelfTrainingLogisticRegression
 
 __all__ = [
     "BaggingAutoencoder",
     "BootstrapKernelPCA",
+    "LaplacianRidgeClassifier",
     "MonolithicKernelPCA",
     "PartitionKernelPCA",
     "RandomKernelProjection",
+    "SelfTrainingLogisticRegression",
 ]

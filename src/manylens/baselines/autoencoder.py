@@ -11,7 +11,7 @@ from manylens.kernels.spectrum import leading_eigenpairs
 from manylens.modules.autoencoder import LinearAutoencoders
 from manylens.summaries import block_rows, bootstrap_moments
 from manylens.typing import MatrixLike, Seed
-from manylens.validation import check_count, clear_fitted, new_generator, validate_rows
+from manylens.validation import check_count, clear_fitted, new_generator, restore_on_error, validate_rows
 
 
 class BaggingAutoencoder(LinearAutoencoders):
@@ -22,7 +22,7 @@ class BaggingAutoencoder(LinearAutoencoders):
     n_modules : int, default=10
         Number M of modules.
     n_components : int, default=10
-        Number H of dimensions per module.
+        Number H of dimensions per module, at most min(n, d).
     random_state : int, RandomState or None, default=None
         Seed of the samples.
 
@@ -37,6 +37,7 @@ class BaggingAutoencoder(LinearAutoencoders):
     def __init__(self, n_modules: int = 10, n_components: int = 10, *, random_state: Seed = None) -> None:
         self.n_modules, self.n_components, self.random_state = n_modules, n_components, random_state
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: Any = None) -> Self:
         """Learn encoders and decoders.
 

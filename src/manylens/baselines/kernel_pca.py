@@ -14,7 +14,7 @@ from manylens.modules.kernel_pca import KernelModules, MapLike
 from manylens.modules.solver import pad_spectrum
 from manylens.summaries import bootstrap_moments
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import clear_fitted, new_generator, refuse_equal_rows
+from manylens.validation import clear_fitted, new_generator, refuse_equal_rows, restore_on_error
 
 
 class KernelBaseline(KernelModules):
@@ -26,6 +26,7 @@ class KernelBaseline(KernelModules):
         """Modules (M, H, K) on a spectrum."""
         raise NotImplementedError
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: Any = None) -> Self:
         """Learn the modules.
 
@@ -179,6 +180,7 @@ class RandomKernelProjection(KernelBaseline):
     """
 
     def _choose_modules(self, spectrum: Spectrum, X: Rows, rng: np.random.Generator) -> FloatArray:
-        directions = rng.standard_normal((self.n_modules, self.n_components, len(spectrum.values)))
+        # Drawn for all features, so that the number of eigenvalues above rounding changes no direction.
+        directions = rng.standard_normal((self.n_modules, self.n_components, self.feature_map_.width))
         directions /= np.linalg.norm(directions, axis=2, keepdims=True)
-        return directions * np.sqrt(spectrum.values)
+        return directions[:, :, : len(spectrum.values)] * np.sqrt(spectrum.values)

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import gen_batches
 
-from manylens.ensembles.finders import Finder
-from manylens.native.nearest import drop_self
+from manylens.ensembles.finders import FINDERS, Finder, ScanFinder, rank_leading
+from manylens.ensembles.representation import FramedRows
+from manylens.native.nearest import drop_self, nearest
 from manylens.native.threads import one_blas_thread
-from manylens.typing import FloatArray, IntArray
+from manylens.typing import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from manylens.ensembles.index import SearchIndex
+
+RowSource: TypeAlias = FloatArray | FramedRows  # rows by number, (n, D)
 
 QUERIES = 256  # queries for calibration
 AT_ONCE = 512  # rows of the base per matrix product
+IN_A_SCAN = 65536  # rows of the base per scan for exact neighbors
 WIDTHS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
 # Time to rank one candidate, in multiplications of a scan (`python -m benchmarks.tuning.candidates`).
 CANDIDATE_COST = 25_000
+DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
+DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove most results exact
 MIN_PER_NEIGHBOR = 2.0  # fewest candidates per neighbor; even fewer would save no time
 MAX_PER_NEIGHBOR = 64  # candidates per neighbor requested from approximate lists
 
@@ -29,6 +37,30 @@ class SearchPlan:
 
     n_leading: int
     candidates_per_neighbor: float
+    prove: bool = False  # whether to prove each result exact, or to continue the search
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a user asks of a search; None is for the calibration to choose."""
+
+    n_neighbors: int
+    recall: float
+    n_leading: int | None
+    n_candidates: int | None
+    n_jobs: int | None
+
+
+@dataclass(frozen=True)
+class MeasuredRecall:
+    """Recall of an index, measured by `fit` with rows of the base that its calibration did not use."""
+
+    recall: float  # fraction of the nearest rows in the space that the search finds
+    standard_error: float
+    reachable: float  # the same for an exact search by the coordinates that the index keeps
+    space: str  # "input", or "modules" if the input has no distances
+    n_queries: int
+    n_neighbors: int
 
 
 class CalibrationQueries(NamedTuple):
@@ -45,6 +77,121 @@ def calibration_queries(points: FloatArray, queries: FloatArray | None = None) -
     return CalibrationQueries(source[rows], rows if queries is None else None)
 
 
+def calibrated(index: SearchIndex, wish: Wish, queries: FloatArray | None = None) -> SearchIndex:
+    """The index with a plan for the wish, calibrated with the queries or with rows of the base."""
+    points = index.coordinates
+    sample = calibration_queries(points, queries)
+    if index.method == "nested" and FINDERS[index.backend].gives_bounds:
+        return calibrated_scan(index, wish, sample)
+    n_leading = min(wish.n_leading or DEFAULT_LEADING, points.shape[1])
+    index = index.planned(SearchPlan(n_leading, DEFAULT_CANDIDATES))
+    if index.method == "nested" and wish.n_candidates is None:
+        finder = index.finders[0]
+        plan = choose_list_plan(finder, points, n_leading, sample, wish.n_neighbors, wish.recall)
+        index = index.planned(plan)
+    return index
+
+
+def calibrated_scan(
+    index: SearchIndex, wish: Wish, sample: CalibrationQueries, neighbors: IntArray | None = None
+) -> SearchIndex:
+    """The index with the cheapest plan that reaches the recall, or one that proves results if none does.
+
+    The recall is of the given neighbors (s, k), which need not be the nearest by the index's coordinates, or
+    of the exact ones.
+    """
+    plan = choose_scan_plan(
+        index.coordinates, sample, wish.n_neighbors, wish.recall, wish.n_leading, wish.n_candidates, neighbors
+    )
+    index = index.planned(plan)
+    if wish.n_candidates is not None:
+        return index
+    if sample.own is not None:  # check the plan with other rows than those that chose it
+        own = held_out_rows(len(index.rows))
+        sample = CalibrationQueries(index.coordinates[own], own)
+    k = min(wish.n_neighbors, len(index.rows) - (sample.own is not None))
+    exact = exact_neighbors(index.coordinates, sample, k, wish.n_jobs)[0] if k > 0 else np.empty((0, 1))
+    finder = index.finders[0]
+    if len(exact) and isinstance(finder, ScanFinder):
+        rounding = finder.rounding(index.seen_by(0, sample.coordinates), index.coordinates.shape[1])
+        if np.mean(exact[:, -1] ** 2 < 2 * rounding) > 1 - wish.recall:  # float32 cannot tell rows apart
+            return index.planned(replace(plan, prove=True))
+    while len(exact) and recall_by_distance(index, sample, exact, wish.n_jobs) < wish.recall:
+        if plan.candidates_per_neighbor >= MAX_PER_NEIGHBOR:
+            return index.planned(replace(plan, prove=True))
+        plan = replace(plan, candidates_per_neighbor=1.5 * plan.candidates_per_neighbor)
+        index = index.planned(plan)
+    return index
+
+
+def recall_by_distance(
+    index: SearchIndex, sample: CalibrationQueries, exact: FloatArray, n_jobs: int | None
+) -> float:
+    """Fraction of the neighbors found by an index that are as near as the exact ones (s, k) in its frame."""
+    k = exact.shape[1]
+    if sample.own is None:
+        found = index.search(sample.coordinates, k, None, n_jobs).distances
+    else:
+        found, rows, _ = index.search(sample.coordinates, k + 1, None, n_jobs)
+        found = drop_self(sample.own, rows, found)[1]
+    return float(as_near(found, index.outside(exact)).mean())
+
+
+def leading_index(index: SearchIndex, wish: Wish) -> SearchIndex:
+    """The index with as few of its coordinates as the recall of the neighbors by all of them needs.
+
+    It keeps all of them if at most half could be left out.
+    """
+    points = index.coordinates
+    sample = calibration_queries(points)
+    k = min(wish.n_neighbors, len(points) - 1)
+    widths = np.array([w for w in WIDTHS if 2 * w <= points.shape[1]])
+    if k < 1 or not len(widths):
+        return calibrated_scan(index, wish, sample)
+    _, neighbors = exact_neighbors(points, sample, k, wish.n_jobs)
+    ranks = ranks_on_leading(points, sample, neighbors, widths)
+    reached = np.mean(ranks <= k, axis=(1, 2)) >= calibration_recall(wish.recall)
+    for width in widths[reached]:
+        fewer = index.leading(int(width))
+        shorter = CalibrationQueries(sample.coordinates[:, :width], sample.own)
+        fewer = calibrated_scan(fewer, wish, shorter, neighbors)
+        if measured_recall(fewer, points, "input", wish).recall >= wish.recall:
+            return fewer
+    return calibrated_scan(index, wish, sample, neighbors)
+
+
+def measured_recall(index: SearchIndex, space: RowSource, name: str, wish: Wish) -> MeasuredRecall:
+    """Recall of the neighbors in a space with the rows of the base, such as the input space."""
+    k = min(wish.n_neighbors, len(space) - 1)
+    if k < 1:
+        return MeasuredRecall(1.0, 0.0, 1.0, name, 0, 0)
+    own = held_out_rows(len(space))
+    exact, _ = exact_neighbors(space, CalibrationQueries(space[own], own), k, wish.n_jobs)
+    sample = CalibrationQueries(index.coordinates[own], own)
+    _, rows, _ = index.search(sample.coordinates, k + 1, wish.n_candidates, wish.n_jobs)
+    shares = as_near(distances_in(space, own, drop_self(own, rows)[0]), exact).mean(axis=1)
+    reachable = 1.0
+    if not (isinstance(space, np.ndarray) and space.shape == index.coordinates.shape):
+        _, rows = exact_neighbors(index.coordinates, sample, k, wish.n_jobs)
+        reachable = float(as_near(distances_in(space, own, rows), exact).mean())
+    error = float(np.std(shares) / np.sqrt(len(own)))
+    return MeasuredRecall(float(shares.mean()), error, reachable, name, len(own), k)
+
+
+def held_out_rows(n: int) -> IntArray:
+    """At most 256 rows that `calibration_queries` does not take, or any if it takes all."""
+    rows = np.unique(np.linspace(0, n - 1, 2 * QUERIES + 1).astype(np.int64)[1::2])
+    others = np.setdiff1d(rows, np.linspace(0, n - 1, QUERIES).astype(np.int64))
+    return others if len(others) else rows
+
+
+def distances_in(space: RowSource, own: IntArray, rows: IntArray) -> FloatArray:
+    """Distances in a space (s, k) from rows (s,) to others (s, k)."""
+    gaps = space[rows.ravel()].reshape(*rows.shape, -1) - space[own][:, None]
+    distances: FloatArray = np.sqrt(np.einsum("ijk,ijk->ij", gaps, gaps))
+    return distances
+
+
 def calibration_recall(recall: float) -> float:
     """Recall to calibrate for: halfway to 1, because a small sample of queries misses the largest ranks."""
     return (1 + recall) / 2
@@ -57,8 +204,9 @@ def choose_scan_plan(
     recall: float,
     n_leading: int | None = None,
     n_candidates: int | None = None,
+    neighbors: IntArray | None = None,
 ) -> SearchPlan:
-    """The cheapest plan that reaches the recall, given the user's choices.
+    """The cheapest plan that reaches the recall, given the user's choices and the exact neighbors, if known.
 
     A scan of d leading coordinates with m candidates finds the neighbors that rank among the first m on those
     coordinates. Returns the (d, m) with the least cost n d + 25,000 m that reaches the recall; if m is given,
@@ -72,7 +220,8 @@ def choose_scan_plan(
     if k < 1 or (n_leading is not None and n_candidates is not None):  # one row, or nothing to choose
         per_neighbor = MIN_PER_NEIGHBOR if n_candidates is None else n_candidates / n_neighbors
         return SearchPlan(int(widths[-1]), per_neighbor)
-    ranks = ranks_on_leading(points, queries, exact_neighbors(points, queries, k), widths)
+    neighbors = exact_neighbors(points, queries, k)[1] if neighbors is None else neighbors
+    ranks = ranks_on_leading(points, queries, neighbors, widths)
     needed = np.quantile(ranks.reshape(len(widths), -1), calibration_recall(recall), axis=1, method="higher")
     needed = np.maximum(needed, MIN_PER_NEIGHBOR * k)
     if n_candidates is None:
@@ -94,7 +243,7 @@ def choose_list_plan(
     k = min(n_neighbors, len(points) - (queries.own is not None))
     if k < 1:
         return SearchPlan(n_leading, MIN_PER_NEIGHBOR)
-    neighbors = exact_neighbors(points, queries, k)
+    _, neighbors = exact_neighbors(points, queries, k)
     _, found = finder.search(queries.coordinates[:, :n_leading], min(len(points), MAX_PER_NEIGHBOR * k + 1))
     query, place, _ = np.nonzero(found[:, :, None] == neighbors[:, None, :])
     if not len(place):
@@ -106,12 +255,32 @@ def choose_list_plan(
     return SearchPlan(n_leading, float(np.clip(per_neighbor, MIN_PER_NEIGHBOR, MAX_PER_NEIGHBOR)))
 
 
-def exact_neighbors(points: FloatArray, queries: CalibrationQueries, n_neighbors: int) -> IntArray:
-    """The nearest rows by all coordinates, (s, k), unordered."""
-    n_found = n_neighbors + (queries.own is not None)
-    search = NearestNeighbors(n_neighbors=n_found, algorithm="brute").fit(points)
-    found: IntArray = search.kneighbors(queries.coordinates, return_distance=False)
-    return found if queries.own is None else drop_self(queries.own, found)[0]
+def exact_neighbors(
+    points: RowSource, queries: CalibrationQueries, n_neighbors: int, n_jobs: int | None = None
+) -> tuple[FloatArray, IntArray]:
+    """Distances and rows (s, k) of the nearest rows by all coordinates, ascending."""
+    k = n_neighbors + (queries.own is not None)
+    sought = np.ascontiguousarray(queries.coordinates, dtype=points.dtype)
+    distances: FloatArray = np.empty((len(sought), 0), points.dtype)
+    rows: IntArray = np.empty((len(sought), 0), np.int64)
+    for batch in gen_batches(len(points), IN_A_SCAN):
+        some = points[batch]
+        near, found, _ = rank_leading(
+            ScanFinder(some), sought, sought, some, min(k, len(some)), 3 * k, n_jobs, prove=True
+        )
+        merged = np.hstack([distances, near]), np.hstack([rows, found + batch.start])
+        distances, rows = nearest(*merged, min(k, merged[0].shape[1]))
+    if queries.own is not None:
+        rows, distances = drop_self(queries.own, rows, distances)
+    return np.sqrt(distances), rows
+
+
+def as_near(found: FloatArray, exact: FloatArray) -> BoolArray:
+    """Which of the neighbors found, at distances (s, k), are no farther than the last of the exact ones.
+
+    Unlike a comparison of rows this does not distinguish equally near ones.
+    """
+    return found <= exact[:, -1:] * (1 + 32 * np.finfo(exact.dtype).eps)
 
 
 def ranks_on_leading(

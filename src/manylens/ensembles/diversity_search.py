@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from manylens.ensembles.representation import resolve_modules
 from manylens.ensembles.retrieval import RetrievalPrecision
 from manylens.typing import AnyArray, DiverseModules, FloatArray, IntArray, MatrixLike
-from manylens.validation import check_diversity, require_two_classes
+from manylens.validation import check_diversity, require_two_classes, restore_on_error, take_rows
 
 DIVERSITIES = (0.0, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
 CACHED = 2  # sets of rows whose coordinates are kept: one for training and one for scoring
@@ -101,6 +101,7 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
         self.refit = refit
         self.n_jobs = n_jobs
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
         """Score every diversity on every fold, and refit with the best one.
 
@@ -121,6 +122,9 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
         if not diversities:
             raise ValueError("diversities is empty: give at least one value in [0, 1].")
         estimator, place = find_modules(self.estimator)
+        name = f"{place}__keep_probability" if place else "keep_probability"
+        if estimator.get_params().get(name) is not None:
+            raise ValueError(f"{name} already determines the diversity: set it to None to search for one.")
         scorer = make_scorer(estimator, self.scoring)
         classifies = is_classifier(estimator)
         targets: Any = check_classes(y) if classifies else y
@@ -236,6 +240,7 @@ class SharedModules(TransformerMixin, BaseEstimator):
         self.decomposition = decomposition
         self.diversity = diversity
 
+    @restore_on_error
     def fit(self, X: Any, y: Any = None) -> Self:
         """Set the modules to this diversity."""
         self.modules_ = self.decomposition.at(self.diversity, X, y)
@@ -326,10 +331,7 @@ def take(X: Any, rows: IntArray, columns: IntArray | None = None) -> Any:
     """Some rows of an array, a sparse matrix or a data frame; for a precomputed kernel also some columns."""
     if X is None:
         return None
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    X = X if hasattr(X, "shape") else np.asarray(X)
-    return X[rows] if columns is None else X[rows][:, columns]
+    return take_rows(X, rows) if columns is None else take_rows(X, rows)[:, columns]
 
 
 def score_fold(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
+from copy import copy
+from threading import Lock
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -11,18 +12,22 @@ import numpy as np
 from manylens.native.nearest import (
     FINISH_BLOCK,
     QUERY_BLOCK,
+    SelectedRows,
     finish,
+    rerank,
     scan_smallest,
     score_queries,
     score_rows,
+    within,
 )
 from manylens.native.threads import over_blocks
-from manylens.persistence import read_array, write_array
-from manylens.typing import AnyArray, FloatArray, IntArray
-from manylens.validation import import_optional
+from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manylens.validation import CheckedState, import_optional
 
 Backend = Literal["numpy", "faiss"]
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 Lists: TypeAlias = tuple[FloatArray, IntArray]  # keys or squared distances, and rows
+ONE_WRITER = Lock()  # held for an instant, to claim memory or to replace an index
 
 
 def by_blocks(
@@ -38,62 +43,111 @@ def by_blocks(
     return keys, rows
 
 
-class GrowingRows:
-    """An array that doubles its memory as rows are appended; the first rows may be mapped from a file."""
+class GrowingRows(CheckedState):
+    """An immutable array; `extended` copies share its memory, which doubles when it is full.
 
-    def __init__(self, rows: AnyArray) -> None:
+    The first rows may be mapped from a file.
+    """
+
+    _mappable = True  # `manylens.persistence` may leave the array in its file
+
+    def __init__(self, rows: AnyArray, used: int | None = None, filled: list[int] | None = None) -> None:
         self._store = rows
-        self._used = len(rows)
+        self._used = len(rows) if used is None else used
+        self._filled = [self._used] if filled is None else filled  # rows written to the shared memory
 
     def __len__(self) -> int:
         return self._used
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_store": np.array(self.array), "_used": self._used}
+        return {"_store": self.array, "_used": self._used}
+
+    def _check_state(self) -> None:
+        store = self._store
+        self._require(isinstance(store, np.ndarray) and store.ndim == 2 and store.dtype in FLOATS)
+        self._require(store.flags.c_contiguous and self._used == len(store))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._filled = [self._used]
 
     @property
     def array(self) -> AnyArray:
         """The rows (a view)."""
         return self._store[: self._used]
 
-    def append(self, rows: AnyArray) -> None:
-        """Add rows at the end, in the precision of the first ones."""
+    def extended(self, rows: AnyArray) -> GrowingRows:
+        """These rows and more at the end, in the precision of the first ones."""
         needed = self._used + len(rows)
-        if needed > len(self._store):
+        with ONE_WRITER:  # another thread may extend the same rows
+            fits = self._filled[0] == self._used and needed <= len(self._store)
+            if fits:
+                self._filled[0] = needed
+        store, filled = self._store, self._filled
+        if not fits:
             store = np.empty((max(needed, 2 * self._used), rows.shape[1]), dtype=self._store.dtype)
-            store[: self._used] = self.array
-            self._store = store
-        self._store[self._used : needed] = rows
-        self._used = needed
+            store[: self._used], filled = self.array, [needed]
+        store[self._used : needed] = rows
+        return GrowingRows(store, needed, filled)
 
 
-class ScanFinder:
-    """Scans all rows (n, d) by matrix products in tiles, in float32 for rows of any precision."""
+class ScanFinder(CheckedState):
+    """Scans all rows (n, d) by matrix products in tiles, in float32 for rows of any precision.
+
+    The rows should come from a `Frame`, so that products neither overflow nor lose digits to an offset.
+    """
 
     gives_bounds = True  # candidates are the nearest rows, and `bounds` bounds the distances of all others
 
     def __init__(self, rows: FloatArray) -> None:
         self._rows = GrowingRows(score_rows(rows))
 
-    def add(self, rows: FloatArray) -> None:
-        """Add rows; their numbers continue those of the rows present."""
-        self._rows.append(score_rows(rows))
+    def rebuilt(self, rows: FloatArray) -> ScanFinder:
+        """A finder of other rows."""
+        return ScanFinder(rows)
 
-    def search(self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None) -> Lists:
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows, and number of their columns."""
+        n, width = self._rows.array.shape
+        return n, width - 1
+
+    def added(self, rows: FloatArray) -> ScanFinder:
+        """A finder of these and more rows, whose numbers continue those of the rows present."""
+        finder = copy(self)
+        finder._rows = self._rows.extended(score_rows(rows))
+        return finder
+
+    def search(
+        self,
+        queries: FloatArray,
+        n_candidates: int,
+        n_jobs: int | None = None,
+        chosen: IntArray | None = None,
+    ) -> Lists:
         """Scores |b|² - 2 q.b and rows (n_queries, n_candidates), ascending, padded with row -1."""
-        scored, base = score_queries(queries), self._rows.array
+        scored, base = score_queries(queries), self._base(chosen)
         shape = (len(scored), n_candidates)
-        return by_blocks(lambda b: scan_smallest(scored[b], base, n_candidates), shape, scored.dtype, n_jobs)
+        keys, rows = by_blocks(
+            lambda b: scan_smallest(scored[b], base, n_candidates), shape, scored.dtype, n_jobs
+        )
+        return keys, rows if chosen is None else np.where(rows < 0, -1, chosen[rows])
 
     def bounds(self, queries: FloatArray, keys: FloatArray, width: int) -> FloatArray:
         """Lower bounds on the squared distances over all `width` coordinates."""
         return keys + self._shift(queries, width)[:, None]
 
     def complete(
-        self, leading: FloatArray, queries: FloatArray, points: FloatArray, lists: Lists, n_jobs: int | None
+        self,
+        leading: FloatArray,
+        queries: FloatArray,
+        points: FloatArray,
+        lists: Lists,
+        n_jobs: int | None,
+        chosen: IntArray | None = None,
     ) -> Lists:
         """Make lists of neighbors (squared distances and rows) exact by another scan."""
-        scored, base = score_queries(leading), self._rows.array
+        scored, base = score_queries(leading), self._base(chosen)
         shift = self._shift(leading, queries.shape[1])
         distances, rows = lists[0].copy(), lists[1].copy()
 
@@ -103,25 +157,54 @@ class ScanFinder:
         over_blocks(complete, len(queries), FINISH_BLOCK, n_jobs)
         return distances, rows
 
+    def within(
+        self,
+        leading: FloatArray,
+        queries: FloatArray,
+        points: FloatArray,
+        radius: float,
+        n_jobs: int | None,
+        chosen: IntArray | None = None,
+    ) -> list[Lists]:
+        """Squared distances up to a radius, ascending, and rows, for each query."""
+        scored, base = score_queries(leading), self._base(chosen)
+        shift = self._shift(leading, queries.shape[1])
+        found: list[Lists] = [(np.empty(0), np.empty(0, dtype=np.int64))] * len(queries)
+
+        def collect(b: slice) -> None:
+            found[b] = within(scored[b], base, shift[b], queries[b], points, radius)
+
+        over_blocks(collect, len(queries), FINISH_BLOCK, n_jobs)
+        return found
+
+    def _base(self, chosen: IntArray | None) -> FloatArray | SelectedRows:
+        return self._rows.array if chosen is None else SelectedRows(self._rows.array, chosen)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the rows take."""
+        return self._rows.array.nbytes
+
     def _shift(self, queries: FloatArray, width: int) -> FloatArray:
-        """Term that turns scores into lower bounds: |q|² - (width + 8) ε (|q| + max |b|)², ε for rounding."""
-        squares = np.einsum("ij,ij->i", queries, queries, dtype=np.float64)
-        largest = np.sqrt(max(0.0, float(self._rows.array[:, -1].max())))
-        return squares - (width + 8) * np.finfo(np.float32).eps * (np.sqrt(squares) + largest) ** 2
+        """Term that turns scores into lower bounds: |q|² minus the largest rounding error."""
+        return np.einsum("ij,ij->i", queries, queries, dtype=np.float64) - self.rounding(queries, width)
 
-    def save(self, folder: Path, name: str) -> None:
-        """Write the rows to a .npy file."""
-        write_array(folder / f"{name}.npy", self._rows.array)
+    def rounding(self, queries: FloatArray, width: int) -> FloatArray:
+        """Bounds (n_queries,) on the error of |q|² plus a score: (width + 8) (ε (|q| + max |b|)² + 2^-126).
 
-    @classmethod
-    def load(cls, folder: Path, name: str, mmap: bool) -> Self:
-        """Read what `save` wrote; with `mmap`, leave the rows in the file."""
-        finder = cls.__new__(cls)
-        finder._rows = GrowingRows(read_array(folder / f"{name}.npy", mmap))
-        return finder
+        ε covers the rounding of scores and of distances over `width` coordinates, 2^-126 their underflow.
+        """
+        number = np.finfo(np.float32)
+        norms = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64))
+        largest = np.sqrt(float(self._rows.array[:, -1].max()))
+        bounds: FloatArray = (width + 8) * (number.eps * (norms + largest) ** 2 + number.tiny)
+        return bounds
+
+    def _check_state(self) -> None:
+        self._require(isinstance(self._rows, GrowingRows) and self._rows.array.dtype == np.float32)
 
 
-class FaissFinder:
+class FaissFinder(CheckedState):
     """Searches faiss's inverted lists with 4-bit product quantization, or all rows if there are few."""
 
     gives_bounds = False
@@ -141,38 +224,107 @@ class FaissFinder:
             self.lists.nprobe = min(self.n_probe, n_lists)
         self.lists.add(rows)
 
-    def add(self, rows: FloatArray) -> None:
-        """Add rows; their numbers continue those of the rows present."""
-        self.lists.add(pad_columns(rows))
+    def added(self, rows: FloatArray) -> FaissFinder:
+        """A finder of these and more rows, whose numbers continue those of the rows present."""
+        finder = copy(self)  # lists that grow while another thread searches them give wrong answers
+        finder.lists.add(pad_columns(rows))
+        return finder
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows, and number of their columns, padding included."""
+        return self.lists.ntotal, self.lists.d
 
     def search(self, queries: FloatArray, n_candidates: int, n_jobs: int | None = None) -> Lists:
         """Approximate distances and rows (n_queries, n_candidates), ascending, padded with row -1."""
         keys, rows = self.lists.search(pad_columns(queries), n_candidates)
         return keys, rows
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the codes and row numbers take, without the tables of the quantizer."""
+        per_row = getattr(self.lists, "code_size", 4 * self.lists.d) + 8
+        return int(self.lists.ntotal * per_row)
+
+    def rebuilt(self, rows: FloatArray) -> FaissFinder:
+        """A finder of other rows, with the same lists."""
+        finder = copy(self)
+        finder.lists.reset()
+        finder.lists.add(pad_columns(rows))
+        return finder
+
     def bounds(self, queries: FloatArray, keys: FloatArray, width: int) -> None:
         """None: the lists give no bounds."""
 
-    def save(self, folder: Path, name: str) -> None:
-        """Write the lists in faiss's format."""
-        import_faiss().write_index(self.lists, str(folder / f"{name}.faiss"))
-
-    @classmethod
-    def load(cls, folder: Path, name: str, mmap: bool) -> Self:  # noqa: ARG003
-        """Read what `save` wrote, into memory."""
-        finder = cls.__new__(cls)
-        finder.lists = import_faiss().read_index(str(folder / f"{name}.faiss"))
+    def __copy__(self) -> Self:
+        finder = type(self).__new__(type(self))
+        finder.lists = import_faiss().clone_index(self.lists)
         return finder
 
     def __getstate__(self) -> dict[str, Any]:
         return {"lists": import_faiss().serialize_index(self.lists)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.lists = import_faiss().deserialize_index(state["lists"])
+        data = np.ascontiguousarray(state["lists"], dtype=np.uint8)
+        self.lists = import_faiss().deserialize_index(data)
+        self._check_state()
+
+    def _check_state(self) -> None:
+        lists, n = self.lists, self.lists.ntotal
+        if hasattr(lists, "invlists"):  # the numbers of rows in the lists are results of searches
+            faiss, inside = import_faiss(), lists.invlists
+            for k in range(lists.nlist):
+                numbers = faiss.rev_swig_ptr(inside.get_ids(k), inside.list_size(k))
+                self._require(np.all((numbers >= 0) & (numbers < n)))
 
 
 Finder: TypeAlias = ScanFinder | FaissFinder
 FINDERS: dict[str, type[Finder]] = {"numpy": ScanFinder, "faiss": FaissFinder}
+
+
+def rank_leading(
+    finder: Finder,
+    leading: FloatArray,
+    queries: FloatArray,
+    points: FloatArray,
+    k: int,
+    n_candidates: int,
+    n_jobs: int | None,
+    *,
+    prove: bool,
+    chosen: IntArray | None = None,
+) -> tuple[FloatArray, IntArray, BoolArray]:
+    """Squared distances and rows (n_queries, k) of the candidates nearest by all coordinates, and proofs.
+
+    `leading` are the columns of the queries that the finder sees. With `prove`, lists that the bounds do not
+    prove exact are completed by another scan. `chosen` are the rows to choose from, if not all; only scans
+    can choose.
+    """
+    n_rows = len(points) if chosen is None else len(chosen)
+    n_candidates = min(max(n_candidates, k), n_rows)
+    if isinstance(finder, ScanFinder):
+        keys, candidates = finder.search(leading, n_candidates, n_jobs, chosen)
+    else:
+        keys, candidates = finder.search(leading, n_candidates, n_jobs)
+    bounds = finder.bounds(leading, keys, queries.shape[1])
+
+    def rank(block: slice) -> Lists:
+        some = None if bounds is None else bounds[block]
+        return rerank(queries[block], points, candidates[block], some, k)
+
+    distances, rows = by_blocks(rank, (len(queries), k), points.dtype, n_jobs)
+    proven = np.zeros(len(queries), dtype=bool)
+    if bounds is not None:  # the last candidate bounds all rows that are not candidates
+        proven = (bounds[:, -1] > distances[:, -1]) | (n_candidates >= n_rows)
+    incomplete = np.flatnonzero(~proven if prove else rows[:, -1] < 0)
+    if len(incomplete):  # approximate lists may have fewer candidates than neighbors
+        if not isinstance(finder, ScanFinder):
+            finder, leading = ScanFinder(points), queries
+        lists = (distances[incomplete], rows[incomplete])
+        distances[incomplete], rows[incomplete] = finder.complete(
+            leading[incomplete], queries[incomplete], points, lists, n_jobs, chosen
+        )
+    return distances, rows, proven
 
 
 def import_faiss() -> Any:

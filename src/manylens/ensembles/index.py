@@ -3,40 +3,66 @@
 from __future__ import annotations
 
 import math
+from copy import copy
+from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from sklearn.utils import gen_batches
 
-from manylens.ensembles.calibration import SearchPlan
-from manylens.ensembles.finders import FINDERS, Backend, Finder, GrowingRows, Lists, ScanFinder, by_blocks
-from manylens.ensembles.representation import CompositeAxes, transform_rows
-from manylens.native.nearest import rerank, rerank_union
+from manylens.ensembles.calibration import DEFAULT_CANDIDATES, DEFAULT_LEADING, SearchPlan
+from manylens.ensembles.finders import (
+    FINDERS,
+    Backend,
+    Finder,
+    GrowingRows,
+    Lists,
+    ScanFinder,
+    by_blocks,
+    rank_leading,
+)
+from manylens.ensembles.representation import CompositeAxes, check_near, transform_rows
+from manylens.native.nearest import rerank_union
 from manylens.native.threads import one_blas_thread
-from manylens.persistence import load, read_array, write_array
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manylens.validation import CheckedState, times_power
 
 Method = Literal["nested", "exact", "paper"]
+METHODS: tuple[Method, ...] = ("nested", "exact", "paper")
 MIN_NEIGHBORS = 5  # searches for fewer neighbors use as many candidates as for this number
 AT_ONCE = 16384  # queries whose candidates are in memory at a time
 
 
-class SearchIndex:
-    """Coordinates of a base with one finder of candidates, or one per module; `use` makes the finders."""
+class Neighbors(NamedTuple):
+    """Nearest rows of the base."""
+
+    distances: FloatArray  # (n_queries, k), ascending
+    rows: IntArray  # (n_queries, k)
+    proven: BoolArray  # (n_queries,), whether the first search proved that no other row is nearer
+
+
+class SearchIndex(CheckedState):
+    """Coordinates of a base with one finder of candidates, or one per module; `planned` makes the finders.
+
+    An index does not change: methods that change it return a new one, which shares memory with the old one.
+    So other threads may search while rows are added.
+    """
 
     def __init__(
         self, axes: CompositeAxes, coordinates: FloatArray, method: Method, backend: Backend
     ) -> None:
         self.axes, self.method, self.backend = axes, method, backend
         self.rows = GrowingRows(coordinates)
+        self.first = coordinates[:1].copy()  # of the rows of `fit`, even if it is removed
+        self.ids: AnyArray | None = None  # (n,), one per row; None means row numbers
         self.finders: list[Finder] = []
-        self.plan = SearchPlan(coordinates.shape[1], 1.0)  # replaced by `use`
+        self.plan = SearchPlan(coordinates.shape[1], 1.0)  # replaced by `planned`
         self.n_planned = 0  # rows when the plan was made
 
     @property
     def coordinates(self) -> FloatArray:
-        """Coordinates of the base (n, D) (a view)."""
+        """Coordinates of the base (n, D) in the frame of the axes (a view)."""
         return self.rows.array
 
     @property
@@ -44,19 +70,37 @@ class SearchIndex:
         """One finder per module for method="paper", otherwise one."""
         return len(self.axes.widths) if self.method == "paper" else 1
 
-    def use(self, plan: SearchPlan) -> None:
-        """Set the plan, and build finders if it changes the coordinates that they see."""
-        rebuild = not self.finders or plan.n_leading != self.plan.n_leading
-        self.plan, self.n_planned = plan, len(self.rows)
-        if rebuild:
+    def planned(self, plan: SearchPlan) -> SearchIndex:
+        """With another plan, and with new finders if it changes the coordinates that they see."""
+        index = copy(self)
+        index.plan, index.n_planned = plan, len(self.rows)
+        if not self.finders or plan.n_leading != self.plan.n_leading:
             kind = FINDERS[self.backend]
-            self.finders = [kind(self.seen_by(m, self.coordinates)) for m in range(self.n_finders)]
+            index.finders = [kind(index.seen_by(m, self.coordinates)) for m in range(self.n_finders)]
+        return index
 
-    def add(self, coordinates: FloatArray) -> None:
-        """Add rows to the base."""
-        self.rows.append(coordinates)
-        for m, finder in enumerate(self.finders):
-            finder.add(self.seen_by(m, coordinates))
+    def added(self, coordinates: FloatArray, ids: AnyArray | None = None) -> SearchIndex:
+        """With more rows; `ids` are those of all rows."""
+        index = copy(self)
+        index.ids = ids
+        index.rows = self.rows.extended(coordinates)
+        index.finders = [finder.added(self.seen_by(m, coordinates)) for m, finder in enumerate(self.finders)]
+        return index
+
+    def rebuilt(self, coordinates: FloatArray, ids: AnyArray | None) -> SearchIndex:
+        """With other rows."""
+        index = copy(self)
+        index.rows, index.ids = GrowingRows(coordinates), ids
+        index.finders = [
+            finder.rebuilt(self.seen_by(m, coordinates)) for m, finder in enumerate(self.finders)
+        ]
+        return index
+
+    def leading(self, width: int) -> SearchIndex:
+        """With the leading coordinates only, and without a plan."""
+        axes = self.axes.leading(width, self.coordinates)
+        kept = np.ascontiguousarray(self.coordinates[:, :width])
+        return SearchIndex(axes, kept, self.method, self.backend)
 
     def seen_by(self, finder: int, coordinates: FloatArray) -> FloatArray:
         """Columns that a finder sees: the leading coordinates, or those of one module."""
@@ -66,22 +110,79 @@ class SearchIndex:
         return coordinates[:, : self.plan.n_leading]
 
     def search(
-        self, coordinates: FloatArray, k: int, n_candidates: int | None, n_jobs: int | None
-    ) -> tuple[FloatArray, IntArray, BoolArray]:
-        """Distances and rows of the k nearest (n_queries, k), and which queries are proven exact."""
+        self,
+        coordinates: FloatArray,
+        k: int,
+        n_candidates: int | None,
+        n_jobs: int | None,
+        chosen: IntArray | None = None,
+    ) -> Neighbors:
+        """The k nearest rows by coordinates in the frame of the axes; distances are not in the frame.
+
+        If rows to choose from are given, the result is exact among them, whatever the method.
+        """
+        if chosen is not None and not self.scans:
+            near = self.subset(chosen).search(coordinates, k, n_candidates, n_jobs)
+            return near._replace(rows=chosen[near.rows])
         distances = np.empty((len(coordinates), k), dtype=self.coordinates.dtype)
         rows = np.empty(distances.shape, dtype=np.int64)
         proven = np.zeros(len(coordinates), dtype=bool)
+        per_neighbor = self.plan.candidates_per_neighbor
+        if chosen is not None:  # more candidates prove more results
+            per_neighbor = max(per_neighbor, DEFAULT_CANDIDATES)
+        m = n_candidates or math.ceil(per_neighbor * max(k, MIN_NEIGHBORS))
         for batch in gen_batches(len(coordinates), AT_ONCE):
             queries = np.ascontiguousarray(coordinates[batch], dtype=distances.dtype)
             if self.method == "paper":
-                found = [self.module_candidates(queries, m, k, n_jobs) for m in range(self.n_finders)]
-                distances[batch], rows[batch] = self.rank(queries, np.hstack(found), k, n_jobs)
+                distances[batch], rows[batch] = self._search_modules(queries, k, n_jobs)
             else:
-                m = n_candidates or math.ceil(self.plan.candidates_per_neighbor * max(k, MIN_NEIGHBORS))
-                m = min(max(m, k), len(self.rows))
-                distances[batch], rows[batch], proven[batch] = self._search_leading(queries, k, m, n_jobs)
-        return np.sqrt(distances, out=distances), rows, proven
+                prove = self.method == "exact" or self.plan.prove or chosen is not None
+                leading = self.seen_by(0, queries)
+                distances[batch], rows[batch], proven[batch] = rank_leading(
+                    self.finders[0],
+                    leading,
+                    queries,
+                    self.coordinates,
+                    k,
+                    m,
+                    n_jobs,
+                    prove=prove,
+                    chosen=chosen,
+                )
+        return Neighbors(self.outside(np.sqrt(distances, out=distances)), rows, proven)
+
+    @property
+    def scans(self) -> bool:
+        """Whether one scan of leading coordinates finds the candidates."""
+        return self.method != "paper" and isinstance(self.finders[0], ScanFinder)
+
+    def subset(self, chosen: IntArray | slice) -> SearchIndex:
+        """An index of some rows that scans them and proves its results, for finders that cannot choose."""
+        index = SearchIndex(self.axes, self.coordinates[chosen], "exact", "numpy")
+        plan = SearchPlan(min(DEFAULT_LEADING, self.coordinates.shape[1]), DEFAULT_CANDIDATES)
+        return index.planned(plan)
+
+    def within(
+        self, coordinates: FloatArray, radius: float, n_jobs: int | None, chosen: IntArray | None = None
+    ) -> list[Lists]:
+        """Distances up to a radius, ascending, and rows, for each query in the frame of the axes."""
+        finder = self.finders[0]
+        if self.method == "paper" or not isinstance(finder, ScanFinder):
+            some = slice(None) if chosen is None else chosen
+            found = self.subset(some).within(coordinates, radius, n_jobs)
+            return found if chosen is None else [(lengths, chosen[rows]) for lengths, rows in found]
+        queries = np.ascontiguousarray(coordinates, dtype=self.coordinates.dtype)
+        leading, inside = self.seen_by(0, queries), float(np.ldexp(radius, -self.axes.frame.exponent))
+        found = finder.within(leading, queries, self.coordinates, inside, n_jobs, chosen)
+        return [(self.outside(np.sqrt(squares)), rows) for squares, rows in found]
+
+    def outside(self, lengths: FloatArray) -> FloatArray:
+        """Distances or coordinates in the frame of the axes, in the units of the modules."""
+        return np.asarray(times_power(lengths, self.axes.frame.exponent))
+
+    def inside(self, coordinates: FloatArray) -> FloatArray:
+        """Coordinates (n, D) in the units of the modules, in the frame of the axes."""
+        return check_near(np.asarray(times_power(coordinates, -self.axes.frame.exponent)), "coordinates")
 
     def module_candidates(self, queries: FloatArray, module: int, k: int, n_jobs: int | None) -> IntArray:
         """The k nearest rows in one module, (n_queries, k)."""
@@ -96,79 +197,60 @@ class SearchIndex:
 
         return by_blocks(rank, (len(queries), k), points.dtype, n_jobs)
 
-    def _search_leading(
-        self, queries: FloatArray, k: int, n_candidates: int, n_jobs: int | None
-    ) -> tuple[FloatArray, IntArray, BoolArray]:
-        """Squared distances, rows and proofs for candidates from the leading coordinates."""
-        (finder,) = self.finders
-        leading, points = self.seen_by(0, queries), self.coordinates
-        keys, candidates = finder.search(leading, n_candidates, n_jobs)
-        bounds = finder.bounds(leading, keys, queries.shape[1])
-
-        def rank(block: slice) -> Lists:
-            some = None if bounds is None else bounds[block]
-            return rerank(queries[block], points, candidates[block], some, k)
-
-        distances, rows = by_blocks(rank, (len(queries), k), points.dtype, n_jobs)
-        proven = np.zeros(len(queries), dtype=bool)
-        if bounds is not None:  # the last candidate bounds all rows that are not candidates
-            proven = (bounds[:, -1] > distances[:, -1]) | (n_candidates >= len(points))
-        # Approximate lists may have fewer candidates than neighbors.
-        incomplete = np.flatnonzero(~proven if self.method == "exact" else rows[:, -1] < 0)
-        if len(incomplete):
-            if not isinstance(finder, ScanFinder):
-                finder, leading = ScanFinder(points), queries
-            lists = (distances[incomplete], rows[incomplete])
-            distances[incomplete], rows[incomplete] = finder.complete(
-                leading[incomplete], queries[incomplete], points, lists, n_jobs
+    def _search_modules(self, queries: FloatArray, k: int, n_jobs: int | None) -> Lists:
+        """Squared distances and rows of the k nearest of all modules' candidates."""
+        found = [self.module_candidates(queries, m, k, n_jobs) for m in range(self.n_finders)]
+        distances, rows = self.rank(queries, np.hstack(found), k, n_jobs)
+        few = np.flatnonzero(rows[:, -1] < 0)  # approximate lists may have fewer candidates than neighbors
+        if len(few):
+            lists = (distances[few], rows[few])
+            distances[few], rows[few] = ScanFinder(self.coordinates).complete(
+                queries[few], queries[few], self.coordinates, lists, n_jobs
             )
-        return distances, rows, proven
+        return distances, rows
 
-    def save(self, folder: Path) -> dict[str, Any]:
-        """Write all arrays to a folder, and return the rest as a dictionary for JSON."""
-        write_array(folder / "coordinates.npy", self.coordinates)
-        write_array(folder / "mean.npy", self.axes.mean)
-        write_array(folder / "axes.npy", self.axes.axes)
-        for m, finder in enumerate(self.finders):
-            finder.save(folder, f"finder{m}")
-        return {
-            "widths": [int(width) for width in self.axes.widths],
-            "n_leading": int(self.plan.n_leading),
-            "candidates_per_neighbor": float(self.plan.candidates_per_neighbor),
-        }
-
-    @classmethod
-    def load(
-        cls, folder: Path, description: dict[str, Any], method: Method, backend: Backend, mmap: bool
-    ) -> Self:
-        """Read an index that `save` wrote; with `mmap`, map the rows from their files."""
-        widths = tuple(description["widths"])
-        axes = CompositeAxes(widths, read_array(folder / "mean.npy"), read_array(folder / "axes.npy"))
-        index = cls(axes, read_array(folder / "coordinates.npy", mmap), method, backend)
-        index.plan = SearchPlan(description["n_leading"], description["candidates_per_neighbor"])
-        index.n_planned = len(index.rows)
-        kind = FINDERS[backend]
-        index.finders = [kind.load(folder, f"finder{m}", mmap) for m in range(index.n_finders)]
-        return index
-
-
-def load_modules(path: Path) -> Any:
-    """The modules saved with an index."""
-    if not path.exists():
-        raise FileNotFoundError(
-            "This index was saved without its modules: pass the fitted modules, "
-            "ModuleNeighbors.load(folder, modules)."
+    def _check_state(self) -> None:
+        points, axes, widths = self.coordinates, self.axes.axes, self.axes.widths
+        frame = self.axes.frame
+        self._require(isinstance(self.rows, GrowingRows) and self.method in METHODS)
+        self._require(self.backend in FINDERS and all(width >= 0 for width in widths))
+        self._require(
+            axes.shape == (sum(widths), points.shape[1]) == (len(frame.center), self.first.shape[1])
         )
-    try:
-        return load(path)
-    except (ImportError, TypeError) as error:
-        hint = "Or pass the fitted modules: ModuleNeighbors.load(folder, modules)."
-        raise type(error)(f"{str(error).rstrip('.')}. {hint}") from None
+        self._require(1 <= self.plan.n_leading <= points.shape[1])
+        self._require(isinstance(frame.before, int) and isinstance(frame.after, int))
+        self._require(self.ids is None or self.ids.shape == (len(points),))
+        self._require(len(self.finders) in (0, self.n_finders))
+        for m, finder in enumerate(self.finders):
+            width = widths[m] if self.method == "paper" else self.plan.n_leading
+            padded = width if isinstance(finder, ScanFinder) else width + -width % 8
+            self._require(type(finder) is FINDERS[self.backend] and finder.shape == (len(points), padded))
+
+
+def index_file(path: str | PathLike[str]) -> Path:
+    """The file of an index: the path itself, or index.manylens in a folder."""
+    return Path(path) / "index.manylens" if Path(path).is_dir() else Path(path)
+
+
+def check_candidates(candidates: Any, n_queries: int, n_rows: int) -> IntArray:
+    """Candidates given by a caller, int64 of shape (n_queries, m), from -1 to n_rows - 1."""
+    candidates = np.asarray(candidates)
+    if candidates.ndim != 2 or len(candidates) != n_queries or candidates.dtype.kind not in "iu":
+        raise ValueError(
+            f"candidates must be integers, one line per query ({n_queries}); an array of shape "
+            f"{candidates.shape} and type {candidates.dtype} was given."
+        )
+    if candidates.size and not (candidates.min() >= -1 and candidates.max() < n_rows):
+        raise ValueError(
+            f"candidates contains {candidates.min()} to {candidates.max()}, but this index has rows 0 to "
+            f"{n_rows - 1}: give rows that it contains, or -1 for none."
+        )
+    return candidates.astype(np.int64)
 
 
 def check_same_modules(index: SearchIndex, modules: Any, first_row: AnyArray) -> None:
     """Raise if the modules do not map the first row of the index to its stored coordinates."""
-    stored = index.coordinates[:1]
+    stored = index.first
     try:
         found = index.axes.coordinates(transform_rows(modules, first_row))
     except ValueError:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import warnings
+from collections.abc import Callable, Iterable
+from copy import copy
 from os import PathLike
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,31 +15,50 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from manylens import persistence
-from manylens.ensembles.calibration import SearchPlan, calibration_queries, choose_list_plan, choose_scan_plan
-from manylens.ensembles.finders import FINDERS, Backend
-from manylens.ensembles.index import MIN_NEIGHBORS, Method, SearchIndex, check_same_modules, load_modules
+from manylens.ensembles.calibration import (
+    MeasuredRecall,
+    RowSource,
+    Wish,
+    calibrated,
+    leading_index,
+    measured_recall,
+)
+from manylens.ensembles.coordinate_search import CoordinateSearch
+from manylens.ensembles.finders import FINDERS, ONE_WRITER, Backend
+from manylens.ensembles.index import (
+    METHODS,
+    MIN_NEIGHBORS,
+    Method,
+    SearchIndex,
+    check_same_modules,
+    index_file,
+)
 from manylens.ensembles.representation import (
-    CompositeAxes,
+    FramedRows,
+    InputRows,
+    check_near,
     composite_axes,
+    dense,
+    finite_columns,
     fit_modules,
+    frame_of,
     module_views,
     resolve_modules,
     transform_rows,
 )
+from manylens.ensembles.selection import RowSelection, Where, check_ids, chosen_rows, joined_ids
 from manylens.native.nearest import drop_self
-from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet
+from manylens.persistence.models import load, save
+from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import check_choice, check_count, check_real, validate_rows
 
-METHODS = ("nested", "exact", "paper")
-DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
-DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove most results exact
-FORMAT = 1  # version of the files that `save` writes
-SAVED = ("n_neighbors", "method", "backend", "n_leading", "n_candidates", "recall", "n_jobs")
-LAYOUT = ("method", "backend", "n_leading")  # parameters that determine what is stored
+Metric = Literal["euclidean", "cosine"]
+METRICS: tuple[Metric, ...] = ("euclidean", "cosine")
+LAYOUT = ("metric", "method", "backend", "n_leading")  # parameters that determine what is stored
+NARROW = ("float16", "int8", "uint8", "int16", "uint16", "bool")  # types whose values float32 contains
 
 
-class ModuleNeighbors(BaseEstimator):
+class ModuleNeighbors(CoordinateSearch, RowSelection, BaseEstimator):
     """Search index for the rows with the smallest mean squared distance over all modules.
 
     This is the Euclidean distance between coordinates on the principal axes of all modules. The leading
@@ -47,9 +67,12 @@ class ModuleNeighbors(BaseEstimator):
     Parameters
     ----------
     modules : transformer with `transform` and `split`, default=None
-        Fitted modules are used unchanged; otherwise a copy is fitted. None means `ModularKernelPCA()`.
+        Fitted modules are used unchanged; otherwise a copy is fitted. None means the rows themselves: the
+        index keeps as many of their principal axes as `recall` in the input space needs.
     n_neighbors : int, default=10
         Number of neighbors that `kneighbors` returns by default.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        Distance between rows if `modules` is None; modules have a distance of their own.
     method : {"nested", "exact", "paper"}, default="nested"
         "nested" ranks the candidates from the leading coordinates. "exact" also proves that no other row is
         nearer, or continues the search. "paper" ranks the nearest neighbors in each module.
@@ -61,8 +84,9 @@ class ModuleNeighbors(BaseEstimator):
         Number of candidates per query. None means as many as `recall` needs, or 10 per neighbor for "exact".
         "paper" ignores it and takes `n_neighbors` candidates per module.
     recall : float, default=0.99
-        Fraction of the exact neighbors that "nested" should find, in (0, 1], calibrated by `fit` with some of
-        its rows and by `tune` with queries. With faiss, a fraction of those that its lists contain.
+        Fraction of the nearest rows that "nested" should find, in (0, 1], calibrated by `fit` with some of
+        its rows and by `tune` with queries: the nearest in the input space if `modules` is None, otherwise by
+        all modules. With faiss, a fraction of those that its lists contain.
     n_jobs : int, default=-1
         Number of threads for the scan. None means joblib's default, -1 all processors.
 
@@ -80,10 +104,13 @@ class ModuleNeighbors(BaseEstimator):
         Number of leading coordinates in use; "paper" does not use it.
     candidates_per_neighbor_ : float
         Candidates per neighbor, for at least five neighbors; "paper" does not use it.
+    recall_ : float
+        Fraction of the nearest rows in the input space that the search finds, whatever the modules.
+    measured_ : MeasuredRecall
+        What `recall_` rests on: its standard error, the recall of an exact search by all coordinates that
+        the index keeps (`reachable`), and the numbers of queries and of neighbors.
     fitted_as_ : dict
         The parameters that determine what is stored; if one is changed, `fit` is needed again.
-    proven_share_ : float
-        Fraction of the queries of the last search with method="exact" that needed no further search.
 
     Examples
     --------
@@ -97,11 +124,14 @@ class ModuleNeighbors(BaseEstimator):
     array([0, 1, 2])
     """
 
+    index_: SearchIndex  # replaced as a whole, so that other threads see the old or the new one
+
     def __init__(
         self,
         modules: ModuleSet | None = None,
         n_neighbors: int = 10,
         *,
+        metric: Metric = "euclidean",
         method: Method = "nested",
         backend: Backend = "numpy",
         n_leading: int | None = None,
@@ -111,6 +141,7 @@ class ModuleNeighbors(BaseEstimator):
     ) -> None:
         self.modules = modules
         self.n_neighbors = n_neighbors
+        self.metric = metric
         self.method = method
         self.backend = backend
         self.n_leading = n_leading
@@ -118,7 +149,8 @@ class ModuleNeighbors(BaseEstimator):
         self.recall = recall
         self.n_jobs = n_jobs
 
-    def fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
+    # If `fit` or `partial_fit` raises, nothing has changed: both replace the attributes at the end.
+    def fit(self, X: MatrixLike, y: ArrayLike | None = None, *, ids: ArrayLike | None = None) -> Self:
         """Fit the modules, unless they are fitted, and index the rows.
 
         Parameters
@@ -127,24 +159,30 @@ class ModuleNeighbors(BaseEstimator):
             The base.
         y : array-like of shape (n,), default=None
             Targets, for modules that need them.
+        ids : array-like of shape (n,), default=None
+            Ids of the rows, numbers or strings, which searches return instead of row numbers.
 
         Returns
         -------
         self
         """
         self._check_parameters()
-        modules = resolve_modules(self.modules)
-        X = validate_rows(self, X, reset=True)
-        modules = fit_modules(modules, X, y, self)
-        Z = transform_rows(modules, X)
-        axes = composite_axes(Z, tuple(view.shape[1] for view in module_views(modules, Z[:1])))
-        index = SearchIndex(axes, axes.coordinates(Z), self.method, self.backend)
-        self._calibrate(index)
-        self.modules_, self.index_, self.fitted_as_ = modules, index, self._layout()
-        self.probe_ = X[:1].copy() if isinstance(X, np.ndarray) else X[:1].toarray()  # for a check in `load`
+        modules = InputRows(self.metric) if self.modules is None else resolve_modules(self.modules)
+        fitted = copy(self)  # if anything fails, or while another thread searches, `self` stays as it was
+        X = validate_rows(fitted, widened(X), reset=True)
+        modules = fit_modules(modules, X, y, fitted)
+        Z = finite_columns(transform_rows(modules, X))
+        axes = composite_axes(Z, tuple(view.shape[1] for view in module_views(modules, dense(Z[:1]))))
+        index = SearchIndex(axes, check_near(axes.coordinates(Z), "X"), self.method, self.backend)
+        given = None if ids is None else check_ids(ids, len(index.rows))
+        fitted.measured_, index = self._fitted_index(index, X)
+        index.ids = given
+        fitted.modules_, fitted.index_, fitted.fitted_as_ = modules, index, self._layout()
+        fitted.probe_ = X[:1].copy() if isinstance(X, np.ndarray) else X[:1].toarray()  # checked by `load`
+        self.__dict__ = fitted.__dict__
         return self
 
-    def partial_fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
+    def partial_fit(self, X: MatrixLike, y: ArrayLike | None = None, *, ids: ArrayLike | None = None) -> Self:
         """Add rows to the base; the first call is `fit`, later calls do not change the modules.
 
         Parameters
@@ -153,81 +191,40 @@ class ModuleNeighbors(BaseEstimator):
             Rows; they are numbered after those of the base.
         y : array-like of shape (m,), default=None
             Used only by the first call.
+        ids : array-like of shape (m,), default=None
+            Ids of the rows, needed if those of the base have ids.
 
         Returns
         -------
         self
         """
         if not hasattr(self, "index_"):
-            return self.fit(X, y)
+            return self.fit(X, y, ids=ids)
         self._check_layout()
-        self.index_.add(self.coordinates(X))
-        if self.n_samples_fit_ >= 2 * self.index_.n_planned:  # a denser base needs more candidates
-            self._calibrate(self.index_)
+        Z = self._columns(X)
+        axes = self.index_.axes
+        coordinates = check_near(axes.coordinates(Z), "X")
+        self._change(
+            lambda index: self._grown(index.added(coordinates, joined_ids(index, ids, len(coordinates))))
+        )
+        missed = axes.missed_share(Z, coordinates) if axes.missed > 0 else 0.0
+        if missed > 2 * axes.missed + 0.01:
+            warnings.warn(
+                f"The axes of this index miss {missed:.1%} of the variance of these rows, but only "
+                f"{axes.missed:.1%} of that of the rows it was fitted to, so it will find fewer of their "
+                "neighbors: fit it again to all rows.",
+                UserWarning,
+                stacklevel=2,
+            )
         return self
-
-    def tune(self, X: MatrixLike) -> Self:
-        """Choose `n_leading` and `n_candidates`, if None, for queries that differ from the base.
-
-        The choice holds until `partial_fit` has doubled the base.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n_queries, d)
-            Typical queries, of which at most 256 are used.
-
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self)
-        self._check_layout()
-        if self.method != "nested":
-            raise ValueError(f"method={self.method!r} has nothing to tune: tune is for method='nested'.")
-        self._calibrate(self.index_, self.coordinates(X))
-        return self
-
-    def coordinates(self, X: MatrixLike) -> FloatArray:
-        """Map rows to coordinates whose squared distance is the mean squared distance over modules.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n, D)
-            Coordinates, by decreasing variance.
-        """
-        check_is_fitted(self)
-        return self.composite_.coordinates(transform_rows(self.modules_, validate_rows(self, X)))
-
-    def search(self, coordinates: FloatArray, n_neighbors: int | None = None) -> tuple[FloatArray, IntArray]:
-        """Nearest rows of the base for queries given by their coordinates.
-
-        Parameters
-        ----------
-        coordinates : ndarray of shape (n_queries, D)
-            Queries, from `coordinates`.
-        n_neighbors : int, default=None
-            Number of neighbors. None means the parameter of the index.
-
-        Returns
-        -------
-        tuple of ndarray
-            Distances and rows, as in `kneighbors`.
-        """
-        check_is_fitted(self)
-        self._check_layout()
-        k = self._check_neighbors(n_neighbors)
-        distances, rows, proven = self.index_.search(coordinates, k, self.n_candidates, self.n_jobs)
-        if self.method == "exact":
-            self.proven_share_ = float(proven.mean()) if len(proven) else 0.0
-        return distances, rows
 
     def kneighbors(
-        self, X: MatrixLike | None = None, n_neighbors: int | None = None, return_distance: bool = True
+        self,
+        X: MatrixLike | None = None,
+        n_neighbors: int | None = None,
+        return_distance: bool = True,
+        *,
+        where: Where = None,
     ) -> Any:
         """Nearest rows of the base.
 
@@ -239,22 +236,38 @@ class ModuleNeighbors(BaseEstimator):
             Number of neighbors. None means the parameter of the index.
         return_distance : bool, default=True
             Whether to return the distances.
+        where : array-like of bool or of ids, or callable, default=None
+            Rows to choose from: a mask (n,), their ids, or a function from all ids to a mask. The result is
+            exact among them, whatever the method. Only with X.
 
         Returns
         -------
         distances : ndarray of shape (n_queries, n_neighbors)
             Root mean squared distances over modules, ascending; only if `return_distance`.
-        rows : ndarray of int64 of shape (n_queries, n_neighbors)
-            Rows of the base; ties are broken by row number.
+        rows : ndarray of shape (n_queries, n_neighbors)
+            Rows of the base as int64, or their ids if `fit` got any; ties are broken by row number.
         """
         check_is_fitted(self)
-        k = self._check_neighbors(n_neighbors, others_only=X is None)
+        index = self.index_  # once, because another thread may replace it
+        distances, rows = self._nearest(index, X, n_neighbors, where)
+        rows = rows if index.ids is None else index.ids[rows]
+        return (self._report(distances), rows) if return_distance else rows
+
+    def _nearest(
+        self, index: SearchIndex, X: MatrixLike | None, n_neighbors: int | None, where: Where = None
+    ) -> tuple[FloatArray, IntArray]:
+        """Distances and row numbers of the nearest rows."""
+        self._check_layout()
+        if X is None and where is not None:
+            raise ValueError("where needs queries: give X.")
+        chosen = None if where is None else chosen_rows(index, where)
+        k = self._check_neighbors(index, n_neighbors, others_only=X is None, chosen=chosen)
         if X is None:
-            distances, rows = self.search(self.coordinates_, k + 1)
+            distances, rows, _ = index.search(index.coordinates, k + 1, *self._effort())
             rows, distances = drop_self(np.arange(len(rows)), rows, distances)
         else:
-            distances, rows = self.search(self.coordinates(X), k)
-        return (distances, rows) if return_distance else rows
+            distances, rows, _ = index.search(self._enter(index, X), k, *self._effort(), chosen)
+        return distances, rows
 
     def kneighbors_graph(
         self, X: MatrixLike | None = None, n_neighbors: int | None = None, mode: str = "connectivity"
@@ -273,165 +286,140 @@ class ModuleNeighbors(BaseEstimator):
         Returns
         -------
         CSR matrix of shape (n_queries, n)
-            `n_neighbors` entries per row.
+            `n_neighbors` entries per row; columns are row numbers of the base.
         """
         check_choice(mode, "mode", ("connectivity", "distance"))
-        distances, rows = self.kneighbors(X, n_neighbors)
+        check_is_fitted(self)
+        index = self.index_
+        distances, rows = self._nearest(index, X, n_neighbors)
+        distances = self._report(distances)
         values = distances if mode == "distance" else np.ones_like(distances)
         starts = np.arange(0, rows.size + 1, rows.shape[1])
-        return sparse.csr_matrix(
-            (values.ravel(), rows.ravel(), starts), shape=(len(rows), self.n_samples_fit_)
-        )
+        return sparse.csr_matrix((values.ravel(), rows.ravel(), starts), shape=(len(rows), len(index.rows)))
 
-    def module_candidates(self, queries: FloatArray, module: int, n_neighbors: int) -> IntArray:
-        """Nearest rows in one module, which one machine can compute; only with method="paper".
+    def save(self, path: str | PathLike[str], *, save_modules: bool = True) -> None:
+        """Write the index with its modules to one file; after a crash it holds the old or the new index.
 
         Parameters
         ----------
-        queries : ndarray of shape (n_queries, D)
-            Queries, from `coordinates`.
-        module : int
-            Index of the module.
-        n_neighbors : int
-            Number of rows.
-
-        Returns
-        -------
-        ndarray of int64 of shape (n_queries, n_neighbors)
-            Rows of the base, nearest first.
-        """
-        check_is_fitted(self)
-        self._check_layout()
-        return self.index_.module_candidates(queries, module, n_neighbors, self.n_jobs)
-
-    def rank_candidates(
-        self, queries: FloatArray, candidates: IntArray, n_neighbors: int
-    ) -> tuple[FloatArray, IntArray]:
-        """Rank candidates, such as those of `module_candidates`, by all modules.
-
-        Parameters
-        ----------
-        queries : ndarray of shape (n_queries, D)
-            Queries, from `coordinates`.
-        candidates : ndarray of int64 of shape (n_queries, m)
-            Rows of the base; repetitions are allowed.
-        n_neighbors : int
-            Number of neighbors.
-
-        Returns
-        -------
-        tuple of ndarray
-            Distances and rows, as in `kneighbors`.
-        """
-        check_is_fitted(self)
-        distances, rows = self.index_.rank(queries, candidates, n_neighbors, self.n_jobs)
-        return np.sqrt(distances), rows
-
-    def save(self, folder: str | PathLike[str], *, save_modules: bool = True) -> None:
-        """Write the index to a folder: arrays as .npy, parameters as JSON, the modules with skops.
-
-        Parameters
-        ----------
-        folder : str or path-like
-            Created if it does not exist.
+        path : str or path-like
+            The file; its folder is created if it does not exist. In a folder that exists, it is the file
+            index.manylens.
         save_modules : bool, default=True
-            Whether to save the modules, which requires skops. If False, pass them to `load`.
+            Whether the file contains the modules. If False, pass them to `load`; for modules that cannot be
+            saved.
         """
         check_is_fitted(self)
         self._check_layout()
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        if save_modules:
-            persistence.save(self.modules_, folder / "modules.skops")
-        else:
-            (folder / "modules.skops").unlink(missing_ok=True)  # left by an earlier save
-        persistence.write_array(folder / "probe.npy", self.probe_)
-        description = {
-            "format": FORMAT,
-            "parameters": {name: getattr(self, name) for name in SAVED},
-            "n_features_in": int(self.n_features_in_),
-            **self.index_.save(folder),
-        }
-        if hasattr(self, "feature_names_in_"):
-            description["feature_names_in"] = list(self.feature_names_in_)
-        text = json.dumps(description, indent=1, default=np.generic.item)  # NumPy scalars as Python numbers
-        (folder / "index.json").write_text(text + "\n")  # last, so that a folder with it is complete
+        path = index_file(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        saved = copy(self)
+        if not save_modules and self.modules is not None:
+            saved.modules = saved.modules_ = None
+        save(saved, path)
 
     @classmethod
-    def load(cls, folder: str | PathLike[str], modules: ModuleSet | None = None, mmap: bool = True) -> Self:
-        """Read an index that `save` wrote, without running code from the folder.
+    def load(
+        cls,
+        path: str | PathLike[str],
+        modules: ModuleSet | None = None,
+        mmap: bool = True,
+        *,
+        trusted: Iterable[type | str] = (),
+    ) -> Self:
+        """Read an index that `save` wrote, without running code from the file.
 
         Parameters
         ----------
-        folder : str or path-like
-            The folder given to `save`.
+        path : str or path-like
+            The file, or the folder, given to `save`.
         modules : transformer, default=None
             The fitted modules. None means those saved with the index.
         mmap : bool, default=True
-            Whether to map the rows from their files instead of reading them into memory.
+            Whether to map the rows from the file instead of reading them into memory. Everything but mapped
+            rows is compared with its checksum; `manylens.persistence.verify` compares them, too.
+        trusted : iterable of classes or str, default=()
+            Classes of modules that manylens does not know, as for `manylens.load`.
 
         Returns
         -------
         ModuleNeighbors
             The fitted index.
         """
-        folder = Path(folder)
-        if not (folder / "index.json").exists():
-            raise FileNotFoundError(f"{folder} contains no index: index.json is missing.")
-        description = json.loads((folder / "index.json").read_text())
-        if description["format"] != FORMAT:
-            found = description["format"]
-            raise ValueError(f"{folder} has format {found}; this version of manylens reads {FORMAT}.")
-        fitted = load_modules(folder / "modules.skops") if modules is None else resolve_modules(modules)
-        check_is_fitted(fitted, msg="These modules (%(name)s) are not fitted: call modules.fit(X) first.")
-        index = cls(fitted, **description["parameters"])
+        index = load(index_file(path), trusted=trusted, mmap=mmap)
+        if not isinstance(index, cls) or not hasattr(index, "index_"):
+            raise ValueError(f"{path} contains {type(index).__name__}, not a fitted {cls.__name__}.")
+        if modules is not None:
+            index.modules = index.modules_ = resolve_modules(modules)
+        if index.modules_ is None:
+            raise ValueError(
+                f"{path} was saved without its modules: pass the fitted modules, "
+                "ModuleNeighbors.load(path, modules)."
+            )
+        message = "These modules (%(name)s) are not fitted: call modules.fit(X) first."
+        check_is_fitted(index.modules_, msg=message)
         index._check_parameters()
-        index.modules_, index.fitted_as_ = fitted, index._layout()
-        index.n_features_in_ = description["n_features_in"]
-        if "feature_names_in" in description:
-            index.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
-        index.index_ = SearchIndex.load(folder, description, index.method, index.backend, mmap)
-        index.probe_ = persistence.read_array(folder / "probe.npy")
-        check_same_modules(index.index_, fitted, index.probe_)
+        check_same_modules(index.index_, index.modules_, index.probe_)
         return index
 
-    @property
-    def composite_(self) -> CompositeAxes:
-        """Map from the modules' columns to coordinates."""
-        return self.index_.axes
+    def _enter(self, index: SearchIndex, X: MatrixLike) -> FloatArray:
+        """Coordinates of rows in the frame of the axes."""
+        return check_near(index.axes.coordinates(self._columns(X)), "X")
 
-    @property
-    def coordinates_(self) -> FloatArray:
-        """Coordinates of the base (a view)."""
-        return self.index_.coordinates
+    def _columns(self, X: MatrixLike) -> Rows:
+        """Columns of all modules for rows."""
+        return finite_columns(transform_rows(self.modules_, validate_rows(self, widened(X))))
 
-    @property
-    def n_samples_fit_(self) -> int:
-        """Number of rows in the base."""
-        return len(self.index_.rows)
+    def _fitted_index(self, index: SearchIndex, X: Rows) -> tuple[MeasuredRecall, SearchIndex]:
+        """The calibrated index of the rows, and its recall in the input space."""
+        wish = self._wish()
+        space: RowSource = index.coordinates
+        name = "input"
+        if self.modules is None and self.method == "nested" and self.backend == "numpy":
+            index = leading_index(index, wish)
+        else:
+            index = calibrated(index, wish)
+            name = "modules" if get_tags(self).input_tags.pairwise else "input"
+            if self.modules is not None and name == "input":
+                space = FramedRows(X, frame_of(X))
+        measured = measured_recall(index, space, name, wish)
+        if self.modules is None and measured.recall + 3 * measured.standard_error < self.recall:
+            warnings.warn(
+                f"This index finds {measured.recall:.3f} of the nearest rows, less than "
+                f"recall={self.recall}: leave n_leading and n_candidates to the calibration, and use "
+                "backend='numpy'.",
+                UserWarning,
+                stacklevel=3,
+            )
+        return measured, index
 
-    @property
-    def n_leading_(self) -> int:
-        """Number of leading coordinates in use."""
-        return self.index_.plan.n_leading
+    def _is_cosine(self) -> bool:
+        return self.modules is None and self.metric == "cosine"
 
-    @property
-    def candidates_per_neighbor_(self) -> float:
-        """Candidates per neighbor."""
-        return self.index_.plan.candidates_per_neighbor
+    def _report(self, distances: FloatArray) -> FloatArray:
+        """Euclidean distances in the metric: 1 - cos = |u - v|²/2 for rows of length 1."""
+        return distances**2 / 2 if self._is_cosine() else distances
 
-    def _calibrate(self, index: SearchIndex, queries: FloatArray | None = None) -> None:
-        """Plan the search; calibrate parameters that are None with the queries, or with rows of the base."""
-        points = index.coordinates
-        sample = calibration_queries(points, queries)
-        target = (max(self.n_neighbors, MIN_NEIGHBORS), self.recall)
-        if self.method == "nested" and FINDERS[self.backend].gives_bounds:
-            index.use(choose_scan_plan(points, sample, *target, self.n_leading, self.n_candidates))
-            return
-        n_leading = min(self.n_leading or DEFAULT_LEADING, points.shape[1])
-        index.use(SearchPlan(n_leading, DEFAULT_CANDIDATES))
-        if self.method == "nested" and self.n_candidates is None:
-            index.use(choose_list_plan(index.finders[0], points, n_leading, sample, *target))
+    def _effort(self) -> tuple[int | None, int | None]:
+        return self.n_candidates, self.n_jobs
+
+    def _change(self, change: Callable[[SearchIndex], SearchIndex]) -> Self:
+        """Replace the index; start again if another thread has replaced it in the meantime."""
+        while True:
+            before = self.index_
+            after = change(before)
+            with ONE_WRITER:
+                if self.index_ is before:
+                    self.index_ = after
+                    return self
+
+    def _grown(self, index: SearchIndex) -> SearchIndex:
+        """Calibrate again if the base has doubled: a denser base needs more candidates."""
+        return calibrated(index, self._wish()) if len(index.rows) >= 2 * index.n_planned else index
+
+    def _wish(self) -> Wish:
+        k = max(check_count(self.n_neighbors, "n_neighbors"), MIN_NEIGHBORS)
+        return Wish(k, self.recall, self.n_leading, self.n_candidates, self.n_jobs)
 
     def _layout(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in LAYOUT}
@@ -444,17 +432,29 @@ class ModuleNeighbors(BaseEstimator):
             now = ", ".join(f"{name}={getattr(self, name)!r}" for name in changed)
             raise ValueError(f"This index was fitted with {was} and now has {now}: fit it again.")
 
-    def _check_neighbors(self, n_neighbors: int | None, others_only: bool = False) -> int:
+    def _check_neighbors(
+        self,
+        index: SearchIndex,
+        n_neighbors: int | None,
+        others_only: bool = False,
+        chosen: IntArray | None = None,
+    ) -> int:
         k = check_count(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors")
-        most = self.n_samples_fit_ - others_only
+        most = len(index.rows) - others_only if chosen is None else len(chosen)
         if k > most:
+            more = "add rows with partial_fit" if chosen is None else "let more through"
             raise ValueError(
-                f"n_neighbors={k} is more than the {most} rows to choose from: ask for fewer, or add rows "
-                "with partial_fit."
+                f"n_neighbors={k} is more than the {most} rows to choose from: ask for fewer, or {more}."
             )
         return k
 
     def _check_parameters(self) -> None:
+        check_choice(self.metric, "metric", METRICS)
+        if self.metric != "euclidean" and self.modules is not None:
+            raise ValueError(
+                f"metric={self.metric!r} is for modules=None: modules have a distance of their own, so "
+                "normalize the rows before the modules see them, or leave the modules out."
+            )
         check_choice(self.method, "method", METHODS)
         check_choice(self.backend, "backend", FINDERS)
         if self.method == "exact" and not FINDERS[self.backend].gives_bounds:
@@ -473,3 +473,8 @@ class ModuleNeighbors(BaseEstimator):
         tags.input_tags.sparse = inputs is None or inputs.sparse
         tags.input_tags.pairwise = inputs is not None and inputs.pairwise
         return tags
+
+
+def widened(X: Any) -> Any:
+    """Rows of a narrow type, such as float16 or int8 embeddings, as float32, which contains their values."""
+    return X.astype(np.float32) if str(getattr(X, "dtype", "")) in NARROW else X

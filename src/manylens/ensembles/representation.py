@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import normalize
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.spectrum import leading_eigenpairs
-from manylens.summaries import Moments, block_rows
-from manylens.typing import FloatArray, ModuleSet
+from manylens.summaries import Moments, block_rows, column_means
+from manylens.typing import FloatArray, ModuleSet, Rows
+from manylens.validation import is_sparse, safe_scale, times_power
+
+SAFE_SPREAD = 10  # rows with a root mean square within 2^±10 stay as they are
+MAX_COLUMNS = 8192
+FARTHEST = 2.0**55  # largest norm of a row in a frame, so that squared distances stay below 2^128
 
 
 def resolve_modules(modules: Any) -> Any:
@@ -31,6 +38,44 @@ def resolve_modules(modules: Any) -> Any:
     return modules
 
 
+class InputRows(TransformerMixin, BaseEstimator):
+    """The rows themselves as one module, for search in the input space.
+
+    With metric="cosine" they have length 1, so that half their squared distance is the cosine distance.
+    """
+
+    def __init__(self, metric: str = "euclidean") -> None:
+        self.metric = metric
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Do nothing: there is nothing to learn."""
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def transform(self, X: Any) -> Any:
+        """The rows, or their directions, dense or CSR."""
+        if self.metric == "euclidean":
+            return X
+        largest = np.abs(X).max(axis=1)
+        largest = largest.toarray().ravel() if is_sparse(X) else largest
+        if not largest.all():
+            raise ValueError(
+                f"Row {np.argmin(largest)} of X is zero and has no direction, so it has no cosine distance: "
+                "remove it, or use metric='euclidean'."
+            )
+        if not is_sparse(X):
+            return normalize(X / largest[:, None])  # squares neither overflow nor underflow
+        scaled = X.copy()
+        scaled.data = X.data / np.repeat(largest, np.diff(X.indptr))
+        return normalize(scaled)
+
+    def split(self, Z: Any) -> list[Any]:
+        """One module."""
+        return [Z]
+
+
 def fit_modules(modules: Any, X: Any, y: Any, owner: BaseEstimator) -> Any:
     """The modules if they are fitted, otherwise a copy fitted to X, the rows that `owner` has validated."""
     check_feature_names(modules, owner)
@@ -41,12 +86,28 @@ def fit_modules(modules: Any, X: Any, y: Any, owner: BaseEstimator) -> Any:
     return modules
 
 
-def transform_rows(modules: Any, X: Any) -> FloatArray:
-    """Columns (n, D) of all modules for validated rows, as an array."""
+def transform_rows(modules: Any, X: Any) -> Rows:
+    """Columns (n, D) of all modules for validated rows; CSR if the modules are `InputRows` and X is CSR."""
     with warnings.catch_warnings():
         # `check_feature_names` has compared the names, which validation removes from the rows.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        return np.asarray(modules.transform(X))
+        Z = modules.transform(X)
+        return Z if is_sparse(Z) and isinstance(modules, InputRows) else np.asarray(Z)
+
+
+def dense(rows: Rows) -> FloatArray:
+    """Rows as an array."""
+    return rows.toarray() if is_sparse(rows) else np.asarray(rows)
+
+
+def finite_columns(Z: Rows) -> Rows:
+    """The columns of all modules; raise if one is NaN or infinite."""
+    if not np.isfinite(Z.data if is_sparse(Z) else Z).all():
+        raise ValueError(
+            "The modules map some rows to NaN or infinity, which have no neighbors: check the scale of X "
+            "and the modules."
+        )
+    return Z
 
 
 def check_feature_names(modules: Any, owner: BaseEstimator) -> None:
@@ -68,6 +129,80 @@ def module_views(modules: Any, Z: Any) -> list[FloatArray]:
 
 
 @dataclass(frozen=True)
+class Frame:
+    """Translation and scaling by powers of two, after which float32 products neither overflow nor underflow.
+
+    Scaling by a power of two is exact, so distances between rows change only by a known factor.
+    """
+
+    before: int  # rows are multiplied by 2^-before, so that their mean and variance can be computed,
+    center: FloatArray  # (D,), then translated,
+    after: int = 0  # and then multiplied by 2^-after, so that their root mean square is near 1
+
+    @property
+    def exponent(self) -> int:
+        """Distances in the frame times 2^exponent are distances between the rows."""
+        return self.before + self.after
+
+    def enter(self, rows: Rows) -> FloatArray:
+        """Rows (n, D) in the frame, in their precision; CSR rows become dense."""
+        scaled = dense(times_power(rows, -self.before)) - self.center.astype(rows.dtype)
+        return np.asarray(times_power(scaled, -self.after))
+
+
+def frame_around(before: int, center: FloatArray, variance: float) -> Frame:
+    """The frame of rows with this mean and sum of variances once multiplied by 2^-before."""
+    after = int(np.frexp(variance)[1]) // 2 if variance > 0 else 0
+    return Frame(before, center, after if abs(after) > SAFE_SPREAD else 0)
+
+
+def frame_of(rows: Rows) -> Frame:
+    """The frame of rows (n, D)."""
+    before = safe_scale(rows)
+    frame = Frame(before, column_means(times_power(rows, -before)))
+    squares = 0.0
+    for batch in batches_of(rows):
+        squares += float(np.sum(np.square(frame.enter(rows[batch])), dtype=np.float64))
+    return frame_around(before, frame.center, squares / rows.shape[0])
+
+
+def batches_of(rows: Rows) -> Iterator[slice]:
+    """Slices of rows (n, D) that fit into memory if they are dense."""
+    return gen_batches(rows.shape[0], block_rows(rows.shape[1], rows.dtype.itemsize))
+
+
+@dataclass(frozen=True)
+class FramedRows:
+    """Rows that enter a frame when they are asked for, to compare an index with the input space."""
+
+    rows: Rows  # (n, D)
+    frame: Frame
+
+    @property
+    def dtype(self) -> Any:
+        """Precision of the rows."""
+        return self.rows.dtype
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[0])
+
+    def __getitem__(self, which: Any) -> FloatArray:
+        return self.frame.enter(self.rows[which])
+
+
+def check_near(rows: FloatArray, what: str) -> FloatArray:
+    """The rows (n, D) of a frame; raise if one is so far away that squared distances to it could overflow."""
+    norms = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    if not np.all(norms <= FARTHEST**2):  # False for NaN, too
+        row = int(np.argmin(norms <= FARTHEST**2))
+        raise ValueError(
+            f"Row {row} of {what} is so far from the rows of the base that squared distances to it would "
+            "overflow: check its units, or fit again with rows like it."
+        )
+    return rows
+
+
+@dataclass(frozen=True)
 class CompositeAxes:
     """Principal axes of z, the columns of all modules φ_1 ... φ_M.
 
@@ -77,28 +212,47 @@ class CompositeAxes:
     """
 
     widths: tuple[int, ...]  # columns per module
-    mean: FloatArray  # (D,), subtracted to keep rounding errors small
-    axes: FloatArray  # (D, D), orthogonal, one axis per column
+    frame: Frame  # centers the columns and brings them to a safe scale
+    axes: FloatArray  # (D, d), orthogonal, one axis per column; d < D for the leading ones only
+    missed: float = 0.0  # share of the variance of the base that is not on the axes
 
-    def coordinates(self, Z: FloatArray) -> FloatArray:
-        """(z - mean) axes / sqrt(M), (n, D), in the precision of Z."""
-        mean, scale = self.mean.astype(Z.dtype), Z.dtype.type(len(self.widths) ** -0.5)
-        axes = self.axes.astype(Z.dtype) * scale
-        out = np.empty((len(Z), axes.shape[1]), dtype=Z.dtype)
-        for batch in gen_batches(len(Z), block_rows(len(mean), Z.dtype.itemsize)):
-            np.matmul(Z[batch] - mean, axes, out=out[batch])
+    def coordinates(self, Z: Rows) -> FloatArray:
+        """Coordinates of z in the frame on the axes, divided by sqrt(M), (n, d), in the precision of Z."""
+        axes = self.axes.astype(Z.dtype) * Z.dtype.type(len(self.widths) ** -0.5)
+        out = np.empty((Z.shape[0], axes.shape[1]), dtype=Z.dtype)
+        for batch in batches_of(Z):
+            np.matmul(self.frame.enter(Z[batch]), axes, out=out[batch])
         return out
 
+    def leading(self, width: int, coordinates: FloatArray) -> CompositeAxes:
+        """The leading axes, given the coordinates (n, d) of the base on all of them."""
+        variances = np.einsum("ij,ij->j", coordinates, coordinates, dtype=np.float64)
+        missed = float(variances[width:].sum() / max(variances.sum(), np.finfo(np.float64).tiny))
+        return replace(self, axes=np.ascontiguousarray(self.axes[:, :width]), missed=missed)
+
+    def missed_share(self, Z: Rows, coordinates: FloatArray) -> float:
+        """Share of the squared distances of rows to the mean that is not on the axes."""
+        total = sum(float(np.sum(np.square(self.frame.enter(Z[b])), dtype=np.float64)) for b in batches_of(Z))
+        kept = float(np.sum(np.square(coordinates), dtype=np.float64)) * len(self.widths)
+        return max(0.0, 1 - kept / total) if total > 0 else 0.0
+
     def module_columns(self, coordinates: FloatArray, module: int) -> FloatArray:
-        """Columns of one module from coordinates, up to a shift and the common factor 1 / sqrt(M)."""
+        """Columns of one module from coordinates, up to a shift and a common factor."""
         end = sum(self.widths[: module + 1])
         part = slice(end - self.widths[module], end)
         return coordinates @ self.axes[part].T.astype(coordinates.dtype)
 
 
-def composite_axes(Z: FloatArray, widths: tuple[int, ...]) -> CompositeAxes:
+def composite_axes(Z: Rows, widths: tuple[int, ...]) -> CompositeAxes:
     """Principal axes of all modules' columns, even those without variance, along which queries can vary."""
+    if Z.shape[1] > MAX_COLUMNS:
+        raise ValueError(
+            f"Principal axes of {Z.shape[1]:,} columns take too long (at most {MAX_COLUMNS:,}): reduce the "
+            "rows first, for example by TruncatedSVD, or give modules."
+        )
+    before = safe_scale(Z)
     moments = Moments(Z.shape[1])
-    for batch in gen_batches(len(Z), block_rows(Z.shape[1], Z.dtype.itemsize)):
-        moments.update(Z[batch])
-    return CompositeAxes(widths, moments.mean, leading_eigenpairs(moments.covariance())[1])
+    for batch in batches_of(Z):
+        moments.update(dense(times_power(Z[batch], -before)))
+    frame = frame_around(before, moments.mean, float(np.trace(moments.covariance())))
+    return CompositeAxes(widths, frame, leading_eigenpairs(moments.covariance())[1])

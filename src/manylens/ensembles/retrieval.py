@@ -19,9 +19,9 @@ def retrieval_precision(found: ArrayLike, relevant: ArrayLike) -> float:
     Parameters
     ----------
     found : array-like of int of shape (n_queries, k)
-        Distinct rows for each query, padded with negative numbers if fewer were found.
+        Rows found for each query, padded with -1 if there are fewer. Repeated rows count once.
     relevant : array-like of int of shape (n_queries, κ)
-        Rows that should be found, such as the nearest in the input space.
+        Distinct rows that should be found, such as the nearest in the input space.
 
     Returns
     -------
@@ -34,17 +34,35 @@ def retrieval_precision(found: ArrayLike, relevant: ArrayLike) -> float:
     >>> retrieval_precision([[1, 2], [3, 4]], [[2, 1], [4, 5]])
     0.75
     """
-    found, relevant = np.asarray(found), np.asarray(relevant)
-    if found.ndim != 2 or relevant.ndim != 2 or len(found) != len(relevant) or found.size == 0:
+    found, relevant = check_lists(found, "found", -1), check_lists(relevant, "relevant", 0)
+    if len(found) != len(relevant):
         raise ValueError(
-            "found and relevant must have one line per query, and at least one query; arrays of shapes "
+            "found and relevant must have one line per query; arrays of shapes "
             f"{found.shape} and {relevant.shape} were given."
         )
+    relevant = np.sort(relevant, axis=1)
+    repeated = np.any(relevant[:, 1:] == relevant[:, :-1], axis=1)
+    if repeated.any():
+        raise ValueError(f"Line {np.argmax(repeated)} of relevant repeats a row: each may be named once.")
     # Rows of different queries get different numbers, so that one call of isin is enough.
     span = max(int(found.max()), int(relevant.max())) + 1
     queries = np.arange(len(found))[:, None] * span
-    hits = np.isin(found + queries, relevant + queries) & (found >= 0)
-    return float(np.sum(hits) / relevant.size)
+    found_once = np.unique((found + queries)[found >= 0])
+    return float(np.isin(found_once, relevant + queries).sum() / relevant.size)
+
+
+def check_lists(lists: ArrayLike, name: str, smallest: int) -> IntArray:
+    """Rows for each query (n_queries, k) as int64; raise unless they are integers from `smallest` on."""
+    rows = np.asarray(lists)
+    if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "iu":
+        raise ValueError(
+            f"{name} must contain integers, one line per query and at least one query; an array of shape "
+            f"{rows.shape} and type {rows.dtype} was given."
+        )
+    if rows.min() < smallest or rows.max() >= 2**40:
+        allowed = "from 0 on, or -1 for none" if smallest else "from 0 on"
+        raise ValueError(f"{name} contains {rows.min()} to {rows.max()}: give row numbers {allowed}.")
+    return rows.astype(np.int64)
 
 
 class RetrievalPrecision:

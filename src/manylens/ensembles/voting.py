@@ -16,10 +16,23 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter, validate_data
 
-from manylens.ensembles.finders import ScanFinder
-from manylens.ensembles.representation import fit_modules, module_views, resolve_modules, transform_rows
+from manylens.ensembles.finders import ScanFinder, rank_leading
+from manylens.ensembles.representation import (
+    check_near,
+    fit_modules,
+    frame_of,
+    module_views,
+    resolve_modules,
+    transform_rows,
+)
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, ModuleSet, Rows
-from manylens.validation import check_choice, check_count, require_two_classes, validate_rows
+from manylens.validation import (
+    check_choice,
+    check_count,
+    require_two_classes,
+    restore_on_error,
+    validate_rows,
+)
 
 VOTINGS = ("auto", "hard", "soft")
 
@@ -30,6 +43,7 @@ class ModuleVoting(BaseEstimator):
     modules: ModuleSet | None
     n_jobs: int | None
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
         """Fit the modules, unless they are fitted, and one predictor per module.
 
@@ -165,6 +179,7 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         self.voting = voting
         self.n_jobs = n_jobs
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
         check_choice(self.voting, "voting", VOTINGS)
         X, y = self._validate(X, y)
@@ -274,6 +289,7 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
         self.estimator = estimator
         self.n_jobs = n_jobs
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
         X, y = self._validate(X, y, y_numeric=True)
         estimator = Ridge() if self.estimator is None else self.estimator
@@ -299,8 +315,9 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
 class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
     """Neighbor classifier that uses the scan of `ModuleNeighbors`.
 
-    It predicts like scikit-learn's KNeighborsClassifier with uniform weights, but compares distances in
-    float32. It is faster for rows with few columns, such as modules (benchmarks/peers/ensembles/voting.py).
+    It predicts like scikit-learn's KNeighborsClassifier with uniform weights: a scan in float32 finds
+    candidates, and distances in the precision of the rows rank them; ties are broken by row number. It is
+    faster for rows with few columns, such as modules (benchmarks/peers/ensembles/voting.py).
 
     Parameters
     ----------
@@ -327,6 +344,7 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
         self.n_neighbors = n_neighbors
         self.n_jobs = n_jobs
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Store rows and their classes.
 
@@ -349,8 +367,9 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
                 f"n_neighbors={k} is more than the number of rows, n_samples={len(X)}: choose fewer."
             )
         self.classes_, self.labels_ = np.unique(y, return_inverse=True)
-        self.mean_ = X.mean(axis=0)  # subtracted to keep rounding errors of the scores small
-        self.finder_ = ScanFinder(X - self.mean_)
+        self.frame_ = frame_of(X)
+        self.points_ = check_near(self.frame_.enter(X), "X")
+        self.finder_ = ScanFinder(self.points_)
         return self
 
     def predict_proba(self, X: MatrixLike) -> FloatArray:
@@ -368,7 +387,10 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float32, np.float64])
-        _, rows = self.finder_.search(X - self.mean_, self.n_neighbors, self.n_jobs)
+        queries, k = check_near(self.frame_.enter(X), "X"), self.n_neighbors
+        _, rows, _ = rank_leading(
+            self.finder_, queries, queries, self.points_, k, 2 * k + 8, self.n_jobs, prove=True
+        )
         cells = self.labels_[rows] + len(self.classes_) * np.arange(len(X))[:, None]
         counts = np.bincount(cells.ravel(), minlength=len(X) * len(self.classes_))
         return counts.reshape(len(X), -1) / self.n_neighbors

@@ -13,12 +13,13 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from manylens.summaries import block_rows, column_means
 from manylens.typing import FloatArray, Rows, Seed
-from manylens.validation import is_sparse
+from manylens.validation import is_sparse, safe_scale, times_power
 
 Rule: TypeAlias = Literal["mean", "median", "max-norm"]
 Gamma: TypeAlias = Rule | float
 ScaledKernel: TypeAlias = Literal["rbf", "laplacian", "polynomial"]
 
+DEGREE = {"rbf": 2, "laplacian": 1, "polynomial": 2}  # gamma is in units of 1 / rows^degree
 RULES = ("mean", "median", "max-norm")
 SAMPLE_ROWS = 1000  # half a million pairs, enough for the median to be accurate to about 1 %
 
@@ -64,8 +65,28 @@ def bandwidth(
         return gamma
     if rule not in RULES:
         raise ValueError(f"gamma={rule!r} is unknown: give a positive number or one of {', '.join(RULES)}.")
-    scale = _scale(X, rule, kernel, random_state)
-    return 1.0 / scale if scale > 0 else 1.0
+    exponent = safe_scale(X)
+    gamma = scaled_bandwidth(times_power(X, -exponent), rule, kernel, random_state, exponent)
+    with np.errstate(over="ignore", under="ignore"):
+        found = float(np.ldexp(gamma, -DEGREE[kernel] * exponent))
+    if not (0 < found < np.inf):
+        raise ValueError(
+            f"gamma is beyond the range of float64 for rows as {'large' if exponent > 0 else 'small'} as "
+            f"2^{exponent}: divide X by its largest entry."
+        )
+    return found
+
+
+def scaled_bandwidth(
+    X: Rows, rule: Gamma, kernel: ScaledKernel, random_state: Seed = None, exponent: int = 0
+) -> float:
+    """The scale gamma for rows X that were divided by 2^exponent; a number is converted to their unit."""
+    if rule in RULES:
+        scale = _scale(X, rule, kernel, random_state)
+        return 1.0 / scale if scale > 0 else 1.0
+    gamma = bandwidth(X, rule, kernel)  # checks the number or the name
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.ldexp(gamma, DEGREE[kernel] * exponent))
 
 
 def mean_squared_distance(X: Rows) -> float:

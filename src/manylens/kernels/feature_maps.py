@@ -22,7 +22,7 @@ from manylens.kernels.kernels import RBF, FromCallable, Kernel, Laplacian, Linea
 from manylens.kernels.spectrum import inverse_root, rank_tolerance, warn_if_indefinite
 from manylens.summaries import CountSketch, block_rows
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import is_sparse
+from manylens.validation import is_sparse, refuse_extreme, restore_on_error, safe_scale, times_power
 
 LARGEST_AMPLIFICATION = 1e7  # of float64 rounding errors; the largest eigenvalue then keeps nine digits
 
@@ -74,6 +74,7 @@ class FeatureMap(TransformerMixin, BaseEstimator):
         gram = np.asarray(gram, dtype=np.float64)
         if not np.isfinite(gram).all():
             raise ValueError("The kernel gave NaN or infinity: check the function, or the scale of the rows.")
+        refuse_extreme(gram, "The kernel matrix", limit=400)
         self.root_, amplification = inverse_root(gram, rank_tolerance(len(gram), dtype))
         self.late_root_ = amplification < LARGEST_AMPLIFICATION
         if isinstance(kernel, Precomputed | FromCallable):
@@ -84,8 +85,11 @@ class FeatureMap(TransformerMixin, BaseEstimator):
 class LinearMap(FeatureMap):
     """The identity, the exact map of the linear kernel; features of CSR rows stay sparse."""
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: None = None) -> Self:
-        self.n_features_in_ = as_rows(X).shape[1]
+        X = as_rows(X)
+        refuse_extreme(X)
+        self.n_features_in_ = X.shape[1]
         self.root_ = None
         return self
 
@@ -131,6 +135,7 @@ class ExactMap(LandmarkMap):
         self.kernel = kernel
         self.random_state = random_state
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: None = None) -> Self:
         X = as_rows(X)
         self.kernel_ = fitted_kernel(self.kernel, X, self.random_state)
@@ -168,6 +173,7 @@ class NystroemMap(LandmarkMap):
         self.landmarks = landmarks
         self.random_state = random_state
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: None = None) -> Self:
         X = as_rows(X)
         random_state = check_random_state(self.random_state)
@@ -176,21 +182,23 @@ class NystroemMap(LandmarkMap):
         return self._set_landmarks(choose_landmarks(X, self.rank, self.landmarks, random_state), X.dtype)
 
 
-class CountSketchMap(FeatureMap):
-    """The Nystroem map of sketched rows, psi(x) = k(x, X) Sᵀ (S K Sᵀ)^(-1/2).
+class CountSketchMap(LandmarkMap):
+    """The Nystroem map whose landmarks are signed random sums of rows: one pass, and no row is kept.
 
-    For the linear kernel k(x, X) Sᵀ = x (S X)ᵀ, so one pass suffices and only the sketch S X is kept. Other
-    kernels need all kernel values in `fit` (O(n² d) time) and the training rows in `transform`; for them
-    `NystroemMap` is much cheaper and rarely worse.
+    For the linear kernel the landmarks are the sketch S X itself, and psi(x) = x (S X)ᵀ (S X Xᵀ Sᵀ)^(-1/2).
+    For other kernels they are μ + ½ S (X - 1 μᵀ) / sqrt(n/rank), with the mean μ and, on average, half the
+    standard deviation of the rows: as n grows, plain sums S X would move away from all rows, and landmarks
+    closer to the mean approximate the kernel better. Time is O((n_hashes + rank) n d). The sketch is a sum,
+    so it can be computed in parts; if rows may be kept, `NystroemMap` is often more accurate.
 
     Parameters
     ----------
     kernel : Kernel, default=None
         The kernel; RBF by default.
     rank : int, default=1000
-        Number of buckets (at most the number of rows), rounded down to a multiple of `n_hashes`.
+        Number of landmarks (at most the number of rows), rounded down to a multiple of `n_hashes`.
     n_hashes : int, default=4
-        Number of buckets that each row is added to.
+        Number of landmarks that each row is added to.
     random_state : int, RandomState or None, default=None
         Seed of the hash.
     """
@@ -203,37 +211,21 @@ class CountSketchMap(FeatureMap):
         self.n_hashes = n_hashes
         self.random_state = random_state
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: None = None) -> Self:
         X = as_rows(X)
         random_state = check_random_state(self.random_state)
-        refuse_precomputed(self.kernel, "nystroem")
+        refuse_without_landmarks(self.kernel, "nystroem")
         self.kernel_ = fitted_kernel(self.kernel, X, random_state)
         n_hashes = min(self.n_hashes, self.rank, X.shape[0])
         n_buckets = min(self.rank, X.shape[0]) // n_hashes * n_hashes
+        exponent = safe_scale(X)
         self.hash_ = CountSketch(n_buckets, n_hashes, random_state.randint(2**31 - 1))
-        if isinstance(self.kernel_, Linear):
-            self.rows_, self.sketch_ = self.hash_.fresh().update(X).summary_.astype(X.dtype), None
-            gram = self.rows_.astype(np.float64) @ self.rows_.T
-        else:
-            self.rows_, self.sketch_ = X, self.hash_.matrix(X.shape[0]).T.tocsr()
-            gram = np.zeros((n_buckets, n_buckets))
-            for batch in gen_batches(X.shape[0], block_rows(X.shape[0])):
-                gram += self.sketch_[batch].T @ self.features(X[batch])
-        return self._set_root(gram, self.kernel_, X.dtype)
-
-    def features(self, X: Rows) -> FloatArray:
-        if self.sketch_ is None:
-            return safe_sparse_dot(X, self.rows_.T, dense_output=True)
-        columns = dense(self.kernel_(X, self.rows_))
-        return np.asarray(columns @ self.sketch_).astype(columns.dtype, copy=False)
-
-    @property
-    def width(self) -> int:
-        return int(self.rows_.shape[0] if self.sketch_ is None else self.sketch_.shape[1])
-
-    @property
-    def block_width(self) -> int:
-        return max(self.width, self.rows_.shape[0])  # features are computed from a block of the kernel
+        sketch = self.hash_.fresh().update(times_power(X, -exponent))
+        landmarks = sketch.summary_
+        if not isinstance(self.kernel_, Linear):
+            landmarks = sketch.mean_ + sketch.centered() / (2 * np.sqrt(X.shape[0] / n_buckets))
+        return self._set_landmarks(times_power(landmarks, exponent).astype(X.dtype), X.dtype)
 
 
 class FourierMap(FeatureMap):
@@ -266,6 +258,7 @@ class FourierMap(FeatureMap):
         self.orthogonal = orthogonal
         self.random_state = random_state
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: None = None) -> Self:
         X = as_rows(X)
         random_state = check_random_state(self.random_state)
@@ -280,19 +273,19 @@ class FourierMap(FeatureMap):
         if isinstance(self.kernel_, Laplacian):
             if self.orthogonal is True:
                 raise ValueError("orthogonal=True needs the rbf kernel: use orthogonal='auto' for laplacian.")
-            frequencies = self.kernel_.gamma_ * random_state.standard_cauchy((X.shape[1], half))
+            frequencies = self.kernel_.scaled_gamma_ * random_state.standard_cauchy((X.shape[1], half))
         else:
             if self.orthogonal is False:
                 frequencies = random_state.standard_normal((X.shape[1], half))
             else:
                 frequencies = orthogonal_frequencies(X.shape[1], half, random_state)
-            frequencies *= np.sqrt(2.0 * self.kernel_.gamma_)
+            frequencies *= np.sqrt(2.0 * self.kernel_.scaled_gamma_)
         self.frequencies_ = frequencies.astype(X.dtype)
         self.root_ = None
         return self
 
     def features(self, X: Rows) -> FloatArray:
-        angles: FloatArray = safe_sparse_dot(X, self.frequencies_, dense_output=True)
+        angles: FloatArray = safe_sparse_dot(self.kernel_.scaled(X), self.frequencies_, dense_output=True)
         scale = np.sqrt(1.0 / angles.shape[1]).astype(angles.dtype)
         return scale * np.hstack([np.cos(angles), np.sin(angles)])
 
@@ -390,7 +383,9 @@ def choose_landmarks(X: Rows, rank: int, how: Landmarks, random_state: np.random
         clusters = MiniBatchKMeans(
             rank, init="random", n_init=1, max_iter=20, batch_size=4 * rank, random_state=random_state
         )
-        return clusters.fit(sample).cluster_centers_.astype(X.dtype)
+        exponent = safe_scale(sample)
+        clusters.fit(times_power(sample, -exponent))
+        return times_power(clusters.cluster_centers_.astype(X.dtype), exponent)
     raise ValueError(
         f"landmarks={how!r} is unknown: give 'uniform', 'k-means', 'count-sketch' or an array of rows."
     )

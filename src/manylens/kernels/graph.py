@@ -22,7 +22,7 @@ from sklearn.utils import gen_batches
 from manylens.kernels.kernels import Kernel
 from manylens.summaries import block_rows
 from manylens.typing import FloatArray, IntArray, Rows, Seed
-from manylens.validation import check_count, check_real, is_sparse
+from manylens.validation import check_count, check_real, is_sparse, restore_on_error, safe_scale, times_power
 
 WEAKEST = 1e-10  # edges lighter than this share of the heaviest are lost to rounding in the inverse Laplacian
 SHORTEST = float(np.finfo(np.float64).tiny)  # edge between equal rows: sparse matrices may drop zeros
@@ -40,6 +40,7 @@ class GraphKernel(Kernel):
     n_neighbors: int
     gram_: FloatArray
 
+    @restore_on_error
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
         """Learn the Gram matrix of the training rows (n, d)."""
         check_count(self.n_neighbors, "n_neighbors")
@@ -48,7 +49,8 @@ class GraphKernel(Kernel):
                 f"n_neighbors={self.n_neighbors} needs more than {self.n_neighbors} rows, but {X.shape[0]} "
                 "were given: choose fewer neighbors."
             )
-        self.rows_ = X
+        self.exponent_ = safe_scale(X)
+        self.rows_ = X = times_power(X, -self.exponent_)
         # A tree would save no time, because each row of the kernel has one entry per training row. A
         # brute-force index also holds only arrays, so it can be saved.
         self.index_ = NearestNeighbors(n_neighbors=self.n_neighbors, algorithm="brute").fit(X)
@@ -62,6 +64,7 @@ class GraphKernel(Kernel):
                 f"{type(self).__name__} compares rows with the {self.rows_.shape[0]} that it was fitted on; "
                 f"{Y.shape[0]} rows were given."
             )
+        X = times_power(X, -self.exponent_)
         neighbors = self.index_.kneighbors(X, return_distance=False)
         distances = row_distances(X, self.rows_, neighbors)
         # A row that equals a training row has only that row as a neighbor.
@@ -112,6 +115,12 @@ class IsomapKernel(GraphKernel):
 
     def _learn(self, X: Rows, graph: sparse.csr_array) -> None:
         self.geodesics_ = shortest_path(graph, method="D", directed=False)
+        largest = 2.0 * self.exponent_ + np.log2(max(self.geodesics_.max(), SHORTEST)) * 2
+        if abs(largest) > 400:
+            raise ValueError(
+                f"Squared distances of about 2^{largest:.0f} have products beyond the range of float64: "
+                "divide X by its largest entry."
+            )
         self.mean_squares_ = np.mean(self.geodesics_**2, axis=0)
 
     def gram(self, X: Rows) -> FloatArray:
@@ -127,7 +136,8 @@ class IsomapKernel(GraphKernel):
         """Rows of -½ H D² H from rows of D; both means are over the training rows."""
         squares = lengths**2
         own = squares.mean(axis=1, keepdims=True)
-        return -0.5 * (squares - own - self.mean_squares_ + self.mean_squares_.mean())
+        centered = -0.5 * (squares - own - self.mean_squares_ + self.mean_squares_.mean())
+        return np.ldexp(centered, 2 * self.exponent_)
 
 
 class LocallyLinearKernel(GraphKernel):
@@ -201,7 +211,8 @@ class LaplacianEigenmapKernel(GraphKernel):
         if self.gamma is not None:
             check_real(self.gamma, "gamma", minimum=0.0)
         adjacency = graph.copy()
-        adjacency.data = np.exp(-(self.gamma or 0.0) * graph.data**2)
+        self.scaled_gamma_ = None if self.gamma is None else float(np.ldexp(self.gamma, 2 * self.exponent_))
+        adjacency.data = np.exp(-(self.scaled_gamma_ or 0.0) * graph.data**2)
         adjacency = adjacency.maximum(adjacency.T)
         n_parts = connected_components(adjacency > WEAKEST * adjacency.max(), directed=False)[0]
         if n_parts > 1:
@@ -212,11 +223,11 @@ class LaplacianEigenmapKernel(GraphKernel):
         self.gram_ = laplacian_pseudo_inverse(adjacency.toarray())
 
     def _shares(self, X: Rows, neighbors: IntArray, distances: FloatArray) -> FloatArray:
-        if self.gamma is None:
+        if self.scaled_gamma_ is None:
             weights = np.isfinite(distances).astype(float)
         else:  # relative to the shortest edge, so that rows far from all others do not give 0/0
             squares = distances**2
-            weights = np.exp(-self.gamma * (squares - squares.min(axis=1, keepdims=True)))
+            weights = np.exp(-self.scaled_gamma_ * (squares - squares.min(axis=1, keepdims=True)))
         return weights / weights.sum(axis=1, keepdims=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -12,10 +12,20 @@ from sklearn.metrics.pairwise import cosine_similarity, laplacian_kernel, pairwi
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.kernels.bandwidths import Gamma, bandwidth
+from manylens.kernels.bandwidths import DEGREE, Gamma, ScaledKernel, scaled_bandwidth
 from manylens.summaries import column_means
 from manylens.typing import FloatArray, Rows, Seed
-from manylens.validation import check_count, check_real, is_sparse
+from manylens.validation import (
+    SAFE_EXPONENT,
+    check_count,
+    check_real,
+    is_sparse,
+    refuse_extreme,
+    restore_on_error,
+    safe_scale,
+    shown,
+    times_power,
+)
 
 
 class Kernel(BaseEstimator):
@@ -40,6 +50,32 @@ class Kernel(BaseEstimator):
         return self(X[rows], X[columns])
 
 
+class GammaKernel(Kernel):
+    """Base class of kernels with a scale `gamma`; huge and tiny rows are divided by 2^exponent_ first."""
+
+    gamma: Gamma
+    name: ClassVar[ScaledKernel]
+
+    @restore_on_error
+    def fit(self, X: Rows, random_state: Seed = None) -> Self:
+        self.exponent_ = safe_scale(X)
+        X = times_power(X, -self.exponent_)
+        self.scaled_gamma_ = scaled_bandwidth(X, self.gamma, self.name, random_state, self.exponent_)
+        return self
+
+    @property
+    def gamma_(self) -> float:
+        """The scale gamma; 0 or infinity if it is beyond the range of float64."""
+        check_is_fitted(self, "scaled_gamma_")
+        with np.errstate(over="ignore", under="ignore"):
+            return float(np.ldexp(self.scaled_gamma_, -DEGREE[self.name] * self.exponent_))
+
+    def scaled(self, X: Rows) -> Rows:
+        """Rows divided by 2^exponent_, for which the scale is `scaled_gamma_`."""
+        check_is_fitted(self, "scaled_gamma_")
+        return times_power(X, -self.exponent_)
+
+
 class Linear(Kernel):
     """The inner product, k(x, y) = x.y.
 
@@ -53,7 +89,9 @@ class Linear(Kernel):
     def __init__(self, centered: bool = False) -> None:
         self.centered = centered
 
+    @restore_on_error
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
+        refuse_extreme(X)
         self.origin_ = column_means(X) if self.centered and not is_sparse(X) else None
         return self
 
@@ -61,10 +99,10 @@ class Linear(Kernel):
         origin = getattr(self, "origin_", None)
         if origin is not None:
             X, Y = X - origin.astype(X.dtype), Y - origin.astype(Y.dtype)
-        return safe_sparse_dot(X, Y.T, dense_output=True)
+        return inner_products(X, Y)
 
 
-class RBF(Kernel):
+class RBF(GammaKernel):
     """The Gaussian kernel, k(x, y) = exp(-gamma |x - y|²).
 
     Parameters
@@ -73,29 +111,36 @@ class RBF(Kernel):
         Scale, by a rule of `manylens.kernels.bandwidth` or as a number.
     """
 
+    name = "rbf"
+
     def __init__(self, gamma: Gamma = "mean") -> None:
         self.gamma = gamma
 
+    @restore_on_error
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
-        self.gamma_ = bandwidth(X, self.gamma, "rbf", random_state)
+        super().fit(X, random_state)
         # Subtracting the mean changes no distance and reduces cancellation in |x|² + |y|² - 2 x.y.
-        self.origin_ = X.mean(axis=0, dtype=np.float64) if isinstance(X, np.ndarray) else None
+        self.origin_ = column_means(self.scaled(X)) if isinstance(X, np.ndarray) else None
         return self
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
-        check_is_fitted(self, "gamma_")
+        X, Y = self.scaled(X), self.scaled(Y)
         if self.origin_ is not None and isinstance(X, np.ndarray) and isinstance(Y, np.ndarray):
             X, Y = X - self.origin_.astype(X.dtype), Y - self.origin_.astype(Y.dtype)
         # The scale is applied to the few rows of Y and to the norms, not to the large block.
-        gamma = X.dtype.type(self.gamma_)
-        exponent: FloatArray = safe_sparse_dot(X, (2 * gamma * Y).T, dense_output=True)
-        exponent -= gamma * row_norms(X, squared=True)[:, None]
-        exponent -= gamma * row_norms(Y, squared=True)[None, :]
+        gamma = X.dtype.type(min(self.scaled_gamma_, float(np.finfo(X.dtype).max)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            norms = gamma * row_norms(X, squared=True)[:, None], gamma * row_norms(Y, squared=True)[None, :]
+            exponent: FloatArray = safe_sparse_dot(X, (2 * gamma * Y).T, dense_output=True)
+            exponent -= norms[0]
+            exponent -= norms[1]
+        if not all(np.isfinite(norm).all() for norm in norms):  # rows at an infinite distance
+            exponent[~np.isfinite(exponent)] = -np.inf
         np.minimum(exponent, 0.0, out=exponent)
         return np.exp(exponent, out=exponent)
 
 
-class Laplacian(Kernel):
+class Laplacian(GammaKernel):
     """The Laplacian kernel, k(x, y) = exp(-gamma |x - y|_1).
 
     Parameters
@@ -104,19 +149,17 @@ class Laplacian(Kernel):
         Scale, by a rule of `manylens.kernels.bandwidth` or as a number.
     """
 
+    name = "laplacian"
+
     def __init__(self, gamma: Gamma = "mean") -> None:
         self.gamma = gamma
 
-    def fit(self, X: Rows, random_state: Seed = None) -> Self:
-        self.gamma_ = bandwidth(X, self.gamma, "laplacian", random_state)
-        return self
-
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
-        check_is_fitted(self, "gamma_")
-        return laplacian_kernel(X, Y, gamma=self.gamma_).astype(X.dtype, copy=False)
+        block = laplacian_kernel(self.scaled(X), self.scaled(Y), gamma=self.scaled_gamma_)
+        return block.astype(X.dtype, copy=False)
 
 
-class Polynomial(Kernel):
+class Polynomial(GammaKernel):
     """The polynomial kernel, k(x, y) = (gamma x.y + coef0)^degree.
 
     Parameters
@@ -129,21 +172,22 @@ class Polynomial(Kernel):
         Constant, at least 0.
     """
 
+    name = "polynomial"
+
     def __init__(self, gamma: Gamma = "mean", degree: int = 3, coef0: float = 1.0) -> None:
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
 
+    @restore_on_error
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
         check_count(self.degree, "degree")
         check_real(self.coef0, "coef0", minimum=0)
-        self.gamma_ = bandwidth(X, self.gamma, "polynomial", random_state)
-        return self
+        return super().fit(X, random_state)
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
-        check_is_fitted(self, "gamma_")
-        product: FloatArray = safe_sparse_dot(X, Y.T, dense_output=True)
-        product *= self.gamma_
+        product: FloatArray = safe_sparse_dot(self.scaled(X), self.scaled(Y).T, dense_output=True)
+        product *= self.scaled_gamma_
         product += self.coef0
         return product**self.degree
 
@@ -152,7 +196,28 @@ class Cosine(Kernel):
     """The cosine of the angle between rows, k(x, y) = x.y / (|x| |y|)."""
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
-        return cosine_similarity(X, Y, dense_output=True)
+        return cosine_similarity(safe_rows(X), safe_rows(Y), dense_output=True)
+
+
+def inner_products(X: Rows, Y: Rows) -> FloatArray:
+    """X Yᵀ; in float64 if the products may be beyond the range of float32."""
+    if X.dtype == np.float32 and safe_scale(X, Y):
+        X, Y = X.astype(np.float64), Y.astype(np.float64)
+    return safe_sparse_dot(X, Y.T, dense_output=True)
+
+
+def safe_rows(X: Rows) -> Rows:
+    """X with every row divided by a power of two if any is too large or small for `cosine_similarity`."""
+    largest = np.asarray(abs(X).max(axis=1).todense() if is_sparse(X) else abs(X).max(axis=1)).ravel()
+    exponents = np.frexp(largest)[1]
+    # scikit-learn leaves rows that are shorter than 10 eps as they are.
+    if exponents.max(initial=0) <= SAFE_EXPONENT[X.dtype] and exponents.min(initial=0) >= -8:
+        return X
+    if not is_sparse(X):
+        return np.ldexp(X, -exponents[:, None])
+    scaled = X.copy()
+    scaled.data = np.ldexp(X.data, -np.repeat(exponents, np.diff(X.indptr)))
+    return scaled
 
 
 class Precomputed(Kernel):
@@ -191,6 +256,7 @@ class FromCallable(Kernel):
         self.function = function
         self.params = params
 
+    @restore_on_error
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
         """Test on a few rows whether the function takes sets of rows or single rows."""
         few = X[:2], X[:3]
@@ -246,12 +312,16 @@ def make_kernel(kernel: KernelLike, gamma: Gamma = "mean") -> Kernel:
     """
     if isinstance(kernel, Kernel):
         return type(kernel)(**kernel.get_params(deep=False))
+    if isinstance(kernel, type):
+        raise TypeError(
+            f"kernel={kernel.__name__} is a class: give an instance, such as {kernel.__name__}()."
+        )
     if callable(kernel):
         return FromCallable(kernel)
     if not isinstance(kernel, str) or kernel not in NAMED:
         raise ValueError(
-            f"kernel={kernel!r} is unknown: give one of {', '.join(NAMED)}, a function of two sets of rows, "
-            "or a kernel of manylens.kernels."
+            f"kernel={shown(kernel)} is unknown: give one of {', '.join(NAMED)}, a function of two sets "
+            "of rows, or a kernel of manylens.kernels."
         )
     kind = NAMED[kernel]
     return kind(gamma=gamma) if "gamma" in kind().get_params() else kind()

@@ -11,20 +11,21 @@ import numpy as np
 
 from manylens.typing import FloatArray, IntArray
 
-MIN_ROWS = 16  # smaller clusters are merged with the next one
+MIN_ROWS = 16  # smaller clusters join the nearest other cluster
 
 
 class Batcher:
     """Base class of the batchers; `size` is the approximate number of rows per batch."""
 
-    needs_points = False  # whether batches depend on the projected rows
+    needs_points = False  # whether batches depend on the rows
+    in_original_space = False  # whether these are the rows themselves, not the projected rows
     against_all = False  # whether a batch is scored against all rows instead of within itself
 
     def __init__(self, size: int) -> None:
         self.size = size
 
     def batches(self, n: int, points: FloatArray | None, rng: np.random.RandomState) -> list[IntArray]:
-        """Row numbers of each batch; every row is in one batch. `points` are the projected rows, (n, d)."""
+        """Row numbers of each batch; every row is in one batch. `points` are the rows to cluster, (n, d)."""
         raise NotImplementedError
 
 
@@ -51,30 +52,50 @@ class FarthestPointClusters(Batcher):
 
     def batches(self, n: int, points: FloatArray | None, rng: np.random.RandomState) -> list[IntArray]:
         assert points is not None
+        cluster, centers = self._clusters(points, max(1, round(n / self.size)), rng)
+        cluster = join_small(cluster, points[centers])
         batches: list[IntArray] = []
-        waiting = np.empty(0, np.int64)
-        for rows in self._clusters(points, max(1, round(n / self.size)), rng):
-            waiting = np.concatenate([waiting, rows])
-            if len(waiting) >= MIN_ROWS:
-                parts = -(-len(waiting) // (4 * self.size))
-                batches.extend(np.array_split(rng.permutation(waiting), parts))
-                waiting = np.empty(0, np.int64)
-        if len(waiting):
-            batches = [*batches[:-1], np.concatenate([*batches[-1:], waiting])]
+        for number in np.unique(cluster):
+            rows = np.flatnonzero(cluster == number)
+            batches.extend(np.array_split(rng.permutation(rows), -(-len(rows) // (4 * self.size))))
         return [batches[number] for number in rng.permutation(len(batches))]
 
-    def _clusters(self, points: FloatArray, n_centers: int, rng: np.random.RandomState) -> list[IntArray]:
-        """Rows nearest to each center."""
-        center = int(rng.randint(len(points)))
+    def _clusters(
+        self, points: FloatArray, n_centers: int, rng: np.random.RandomState
+    ) -> tuple[IntArray, list[int]]:
+        """Number of the nearest center of each row, and the rows that are the centers."""
+        centers = [int(rng.randint(len(points)))]
         nearest = np.full(len(points), np.inf)
         cluster = np.zeros(len(points), np.int64)
         for number in range(n_centers):
-            distance = np.square(points - points[center]).sum(axis=1)
+            distance = np.square(points - points[centers[number]]).sum(axis=1)
             closer = distance < nearest
             cluster[closer] = number
             nearest[closer] = distance[closer]
-            center = int(nearest.argmax())
-        return np.split(np.argsort(cluster, kind="stable"), np.cumsum(np.bincount(cluster))[:-1])
+            centers.append(int(nearest.argmax()))
+        return cluster, centers[:-1]
+
+
+def join_small(cluster: IntArray, centers: FloatArray) -> IntArray:
+    """Clusters, shape (n,), after those under `MIN_ROWS` rows joined the one with the nearest center.
+
+    The smallest joins first, so that two small neighbors may become one cluster that is large enough.
+    """
+    sizes = np.bincount(cluster, minlength=len(centers))
+    joined = np.arange(len(centers))
+    apart = np.square(centers[:, None] - centers).sum(axis=2)
+    apart[:, sizes == 0] = np.inf
+    np.fill_diagonal(apart, np.inf)
+    while np.count_nonzero(sizes) > 1:
+        small = int(np.where(sizes > 0, sizes, len(cluster) + 1).argmin())
+        if sizes[small] >= MIN_ROWS:
+            break
+        target = int(apart[small].argmin())
+        joined[joined == small] = target
+        sizes[target] += sizes[small]
+        sizes[small] = 0
+        apart[:, small] = np.inf
+    return joined[cluster]
 
 
 class RecursiveProjectionClusters(Batcher):
@@ -98,9 +119,23 @@ class RecursiveProjectionClusters(Batcher):
         return [batches[number] for number in rng.permutation(len(batches))]
 
 
-Batching: TypeAlias = Literal["random", "fpc", "rpc"]
+class OriginalFarthestPointClusters(FarthestPointClusters):
+    """Farthest-point clusters of the rows before they are projected."""
+
+    in_original_space = True
+
+
+class OriginalRecursiveProjectionClusters(RecursiveProjectionClusters):
+    """Recursive-projection clusters of the rows before they are projected."""
+
+    in_original_space = True
+
+
+Batching: TypeAlias = Literal["random", "fpc", "rpc", "fpc-original", "rpc-original"]
 BATCHERS: dict[Batching, type[Batcher]] = {
     "random": RandomBatches,
     "fpc": FarthestPointClusters,
     "rpc": RecursiveProjectionClusters,
+    "fpc-original": OriginalFarthestPointClusters,
+    "rpc-original": OriginalRecursiveProjectionClusters,
 }

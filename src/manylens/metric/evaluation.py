@@ -7,14 +7,14 @@ are not whole tiles, and boxes around such tiles skip fewer pairs (benchmark NCA
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from manylens.metric.objectives import (
     SMALLEST_SUM,
-    Form,
+    UNIT,
     Objective,
     Outcome,
     force_coefficients,
@@ -28,9 +28,9 @@ from manylens.native.nca_pairs import ALL_PAIRS, Partners, Tiles, force_masses, 
 from manylens.native.threads import in_threads
 from manylens.typing import FloatArray, IntArray
 
-SKIN = 0.1  # distance, in units of the kernel, that 99% of the rows may move before a new list is made
-REUSES = 10  # evaluations with the same list after the first
-CANCELLATION = 10  # assumed ratio of the summed lengths of forces to the length of their sum
+CANCELLATION = 5  # first guess at the ratio of the summed lengths of all pair forces to those of the rows
+ATTEMPTS = 4  # lists of pairs tried before all pairs are computed
+MAX_GAP = 1023  # squared distance between boxes beyond which float64 cannot hold the kernel
 BOX_ROWS = 64  # tiles whose boxes are compared with all others at once
 MASS_BINS = 160  # powers of two by which masses are sorted
 
@@ -73,85 +73,117 @@ class RangeSearch(Evaluation):
 
 
 class TreeEvaluation(Evaluation):
-    """Gaussian kernel sums without the negligible pairs of tiles.
+    """Gaussian kernel sums and forces without the negligible pairs of tiles.
 
-    Boxes skip pairs such that every p_i stays within tolerance / (1 - tolerance) (`negligible_distance`).
-    Bounds on the forces then leave a list of the pairs that matter for the gradient: in many dimensions boxes
-    skip little, but under a trained map, most rows have p_i near 1 and exert no force.
+    Boxes skip pairs that add at most the fraction `tolerance` to any row's kernel sum, so every p_i is within
+    tolerance / (1 - tolerance). Of the others, forces are summed over the heavy pairs: in many dimensions
+    boxes skip little, but under a trained map, most rows have p_i near 1 and exert no force. The errors of
+    all forces add up to at most `tolerance` times the summed lengths of the forces; `skipped_forces` proves
+    it for each evaluation, and if it cannot, fewer pairs are skipped.
 
-    The list is reused while the rows stay within `SKIN` of their positions. The kernel sums of the pairs
-    that are not listed are then added as constants, so a line search sees a continuous function.
+    Pairs are chosen anew for each evaluation: in a fit, all rows move by more than the kernel's width.
     """
 
     def __init__(self, labels: IntArray, dtype: DTypeLike = np.float64, tolerance: float = 1e-3) -> None:
         super().__init__(labels, dtype)
         self.tolerance = tolerance
-        self.known: ForceList | None = None
+        # Fractions of all pairs of tiles in the last evaluation: in the kernel sums, and in the forces.
+        self.near_share = self.share = 1.0
+        # Fractions of kernel sums and of force masses that may be skipped; they adapt to the forces.
+        self.box_budget, self.mass_budget = tolerance / 100, tolerance / CANCELLATION
 
     def outcome(self, objective: Objective, Z: FloatArray, extra: FloatArray | None = None) -> Outcome:
         Z, dtype = in_kernel_units(Z, self.dtype)
-        known = self.known
-        if known is not None and known.serves(Z, dtype):
-            tiles = known.layout.place(Z, dtype)
-            sums: FloatArray = kernel_sums(tiles, known.pairs) + known.rest
-        else:
-            known, tiles, sums = force_list(Z, self.labels, dtype, self.tolerance, objective.form)
-            self.known = known
-        known.uses += 1
-        return gaussian_outcome(Z, tiles, known.layout, known.pairs, sums, objective.form)
+        layout = tree_layout(Z, self.labels)
+        tiles = layout.place(Z, dtype)
+        low, high = tile_boxes(Z, layout)
+        least = least_sums(tiles, layout)
+        for _ in range(ATTEMPTS):
+            reach, far = negligible_gaps(low, high, layout.filled, self.box_budget * least)
+            near = near_pairs(low, high, reach)
+            sums = kernel_sums(tiles, near)
+            inside, same, total = sums_in_range(sums, layout, dtype, objective.form, ~layout.lonely)
+            masses = force_masses(tiles, force_coefficients(same, total, objective.form), near)
+            heavy, light = heavy_pairs(near, masses, self.mass_budget)
+            self.near_share, self.share = share_of_pairs(near), share_of_pairs(heavy)
+            found = gaussian_outcome(Z, tiles, layout, heavy, sums, objective.form)
+            needed = np.where(inside, same if objective.form == "likelihood" else total, np.inf)
+            beyond = skipped_forces(far, needed, len(Z))
+            allowed = self.tolerance * float(np.linalg.norm(found.forces, axis=1).sum()) * UNIT / 4
+            fits = light + beyond <= allowed
+            self.mass_budget = _adapt(self.mass_budget, light, allowed, self.tolerance / CANCELLATION)
+            self.box_budget = _adapt(self.box_budget, beyond, allowed, self.tolerance)
+            if fits:
+                return found
+        self.near_share = self.share = 1.0
+        return gaussian_outcome(Z, tiles, layout, ALL_PAIRS, kernel_sums(tiles), objective.form)
 
 
-@dataclass
-class ForceList:
-    """Pairs of tiles that exert nearly all forces at the points Z."""
+def _adapt(budget: float, used: float, allowed: float, largest: float) -> float:
+    """A budget that would use an eighth of what is allowed, if it used far more or far less than that.
 
-    Z: FloatArray  # (n, d), in units in which the kernel is 2**-D
-    dtype: np.dtype[np.floating]
-    layout: Layout
-    pairs: Partners
-    rest: FloatArray  # (2, n_slots): kernel sums of the pairs that are not listed
-    uses: int = 0
-
-    def serves(self, Z: FloatArray, dtype: DTypeLike) -> bool:
-        """Whether the list is still accurate at the points `Z`."""
-        if self.uses > REUSES or dtype != self.dtype:
-            return False
-        moved = np.square(Z - self.Z).sum(axis=1)
-        return bool(np.quantile(moved, 0.99) <= SKIN**2)
+    Forces decrease during a fit: the reserve makes it rare that an evaluation must be repeated.
+    """
+    if allowed / 64 <= used <= allowed / 4:
+        return budget
+    return min(largest, budget * min(0.125 * allowed / used, 4.0) if used > 0 else largest)
 
 
-def force_list(
-    Z: FloatArray, labels: IntArray, dtype: np.dtype[np.floating], tolerance: float, form: Form
-) -> tuple[ForceList, Tiles, FloatArray]:
-    """The pairs of tiles that exert nearly all forces, all tiles, and the kernel sums of near pairs."""
-    layout = tree_layout(Z, labels)
-    tiles = layout.place(Z, dtype)
-    low, high = tile_boxes(Z, layout)
-    near = near_pairs(low, high, tile_reach(tiles, layout, tolerance))
-    sums = kernel_sums(tiles, near)
-    _, same, total = sums_in_range(sums, layout, dtype, form, ~layout.lonely)
-    masses = force_masses(tiles, force_coefficients(same, total, form), near)
-    heavy = heavy_pairs(near, masses, tolerance / CANCELLATION)
-    rest = np.maximum(sums - kernel_sums(tiles, heavy), 0.0)
-    return ForceList(Z, dtype, layout, heavy, rest), tiles, sums
+def least_sums(tiles: Tiles, layout: Layout) -> FloatArray:
+    """Lower bound per tile, shape (n_tiles,), on the kernel sums of its rows within their class.
 
-
-def tile_reach(tiles: Tiles, layout: Layout, tolerance: float) -> FloatArray:
-    """Squared distance per tile beyond which all points are negligible for its rows."""
-    # A row's sum over its own tile is a lower bound on its sum over all rows.
+    Rows with sums below `SMALLEST_SUM` are computed by log-sum-exp and need no bound.
+    """
     nothing = Partners(np.zeros(len(tiles.classes) + 1, np.int64), np.empty(0, np.int64))
     inner = np.full(layout.n_slots, np.inf)
     inner[layout.slots] = kernel_sums(tiles, nothing)[0, layout.slots]
-    return negligible_distance(inner.reshape(-1, LANES).min(axis=1), len(layout.slots), tolerance)
+    return np.maximum(inner.reshape(-1, LANES).min(axis=1), SMALLEST_SUM[tiles.points.dtype])
 
 
-def negligible_distance(least: FloatArray, n: int, tolerance: float) -> FloatArray:
-    """Squared distance D beyond which n points, each at most 2**-D, add at most tolerance · least.
+def negligible_gaps(
+    low: FloatArray, high: FloatArray, filled: IntArray, budget: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Squared distance per tile beyond which all boxes are negligible, and a bound on what lies there.
 
-    Infinite if `least` is too small to be a useful bound.
+    `filled` are the points per box. Those beyond the distance add at most `budget` to the kernel sum of any
+    point of the tile. The second array, shape (2, n_tiles), bounds Σ k and Σ k sqrt(D) over these points.
     """
-    known = least > SMALLEST_SUM[np.dtype(np.float32)]
-    return np.where(known, -np.log2(np.where(known, least, 1.0) * (tolerance / n)), np.inf)
+    n_tiles = len(low)
+    reach, far = np.empty(n_tiles), np.empty((2, n_tiles))
+    # Points are counted by the whole part of the gap, up to one beyond which all are negligible.
+    largest = min(MAX_GAP, int(np.log2(1.0 + filled.sum() / budget.min())) + 1)
+    gap = np.arange(largest + 1)
+    kernel, lengths = 2.0**-gap, np.sqrt(gap)  # k sqrt(D) decreases from D = 1 on
+    starts = range(0, n_tiles, BOX_ROWS)
+
+    def count(first: int, last: int) -> None:
+        for number in range(first, last):
+            rows = slice(starts[number], starts[number] + BOX_ROWS)
+            bins = np.minimum(squared_gaps(low, high, rows, slice(None)), largest).astype(np.int64)
+            at = bins + len(gap) * np.arange(len(bins))[:, None]
+            points = np.bincount(at.ravel(), np.tile(filled, len(bins)), len(bins) * len(gap))
+            sums = points.reshape(len(bins), -1) * kernel
+            outside = sums[:, ::-1].cumsum(axis=1)[:, ::-1]  # of this bin and all after it
+            chosen = np.maximum((outside > budget[rows, None]).sum(axis=1), 1)
+            reach[rows] = np.where(chosen <= largest, chosen, np.inf)
+            skipped = np.where(gap >= chosen[:, None], sums, 0.0)
+            far[0, rows], far[1, rows] = skipped.sum(axis=1), skipped @ lengths
+
+    in_threads(count, len(starts), alone=n_tiles <= BOX_ROWS)
+    return reach, far
+
+
+def skipped_forces(far: FloatArray, needed: FloatArray, n: int) -> float:
+    """Bound on Σ_i Σ_j |w_ij| |z_i - z_j| that boxes leave out, in units in which the kernel is 2**-D.
+
+    `far` is that of `negligible_gaps`, and `needed`, shape (n_slots,), the divisor N_i of each row: S for
+    accuracy, P for the likelihood. The coefficients u_i are at most 1/N_i, so skipped pairs exert at most
+    far_1/N. Skipped sums of far_0 change u by at most 3 far_0/N² in the terms below, and the forces of the
+    pairs that are left, with Σ k sqrt(D) <= N sqrt(log2(2n/N)) by concavity, by 3 far_0/N times that root.
+    """
+    sums, lengths = np.repeat(far, LANES, axis=1)
+    root = np.sqrt(np.log2(np.maximum(2 * n / needed, 1.0)))
+    return float(((lengths + 3 * sums * root) / needed).sum())
 
 
 def tree_layout(Z: FloatArray, labels: IntArray) -> Layout:
@@ -199,10 +231,21 @@ def tile_boxes(Z: FloatArray, layout: Layout) -> tuple[FloatArray, FloatArray]:
     return np.minimum.reduceat(sorted_Z, firsts), np.maximum.reduceat(sorted_Z, firsts)
 
 
+def squared_gaps(low: FloatArray, high: FloatArray, rows: slice, columns: slice) -> FloatArray:
+    """Squared distances between some boxes and others, shape (n_rows, n_columns)."""
+    gaps: FloatArray = np.zeros((len(low[rows]), len(low[columns])))
+    for k in range(low.shape[1]):
+        apart = low[rows, k, None] - high[columns, k]
+        np.maximum(apart, low[columns, k] - high[rows, k, None], out=apart)
+        np.maximum(apart, 0.0, out=apart)
+        apart *= apart
+        gaps += apart
+    return gaps
+
+
 def near_pairs(low: FloatArray, high: FloatArray, reach: FloatArray) -> Partners:
     """Pairs of tiles I < J whose boxes are nearer than the reach (squared) of either tile."""
-    n_tiles, d = low.shape
-    low, high = np.ascontiguousarray(low.T), np.ascontiguousarray(high.T)
+    n_tiles = len(low)
     starts = range(0, n_tiles, BOX_ROWS)
     found: list[tuple[IntArray, IntArray]] = [(np.empty(0, int), np.empty(0, int))] * len(starts)
 
@@ -210,15 +253,8 @@ def near_pairs(low: FloatArray, high: FloatArray, reach: FloatArray) -> Partners
         for number in range(first, last):
             begin = starts[number]
             rows = slice(begin, begin + BOX_ROWS)
-            gap = np.zeros((len(reach[rows]), n_tiles - begin))  # squared distance between boxes
-            for k in range(d):
-                apart = low[k, rows, None] - high[k, begin:]
-                np.maximum(apart, low[k, begin:] - high[k, rows, None], out=apart)
-                np.maximum(apart, 0.0, out=apart)
-                apart *= apart
-                gap += apart
-            near = gap < np.maximum(reach[rows, None], reach[begin:])
-            one, two = np.nonzero(np.triu(near, 1))
+            gaps = squared_gaps(low, high, rows, slice(begin, None))
+            one, two = np.nonzero(np.triu(gaps < np.maximum(reach[rows, None], reach[begin:]), 1))
             found[number] = one + begin, two + begin
 
     in_threads(compare, len(starts), alone=n_tiles <= BOX_ROWS)
@@ -226,8 +262,8 @@ def near_pairs(low: FloatArray, high: FloatArray, reach: FloatArray) -> Partners
     return Partners(_starts(one, n_tiles), np.concatenate([pair[1] for pair in found]))
 
 
-def heavy_pairs(pairs: Partners, masses: FloatArray, tolerance: float) -> Partners:
-    """The listed pairs without the lightest.
+def heavy_pairs(pairs: Partners, masses: FloatArray, tolerance: float) -> tuple[Partners, float]:
+    """The listed pairs without the lightest, and the mass of those.
 
     Each tile drops its lightest pairs up to a budget: `tolerance` times its own mass or the mean mass of all
     tiles, whichever is larger. Pairs that both tiles drop are removed: at most 2 · tolerance of all mass.
@@ -243,7 +279,7 @@ def heavy_pairs(pairs: Partners, masses: FloatArray, tolerance: float) -> Partne
     budget = tolerance * np.maximum(lost[:, -1], lost[:, -1].mean())
     keep_from = np.minimum((lost <= budget[:, None]).sum(axis=1), MASS_BINS - 1)
     kept = size >= np.minimum(keep_from[one], keep_from[two])
-    return Partners(_starts(one[kept], n_tiles), two[kept])
+    return Partners(_starts(one[kept], n_tiles), two[kept]), float(masses[~kept].sum(dtype=np.float64))
 
 
 def _starts(one: IntArray, n_tiles: int) -> IntArray:

@@ -7,7 +7,8 @@ cases the gradient vanishes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -15,15 +16,27 @@ from sklearn.utils import check_array
 
 from manylens.metric.objectives import CompactObjective, GaussianObjective, Objective
 from manylens.metric.tiles import class_layout
-from manylens.typing import FloatArray, IntArray
+from manylens.typing import BoolArray, FloatArray, IntArray
 from manylens.validation import check_choice
 
 SAMPLE = 2000  # rows on which scales are compared
 ANCHORS = 500  # rows on which scales are compared if each is scored against all rows
 PCA_SAMPLE = 20_000  # rows from which initial directions are computed
+SVD_COST = 2e9  # n² p up to which all principal directions are computed
+SMALLEST_SHARE = 1e-4  # standard deviations of directions below this share of the largest count as zero
+LDA_SCALE = 1.25  # deviation of the discriminants within classes; 1 overfits small classes, 2 stays at LDA
+FEW_DIRECTIONS = 10  # principal components that LDA may use however few rows there are
 
 Init: TypeAlias = Literal["auto", "pca", "lda", "identity", "random"]
 INITS = ("auto", "pca", "lda", "identity", "random")
+
+
+@dataclass(frozen=True)
+class Start:
+    """The initial map; its rows have mean square length one unless `scale` is that of a given array."""
+
+    A: FloatArray  # (n_components, n_features)
+    scale: float | None  # by which A is to be multiplied; None if it is to be found
 
 
 def initial_map(
@@ -33,63 +46,150 @@ def initial_map(
     n_components: int,
     batches: bool,
     rng: np.random.RandomState,
-) -> FloatArray:
+) -> Start:
     """The initial A before scaling, float64 of shape (n_components, n_features)."""
     if isinstance(init, str):
         check_choice(init, "init", INITS)
         if init == "auto":
-            init = choose_init(len(X), X.shape[1], n_components, int(labels.max()) + 1, batches)
+            init = choose_init(X, labels, n_components, batches, rng)
         rows = subsample(labels, PCA_SAMPLE, rng)
         return named_map(init, X[rows], labels[rows], n_components, rng)
-    A = check_array(init, dtype=np.float64)
+    A = given_map(init)
     if A.shape != (n_components, X.shape[1]):
         raise ValueError(
             f"init has shape {A.shape}, but n_components={n_components} and {X.shape[1]} features need "
             f"{(n_components, X.shape[1])}."
         )
-    return A
+    return Start(A, 1.0)
 
 
-def choose_init(n_rows: int, n_features: int, n_components: int, n_classes: int, batches: bool) -> Init:
-    """The map for "auto", as in scikit-learn, except that batches never start from "lda".
+def given_map(init: ArrayLike) -> FloatArray:
+    """An initial map given as an array, in float64."""
+    return np.asarray(check_array(init, dtype=np.float64, input_name="init"))
 
-    LDA already separates the classes as far as it can, and noisy steps from there lead to a collapsed map.
+
+def choose_init(
+    X: FloatArray, labels: IntArray, n_components: int, batches: bool, rng: np.random.RandomState
+) -> Init:
+    """The map for "auto": that of scikit-learn, or "lda" if that has less than half of its held-out loss.
+
+    The loss is the negative log-likelihood on half of a sample, under maps computed from the other half.
+    Batches start from "lda" in this case alone: LDA already separates the training rows as far as it can, and
+    noisy steps from there lead to worse maps than steps from "pca".
     """
-    if not batches and n_components <= min(n_features, n_classes - 1) and n_rows > n_classes:
+    n_rows, n_features = X.shape
+    counts = np.bincount(labels)
+    if n_rows <= len(counts):
+        return "pca" if n_components < min(n_features, n_rows) else "identity"
+    if not batches and n_components < len(counts):
         return "lda"
-    if n_components < min(n_features, n_rows):
-        return "pca"
-    return "identity"
+    usual: Init = "pca" if n_components < min(n_features, n_rows) else "identity"
+    rows = subsample(labels, SAMPLE, rng)
+    X, labels = X[rows], labels[rows]
+    learn = np.argsort(np.argsort(labels, kind="stable")) % 2 == 0  # half of each class
+    if min(np.bincount(labels[half]).max() for half in (learn, ~learn)) < 2:
+        return usual
+    lda, other = (held_out_loss(name, X, labels, learn, n_components) for name in ("lda", usual))
+    return "lda" if lda < 0.5 * other else usual
 
 
-def named_map(
-    init: str, X: FloatArray, y: IntArray, n_components: int, rng: np.random.RandomState
-) -> FloatArray:
-    """The map named `init`, scaled so that its rows have mean square length one."""
+def held_out_loss(init: str, X: FloatArray, y: IntArray, learn: BoolArray, n_components: int) -> float:
+    """Negative log-likelihood per row at the best scale, under a map computed from the rows `learn`."""
+    rng = np.random.RandomState(0)
+    learned, held_out = (np.unique(y[half], return_inverse=True)[1] for half in (learn, ~learn))
+    Z = X[~learn] @ named_map(init, X[learn], learned, n_components, rng).A.T
+    scale = scale_for(Z, held_out, GaussianObjective(), None, np.float64, rng)
+    outcome = GaussianObjective("likelihood").evaluate(Z * scale, class_layout(held_out))
+    return -float(outcome.scores.mean())
+
+
+def named_map(init: str, X: FloatArray, y: IntArray, n_components: int, rng: np.random.RandomState) -> Start:
+    """The map named `init`; only "lda" has a scale, unless it finds no direction and is "pca" instead."""
     n_features = X.shape[1]
+    scale = None
     A: FloatArray
     if init == "identity":
         A = np.eye(n_components, n_features)
     elif init == "random":
         A = rng.standard_normal((n_components, n_features))
-    elif init == "pca":
-        A = _principal_directions(X, n_components, rng)
     else:
-        from sklearn.discriminant_analysis import LinearDiscriminantAnalysis  # takes 0.1 s to import
-
-        A = LinearDiscriminantAnalysis().fit(X, y).scalings_.T[:n_components]
-        if len(A) < n_components:  # the classes differ in fewer directions
-            rest = _principal_directions(X, n_components - len(A), rng)
-            A = np.concatenate([A, rest * np.sqrt(np.square(A).sum(axis=1).mean())])
+        A = discriminants(X, y, n_components) if init == "lda" else np.empty((0, n_features))
+        found = len(A)
+        if found < n_components:
+            rest, deviations = principal_directions(X, n_components - found, rng)
+            if found:  # variance one, like that of the discriminants within the classes
+                rest = rest / np.maximum(deviations, SMALLEST_SHARE * deviations.max())[:, None]
+            A = np.concatenate([A, rest])
+        scale = float(np.linalg.norm(A) / np.sqrt(n_components)) if found else None
     A = np.asarray(A, np.float64)
-    return A * (np.sqrt(n_components) / np.linalg.norm(A))
+    return Start(A * (np.sqrt(n_components) / np.linalg.norm(A)), scale)
 
 
-def _principal_directions(X: FloatArray, n_components: int, rng: np.random.RandomState) -> FloatArray:
+def discriminants(X: FloatArray, y: IntArray, n_components: int) -> FloatArray:
+    """At most `n_components` directions of LDA, shape (k, n_features); none if all class means are equal.
+
+    They maximize the share ρ of the variance that lies between the classes, so a direction without variance
+    within the classes (ρ = 1) comes first. LDA divides by the variance within the classes, which it has
+    itself made small: on other rows it is larger by about 1 / (1 - r / (n - C))², with r the rank of X and
+    C the number of classes. The directions have deviation `LDA_SCALE` within the classes of *other* rows. The
+    rank is limited to (n - C) / 2 leading principal components of the standardized columns.
+    """
+    n, n_classes = len(X), int(y.max()) + 1
+    rounding = 8 * np.finfo(X.dtype).eps * np.abs(X).max(axis=0)
+    X = X - X.mean(axis=0, dtype=np.float64)
+    deviations = X.std(axis=0)
+    live = deviations > rounding
+    X = X[:, live] / deviations[live]
+    variances, directions = _spectrum(X)
+    if not live.any():
+        return np.empty((0, len(live)))
+    freedom = max(1, n - n_classes)
+    rank = min(int((variances > SMALLEST_SHARE**2 * variances[:1]).sum()), max(freedom // 2, FEW_DIRECTIONS))
+    white = directions[:, :rank] / np.sqrt(variances[:rank])  # X @ white has unit covariance
+    counts = np.bincount(y)
+    sums = np.zeros((n_classes, X.shape[1]))
+    np.add.at(sums, y, X)
+    _, roots, basis = np.linalg.svd(sums @ white / np.sqrt(n * counts)[:, None], full_matrices=False)
+    between = np.minimum(roots**2, 1.0)[:n_components]
+    between = between[between > SMALLEST_SHARE**2]
+    within = np.maximum((1.0 - between) * (n / freedom), SMALLEST_SHARE)
+    honest = LDA_SCALE * max(1.0 - rank / freedom, 0.5)
+    A = np.zeros((len(between), len(live)))
+    A[:, live] = (basis[: len(between)] @ white.T) * (honest / np.sqrt(within))[:, None] / deviations[live]
+    return A
+
+
+def _spectrum(X: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Variances, descending, and principal directions (n_features, k) of centered rows."""
+    n, p = X.shape
+    if n > p:
+        variances, directions = np.linalg.eigh(X.T @ X / n)
+        return variances[::-1], directions[:, ::-1]
+    variances, scores = np.linalg.eigh(X @ X.T / n)
+    variances, scores = np.maximum(variances[::-1], 0.0), scores[:, ::-1]
+    lengths = np.sqrt(n * variances)
+    return variances, X.T @ np.divide(scores, lengths, out=np.zeros_like(scores), where=lengths > 0)
+
+
+def principal_directions(
+    X: FloatArray, n_components: int, rng: np.random.RandomState
+) -> tuple[FloatArray, FloatArray]:
+    """Orthonormal directions of largest variance (n_components, n_features), and the standard deviations."""
+    n, p = X.shape
+    deviations = np.zeros(n_components)  # with fewer rows than components, the last directions have none
+    if n > p and p <= 2000:
+        variances, directions = _spectrum(X - X.mean(axis=0, dtype=np.float64))
+        deviations[:] = np.sqrt(np.maximum(variances[:n_components], 0.0))
+        return directions.T[:n_components], deviations
+    if n_components > n or n * n * p <= SVD_COST:
+        centered = X - X.mean(axis=0, dtype=np.float64)
+        _, lengths, rows = np.linalg.svd(centered, full_matrices=n_components > n)
+        deviations[: len(lengths)] = lengths[:n_components] / np.sqrt(n)
+        return rows[:n_components], deviations
     from sklearn.decomposition import PCA  # takes 0.2 s to import
 
-    solver: Any = "covariance_eigh" if X.shape[1] <= 2000 and len(X) > X.shape[1] else "auto"
-    return PCA(n_components, svd_solver=solver, random_state=rng).fit(X).components_
+    found = PCA(n_components, random_state=rng).fit(X)
+    return found.components_, np.sqrt(found.explained_variance_)
 
 
 def scale_for(
@@ -121,14 +221,22 @@ def scale_for(
         def value(scale: float) -> float:
             return float(criterion.evaluate(Z[rows] * scale, layout, dtype=dtype).scores.mean())
 
-    return find_scale(value, first_guess(Z[rows]))
+    spread = float(np.sqrt(2.0 * np.var(Z[rows], axis=0, dtype=np.float64).sum()))  # of two rows
+    return find_scale(value, first_guess(Z[rows]), 1.0 / spread if spread > 0 else 0.0)
 
 
-def find_scale(value: Callable[[float], float], start: float) -> float:
-    """Scale s with the largest value(s): at most 12 doublings or halvings, then two finer steps."""
+def find_scale(value: Callable[[float], float], start: float, smallest: float = 0.0) -> float:
+    """Scale s with the largest value(s): at most 12 doublings or halvings, then two finer steps.
+
+    `smallest` is a lower limit: at vanishing scales all p_ij are equal, which is a saddle of the objective,
+    yet the best value if the nearest rows are of other classes.
+    """
+    start = max(start, smallest)
     best, best_value = start, value(start)
     for factor in (2.0, 0.5):
         for _ in range(12):
+            if best * factor < smallest:
+                break
             trial = value(best * factor)
             if not trial > best_value:
                 break
@@ -137,7 +245,7 @@ def find_scale(value: Callable[[float], float], start: float) -> float:
             break
     for factor in (2.0**0.5, 2.0**0.25):
         for scale in (best * factor, best / factor):
-            trial = value(scale)
+            trial = value(scale) if scale >= smallest else -np.inf
             if trial > best_value:
                 best, best_value = scale, trial
     return best
@@ -145,6 +253,7 @@ def find_scale(value: Callable[[float], float], start: float) -> float:
 
 def first_guess(Z: FloatArray) -> float:
     """One over the median distance to the nearest other row of `Z`, shape (n, d)."""
+    Z = Z - Z.mean(axis=0, dtype=np.float64)
     squared = np.einsum("ij,ij->i", Z, Z)
     distances = squared[:, None] + squared - 2 * Z @ Z.T
     np.fill_diagonal(distances, np.inf)

@@ -158,8 +158,9 @@ class MiniBatch(BatchMethod):
     ----------
     size : int or None, default=None
         Rows per batch; by default 2,000, or 20 per class if there are more than 100 classes, up to 20,000.
-    batching : {"random", "rpc", "fpc"}, default="random"
-        Random batches, or clusters of the projected rows by recursive projection or farthest points.
+    batching : {"random", "rpc", "fpc", "rpc-original", "fpc-original"}, default="random"
+        Random batches, or clusters by recursive projection or farthest points, new ones in every epoch: of
+        the projected rows, or of the original rows.
     optimizer : {"adam", "adagrad"}, default="adam"
         Optimizer.
     """
@@ -186,17 +187,23 @@ class Stochastic(BatchMethod):
     Parameters
     ----------
     anchors : int, default=256
-        Rows per step.
+        Rows per step. In `NCA.partial_fit` these are the new rows and, if they are fewer, random rows of the
+        base; with 1 and one new row at a time, the step follows the new row alone.
     optimizer : {"adam", "adagrad"}, default="adam"
         Optimizer.
+    base : int or None, default=2000
+        Number of rows kept for `NCA.partial_fit`, a random sample of all rows so far; None keeps all.
     """
 
     name: ClassVar[str] = "stochastic"
     anchors: int = 256
     optimizer: OptimizerName = "adam"
+    base: int | None = BATCH_ROWS
 
     def __post_init__(self) -> None:
-        check_count(self.anchors, "anchors", 2)
+        check_count(self.anchors, "anchors")
+        if self.base is not None:
+            check_count(self.base, "base", 2)
         check_choice(self.optimizer, "optimizer", STEP_OPTIMIZERS)
 
     def make_batcher(self, n_classes: int) -> Batcher:
@@ -233,7 +240,9 @@ def resolve_method(method: Any, n_rows: int, n_components: int, n_classes: int, 
 
 
 def auto_method(n_rows: int, n_components: int, n_classes: int) -> str:
-    """The method that "auto" chooses: all pairs if there are few, trees in few dimensions, else batches."""
+    """The method that "auto" chooses: "exact" up to 4,000 rows, or two batches if that is more; "tree" up to
+    20,000 rows in at most 3 dimensions; else "minibatch".
+    """
     if n_rows <= max(EXACT_ROWS, 2 * default_batch_size(n_classes)):
         return "exact"
     if n_components <= TREE_COMPONENTS and n_rows <= TREE_ROWS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -10,42 +11,58 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manylens.metric.batching import Batcher
-from manylens.metric.initialization import Init, initial_map, scale_for, subsample
+from manylens.metric.initialization import Init, given_map, initial_map, scale_for, subsample
 from manylens.metric.methods import (
-    BATCH_ROWS,
     BatchMethod,
     Method,
-    MiniBatch,
+    Stochastic,
     Subsample,
     WholeMethod,
     resolve_method,
 )
 from manylens.metric.objectives import FORMS, Form, GaussianObjective, Objective
+from manylens.metric.online import Base, Online, online_step
 from manylens.metric.optimizers import (
     STEP_OPTIMIZERS,
     BatchObjective,
     Progress,
     Report,
     Schedule,
+    Search,
     WholeObjective,
     maximize_batches,
     maximize_whole,
-    one_epoch,
     project,
+    step_units,
 )
 from manylens.native.threads import one_blas_thread
-from manylens.typing import FloatArray, IntArray, Seed
-from manylens.validation import check_choice, check_count, check_real, require_two_classes
+from manylens.typing import AnyArray, FloatArray, IntArray, Seed
+from manylens.validation import (
+    check_choice,
+    check_count,
+    check_real,
+    check_seed,
+    is_sparse,
+    plain_conversion_errors,
+    require_two_classes,
+    restore_on_error,
+    safe_scale,
+    times_power,
+)
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
 SINGLE_ROWS = 5000  # with more rows, pairs are computed in float32: its rounding is below the tolerance
+
+FIRST_STEP = 0.1  # length of the first step of L-BFGS relative to a row of A: longer ones leave a good start
+START_ROWS = 256  # rows from which partial_fit takes its first step
+KEPT_SCORES = 10_000  # of partial_fit
 
 
 class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -59,14 +76,17 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_components : int, default=None
-        Number of rows of A; by default the number of features.
+        Number of rows of A; by default that of `init` if it is an array, or else the number of features.
     method : {"auto", "exact", "subsample", "minibatch", "stochastic", "tree", "compact", \
             "compact-background"} or method object, default="auto"
         How the sums over pairs are computed: a name, or an object with settings, such as
         `manylens.metric.Tree(tolerance=1e-2)`. "auto" chooses by the number of rows and components.
     init : {"auto", "pca", "lda", "identity", "random"} or ndarray of shape (n_components, n_features), \
             default="auto"
-        Initial A. A named map is multiplied by the scale that suits the kernel best; an array is not changed.
+        Initial A. "auto" is "lda" if n_components is below the number of classes and the method uses L-BFGS;
+        otherwise "pca" or "identity", unless "lda" is much better on held-out rows. Principal components
+        complete LDA if it has too few directions, and replace it if it has none (equal class means). A named
+        map is multiplied by the scale that suits the kernel best; an array is not changed.
     objective : {"accuracy", "likelihood"}, default="accuracy"
         Maximize the sum of p_i, the probability that row i picks a row of its class, or the sum of log p_i.
     alpha : float, default=0.0
@@ -81,7 +101,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     tol : float, default=1e-5
         Tolerance of L-BFGS.
     callback : callable, default=None
-        Called as callback(iteration, A, mean score) after each iteration or epoch.
+        Called as callback(iteration, A, mean score) after each iteration or epoch, or, if it takes two
+        arguments, in scikit-learn's form: callback(A.ravel(), iteration).
     verbose : int, default=0
         If positive, print a line per iteration.
     random_state : int, RandomState instance or None, default=None
@@ -96,7 +117,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     scale_ : float
         Factor by which the initial map was multiplied.
     score_path_ : ndarray, shape (n_iter,)
-        Mean score after each iteration, or over each epoch.
+        Mean score after each iteration, over each epoch, or of the new rows in each call of `partial_fit` (at
+        least the last 10,000 calls).
     n_iter_ : int
         Number of iterations or epochs.
     mixing_ : float or None
@@ -148,6 +170,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
+    @restore_on_error
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn the map.
 
@@ -162,84 +185,44 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         -------
         self
         """
-        rows, labels = self._validate(X, y, reset=True)
-        n_components = self._count_components(rows.shape[1])
-        rng = check_random_state(self.random_state)
-        n_classes = int(labels.max()) + 1
-        method = resolve_method(self.method, len(rows), n_components, n_classes, self.objective)
-        if isinstance(method, Subsample):
-            chosen = subsample(labels, method.size, rng)
-            rows, labels = rows[chosen], np.unique(labels[chosen], return_inverse=True)[1]
-        dtype = self._pair_dtype(rows)
-        progress = Progress(f"NCA {method.name}", self.verbose, self.callback)
-        mixing = None
-        if isinstance(method, BatchMethod):
-            batcher, part = self._batches(method, rows, labels, dtype)
-            A, scale = self._start(rows, labels, n_components, part.objective, dtype, rng, batcher)
-            optimizer = STEP_OPTIMIZERS[method.optimizer]
-            search = maximize_batches(part, A, batcher, optimizer, self.max_iter, rng, progress)
-            A = search.parameters
-        else:
-            objective = method.make_objective(self.objective)
-            A, scale = self._start(rows, labels, n_components, objective, dtype, rng)
-            assert isinstance(method, WholeMethod)
-            evaluation = method.make_evaluation(labels, dtype)
-            whole = WholeObjective(rows, evaluation, objective, self.alpha, A.shape, scale)
-            extra = objective.initial_extra(np.bincount(labels))
-            A, extra, search = maximize_whole(whole, A, extra, self.max_iter, self.tol, progress)
-            mixing = float(expit(extra[0])) if len(extra) else None
-        self.components_ = A.astype(rows.dtype)
-        self.method_, self.scale_, self.mixing_ = method.name, scale, mixing
-        self.n_iter_, self.score_path_ = search.n_iter, np.array(progress.path)
-        self.__dict__.pop("_online", None)  # partial_fit must start over from this map
+        search = self._fit(X, y)
         if not search.converged:
+            advice = {
+                "max_iter": f"raise max_iter (now {self.max_iter}) or tol (now {self.tol})",
+                "interrupt": "it was interrupted, and components_ is the last map",
+                "overflow": "the next map has no finite score, and components_ is the last one that has",
+            }[search.reason]
             warnings.warn(
-                f"NCA stopped after {search.n_iter} iterations before it converged. Raise max_iter "
-                f"(now {self.max_iter}) or tol (now {self.tol}), or scale the features.",
+                f"NCA stopped after {search.n_iter} iterations before it converged: {advice}.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 
+    @restore_on_error
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from one more block of rows in mini-batches; the first block sets the initial map.
+        """Learn from one or more new rows, on-line.
 
-        Batch size and optimizer are taken from `method` if it is a `MiniBatch`. The learning rate decreases
-        with the square root of the number of steps.
+        New rows are compared with each other and with a base, a random sample of all rows so far. Every
+        `anchors` of them (or a last few) make one step, whose other anchors are rows of the base. The
+        settings are those of `method` if it is a `Stochastic`, otherwise of `Stochastic()`; its `base` bounds
+        the memory. Rows are only collected until the base is full or has 256 rows, and has two classes: until
+        then, `components_` is the initial map of the rows so far, or that of an earlier `fit`. After
+        `fit(method="stochastic")` the base is there at once. The learning rate decreases with the square root
+        of the number of steps.
 
         Parameters
         ----------
         X : array-like, shape (n, n_features)
-            Rows; a block should have several rows of several classes.
+            Rows; one is enough.
         y : array-like, shape (n,)
-            Classes, which may differ from block to block.
+            Classes, of which new ones may come at any time.
 
         Returns
         -------
         self
         """
-        first = not hasattr(self, "components_")
-        rows, labels = self._validate(X, y, reset=first)
-        given = self.method if isinstance(self.method, MiniBatch) else MiniBatch()
-        method = MiniBatch(given.size or BATCH_ROWS, optimizer=given.optimizer)
-        dtype = self._pair_dtype(rows)
-        batcher, part = self._batches(method, rows, labels, dtype)
-        rng = check_random_state(self.random_state)
-        if first:
-            n_components = self._count_components(rows.shape[1])
-            A, self.scale_ = self._start(rows, labels, n_components, part.objective, dtype, rng, batcher)
-            self.method_, self.n_iter_, self.score_path_ = "minibatch", 0, np.empty(0)
-        else:
-            A = self.components_.astype(np.float64)
-        if not hasattr(self, "_online"):
-            self._online = STEP_OPTIMIZERS[method.optimizer](A.ravel(), Schedule()), rng
-        stepper, rng = self._online
-        with one_blas_thread():
-            A, score = one_epoch(part, A, batcher, stepper, rng)
-        self.components_ = A.astype(rows.dtype)
-        self.n_iter_ += 1
-        self.score_path_ = np.append(self.score_path_, score)
-        Progress("NCA online", self.verbose, self.callback)(self.n_iter_, A, score)
+        self._partial_fit(X, y)
         return self
 
     def transform(self, X: ArrayLike) -> FloatArray:
@@ -303,27 +286,141 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _n_features_out(self) -> int:
         return self.components_.shape[0]
 
-    def _validate(self, X: ArrayLike, y: ArrayLike, reset: bool) -> tuple[FloatArray, IntArray]:
-        """Check the parameters; return the rows, and labels from 0."""
-        rows, given = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2, reset=reset
-        )
-        check_classification_targets(given)
-        classes, labels = np.unique(given, return_inverse=True)
-        if reset:
-            require_two_classes(classes, "NCA")
+    def _fit(self, X: ArrayLike, y: ArrayLike) -> Search:
+        """Learn the map and set the fitted attributes."""
+        rows, names = self._validate(X, y, reset=True)
+        classes, labels = np.unique(names, return_inverse=True)
+        require_two_classes(classes, "NCA")
+        n_components = self._count_components(rows.shape[1])
+        exponent = safe_scale(rows)
+        rows = times_power(rows, -exponent)
+        if (rows == rows[0]).all():
+            raise ValueError(
+                "All rows of X are equal, so no map separates the classes: check that the columns were read "
+                "correctly."
+            )
+        rng = check_seed(self.random_state)
+        method = resolve_method(self.method, len(rows), n_components, len(classes), self.objective)
+        if isinstance(method, Subsample):
+            chosen = subsample(labels, method.size, rng)
+            rows, labels = rows[chosen], np.unique(labels[chosen], return_inverse=True)[1]
+        dtype = self._pair_dtype(rows)
+        progress = Progress(f"NCA {method.name}", self.verbose, self.callback, exponent)
+        mixing = None
+        if isinstance(method, BatchMethod):
+            batcher = method.make_batcher(len(classes))
+            part = self._batch_objective(rows, labels, batcher.against_all, exponent)
+            A, scale = self._start(rows, labels, n_components, part.objective, exponent, rng, batcher)
+            optimizer = STEP_OPTIMIZERS[method.optimizer]
+            search = maximize_batches(part, A, batcher, optimizer, self.max_iter, rng, progress)
+            A = search.parameters
+        else:
+            objective = method.make_objective(self.objective)
+            A, scale = self._start(rows, labels, n_components, objective, exponent, rng)
+            assert isinstance(method, WholeMethod)
+            evaluation = method.make_evaluation(labels, dtype)
+            unit = scale * FIRST_STEP if isinstance(self.init, str) else scale
+            whole = WholeObjective(rows, evaluation, objective, self._penalty(exponent), A.shape, unit)
+            extra = objective.initial_extra(np.bincount(labels))
+            A, extra, search = maximize_whole(whole, A, extra, self.max_iter, self.tol, progress)
+            mixing = float(expit(extra[0])) if len(extra) else None
+        if search.reason == "overflow" and not search.n_iter:
+            raise ValueError(
+                "The objective is not finite at the initial map: scale the columns of X to similar units, "
+                "and check init and alpha."
+            )
+        self.components_ = _map_of(rows.dtype, A, exponent)
+        self.method_, self.scale_, self.mixing_ = method.name, float(np.ldexp(scale, -exponent)), mixing
+        self.n_iter_, self._scores = search.n_iter, progress.path
+        self.__dict__.pop("_online", None)  # partial_fit must start over from this map
+        if isinstance(method, Stochastic):
+            base = Base(method.base, rows.shape[1], rows.dtype)
+            codes, base.classes = base.encode(names)
+            base.add(rows, codes, rng)
+            self._online = Online(base, exponent, rng)
+        return search
+
+    def _partial_fit(self, X: ArrayLike, y: ArrayLike) -> None:
+        """Take the steps on copies, then set the attributes."""
+        first = not hasattr(self, "components_")
+        rows, names = self._validate(X, y, reset=first, min_rows=1)
+        n_components = self._count_components(rows.shape[1]) if first else len(self.components_)
+        method = self.method if isinstance(self.method, Stochastic) else Stochastic()
+        online = self.__dict__.get("_online")
+        if online is None:
+            base = Base(method.base, rows.shape[1], rows.dtype)
+            online = Online(base, safe_scale(rows), deepcopy(check_seed(self.random_state)))
+        online = online.private_copy(len(rows), method.anchors)
+        base, exponent, rng = online.base, online.exponent, online.rng
+        codes, base.classes = base.encode(names)
+        with np.errstate(over="ignore"):
+            rows = times_power(rows, -exponent)
+        if safe_scale(rows) > 0 or not np.isfinite(rows).all():
+            raise ValueError("X has far larger entries than the rows seen before: check its units.")
+        learned = not first and self.method_ != "online"  # by `fit`
+        scale = self.__dict__.get("scale_", 1.0)
+        A = np.eye(n_components, rows.shape[1]) if first else _in_units(self.components_, exponent)
+        parts = np.array_split(np.arange(len(rows)), -(-len(rows) // method.anchors))
+        total, before = 0.0, base.seen
+        with one_blas_thread():
+            for number, some in enumerate(parts):
+                near = np.concatenate([base.rows, rows[some]])
+                labels = np.unique(np.concatenate([base.codes, codes[some]]), return_inverse=True)[1]
+                part = self._batch_objective(near, labels, True, exponent)
+                enough = len(near) >= min(START_ROWS, method.base or START_ROWS)
+                doubled = (before + len(some)).bit_length() > before.bit_length()
+                if online.stepper is None and labels.max() > 0 and (near != near[0]).any():
+                    if not learned and (enough or doubled):
+                        A, scale = self._start(near, labels, n_components, part.objective, exponent, rng)
+                    if enough:
+                        units = step_units(near, n_components)
+                        online.stepper = STEP_OPTIMIZERS[method.optimizer](A.ravel(), Schedule(), units)
+                A, score = online_step(part, A, len(some), method.anchors, online.stepper, rng)
+                total += score * len(some)
+                before += len(some)
+                if number < len(parts) - 1:
+                    base.add(rows[some], codes[some], rng)
+        components, score = _map_of(rows.dtype, A, exponent), total / len(rows)
+        n_iter = 1 if first else self.n_iter_ + 1
+        Progress("NCA online", self.verbose, self.callback, exponent)(n_iter, A, score)
+        base.add(rows[some], codes[some], rng)  # last, because it changes the base that is stored
+        self._online, self.components_, self.scale_, self.n_iter_ = online, components, scale, n_iter
+        if first:
+            self.method_, self.mixing_, self._scores = "online", None, []
+        self._scores.append(score)
+        del self._scores[: len(self._scores) - KEPT_SCORES if len(self._scores) > 2 * KEPT_SCORES else 0]
+
+    @property
+    def score_path_(self) -> FloatArray:
+        """Mean scores; see the attributes of the class."""
+        return np.array(self._scores)
+
+    def _validate(
+        self, X: ArrayLike, y: ArrayLike, reset: bool, min_rows: int = 2
+    ) -> tuple[FloatArray, AnyArray]:
+        """Check the parameters; return the rows and their classes."""
+        if is_sparse(X):
+            raise TypeError(
+                "NCA needs dense rows, and X is sparse. Reduce the columns first, such as with "
+                "make_pipeline(TruncatedSVD(100), NCA(...)), or use X.toarray() if it fits in memory."
+            )
+        with plain_conversion_errors("X"):
+            rows, names = validate_data(
+                self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=min_rows, reset=reset
+            )
+        check_classification_targets(names)
         check_count(self.max_iter, "max_iter")
         for name in ("tol", "alpha"):
             if not np.isfinite(check_real(getattr(self, name), name, 0.0)):
                 raise ValueError(f"{name}={getattr(self, name)!r} must be finite.")
         check_choice(self.objective, "objective", FORMS)
         check_choice(self.precision, "precision", ("auto", "single", "double"))
-        return rows, labels
+        return rows, names
 
     def _count_components(self, n_features: int) -> int:
         """Number of rows of A."""
         if self.n_components is None:
-            return n_features
+            return n_features if isinstance(self.init, str) else len(given_map(self.init))
         n_components = check_count(self.n_components, "n_components")
         if n_components > n_features:
             raise ValueError(
@@ -339,13 +436,16 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             single = self.precision == "single"
         return np.dtype(np.float32 if single else np.float64)
 
-    def _batches(
-        self, method: BatchMethod, X: FloatArray, labels: IntArray, dtype: np.dtype[Any]
-    ) -> tuple[Batcher, BatchObjective]:
-        """The batcher, and the objective on a batch."""
-        batcher = method.make_batcher(int(labels.max()) + 1)
-        objective = GaussianObjective(self.objective)
-        return batcher, BatchObjective(X, labels, objective, batcher.against_all, self.alpha, dtype)
+    def _penalty(self, exponent: int) -> float:
+        """`alpha` for a map in units of 2^-exponent."""
+        return float(np.ldexp(self.alpha, -2 * exponent))
+
+    def _batch_objective(
+        self, X: FloatArray, labels: IntArray, against_all: bool, exponent: int
+    ) -> BatchObjective:
+        """The objective on a batch."""
+        objective, dtype = GaussianObjective(self.objective), self._pair_dtype(X)
+        return BatchObjective(X, labels, objective, against_all, self._penalty(exponent), dtype)
 
     def _start(
         self,
@@ -353,11 +453,11 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         labels: IntArray,
         n_components: int,
         objective: Objective,
-        dtype: np.dtype[Any],
+        exponent: int,
         rng: np.random.RandomState,
         batcher: Batcher | None = None,
     ) -> tuple[FloatArray, float]:
-        """The initial A, multiplied by its scale, and the scale."""
+        """The initial A, multiplied by its scale, and the scale, both in units of 2^-exponent."""
         if self.warm_start and hasattr(self, "components_"):
             if self.components_.shape != (n_components, X.shape[1]):
                 raise ValueError(
@@ -365,11 +465,32 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                     f"fit needs {(n_components, X.shape[1])}. Use warm_start=False, or keep n_components and "
                     "the features."
                 )
-            return self.components_.astype(np.float64), self.scale_
+            return _in_units(self.components_, exponent), float(np.ldexp(self.scale_, exponent))
         with one_blas_thread():
-            A = initial_map(self.init, X, labels, n_components, batcher is not None, rng)
+            start = initial_map(self.init, X, labels, n_components, batcher is not None, rng)
             if not isinstance(self.init, str):
-                return A, 1.0
-            batch_size = None if batcher is None or batcher.against_all else batcher.size
-            scale = scale_for(project(X, A), labels, objective, batch_size, dtype, rng)
-        return A * scale, scale
+                return _in_units(start.A, exponent), float(np.ldexp(1.0, exponent))
+            scale = start.scale
+            if scale is None or not isinstance(objective, GaussianObjective):
+                batch_size = None if batcher is None or batcher.against_all else batcher.size
+                Z = project(X, start.A)
+                scale = scale_for(Z, labels, objective, batch_size, self._pair_dtype(X), rng)
+        return start.A * scale, scale
+
+
+def _in_units(A: FloatArray, exponent: int) -> FloatArray:
+    """A map of the given rows as one of rows times 2^-exponent, in float64."""
+    return np.ldexp(A.astype(np.float64), exponent)
+
+
+def _map_of(dtype: np.dtype[np.floating], A: FloatArray, exponent: int) -> FloatArray:
+    """The map of the given rows from that of rows times 2^-exponent; raise if the type cannot hold it."""
+    with np.errstate(over="ignore", under="ignore"):
+        components = np.ldexp(A, -exponent).astype(dtype)
+        back = _in_units(components, exponent)
+    if not np.allclose(back, A, rtol=0.0, atol=1e-3 * np.abs(A).max()):
+        raise ValueError(
+            f"The entries of X are of the order of 2^{exponent}, for which the map is beyond the range of "
+            f"{dtype}: multiply X by 2^{-exponent}{', or convert it to float64' * (dtype == np.float32)}."
+        )
+    return components

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from manylens.native.threads import one_blas_thread
 from manylens.typing import FloatArray, IntArray
 
 OUT_OF_ITERATIONS = 1  # scipy's status if the maximum number of iterations was reached
+UNIT_ROWS = 20_000  # rows from which the standard deviations of columns are computed
+SMALLEST_DEVIATION = 1e-6  # of a column relative to the largest: steps are not longer for smaller ones
 STEPS = 400  # more steps improve little (`python -m benchmarks.tuning.nca recipe`)
 
 Report: TypeAlias = Callable[[int, FloatArray, float], Any]  # called with (iteration, parameters, value)
@@ -31,13 +34,30 @@ class Search:
     parameters: FloatArray
     n_iter: int
     converged: bool
+    reason: str = "max_iter"  # why it stopped before it converged: "max_iter", "interrupt" or "overflow"
+
+
+class NotFinite(ArithmeticError):
+    """The objective or its gradient is NaN or infinite."""
+
+
+def require_finite(value: float, gradient: FloatArray) -> None:
+    """Raise `NotFinite` unless value and gradient are finite: no optimizer may continue on a NaN."""
+    if not (np.isfinite(value) and np.isfinite(gradient).all()):
+        raise NotFinite
 
 
 class Progress:
-    """Keep the mean score of each iteration in `path`, print it if verbose, and call the user's callback."""
+    """Keep the mean score of each iteration in `path`, print it if verbose, and call the user's callback.
 
-    def __init__(self, name: str, verbose: int, callback: Report | None) -> None:
-        self.name, self.verbose, self.callback = name, verbose, callback
+    The callback gets the map of the given rows, of which the optimizer sees 2^-exponent times.
+    """
+
+    def __init__(
+        self, name: str, verbose: int, callback: Callable[..., Any] | None, exponent: int = 0
+    ) -> None:
+        self.name, self.verbose, self.exponent = name, verbose, exponent
+        self.callback = None if callback is None else three_arguments(callback)
         self.path: list[float] = []
         self.start = time.perf_counter()
 
@@ -47,7 +67,25 @@ class Progress:
             seconds = time.perf_counter() - self.start
             print(f"[{self.name}] iteration {iteration}: mean score {value:.6f} after {seconds:.1f} s")
         if self.callback is not None:
-            self.callback(iteration, A, value)
+            self.callback(iteration, np.ldexp(A, -self.exponent) if self.exponent else A, value)
+
+
+def three_arguments(callback: Callable[..., Any]) -> Report:
+    """The callback; if it takes only two arguments, scikit-learn's (transformation, n_iter), wrapped."""
+    try:
+        signature = inspect.signature(callback)
+    except (TypeError, ValueError):  # some builtins have none
+        return callback
+    for count in (3, 2):
+        try:
+            signature.bind(*range(count))
+        except TypeError:
+            continue
+        return callback if count == 3 else lambda iteration, A, _: callback(A.ravel(), iteration)
+    raise TypeError(
+        f"callback={callback!r} must take three arguments (iteration, A, mean score) or two, as in "
+        "scikit-learn (transformation, n_iter)."
+    )
 
 
 def project(X: FloatArray, A: FloatArray) -> FloatArray:
@@ -101,7 +139,8 @@ def maximize_whole(
         progress(iteration, whole.split(parameters)[0], value / len(whole.X))
 
     start = np.concatenate([A.ravel() / whole.unit, extra])
-    with one_blas_thread():  # idle BLAS threads would slow down those of the pair sums
+    # Idle BLAS threads would slow down those of the pair sums; overflow is found by `require_finite`.
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
         search = lbfgs(whole, start, max_iter, tol, report)
     return *whole.split(search.parameters), search
 
@@ -119,6 +158,7 @@ def lbfgs(
 
     def negated(parameters: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = value_and_gradient(parameters)
+        require_finite(value, gradient)
         return -value, -gradient
 
     def after(intermediate_result: Any) -> None:
@@ -137,12 +177,14 @@ def lbfgs(
             # If a line search fails (the objective jumps when rows leave the reach of a compact kernel),
             # start again along the gradient; if that gains nothing, this is a maximum.
             gain = -found.fun - best
-            reached.converged = bool(found.success) or gain <= tol * abs(found.fun)
+            reached.converged = bool(found.success) or not gain > tol * abs(found.fun)
             if reached.converged or found.status == OUT_OF_ITERATIONS:
                 break
             best = -found.fun
     except KeyboardInterrupt:
-        reached.converged = False
+        reached.converged, reached.reason = False, "interrupt"
+    except (NotFinite, np.linalg.LinAlgError):
+        reached.converged, reached.reason = False, "overflow"
     return reached
 
 
@@ -162,6 +204,11 @@ class BatchObjective:
 
     def __call__(self, A: FloatArray, rows: IntArray) -> tuple[float, FloatArray]:
         """Mean score of the batch `rows`, and the gradient of f with respect to A."""
+        scores, gradient = self.scores_and_gradient(A, rows)
+        return float(scores.mean()), gradient
+
+    def scores_and_gradient(self, A: FloatArray, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Scores of the batch `rows`, and the gradient of f with respect to A."""
         if self.against_all:
             X = self.X
             outcome = self.objective.evaluate_anchors(project(X, A), self.labels, rows, self.dtype)
@@ -170,7 +217,7 @@ class BatchObjective:
             layout = class_layout(np.unique(self.labels[rows], return_inverse=True)[1])
             outcome = self.objective.evaluate(project(X, A), layout, dtype=self.dtype)
         gradient = map_gradient(outcome.forces, X) / len(rows) - self.alpha * A
-        return float(outcome.scores.mean()), gradient
+        return outcome.scores, gradient
 
 
 def maximize_batches(
@@ -185,17 +232,19 @@ def maximize_batches(
     """Epochs over batches, from A: enough for `STEPS` steps, at most `max_iter`."""
     per_epoch = max(1, round(len(part.X) / batcher.size))
     n_epochs = max(1, min(max_iter, -(-STEPS // per_epoch)))
-    stepper = optimizer(A.ravel(), Schedule(n_epochs * per_epoch))
+    stepper = optimizer(A.ravel(), Schedule(n_epochs * per_epoch), step_units(part.X, len(A)))
     reached = Search(A, 0, False)
     try:
-        with one_blas_thread():
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             for epoch in range(1, n_epochs + 1):
                 reached.parameters, score = one_epoch(part, reached.parameters, batcher, stepper, rng)
                 reached.n_iter = epoch
                 progress(epoch, reached.parameters, score)
         reached.converged = True
     except KeyboardInterrupt:
-        pass
+        reached.reason = "interrupt"
+    except NotFinite:
+        reached.reason = "overflow"
     return reached
 
 
@@ -204,13 +253,29 @@ def one_epoch(
 ) -> tuple[FloatArray, float]:
     """A after one step per batch, and the mean score of the rows during the epoch."""
     n = len(part.X)
-    points = project(part.X, A) if batcher.needs_points else None
+    points = None
+    if batcher.needs_points:
+        points = part.X if batcher.in_original_space else project(part.X, A)
     total = 0.0
     for rows in batcher.batches(n, points, rng):
         score, gradient = part(A, rows)
+        require_finite(score, gradient)
         A = A + stepper.step(gradient.ravel()).reshape(A.shape)
         total += score * len(rows)
     return A, total / n
+
+
+def step_units(X: FloatArray, n_components: int) -> FloatArray:
+    """One over the standard deviation of each column of X, for every entry of A, shape (n_components * p,).
+
+    Steps in these units change the projected rows equally through every column. In equal units, steps in
+    columns of large variance would drown informative columns of small variance.
+    """
+    deviations = X[:: max(1, len(X) // UNIT_ROWS)].std(axis=0, dtype=np.float64)
+    largest = deviations.max()
+    if not largest > 0:
+        return np.ones(n_components * X.shape[1])
+    return np.tile(1.0 / np.maximum(deviations, SMALLEST_DEVIATION * largest), n_components)
 
 
 class Schedule:
@@ -229,15 +294,16 @@ class Schedule:
 class StepOptimizer:
     """Base class of the optimizers that see one batch at a time.
 
-    The size of a step is `rate` times the root mean square of the initial parameters, and gradients are
-    normalized: `rate` depends neither on the units of X nor on the number of rows or dimensions.
+    The size of a step is `rate` times the root mean square of the initial parameters, in `units` of each
+    parameter, and gradients are normalized: `rate` depends neither on the units of the columns of X nor on
+    the number of rows or dimensions.
     """
 
     rate = 0.1
 
-    def __init__(self, start: FloatArray, schedule: Schedule) -> None:
+    def __init__(self, start: FloatArray, schedule: Schedule, units: FloatArray | float = 1.0) -> None:
         self.schedule = schedule
-        self.length = self.rate * np.sqrt(np.mean(np.square(start)))
+        self.length = self.rate * np.sqrt(np.mean(np.square(start / units))) * units
         self.n_steps = 0
 
     def step(self, gradient: FloatArray) -> FloatArray:
@@ -256,8 +322,8 @@ class Adam(StepOptimizer):
 
     decay, square_decay = 0.9, 0.999
 
-    def __init__(self, start: FloatArray, schedule: Schedule) -> None:
-        super().__init__(start, schedule)
+    def __init__(self, start: FloatArray, schedule: Schedule, units: FloatArray | float = 1.0) -> None:
+        super().__init__(start, schedule, units)
         self.mean, self.square = np.zeros_like(start), np.zeros_like(start)
 
     def direction(self, gradient: FloatArray) -> FloatArray:
@@ -273,8 +339,8 @@ class AdaGrad(StepOptimizer):
 
     rate = 1.0
 
-    def __init__(self, start: FloatArray, schedule: Schedule) -> None:
-        super().__init__(start, schedule)
+    def __init__(self, start: FloatArray, schedule: Schedule, units: FloatArray | float = 1.0) -> None:
+        super().__init__(start, schedule, units)
         self.squares = np.zeros_like(start)
 
     def direction(self, gradient: FloatArray) -> FloatArray:

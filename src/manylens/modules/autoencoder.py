@@ -22,21 +22,30 @@ from manylens.validation import (
     finite_array,
     new_generator,
     refuse_equal_rows,
+    refuse_more_components,
+    restore_on_error,
+    safe_scale,
+    times_power,
     validate_rows,
+    warn_zero_columns,
 )
 
 
 class LinearAutoencoders(AffineModules):
     """Base class of the modular autoencoder and its baseline: linear encoders and decoders."""
 
+    n_components: int
+
     def _set_axes(self, X: Rows) -> None:
         """Set the mean and the principal axes of rows, from the smaller of the two Gram matrices."""
+        refuse_more_components(self.n_components, X)
         self.feature_map_, self.mean_ = LinearMap().fit(X), column_means(X)
         if X.shape[1] <= X.shape[0]:
             axes = principal_spectrum(feature_moments(self.feature_map_, X), self.feature_map_)
         else:
             axes = dual_axes(X, self.mean_)
         refuse_equal_rows(axes.values)
+        warn_zero_columns(self.n_components, len(axes.values))
         self.decomposition_, self.spectrum_ = axes, np.sqrt(axes.values)
 
     def _set_modules(self, encoders: FloatArray, decoders: FloatArray) -> None:
@@ -81,7 +90,7 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
     n_modules : int, default=10
         Number M of modules.
     n_components : int, default=10
-        Number H of dimensions per module.
+        Number H of dimensions per module, at most min(n, d).
     diversity : float, default=0.5
         λ in [0, 1].
     random_state : int, RandomState or None, default=None
@@ -132,6 +141,7 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
         self.n_modules, self.n_components, self.diversity = n_modules, n_components, diversity
         self.random_state = random_state
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: Any = None) -> Self:
         """Learn encoders and decoders.
 
@@ -232,7 +242,9 @@ def dual_axes(X: Rows, mean: FloatArray) -> Spectrum:
         gram = rows @ rows.T
     else:
         rows = X
-        gram = (X @ X.T).toarray().astype(np.float64)
+        exponent = safe_scale(X)
+        products: Any = times_power(X, -exponent)
+        gram = np.ldexp((products @ products.T).toarray().astype(np.float64), 2 * exponent)
         gram = gram - gram.mean(axis=0) - gram.mean(axis=1)[:, None] + gram.mean()
     values, vectors = leading_eigenpairs(gram / n, n - 1)
     precision = float(np.finfo(X.dtype).eps)

@@ -18,7 +18,7 @@ from manylens.kernels.spectrum import Spectrum
 from manylens.modules.solver import ModularSolution
 from manylens.summaries import block_rows
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows
-from manylens.validation import clear_fitted, validate_rows
+from manylens.validation import clear_fitted, refuse_overflow, validate_rows
 
 
 class ModuleTransformer(TransformerMixin, BaseEstimator):
@@ -97,13 +97,16 @@ class AffineModules(ModuleTransformer):
 
     def _transform_rows(self, X: Rows) -> FloatArray:
         """Modules of validated rows, in blocks."""
-        weights, offset = self.components_.T.astype(X.dtype), self.offset_.astype(X.dtype)
+        weights, offset = self.components_.T, self.offset_.astype(X.dtype)
         Z = np.empty((X.shape[0], weights.shape[1]), dtype=X.dtype)
         widest = max(*weights.shape, self.feature_map_.block_width)
-        for batch in gen_batches(X.shape[0], block_rows(widest, X.dtype.itemsize)):
-            Z[batch] = safe_sparse_dot(self.feature_map_.features(X[batch]), weights, dense_output=True)
-            Z[batch] -= offset
-        return Z
+        with np.errstate(over="ignore", invalid="ignore"):
+            for batch in gen_batches(X.shape[0], block_rows(widest, X.dtype.itemsize)):
+                features = self.feature_map_.features(X[batch])
+                weights = weights.astype(features.dtype, copy=False)
+                Z[batch] = safe_sparse_dot(features, weights, dense_output=True)
+                Z[batch] -= offset
+        return refuse_overflow(Z)
 
     def transform(self, X: MatrixLike) -> FloatArray:
         """Map rows to all modules.
@@ -174,6 +177,8 @@ class DiverseModulesMixin:
         check_is_fitted(self, "components_")
         other: Any = copy.copy(self)
         other.set_params(diversity=diversity)
+        if hasattr(other, "keep_probability"):
+            other.keep_probability = None
         refuse_larger_shape((other.n_modules, other.n_components), self.module_shape_)
         clear_fitted(other, "moments_")
         return other._learn(other.decomposition_)

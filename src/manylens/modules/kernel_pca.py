@@ -19,7 +19,16 @@ from manylens.kernels.feature_maps import FeatureMap, Landmarks, NystroemMap, ma
 from manylens.kernels.kernels import KernelLike, Precomputed, make_kernel
 from manylens.kernels.spectrum import Spectrum, feature_moments, principal_spectrum
 from manylens.modules.base import AffineModules, DiverseModulesMixin, refuse_larger_shape
-from manylens.modules.solver import Ambiguity, ambiguity, certify, pad_spectrum, solve_modules
+from manylens.modules.bounds import sharpened
+from manylens.modules.solver import (
+    Ambiguity,
+    ambiguity,
+    certify,
+    dropping_diversity,
+    pad_spectrum,
+    solve_modules,
+    under_dropping,
+)
 from manylens.summaries import Moments, block_rows, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
@@ -30,7 +39,9 @@ from manylens.validation import (
     finite_array,
     new_generator,
     refuse_equal_rows,
+    restore_on_error,
     validate_rows,
+    warn_zero_columns,
 )
 
 MapLike: TypeAlias = Literal["auto", "exact", "nystroem", "fourier", "linear"] | FeatureMap
@@ -143,7 +154,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
     n_components : int, default=10
         Number H of dimensions per module.
     diversity : float, default=0.9
-        λ in [0, 1]. Use 1 for retrieval, 0.2-0.9 for voting.
+        λ in [0, 1]. Use 1 for retrieval, 0.2-0.9 for voting. Not used if `keep_probability` is given.
     kernel : str, callable or Kernel, default="rbf"
         "rbf", "linear", "laplacian", "polynomial", "cosine", "precomputed", a function of two sets of rows,
         or a kernel of `manylens.kernels`, such as `Polynomial(degree=2)`.
@@ -159,6 +170,10 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         Whether to learn pre-images, for `inverse_transform`.
     alpha : float, default=1e-3
         Ridge penalty of the pre-images.
+    keep_probability : float or None, default=None
+        Probability p in (0, 1] with which each module answers, independently. If given, the modules minimize
+        the expected loss |1/M Σ K_m - K|² over the modules that answer: they are sqrt(λ/p) times those at
+        λ = M p/(1 + p (M-1)), and the loss and its bound are expectations.
     random_state : int, RandomState or None, default=None
         Seed of landmarks and modules.
 
@@ -216,6 +231,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         landmarks: Landmarks = "uniform",
         fit_inverse_transform: bool = False,
         alpha: float = 1e-3,
+        keep_probability: float | None = None,
         random_state: Seed = None,
     ) -> None:
         super().__init__(
@@ -231,7 +247,21 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
             random_state=random_state,
         )
         self.diversity = diversity
+        self.keep_probability = keep_probability
 
+    def _validate(self, X: MatrixLike, reset: bool = True) -> Rows:
+        self._diversity()
+        return super()._validate(X, reset)
+
+    def _diversity(self) -> float:
+        """The diversity that the parameters ask for."""
+        diversity = check_diversity(self.diversity)
+        if self.keep_probability is None:
+            return diversity
+        p = check_real(self.keep_probability, "keep_probability")
+        return dropping_diversity(p, check_count(self.n_modules, "n_modules"))
+
+    @restore_on_error
     def fit(self, X: MatrixLike, y: Any = None) -> Self:
         """Learn the modules.
 
@@ -245,7 +275,6 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         -------
         self
         """
-        check_diversity(self.diversity)
         X = self._validate(X)
         clear_fitted(self, "components_", "moments_", "preimage_")
         self.feature_map_ = self._fit_feature_map(X)
@@ -253,6 +282,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         self._set_preimages(X)
         return self
 
+    @restore_on_error
     def partial_fit(self, X: MatrixLike, y: Any = None) -> Self:
         """Add a batch of rows and learn the modules again.
 
@@ -270,7 +300,6 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         """
         if self.fit_inverse_transform:
             raise ValueError("Pre-images are learned from all rows at once: use fit, not partial_fit.")
-        check_diversity(self.diversity)
         first = not hasattr(self, "moments_")
         X = self._validate(X, reset=first)
         if first:
@@ -282,6 +311,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         self.moments_ = moments
         return self
 
+    @restore_on_error
     def fit_feature_map(self, X: MatrixLike) -> Self:
         """First step of fitting in parts: fit the feature map to a sample of rows.
 
@@ -314,6 +344,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         check_is_fitted(self, "feature_map_")
         return feature_moments(self.feature_map_, validate_rows(self, X))
 
+    @restore_on_error
     def learn_from(self, summary: Moments) -> Self:
         """Last step of fitting in parts: learn the modules from the summary of all rows.
 
@@ -329,13 +360,18 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         check_is_fitted(self, "feature_map_")
         spectrum = principal_spectrum(summary, self.feature_map_, self.n_modules * self.n_components)
         refuse_equal_rows(spectrum.values)
+        warn_zero_columns(self.n_components, len(spectrum.values))
         return self._learn(spectrum)
 
     def _learn(self, spectrum: Spectrum) -> Self:
         """Solve for the modules on a spectrum and set them."""
-        shape, diversity = (self.n_modules, self.n_components), check_diversity(self.diversity)
+        shape, diversity = (self.n_modules, self.n_components), self._diversity()
         rng = new_generator(self.random_state)
         solution = solve_modules(spectrum.values, *shape, diversity, rng, spectrum.energy)
+        if solution.has_gap:
+            solution = sharpened(solution, spectrum.values, diversity)
+        if self.keep_probability is not None:
+            solution = under_dropping(solution, self.keep_probability)
         clear_fitted(self, "preimage_")
         self._set_certificate(solution, diversity)
         self._set_modules(spectrum, solution.modules)
@@ -364,9 +400,10 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
             )
         M, H, _ = F.shape
         refuse_larger_shape((M, H), self.module_shape_)
-        other = copy.copy(self).set_params(n_modules=M, n_components=H)
+        other = copy.copy(self).set_params(n_modules=M, n_components=H, keep_probability=None)
         clear_fitted(other, "preimage_", "moments_")
         solution = certify(F[:, :, :k], self.spectrum_, self.diversity_, self.decomposition_.energy)
+        solution = sharpened(solution, self.spectrum_, self.diversity_)
         other._set_certificate(solution, self.diversity_)
         other.coverage_ = pad_spectrum(solution.coverage, M * H)
         other._set_modules(self.decomposition_, solution.modules)
@@ -382,6 +419,7 @@ class RidgePreimage(RegressorMixin, BaseEstimator):
     def __init__(self, alpha: float = 1e-3, rank: int = 1000, random_state: Seed = None) -> None:
         self.alpha, self.rank, self.random_state = alpha, rank, random_state
 
+    @restore_on_error
     def fit(self, Z: FloatArray, X: Rows) -> Self:
         """Learn to map modules (n, K) to rows (n, d)."""
         self.map_ = NystroemMap(rank=self.rank, random_state=self.random_state).fit(Z)

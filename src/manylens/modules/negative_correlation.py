@@ -7,10 +7,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
@@ -21,11 +19,24 @@ from manylens.modules.network_training import (
     training_options,
     warn_unless_converged,
 )
-from manylens.modules.networks import check_network_diversity, output_ambiguity, random_networks, standardize
+from manylens.modules.networks import (
+    check_network_diversity,
+    column_scales,
+    output_ambiguity,
+    random_networks,
+    standardize,
+)
 from manylens.modules.solver import Ambiguity
-from manylens.summaries import column_means
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import check_count, clear_fitted, new_generator, require_two_classes, validate_rows
+from manylens.validation import (
+    check_count,
+    clear_fitted,
+    new_generator,
+    refuse_extreme,
+    require_two_classes,
+    restore_on_error,
+    validate_rows,
+)
 
 
 class NegativeCorrelationNetworks(BaseEstimator):
@@ -61,28 +72,30 @@ class NegativeCorrelationNetworks(BaseEstimator):
         widths = hidden_widths(self.hidden)
         clear_fitted(self, "networks_")
         rng = new_generator(self.random_state)
-        scaler = StandardScaler(with_mean=not sparse.issparse(X)).fit(X)  # the scale of constant columns is 1
-        self.mean_, self.scale_ = column_means(X), np.asarray(scaler.scale_, dtype=np.float64)
-        targets = targets.astype(X.dtype)
+        refuse_extreme(targets, "y")
+        self.mean_, _, self.scale_ = column_scales(X)
         self.target_mean_ = targets.mean(axis=0, dtype=np.float64)
         # A common scale of all targets only multiplies the loss.
         self.target_scale_ = float(np.sqrt(targets.var(axis=0, dtype=np.float64).mean())) or 1.0
         activations = [*[self.activation] * len(widths), "identity"]
         start = random_networks(M, [X.shape[1], *widths, targets.shape[1]], activations, rng)
         rows = TensorRows(X, self.mean_, self.scale_, options.device)
-        wanted = TensorRows(targets, self.target_mean_, self.target_scale_, options.device)
+        standard = ((targets - self.target_mean_) / self.target_scale_).astype(X.dtype)
+        wanted = TensorRows(standard, 0.0, 1.0, options.device)
         trained = train(start, rows, wanted, options, rng, type(self).__name__)
         self.networks_ = trained.networks
         self.loss_path_ = trained.path * self.target_scale_**2
         self.validation_path_ = trained.monitored_path * self.target_scale_**2
         self.n_iter_ = len(trained.path)
-        warn_unless_converged(trained, options, stacklevel=4)
+        warn_unless_converged(trained, options, stacklevel=5)
 
     def _in_blocks(self, X: MatrixLike, reduce: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """reduce(outputs) of blocks of rows, with outputs (M, n_block, Q) in the units of the targets."""
         check_is_fitted(self, "networks_")
         X = validate_rows(self, X)
-        mean, scale = self.target_mean_.astype(X.dtype), X.dtype.type(self.target_scale_)
+        largest = max(float(np.abs(self.target_mean_).max()), self.target_scale_)
+        dtype = X.dtype if largest < 1e30 else np.dtype(np.float64)  # targets may be beyond float32
+        mean, scale = self.target_mean_.astype(dtype), dtype.type(self.target_scale_)
         return self.networks_.in_blocks(
             X,
             lambda outputs: reduce(outputs * scale + mean),
@@ -214,6 +227,7 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
     0.0
     """
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Train the networks.
 
@@ -298,6 +312,7 @@ class NegativeCorrelationClassifier(ClassifierMixin, NegativeCorrelationNetworks
     (1, 3)
     """
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Train the networks.
 

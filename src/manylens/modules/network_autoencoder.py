@@ -7,8 +7,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,8 +18,7 @@ from manylens.modules.network_training import (
     training_options,
     warn_unless_converged,
 )
-from manylens.modules.networks import network_loss, random_networks, standardize
-from manylens.summaries import column_means
+from manylens.modules.networks import column_scales, network_loss, random_networks, standardize
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     check_count,
@@ -29,6 +26,7 @@ from manylens.validation import (
     clear_fitted,
     new_generator,
     refuse_equal_rows,
+    restore_on_error,
     validate_rows,
 )
 
@@ -130,6 +128,7 @@ class NetworkAutoencoder(ModuleTransformer):
         self.tol, self.patience, self.validation_fraction = tol, patience, validation_fraction
         self.device, self.verbose, self.random_state = device, verbose, random_state
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: Any = None) -> Self:
         """Train encoders and decoders.
 
@@ -148,8 +147,8 @@ class NetworkAutoencoder(ModuleTransformer):
         X = validate_rows(self, X, reset=True, min_rows=2)
         clear_fitted(self, "networks_")
         rng = new_generator(self.random_state)
-        self.mean_ = column_means(X)
-        self.scale_ = common_scale(X, self.mean_)
+        self.mean_, variances, _ = column_scales(X)
+        self.scale_ = common_scale(variances, self.mean_, X.dtype)
         d = X.shape[1]
         activations = [*[self.activation] * len(widths), "identity"]  # the narrow layer is linear
         start = random_networks(M, [d, *widths, H, *widths[::-1], d], activations * 2, rng)
@@ -160,7 +159,7 @@ class NetworkAutoencoder(ModuleTransformer):
         self.validation_path_ = trained.monitored_path * self.scale_**2
         self.networks_ = trained.networks
         self.loss_ = self._loss(X)
-        warn_unless_converged(trained, options, stacklevel=3)
+        warn_unless_converged(trained, options, stacklevel=4)
         return self
 
     def _standardized(self, rows: Rows) -> FloatArray:
@@ -212,9 +211,8 @@ class NetworkAutoencoder(ModuleTransformer):
         return rows * modules.dtype.type(self.scale_) + self.mean_.astype(modules.dtype)
 
 
-def common_scale(X: Rows, mean: FloatArray) -> float:
+def common_scale(variances: FloatArray, mean: FloatArray, dtype: Any) -> float:
     """Root of the mean variance of the columns; a common scale of all columns only multiplies the loss."""
-    variances = StandardScaler(with_mean=not sparse.issparse(X)).fit(X).var_
-    rounding = (8 * float(np.finfo(X.dtype).eps)) ** 2 * float(mean @ mean)
+    rounding = (8 * float(np.finfo(dtype).eps)) ** 2 * float(mean @ mean)
     refuse_equal_rows(variances[variances > rounding])
     return float(np.sqrt(variances.mean()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,14 +15,9 @@ from sklearn.utils import gen_batches
 
 from manylens.modules.networks import ACTIVATIONS, StackedNetworks, network_loss, output_gradient, standardize
 from manylens.typing import FloatArray, IntArray, Rows
-from manylens.validation import check_choice, check_count, check_real, import_optional
+from manylens.validation import check_choice, check_count, check_real, import_torch
 
 Tensor: TypeAlias = Any  # torch.Tensor; torch is optional
-
-
-def import_torch() -> ModuleType:
-    """The torch module, or an error that says how to install it."""
-    return import_optional("torch", "Training networks", "'manylens[torch]'")
 
 
 @dataclass(frozen=True)

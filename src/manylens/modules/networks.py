@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import gen_batches
 
 from manylens.modules.solver import Ambiguity
-from manylens.summaries import block_rows
+from manylens.summaries import block_rows, column_means
 from manylens.typing import FloatArray, Rows
+from manylens.validation import is_sparse, refuse_extreme, refuse_overflow, safe_scale, times_power
 
 ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "identity": lambda values: values,
@@ -56,7 +58,9 @@ class StackedNetworks:
     ) -> FloatArray:
         """reduce(outputs(prepare(block))) of blocks of rows, concatenated."""
         batches = gen_batches(rows.shape[0], self.block_rows(rows.dtype.itemsize))
-        return np.concatenate([reduce(self.outputs(prepare(rows[batch]))) for batch in batches])
+        with np.errstate(over="ignore", invalid="ignore"):
+            outputs = [reduce(self.outputs(prepare(rows[batch]))) for batch in batches]
+        return refuse_overflow(np.concatenate(outputs))
 
     def block_rows(self, itemsize: int) -> int:
         """Number of rows per block, chosen by the outputs of the widest layer."""
@@ -113,6 +117,16 @@ def check_network_diversity(diversity: Any, n_networks: int) -> float:
         f"has no minimum, and they diverge. M/(M-1) = {n_networks / (n_networks - 1):.4g}, often given as "
         "the limit, applies to one network while the others are fixed. Choose 1 or less."
     )
+
+
+def column_scales(X: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Means, variances and scales (d,) of the columns, in float64; the scale of constant columns is 1."""
+    refuse_extreme(X)
+    exponent = safe_scale(X)
+    scaled = times_power(X, -exponent)
+    scaler = StandardScaler(with_mean=not is_sparse(X)).fit(scaled)
+    mean, scale = column_means(scaled), np.asarray(scaler.scale_, dtype=np.float64)
+    return np.ldexp(mean, exponent), np.ldexp(scaler.var_, 2 * exponent), np.ldexp(scale, exponent)
 
 
 def standardize(rows: Rows, shift: ArrayLike, scale: ArrayLike) -> FloatArray:

@@ -17,7 +17,7 @@ the modules exchangeable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator
@@ -53,6 +53,11 @@ class ModularSolution:
         """(loss - bound)/bound, or relative to the energy if the bound is zero up to rounding."""
         scale = self.lower_bound if self.lower_bound > 1e-9 * self.energy else self.energy
         return max(0.0, self.loss - self.lower_bound) / scale if scale > 0 else 0.0
+
+    @property
+    def has_gap(self) -> bool:
+        """Whether the loss is above the bound by more than rounding."""
+        return self.loss - self.lower_bound > 1e-9 * self.energy
 
 
 def solve_modules(
@@ -98,6 +103,33 @@ def certify(
     loss = modular_loss(modules, spectrum, diversity, energy)
     bound = lower_bound(spectrum, M, H, diversity, energy)
     return ModularSolution(modules, coverage, count_shared(modules), max(loss, 0.0), bound, energy)
+
+
+def dropping_diversity(keep_probability: float, n_modules: int) -> float:
+    """The diversity λ = M p / (1 + p (M-1)) that corresponds to keeping modules with probability p."""
+    if not 0 < keep_probability <= 1:
+        raise ValueError(
+            f"keep_probability={keep_probability} is outside (0, 1]: it is the probability with which a "
+            "module answers."
+        )
+    return n_modules * keep_probability / (1 + keep_probability * (n_modules - 1))
+
+
+def under_dropping(solution: ModularSolution, keep_probability: float) -> ModularSolution:
+    """The minimizer of the expected loss when every module answers with probability p, from that at λ(p).
+
+    The expected loss E |1/M Σ_m η_m G_m - Q|², with η_m independent and 1 with probability p, is (1-λ) |q|² +
+    λ L of the modules at sqrt(p/λ) F, so its minimizers are sqrt(λ/p) times those of L.
+    """
+    diversity = dropping_diversity(keep_probability, len(solution.modules))
+    stretch, rest = diversity / keep_probability, (1 - diversity) * solution.energy
+    return replace(
+        solution,
+        modules=np.sqrt(stretch) * solution.modules,
+        coverage=stretch * solution.coverage,
+        loss=rest + diversity * solution.loss,
+        lower_bound=rest + diversity * solution.lower_bound,
+    )
 
 
 def polish(modules: FloatArray, spectrum: FloatArray, diversity: float, max_iter: int = 5000) -> FloatArray:

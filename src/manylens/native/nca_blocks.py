@@ -257,18 +257,6 @@ def reach(typing: Any, x: Any) -> Any:
     return x(x), _map_rows(positive)
 
 
-@operation
-def one_plus(typing: Any, x: Any) -> Any:
-    """(1 + D) / 2 at x = -D, with D limited to 126 because empty slots are far away."""
-
-    def bound(builder: Any, row: Any) -> Any:
-        least = _constant(row.type, -126.0)
-        near = builder.select(builder.fcmp_ordered(">", row, least), row, least)
-        return _call(builder, "fma", _constant(row.type, -0.5), near, _constant(row.type, 0.5))
-
-    return x(x), _map_rows(bound)
-
-
 def _exp2_polynomial(degree: int) -> Any:
     """Coefficients, constant first, of a polynomial near 2**f on [-1/2, 1/2]."""
     half_power: Any = lambda t: np.exp2(t / 2)  # noqa: E731

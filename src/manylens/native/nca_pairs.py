@@ -16,6 +16,8 @@ on the data alone, and their sums are added in order: the result is the same for
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +31,8 @@ from manylens.typing import FloatArray, IntArray
 MAX_WORKERS = 16
 ONE_THREAD_TILES = 32  # one thread is as fast on fewer tiles, and never waits for others on a busy machine
 BLOCK_BYTES = 2**18  # coordinates and sums of one worker's block of columns, which should stay in cache
+MASS_WIDTH = 0.9
+MASS_FACTOR = (2 * np.e * np.log(2) * (1 - MASS_WIDTH)) ** -0.5
 FAR = -1e30  # minus the squared norm of an empty slot: out of reach of every kernel
 
 
@@ -54,52 +58,54 @@ class Partners(NamedTuple):
 ALL_PAIRS = Partners(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-@compiled(cache=False)
-def partner_range(tile: int, begin: int, end: int, listed: Partners, cursor: IntArray) -> tuple[int, int]:
-    """Range of a tile's partners among columns begin to end - 1; the tile itself comes first, if it is there.
+def column_blocks(listed: Partners, n_tiles: int, size: int) -> Iterator[tuple[int, int, IntArray]]:
+    """Blocks of columns begin to end - 1, and each tile's partners among them as a range, shape (2, n_tiles).
 
-    The range is one of `listed.partners`, or of all tiles. `cursor` holds the position reached in each list.
+    The range is one of `listed.partners`, or of all tiles. If the tile itself is among the columns, its range
+    starts one earlier, with the tile itself.
     """
     starts, partners = listed
-    low = high = tile + 1 if tile >= begin else begin
-    if starts.shape[0]:
-        low = high = cursor[tile]
-        while high < starts[tile + 1] and partners[high] < end:
-            high += 1
-        cursor[tile] = high
-    elif low < end:
-        high = end
-    if begin <= tile < end:
-        low -= 1  # the tile itself
-    return low, high
+    tile = np.arange(n_tiles)
+    if len(starts):
+        place = np.repeat(tile, np.diff(starts)) * n_tiles + partners  # ascending
+    for begin in range(0, n_tiles, size):
+        end = min(n_tiles, begin + size)
+        if len(starts):
+            ranges = np.searchsorted(place, [tile * n_tiles + begin, tile * n_tiles + end])
+        else:
+            low = np.maximum(tile + 1, begin)
+            ranges = np.stack([low, np.maximum(low, end)])
+        ranges[0, begin:end] -= 1
+        yield begin, end, ranges
 
 
 @compiled(error_model="numpy")
 def add_sums(
-    first: int,
-    last: int,
     n_workers: int,
     begin: int,
     end: int,
     tiles: Tiles,
     weights: FloatArray | None,
-    listed: Partners,
-    cursor: IntArray,
+    partners: IntArray,
+    ranges: IntArray,
     sums: FloatArray,
     parts: FloatArray,
+    first: int,
+    last: int,
 ) -> None:
     """Pass one of the workers first to last - 1 on the columns begin to end - 1.
 
     The rows are added to `sums`, the columns to each worker's share of `parts`.
     """
     points, d, classes, filled = tiles
-    starts, partners = listed
     size = (d + 1) * LANES
     n_slots = classes.shape[0] * LANES
     for worker in range(first, last):
-        base = worker * (parts.shape[0] // n_workers) - begin * 2 * LANES
+        stride = parts.shape[0] // n_workers
+        base = worker * stride - begin * 2 * LANES
+        dump = worker * stride + stride - 2 * LANES
         for tile in range(worker, classes.shape[0], n_workers):
-            low, high = partner_range(tile, begin, end, listed, cursor)
+            low, high = ranges[0, tile], ranges[1, tile]
             for group in range(0, filled[tile], ROWS):
                 here = tile * size + group
                 same, other = blocks.empty_sums(points), blocks.empty_sums(points)
@@ -107,44 +113,46 @@ def add_sums(
                     itself = at == low and begin <= tile < end
                     partner = tile
                     if not itself:
-                        partner = partners[at] if starts.shape[0] else at
+                        partner = partners[at] if partners.shape[0] else at
                     k = blocks.minus_distances(points, here, partner * size, d)
                     k = blocks.exp2(k) if weights is None else blocks.mul(blocks.reach(k), blocks.reach(k))
                     place = base + partner * 2 * LANES
-                    if itself:
-                        same = blocks.add_folded(same, blocks.without_self(k, group), 1.0)
-                    elif classes[partner] == classes[tile]:
-                        same = blocks.add_folded(same, k, 1.0)
-                        blocks.add_columns(parts, place, k, 1.0)
-                    elif weights is None:
-                        other = blocks.add_folded(other, k, 1.0)
-                        blocks.add_columns(parts, place + LANES, k, 1.0)
-                    else:
-                        other = blocks.add_folded(other, k, weights[classes[partner]])
-                        blocks.add_columns(parts, place + LANES, k, weights[classes[tile]])
+                    near = far = 1.0
+                    if itself:  # the rows have all sums, so those of the columns are discarded
+                        k = blocks.without_self(k, group)
+                        place = dump
+                    own = 1.0 if classes[partner] == classes[tile] else 0.0
+                    if weights is not None and own == 0.0:
+                        near, far = weights[classes[tile]], weights[classes[partner]]
+                    same = blocks.add_folded(same, k, own)
+                    other = blocks.add_folded(other, k, far - own)
+                    blocks.add_columns(parts, place + (0 if own == 1.0 else LANES), k, near)
                 blocks.add_totals(sums, tile * LANES + group, same)
                 blocks.add_totals(sums, n_slots + tile * LANES + group, other)
 
 
 @compiled(error_model="numpy")
 def add_moments(
-    first: int,
-    last: int,
     n_workers: int,
     begin: int,
     end: int,
     tiles: Tiles,
     weights: FloatArray | None,
-    listed: Partners,
-    cursor: IntArray,
+    partners: IntArray,
+    ranges: IntArray,
     u: FloatArray,
     moments: FloatArray,
     parts: FloatArray,
     across: FloatArray,
+    masses: FloatArray,
+    first: int,
+    last: int,
 ) -> None:
-    """Pass two of the workers first to last - 1, like `add_sums`; `across` is scratch space per worker."""
+    """Pass two of the workers first to last - 1, like `add_sums`; `across` is scratch space per worker.
+
+    If `masses` is not empty, Σ_ij g_ij is added to it for each listed pair of tiles, and to nothing else.
+    """
     points, d, classes, filled = tiles
-    starts, partners = listed
     size = (d + 1) * LANES
     n_slots = classes.shape[0] * LANES
     for worker in range(first, last):
@@ -152,7 +160,7 @@ def add_moments(
         base = worker * stride - begin * size
         dump = worker * stride + stride - size
         for tile in range(worker, classes.shape[0], n_workers):
-            low, high = partner_range(tile, begin, end, listed, cursor)
+            low, high = ranges[0, tile], ranges[1, tile]
             for group in range(0, filled[tile], ROWS):
                 here = tile * size + group
                 gained = blocks.empty_sums(points)
@@ -162,7 +170,7 @@ def add_moments(
                     itself = at == low and begin <= tile < end
                     partner = tile
                     if not itself:
-                        partner = partners[at] if starts.shape[0] else at
+                        partner = partners[at] if partners.shape[0] else at
                     g = blocks.minus_distances(points, here, partner * size, d)
                     coefficients = 0 if classes[partner] == classes[tile] else n_slots
                     row, column = coefficients + tile * LANES + group, coefficients + partner * LANES
@@ -171,9 +179,12 @@ def add_moments(
                     else:
                         near, far = weights[classes[tile]], weights[classes[partner]]
                         g = blocks.mul(blocks.reach(g), blocks.outer_sum(u, row, column, far, near))
-                    # For a tile with itself the rows have all sums, so those of the columns are discarded.
+                    if masses.shape[0]:
+                        if not itself:
+                            masses[at] += blocks.total(g)
+                        continue
                     place = base + partner * size
-                    if itself:
+                    if itself:  # as in `add_sums`
                         g = blocks.without_self(g, group)
                         place = dump
                     gained = blocks.add_folded(gained, g, 1.0)
@@ -181,36 +192,13 @@ def add_moments(
                         points, here, partner * size, d, g, across, worker * d * ROWS * HALF, parts, place
                     )
                     blocks.add_columns(parts, place + d * LANES, g, 1.0)
+                if masses.shape[0]:
+                    continue
                 for k in range(d):
                     blocks.add_totals(
                         moments, here + k * LANES, blocks.load_sums(across, (worker * d + k) * ROWS * HALF)
                     )
                 blocks.add_totals(moments, here + d * LANES, gained)
-
-
-@compiled(error_model="numpy")
-def add_masses(
-    first: int, last: int, n_workers: int, tiles: Tiles, listed: Partners, u: FloatArray, masses: FloatArray
-) -> None:
-    """Masses of the listed pairs of the tiles that belong to the workers first to last - 1."""
-    points, d, classes, filled = tiles
-    starts, partners = listed
-    size = (d + 1) * LANES
-    n_slots = classes.shape[0] * LANES
-    for worker in range(first, last):
-        for tile in range(worker, classes.shape[0], n_workers):
-            for at in range(starts[tile], starts[tile + 1]):
-                partner = partners[at]
-                coefficients = 0 if classes[partner] == classes[tile] else n_slots
-                mass = blocks.empty_sums(points)
-                for group in range(0, filled[tile], ROWS):
-                    e = blocks.minus_distances(points, tile * size + group, partner * size, d)
-                    row, column = coefficients + tile * LANES + group, coefficients + partner * LANES
-                    weight = blocks.outer_sum(u, row, column, 1.0, 1.0)
-                    mass = blocks.add_folded(
-                        mass, blocks.mul(weight, blocks.mul(blocks.exp2(e), blocks.one_plus(e))), 1.0
-                    )
-                masses[at] = blocks.total(mass)
 
 
 def kernel_sums(tiles: Tiles, listed: Partners = ALL_PAIRS, weights: FloatArray | None = None) -> FloatArray:
@@ -219,16 +207,11 @@ def kernel_sums(tiles: Tiles, listed: Partners = ALL_PAIRS, weights: FloatArray 
     weights = None if weights is None else weights.astype(tiles.points.dtype)
     n_workers, block = workers_and_block(n_tiles, tiles.d, 2, tiles.points.itemsize)
     sums = np.zeros((2, n_tiles * LANES))
-    parts = np.empty((n_workers, block, 2, LANES), tiles.points.dtype)
-    cursor = listed.starts.copy()
-    for begin in range(0, n_tiles, block):
-        end = min(n_tiles, begin + block)
+    parts = np.empty((n_workers, block + 1, 2, LANES), tiles.points.dtype)
+    for begin, end, ranges in column_blocks(listed, n_tiles, block):
         parts[...] = 0
-
-        def share(first: int, last: int, begin: int = begin, end: int = end) -> None:
-            columns = first, last, n_workers, begin, end
-            add_sums(*columns, tiles, weights, listed, cursor, sums.ravel(), parts.ravel())
-
+        pairs = begin, end, tiles, weights, listed.partners, ranges
+        share = partial(add_sums, n_workers, *pairs, sums.ravel(), parts.ravel())
         in_threads(share, n_workers, alone=n_tiles <= ONE_THREAD_TILES)
         columns = parts[:, : end - begin].sum(axis=0, dtype=np.float64)  # (n_columns, 2, LANES)
         sums[:, begin * LANES : end * LANES] += columns.transpose(1, 0, 2).reshape(2, -1)
@@ -245,41 +228,49 @@ def force_moments(
     `u` are the coefficients within and between classes, shape (2, n_slots), zero in empty slots. Coordinates
     are those of the tiles, times sqrt(2); k' of the compact kernel is taken without its factor 2.
     """
-    n_tiles, d = len(tiles.classes), tiles.d
-    u = u.astype(tiles.points.dtype).ravel()
-    weights = None if weights is None else weights.astype(tiles.points.dtype)
-    n_workers, block = workers_and_block(n_tiles, d, d + 1, tiles.points.itemsize)
-    moments = np.zeros((n_tiles, d + 1, LANES))
-    parts = np.empty((n_workers, block + 1, d + 1, LANES), tiles.points.dtype)
-    across = np.empty(n_workers * d * ROWS * HALF, tiles.points.dtype)
-    cursor = listed.starts.copy()
-    for begin in range(0, n_tiles, block):
-        end = min(n_tiles, begin + block)
-        parts[...] = 0
-
-        def share(first: int, last: int, begin: int = begin, end: int = end) -> None:
-            columns = first, last, n_workers, begin, end
-            results = moments.ravel(), parts.ravel(), across
-            add_moments(*columns, tiles, weights, listed, cursor, u, *results)
-
-        in_threads(share, n_workers, alone=n_tiles <= ONE_THREAD_TILES)
-        moments[begin:end] += parts[:, : end - begin].sum(axis=0, dtype=np.float64)
+    moments = np.zeros((len(tiles.classes), tiles.d + 1, LANES))
+    _pass_two(tiles, u, listed, weights, moments, np.empty(0, tiles.points.dtype))
     return moments
 
 
 def force_masses(tiles: Tiles, u: FloatArray, listed: Partners) -> FloatArray:
-    """Sum over each listed pair of tiles of (|u_i| + |u_j|) 2**-D (1 + D)/2, a bound on the forces.
+    """Sum over each listed pair of tiles of (|u_i| + |u_j|) c 2**(-b D), a bound on the forces.
 
-    The length of a force is 2**-D sqrt(D), and sqrt(D) <= (1 + D)/2.
+    The length of a force is 2**-D sqrt(D), and sqrt(D) <= c 2**((1 - b) D) with c = `MASS_FACTOR`. This is
+    the kernel of points that are nearer by sqrt(b), with b = `MASS_WIDTH`.
     """
-    masses = np.empty(len(listed.partners), tiles.points.dtype)
-    sizes = np.abs(u.astype(tiles.points.dtype)).ravel()
+    points = tiles.points.reshape(-1, tiles.d + 1, LANES).copy()
+    points[:, :-1] *= np.sqrt(MASS_WIDTH)
+    points[:, -1] *= MASS_WIDTH
+    masses = np.zeros(len(listed.partners), tiles.points.dtype)
+    if len(masses):
+        _pass_two(tiles._replace(points=points.ravel()), np.abs(u), listed, None, np.empty(0), masses)
+    return MASS_FACTOR * masses
 
-    def share(first: int, last: int) -> None:
-        add_masses(first, last, MAX_WORKERS, tiles, listed, sizes, masses)
 
-    in_threads(share, MAX_WORKERS, alone=len(tiles.classes) <= ONE_THREAD_TILES)
-    return masses
+def _pass_two(
+    tiles: Tiles,
+    u: FloatArray,
+    listed: Partners,
+    weights: FloatArray | None,
+    moments: FloatArray,
+    masses: FloatArray,
+) -> None:
+    """Add to `moments`, or to `masses` if there are any."""
+    n_tiles, d, dtype = len(tiles.classes), tiles.d, tiles.points.dtype
+    u = u.astype(dtype).ravel()
+    weights = None if weights is None else weights.astype(dtype)
+    n_workers, block = workers_and_block(n_tiles, d, d + 1, dtype.itemsize)
+    parts = np.empty((n_workers, block + 1, d + 1, LANES), dtype)
+    across = np.empty(n_workers * d * ROWS * HALF, dtype)
+    results = u, moments.ravel(), parts.ravel(), across, masses
+    for begin, end, ranges in column_blocks(listed, n_tiles, block):
+        parts[...] = 0
+        pairs = begin, end, tiles, weights, listed.partners, ranges
+        share = partial(add_moments, n_workers, *pairs, *results)
+        in_threads(share, n_workers, alone=n_tiles <= ONE_THREAD_TILES)
+        if not len(masses):
+            moments[begin:end] += parts[:, : end - begin].sum(axis=0, dtype=np.float64)
 
 
 def workers_and_block(n_tiles: int, d: int, n_sums: int, itemsize: int) -> tuple[int, int]:

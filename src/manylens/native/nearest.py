@@ -6,6 +6,7 @@ The score of a row b for a query q is |b|² - 2 q.b = |q - b|² - |q|².
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import gammainc
@@ -26,9 +27,11 @@ FINISH_BLOCK = 128  # queries per block in `finish`
 def score_rows(leading: FloatArray) -> FloatArray:
     """Rows in the form that a scan multiplies with queries, [-2 b, |b|²] in float32, (n, d + 1)."""
     rows = np.empty((len(leading), leading.shape[1] + 1), dtype=np.float32)
-    np.multiply(leading, -2, out=rows[:, :-1], casting="same_kind")
-    # Norms of the rounded coordinates, so that a row's score against itself is not too small.
-    np.einsum("ij,ij->i", rows[:, :-1] / 2, rows[:, :-1] / 2, out=rows[:, -1])
+    for first in range(0, len(leading), TILE):  # tiles stay in the cache between the two passes
+        rounded = leading[first : first + TILE].astype(np.float32, copy=False)
+        np.multiply(rounded, -2, out=rows[first : first + TILE, :-1])
+        # Norms of the rounded coordinates, so that a row's score against itself is not too small.
+        np.einsum("ij,ij->i", rounded, rounded, out=rows[first : first + TILE, -1])
     return rows
 
 
@@ -39,7 +42,23 @@ def score_queries(leading: FloatArray) -> FloatArray:
     return queries
 
 
-def scan_smallest(queries: FloatArray, base: FloatArray, m: int) -> tuple[FloatArray, IntArray]:
+class SelectedRows:
+    """Some rows of an array, copied a tile at a time, which scans read like an array."""
+
+    def __init__(self, rows: FloatArray, numbers: IntArray) -> None:
+        self.rows, self.numbers = rows, numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, which: slice | IntArray) -> FloatArray:
+        return self.rows[self.numbers[which]]
+
+
+Scanned: TypeAlias = FloatArray | SelectedRows
+
+
+def scan_smallest(queries: FloatArray, base: Scanned, m: int) -> tuple[FloatArray, IntArray]:
     """The m smallest scores per query and their rows, (n_queries, m), ascending.
 
     `queries` and `base` come from `score_queries` and `score_rows`. If the base has fewer rows, the lists are
@@ -59,14 +78,14 @@ def scan_smallest(queries: FloatArray, base: FloatArray, m: int) -> tuple[FloatA
     return keys, rows
 
 
-def limits_from_first_rows(queries: FloatArray, base: FloatArray, m: int) -> tuple[FloatArray, int]:
+def limits_from_first_rows(queries: FloatArray, base: Scanned, m: int) -> tuple[FloatArray, int]:
     """The m-th smallest score of the first rows (n_queries,), and a length for the lists."""
     scores = queries @ base[: max(TILE, 4 * m)].T
     scores.partition(m - 1, axis=1)
     return scores[:, m - 1].copy(), 2 * m + 32
 
 
-def limits_from_sample(queries: FloatArray, base: FloatArray, m: int) -> tuple[FloatArray, int]:
+def limits_from_sample(queries: FloatArray, base: Scanned, m: int) -> tuple[FloatArray, int]:
     """Scores (n_queries,) that at least m rows do not exceed with high probability, and how many to expect.
 
     The limit is the s-th smallest score in a sample of one row in `stride`. The number of rows up to it,
@@ -85,7 +104,7 @@ def limits_from_sample(queries: FloatArray, base: FloatArray, m: int) -> tuple[F
 
 
 def _scan_below(
-    queries: FloatArray, base: FloatArray, m: int, limits: FloatArray, expected: int
+    queries: FloatArray, base: Scanned, m: int, limits: FloatArray, expected: int
 ) -> tuple[FloatArray, IntArray, IntArray]:
     """The m smallest scores up to a limit, padded with infinity, their rows, and how many were found."""
     keys = np.empty((len(queries), 2 * expected + TILE), dtype=np.float32)
@@ -213,7 +232,7 @@ def rerank_union(
 
 def finish(
     scored: FloatArray,
-    base: FloatArray,
+    base: Scanned,
     shift: FloatArray,
     queries: FloatArray,
     points: FloatArray,
@@ -236,6 +255,8 @@ def finish(
         if not len(hit):
             continue
         found = found[hit, : int(counts.max())]
+        if isinstance(base, SelectedRows):
+            found = np.where(found < 0, -1, base.numbers[found])
         near = np.empty(found.shape, dtype=points.dtype)
         measure(queries[hit], points, found, limits[hit], near)
         found[near == np.inf] = -1
@@ -243,6 +264,32 @@ def finish(
         distances[hit], rows[hit] = nearest(near, found, distances.shape[1])
         limits[hit] = np.minimum(limits[hit], distances[hit, -1])
     return distances, rows
+
+
+def within(
+    scored: FloatArray,
+    base: Scanned,
+    shift: FloatArray,
+    queries: FloatArray,
+    points: FloatArray,
+    radius: float,
+) -> list[tuple[FloatArray, IntArray]]:
+    """Squared distances up to a radius, ascending, and rows, for each query; arguments as in `finish`."""
+    found: list[list[tuple[FloatArray, IntArray]]] = [[] for _ in queries]
+    below = np.nextafter((points.dtype.type(radius) ** 2 - shift).astype(np.float32), np.float32(np.inf))
+    for first in range(0, len(base), FINISH_ROWS):
+        scores = scored @ base[first : first + FINISH_ROWS].T
+        for i in np.flatnonzero((scores <= below[:, None]).any(axis=1)):
+            rows: IntArray = first + np.flatnonzero(scores[i] <= below[i])
+            rows = base.numbers[rows] if isinstance(base, SelectedRows) else rows
+            gaps = points[rows] - queries[i]
+            squares = np.einsum("ij,ij->i", gaps, gaps)
+            near = np.sqrt(squares) <= radius
+            found[i].append((squares[near], rows[near]))
+    empty = (np.empty(0, dtype=points.dtype), np.empty(0, dtype=np.int64))
+    lists = [[np.concatenate(parts) for parts in zip(empty, *one, strict=True)] for one in found]
+    orders = [np.lexsort((rows, squares)) for squares, rows in lists]
+    return [(one[0][order], one[1][order]) for one, order in zip(lists, orders, strict=True)]
 
 
 def drop_self(own: IntArray, rows: IntArray, *beside: AnyArray) -> list[AnyArray]:

@@ -20,6 +20,7 @@ from scipy.stats import multivariate_normal
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 Clusters: TypeAlias = Literal["random", "fpc", "rpc"]
+CutOff: TypeAlias = Literal["chapter", "bounded"]
 RATE = 0.01  # the first learning rate
 Gradient: TypeAlias = Callable[[FloatArray, FloatArray, IntArray], FloatArray]  # (A, X, y) -> (d, D)
 
@@ -147,12 +148,21 @@ def random_batches(n_rows: int, size: int, rng: Generator) -> list[IntArray]:
 
 
 def learn_from_minibatches(
-    A: FloatArray, X: FloatArray, y: IntArray, size: int, rng: Generator, clusters: Clusters = "rpc"
+    A: FloatArray,
+    X: FloatArray,
+    y: IntArray,
+    size: int,
+    rng: Generator,
+    clusters: Clusters = "rpc",
+    original: bool = False,
 ) -> FloatArray:
-    """Algorithm 4.1: cluster the projected rows, take one step per cluster on its pairs; ten epochs."""
+    """Algorithm 4.1: cluster the projected rows, take one step per cluster on its pairs; ten epochs.
+
+    `original` clusters the rows before they are projected, the alternative that the chapter names.
+    """
     step = 0
     for _ in range(10):
-        Z = X @ A.T
+        Z = X if original else X @ A.T
         if clusters == "rpc":
             batches = recursive_projection_clusters(Z, size, rng)
         elif clusters == "fpc":
@@ -219,24 +229,40 @@ def build_tree(points: FloatArray, leaf_size: int, rows: IntArray | None = None)
 
 
 def approximate_sum(
-    z: FloatArray, points: FloatArray, tree: Node, tolerance: float
-) -> tuple[float, FloatArray]:
-    """Σ_j k(z|z_j) over a tree, nearest node first, and weights, one per point, that add up to it.
+    z: FloatArray,
+    points: FloatArray,
+    tree: Node,
+    tolerance: float,
+    rule: CutOff = "chapter",
+    shift: float = 0.0,
+) -> tuple[float, FloatArray, int]:
+    """Σ_j k(z|z_j) over a tree, weights of the points that add up to it, and the kernel values it took.
+
+    k(z|z_j) = exp(shift - |z - z_j|²); a shift cancels in p_i and avoids underflow (Section 3.3.3).
 
     A group G is replaced by n_G times its mid value ½ (k_min + k_max) (eq. 4.8) if the error of one point,
-    ½ (k_max - k_min) (eq. 4.9), is at most tolerance · (sum so far + n_G k_min) / n. The chapter states no
-    cut-off rule; with this one the relative error of the sum is at most the tolerance. The closest and the
-    farthest point of G get half of the mid value each (eq. 4.10, printed without the factor n_G).
+    ½ (k_max - k_min) (eq. 4.9), is small. By the chapter's rule it is at most tolerance times its lower bound
+    on the sum, sum so far + k_max; the errors of n_G points may then add up to more than the tolerance. The
+    rule "bounded", at most tolerance · (sum so far + n_G k_min) / n, keeps the relative error of the sum
+    within the tolerance. The closest and the farthest point of G get half of the value each (eq. 4.10,
+    printed without the factor n_G). The nearest node is visited first. A node takes two kernel values for its
+    cut-off, a leaf that is not replaced one per point.
     """
-    kernel = np.exp(-np.square(points - z).sum(axis=1))
+    kernel = np.exp(shift - np.square(points - z).sum(axis=1))
     weights = np.zeros(len(points))
-    so_far = 0.0
+    so_far, used = 0.0, 0
+
+    def is_negligible(inside: FloatArray) -> bool:
+        error = (inside.max() - inside.min()) / 2
+        if rule == "chapter":
+            return bool(error <= tolerance * (so_far + inside.max()))
+        return bool(error <= tolerance * (so_far + len(inside) * inside.min()) / len(points))
 
     def visit(node: Node) -> None:
-        nonlocal so_far
+        nonlocal so_far, used
         inside = kernel[node.rows]
-        error, least = (inside.max() - inside.min()) / 2, so_far + len(inside) * inside.min()
-        if error <= tolerance * least / len(points):
+        used += 2
+        if is_negligible(inside):
             closest, farthest = node.rows[inside.argmax()], node.rows[inside.argmin()]
             weights[closest] += len(inside) / 2 * inside.max()
             weights[farthest] += len(inside) / 2 * inside.min()
@@ -247,22 +273,33 @@ def approximate_sum(
         else:
             weights[node.rows] += inside
             so_far += inside.sum()
+            used += len(inside)
 
     visit(tree)
-    return so_far, weights
+    return so_far, weights, used
 
 
 def approximate_objective(
-    A: FloatArray, X: FloatArray, y: IntArray, tolerance: float, leaf_size: int = 8
-) -> tuple[float, FloatArray]:
-    """Algorithm 4.6: one k-d tree per class; approximate densities, soft probabilities, and the gradient."""
+    A: FloatArray,
+    X: FloatArray,
+    y: IntArray,
+    tolerance: float,
+    leaf_size: int = 8,
+    rule: CutOff = "chapter",
+) -> tuple[float, FloatArray, float]:
+    """Algorithm 4.6: one k-d tree per class; approximate densities, soft probabilities, and the gradient.
+
+    Returns f, ∂f/∂A, and the number of kernel values, relative to the number of pairs. The gradient needs no
+    others than f.
+    """
     Z = X @ A.T
     classes = np.unique(y)
     members = [np.flatnonzero(y == c) for c in classes]
     trees = [build_tree(Z[rows], leaf_size) for rows in members]
-    value, slope = 0.0, np.zeros_like(A)
+    value, slope, used = 0.0, np.zeros_like(A), 0
     for i, z in enumerate(Z):
         sums, weights = np.zeros(len(classes)), np.zeros((len(classes), len(X)))
+        shift = np.square(np.delete(Z, i, axis=0) - z).sum(axis=1).min()
         for c, rows in enumerate(members):
             tree = trees[c]
             if y[i] == classes[c]:
@@ -270,7 +307,8 @@ def approximate_objective(
                 if not len(rows):
                     continue
                 tree = build_tree(Z[rows], leaf_size)
-            sums[c], weights[c, rows] = approximate_sum(z, Z[rows], tree, tolerance)
+            sums[c], weights[c, rows], count = approximate_sum(z, Z[rows], tree, tolerance, rule, shift)
+            used += count
         own = np.searchsorted(classes, y[i])
         p = sums[own] / sums.sum()
         value += p
@@ -278,7 +316,7 @@ def approximate_objective(
         combined = (p * weights.sum(axis=0) - weights[own]) / sums.sum()
         differences = X[i] - X
         slope += 2 * A @ (combined * differences.T) @ differences
-    return float(value), slope
+    return float(value), slope, used / (len(X) * (len(X) - 1))
 
 
 # --- 4.5 Exact computations: compact support ---
@@ -364,3 +402,22 @@ def levels(tree: Node) -> Iterator[list[Node]]:
     while nodes:
         yield nodes
         nodes = [child for node in nodes for child in node.children]
+
+
+# --- on-line learning (end of Section 4.3) ---
+
+
+def on_line_gradient(A: FloatArray, X: FloatArray, y: IntArray, x: FloatArray, c: int) -> FloatArray:
+    """∂p_{N+1}/∂A of a new point x of class c against the stored rows X (N, D)."""
+    rows, classes = np.concatenate([X, x[None]]), np.append(y, c)
+    return stochastic_gradient(A, rows, classes, np.array([len(X)]))
+
+
+def learn_on_line(
+    A: FloatArray, X: FloatArray, y: IntArray, new: FloatArray, classes: IntArray, rate: float = RATE
+) -> FloatArray:
+    """One step for each new point, which then joins the stored rows."""
+    for t, (x, c) in enumerate(zip(new, classes, strict=True)):
+        A = A + rate / np.sqrt(1 + t) * on_line_gradient(A, X, y, x, c)
+        X, y = np.concatenate([X, x[None]]), np.append(y, c)
+    return A

@@ -251,6 +251,7 @@ def _nonnegative_minimum(M: FloatArray, a: FloatArray) -> FloatArray:
 N_HASHES = 4  # s, section 3.3.1
 ALPHAS = (1e-1, 1e-2, 1e-3, 1e-4)  # section 3.4
 POWERS = tuple(range(-2, 11))  # p in eq. 3.5
+RATIOS = (0.01, 0.1, 1.0)  # candidates for β'/β in section 3.4.3, which does not print them
 Layers: TypeAlias = Mapping[Any, ArrayLike]  # name -> features (N, d_l)
 
 
@@ -279,6 +280,17 @@ def layer_ridge(
     """
     classes, codes = np.unique(y, return_inverse=True)
     Y = np.eye(len(classes))[codes]
+    X_psi, new_psi, weights = rbf_layers(train, Y, new, np.arange(len(Y)), n_buckets, seed)
+    return predict_by_ridge(X_psi, codes, new_psi, classes, weights, seed)
+
+
+def rbf_layers(
+    train: Layers, Y: FloatArray, new: Layers, labeled: IntArray, n_buckets: int, seed: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """X̃_ψ of the training rows and of new rows, and μ: steps 1 and 2 and the RBF map of section 3.3.
+
+    `labeled` are the training rows with targets Y; μ uses them alone, and the low-rank maps all rows.
+    """
     layers, new_layers = [], []
     for name in train:
         X, X_new = np.asarray(train[name], dtype=np.float64), np.asarray(new[name], dtype=np.float64)
@@ -287,11 +299,11 @@ def layer_ridge(
             pair = low_rank_layer(hash_matrix(len(X), n_buckets, seed), pair[0], pair)
         layers.append(pair[0])
         new_layers.append(pair[1])
-    weights = alignment_weights(layers, Y)
+    weights = alignment_weights([X[labeled] for X in layers], Y)
     X_phi, new_phi = concatenate_layers(layers, weights), concatenate_layers(new_layers, weights)
     S = hash_matrix(len(X_phi), min(2 * n_buckets, len(X_phi)), seed + 1)
     X_psi, new_psi = low_rank_rbf(S, X_phi, [X_phi, new_phi], 2 * rbf_variance(X_phi))
-    return predict_by_ridge(X_psi, codes, new_psi, classes, weights, seed)
+    return X_psi, new_psi, weights
 
 
 def rbf_ensemble(
@@ -426,3 +438,47 @@ def transductive_weights(
     A = beta_u * unlabeled.T @ unlabeled + beta * labeled.T @ labeled
     B = beta_u * unlabeled.T @ pseudo_labels + beta * labeled.T @ Y
     return np.linalg.solve(A + np.eye(len(A)), B)
+
+
+class TransductivePredictions(NamedTuple):
+    """Predictions for new rows without and with unlabeled rows, from the same features."""
+
+    classes: AnyArray  # (C,)
+    alone: FloatArray  # scores (n, C) of the ridge on the labeled rows
+    helped: FloatArray  # scores (n, C) of the transductive ridge
+    alpha: float  # β = 1/α, so that β' = 0 gives `alone`
+    ratio: float  # β'/β
+
+
+def transductive_layer_ridge(
+    train: Layers, y: ArrayLike, new: Layers, n_buckets: int = 512, seed: int = 0
+) -> TransductivePredictions:
+    """Section 3.4.3 on the features of section 3.3; y is -1 for unlabeled rows.
+
+    One step with hard pseudo-labels. α and β' are cross-validated on the labeled rows, in this order.
+    """
+    given = np.asarray(y)
+    known, unknown = np.flatnonzero(given != -1), np.flatnonzero(given == -1)
+    classes, codes = np.unique(given[known], return_inverse=True)
+    Y = np.eye(len(classes))[codes]
+    psi, new_psi, _ = rbf_layers(train, Y, new, known, n_buckets, seed)
+    X, unlabeled = psi[known], psi[unknown]
+
+    def right(scores: FloatArray) -> float:
+        return float(np.mean(np.argmax(scores, axis=1) == codes))
+
+    def transduced(X: FloatArray, Y: FloatArray, new: FloatArray, ratio: float) -> FloatArray:
+        pseudo_labels = hard_labels(ridge_predictions(X, Y, unlabeled, alpha))
+        return new @ transductive_weights(X, Y, unlabeled, pseudo_labels, 1 / alpha, ratio / alpha)
+
+    alpha = max(ALPHAS, key=lambda each: right(held_out_predictions(X, Y, each, seed)))
+    folds = list(KFold(min(5, len(X)), shuffle=True, random_state=seed).split(X))
+    accuracy = {}
+    for ratio in RATIOS:
+        held_out = np.empty(Y.shape)
+        for kept, hidden in folds:
+            held_out[hidden] = transduced(X[kept], Y[kept], X[hidden], ratio)
+        accuracy[ratio] = right(held_out)
+    ratio = max(RATIOS, key=lambda each: accuracy[each])
+    alone, helped = ridge_predictions(X, Y, new_psi, alpha), transduced(X, Y, new_psi, ratio)
+    return TransductivePredictions(classes, alone, helped, alpha, ratio)

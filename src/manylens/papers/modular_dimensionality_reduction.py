@@ -28,7 +28,7 @@ from numpy.random import Generator
 from scipy import linalg
 
 from manylens.metric.optimizers import Adam, Schedule
-from manylens.modules.solver import loss_and_gradient, modular_loss
+from manylens.modules.solver import dropping_diversity, loss_and_gradient, modular_loss
 from manylens.papers.modular_autoencoders import Descent, descend
 from manylens.typing import AnyArray, FloatArray
 
@@ -79,14 +79,20 @@ def random_modules(q: FloatArray, M: int, H: int, rng: Generator) -> FloatArray:
 
 
 def module_by_module(
-    q: FloatArray, M: int, H: int, diversity: float, *, rng: Generator, epsilon: float = 0.0, **options: Any
+    q: FloatArray, M: int, H: int, diversity: float, *, rng: Generator, epsilon: float = 1e-3, **options: Any
 ) -> Descent[FloatArray]:
     """Algorithm 1: in every epoch, set each module in turn to its best while the others stay fixed.
 
     Module m becomes RT_H(T), T = c (Q - (λ/M) S_m + ε F_mᵀ F_m), S_m = Σ_{q≠m} F_qᵀ F_q and
-    c = 1/((1-λ) + λ/M + ε) (Proposition 4 and Theorem 1). ε keeps a module near its previous value.
+    c = 1/((1-λ) + λ/M + ε) (Propositions 4 and 10). ε > 0 keeps a module near its previous value: every
+    update minimizes the loss plus (ε/M) |G_m - G_m(before)|², so an epoch lowers the loss by at least
+    (ε/M) Σ_m |change of G_m|², G_m = F_mᵀ F_m, and stops only at a critical point (Theorem 1).
     The options are `max_iter` and `tol` of `descend`.
     """
+    if not epsilon > 0:
+        raise ValueError(
+            f"epsilon={epsilon} is not positive, as Algorithm 1 and the proof of Theorem 1 need."
+        )
     Q = np.diag(q)
     c = 1 / ((1 - diversity) + diversity / M + epsilon)
 
@@ -163,13 +169,6 @@ def drop_module(
 
     shrink = float(np.sqrt(keep_probability / diversity))
     return descend_on_pairs(rows, (M, H), gradient, diversity, rng, shrink, **options)
-
-
-def dropping_diversity(keep_probability: float, n_modules: int) -> float:
-    """Theorem 2: the diversity λ = M p / (1 + p (M-1)) that corresponds to dropping modules."""
-    if not 0 < keep_probability <= 1:
-        raise ValueError(f"keep_probability={keep_probability} is outside (0, 1].")
-    return n_modules * keep_probability / (1 + keep_probability * (n_modules - 1))
 
 
 def dropping_probability(diversity: float, n_modules: int) -> float:

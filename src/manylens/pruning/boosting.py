@@ -14,6 +14,7 @@ from sklearn.base import is_classifier
 from manylens.native.trees import Tree
 from manylens.pruning.members import Members, rescaled_tree
 from manylens.typing import FloatArray
+from manylens.validation import CheckedState
 
 # Losses for which the score is the prediction.
 IDENTITY_LOSSES = (
@@ -98,11 +99,19 @@ class GradientBoostingStages(Stages):
         return boosting
 
 
-class Iterations(Stages):
+class Iterations(CheckedState, Stages):
     """Boosters that do not expose single stages: members are iteration numbers."""
 
     accepts_frames = True  # the types of a data frame say which columns are categorical
     booster: Any  # computes the iterations, so the pruned model also stores it
+
+    @property
+    def n_iterations(self) -> int:
+        """Number of iterations of the booster, which does not check the numbers that it is given."""
+        return self.booster.n_iter_
+
+    def _check_state(self) -> None:
+        self._require(all(type(k) is int and 0 <= k < self.n_iterations for k in self.members))
 
 
 class HistGradientBoostingStages(Iterations):
@@ -133,6 +142,10 @@ class LightGBMStages(Iterations):
     class_names = ("LGBMClassifier", "LGBMRegressor")
 
     @property
+    def n_iterations(self) -> int:
+        return self.booster.current_iteration()
+
+    @property
     def loss(self) -> str:
         return self.ensemble.objective_
 
@@ -153,6 +166,14 @@ class XGBoostStages(Iterations):
     """XGBoost's scikit-learn estimators, one iteration at a time."""
 
     class_names = ("XGBClassifier", "XGBRegressor")
+
+    @property
+    def n_iterations(self) -> int:
+        return self.booster.num_boosted_rounds()
+
+    def _check_state(self) -> None:
+        super()._check_state()
+        self._require(type(self.n_rounds) is int and 0 < self.n_rounds <= self.n_iterations)
 
     @property
     def loss(self) -> str:

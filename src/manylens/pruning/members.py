@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.native.trees import Tree
 from manylens.pruning.training_rows import CHECKED_TREES, bag_mask, grown_from
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manylens.validation import take_rows
 
 Link: TypeAlias = Literal["identity", "logistic"]
 
@@ -101,7 +102,11 @@ class Members:
         if samples is None or mask is None or not self.of_trees:
             return mask
         which = np.unique(np.linspace(0, len(self.members) - 1, CHECKED_TREES).astype(int))
-        return mask if all(grown_from(self.members[k], self._columns_of(k, X), samples[k]) for k in which) else None
+        return (
+            mask
+            if all(grown_from(self.members[k], self._columns_of(k, X), samples[k]) for k in which)
+            else None
+        )
 
     def refit(self, X: Any, y: AnyArray) -> Members:
         """Members of a copy of the ensemble that is fitted to other rows."""
@@ -316,11 +321,6 @@ def prediction_blocks(members: Members, X: Any, n_jobs: int | None) -> Iterator[
                 f"The predictions of member {np.argmin(finite)} contain NaN or infinity: remove this member."
             )
         yield rows, P
-
-
-def take_rows(X: Any, rows: slice | IntArray) -> Any:
-    """Rows of an array, a sparse matrix or a data frame."""
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def rescaled_tree(tree: BaseEstimator, factor: float, shift: FloatArray | float) -> Any:

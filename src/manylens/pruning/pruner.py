@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from manylens.alignment.features import target_features
 from manylens.pruning.boosting import BOOSTING
-from manylens.pruning.members import AVERAGING, ListMembers, Members, fitted_copy, take_rows
+from manylens.pruning.members import AVERAGING, ListMembers, Members, fitted_copy
 from manylens.pruning.pruned_ensemble import PrunedEnsemble, ScoreMixin, typed_tags, validate_member_rows
 from manylens.pruning.selection import (
     Method,
@@ -26,6 +26,13 @@ from manylens.pruning.selection import (
 )
 from manylens.pruning.training_moments import CV, training_moments
 from manylens.typing import AnyArray, FloatArray, MatrixLike
+from manylens.validation import (
+    plain_conversion_errors,
+    restore_on_error,
+    safe_scale,
+    take_rows,
+    times_power,
+)
 
 ADAPTERS: tuple[type[Members], ...] = (*AVERAGING, *BOOSTING)
 ANCHORS = (0.0, 0.25, 0.5, 0.75, 0.9)  # candidates of anchor="auto"
@@ -80,7 +87,7 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     error_, whole_error_ : float
         Mean squared errors of the pruned and of the whole ensemble on the predictions learned from.
     held_out_error_ : float
-        Mean squared error by cross-validation; NaN unless `slack` was used to remove members.
+        Mean squared error by cross-validation with five folds of the predictions learned from.
     anchor_ : float
         The anchor used; 0 for ensembles other than boosting.
     estimator_ : PrunedEnsemble
@@ -119,13 +126,17 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         self.fit_ensemble = fit_ensemble
         self.n_jobs = n_jobs
 
+    @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Select and weight the members.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-            Rows that the ensemble was fitted to, or other rows.
+            All rows that the ensemble was fitted to, in the same order, or rows that it was not fitted to.
+            Out-of-bag predictions need the former: they are used if the rows fit the leaves of the trees
+            (for other members, if members err less on the rows in their samples). Other rows are treated as
+            held-out, with a warning if they resemble training rows.
         y : array-like of shape (n,)
             Classes or values.
 
@@ -143,9 +154,14 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         # copies of the ensemble need the column names that it was fitted with
         named_rows = X if hasattr(X, "iloc") else rows
         anchor = self._choose_anchor(ensemble, members, named_rows, target)
-        moments = training_moments(members, rows, target, self.cv, anchor, self.n_jobs, self.method)
+        moments, exponent = training_moments(members, rows, target, self.cv, anchor, self.n_jobs, self.method)
         result = select_predictors(
-            moments, self.method, self.refit, baseline=members.baseline, additive=members.additive
+            moments,
+            self.method,
+            self.refit,
+            baseline=members.baseline,
+            additive=members.additive,
+            exponent=exponent,
         )
         self.ensemble_, self.anchor_ = ensemble, anchor
         self.weights_, self.intercept_, self.kept_, self.alignments_ = result[:4]
@@ -324,16 +340,29 @@ def prune_predictions(
     >>> prune_predictions(P, y).kept[:2]
     array([0, 1])
     """
-    P = np.asarray(P)
-    if P.ndim not in (2, 3):
-        raise ValueError(f"P has {P.ndim} dimensions: give an array of shape (n, p) or (n, p, C).")
-    check_array(P.reshape(len(P), -1), dtype=[np.float64, np.float32], input_name="P", ensure_min_samples=2)
+    check_method(method, refit)
+    P = read_predictions(P)
     if target == "auto" and P.ndim == 2:
         target = "values"
     Y = target_features(y, len(P), target)
     P = P.reshape(len(P), P.shape[1], -1)
     if P.shape[2] != Y.shape[1]:
         raise ValueError(f"P has {P.shape[2]} columns per predictor, but y has {Y.shape[1]} columns.")
-    check_method(method, refit)
-    moments = new_moments(method, P.shape[1], P.shape[2])
-    return select_predictors(moments.update(P, Y), method, refit)
+    moments, exponent = new_moments(method, P.shape[1], P.shape[2]), safe_scale(P, Y)
+    moments.update(times_power(P, -exponent), times_power(Y, -exponent))
+    return select_predictors(moments, method, refit, exponent=exponent)
+
+
+def read_predictions(P: Any) -> FloatArray:
+    """Predictions (n, p) or (n, p, C) as float64, with at least two rows."""
+    with plain_conversion_errors("P"):
+        P = np.asarray(P)
+    if P.ndim not in (2, 3):
+        raise ValueError(f"P has {P.ndim} dimensions: give an array of shape (n, p) or (n, p, C).")
+    if P.dtype.kind not in "biufO":
+        raise ValueError(f"P holds values of type {P.dtype}: give numbers.")
+    if P.size == 0:
+        raise ValueError(f"P has shape {P.shape}: give at least two rows and one predictor.")
+    with plain_conversion_errors("P"):
+        flat = check_array(P.reshape(len(P), -1), dtype=np.float64, input_name="P", ensure_min_samples=2)
+    return np.asarray(flat).reshape(P.shape)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -51,11 +52,18 @@ class Alignment:
     kernel: Literal["entries", "rows"] = "entries"
 
     def __post_init__(self) -> None:
-        for name, value in (("slack", self.slack), ("tolerance", self.tolerance)):
-            if value is not None and not value >= 0:
-                raise ValueError(f"{name}={value} must be None or at least 0.")
-        if not 0 <= self.shrinkage < np.inf:
-            raise ValueError(f"shrinkage={self.shrinkage} must be at least 0 and finite.")
+        for name in ("slack", "tolerance", "shrinkage"):
+            value = getattr(self, name)
+            if value is None and name != "shrinkage":
+                continue
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < np.inf:
+                allowed = (
+                    "a finite number of at least 0"
+                    if name == "shrinkage"
+                    else "None or a finite number of at least 0"
+                )
+                raise ValueError(f"{name}={value!r} must be {allowed}.")
+        check_choice(self.kernel, "kernel", ("entries", "rows"))
 
 
 Selection: TypeAlias = Literal["alignment", "stacking", "r2", "rank", "uniform"]
@@ -80,7 +88,7 @@ class PruningResult(NamedTuple):
     error, whole_error : float
         Mean squared errors of the kept predictors and of the whole ensemble on the given rows.
     held_out_error : float
-        Mean squared error by cross-validation; NaN unless `slack` was used to remove predictors.
+        Mean squared error by cross-validation with five folds.
     """
 
     weights: FloatArray
@@ -123,15 +131,19 @@ def select_predictors(
     *,
     baseline: FloatArray | None = None,
     additive: bool = False,
+    exponent: int = 0,
 ) -> PruningResult:
-    """Select and weight predictors; for `baseline` (1/p if None) and `additive` see `Members`."""
+    """Select and weight predictors; for `baseline` (1/p if None) and `additive` see `Members`.
+
+    `moments` are those of predictions and targets times 2^-exponent.
+    """
     check_method(method, refit)
     whole = moments.whole()
     G, b, total = products = whole.centered()
     if total <= 0:
         raise ValueError(
-            "y has only one value (or there is only one sample), so predictors cannot be compared: give rows "
-            "whose targets differ."
+            "y has only one value (or there is only one sample, or y hardly varies beside predictions of "
+            "this size), so predictors cannot be compared: give rows whose targets differ."
         )
     varying = _varying_predictors(G)
     G, b, total = products = _zero_constant(products, varying)
@@ -141,8 +153,16 @@ def select_predictors(
     if isinstance(method, Alignment):
         weights, held_out = _select_by_alignment(moments, whole, products, baseline, method)
     else:
-        held_out = np.nan
-        weights = _two_step_weights(method, refit, products, baseline, additive, whole.n_rows_)
+        by_name: Selection = method
+
+        def weigh(some: InnerProducts, moments: PredictionMoments) -> FloatArray:
+            kernels = moments.kernel_products()
+            return _two_step_weights(by_name, refit, some, baseline, additive, moments.n_rows_, kernels)
+
+        weights = weigh(products, whole)
+        held_out = sum(
+            held_out_error(weigh(some, others), others, part) for others, part, some in _folds(moments, whole)
+        )
     if not np.any(weights):
         raise ValueError(
             "All weights are zero: no predictor is positively correlated with y on these rows. Check that "
@@ -150,15 +170,30 @@ def select_predictors(
         )
     means, target_mean = whole.means()
     size = float(np.mean(whole.sizes_))
+
+    def in_units(error: float) -> float:
+        with np.errstate(over="ignore"):  # squares of values beyond 1e154 are infinite
+            return float(np.ldexp(max(error, 0.0) / size, 2 * exponent))
+
     return PruningResult(
         weights,
-        intercept=target_mean - weights @ means,
+        intercept=np.ldexp(target_mean - weights @ means, exponent),
         kept=np.flatnonzero(weights),
         alignments=single_alignments(moments.single.kernel_products(), varying),
-        error=squared_error(weights, *products) / size,
-        whole_error=squared_error(baseline, *products) / size,
-        held_out_error=held_out / size,
+        error=in_units(squared_error(weights, *products)),
+        whole_error=in_units(squared_error(baseline, *products)),
+        held_out_error=in_units(held_out),
     )
+
+
+def _folds(
+    moments: FoldedMoments, whole: PredictionMoments
+) -> Iterator[tuple[PredictionMoments, PredictionMoments, InnerProducts]]:
+    """For every fold: moments of the others, its own, and the others' products without constant predictors."""
+    for others, part in moments.splits(whole):
+        some = others.centered()
+        varying = np.diag(some.G) > NEGLIGIBLE * np.diag(whole.products_)[:-1]
+        yield others, part, _zero_constant(some, varying)
 
 
 def _select_by_alignment(
@@ -168,7 +203,7 @@ def _select_by_alignment(
     baseline: FloatArray,
     settings: Alignment,
 ) -> tuple[FloatArray, float]:
-    """Weights by alignment and non-negative refits, and their cross-validated squared error (or NaN)."""
+    """Weights by alignment and non-negative refits, and their cross-validated squared error."""
     penalty, tolerance = Penalty(settings.shrinkage, baseline), settings.tolerance
 
     def candidates_from(some: InnerProducts, kernels: KernelProducts | None) -> Iterator[FloatArray]:
@@ -182,7 +217,11 @@ def _select_by_alignment(
 
     kernels = whole.kernel_products()
     if settings.slack is None:
-        return next(candidates_from(products, kernels)), np.nan
+        held_out = (
+            held_out_error(next(candidates_from(some, others.kernel_products())), others, part)
+            for others, part, some in _folds(moments, whole)
+        )
+        return next(candidates_from(products, kernels)), sum(held_out)
     candidates = list(candidates_from(products, kernels))
     if tolerance is not None:
         errors = np.array([squared_error(weights, *products) for weights in candidates])
@@ -191,12 +230,13 @@ def _select_by_alignment(
         candidates = candidates[: np.flatnonzero(errors <= bound)[-1] + 1]
     # cross-validated error for each number of kept predictors, interpolated between the numbers in a fold
     errors = np.zeros(len(candidates))
-    for others, part in moments.splits(whole):
-        some = others.centered()
-        varying = np.diag(some.G) > NEGLIGIBLE * np.diag(whole.products_)[:-1]
-        found = list(candidates_from(_zero_constant(some, varying), others.kernel_products()))[::-1]
-        held_out = [held_out_error(weights, others, part) for weights in found]
-        errors += np.interp(_log_counts(candidates), _log_counts(found), held_out)
+    for others, part, some in _folds(moments, whole):
+        found = list(candidates_from(some, others.kernel_products()))[::-1]
+        errors += np.interp(
+            _log_counts(candidates),
+            _log_counts(found),
+            [held_out_error(weights, others, part) for weights in found],
+        )
     least = errors.min()
     # rounding can make the error of a perfect fit negative
     allowed = least + settings.slack * max(least, 0.0)
@@ -218,7 +258,13 @@ def held_out_error(weights: FloatArray, others: PredictionMoments, part: Predict
 
 
 def _two_step_weights(
-    method: Method, refit: Refit, products: InnerProducts, baseline: FloatArray, additive: bool, n_rows: int
+    method: Selection,
+    refit: Refit,
+    products: InnerProducts,
+    baseline: FloatArray,
+    additive: bool,
+    n_rows: int,
+    kernels: KernelProducts | None,
 ) -> FloatArray:
     """Select predictors, which get positive weights, then refit their weights."""
     G, b, total = products
@@ -227,7 +273,7 @@ def _two_step_weights(
     if method == "uniform":
         return np.where(varying, baseline, 0.0)
     if method == "alignment":
-        weights = alignment_weights(G, b)
+        weights = alignment_weights(G, b, kernels)
     elif method == "stacking":
         weights = stacking_weights(G, b)
     elif method == "r2":

@@ -11,13 +11,20 @@ import numpy as np
 from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import check_classification_targets
 
-from manylens.pruning.members import Link, Members, prediction_blocks, take_rows
+from manylens.pruning.members import Link, Members, prediction_blocks
 from manylens.pruning.pruned_ensemble import probabilities
 from manylens.pruning.selection import Method, new_moments
 from manylens.pruning.training_rows import SIGNIFICANT, in_bag_advantage, resemble_training_rows
 from manylens.summaries.prediction_moments import FoldedMoments
 from manylens.typing import AnyArray, BoolArray, FloatArray
-from manylens.validation import check_choice, require_two_classes
+from manylens.validation import (
+    check_choice,
+    plain_conversion_errors,
+    require_two_classes,
+    safe_scale,
+    take_rows,
+    times_power,
+)
 
 CHECKED_ROWS = 200  # rows by which training rows are recognized
 LEAST_CURVATURE = 0.01  # of the logistic loss; keeps the working response of confident predictions bounded
@@ -28,22 +35,27 @@ Batch: TypeAlias = tuple[FloatArray, FloatArray, FloatArray | None]  # predictio
 
 def training_moments(
     members: Members, X: Any, y: AnyArray, cv: CV, anchor: float, n_jobs: int | None, method: Method
-) -> FoldedMoments:
-    """Moments of the predictions that `cv` selects, as `method` needs them."""
+) -> tuple[FoldedMoments, int]:
+    """Moments of the predictions that `cv` selects, as `method` needs them, and an exponent e.
+
+    Predictions and targets are multiplied by 2^-e, so that products of huge or tiny values are safe.
+    """
     Y = target_columns(y, members)
     cv = members.default_folds if cv == "auto" and members.default_folds else cv
     folds = int(cv) if isinstance(cv, Integral) and not isinstance(cv, bool) else None
     in_bag = _rows_in_bag(members, X, Y, cv, n_jobs) if folds is None else None
     moments = new_moments(method, len(members.members), members.n_outputs)
+    exponent = safe_scale(Y)
     for batch in (
         _batches(members, X, Y, in_bag, anchor, n_jobs)
         if folds is None
         else _cross_fitted_batches(members, X, y, Y, folds, n_jobs)
     ):
-        moments.update(*batch)
+        P, target, weight = batch
+        moments.update(times_power(P, -exponent), times_power(target, -exponent), weight)
     if folds is None and in_bag is None and not members.additive:
         _warn_of_interpolation(moments)
-    return moments
+    return moments, exponent
 
 
 def _batches(
@@ -76,9 +88,7 @@ def _cross_fitted_batches(
             yield P, Y[test[rows]], None
 
 
-def _rows_in_bag(
-    members: Members, X: Any, Y: FloatArray, cv: CV, n_jobs: int | None
-) -> BoolArray | None:
+def _rows_in_bag(members: Members, X: Any, Y: FloatArray, cv: CV, n_jobs: int | None) -> BoolArray | None:
     """Mask of the rows that each member was trained on, if `cv` uses it and it is known, else None.
 
     For members other than trees, "auto" uses the mask only if members err less on the rows in their samples.
@@ -92,7 +102,11 @@ def _rows_in_bag(
         resembling = False
     else:
         some = np.unique(np.linspace(0, X.shape[0] - 1, CHECKED_ROWS).astype(int))
-        errors = np.sum((members.predict(take_rows(X, some), n_jobs) - Y[some][:, np.newaxis]) ** 2, axis=2)
+        exponent = safe_scale(Y)
+        errors = np.sum(
+            np.ldexp(members.predict(take_rows(X, some), n_jobs) - Y[some][:, np.newaxis], -exponent) ** 2,
+            axis=2,
+        )
         if in_bag is not None and in_bag_advantage(errors, in_bag[some]) > SIGNIFICANT:
             return in_bag
         resembling = resemble_training_rows(errors, samples)
@@ -136,7 +150,8 @@ def out_of_bag(
 def target_columns(y: AnyArray, members: Members) -> FloatArray:
     """Target (n, C) as the members predict it: values, one column per class, or one of 0 and 1."""
     if members.classes is None:
-        y = y.astype(np.float64)
+        with plain_conversion_errors("y"):
+            y = y.astype(np.float64)
         if not np.isfinite(y).all():
             raise ValueError("Input y contains NaN or infinity.")
         return y[:, np.newaxis]

@@ -12,14 +12,16 @@ from sklearn.utils import assert_all_finite, check_array
 from manylens.native.count_sketch import add_dense, add_ones, add_sparse, signed_buckets
 from manylens.summaries.base import Summary
 from manylens.typing import FloatArray, IntArray, MatrixLike, Rows
-from manylens.validation import check_count, is_sparse
+from manylens.validation import CheckedState, check_count, is_sparse
 
 BLOCK_BYTES = 2**28  # size of the blocks in which rows are converted to float64
 SMALL_BYTES = 2**24  # larger batches are checked for NaN after they are summed, in the sums
 LARGEST = 2**31 - 1  # number of buckets that a hash of 32 bits can address
+# Sums of smaller entries cannot overflow. Runs of float32 rows are summed in single precision.
+SAFE = {np.dtype(np.float32): 2.0**90, np.dtype(np.float64): 2.0**900}
 
 
-class CountSketch(Summary):
+class CountSketch(CheckedState, Summary):
     """Signed random sums of rows, S X, updated one batch at a time.
 
     Each column of S holds one random sign in a random row (Charikar, Chen and Farach-Colton 2002; Clarkson
@@ -84,6 +86,22 @@ class CountSketch(Summary):
     def __sklearn_is_fitted__(self) -> bool:
         return self.n_rows_ > 0
 
+    def _check_state(self) -> None:
+        self._check_settings()
+        for array in (self._sums, self._total, self._ones):
+            self._require(array.dtype == np.float64 and array.flags.c_contiguous and np.isfinite(array).all())
+        self._require(check_count(self.n_rows_, "n_rows_", minimum=0) or self._sums.shape[1] == 0)
+
+    def _check_settings(self) -> None:
+        """Raise unless the sums fit the settings, because compiled loops write to them unchecked."""
+        settings = type(self)(self.n_buckets, self.n_hashes, self.random_state)
+        shapes = ((settings.n_buckets, self._sums.shape[1]), self._sums.shape[1:], (settings.n_buckets,))
+        if shapes != (self._sums.shape, self._total.shape, self._ones.shape):
+            raise ValueError(
+                f"{self!r} holds sums of shape {self._sums.shape}, which do not fit its settings: they were "
+                "changed after it was made, or its file is damaged."
+            )
+
     def update(self, rows: MatrixLike, indices: int | IntArray | None = None) -> Self:
         """Add a batch of rows.
 
@@ -99,44 +117,70 @@ class CountSketch(Summary):
         -------
         CountSketch
         """
-        rows = check_array(rows, accept_sparse="csr", dtype=None, ensure_all_finite=False, input_name="rows")
+        rows = check_array(
+            rows, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, input_name="rows"
+        )
+        if rows.dtype.kind == "f" and rows.dtype.itemsize > 8:
+            rows = rows.astype(np.float64)
         n, d = rows.shape
-        indices = self._check_indices(indices, n)
-        if self.n_rows_ and d != self._sums.shape[1]:
-            raise ValueError(f"A batch of width {d} does not fit a sketch of width {self._sums.shape[1]}.")
-        small = rows.data.nbytes <= SMALL_BYTES
-        if small:
+        indices = self.row_numbers(indices, n)
+        self._check_settings()
+        if self.n_rows_ and d != self.width:
+            raise ValueError(f"A batch of width {d} does not fit a sketch of width {self.width}.")
+        # Small batches are checked before they are added. Checking a large one would take as long as adding
+        # it, so it is added to a copy, and the sums are checked.
+        values = rows.data if is_sparse(rows) else rows
+        careful = values.nbytes > SMALL_BYTES
+        if not careful:
             assert_all_finite(rows, input_name="rows")
+            careful = rows.dtype in SAFE and values.size and np.abs(values).max() > SAFE[rows.dtype]
+        self._sums, self._total, self._ones = self._added(rows, indices, careful)
+        self.n_rows_ += n
+        return self
+
+    def _added(
+        self, rows: Rows, indices: IntArray, careful: bool
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Sums (n_buckets, d), totals (d,) and sketch of ones with a batch; in place unless `careful`."""
+        n, d = rows.shape
         sums, total, ones = self._sums, self._total, self._ones
         if self.n_rows_ == 0:
             sums, total, ones = np.zeros((self.n_buckets, d)), np.zeros(d), np.zeros(self.n_buckets)
-        elif not small:
+        elif careful:
             sums, total, ones = sums.copy(), total.copy(), ones.copy()
         step = n if rows.dtype in (np.float32, np.float64) else max(1, BLOCK_BYTES // (8 * d))
-        for first in range(0, n, step):
-            block = rows[first : first + step]
-            block = block if block.dtype in (np.float32, np.float64) else block.astype(np.float64)
-            block = block if is_sparse(block) else np.ascontiguousarray(block)
-            self._add(block, indices[first : first + step], sums, total, ones)
-        if not small and not np.isfinite(total).all():
-            raise ValueError("The rows contain NaN or infinity: they were not added to the sketch.")
-        self._sums, self._total, self._ones = sums, total, ones
-        self.n_rows_ += n
-        return self
+        with np.errstate(over="ignore", invalid="ignore"):
+            for first in range(0, n, step):
+                block = rows[first : first + step]
+                block = block if block.dtype in (np.float32, np.float64) else block.astype(np.float64)
+                block = block if is_sparse(block) else np.ascontiguousarray(block)
+                self._add(block, indices[first : first + step], sums, total, ones)
+        if careful and not (np.isfinite(total).all() and np.isfinite(sums).all()):
+            assert_all_finite(rows, input_name="rows")
+            if rows.dtype == np.float32:  # single precision overflowed, double precision will not
+                return self._added(rows.astype(np.float64), indices, careful)
+            raise ValueError(
+                "The rows are so large that their sums overflow: they were not added. Scale them first."
+            )
+        return sums, total, ones
 
     def merge(self, other: Self) -> Self:
         if repr(other) != repr(self):
             raise ValueError(f"{other!r} cannot be merged into {self!r}: their settings differ.")
         if not other.n_rows_:
             return self
-        if not self.n_rows_:
-            self._sums, self._total = np.zeros_like(other._sums), np.zeros_like(other._total)
-        if other._sums.shape != self._sums.shape:
-            theirs, ours = other._sums.shape[1], self._sums.shape[1]
-            raise ValueError(f"A sketch of width {theirs} cannot be merged into one of width {ours}.")
-        self._sums += other._sums
-        self._total += other._total
-        self._ones += other._ones
+        self._check_settings()
+        other._check_settings()
+        if self.n_rows_ and other.width != self.width:
+            raise ValueError(
+                f"A sketch of width {other.width} cannot be merged into one of width {self.width}."
+            )
+        with np.errstate(over="ignore"):
+            sums = self._sums + other._sums if self.n_rows_ else other._sums.copy()
+            total = self._total + other._total if self.n_rows_ else other._total.copy()
+        if not (np.isfinite(sums).all() and np.isfinite(total).all()):
+            raise ValueError("The sums of the two sketches overflow together: scale the rows first.")
+        self._sums, self._total, self._ones = sums, total, self._ones + other._ones
         self.n_rows_ += other.n_rows_
         return self
 
@@ -174,7 +218,8 @@ class CountSketch(Summary):
         """
         if isinstance(indices, int | np.integer):
             indices = np.arange(int(indices))
-        indices = self._check_indices(indices, len(indices))
+        indices = self.row_numbers(indices, len(indices))
+        self._check_settings()
         height = self.n_buckets // self.n_hashes
         slots = np.stack([self._slots(indices, which) for which in range(self.n_hashes)])
         rows = slots // 2 + height * np.arange(self.n_hashes)[:, np.newaxis]
@@ -182,6 +227,18 @@ class CountSketch(Summary):
         columns = np.broadcast_to(np.arange(len(indices)), slots.shape)
         shape = (self.n_buckets, len(indices))
         return sparse.csr_matrix((signs.ravel(), (rows.ravel(), columns.ravel())), shape=shape)
+
+    def times_powers(self, powers: IntArray) -> Self:
+        """A sketch of the rows whose columns are multiplied by 2^powers (d,); exact."""
+        made = self.fresh()
+        made.n_rows_, made._ones = self.n_rows_, self._ones.copy()
+        made._sums, made._total = np.ldexp(self._sums, powers), np.ldexp(self._total, powers)
+        return made
+
+    @property
+    def width(self) -> int:
+        """Number of columns seen."""
+        return int(self._sums.shape[1])
 
     @property
     def summary_(self) -> FloatArray:
@@ -229,10 +286,11 @@ class CountSketch(Summary):
         with np.errstate(over="ignore"):  # the hash relies on overflow, which plain Python would report
             return signed_buckets(indices, seed, np.uint64(which), self.n_buckets // self.n_hashes)
 
-    def _check_indices(self, indices: int | IntArray | None, n: int) -> IntArray:
+    def row_numbers(self, indices: int | IntArray | None, n: int) -> IntArray:
+        """The numbers of n rows, which continue after the rows seen so far if `indices` is None."""
         if indices is None:
             indices = self.n_rows_
-        if isinstance(indices, int | np.integer):
+        if isinstance(indices, int | np.integer) and not isinstance(indices, bool):
             return np.arange(int(indices), int(indices) + n, dtype=np.int64)
         indices = np.asarray(indices)
         if indices.shape != (n,) or indices.dtype.kind not in "iu":

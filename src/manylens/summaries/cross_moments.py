@@ -59,13 +59,20 @@ class CrossMoments(Summary):
             raise ValueError(f"The feature sets of this batch have widths {widths}; the first had {seen}.")
         if n_rows == 0:
             return self
-        if not self.n_rows_:
-            # The mean is computed relative to the first row, so that equal rows give exactly zero.
-            self.origins_ = [X[0] + (X - X[0]).mean(axis=0, dtype=np.float64) for X in feature_sets]
-            self.sums_ = {(k, m): np.zeros((widths[k] + 2, widths[m] + 2)) for k, m in self.pairs}
-        rows = [homogeneous(X, origin) for X, origin in zip(feature_sets, self.origins_, strict=True)]
-        for k, m in self.pairs:
-            self.sums_[k, m] += rows[k].T @ rows[m]
+        origins, sums = self.origins_, self.sums_
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not self.n_rows_:
+                # The mean is computed relative to the first row, so that equal rows give exactly zero.
+                origins = [X[0] + (X - X[0]).mean(axis=0, dtype=np.float64) for X in feature_sets]
+                sums = {(k, m): np.zeros((widths[k] + 2, widths[m] + 2)) for k, m in self.pairs}
+            rows = [homogeneous(X, origin) for X, origin in zip(feature_sets, origins, strict=True)]
+            sums = {(k, m): sums[k, m] + rows[k].T @ rows[m] for k, m in self.pairs}
+        if not all(np.isfinite(array).all() for array in sums.values()):
+            raise ValueError(
+                "The batch has NaN, infinity or rows whose fourth powers are beyond float64, so it "
+                "was not added: check it, or divide the features by a constant."
+            )
+        self.origins_, self.sums_ = origins, sums
         self.n_rows_ += n_rows
         return self
 
@@ -85,6 +92,20 @@ class CrossMoments(Summary):
 
     def fresh(self) -> Self:
         return type(self)(self.pairs)
+
+    def times_powers(self, powers: Sequence[int]) -> Self:
+        """The moments of the feature sets times 2^powers, one power for each set; exact."""
+        made = self.fresh()
+        made.n_rows_ = self.n_rows_
+        made.origins_ = [np.ldexp(origin, power) for origin, power in zip(self.origins_, powers, strict=True)]
+        by_row = [  # of h = (1, z, |z|²)
+            np.concatenate([[0], np.full(len(origin), power), [2 * power]])
+            for origin, power in zip(self.origins_, powers, strict=True)
+        ]
+        made.sums_ = {
+            (k, m): np.ldexp(A, np.add.outer(by_row[k], by_row[m])) for (k, m), A in self.sums_.items()
+        }
+        return made
 
     def about(self, points: Sequence[FloatArray]) -> dict[Pair, FloatArray]:
         """The sums with points (d_k,) as the origins."""

@@ -10,8 +10,9 @@ from scipy import sparse
 
 from manylens.summaries.base import Summary
 from manylens.typing import AnyArray, FloatArray, Rows, SparseRows
-from manylens.validation import is_sparse
+from manylens.validation import is_sparse, safe_scale, times_power
 
+LARGEST_EXPONENT = 500  # of rows whose squares are within the range of float64
 BLOCK_BYTES = 2**25  # large enough for BLAS to run at full speed
 
 
@@ -22,7 +23,12 @@ def block_rows(n_columns: int, itemsize: int = 8) -> int:
 
 def column_means(X: Rows) -> FloatArray:
     """Means of the columns (d,), summed in float64."""
-    return np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
+    with np.errstate(over="ignore", invalid="ignore"):
+        means = np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
+    if np.isfinite(means).all():
+        return means
+    exponent = safe_scale(X)  # the sum overflowed
+    return np.ldexp(np.asarray(times_power(X, -exponent).mean(axis=0, dtype=np.float64)).ravel(), exponent)
 
 
 class Moments(Summary):
@@ -48,7 +54,14 @@ class Moments(Summary):
         if weight == 0:
             return self
         block_moments = _sparse_moments if is_sparse(rows) else _dense_moments
-        mean, scatter = block_moments(rows, weights, weight)
+        exponent = safe_scale(rows)
+        if exponent > LARGEST_EXPONENT:
+            raise ValueError(
+                f"Rows as large as 2^{exponent} have squares beyond the range of float64: divide them by a "
+                "constant."
+            )
+        mean, scatter = block_moments(times_power(rows, -exponent), weights, weight)
+        mean, scatter = np.ldexp(mean, exponent), np.ldexp(scatter, 2 * exponent)
         if rows.dtype == np.float32:
             self.precision = float(np.finfo(np.float32).eps)
         return self._join(weight, mean, scatter)

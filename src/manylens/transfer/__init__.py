@@ -7,12 +7,18 @@ from manylens._lazy import attach
 if TYPE_CHECKING:
     from manylens.transfer.calibration import TemperatureScaler, expected_calibration_error
     from manylens.transfer.layer_ridge import LayerRidgeClassifier, LayerRidgeRegressor
+    from manylens.transfer.layer_rows import LayerRows
     from manylens.transfer.network_layers import collect_layers
+    from manylens.transfer.ridge import RidgeSearch
+    from manylens.transfer.training import AlignmentHistory
     from manylens.transfer.transduction import TransductionSearch, TransductiveRidgeClassifier
 
 __all__ = [
+    "AlignmentHistory",
     "LayerRidgeClassifier",
     "LayerRidgeRegressor",
+    "LayerRows",
+    "RidgeSearch",
     "TemperatureScaler",
     "TransductionSearch",
     "TransductiveRidgeClassifier",
@@ -25,7 +31,10 @@ __getattr__, __dir__ = attach(
     {
         "manylens.transfer.calibration": ["TemperatureScaler", "expected_calibration_error"],
         "manylens.transfer.layer_ridge": ["LayerRidgeClassifier", "LayerRidgeRegressor"],
+        "manylens.transfer.layer_rows": ["LayerRows"],
         "manylens.transfer.network_layers": ["collect_layers"],
+        "manylens.transfer.ridge": ["RidgeSearch"],
+        "manylens.transfer.training": ["AlignmentHistory"],
         "manylens.transfer.transduction": ["TransductionSearch", "TransductiveRidgeClassifier"],
     },
 )

@@ -15,7 +15,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
-from manylens.validation import check_choice, check_count, require_two_classes
+from manylens.validation import (
+    check_choice,
+    check_count,
+    require_two_classes,
+    restore_on_error,
+    safe_scale,
+    times_power,
+)
 
 Kind: TypeAlias = Literal["top", "classwise"]
 Binning: TypeAlias = Literal["width", "mass"]
@@ -151,6 +158,7 @@ class TemperatureScaler(BaseEstimator):
     array([[0.75, 0.25]])
     """
 
+    @restore_on_error
     def fit(self, scores: ArrayLike, y: ArrayLike) -> Self:
         """Find the temperature.
 
@@ -169,13 +177,13 @@ class TemperatureScaler(BaseEstimator):
         check_classification_targets(y)
         labels = column_or_1d(y)
         check_consistent_length(checked, labels)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) != checked.shape[1]:
-            sizes = f"scores has {checked.shape[1]} columns, but y has {len(self.classes_)} classes"
+        classes, codes = np.unique(labels, return_inverse=True)
+        if len(classes) != checked.shape[1]:
+            sizes = f"scores has {checked.shape[1]} columns, but y has {len(classes)} classes"
             raise ValueError(f"{sizes}: give one column per class, in sorted order.")
-        require_two_classes(self.classes_, type(self).__name__)
+        require_two_classes(classes, type(self).__name__)
         self.temperature_ = best_temperature(checked, codes)
-        self.n_features_in_ = checked.shape[1]
+        self.classes_, self.n_features_in_ = classes, checked.shape[1]
         return self
 
     def predict_proba(self, scores: ArrayLike) -> FloatArray:
@@ -191,11 +199,7 @@ class TemperatureScaler(BaseEstimator):
         ndarray, shape (n, C)
             Probabilities; float32 if the scores are.
         """
-        check_is_fitted(self)
-        checked = check_array(scores, dtype=[np.float64, np.float32], input_name="scores")
-        if checked.shape[1] != self.n_features_in_:
-            raise ValueError(f"scores has {checked.shape[1]} columns; in fit it had {self.n_features_in_}.")
-        return softmax(checked / checked.dtype.type(self.temperature_), axis=1)
+        return tempered(self._checked(scores), self.temperature_)
 
     def predict(self, scores: ArrayLike) -> AnyArray:
         """Labels with the highest score.
@@ -209,17 +213,34 @@ class TemperatureScaler(BaseEstimator):
         -------
         ndarray, shape (n,)
         """
-        return self.classes_[np.argmax(self.predict_proba(scores), axis=1)]
+        return self.classes_[np.argmax(self._checked(scores), axis=1)]
+
+    def _checked(self, scores: ArrayLike) -> FloatArray:
+        """Scores (n, C) as float32 or float64, with the columns seen in `fit`."""
+        check_is_fitted(self)
+        checked = check_array(scores, dtype=[np.float64, np.float32], input_name="scores")
+        if checked.shape[1] != self.n_features_in_:
+            raise ValueError(f"scores has {checked.shape[1]} columns; in fit it had {self.n_features_in_}.")
+        return checked
+
+
+def tempered(scores: FloatArray, temperature: float) -> FloatArray:
+    """Probabilities softmax(scores / T) (n, C) in the dtype of the scores, for scores of any size."""
+    with np.errstate(over="ignore", under="ignore"):  # a score far below the largest has probability zero
+        below = (scores - scores.max(axis=1, keepdims=True)).astype(np.float64) / temperature
+        return softmax(below, axis=1).astype(scores.dtype)
 
 
 def best_temperature(scores: FloatArray, codes: IntArray) -> float:
-    """Maximum-likelihood temperature T for scores (n, C) and the column of each true class.
+    """Maximum-likelihood temperature T > 0 for scores (n, C) and the column of each true class.
 
     With b = 1/T, the log-likelihood Σ_i b s_i,y - log Σ_c exp(b s_ic) is concave: its slope, the sum of
-    s_i,y - E_b[s_i], decreases with b.
+    s_i,y - E_b[s_i], decreases with b. T is 1 if each row has equal scores: then it does not matter.
     """
-    scores = scores - scores.mean(axis=1, keepdims=True)
-    scale = float(scores.max(axis=1).mean())
+    exponent = safe_scale(scores)
+    scores = times_power(scores, -exponent)
+    scores = scores - scores.max(axis=1, keepdims=True)  # exactly zero if all scores of a row are equal
+    scale = -float(scores.min(axis=1).mean())
     if scale == 0:
         return 1.0
     scores = scores / scale
@@ -229,9 +250,13 @@ def best_temperature(scores: FloatArray, codes: IntArray) -> float:
         p = softmax(np.exp(log_b) * scores, axis=1)
         return float(np.mean(true_scores - np.sum(p * scores, axis=1)))
 
-    bound = np.log(MAX_SCALING)
+    bound, log_b = np.log(MAX_SCALING), 0.0
     if slope(bound) >= 0:
-        return scale / MAX_SCALING
-    if slope(-bound) <= 0:
-        return scale * MAX_SCALING
-    return scale / float(np.exp(brentq(slope, -bound, bound, xtol=1e-12)))
+        log_b = bound
+    elif slope(-bound) <= 0:
+        log_b = -bound
+    else:
+        log_b = float(brentq(slope, -bound, bound, xtol=1e-12))
+    with np.errstate(over="ignore", under="ignore"):
+        temperature = float(np.ldexp(scale / np.exp(log_b), exponent))
+    return float(np.clip(temperature, np.finfo(np.float64).tiny, np.finfo(np.float64).max))

@@ -8,18 +8,26 @@ from typing import Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, check_array, check_consistent_length, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.alignment.features import centered, resolve_groups, sets_by_name, side_by_side
+from manylens.alignment.features import centered, largest, resolve_groups, sets_by_name, side_by_side
 from manylens.alignment.kernel_weights import align_kernels
 from manylens.kernels import CountSketchMap, Linear
+from manylens.transfer.calibration import tempered
 from manylens.transfer.ridge import RidgePredictor
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
-from manylens.validation import check_choice, check_count, validate_rows
+from manylens.validation import (
+    SAFE_EXPONENT,
+    check_choice,
+    check_count,
+    is_unlabeled,
+    restore_on_error,
+    safe_scale,
+    times_power,
+    validate_rows,
+)
 
 Layers: TypeAlias = Mapping[Any, ArrayLike] | Sequence[ArrayLike] | ArrayLike
 LayerSlices: TypeAlias = Sequence[Any] | Mapping[Any, Any] | None
@@ -28,7 +36,6 @@ LayerWeights: TypeAlias = (
 )
 Slices: TypeAlias = dict[Any, slice] | None  # columns of each layer, if X was given as several layers
 
-UNLABELED = -1
 N_HASHES = 4  # buckets per row in the sketch of a layer
 
 
@@ -39,14 +46,16 @@ class LayerMaps:
     names: list[Any]
     columns: list[IntArray]
     maps: list[CountSketchMap | None]  # None: the layer keeps its columns
+    exponents: list[int]  # columns are multiplied by 2^-exponent first: 0 unless they are huge or tiny
     means: list[FloatArray]
     scales: list[float]
 
     def transform(self, X: FloatArray) -> list[FloatArray]:
         """Features (n, rank_l) of each layer of rows (n, d), in the dtype of X."""
         layers: list[FloatArray] = []
-        for own, low_rank, mean, scale in zip(self.columns, self.maps, self.means, self.scales, strict=True):
-            rows = X[:, own] - mean.astype(X.dtype)
+        parts = zip(self.columns, self.exponents, self.means, self.maps, self.scales, strict=True)
+        for own, exponent, mean, low_rank, scale in parts:
+            rows = cast(FloatArray, times_power(X[:, own], -exponent)) - mean.astype(X.dtype)
             layers.append((rows if low_rank is None else low_rank.transform(rows)) / X.dtype.type(scale))
         return layers
 
@@ -99,6 +108,7 @@ class LayerEstimator(BaseEstimator):
     model_: WeightedLayers | StackedLayers
     _slices: Slices
 
+    @restore_on_error
     def fit(self, X: Layers, y: ArrayLike) -> Self:
         """Fit the model.
 
@@ -118,7 +128,14 @@ class LayerEstimator(BaseEstimator):
     def _scores(self, X: Layers) -> FloatArray:
         """Predictions (n, C) for layers given in the same form as in `fit`."""
         check_is_fitted(self, "model_")
-        return self.model_.scores(read_rows(self, X, is_first=False)[0])
+        rows, _ = read_rows(self, X, is_first=False)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = self.model_.scores(rows)
+        if not np.isfinite(scores).all():
+            row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
+            fault = f"Row {row} of X is so much larger than the rows in fit that its prediction overflows"
+            raise ValueError(f"{fault}: check its units.")
+        return scores
 
     def _set_model(self, model: WeightedLayers | StackedLayers) -> None:
         """Set the fitted model, and the names and weights of its layers."""
@@ -161,8 +178,7 @@ class LayerClassifier(ClassifierMixin, LayerEstimator):
         -------
         ndarray, shape (n, C)
         """
-        scores = self._scores(X)
-        return softmax(scores / scores.dtype.type(self.temperature_), axis=1)
+        return tempered(self._scores(X), self.temperature_)
 
     def predict(self, X: Layers) -> AnyArray:
         """Classes with the highest score.
@@ -211,9 +227,10 @@ def fit_layer_maps(
     elif estimator.layer_slices is not None:
         column_names = getattr(estimator, "feature_names_in_", None)
         names, columns = resolve_groups(estimator.layer_slices, X.shape[1], column_names, "layer_slices")
-    fitted = LayerMaps(names, columns, [], [], [])
+    fitted = LayerMaps(names, columns, [], [], [], [])
     for name, own in zip(names, columns, strict=True):
-        rows = X[:, own]
+        exponent = safe_scale(X[:, own])
+        rows = cast(FloatArray, times_power(X[:, own], -exponent))
         residual = centered(rows)
         if not residual.any():
             raise ValueError(f"Layer {name!r} is constant: all its rows are equal. Leave it out.")
@@ -223,6 +240,7 @@ def fit_layer_maps(
             low_rank = CountSketchMap(Linear(), rank, N_HASHES, seed).fit(residual)
             residual = low_rank.transform(residual)
         fitted.maps.append(low_rank)
+        fitted.exponents.append(exponent)
         fitted.means.append(rows.mean(axis=0, dtype=np.float64))
         fitted.scales.append(float(np.sqrt(np.mean(np.square(residual, dtype=np.float64).sum(axis=1)))))
     return fitted
@@ -255,7 +273,7 @@ def layer_weights(
         if np.all(targets == targets[0]):
             fault = "weights='alignment' needs rows with different targets, but all targets are equal"
             raise ValueError(f"{fault}: pass more rows in the first batch, or use weights='uniform'.")
-        weights = cast(FloatArray, align_kernels(layers, targets, target="values"))
+        weights = cast(FloatArray, align_kernels(layers, targets, estimator="biased", target="values"))
     elif isinstance(weights, str):
         weights = np.ones(len(layers))
     elif isinstance(weights, Mapping):
@@ -277,17 +295,6 @@ def combine(layers: list[FloatArray], weights: FloatArray) -> FloatArray:
     )
 
 
-def check_labels(y: ArrayLike, X: FloatArray) -> AnyArray:
-    """Labels as a 1-d array of the length of X."""
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None.")
-    labels = column_or_1d(y, warn=True)
-    assert_all_finite(labels, input_name="y")
-    check_classification_targets(labels)
-    check_consistent_length(X, labels)
-    return labels
-
-
 def check_values(y: ArrayLike, X: FloatArray) -> tuple[FloatArray, bool]:
     """Values as a 2-d array of the length of X, and whether they were 1-d."""
     if y is None:
@@ -299,8 +306,15 @@ def check_values(y: ArrayLike, X: FloatArray) -> tuple[FloatArray, bool]:
     return values.reshape(len(values), -1), values.ndim == 1
 
 
+def target_exponent(values: FloatArray, dtype: np.dtype[Any]) -> int:
+    """Exponent e for which values times 2^-e fit this dtype; 0 unless they are huge or tiny."""
+    exponent = int(np.frexp(largest(values))[1])
+    return exponent if abs(exponent) > SAFE_EXPONENT[dtype] else 0
+
+
 def refuse_unlabeled(y: AnyArray) -> None:
-    """Raise if y contains -1 and two or more other numbers: then -1 marks unlabeled rows."""
-    if y.dtype.kind in "iuf" and np.any(y == UNLABELED) and len(np.unique(y)) > 2:
-        fault = f"y is -1 for {np.sum(y == UNLABELED)} rows, which marks unlabeled rows"
+    """Raise if y contains -1 and two or more other labels: then -1 marks unlabeled rows."""
+    unlabeled = is_unlabeled(y)
+    if unlabeled.any() and len(np.unique(y[~unlabeled])) > 1:
+        fault = f"y is -1 for {unlabeled.sum()} rows, which marks unlabeled rows"
         raise ValueError(f"{fault}: leave them out, or use TransductiveRidgeClassifier.")

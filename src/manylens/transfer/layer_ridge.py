@@ -18,11 +18,18 @@ from sklearn.utils.metaestimators import available_if
 from manylens.kernels.bandwidths import Gamma
 from manylens.summaries import Moments
 from manylens.transfer import layer_models, ridge
-from manylens.transfer.calibration import best_temperature
+from manylens.transfer.calibration import best_temperature, tempered
 from manylens.transfer.layer_models import LayerMaps, Layers, StackedLayers, WeightedLayers
-from manylens.transfer.ridge import FittedRidge, RidgePredictor, RidgeSettings
+from manylens.transfer.ridge import FittedRidge, RidgePredictor, RidgeSearch, RidgeSettings
 from manylens.typing import AnyArray, FloatArray, IntArray, Seed
-from manylens.validation import clear_fitted, require_two_classes
+from manylens.validation import (
+    check_labels,
+    clear_fitted,
+    is_unlabeled,
+    require_two_classes,
+    restore_on_error,
+    times_power,
+)
 
 STACK_CS = (0.01, 0.1, 1.0, 10.0)  # candidate penalties of the logistic regression that stacks layers
 
@@ -60,7 +67,7 @@ def batch_codes(
     if not is_first and not np.array_equal(given, np.asarray(known)):
         raise ValueError(f"classes={classes!r} differs from the classes in the first call of partial_fit.")
     require_two_classes(given, "LayerRidgeClassifier")
-    if layer_models.UNLABELED not in given:
+    if not is_unlabeled(given).any():
         layer_models.refuse_unlabeled(y)
     codes = np.searchsorted(given, y)
     if np.any(given[np.minimum(codes, len(given) - 1)] != y):
@@ -68,10 +75,37 @@ def batch_codes(
     return given, codes
 
 
+def class_scales(shares: FloatArray, power: float) -> FloatArray:
+    """Targets (C,) of the classes, proportional to p_c^-power; that of the largest class is one."""
+    return np.asarray((shares.max() / shares) ** power)
+
+
+def choose_coding(
+    scores: FloatArray, codes: IntArray, shares: FloatArray, powers: FloatArray
+) -> tuple[FloatArray, float]:
+    """Targets (C,) of the classes, and temperature, with the highest likelihood of held-out scores (n, C)."""
+    found = []
+    for power in np.sort(powers):
+        scales = class_scales(shares, power)
+        temperature = best_temperature(scores * scales, codes)
+        proba = tempered(scores * scales, temperature)[np.arange(len(codes)), codes]
+        likelihood = float(np.mean(np.log(np.maximum(proba, np.finfo(np.float64).tiny))))
+        found.append((likelihood, scales, temperature))
+    _, scales, temperature = max(found, key=lambda each: each[0])
+    return scales, temperature
+
+
+def squared_units(errors: FloatArray, exponent: int) -> FloatArray:
+    """Squared errors of targets that were multiplied by 2^-exponent, in the units of y."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.ldexp(errors, 2 * exponent)
+
+
 class LayerRidge(layer_models.LayerEstimator):
     """Base class of the classifier and the regressor."""
 
     moments_: Moments | None = None
+    class_scales_: FloatArray
     alpha_: float | FloatArray
     loo_errors_: FloatArray | None
 
@@ -85,7 +119,7 @@ class LayerRidge(layer_models.LayerEstimator):
         layer_rank: int | None = 1024,
         max_exact_rows: int = 6000,
         rank: int = 2048,
-        alphas: Sequence[float] | FloatArray = ridge.ALPHAS,
+        alphas: Sequence[float] | FloatArray | RidgeSearch = ridge.ALPHAS,
         random_state: Seed = None,
     ) -> None:
         self.layer_slices = layer_slices
@@ -127,10 +161,16 @@ class LayerRidge(layer_models.LayerEstimator):
         is_first, alphas = self.moments_ is None, self._settings().alphas
         model = self._first_model(X, targets) if is_first else cast(WeightedLayers, self.model_)
         columns = model.ridge.columns
-        features = ridge.map_columns(columns, model.features(X)).astype(np.float64)
-        moments = ridge.joint_moments(features, targets)
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            features = ridge.map_columns(columns, model.features(X)).astype(np.float64)
+            moments = ridge.joint_moments(features, targets)
+        if not np.isfinite(moments.scatter).all():
+            raise ValueError(
+                "This batch is so much larger than the first that its moments overflow: check its units, or "
+                "start over with fit."
+            )
         if self.moments_ is not None:
-            moments = self.moments_.merge(moments)
+            moments = self.moments_.fresh().merge(self.moments_).merge(moments)
         path = ridge.path_from_moments(moments, features.shape[1])
         self.loo_errors_ = ridge.gcv_errors(path, moments, alphas)
         self.alpha_ = float(alphas[np.argmin(self.loo_errors_)])
@@ -164,8 +204,9 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         Largest number of rows for an exact kernel ridge, in O(n³) time; with more rows, landmarks are used.
     rank : int, default=2048
         Number of landmarks, sampled from the rows.
-    alphas : array-like of float, default=np.logspace(-6, 2, 17)
-        Candidate penalties, for features whose rows have a mean squared norm of one.
+    alphas : array-like of float or RidgeSearch, default=np.logspace(-6, 2, 17)
+        Candidate penalties, for features whose rows have a mean squared norm of one. A `RidgeSearch` also
+        chooses a coding of the classes; try it with many classes of unequal sizes.
     random_state : int, RandomState or None, default=None
         Seed of hashes and landmarks.
 
@@ -187,6 +228,8 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         Leave-one-out accuracy; cross-validated with "stacked", on the last batch in `partial_fit`.
     temperature_ : float
         Temperature T.
+    class_scales_ : ndarray, shape (C,)
+        Factors of the scores of each class, chosen by a `RidgeSearch`; otherwise ones.
 
     References
     ----------
@@ -205,9 +248,10 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
     True
     """
 
+    @restore_on_error
     def fit(self, X: Layers, y: ArrayLike) -> Self:
         rows, self._slices = layer_models.read_rows(self, X, is_first=True)
-        labels = layer_models.check_labels(y, rows)
+        labels = check_labels(y, rows)
         layer_models.refuse_unlabeled(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         require_two_classes(self.classes_, type(self).__name__)
@@ -219,15 +263,16 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
             coef, intercept, self.loo_score_ = stack_classes(left_out, codes)
             self._set_model(StackedLayers(maps, [fit.predictor for fit in fits], coef, intercept))
             self.alpha_, self.loo_errors_ = np.array([fit.alpha for fit in fits]), None
-            self.temperature_ = 1.0
+            self.temperature_, self.class_scales_ = 1.0, np.ones(len(self.classes_))
         else:
             model, fitted = self._fit_weighted(rows, targets)
             self._set_model(model)
             self.alpha_, self.loo_errors_ = fitted.alpha, fitted.errors
-            self._calibrate(fitted.left_out, codes)
+            self._calibrate(fitted.left_out, codes, targets.mean(axis=0))
         return self
 
     @available_if(learns_from_batches)
+    @restore_on_error
     def partial_fit(self, X: Layers, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Update the model with a batch of rows, keeping only moments.
 
@@ -250,17 +295,25 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         """
         is_first = self.moments_ is None
         rows, self._slices = layer_models.read_rows(self, X, is_first)
-        labels = layer_models.check_labels(y, rows)
+        labels = check_labels(y, rows)
         self.classes_, codes = batch_codes(labels, classes, getattr(self, "classes_", None), is_first)
         scores = None if is_first else self.model_.scores(rows)
-        self._add_batch(rows, np.eye(len(self.classes_))[codes])
-        self._calibrate(self.model_.scores(rows) if scores is None else scores, codes)
+        n_classes = len(self.classes_)
+        self._add_batch(rows, np.eye(n_classes)[codes])
+        moments = cast(Moments, self.moments_)
+        shares = np.maximum(moments.mean[-n_classes:], 1 / moments.weight)  # some may not have occurred yet
+        self._calibrate(self.model_.scores(rows) if scores is None else scores, codes, shares)
         return self
 
-    def _calibrate(self, scores: FloatArray, codes: IntArray) -> None:
-        """Set the temperature and the accuracy, from scores of held-out rows."""
-        self.temperature_ = best_temperature(scores.astype(np.float64), codes)
-        self.loo_score_ = float(np.mean(np.argmax(scores, axis=1) == codes))
+    def _calibrate(self, scores: FloatArray, codes: IntArray, shares: FloatArray) -> None:
+        """Set coding, temperature and accuracy, from held-out scores and the shares of the classes."""
+        held_out, powers = scores.astype(np.float64), self._settings().class_powers
+        self.class_scales_, self.temperature_ = choose_coding(held_out, codes, shares, powers)
+        self.loo_score_ = float(np.mean(np.argmax(held_out * self.class_scales_, axis=1) == codes))
+
+    def _scores(self, X: Layers) -> FloatArray:
+        scores = super()._scores(X)
+        return scores * self.class_scales_.astype(scores.dtype)
 
 
 class LayerRidgeRegressor(RegressorMixin, LayerRidge):
@@ -271,8 +324,8 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
     Parameters
     ----------
     layer_slices, weights, kernel, gamma, layer_rank, max_exact_rows, rank, alphas, random_state
-        As in `LayerRidgeClassifier`, with the same defaults. With weights="stacked", a second ridge combines
-        the predictions of one ridge per layer.
+        As in `LayerRidgeClassifier`, with the same defaults; `alphas` are numbers. With weights="stacked", a
+        second ridge combines the predictions of one ridge per layer.
 
     Attributes
     ----------
@@ -291,26 +344,32 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
     True
     """
 
+    @restore_on_error
     def fit(self, X: Layers, y: ArrayLike) -> Self:
         rows, self._slices = layer_models.read_rows(self, X, is_first=True)
-        targets, self._is_1d = layer_models.check_values(y, rows)
-        self.moments_ = None
+        values, self._is_1d = layer_models.check_values(y, rows)
+        self.moments_, self._exponent = None, layer_models.target_exponent(values, rows.dtype)
+        targets = cast(FloatArray, times_power(values, -self._exponent))
         if layer_models.is_stacked(self.weights):
             maps, fits = self._fit_each_layer(rows, targets)
-            stack = ridge.linear_ridge(np.hstack([fit.left_out for fit in fits]), targets)
+            joined = np.hstack([fit.left_out for fit in fits])
+            scale = float(np.sqrt(np.mean(np.square(joined).sum(axis=1)))) or 1.0  # as `alphas` expects
+            stack = ridge.linear_ridge(joined / scale, targets)
             alpha, _ = ridge.choose_alpha(stack, self._settings().alphas)
-            self._set_model(StackedLayers(maps, [fit.predictor for fit in fits], *stack.path.solve(alpha)))
+            coef, intercept = stack.path.solve(alpha)
+            self._set_model(StackedLayers(maps, [fit.predictor for fit in fits], coef / scale, intercept))
             self.alpha_, self.loo_errors_ = np.array([fit.alpha for fit in fits]), None
             left_out = stack.left_out(alpha)
         else:
             model, fitted = self._fit_weighted(rows, targets)
             self._set_model(model)
-            self.alpha_, self.loo_errors_ = fitted.alpha, fitted.errors
+            self.alpha_, self.loo_errors_ = fitted.alpha, squared_units(fitted.errors, self._exponent)
             left_out = fitted.left_out
         self.loo_score_ = float(r2_score(targets, left_out))
         return self
 
     @available_if(learns_from_batches)
+    @restore_on_error
     def partial_fit(self, X: Layers, y: ArrayLike) -> Self:
         """Update the model with a batch of rows, as in `LayerRidgeClassifier.partial_fit`.
 
@@ -325,10 +384,14 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         -------
         LayerRidgeRegressor
         """
-        rows, self._slices = layer_models.read_rows(self, X, is_first=self.moments_ is None)
-        targets, self._is_1d = layer_models.check_values(y, rows)
+        is_first = self.moments_ is None
+        rows, self._slices = layer_models.read_rows(self, X, is_first)
+        values, self._is_1d = layer_models.check_values(y, rows)
+        if is_first:
+            self._exponent = layer_models.target_exponent(values, rows.dtype)
         clear_fitted(self, "loo_score_")
-        self._add_batch(rows, targets)
+        self._add_batch(rows, cast(FloatArray, times_power(values, -self._exponent)))
+        self.loo_errors_ = squared_units(cast(FloatArray, self.loo_errors_), self._exponent)
         return self
 
     def predict(self, X: Layers) -> FloatArray:
@@ -344,7 +407,17 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         ndarray, shape (n,) or (n, C)
         """
         scores = self._scores(X)
-        return scores[:, 0] if self._is_1d else scores
+        if abs(self._exponent) > 100:  # float32 could not hold the values
+            scores = scores.astype(np.float64)
+        values = cast(FloatArray, times_power(scores, self._exponent))
+        return values[:, 0] if self._is_1d else values
+
+    def _settings(self) -> RidgeSettings:
+        if isinstance(self.alphas, RidgeSearch):
+            raise ValueError(
+                "alphas is a RidgeSearch, which codes classes: give LayerRidgeRegressor numbers."
+            )
+        return super()._settings()
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache, partial
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from manylens.kernels.spectrum import inverse_root, rank_tolerance
 from manylens.summaries import CountSketch
+from manylens.transfer.layer_rows import LayerRows
 from manylens.typing import FloatArray
-from manylens.validation import check_choice, import_optional
+from manylens.validation import check_choice, import_torch
 
 if TYPE_CHECKING:
     import torch
@@ -23,13 +23,8 @@ if TYPE_CHECKING:
 LayerChoice: TypeAlias = "Sequence[str] | Callable[[str, nn.Module], bool]"  # or "auto", which is a str
 Pooling: TypeAlias = "Literal['auto', 'flatten', 'mean', 'first'] | Callable[[torch.Tensor], torch.Tensor]"
 Forward: TypeAlias = "Callable[[nn.Module, Any], Any]"
-LayerRows: TypeAlias = dict[str, FloatArray]
+Batch: TypeAlias = dict[str, FloatArray]  # rows of one batch, by layer
 RowTransform: TypeAlias = Callable[[FloatArray, str], FloatArray]  # of the rows and name of a layer
-
-
-def import_torch() -> ModuleType:
-    """Import torch, or raise an error that says how to install it."""
-    return import_optional("torch", "collect_layers", "'manylens[torch]'")
 
 
 def collect_layers(
@@ -70,9 +65,9 @@ def collect_layers(
 
     Returns
     -------
-    LayerSketches or dict of ndarray
+    LayerSketches or LayerRows
         With hashed rows, sketches (n_buckets, d_l) by name, whose `transform` does the second pass; otherwise
-        float32 arrays (n, d_l) or (n, n_buckets) by name, in the order in which the layers run.
+        a dict of float32 arrays (n, d_l) or (n, n_buckets), in the order in which the layers run.
 
     Examples
     --------
@@ -104,25 +99,36 @@ def collect_layers(
 class LayerSketches(dict[str, FloatArray]):
     """Sketch S X_l (n_buckets, d_l) of each layer, by name; `n_rows_` is the number of rows of X_l."""
 
-    def __init__(self, run: Callable[..., Generator[LayerRows]], sketches: dict[str, CountSketch]) -> None:
+    _unsaved = ("_run",)  # `manylens.save` leaves out the network
+
+    _run: Callable[..., Generator[Batch]] | None
+
+    def __init__(self, run: Callable[..., Generator[Batch]], sketches: dict[str, CountSketch]) -> None:
         super().__init__({name: own.summary_.astype(np.float32) for name, own in sketches.items()})
         self._run = run
         self._roots = {name: sketch_root(rows) for name, rows in self.items()}
         self.n_rows_ = next(iter(sketches.values())).n_rows_
 
-    def transform(self, batches: Iterable[Any]) -> LayerRows:
+    def transform(self, batches: Iterable[Any] | LayerRows) -> LayerRows:
         """Nystroem features X_l (S X_l)ᵀ (S X_l X_lᵀ Sᵀ)^(-1/2) of any rows.
 
         Parameters
         ----------
-        batches : iterable
-            The same or other inputs, as in `collect_layers`.
+        batches : iterable, or dict of ndarray
+            The same or other inputs, as in `collect_layers`, or the rows of the layers that it returns.
 
         Returns
         -------
-        dict of ndarray, each of shape (n, rank_l)
-            Features by layer; rank_l is at most the number of buckets.
+        LayerRows
+            A dict of features (n, rank_l) by layer; rank_l is at most the number of buckets.
         """
+        if isinstance(batches, dict):
+            return LayerRows({name: self._low_rank(batches[name], name) for name in self})
+        if self._run is None:
+            raise ValueError(
+                "These sketches come from a file, which does not contain the network: pass the rows of the "
+                "layers, sketches.transform(collect_layers(network, batches))."
+            )
         return gather(self._run(batches), self._low_rank)
 
     def _low_rank(self, rows: FloatArray, name: str) -> FloatArray:
@@ -147,7 +153,7 @@ def sketch_root(rows: FloatArray) -> FloatArray:
     return root.astype(np.float32)
 
 
-def gather(passes: Generator[LayerRows], transform: RowTransform | None = None) -> LayerRows:
+def gather(passes: Generator[Batch], transform: RowTransform | None = None) -> LayerRows:
     """All rows of each layer in one array; batches are transformed one by one."""
     parts: dict[str, list[FloatArray]] = {}
     with closing(passes) as batches:
@@ -155,7 +161,7 @@ def gather(passes: Generator[LayerRows], transform: RowTransform | None = None) 
             for name, rows in features.items():
                 parts.setdefault(name, []).append(rows if transform is None else transform(rows, name))
                 check_width(name, parts[name][-1], parts[name][0].shape[1])
-    return {name: np.concatenate(rows) for name, rows in parts.items()}
+    return LayerRows({name: np.concatenate(rows) for name, rows in parts.items()})
 
 
 def check_width(name: str, rows: FloatArray, width: int) -> None:
@@ -167,7 +173,7 @@ def check_width(name: str, rows: FloatArray, width: int) -> None:
 
 def choose_layers(model: nn.Module, layers: LayerChoice = "auto") -> list[str]:
     """Names of the modules to hook, as in `model.named_modules()`."""
-    if not isinstance(model, import_torch().nn.Module):
+    if not isinstance(model, import_torch("collect_layers").nn.Module):
         raise TypeError(f"model is a {type(model).__name__}; it must be a torch.nn.Module.")
     modules = dict(model.named_modules())
     if isinstance(layers, str):
@@ -213,9 +219,9 @@ def has_repeated_units(module: nn.Module) -> bool:
 
 def run_layers(
     batches: Iterable[Any], model: nn.Module, names: list[str], pooling: Pooling, forward: Forward | None
-) -> Generator[LayerRows]:
+) -> Generator[Batch]:
     """Float32 rows (n, d_l) of the named layers for each batch, in the order in which the layers run."""
-    seen: LayerRows = {}
+    seen: Batch = {}
     mask: torch.Tensor | None = None
     modules = dict(model.named_modules())
 

@@ -7,8 +7,8 @@ from the intercept, which is not penalized.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -28,6 +28,34 @@ RidgeKernel: TypeAlias = Literal["rbf", "linear"]
 ALPHAS = tuple(np.logspace(-6, 2, 17).tolist())
 SMALL = 2**21  # number of matrix entries up to which a second BLAS thread does not help
 MAX_COLUMNS = 512  # in a matrix product that computes predictions for several alphas
+
+
+@dataclass(frozen=True)
+class RidgeSearch:
+    """Candidates of the leave-one-out search in `LayerRidgeClassifier`, for many or unequal classes.
+
+    A ridge on one-hot targets shrinks the scores of rare classes more than those of frequent ones. With power
+    s, the target of a row of class c is proportional to p_c^-s instead of 1, where p_c is the share of the
+    class among the rows; s = 1/2 gives all classes the same sum of squared targets. The ridge is linear in
+    its targets, so no candidate needs another fit: the penalty has the lowest leave-one-out squared error
+    of one-hot targets, and s the highest leave-one-out likelihood.
+
+    Parameters
+    ----------
+    alphas : sequence of float, default=np.logspace(-6, 2, 17)
+        Candidate penalties.
+    class_powers : sequence of float, default=(0, 0.25, 0.5)
+        Candidates for s, from 0 (one-hot targets) to 1.
+
+    Examples
+    --------
+    >>> from manylens import LayerRidgeClassifier
+    >>> from manylens.transfer import RidgeSearch
+    >>> model = LayerRidgeClassifier(alphas=RidgeSearch(class_powers=(0, 0.25, 0.5)))
+    """
+
+    alphas: Sequence[float] | FloatArray = field(default=ALPHAS, repr=False)
+    class_powers: Sequence[float] | FloatArray = (0.0, 0.25, 0.5)
 
 
 @dataclass(frozen=True)
@@ -193,13 +221,22 @@ class RidgeSettings:
     """Validated parameters of a kernel ridge, as in `LayerRidgeClassifier`."""
 
     def __init__(
-        self, kernel: RidgeKernel, gamma: Gamma, max_exact_rows: int, rank: int, alphas: ArrayLike
+        self,
+        kernel: RidgeKernel,
+        gamma: Gamma,
+        max_exact_rows: int,
+        rank: int,
+        alphas: ArrayLike | RidgeSearch,
     ) -> None:
         check_choice(kernel, "kernel", ("rbf", "linear"))
         self.kernel, self.gamma = kernel, gamma
         self.max_exact_rows = check_count(max_exact_rows, "max_exact_rows", minimum=0)
         self.rank = check_count(rank, "rank")
-        self.alphas = check_positive(alphas, "alphas")
+        search = alphas if isinstance(alphas, RidgeSearch) else RidgeSearch(np.asarray(alphas), (0.0,))
+        self.alphas = check_positive(search.alphas, "alphas")
+        self.class_powers = np.atleast_1d(np.asarray(search.class_powers, dtype=np.float64))
+        if not self.class_powers.size or not np.all((self.class_powers >= 0) & (self.class_powers <= 1)):
+            raise ValueError(f"class_powers={search.class_powers!r} must be numbers between 0 and 1.")
 
     def landmark_map(self, features: FloatArray, random_state: np.random.RandomState) -> FeatureMap:
         """The Nystroem map of the kernel, fitted on features (n, D)."""

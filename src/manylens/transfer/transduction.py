@@ -10,7 +10,6 @@ from typing import Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import linalg
-from scipy.special import softmax
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state, gen_batches
 
@@ -18,11 +17,18 @@ from manylens.kernels.bandwidths import Gamma
 from manylens.summaries import Moments, block_rows
 from manylens.summaries.base import summarize
 from manylens.transfer import layer_models, ridge
-from manylens.transfer.calibration import best_temperature
+from manylens.transfer.calibration import best_temperature, tempered
 from manylens.transfer.layer_models import Layers, LayerSlices, LayerWeights, WeightedLayers
 from manylens.transfer.ridge import RidgePredictor, RidgeSettings, check_positive, linear_ridge
 from manylens.typing import FloatArray, IntArray, Seed
-from manylens.validation import check_choice, check_count, require_two_classes
+from manylens.validation import (
+    check_choice,
+    check_count,
+    check_labels,
+    is_unlabeled,
+    require_two_classes,
+    restore_on_error,
+)
 
 PseudoLabels: TypeAlias = Literal["balanced", "soft", "hard"]
 ClassPrior: TypeAlias = Literal["labeled", "uniform"] | Sequence[float] | FloatArray
@@ -62,7 +68,7 @@ class TransductionSearch:
 
 
 class TransductiveRidgeClassifier(layer_models.LayerClassifier):
-    """Classify rows of which only a few are labeled; -1 in y marks the unlabeled rows.
+    """Classify rows of which only a few are labeled; -1 in y ('-1' for strings) marks the unlabeled rows.
 
     A ridge on the labeled rows predicts pseudo-labels Y' of the others. Then, `n_steps` times,
     W = (β' Ψ'ᵀΨ' + β ΨᵀΨ + I)^(-1) (β' Ψ'ᵀY' + β ΨᵀY) is solved and Y' is updated. Ψ and Ψ' are the features
@@ -149,12 +155,12 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
         self.rank = rank
         self.random_state = random_state
 
+    @restore_on_error
     def fit(self, X: Layers, y: ArrayLike) -> Self:
         search, settings = self._validate_parameters()
         rows, self._slices = layer_models.read_rows(self, X, is_first=True)
-        labels = layer_models.check_labels(y, rows)
-        is_number = labels.dtype.kind in "iuf"
-        labeled = labels != layer_models.UNLABELED if is_number else np.ones(len(labels), dtype=bool)
+        labels = check_labels(y, rows)
+        labeled = ~is_unlabeled(labels)
         if not labeled.any():
             raise ValueError("y is -1 in every row: label at least one row of each of two classes.")
         self.classes_, codes = np.unique(labels[labeled], return_inverse=True)
@@ -285,7 +291,7 @@ def make_pseudo_labels(
     """Pseudo-labels (u, C) of unlabeled rows from their scores (u, C)."""
     if kind == "hard":
         return np.eye(scores.shape[1])[np.argmax(scores, axis=1)]
-    proba = softmax(scores / temperature, axis=1)
+    proba = tempered(scores, temperature)
     return balance(proba, prior) if kind == "balanced" and prior is not None else proba
 
 

@@ -1,0 +1,515 @@
+"""Linear CKA from sketches of rows, once the rows are gone.
+
+With Z_r = (S_r X)ᵀ (S_r Y) for independent sketches r = 1 ... R, E Z_r = XᵀY but E|Z_r|² = |XᵀY|² + variance:
+one sketch overestimates every norm. Products of *different* sketches do not, because E<Z_r, Z_s> = |XᵀY|²,
+so the estimate is their mean, with a jackknife standard error over the sketches. No error bound is given: the
+published relative bound relies on an inequality that is false.
+
+The unbiased inner product of two kernels also needs Σ_i |x_i|² |y_i|² (see `inner_products`). It is an inner
+product of two columns, so a sketch of the column |x_i|² is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple, Self, TypeAlias
+
+import numpy as np
+from scipy import sparse, stats
+
+from manylens.alignment.features import (
+    Names,
+    Returned,
+    Target,
+    as_returned,
+    check_features,
+    constant_message,
+    largest,
+    row_norms_about,
+    target_features,
+)
+from manylens.alignment.inner_products import Estimator, alignments, check_convention, without_diagonals
+from manylens.kernels.kernels import Linear
+from manylens.summaries import CountSketch, Summary, block_rows
+from manylens.typing import FloatArray, IntArray, MatrixLike, Rows
+from manylens.validation import (
+    check_choice,
+    check_count,
+    check_real,
+    is_sparse,
+    safe_scale,
+    shown,
+    times_power,
+)
+
+LEAST_REPLICATES = 3
+ROOM = 100  # powers of two between the scale of a stream's sums and its largest entry
+
+
+class Estimate(NamedTuple):
+    """A value with its standard error.
+
+    Parameters
+    ----------
+    value : float
+        The estimate.
+    standard_error : float
+        Its standard error.
+    n_replicates : int
+        Number of independent replicates.
+    """
+
+    value: float
+    standard_error: float
+    n_replicates: int
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Confidence interval from Student's t distribution.
+
+        Parameters
+        ----------
+        confidence : float, default=0.95
+            Probability in (0, 1) that the interval contains the exact value.
+
+        Returns
+        -------
+        tuple of float
+            Lower and upper end.
+        """
+        if not 0 < check_real(confidence, "confidence") < 1:
+            raise ValueError(f"confidence={confidence} is not between 0 and 1.")
+        reach = stats.t.ppf(0.5 + confidence / 2, self.n_replicates - 1) * self.standard_error
+        return float(self.value - reach), float(self.value + reach)
+
+
+class FeatureSketch(Summary):
+    """Independent sketches of one feature set, enough to compare it with others without its rows.
+
+    Sketches of the features of many models, made once and saved, can be ranked for any labels of the same
+    rows by `rank_models`, weighted by `align_kernels` and compared by `sketched_cka`. Each of the
+    `n_replicates` sketches is a `CountSketch` of the columns and of the squared norms of the rows. Memory is
+    n_replicates x n_buckets x (d + 1) doubles, for any number of rows.
+
+    Parameters
+    ----------
+    n_buckets : int
+        Height of each sketch.
+    n_replicates : int, default=8
+        Number of independent sketches, at least 3; their spread gives the standard errors.
+    n_hashes : int, default=1
+        Number of buckets that each row is added to; must divide `n_buckets`.
+    random_state : int, default=0
+        Seed of the first sketch; the others have the next seeds. Only sketches of equal settings can be
+        compared.
+
+    Attributes
+    ----------
+    n_rows_ : int
+        Number of rows seen.
+
+    See Also
+    --------
+    sketched_cka : Compare two feature sketches.
+    CountSketch : A single sketch.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manylens import rank_models
+    >>> from manylens.alignment import FeatureSketch
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 3, 2000)
+    >>> good, noise = np.eye(3)[y] + rng.standard_normal((2000, 3)), rng.standard_normal((2000, 50))
+    >>> sketches = {"good": FeatureSketch(256).update(good), "noise": FeatureSketch(256).update(noise)}
+    >>> rank_models(sketches, y)[0].name
+    'good'
+    """
+
+    def __init__(
+        self, n_buckets: int, n_replicates: int = 8, n_hashes: int = 1, random_state: int = 0
+    ) -> None:
+        self.n_replicates = check_count(n_replicates, "n_replicates", minimum=LEAST_REPLICATES)
+        first = CountSketch(n_buckets, n_hashes, random_state)
+        self.n_buckets, self.n_hashes, self.random_state = first.n_buckets, first.n_hashes, first.random_state
+        self.n_rows_ = 0
+        self._exponent: int | None = None  # the sketches hold rows times 2^-exponent; None: only zeros so far
+        self._sketches = [first.fresh(first.random_state + r) for r in range(self.n_replicates)]
+
+    def __repr__(self) -> str:
+        names = ("n_buckets", "n_replicates", "n_hashes", "random_state")
+        return f"FeatureSketch({', '.join(f'{name}={getattr(self, name)}' for name in names)})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.n_rows_ > 0
+
+    def update(self, rows: MatrixLike, indices: int | IntArray | None = None) -> Self:
+        """Add a batch of rows.
+
+        Parameters
+        ----------
+        rows : array-like or sparse matrix, shape (n, d)
+            Rows of the feature set.
+        indices : int or ndarray of int of shape (n,), default=None
+            Row numbers, or the first of consecutive numbers, as for `CountSketch.update`.
+
+        Returns
+        -------
+        FeatureSketch
+        """
+        X = check_features(rows, "rows")
+        numbers = self._sketches[0].row_numbers(indices, X.shape[0])
+        width = self._sketches[0].width
+        if self.n_rows_ and X.shape[1] + 1 != width:
+            raise ValueError(f"A batch of width {X.shape[1]} does not fit a sketch of width {width - 1}.")
+        self._rescale(stream_exponent(self._exponent, X))
+        step = block_rows(X.shape[1] + 1)
+        for start in range(0, X.shape[0], step):
+            block = with_squared_norms(times_power(X[start : start + step], -(self._exponent or 0)))
+            for each in self._sketches:
+                each.update(block, numbers[start : start + step])
+        self.n_rows_ += X.shape[0]
+        return self
+
+    def merge(self, other: Self) -> Self:
+        if repr(other) != repr(self):
+            raise ValueError(f"{other!r} cannot be merged into {self!r}: their settings differ.")
+        if not other.n_rows_:
+            return self
+        known = [exponent for exponent in (self._exponent, other._exponent) if exponent is not None]
+        self._rescale(max(known, default=None))
+        theirs = other._at_exponent(self._exponent)
+        for ours, sketch in zip(self._sketches, theirs, strict=True):
+            ours.merge(sketch)
+        self.n_rows_ += other.n_rows_
+        return self
+
+    def fresh(self) -> Self:
+        return type(self)(self.n_buckets, self.n_replicates, self.n_hashes, self.random_state)
+
+    def replicates(self) -> Replicates:
+        """Sketches of the centered rows, and of their squared norms about the mean."""
+        n = self.n_rows_
+        stacked = np.stack([sketch.summary_ for sketch in self._sketches])  # (R, B, d + 1)
+        ones = np.stack([sketch.ones_ for sketch in self._sketches])  # (R, B)
+        totals = self._sketches[0].mean_
+        mean, mean_square = totals[:-1], totals[-1]
+        rows = stacked[:, :, :-1] - ones[:, :, np.newaxis] * mean
+        variance = max(float(mean_square - mean @ mean), 0.0)
+        # |x - μ|² = |x|² - 2 μ.x + |μ|², minus its mean over rows
+        norms = stacked[:, :, -1] - 2 * stacked[:, :, :-1] @ mean + (mean @ mean - variance) * ones
+        return Replicates(rows, ones, mean, n, norms, n * variance)
+
+    def _rescale(self, exponent: int | None) -> None:
+        """Keep sums of rows times 2^-exponent from now on."""
+        self._sketches = self._at_exponent(exponent)
+        self._exponent = exponent
+
+    def _at_exponent(self, exponent: int | None) -> list[CountSketch]:
+        """The sketches as if the rows had been scaled by 2^-exponent."""
+        step = (self._exponent or 0) - (exponent or 0)
+        if not self.n_rows_ or step == 0:
+            return self._sketches
+        powers = np.append(np.full(self._sketches[0].width - 1, step), 2 * step)
+        return [sketch.times_powers(powers) for sketch in self._sketches]
+
+
+Sketched: TypeAlias = (
+    FeatureSketch | Sequence[CountSketch]
+)  # what can be compared: several independent sketches
+
+
+class Replicates(NamedTuple):
+    """R independent sketches of the centered rows of one feature set."""
+
+    rows: FloatArray  # S_r (X - 1 μᵀ), (R, B, d)
+    ones: FloatArray  # S_r 1, (R, B)
+    mean: FloatArray  # μ, (d,)
+    n_rows: int
+    norms: FloatArray | None = None  # S_r k with k_i = |x_i - μ|² minus its mean, (R, B)
+    trace: float = 0.0  # Σ_i |x_i - μ|²
+
+
+def replicated(sketch: CountSketch, n_replicates: int = 8) -> FeatureSketch:
+    """An empty feature sketch with the settings of one sketch."""
+    return FeatureSketch(sketch.n_buckets, n_replicates, sketch.n_hashes, sketch.random_state)
+
+
+def stream_exponent(seen: int | None, X: Rows) -> int | None:
+    """Exponent of the scale in which a stream keeps its sums, given that of its first rows.
+
+    Zero unless rows are huge or tiny; raised if later rows are far larger than all before them.
+    """
+    size = largest(X)
+    if size == 0:
+        return seen
+    own = int(np.frexp(size)[1])
+    if seen is None:
+        return own if abs(own) > ROOM else 0
+    return own if own > seen + ROOM else seen
+
+
+def with_squared_norms(X: Rows) -> Rows:
+    """(x_i, |x_i|²) for every row of a dense or CSR matrix, in float64."""
+    X = X.astype(np.float64, copy=False)
+    norms = row_norms_about(X)[:, np.newaxis]
+    return sparse.hstack([X, norms], format="csr") if is_sparse(X) else np.hstack([X, norms])
+
+
+def check_sketch(sketch: Any) -> None:
+    """Raise unless `sketch` is a CountSketch."""
+    if not isinstance(sketch, CountSketch):
+        raise TypeError(f"sketch={shown(sketch)} is not a CountSketch: give CountSketch(n_buckets).")
+
+
+def sketch_replicates(X: Rows, sketch: CountSketch, n_replicates: int) -> list[CountSketch]:
+    """Independent sketches of the rows of X, with consecutive seeds."""
+    check_sketch(sketch)
+    if check_count(n_replicates, "n_replicates") < LEAST_REPLICATES:
+        raise ValueError(f"n_replicates={n_replicates} is too small for a standard error: use at least 3.")
+    return [sketch.fresh(sketch.random_state + r).update(X, 0) for r in range(n_replicates)]
+
+
+def sketched_cka(
+    sketches_x: Sketched,
+    sketches_y: Sketched,
+    return_: Returned = "score",
+    *,
+    estimator: Estimator = "biased",
+) -> Estimate:
+    """Estimate linear CKA of two representations from sketches of their rows.
+
+    Parameters
+    ----------
+    sketches_x, sketches_y : FeatureSketch or list of CountSketch
+        Sketches of both, with the same settings, that have seen the same row numbers, in any order. A list
+        needs at least 3 sketches with different seeds.
+    return_ : {"score", "angle"}, default="score"
+        The alignment or its arccos.
+    estimator : {"biased", "unbiased"}, default="biased"
+        Which CKA to estimate, as for `cka`; "unbiased" needs a `FeatureSketch` of both.
+
+    Returns
+    -------
+    Estimate
+        Value, standard error due to sketching, number of replicates.
+    """
+    check_choice(return_, "return_", ("score", "angle"))
+    products = pair_products([sketches_x, sketches_y], ["X", "Y"], estimator)
+    return estimated_alignment(products, return_)
+
+
+def scka(sketch_x: CountSketch, sketch_y: CountSketch) -> float:
+    """CKA of two sketches as if they were the data: |XᵀSᵀS Y|² / (|S X XᵀSᵀ| |S Y YᵀSᵀ|).
+
+    Fast, but biased upward unless `n_buckets` is large compared with the stable ranks; `sketched_cka` has no
+    such bias and gives a standard error, from several sketches.
+
+    Parameters
+    ----------
+    sketch_x, sketch_y : CountSketch
+        One sketch of each, with the same settings, that have seen the same row numbers, in any order.
+
+    Returns
+    -------
+    float
+        The alignment, in [0, 1].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manylens import CountSketch
+    >>> from manylens.alignment import scka
+    >>> X = np.random.default_rng(0).standard_normal((1000, 5))
+    >>> round(scka(CountSketch(64).update(X), CountSketch(64).update(3 * X[:, ::-1] + 1)), 6)
+    1.0
+    """
+    check_sketch(sketch_x)
+    check_sketch(sketch_y)
+    both = [of_count_sketches([sketch], name) for sketch, name in ((sketch_x, "X"), (sketch_y, "Y"))]
+    refuse_different([[sketch_x], [sketch_y]])
+    rows = [scaled_replicates(each, name).rows[0] for each, name in zip(both, ("X", "Y"), strict=True)]
+    return float(alignments(rows, ["X", "Y"], Linear(), center=False)[0, 1])
+
+
+def estimated_alignment(products: FloatArray, return_: Returned = "score") -> Estimate:
+    """The alignment of two sets from their `pair_products` (2, 2, R, R), with its jackknife error."""
+    R = products.shape[2]
+    left_out = [alignment_of(mean_products(products, r), return_) for r in range(R)]
+    value = alignment_of(mean_products(products), return_)
+    return Estimate(value, float(jackknife_error(left_out)), R)
+
+
+def alignment_of(products: FloatArray, return_: Returned = "score") -> float:
+    """u_xy / sqrt(u_xx u_yy) from estimated inner products (2, 2)."""
+    if products[0, 0] <= 0 or products[1, 1] <= 0:
+        raise ValueError(
+            "The sketches are too small to estimate the norms of these features: use more buckets."
+        )
+    score = products[0, 1] / (np.sqrt(products[0, 0]) * np.sqrt(products[1, 1]))
+    return float(as_returned(score, return_))
+
+
+def mean_products(products: FloatArray, without: int | None = None) -> FloatArray:
+    """Means over different replicates r ≠ s of products (p, p, R, R), optionally without one replicate."""
+    if without is not None:
+        products = np.delete(np.delete(products, without, axis=2), without, axis=3)
+    R = products.shape[2]
+    return (products.sum(axis=(2, 3)) - np.trace(products, axis1=2, axis2=3)) / (R * (R - 1))
+
+
+def jackknife_error(left_out: Sequence[Any]) -> Any:
+    """Standard error from the values without each replicate."""
+    values = np.asarray(left_out, dtype=np.float64)
+    return np.sqrt((len(values) - 1) / len(values) * np.sum((values - values.mean(axis=0)) ** 2, axis=0))
+
+
+def pair_products(sketches: Sequence[Sketched], names: Names, estimator: Estimator) -> FloatArray:
+    """Products (p, p, R, R) whose mean over r ≠ s estimates <K_k, K_l>, up to a scale for each set.
+
+    <Z_r, Z_s> with Z_r = (S_r X)ᵀ (S_r Y); for the unbiased inner product minus its correction, which is
+    linear in each sketch and therefore the same mean over r.
+    """
+    check_choice(estimator, "estimator", ("biased", "unbiased"))
+    sets = [
+        scaled_replicates(as_replicates(each, name), name) for each, name in zip(sketches, names, strict=True)
+    ]
+    refuse_different(sketches)
+    n = sets[0].n_rows
+    check_convention(estimator, True, n)
+    products = replicate_products([each.rows for each in sets])
+    if estimator == "biased":
+        return products
+    for name, each in zip(names, sets, strict=True):
+        if each.norms is None:
+            raise ValueError(
+                f"The unbiased estimate needs the norms of the rows, which a list of CountSketch does not "
+                f"hold ({name}): use FeatureSketch, or the biased estimate."
+            )
+    norms = np.stack([np.asarray(each.norms) for each in sets])  # (p, R, B)
+    traces = np.array([each.trace for each in sets])
+    by_replicate = np.einsum("krb,lrb->klr", norms, norms) + (np.outer(traces, traces) / n)[:, :, np.newaxis]
+    pairs = (by_replicate[..., np.newaxis] + by_replicate[:, :, np.newaxis]) / 2  # (p, p, R, R)
+    corrected = [
+        without_diagonals(products[:, :, r, s], pairs[:, :, r, s], traces, n, True)
+        for r in range(len(norms[0]))
+        for s in range(len(norms[0]))
+    ]
+    return np.moveaxis(np.array(corrected), 0, -1).reshape(products.shape)
+
+
+def replicate_products(sets: Sequence[FloatArray]) -> FloatArray:
+    """<Z_r, Z_s> (p, p, R, R) for r ≠ s, with Z_r = A_rᵀ B_r, for sketches A, B of shapes (R, n_buckets, d).
+
+    Also equal to <A_r A_sᵀ, B_r B_sᵀ>, which is cheaper for wide features.
+    """
+    p, (R, B, _) = len(sets), sets[0].shape
+    width = sum(rows.shape[2] for rows in sets)
+    products = np.zeros((p, p, R, R))
+    if width**2 * (B + R) <= (R - 1) * B**2 * (width + p**2):
+        for k, A in enumerate(sets):
+            for m in range(k, p):
+                flat = np.stack([(a.T @ b).ravel() for a, b in zip(A, sets[m], strict=True)])
+                products[k, m] = products[m, k] = flat @ flat.T
+        return products
+    for r, s in combinations(range(R), 2):
+        flat = np.stack([(rows[r] @ rows[s].T).ravel() for rows in sets])
+        products[:, :, r, s] = products[:, :, s, r] = flat @ flat.T
+    return products
+
+
+def scaled_replicates(each: Replicates, name: Hashable) -> Replicates:
+    """The sketches at a safe scale, which changes no alignment; raises if rows are equal up to rounding."""
+    exponent = safe_scale(each.rows)
+    rows, mean = times_power(each.rows, -exponent), times_power(each.mean, -exponent)
+    if np.linalg.norm(rows) <= 1e-12 * np.linalg.norm(each.ones) * np.linalg.norm(mean):
+        raise ValueError(constant_message(name))
+    norms = None if each.norms is None else times_power(each.norms, -2 * exponent)
+    trace = float(np.ldexp(each.trace, -2 * exponent))
+    return each._replace(rows=rows, mean=mean, norms=norms, trace=trace)
+
+
+def as_replicates(sketched: Sketched, name: Hashable) -> Replicates:
+    """The sketches of one feature set, whichever way they were given."""
+    if isinstance(sketched, FeatureSketch):
+        return sketched.replicates()
+    listed = sketched if isinstance(sketched, list | tuple) else []
+    if len(listed) < LEAST_REPLICATES or not all(isinstance(each, CountSketch) for each in listed):
+        raise ValueError(
+            f"{name} is {shown(sketched)}: a standard error needs a FeatureSketch, or a list of at least 3 "
+            "CountSketch with different seeds."
+        )
+    if len({each.random_state for each in listed}) < len(listed):
+        raise ValueError("Two sketches share a random_state: replicates must be independent.")
+    if len({each.n_buckets for each in listed}) > 1:
+        raise ValueError(f"The sketches of {name} differ in n_buckets: give replicates of one size.")
+    return of_count_sketches(listed, name)
+
+
+def of_count_sketches(sketches: Sequence[CountSketch], name: Hashable) -> Replicates:
+    """Sketches of the centered rows of one feature set, from sketches of its rows."""
+    rows = [sketch.centered() for sketch in sketches]
+    if len({each.shape for each in rows}) > 1:
+        raise ValueError(f"The sketches of {name} differ in width: they are not of one feature set.")
+    ones = np.stack([sketch.ones_ for sketch in sketches])
+    return Replicates(np.stack(rows), ones, sketches[0].mean_, sketches[0].n_rows_)
+
+
+def refuse_different(sketches: Iterable[Sketched]) -> None:
+    """Raise unless all feature sets were sketched with the same settings and row numbers."""
+    parts = [each._sketches if isinstance(each, FeatureSketch) else list(each) for each in sketches]
+    for part in parts[1:]:
+        if len(part) != len(parts[0]):
+            raise ValueError(
+                f"{len(parts[0])} and {len(part)} sketches were given: give the same number of each."
+            )
+        for one, other in zip(parts[0], part, strict=True):
+            if repr(one) != repr(other) or one.n_rows_ != other.n_rows_ or np.any(one.ones_ != other.ones_):
+                raise ValueError(
+                    f"{one!r} and {other!r} have different settings or have seen different row numbers."
+                )
+
+
+def is_sketched(value: Any) -> bool:
+    """Whether a value stands for a feature set by its sketches."""
+    if isinstance(value, list | tuple):
+        return len(value) > 0 and all(isinstance(each, CountSketch) for each in value)
+    return isinstance(value, FeatureSketch | CountSketch)
+
+
+def sketches_by_name(features: Any) -> dict[Any, Sketched] | None:
+    """Sketches of several feature sets by name or position; None if the features themselves were given."""
+    if isinstance(features, Mapping):
+        sets = dict(features)
+    elif isinstance(features, list | tuple):
+        sets = dict(enumerate(features))
+    else:
+        return None
+    sketched = [is_sketched(value) for value in sets.values()]
+    if not any(sketched):
+        return None
+    if not all(sketched):
+        raise ValueError("Some feature sets are sketches and others are not: sketch all of them, or none.")
+    return sets
+
+
+def target_sketch(y: Any, sketches: Mapping[Any, Sketched], target: Target = "auto") -> Sketched:
+    """Sketches of the target's columns like those of the features; y holds rows 0 ... n - 1, or sketches."""
+    if is_sketched(y):
+        made: Sketched = y
+        return made
+    name, first = next(iter(sketches.items()))
+    as_replicates(first, name)  # raises if the sketches cannot be used
+    parts = first._sketches if isinstance(first, FeatureSketch) else first
+    columns = target_features(y, parts[0].n_rows_, target)
+    if isinstance(first, FeatureSketch):
+        made = first.fresh().update(columns, 0)
+    else:
+        made = [sketch.fresh().update(columns, 0) for sketch in first]
+    theirs = made._sketches if isinstance(made, FeatureSketch) else made
+    if any(np.any(ours.ones_ != other.ones_) for ours, other in zip(parts, theirs, strict=True)):
+        raise ValueError(
+            f"The sketches of {name} have seen other row numbers than 0 ... {len(columns) - 1}: give y as a "
+            "FeatureSketch of its columns, updated with the same row numbers."
+        )
+    return made

@@ -1,0 +1,276 @@
+"""Ids of rows, filters, and changes of the rows of an index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from manylens.ensembles.calibration import MeasuredRecall, Wish, calibrated
+from manylens.ensembles.index import Method, SearchIndex
+from manylens.ensembles.representation import CompositeAxes
+from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike
+from manylens.validation import check_real
+
+Where: TypeAlias = ArrayLike | Callable[[AnyArray], ArrayLike] | None
+
+
+def check_ids(ids: Any, n_rows: int, present: AnyArray | None = None) -> AnyArray:
+    """One id per row (n,), all different from each other and from those present; anything hashable."""
+    ids = np.asarray(ids)
+    if ids.ndim != 1 or len(ids) != n_rows:
+        raise ValueError(f"ids has shape {ids.shape}; {n_rows} rows need one id each, shape ({n_rows},).")
+    seen: set[Any] = set() if present is None else set(present.tolist())
+    for one in ids.tolist():
+        try:
+            repeated = one in seen
+        except TypeError:
+            raise TypeError(f"The id {one!r} cannot be looked up: use numbers or strings.") from None
+        if repeated or one != one:  # NaN is not equal to itself
+            raise ValueError(f"The id {one!r} occurs twice, or is NaN: every row needs an id of its own.")
+        seen.add(one)
+    return ids
+
+
+def row_ids(index: SearchIndex) -> AnyArray:
+    """Ids of all rows (n,): those given, or row numbers."""
+    return np.arange(len(index.rows)) if index.ids is None else index.ids
+
+
+def joined_ids(index: SearchIndex, ids: Any, n_new: int) -> AnyArray | None:
+    """Ids of the rows of an index and of new ones."""
+    if ids is None and index.ids is None:
+        return None
+    present = row_ids(index)
+    if ids is None:
+        raise ValueError("The rows of this index have ids, so new rows need ids, too: give ids=.")
+    if index.ids is None:
+        raise ValueError("The rows of this index have no ids, so new rows cannot have any: give ids to fit.")
+    new = check_ids(ids, n_new, present)
+    if present.dtype.kind != new.dtype.kind:  # numbers and strings would all become strings
+        present, new = present.astype(object), new.astype(object)
+    return np.concatenate([present, new])
+
+
+def positions_of(index: SearchIndex, ids: Any) -> IntArray:
+    """Row numbers of ids (m,), which must be in the index, each once."""
+    wanted = np.atleast_1d(np.asarray(ids))
+    if wanted.ndim != 1:
+        raise ValueError(f"ids has shape {wanted.shape}: give one id or a list of ids.")
+    place = {one: row for row, one in enumerate(row_ids(index).tolist())}
+    unknown = [one for one in wanted.tolist() if one not in place]
+    if unknown:
+        some = ", ".join(map(repr, unknown[:3]))
+        raise ValueError(f"{len(unknown)} of {len(wanted)} ids are not in this index: {some}.")
+    rows = np.array([place[one] for one in wanted.tolist()], dtype=np.int64)
+    if len(np.unique(rows)) < len(rows):
+        raise ValueError("Some ids are given twice: name each row once.")
+    return rows
+
+
+def chosen_rows(index: SearchIndex, where: Where) -> IntArray | None:
+    """Row numbers that `where` lets through, ascending: a mask, ids, or a function from ids to a mask."""
+    if where is None:
+        return None
+    given = np.asarray(where(row_ids(index)) if callable(where) else where)
+    n = len(index.rows)
+    if given.dtype == bool or callable(where):
+        if given.shape != (n,) or given.dtype != bool:
+            raise ValueError(
+                f"where gives an array of shape {given.shape} and type {given.dtype}; a mask of this index "
+                f"needs shape ({n},) and type bool."
+            )
+        rows = np.flatnonzero(given)
+    else:
+        rows = np.sort(positions_of(index, given))
+    if len(rows) == 0:
+        raise ValueError("where lets no row through: nothing is left to search.")
+    return rows
+
+
+class RowSelection:
+    """Methods of an index that choose, remove and replace rows, and that describe it."""
+
+    if TYPE_CHECKING:
+        index_: SearchIndex
+        measured_: MeasuredRecall
+        n_jobs: int | None
+        method: Method
+
+        def _wish(self) -> Wish: ...
+        def _enter(self, index: SearchIndex, X: MatrixLike) -> FloatArray: ...
+        def _change(self, change: Callable[[SearchIndex], SearchIndex]) -> Self: ...
+        def _check_layout(self) -> None: ...
+        def _is_cosine(self) -> bool: ...
+        def _report(self, distances: FloatArray) -> FloatArray: ...
+
+    def radius_neighbors(
+        self, X: MatrixLike, radius: float, return_distance: bool = True, *, where: Where = None
+    ) -> Any:
+        """All rows of the base within a distance, exactly, whatever the method.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_queries, d)
+            Queries.
+        radius : float
+            Largest distance.
+        return_distance : bool, default=True
+            Whether to return the distances.
+        where : array-like of bool or of ids, or callable, default=None
+            Rows to choose from, as in `kneighbors`.
+
+        Returns
+        -------
+        distances : ndarray of object of shape (n_queries,)
+            Distances of each query, ascending; only if `return_distance`.
+        rows : ndarray of object of shape (n_queries,)
+            Row numbers, or ids if `fit` got any.
+        """
+        check_is_fitted(self)
+        self._check_layout()
+        index, radius = self.index_, check_real(radius, "radius", 0)
+        if not np.isfinite(radius):
+            raise ValueError(f"radius={radius} is not finite: use kneighbors for all rows.")
+        limit = np.sqrt(2 * radius) if self._is_cosine() else radius
+        found = index.within(self._enter(index, X), limit, self.n_jobs, chosen_rows(index, where))
+        distances, rows = np.empty(len(found), dtype=object), np.empty(len(found), dtype=object)
+        for i, (lengths, near) in enumerate(found):
+            distances[i], rows[i] = self._report(lengths), near if index.ids is None else index.ids[near]
+        return (distances, rows) if return_distance else rows
+
+    def tune(self, X: MatrixLike) -> Self:
+        """Choose `n_leading` and `n_candidates`, if None, for queries that differ from the base.
+
+        The choice holds until `partial_fit` has doubled the base.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_queries, d)
+            Typical queries, of which at most 256 are used.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        self._check_layout()
+        if self.method != "nested":
+            raise ValueError(f"method={self.method!r} has nothing to tune: tune is for method='nested'.")
+        queries = self._enter(self.index_, X)
+        return self._change(lambda index: calibrated(index, self._wish(), queries))
+
+    def remove(self, ids: ArrayLike) -> Self:
+        """Remove rows; the others keep their ids, or get the row numbers before the removal as ids.
+
+        This copies the other rows, so remove many at once.
+
+        Parameters
+        ----------
+        ids : id or array-like of ids
+            Ids of the rows, or row numbers if they have none.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        self._check_layout()
+
+        def without(index: SearchIndex) -> SearchIndex:
+            kept = np.delete(np.arange(len(index.rows)), positions_of(index, ids))
+            if len(kept) == 0:
+                raise ValueError("This would remove all rows: an index needs at least one.")
+            return index.rebuilt(index.coordinates[kept], row_ids(index)[kept])
+
+        return self._change(without)
+
+    def replace(self, ids: ArrayLike, X: MatrixLike) -> Self:
+        """Replace rows, which keep their ids; this copies all rows, so replace many at once.
+
+        Parameters
+        ----------
+        ids : id or array-like of ids
+            Ids of the rows, or row numbers if they have none.
+        X : array-like or CSR matrix of shape (m, d)
+            The new rows, in the order of `ids`.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        self._check_layout()
+        new = self._enter(self.index_, X)
+
+        def changed(index: SearchIndex) -> SearchIndex:
+            places = positions_of(index, ids)
+            if len(places) != len(new):
+                raise ValueError(f"{len(places)} ids do not fit {len(new)} rows: give one row per id.")
+            coordinates = np.array(index.coordinates)
+            coordinates[places] = new
+            return index.rebuilt(coordinates, index.ids)
+
+        return self._change(changed)
+
+    @property
+    def composite_(self) -> CompositeAxes:
+        """Map from the modules' columns to coordinates."""
+        return self.index_.axes
+
+    @property
+    def coordinates_(self) -> FloatArray:
+        """Coordinates of the base."""
+        return self.index_.outside(self.index_.coordinates)
+
+    @property
+    def recall_(self) -> float:
+        """Recall that `fit` measured."""
+        return self.measured_.recall
+
+    @property
+    def n_samples_fit_(self) -> int:
+        """Number of rows in the base."""
+        return len(self.index_.rows)
+
+    @property
+    def n_leading_(self) -> int:
+        """Number of leading coordinates in use."""
+        return self.index_.plan.n_leading
+
+    @property
+    def candidates_per_neighbor_(self) -> float:
+        """Candidates per neighbor."""
+        return self.index_.plan.candidates_per_neighbor
+
+    @property
+    def nbytes_(self) -> int:
+        """Bytes of memory that the rows take: all coordinates, and what finds candidates."""
+        index = self.index_
+        ids = 0 if index.ids is None else index.ids.nbytes
+        return index.coordinates.nbytes + ids + sum(finder.nbytes for finder in index.finders)
+
+    def __len__(self) -> int:
+        return len(self.index_.rows) if hasattr(self, "index_") else 0
+
+    def __bool__(self) -> bool:
+        return True  # an index without rows is still an estimator
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        text: str = super().__repr__(N_CHAR_MAX)  # type: ignore[call-arg]
+        if not hasattr(self, "index_"):
+            return text
+        n, width = self.index_.coordinates.shape
+        plan, method = self.index_.plan, self.index_.method
+        how = (
+            f"{plan.candidates_per_neighbor:.1f} candidates per neighbor from {plan.n_leading} of {width} "
+            "coordinates"
+        )
+        if method == "paper":
+            how = "candidates from each module"
+        elif method == "exact" or plan.prove:
+            how += ", proven exact"
+        return f"{text} with {n:,} rows: {how}; {self.nbytes_ / 1e6:.1f} MB"

@@ -1,0 +1,106 @@
+"""On-line NCA: new rows against a stored base, a step for each (Section 4.3 of the chapter)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from copy import copy, deepcopy
+from dataclasses import dataclass
+
+import numpy as np
+
+from manylens.metric.optimizers import BatchObjective, StepOptimizer, require_finite
+from manylens.typing import AnyArray, FloatArray, IntArray
+from manylens.validation import CheckedState
+
+
+class Base(CheckedState):
+    """The rows that new rows are compared with: all rows so far, or a uniform random sample of them.
+
+    The sample is a reservoir (Vitter's Algorithm R): each of the `seen` rows is in it with equal probability.
+    """
+
+    def __init__(self, size: int | None, n_features: int, dtype: np.dtype[np.floating]) -> None:
+        self.size, self.seen = size, 0
+        self.classes: dict[Hashable, int] = {}
+        self._rows = np.empty((0, n_features), dtype)
+        self._codes = np.empty(0, np.int64)
+
+    def _check_state(self) -> None:
+        self._require(self._rows.ndim == 2 and self._rows.dtype in (np.float32, np.float64))
+        self._require(self._codes.shape == self._rows.shape[:1] and self._codes.dtype == np.int64)
+        self._require(0 <= len(self) <= len(self._rows))
+
+    def __len__(self) -> int:
+        return self.seen if self.size is None else min(self.seen, self.size)
+
+    @property
+    def rows(self) -> FloatArray:
+        """The stored rows, shape (n, n_features)."""
+        return self._rows[: len(self)]
+
+    @property
+    def codes(self) -> IntArray:
+        """Their classes as numbers, shape (n,)."""
+        return self._codes[: len(self)]
+
+    def encode(self, y: AnyArray) -> tuple[IntArray, dict[Hashable, int]]:
+        """Numbers for classes, and all classes seen so far with theirs; a new class gets the next number."""
+        classes = dict(self.classes)
+        return np.array([classes.setdefault(name, len(classes)) for name in y.tolist()], np.int64), classes
+
+    def add(self, rows: FloatArray, codes: IntArray, rng: np.random.RandomState) -> None:
+        """Store rows; if the base is full, each replaces a random one with probability size / seen."""
+        room = len(rows) if self.size is None else min(len(rows), max(0, self.size - self.seen))
+        missing = len(self) + room - len(self._rows)
+        if missing > 0:
+            missing = max(missing, len(self._rows))  # twice the room, so that rows are copied rarely
+            missing = missing if self.size is None else min(missing, self.size - len(self._rows))
+            self._rows = np.concatenate([self._rows, np.empty((missing, rows.shape[1]), self._rows.dtype)])
+            self._codes = np.concatenate([self._codes, np.empty(missing, np.int64)])
+        if room:
+            self._rows[self.seen : self.seen + room] = rows[:room]
+            self._codes[self.seen : self.seen + room] = codes[:room]
+        count = self.seen + 1 + np.arange(room, len(rows))
+        places = (rng.random_sample(len(count)) * count).astype(np.int64)
+        for row, place in enumerate(places, room):  # a later row may replace an earlier one
+            if place < len(self._rows):
+                self._rows[place], self._codes[place] = rows[row], codes[row]
+        self.seen += len(rows)
+
+
+@dataclass
+class Online:
+    """What `partial_fit` keeps between calls; the rows of the base are in units of 2^exponent."""
+
+    base: Base
+    exponent: int
+    rng: np.random.RandomState
+    stepper: StepOptimizer | None = None  # None until the base has enough rows
+
+    def private_copy(self, n_new: int, n_anchors: int) -> Online:
+        """A copy to change; the rows of the base are copied only if they change before the last step."""
+        base = deepcopy(self.base) if n_new > n_anchors else copy(self.base)
+        return Online(base, self.exponent, deepcopy(self.rng), deepcopy(self.stepper))
+
+
+def online_step(
+    part: BatchObjective,
+    A: FloatArray,
+    n_new: int,
+    n_anchors: int,
+    stepper: StepOptimizer | None,
+    rng: np.random.RandomState,
+) -> tuple[FloatArray, float]:
+    """A after one step (none if there is no stepper yet), and the mean score of the new rows before it.
+
+    `part` holds the base and, last, the new rows. The step follows Σ ∂p_i/∂A over the new rows and, if these
+    are fewer than `n_anchors`, random rows of the base. With one anchor and one new row it is ∂p_{N+1}/∂A.
+    """
+    n_base = len(part.X) - n_new
+    old = rng.permutation(n_base)[: max(0, n_anchors - n_new)]
+    scores, gradient = part.scores_and_gradient(A, np.concatenate([np.arange(n_base, len(part.X)), old]))
+    score = float(scores[:n_new].mean())
+    if stepper is None:
+        return A, score
+    require_finite(score, gradient)
+    return A + stepper.step(gradient.ravel()).reshape(A.shape), score

@@ -1,0 +1,174 @@
+"""The classes that a file may name: a fixed list, so that no file decides what is imported."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+# The public classes of manylens and those that their fitted instances hold; tests/persistence compares the
+# list with fitted estimators and prints what is missing.
+OWN: dict[str, tuple[str, ...]] = {
+    "manylens.alignment.kernel_weights": ("KernelAlignment",),
+    "manylens.alignment.streaming": ("Estimate", "StreamingCKA"),
+    "manylens.alignment.transferability": ("ModelRanking", "ModelScore"),
+    "manylens.baselines.autoencoder": ("BaggingAutoencoder",),
+    "manylens.baselines.kernel_pca": (
+        *("BootstrapKernelPCA", "MonolithicKernelPCA", "PartitionKernelPCA", "RandomKernelProjection"),
+    ),
+    "manylens.ensembles.calibration": ("MeasuredRecall", "SearchPlan"),
+    "manylens.ensembles.diversity_search": ("DiversitySearchCV",),
+    "manylens.ensembles.finders": ("FaissFinder", "GrowingRows", "ScanFinder"),
+    "manylens.ensembles.index": ("SearchIndex",),
+    "manylens.ensembles.neighbors": ("ModuleNeighbors",),
+    "manylens.ensembles.representation": ("CompositeAxes", "Frame", "InputRows"),
+    "manylens.ensembles.retrieval": ("RetrievalPrecision",),
+    "manylens.ensembles.voting": (
+        *("ModuleVotingClassifier", "ModuleVotingRegressor", "ScanNeighborsClassifier"),
+    ),
+    "manylens.kernels.feature_maps": (
+        *("CountSketchMap", "ExactMap", "FeatureMap", "FourierMap", "LinearMap", "NystroemMap"),
+    ),
+    "manylens.kernels.graph": ("IsomapKernel", "LaplacianEigenmapKernel", "LocallyLinearKernel"),
+    "manylens.kernels.kernels": (
+        *("Cosine", "Kernel", "Laplacian", "Linear", "Polynomial", "Precomputed", "RBF"),
+    ),
+    "manylens.kernels.spectrum": ("Spectrum",),
+    "manylens.metric.methods": (
+        *("Compact", "CompactBackground", "Exact", "MiniBatch", "Stochastic", "Subsample", "Tree"),
+    ),
+    "manylens.metric.nca": ("NCA",),
+    "manylens.metric.online": ("Base", "Online"),
+    "manylens.metric.optimizers": ("AdaGrad", "Adam", "Schedule"),
+    "manylens.modules.autoencoder": ("ModularAutoencoder",),
+    "manylens.modules.kernel_pca": ("ModularKernelPCA", "RidgePreimage"),
+    "manylens.modules.negative_correlation": (
+        *("NegativeCorrelationClassifier", "NegativeCorrelationRegressor"),
+    ),
+    "manylens.modules.network_autoencoder": ("NetworkAutoencoder",),
+    "manylens.modules.networks": ("StackedNetworks",),
+    "manylens.modules.solver": ("Ambiguity",),
+    "manylens.native.trees": ("FlatTrees",),
+    "manylens.pruning.boosting": (
+        *("GradientBoostingStages", "HistGradientBoostingStages", "LightGBMStages", "XGBoostStages"),
+    ),
+    "manylens.pruning.members": (
+        *("AdaBoostMembers", "BaggingMembers", "ForestMembers", "ListMembers", "StackingMembers"),
+        "VotingMembers",
+    ),
+    "manylens.pruning.pruned_ensemble": ("PrunedEnsemble",),
+    "manylens.pruning.pruner": ("AlignmentPruner",),
+    "manylens.pruning.selection": ("Alignment", "PruningResult"),
+    "manylens.summaries.count_sketch": ("CountSketch",),
+    "manylens.summaries.cross_moments": ("CrossMoments",),
+    "manylens.summaries.moments": ("Moments",),
+    "manylens.transfer.calibration": ("TemperatureScaler",),
+    "manylens.transfer.layer_models": ("LayerMaps", "StackedLayers", "WeightedLayers"),
+    "manylens.transfer.layer_ridge": ("LayerRidgeClassifier", "LayerRidgeRegressor"),
+    "manylens.transfer.network_layers": ("LayerSketches",),
+    "manylens.transfer.ridge": ("KernelColumns", "RidgePredictor"),
+    "manylens.transfer.transduction": ("TransductionSearch", "TransductiveRidgeClassifier"),
+}
+
+SKLEARN = (
+    *("calibration", "cluster", "compose", "covariance", "cross_decomposition", "decomposition"),
+    *("discriminant_analysis", "dummy", "ensemble", "feature_extraction.text", "feature_selection"),
+    *("gaussian_process", "impute", "kernel_approximation", "kernel_ridge", "linear_model", "manifold"),
+    *("mixture", "model_selection", "multiclass", "multioutput", "naive_bayes", "neighbors"),
+    *("neural_network", "pipeline", "preprocessing", "random_projection", "semi_supervised", "svm", "tree"),
+)
+UNCHECKED = ("SVC", "NuSVC", "SVR", "NuSVR", "OneClassSVM")  # libsvm does not check what it computes with
+
+# Other classes of scikit-learn and Python that estimators hold, all made of plain attributes.
+HELPERS: dict[str, tuple[str, ...]] = {
+    "collections": ("OrderedDict",),
+    "sklearn._loss.link": (
+        *("HalfLogitLink", "IdentityLink", "Interval", "LogLink", "LogitLink", "MultinomialLogit"),
+    ),
+    "sklearn._loss.loss": (
+        *("AbsoluteError", "ExponentialLoss", "HalfBinomialLoss", "HalfGammaLoss", "HalfMultinomialLoss"),
+        *("HalfPoissonLoss", "HalfSquaredError", "HuberLoss", "PinballLoss"),
+    ),
+    "sklearn.ensemble._hist_gradient_boosting.binning": ("_BinMapper",),
+    "sklearn.ensemble._hist_gradient_boosting.predictor": ("TreePredictor",),
+    "sklearn.metrics._scorer": ("_PassthroughScorer", "_Scorer"),
+    "sklearn.utils._bunch": ("Bunch",),
+    "sklearn.utils._metadata_requests": ("MetadataRequest", "MethodMetadataRequest"),
+    "lightgbm.sklearn": ("LGBMClassifier", "LGBMRegressor"),
+    "xgboost.sklearn": ("XGBClassifier", "XGBRegressor"),
+}
+
+# Compiled classes that are created again from a few numbers: module -> beginning of their names.
+COMPILED = {"sklearn._loss._loss": "Cy", "sklearn.linear_model._sgd_fast": ""}
+
+
+def class_name(kind: type) -> str:
+    """The name of a class in a file; for estimators of scikit-learn their public name."""
+    for package in (f"sklearn.{room}" for room in SKLEARN):
+        inside = kind.__module__ == package or kind.__module__.startswith(f"{package}.")
+        if inside and getattr(sys.modules.get(package), kind.__name__, None) is kind:
+            return f"{package}.{kind.__name__}"
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def find_class(name: str, trusted: Mapping[str, type]) -> type | None:
+    """The class with this name, or None if it is neither trusted nor on the list."""
+    if name in trusted:
+        return trusted[name]
+    module, _, attribute = name.rpartition(".")
+    if attribute in OWN.get(module, ()) or attribute in HELPERS.get(module, ()):
+        return getattr(importlib.import_module(module), attribute)
+    if module.startswith("sklearn.") and module.removeprefix("sklearn.") in SKLEARN:
+        kind = getattr(importlib.import_module(module), attribute, None)
+        if not isinstance(kind, type) or attribute.startswith("_") or attribute in UNCHECKED:
+            return None
+        is_own = kind.__module__ == module or kind.__module__.startswith(f"{module}.")
+        is_data = issubclass(kind, BaseEstimator) or module == "sklearn.model_selection"  # ways to split rows
+        return kind if is_own and is_data else None
+    return None
+
+
+def find_compiled(name: str) -> type | None:
+    """A compiled class of scikit-learn that numbers determine, or None."""
+    module, _, attribute = name.rpartition(".")
+    if module not in COMPILED or not attribute.startswith(COMPILED[module]):
+        return None
+    kind = getattr(importlib.import_module(module), attribute, None)
+    return kind if isinstance(kind, type) and kind.__module__ == module else None
+
+
+def find_function(name: str) -> Any:
+    """A universal function or scalar type of NumPy, or a metric of scikit-learn; None if it is neither."""
+    module, _, attribute = name.rpartition(".")
+    if module == "numpy":
+        value = getattr(np, attribute, None)
+        is_scalar = isinstance(value, type) and issubclass(value, np.generic)
+        return value if isinstance(value, np.ufunc) or is_scalar else None
+    if module == "sklearn.metrics":
+        metrics = importlib.import_module(module)
+        value = getattr(metrics, attribute, None) if attribute in metrics.__all__ else None
+        return None if isinstance(value, type) else value
+    return None
+
+
+def trusted_classes(trusted: Iterable[type | str]) -> dict[str, type]:
+    """The classes that the caller trusts, by name; names are imported, as the caller asks for them."""
+    found: dict[str, type] = {}
+    for each in trusted:
+        if isinstance(each, str):
+            module, _, attribute = each.rpartition(".")
+            value = getattr(importlib.import_module(module), attribute, None) if module else None
+        else:
+            value = each
+        if not isinstance(value, type):
+            raise TypeError(
+                f"trusted contains {each!r}, which is not a class: give classes or their names, such as "
+                "'package.module.Class'."
+            )
+        found[class_name(value)] = value
+        found[f"{value.__module__}.{value.__qualname__}"] = value  # as skops names it
+    return found

@@ -1,0 +1,129 @@
+"""The default index: recall of the nearest rows in the input space."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_digits
+from sklearn.neighbors import NearestNeighbors
+
+from manylens import ModularKernelPCA, ModuleNeighbors, retrieval_precision
+from manylens.ensembles.calibration import Wish, held_out_rows, measured_recall
+from manylens.ensembles.representation import MAX_COLUMNS
+
+DIGITS, LABELS = load_digits(return_X_y=True)
+
+
+def falling_rows(n, d=80, fall=1.0, seed=0):
+    """Rows whose variances fall like 1/i^(2 fall), mixed by a rotation."""
+    rng = np.random.default_rng(seed)
+    rotation = np.linalg.qr(np.random.default_rng(99).standard_normal((d, d)))[0]
+    return (rng.standard_normal((n, d)) * np.arange(1, d + 1) ** -fall) @ rotation
+
+
+def nearest_rows(base, queries, k=10):
+    return NearestNeighbors(n_neighbors=k, algorithm="brute").fit(base).kneighbors(queries)
+
+
+@pytest.mark.parametrize("recall", [0.9, 0.99])
+@pytest.mark.parametrize("fall", [0.2, 1.0, 2.0])
+def test_the_default_reaches_the_recall_in_the_input_space(fall, recall):
+    base, queries = falling_rows(4000, fall=fall), falling_rows(500, fall=fall, seed=1)
+    index = ModuleNeighbors(recall=recall).fit(base)
+    found = retrieval_precision(index.kneighbors(queries)[1], nearest_rows(base, queries)[1])
+    assert found >= recall - 0.01
+    assert index.recall_ >= recall
+    assert abs(index.recall_ - found) < 4 * index.measured_.standard_error + 0.02
+    if fall != 1.0:  # only coordinates that matter are kept
+        assert (index.coordinates_.shape[1] < 80) == (fall == 2.0)
+
+
+def test_with_all_coordinates_distances_are_those_of_the_input():
+    index = ModuleNeighbors(method="exact").fit(DIGITS[:1500])
+    distances, _ = index.kneighbors(DIGITS[1500:])
+    np.testing.assert_allclose(distances, nearest_rows(DIGITS[:1500], DIGITS[1500:])[0], atol=1e-6)
+    assert index.recall_ == 1.0
+
+
+def test_sparse_rows_give_the_same_index_as_dense_ones():
+    dense = ModuleNeighbors().fit(DIGITS[:800])
+    thin = ModuleNeighbors().fit(sparse.csr_matrix(DIGITS[:800]))
+    assert thin.measured_ == dense.measured_
+    queries = DIGITS[800:900]
+    np.testing.assert_allclose(thin.kneighbors(sparse.csr_matrix(queries))[0], dense.kneighbors(queries)[0])
+    thin.partial_fit(sparse.csr_matrix(DIGITS[900:950]))
+    assert thin.n_samples_fit_ == 850
+
+
+def test_the_recall_of_modules_is_measured_in_the_input_space_too():
+    lenses = ModularKernelPCA(5, 4, diversity=0.5, random_state=0)
+    index = ModuleNeighbors(lenses).fit(DIGITS[:1500])
+    found = retrieval_precision(
+        index.kneighbors(DIGITS[1500:])[1], nearest_rows(DIGITS[:1500], DIGITS[1500:])[1]
+    )
+    measured = index.measured_
+    assert measured.space == "input"
+    assert index.recall_ == measured.recall <= measured.reachable + 0.02
+    assert abs(measured.recall - found) < 4 * measured.standard_error + 0.03
+    assert measured.recall < 0.9  # 20 numbers per row, weighted by the modules, are not the input's distances
+
+
+def test_a_plan_that_the_user_fixes_too_low_is_reported():
+    with pytest.warns(UserWarning, match=r"finds 0\.\d+ of the nearest rows, less than recall=0.99: leave"):
+        ModuleNeighbors(n_leading=2, n_candidates=10).fit(falling_rows(2000, fall=0.2))
+
+
+def test_rows_unlike_the_base_are_noticed():
+    rng = np.random.default_rng(0)
+    index = ModuleNeighbors().fit(falling_rows(3000, fall=2.0))
+    assert index.composite_.axes.shape[1] < 80
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        index.partial_fit(falling_rows(300, fall=2.0, seed=3))
+    with pytest.warns(UserWarning, match=r"axes of this index miss \d+\.\d% of the variance .* fit it again"):
+        index.partial_fit(rng.standard_normal((300, 80)))
+    assert index.n_samples_fit_ == 3600  # added all the same
+
+
+def test_the_share_that_axes_miss_is_the_variance_off_the_axes():
+    rows = falling_rows(2000, fall=2.0)
+    axes = ModuleNeighbors().fit(rows).composite_
+    centered = rows - rows.mean(axis=0)
+    off = centered - centered @ axes.axes @ axes.axes.T
+    literal = np.sum(off**2) / np.sum(centered**2)
+    assert axes.missed == pytest.approx(literal, rel=1e-6)
+    assert axes.missed_share(rows, axes.coordinates(rows)) == pytest.approx(literal, rel=1e-4)
+
+
+def test_held_out_rows_are_not_those_of_the_calibration():
+    index = ModuleNeighbors(method="exact").fit(DIGITS)
+    measured = measured_recall(index.index_, index.index_.coordinates, "input", Wish(10, 0.99, None, None, 1))
+    assert (measured.recall, measured.standard_error, measured.reachable) == (1.0, 0.0, 1.0)
+    assert len(held_out_rows(1797)) > 200
+    assert len(held_out_rows(10_000)) > 200
+    assert len(held_out_rows(50)) >= 45  # the calibration takes all of so few rows, so they are shared
+    assert not np.isin(held_out_rows(1797), np.linspace(0, 1796, 256).astype(int)).any()
+    assert held_out_rows(1).tolist() == [0]
+
+
+def test_rows_too_wide_for_principal_axes_are_refused():
+    with pytest.raises(ValueError, match=r"Principal axes of 8,193 columns take too long .* TruncatedSVD"):
+        ModuleNeighbors().fit(sparse.random_array((20, MAX_COLUMNS + 1), density=0.01, format="csr"))
+
+
+def test_one_row_is_a_base():
+    index = ModuleNeighbors(n_neighbors=1).fit(DIGITS[:1])
+    assert index.kneighbors(DIGITS[5:7])[1].tolist() == [[0], [0]]
+    assert index.measured_.n_queries == 0
+
+
+def test_a_saved_index_keeps_its_axes_and_its_recall(tmp_path):
+    rows = falling_rows(2000, fall=2.0) * 1e-30
+    index = ModuleNeighbors().fit(rows)
+    index.save(tmp_path)
+    again = ModuleNeighbors.load(tmp_path)
+    assert again.measured_ == index.measured_
+    assert again.composite_.missed == index.composite_.missed > 0
+    for one, other in zip(again.kneighbors(rows[:50]), index.kneighbors(rows[:50]), strict=True):
+        np.testing.assert_array_equal(one, other)

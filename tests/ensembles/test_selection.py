@@ -1,0 +1,196 @@
+"""Ids, filters, removed and replaced rows, radius searches, cosine distances and narrow types."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_digits
+from sklearn.neighbors import NearestNeighbors
+
+from manylens import ModularAutoencoder, ModuleNeighbors
+from manylens.ensembles.finders import FaissFinder
+
+DIGITS, LABELS = load_digits(return_X_y=True)
+BASE, QUERIES = DIGITS[:1200], DIGITS[1200:1260]
+NAMES = np.array([f"digit-{i}" for i in range(1200)])
+KINDS = [("nested", "numpy"), ("exact", "numpy"), ("paper", "numpy"), ("nested", "faiss")]
+
+
+@pytest.fixture(params=KINDS, ids=["nested", "exact", "paper", "faiss"])
+def index(request, monkeypatch):
+    method, backend = request.param
+    if backend == "faiss":
+        pytest.importorskip("faiss", reason="the faiss backend needs faiss")
+        monkeypatch.setattr(FaissFinder, "smallest", 500)
+    return ModuleNeighbors(method=method, backend=backend, recall=0.9).fit(BASE, ids=NAMES)
+
+
+def literal(base, queries, k=5, **options):
+    return NearestNeighbors(n_neighbors=k, algorithm="brute", **options).fit(base).kneighbors(queries)
+
+
+def test_ids_are_returned_instead_of_row_numbers():
+    index = ModuleNeighbors(method="exact").fit(BASE, ids=NAMES)
+    plain = ModuleNeighbors(method="exact").fit(BASE)
+    np.testing.assert_array_equal(index.kneighbors(QUERIES)[1], NAMES[plain.kneighbors(QUERIES)[1]])
+    np.testing.assert_array_equal(
+        index.kneighbors_graph(QUERIES).indices, plain.kneighbors_graph(QUERIES).indices
+    )
+    index.partial_fit(QUERIES, ids=[f"query-{i}" for i in range(60)])
+    assert index.kneighbors(QUERIES, 1)[1].ravel().tolist() == [f"query-{i}" for i in range(60)]
+    again = pickle.loads(pickle.dumps(index))
+    np.testing.assert_array_equal(again.kneighbors(QUERIES)[1], index.kneighbors(QUERIES)[1])
+
+
+def test_a_pandas_index_and_numbers_are_ids():
+    pandas = pytest.importorskip("pandas")
+    labels = pandas.Index(np.arange(1200) * 10 + 7)
+    index = ModuleNeighbors().fit(BASE, ids=labels)
+    assert index.kneighbors(BASE[3:5], 1)[1].ravel().tolist() == [37, 47]
+    mixed = index.partial_fit(QUERIES[:1], ids=["seven"])  # numbers stay numbers
+    assert mixed.kneighbors(QUERIES[:1], 1)[1][0, 0] == "seven"
+    assert mixed.kneighbors(BASE[3:4], 1)[1][0, 0] == 37
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 1.0])
+def test_filtered_results_are_exact_among_the_rows_let_through(index, share):
+    mask = np.random.default_rng(0).random(1200) < share
+    distances, rows = index.kneighbors(QUERIES, 5, where=mask)
+    expected, _ = literal(BASE[mask], QUERIES)
+    np.testing.assert_allclose(distances, expected, atol=1e-6)
+    assert np.isin(rows, NAMES[mask]).all()
+    for same in (NAMES[mask], NAMES[mask].tolist(), lambda ids: np.isin(ids, NAMES[mask])):
+        np.testing.assert_array_equal(index.kneighbors(QUERIES, 5, where=same)[1], rows)
+
+
+def test_removed_rows_are_never_found(index):
+    gone = np.random.default_rng(0).permutation(1200)[:300]
+    index.remove(NAMES[gone])
+    assert len(index) == index.n_samples_fit_ == 900
+    kept = np.setdiff1d(np.arange(1200), gone)
+    distances, rows = index.kneighbors(QUERIES, 5)
+    assert np.isin(rows, NAMES[kept]).all()
+    expected, _ = literal(BASE[kept], QUERIES)
+    assert np.mean(distances <= expected[:, -1:] + 1e-6) > 0.85
+    index.partial_fit(BASE[gone], ids=NAMES[gone])  # ids may be used again
+    assert index.kneighbors(BASE[gone[:3]], 1)[1].ravel().tolist() == NAMES[gone[:3]].tolist()
+    with pytest.raises(ValueError, match="would remove all rows"):
+        index.remove(np.concatenate([NAMES[kept], NAMES[gone]]))
+
+
+def test_rows_without_ids_keep_their_numbers_when_others_are_removed():
+    index = ModuleNeighbors(method="exact").fit(BASE).remove([0, 5]).remove(7)
+    assert index.kneighbors(BASE[8:10], 1)[1].ravel().tolist() == [8, 9]
+    assert len(index) == 1197
+
+
+def test_replaced_rows_are_found_where_they_are_now(index):
+    index.replace(["digit-4", "digit-9"], QUERIES[:2])
+    assert index.kneighbors(QUERIES[:2], 1)[1].ravel().tolist() == ["digit-4", "digit-9"]
+    assert "digit-4" not in index.kneighbors(BASE[4:5], 3)[1]
+    assert len(index) == 1200
+
+
+@pytest.mark.parametrize("radius", [0.0, 15.0, 25.0, 1e3])
+def test_radius_searches_find_all_rows_within(index, radius):
+    distances, rows = index.radius_neighbors(QUERIES[:20], radius)
+    gaps = np.sqrt(((QUERIES[:20, None] - BASE) ** 2).sum(axis=2))
+    for i in range(20):
+        # Rounding decides about distances that equal the radius.
+        assert set(NAMES[gaps[i] <= radius - 1e-6]) <= set(rows[i]) <= set(NAMES[gaps[i] <= radius + 1e-6])
+        assert np.all(np.diff(distances[i]) >= 0)
+        np.testing.assert_allclose(distances[i], np.sort(gaps[i])[: len(rows[i])], atol=1e-6)
+    mask = LABELS[:1200] < 5
+    some = index.radius_neighbors(QUERIES[:20], radius, return_distance=False, where=mask)
+    for i in range(20):
+        assert set(some[i]) == set(rows[i]) & set(NAMES[mask])
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+def test_cosine_distances_are_scikit_learns(scale):
+    rows = BASE * np.random.default_rng(0).uniform(0.01, 100, (1200, 1)) * scale
+    index = ModuleNeighbors(metric="cosine", method="exact").fit(rows)
+    distances, _ = index.kneighbors(QUERIES, 5)
+    np.testing.assert_allclose(distances, literal(BASE, QUERIES, metric="cosine")[0], atol=1e-9)
+    thin = ModuleNeighbors(metric="cosine", method="exact").fit(sparse.csr_matrix(rows))
+    np.testing.assert_allclose(thin.kneighbors(sparse.csr_matrix(QUERIES), 5)[0], distances, atol=1e-9)
+    near = index.radius_neighbors(QUERIES[:5], 0.1)[0]
+    every = literal(BASE, QUERIES[:5], 1200, metric="cosine")[0]
+    assert [len(one) for one in near] == np.sum(every <= 0.1, axis=1).tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", "uint8", "int16"])
+def test_narrow_types_are_stored_as_float32_and_find_the_same(dtype):
+    index = ModuleNeighbors(method="exact").fit(BASE.astype(dtype))
+    assert index.coordinates_.dtype == np.float32
+    distances, _ = index.kneighbors(QUERIES.astype(dtype), 5)
+    np.testing.assert_allclose(distances, literal(BASE, QUERIES)[0], rtol=1e-4, atol=1e-3)
+
+
+def test_length_memory_and_text_say_what_was_built(index):
+    assert len(index) == 1200
+    assert index.nbytes_ >= index.coordinates_.nbytes
+    text = repr(index)
+    assert "with 1,200 rows: " in text
+    assert text.endswith(" MB")
+    unfitted = ModuleNeighbors()
+    assert (len(unfitted), bool(unfitted), repr(unfitted)) == (0, True, "ModuleNeighbors()")
+
+
+def test_a_saved_index_keeps_its_ids_even_without_its_first_row(tmp_path):
+    index = ModuleNeighbors().fit(BASE, ids=NAMES).remove("digit-0")
+    index.save(tmp_path)
+    again = ModuleNeighbors.load(tmp_path)
+    np.testing.assert_array_equal(again.kneighbors(QUERIES)[1], index.kneighbors(QUERIES)[1])
+    assert len(again.remove("digit-1")) == 1198
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda index: index.remove("digit-9999"), "1 of 1 ids are not in this index: 'digit-9999'"),
+        (lambda index: index.remove(["digit-1", "digit-1"]), "Some ids are given twice"),
+        (lambda index: index.replace(["digit-1"], QUERIES[:2]), "1 ids do not fit 2 rows"),
+        (lambda index: index.replace(["digit-1"], QUERIES[:1, :9]), "X has 9 features"),
+        (lambda index: index.partial_fit(QUERIES[:1]), "new rows need ids, too: give ids="),
+        (lambda index: index.partial_fit(QUERIES[:1], ids=["digit-1"]), "'digit-1' occurs twice"),
+        (lambda index: index.partial_fit(QUERIES[:2], ids=["a"]), "2 rows need one id each"),
+        (lambda index: index.fit(BASE, ids=["a"] * 1200), "'a' occurs twice"),
+        (lambda index: index.fit(BASE[:2], ids=[0.0, np.nan]), "or is NaN"),
+        (
+            lambda index: index.kneighbors(QUERIES, where=np.ones(3, bool)),
+            r"shape \(3,\) and type bool",
+        ),
+        (lambda index: index.kneighbors(QUERIES, where=lambda ids: ids), "a mask of this index needs shape"),
+        (lambda index: index.kneighbors(QUERIES, where=np.zeros(1200, bool)), "where lets no row through"),
+        (lambda index: index.kneighbors(QUERIES, 3, where=NAMES[:2]), "more than the 2 rows to choose from"),
+        (lambda index: index.kneighbors(QUERIES, where=["x", "y"]), "2 of 2 ids are not in this index"),
+        (lambda index: index.kneighbors(where=NAMES[:2]), "where needs queries"),
+        (lambda index: index.radius_neighbors(QUERIES, -1), "radius == -1, must be >= 0"),
+        (lambda index: index.radius_neighbors(QUERIES, np.inf), "radius=inf is not finite"),
+    ],
+)
+def test_bad_requests_are_refused_and_leave_the_index_as_it_was(act, message):
+    index = ModuleNeighbors().fit(BASE, ids=NAMES)
+    before, answers = dict(vars(index)), index.kneighbors(QUERIES)
+    with pytest.raises(ValueError, match=message):
+        act(index)
+    assert vars(index) == before
+    np.testing.assert_array_equal(index.kneighbors(QUERIES)[1], answers[1])
+
+
+def test_ids_metrics_and_rows_that_cannot_work_are_refused():
+    with pytest.raises(TypeError, match="cannot be looked up: use numbers or strings"):
+        ModuleNeighbors().fit(BASE[:2], ids=np.array([{}, []], dtype=object))
+    with pytest.raises(ValueError, match="The rows of this index have no ids"):
+        ModuleNeighbors().fit(BASE).partial_fit(QUERIES[:1], ids=["a"])
+    with pytest.raises(ValueError, match="metric='jaccard' is unknown: give one of euclidean, cosine"):
+        ModuleNeighbors(metric="jaccard").fit(BASE)
+    with pytest.raises(ValueError, match="metric='cosine' is for modules=None"):
+        ModuleNeighbors(ModularAutoencoder(2, 2), metric="cosine").fit(BASE)
+    zero = BASE.copy()
+    zero[17] = 0
+    for rows in (zero, sparse.csr_matrix(zero)):
+        with pytest.raises(ValueError, match="Row 17 of X is zero and has no direction"):
+            ModuleNeighbors(metric="cosine").fit(rows)
