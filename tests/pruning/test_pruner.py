@@ -35,7 +35,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manylens
 from manylens import AlignmentPruner, prune_predictions
-from manylens.datasets import make_friedman
+from manylens.datasets import make_friedman, make_shells
 from manylens.pruning import Alignment
 from manylens.pruning.pruner import read_members
 from tests.pruning.conftest import CLASSIFIERS, REGRESSORS, S, X, label, number, weighted_sum, y
@@ -150,6 +150,28 @@ def test_rebuilt_forests_and_gradient_boosting_predict_the_same_and_leave_the_or
     else:
         np.testing.assert_allclose(small.predict(rows), pruner.predict(rows))
     np.testing.assert_array_equal(ensemble.predict(rows), before)
+
+
+@pytest.mark.parametrize("refit", ["nonnegative", "ridge", "none"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_probabilities_of_pruned_classifiers_are_probabilities(n_classes, refit):
+    target = label if n_classes == 3 else np.where(number > 0, "out", "in")
+    forest = RandomForestClassifier(25, max_depth=4, random_state=0).fit(S, target)
+    pruner = AlignmentPruner(forest, "alignment", refit).fit(S, target)
+    small = pruner.to_ensemble()
+    new = make_shells(500, random_state=7)[0]
+    for model in (pruner, pruner.estimator_, small):
+        proba = model.predict_proba(new)
+        assert proba.min() >= -1e-12
+        np.testing.assert_allclose(proba.sum(axis=1), 1)
+    np.testing.assert_array_equal(small.predict(new), pruner.predict(new))
+
+
+def test_at_most_max_members_are_kept(forest):
+    few = AlignmentPruner(forest, max_members=5).fit(X, y)
+    assert few.n_kept_ == len(few.to_ensemble().estimators_) <= 5 < AlignmentPruner(forest).fit(X, y).n_kept_
+    with pytest.raises(ValueError, match="max_members"):
+        AlignmentPruner(forest, max_members=0).fit(X, y)
 
 
 def test_bagging_is_rebuilt_only_if_weights_are_equal():

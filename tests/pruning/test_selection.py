@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression
 from manylens import align_kernels, cka, prune_predictions
 from manylens.papers.linear_kernel_alignment import alignf
 from manylens.pruning import Alignment
-from manylens.pruning.selection import (
+from manylens.pruning.member_weights import (
     Penalty,
     accumulated_errors,
     add_predictors,
@@ -22,13 +22,13 @@ from manylens.pruning.selection import (
     best_single,
     early_stop,
     error_ranking,
-    new_moments,
     rescaled_error,
     ridge_weights,
     smaller_selections,
     squared_error,
     stacking_weights,
 )
+from manylens.pruning.selection import new_moments
 from manylens.summaries.prediction_moments import PredictionMoments
 from tests.pruning.conftest import centered, predictions
 
@@ -372,3 +372,36 @@ def test_method_alignment_uses_the_default_settings():
     np.testing.assert_array_equal(by_name.weights, by_settings.weights)
     few = prune_predictions(P[:, :, 0], Y[:, 0], Alignment(slack=10, tolerance=None))
     assert len(few.kept) == 1 < len(by_name.kept)
+
+
+@pytest.mark.parametrize("method", ["alignment", "stacking", "r2", "rank", Alignment(slack=None)])
+@pytest.mark.parametrize("refit", ["nonnegative", "ridge", "none"])
+def test_at_most_max_members_are_kept(method, refit):
+    if isinstance(method, Alignment) and refit != "nonnegative":
+        return
+    P, Y = predictions(6, n=200, p=40)
+    P, y = P[:, :, 0], Y[:, 0]
+    free = prune_predictions(P, y, method, refit)
+    for most in (1, 7, 40):
+        few = prune_predictions(P, y, method, refit, max_members=most)
+        assert 1 <= len(few.kept) <= most
+        if len(free.kept) <= most and not isinstance(method, Alignment) and method != "alignment":
+            np.testing.assert_array_equal(few.weights, free.weights)
+
+
+def test_max_members_is_reached_exactly_and_costs_little():
+    P, Y = predictions(6, n=2000, p=100)
+    P, y = P[:, :, 0], Y[:, 0]
+    exact = prune_predictions(P, y, Alignment(slack=0.0, shrinkage=0), max_members=23)
+    assert len(exact.kept) == 23
+    ranked = prune_predictions(P, y, "rank", max_members=23)
+    assert exact.error < ranked.error
+
+
+def test_max_members_must_be_a_positive_integer_and_uniform_refuses_it():
+    P, Y = predictions(6)
+    for wrong in (0, -3, 2.5, True, "x"):
+        with pytest.raises((TypeError, ValueError), match="max_members"):
+            prune_predictions(P[:, :, 0], Y[:, 0], max_members=wrong)
+    with pytest.raises(ValueError, match="method='uniform' keeps all members, but max_members=3 was given"):
+        prune_predictions(P[:, :, 0], Y[:, 0], "uniform", max_members=3)

@@ -61,7 +61,7 @@ def test_training_rows_in_another_order_or_a_part_of_them_warn(name, which):
         pruner = AlignmentPruner(ensemble).fit(rows[which], target[which])
     plain = AlignmentPruner(ensemble, cv=None).fit(rows[which], target[which])
     np.testing.assert_array_equal(pruner.weights_, plain.weights_)
-    with pytest.raises(ValueError, match="cv='oob' needs members .* or to these in another order"):
+    with pytest.raises(ValueError, match=r"cv='oob' needs members .* or to these in another order"):
         AlignmentPruner(ensemble, cv="oob").fit(rows[which], target[which])
 
 

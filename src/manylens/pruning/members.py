@@ -217,9 +217,17 @@ class ForestMembers(Members):
 
     def rebuild(self, ensemble: Any, weights: FloatArray, intercept: FloatArray) -> Any:
         forest = copy.copy(ensemble)
+        shifts = np.broadcast_to(intercept, (len(weights), len(intercept)))
+        if self.classes is not None:
+            # An equal shift of all classes, and a factor, change no decision: leaves get values of at least 0
+            # that sum to the same total, which is then 1.
+            negative = np.minimum(weights, 0.0)[:, np.newaxis]
+            shifts = intercept - intercept.min() - len(weights) * negative
+            total = weights.sum() + shifts.mean(axis=0).sum()
+            weights, shifts = weights / total, shifts / total
         forest.estimators_ = [
-            rescaled_tree(tree, len(weights) * weight, intercept)
-            for tree, weight in zip(self.members, weights, strict=True)
+            rescaled_tree(tree, len(weights) * weight, shift)
+            for tree, weight, shift in zip(self.members, weights, shifts, strict=True)
         ]
         forest.n_estimators = len(weights)
         return forest

@@ -14,8 +14,7 @@ from sklearn.utils.validation import validate_data
 from manylens.native.trees import FlatTrees, check_flat_trees, flatten_trees, sum_of_trees
 from manylens.pruning.members import BLOCK_BYTES, Link, Members, prediction_blocks
 from manylens.typing import AnyArray, FloatArray, MatrixLike
-from manylens.validation import plain_conversion_errors
-from manylens.validation import CheckedState
+from manylens.validation import CheckedState, plain_conversion_errors
 
 
 class ScoreMixin:

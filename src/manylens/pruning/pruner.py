@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -62,6 +63,8 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         Predictions to learn from. None: as they are. "oob": out-of-bag, for the rows that the ensemble was
         fitted to. An int: by members refitted on the other folds (voting, stacking and lists only). "auto":
         "oob" if possible, 5 for voting and stacking, None otherwise.
+    max_members : int or None, default=None
+        Largest number of members to keep; None for no limit.
     anchor : "auto" or float, default="auto"
         For boosting: how far, from 0 to 1, the target is moved from y toward the ensemble's own score. "auto"
         is 0 for more than 2,000 rows; otherwise it is chosen by cross-validation, which refits the ensemble.
@@ -114,6 +117,7 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         refit: Refit = "nonnegative",
         cv: CV = "auto",
         *,
+        max_members: int | None = None,
         anchor: Literal["auto"] | float = "auto",
         fit_ensemble: bool = False,
         n_jobs: int | None = None,
@@ -122,6 +126,7 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         self.method = method
         self.refit = refit
         self.cv = cv
+        self.max_members = max_members
         self.anchor = anchor
         self.fit_ensemble = fit_ensemble
         self.n_jobs = n_jobs
@@ -144,7 +149,7 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         -------
         AlignmentPruner
         """
-        check_method(self.method, self.refit)
+        check_method(self.method, self.refit, self.max_members)
         if y is None:
             raise ValueError("AlignmentPruner requires y to be passed, but the target y is None.")
         ensemble = fitted_copy(self.ensemble, X, y) if self.fit_ensemble else self.ensemble
@@ -162,6 +167,7 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             baseline=members.baseline,
             additive=members.additive,
             exponent=exponent,
+            max_members=self.max_members,
         )
         self.ensemble_, self.anchor_ = ensemble, anchor
         self.weights_, self.intercept_, self.kept_, self.alignments_ = result[:4]
@@ -177,8 +183,8 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _choose_anchor(self, ensemble: Any, members: Members, X: Any, y: AnyArray) -> float:
         """The given anchor, or the one chosen by cross-validation."""
-        if self.anchor != "auto":
-            if isinstance(self.anchor, str) or not 0 <= self.anchor <= 1:
+        if not (isinstance(self.anchor, str) and self.anchor == "auto"):
+            if not isinstance(self.anchor, Real) or not 0 <= float(self.anchor) <= 1:
                 raise ValueError(f"anchor={self.anchor!r} must be 'auto' or a number in [0, 1].")
             return float(self.anchor)
         if not members.additive or X.shape[0] > ANCHOR_ROWS:
@@ -219,7 +225,9 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     def to_ensemble(self) -> Any:
         """Return the kept members as an ensemble of the original class that predicts the same.
 
-        Forests and GradientBoosting can hold any weights in their leaves. Bagging requires equal weights and
+        Forests and GradientBoosting can hold any weights in their leaves. A forest of classes predicts the
+        same classes; its probabilities are those scores shifted and divided until they are probabilities, and
+        so less confident than those of `predict_proba`, which can clip. Bagging requires equal weights and
         voting weights that sum to one, both without an intercept. Other ensembles raise an error.
 
         Returns
@@ -309,6 +317,7 @@ def prune_predictions(
     method: Method = "alignment",
     refit: Refit = "nonnegative",
     *,
+    max_members: int | None = None,
     target: Literal["auto", "classes", "values"] = "auto",
 ) -> PruningResult:
     """Select and weight predictors by alignment, as `AlignmentPruner` does, given only their predictions.
@@ -323,6 +332,8 @@ def prune_predictions(
         How to select predictors, as for `AlignmentPruner`.
     refit : {"nonnegative", "ridge", "none"}, default="nonnegative"
         How to weight them, as for `AlignmentPruner`.
+    max_members : int or None, default=None
+        Largest number of predictors to keep; None for no limit.
     target : {"auto", "classes", "values"}, default="auto"
         Whether y holds classes or values; "auto": values if P has two dimensions, otherwise inferred from y.
 
@@ -340,7 +351,7 @@ def prune_predictions(
     >>> prune_predictions(P, y).kept[:2]
     array([0, 1])
     """
-    check_method(method, refit)
+    check_method(method, refit, max_members)
     P = read_predictions(P)
     if target == "auto" and P.ndim == 2:
         target = "values"
@@ -350,7 +361,7 @@ def prune_predictions(
         raise ValueError(f"P has {P.shape[2]} columns per predictor, but y has {Y.shape[1]} columns.")
     moments, exponent = new_moments(method, P.shape[1], P.shape[2]), safe_scale(P, Y)
     moments.update(times_power(P, -exponent), times_power(Y, -exponent))
-    return select_predictors(moments, method, refit, exponent=exponent)
+    return select_predictors(moments, method, refit, exponent=exponent, max_members=max_members)
 
 
 def read_predictions(P: Any) -> FloatArray:

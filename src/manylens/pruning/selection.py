@@ -1,29 +1,38 @@
-"""Select and weight predictors, given the inner products of their predictions (see `InnerProducts`).
-
-Equation numbers are those of chapter 4 of Tang's thesis, corrected as described in docs/pruning.md.
-"""
+"""Select and weight predictors, given moments of their predictions (see `FoldedMoments`)."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Real
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from manylens.alignment.nonnegative_least_squares import nonnegative_minimum
+from manylens.pruning.member_weights import (
+    Penalty,
+    accumulated_errors,
+    add_predictors,
+    alignment_weights,
+    best_single,
+    early_stop,
+    error_ranking,
+    rescaled_error,
+    ridge_weights,
+    single_alignments,
+    smaller_selections,
+    squared_error,
+    stacking_weights,
+)
 from manylens.summaries.kernel_moments import KernelProducts
 from manylens.summaries.prediction_moments import FoldedMoments, InnerProducts, PredictionMoments
 from manylens.typing import BoolArray, FloatArray, IntArray
-from manylens.validation import check_choice
+from manylens.validation import check_choice, check_count
 
 NEGLIGIBLE = 1e-10  # share of its sum of squares below which a predictor counts as constant on a fold
 N_FOLDS = 5  # of the cross-validation
 MOST_BYTES = 2**34  # largest size of the moments of kernel="rows"
-BATCH_SHARE = 0.1  # share of the kept predictors that are added or removed at a time
 
 
 @dataclass(frozen=True)
@@ -41,9 +50,9 @@ class Alignment:
     shrinkage : float, default=1.0
         Strength of the penalty toward a multiple of the ensemble's own weights; 0 for least squares.
     kernel : {"entries", "rows"}, default="entries"
-        Kernel of a predictor with C > 1 columns. "rows": P Pᵀ between rows, the thesis's, which needs
-        6 (p C)² numbers. "entries": f fᵀ between the entries f of P, which needs none beyond the p² of refits.
-        Values, and probabilities of two classes, have the same weights with both.
+        Kernel of a predictor P with C > 1 columns. "rows": P Pᵀ between rows, the thesis's; it needs 6 (p C)²
+        numbers. "entries": f fᵀ between the entries f of P. Both give the same weights for values and for
+        probabilities of two classes; for more, "entries" was slightly more accurate on held-out rows.
     """
 
     slack: float | None = 0.01
@@ -57,12 +66,8 @@ class Alignment:
             if value is None and name != "shrinkage":
                 continue
             if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < np.inf:
-                allowed = (
-                    "a finite number of at least 0"
-                    if name == "shrinkage"
-                    else "None or a finite number of at least 0"
-                )
-                raise ValueError(f"{name}={value!r} must be {allowed}.")
+                none = "" if name == "shrinkage" else "None or "
+                raise ValueError(f"{name}={value!r} must be {none}a finite number of at least 0.")
         check_choice(self.kernel, "kernel", ("entries", "rows"))
 
 
@@ -100,8 +105,8 @@ class PruningResult(NamedTuple):
     held_out_error: float
 
 
-def check_method(method: Method, refit: Refit) -> None:
-    """Raise unless method and refit are known and fit together."""
+def check_method(method: Method, refit: Refit, max_members: int | None = None) -> None:
+    """Raise unless method, refit and max_members are known and fit together."""
     if not isinstance(method, Alignment):
         check_choice(method, "method", get_args(Selection))
     check_choice(refit, "refit", get_args(Refit))
@@ -110,6 +115,13 @@ def check_method(method: Method, refit: Refit) -> None:
             f"method={method} has settings for refit='nonnegative', but refit={refit!r} was given: "
             "use method='alignment', or refit='nonnegative'."
         )
+    if max_members is not None:
+        check_count(max_members, "max_members")
+        if isinstance(method, str) and method == "uniform":
+            raise ValueError(
+                f"method='uniform' keeps all members, but max_members={max_members} was given: use "
+                "method='rank' or 'alignment', or max_members=None."
+            )
 
 
 def new_moments(method: Method, n_predictors: int, n_columns: int) -> FoldedMoments:
@@ -132,12 +144,13 @@ def select_predictors(
     baseline: FloatArray | None = None,
     additive: bool = False,
     exponent: int = 0,
+    max_members: int | None = None,
 ) -> PruningResult:
     """Select and weight predictors; for `baseline` (1/p if None) and `additive` see `Members`.
 
     `moments` are those of predictions and targets times 2^-exponent.
     """
-    check_method(method, refit)
+    check_method(method, refit, max_members)
     whole = moments.whole()
     G, b, total = products = whole.centered()
     if total <= 0:
@@ -151,13 +164,14 @@ def select_predictors(
     if method == "alignment" and refit == "nonnegative":
         method = Alignment()
     if isinstance(method, Alignment):
-        weights, held_out = _select_by_alignment(moments, whole, products, baseline, method)
+        weights, held_out = _select_by_alignment(moments, whole, products, baseline, method, max_members)
     else:
         by_name: Selection = method
 
         def weigh(some: InnerProducts, moments: PredictionMoments) -> FloatArray:
             kernels = moments.kernel_products()
-            return _two_step_weights(by_name, refit, some, baseline, additive, moments.n_rows_, kernels)
+            selected = _selected_weights(by_name, some, baseline, additive, kernels, max_members)
+            return _refitted_weights(selected, by_name, refit, some, moments.n_rows_)
 
         weights = weigh(products, whole)
         held_out = sum(
@@ -189,7 +203,7 @@ def select_predictors(
 def _folds(
     moments: FoldedMoments, whole: PredictionMoments
 ) -> Iterator[tuple[PredictionMoments, PredictionMoments, InnerProducts]]:
-    """For every fold: moments of the others, its own, and the others' products without constant predictors."""
+    """For every fold: moments of the others, its own, and products of the others' varying predictors."""
     for others, part in moments.splits(whole):
         some = others.centered()
         varying = np.diag(some.G) > NEGLIGIBLE * np.diag(whole.products_)[:-1]
@@ -202,6 +216,7 @@ def _select_by_alignment(
     products: InnerProducts,
     baseline: FloatArray,
     settings: Alignment,
+    most: int | None,
 ) -> tuple[FloatArray, float]:
     """Weights by alignment and non-negative refits, and their cross-validated squared error."""
     penalty, tolerance = Penalty(settings.shrinkage, baseline), settings.tolerance
@@ -213,7 +228,7 @@ def _select_by_alignment(
         if tolerance is not None:
             bound = (1 + tolerance) * rescaled_error(baseline, *some)
             weights = add_predictors(weights, some, bound, penalty)
-        yield from smaller_selections(weights, some.G, some.b, penalty)
+        yield from smaller_selections(weights, some.G, some.b, penalty, most)
 
     kernels = whole.kernel_products()
     if settings.slack is None:
@@ -227,6 +242,7 @@ def _select_by_alignment(
         errors = np.array([squared_error(weights, *products) for weights in candidates])
         bound = max((1 + tolerance) * rescaled_error(baseline, *products), errors[0])
         # errors need not increase with every step: keep all candidates up to the last one within the bound
+        # (with max_members, the first candidate may be above the bound of the whole ensemble)
         candidates = candidates[: np.flatnonzero(errors <= bound)[-1] + 1]
     # cross-validated error for each number of kept predictors, interpolated between the numbers in a fold
     errors = np.zeros(len(candidates))
@@ -257,32 +273,47 @@ def held_out_error(weights: FloatArray, others: PredictionMoments, part: Predict
     return squared_error(w, *part.centered(kept)) + float(part.sizes_ @ (best - learned) ** 2)
 
 
-def _two_step_weights(
+def _selected_weights(
     method: Selection,
-    refit: Refit,
     products: InnerProducts,
     baseline: FloatArray,
     additive: bool,
-    n_rows: int,
     kernels: KernelProducts | None,
+    most: int | None,
 ) -> FloatArray:
-    """Select predictors, which get positive weights, then refit their weights."""
+    """Step one: positive weights for the selected predictors, at most `most` of them."""
     G, b, total = products
     varying = np.diag(G) > 0
     weights: FloatArray = np.zeros(len(b))
     if method == "uniform":
         return np.where(varying, baseline, 0.0)
+    if method == "rank":
+        order = np.arange(len(b)) if additive else error_ranking(G, b)
+        order = order[varying[order]]
+        n_kept = early_stop(accumulated_errors(G, b, total, order, baseline if additive else None))
+        n_kept = n_kept if most is None else min(n_kept, most)
+        weights[order[:n_kept]] = baseline[order[:n_kept]] if additive else 1 / n_kept
+        return weights
     if method == "alignment":
         weights = alignment_weights(G, b, kernels)
     elif method == "stacking":
         weights = stacking_weights(G, b)
-    elif method == "r2":
-        weights = best_single(G, b)
     else:
-        order = np.arange(len(b)) if additive else error_ranking(G, b)
-        order = order[varying[order]]
-        n_kept = early_stop(accumulated_errors(G, b, total, order, baseline if additive else None))
-        weights[order[:n_kept]] = baseline[order[:n_kept]] if additive else 1 / n_kept
+        weights = best_single(G, b)
+    if most is not None and np.count_nonzero(weights) > most:
+        refitted = stacking_weights(G, b, weights > 0)
+        kept = next(smaller_selections(refitted, G, b, most=most)) > 0
+        weights = np.where(kept, weights, 0.0)
+    return weights
+
+
+def _refitted_weights(
+    weights: FloatArray, method: Selection, refit: Refit, products: InnerProducts, n_rows: int
+) -> FloatArray:
+    """Step two: new weights for the selected predictors."""
+    G, b, total = products
+    if method == "uniform":
+        return weights
     if refit == "nonnegative":
         return stacking_weights(G, b, weights > 0)
     if refit == "ridge":
@@ -310,191 +341,3 @@ def _zero_constant(products: InnerProducts, varying: BoolArray) -> InnerProducts
     """Inner products with zeros for predictors that do not vary."""
     both = np.outer(varying, varying)
     return InnerProducts(np.where(both, products.G, 0.0), np.where(varying, products.b, 0.0), products.total)
-
-
-class Penalty(NamedTuple):
-    """λ c |w - projection of w on u|²: shrinks weights toward a multiple of the ensemble's own weights u.
-
-    c, the mean of G_kk over the weighted predictors, makes λ independent of units.
-    """
-
-    strength: float = 0.0  # λ
-    toward: FloatArray | None = None  # u, (p,); equal weights if None
-
-    def added_to(self, G: FloatArray, k: IntArray) -> FloatArray:
-        """G + λ c (I - uuᵀ/|u|²) among the predictors k."""
-        A = G[np.ix_(k, k)]
-        if not self.strength:
-            return A
-        u = _unit(np.ones(len(k)) if self.toward is None else self.toward[k])
-        return A + self.strength * np.trace(A) / len(k) * (np.eye(len(k)) - np.outer(u, u))
-
-
-NO_PENALTY = Penalty()
-
-
-def squared_error(weights: FloatArray, G: FloatArray, b: FloatArray, total: float) -> float:
-    """|y - Σ_k w_k f_k|² of centered predictions and target."""
-    return float(total - 2 * (weights @ b) + weights @ G @ weights)
-
-
-def rescaled_error(weights: FloatArray, G: FloatArray, b: FloatArray, total: float) -> float:
-    """Squared error after the best non-negative rescaling of all weights, total - (uᵀb)² / uᵀGu.
-
-    Without rescaling, larger weights could hide the loss of members: they lower the squared error of
-    probabilities without changing a decision.
-    """
-    power = weights @ G @ weights
-    return float(total - max(float(weights @ b), 0.0) ** 2 / power) if power > 0 else total
-
-
-def alignment_weights(G: FloatArray, b: FloatArray, kernels: KernelProducts | None = None) -> FloatArray:
-    """Unit-norm weights μ ≥ 0 for which Σ_k μ_k K_k is best aligned with the target's kernel (equation 4.3).
-
-    μ minimizes μᵀMμ - 2 μᵀa up to scale, with the inner products M and a of the kernels. `kernels` has those
-    of K_k = P_k P_kᵀ; without it, K_k = f_k f_kᵀ for the vector f_k of all entries of P_k, whose inner products
-    are the squares of G and b. Both are equal for one column. A predictor with b_k ≤ 0 has the same kernel as
-    its negative and gets no weight.
-    """
-    M, a = (G**2, b**2) if kernels is None else kernels[:2]
-    return _solve_among(b > 0, lambda k: _unit(nonnegative_minimum(M[np.ix_(k, k)], a[k])))
-
-
-def single_alignments(kernels: KernelProducts, varying: BoolArray) -> FloatArray:
-    """|P_kᵀY|² / (|P_kᵀP_k| |YᵀY|) of each predictor, zero for those that do not vary."""
-    norms = np.sqrt(kernels.M) * np.sqrt(kernels.total)
-    return np.where(varying, kernels.a / np.where(norms > 0, norms, 1.0), 0.0)
-
-
-def stacking_weights(
-    G: FloatArray, b: FloatArray, among: BoolArray | None = None, penalty: Penalty = NO_PENALTY
-) -> FloatArray:
-    """argmin over w ≥ 0 of |y - Σ_k w_k f_k|² + penalty: equation 4.8, with the norm corrected."""
-
-    def solve(k: IntArray) -> FloatArray:
-        A = penalty.added_to(G, k)
-        if penalty.strength:  # most weights are then positive, and one factorization is enough
-            try:
-                free = cho_solve(cho_factor(A), b[k])
-            except LinAlgError:
-                free = np.zeros(len(k))
-            if np.all(free > 0):
-                return free
-        return nonnegative_minimum(A, b[k])
-
-    return _solve_among(np.ones(len(b), dtype=bool) if among is None else among, solve)
-
-
-def ridge_weights(G: FloatArray, b: FloatArray, total: float, n_rows: int, among: BoolArray) -> FloatArray:
-    """Ridge regression (equation 4.5) with λ by generalized cross-validation; weights may be negative.
-
-    w = (G + λI)⁻¹ b after scaling to G_kk = 1; λ minimizes |y - ŷ|² / (1 - (1 + tr H) / n)².
-    """
-
-    def solve(k: IntArray) -> FloatArray:
-        scale = 1 / np.sqrt(np.diag(G)[k])
-        values, vectors = np.linalg.eigh(G[np.ix_(k, k)] * np.outer(scale, scale))
-        values = np.maximum(values, 0.0)
-        c = vectors.T @ (b[k] * scale)
-        grid = values[-1] * np.logspace(-10, 1, 45)[:, np.newaxis]
-        shrunk = c / (values + grid)  # (45, p): coefficients on the eigenvectors
-        errors = total - 2 * shrunk @ c + (shrunk**2) @ values
-        freedom = 1 - (1 + (values / (values + grid)).sum(axis=1)) / n_rows
-        score = np.where(freedom > 0, errors / np.maximum(freedom, 1e-12) ** 2, np.inf)
-        return scale * (vectors @ shrunk[np.argmin(score)])
-
-    return _solve_among(among, solve)
-
-
-def best_single(G: FloatArray, b: FloatArray) -> FloatArray:
-    """Weight 1 for the predictor best correlated with y: argmax of Σ μ_k b_k² / Σ μ_k G_kk (equation 4.9)."""
-    return _solve_among(b > 0, lambda k: np.eye(len(k))[np.argmax(b[k] ** 2 / np.diag(G)[k])])
-
-
-def add_predictors(
-    weights: FloatArray, products: InnerProducts, bound: float, penalty: Penalty = NO_PENALTY
-) -> FloatArray:
-    """Add predictors until the squared error is at most `bound`, or is that of `stacking_weights`.
-
-    A predictor fitted to the residual of others (a stage of boosting) may be needed without being aligned
-    with y. Predictors that are not kept are therefore aligned with the residual r = y - Σ_k w_k f_k,
-    <f_k, r> = b_k - (Gw)_k; the best are added, and all weights are refitted.
-    """
-    G, b, _ = products
-    floor, among = 1e-10 * np.abs(b).max(), weights > 0
-    while squared_error(weights, *products) > bound:
-        slope = np.where(among, 0.0, b - G @ weights)
-        slope[slope <= floor] = 0.0
-        share = alignment_weights(G, slope) * np.diag(G)
-        batch = max(1, int(np.ceil(BATCH_SHARE * among.sum())))
-        best = np.argsort(-share, kind="stable")[:batch]
-        added = best[share[best] > 0]
-        if not len(added):
-            break
-        among[added] = True
-        # predictors that the refit sets to zero stay in `among`: they may get a weight again later
-        weights = stacking_weights(G, b, among, penalty)
-    return weights
-
-
-def smaller_selections(
-    weights: FloatArray, G: FloatArray, b: FloatArray, penalty: Penalty = NO_PENALTY
-) -> Iterator[FloatArray]:
-    """The given weights, then fewer: each step removes the least important tenth (at least one).
-
-    Removing predictor k and refitting the others adds w_k² / (A⁻¹)_kk to the penalized squared error, where A
-    is G plus the penalty.
-    """
-    yield weights
-    while np.count_nonzero(weights) > 1:
-        kept = np.flatnonzero(weights)
-        A = penalty.added_to(G, kept)
-        try:
-            inverse = cho_solve(cho_factor(A), np.eye(len(A)))
-        except LinAlgError:
-            inverse = np.linalg.pinv(A, hermitian=True)
-        order = np.argsort(weights[kept] ** 2 / np.diag(inverse), kind="stable")
-        among = np.isin(np.arange(len(b)), kept[order[max(1, int(BATCH_SHARE * len(kept))) :]])
-        weights = stacking_weights(G, b, among, penalty)
-        yield weights
-
-
-def error_ranking(G: FloatArray, b: FloatArray) -> IntArray:
-    """Predictors from the smallest squared error, G_kk - 2 b_k + total, to the largest."""
-    return np.argsort(np.diag(G) - 2 * b, kind="stable")
-
-
-def accumulated_errors(
-    G: FloatArray, b: FloatArray, total: float, order: IntArray, weights: FloatArray | None = None
-) -> FloatArray:
-    """Squared errors of the weighted sum, or of the mean, of the first 1, 2, ... predictors in `order`."""
-    w = np.ones(len(b)) if weights is None else weights
-    ordered = (w[:, np.newaxis] * G * w)[np.ix_(order, order)]
-    quadratic = np.diag(np.cumsum(np.cumsum(ordered, axis=0), axis=1))
-    linear = np.cumsum((w * b)[order])
-    m = np.arange(1, len(order) + 1) if weights is None else 1.0
-    return total - 2 * linear / m + quadratic / m**2
-
-
-def early_stop(errors: FloatArray, patience: int = 10) -> int:
-    """Number of predictors with the smallest error, stopping after `patience` steps without improvement."""
-    best = 0
-    for m in range(1, len(errors)):
-        if errors[m] < errors[best]:
-            best = m
-        elif m - best >= patience:
-            break
-    return best + 1
-
-
-def _unit(v: FloatArray) -> FloatArray:
-    return v / (np.linalg.norm(v) or 1.0)
-
-
-def _solve_among(among: BoolArray, solve: Callable[[IntArray], FloatArray]) -> FloatArray:
-    """Weights `solve(k)` for the predictors k in the mask `among`, zero for the others."""
-    weights = np.zeros(len(among))
-    k = np.flatnonzero(among)
-    if len(k):
-        weights[k] = solve(k)
-    return weights

@@ -113,9 +113,9 @@ def _rows_in_bag(members: Members, X: Any, Y: FloatArray, cv: CV, n_jobs: int | 
         in_bag = None if resembling or cv == "auto" else in_bag
     if in_bag is None and cv == "oob":
         raise ValueError(
-            f"cv='oob' needs members that were each trained on a known sample of these {X.shape[0]} rows, but "
-            f"this {members.name} has no samples, or was fitted to other rows or to these in another order: "
-            "give all training rows in the order of its fit, or use cv=None."
+            f"cv='oob' needs members that were each trained on a known sample of these {X.shape[0]} rows, "
+            f"but this {members.name} has no samples, or was fitted to other rows or to these in another "
+            "order: give all training rows in the order of its fit, or use cv=None."
         )
     if resembling:
         warnings.warn(

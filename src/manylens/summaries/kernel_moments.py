@@ -12,7 +12,7 @@ from manylens.typing import FloatArray
 
 
 class KernelProducts(NamedTuple):
-    """Inner products <P_k P_kᵀ, P_l P_lᵀ> = |P_kᵀ P_l|²_F of the kernels of centered predictions and target."""
+    """Inner products |P_kᵀ P_l|²_F of the kernels P_k P_kᵀ, P_l P_lᵀ of centered predictions and target."""
 
     M: FloatArray  # (p, p) for all pairs, or (p,): of each predictor with itself
     a: FloatArray  # (p,): of each predictor with the target
@@ -115,7 +115,7 @@ class KernelMoments(Summary):
         return KernelProducts(itself[:-1], target[:-1], float(itself[-1]))
 
     def moved_pairs(self, k: int, step: FloatArray) -> FloatArray:
-        """Products (C, p + 1, C) of predictor k with all predictors, after adding `step` (p + 1, C) to them."""
+        """Products (C, p + 1, C) of predictor k with all others, after adding `step` (p + 1, C) to them."""
         others = self.sums_.transpose(2, 0, 1) + self.weights_[:, np.newaxis, :] * step
         return (
             self.products_[k] + step[k, :, np.newaxis, np.newaxis] * others
@@ -123,7 +123,7 @@ class KernelMoments(Summary):
         )  # fmt: skip
 
     def moved_own(self, step: FloatArray) -> FloatArray:
-        """Products (2, p + 1, C, C) of predictors with themselves and with the target, after adding `step`."""
+        """Products (2, p + 1, C, C) of predictors with themselves and the target, after adding `step`."""
         sums = np.stack([self.sums_, np.broadcast_to(self.sums_[-1], self.sums_.shape)])
         steps = np.stack([step, np.broadcast_to(step[-1], step.shape)])
         others = sums.transpose(0, 1, 3, 2) + self.weights_ * steps[:, :, np.newaxis, :]
