@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from copy import deepcopy
 
 import numpy as np
 import pandas as pd
@@ -172,6 +173,44 @@ def test_at_most_max_members_are_kept(forest):
     assert few.n_kept_ == len(few.to_ensemble().estimators_) <= 5 < AlignmentPruner(forest).fit(X, y).n_kept_
     with pytest.raises(ValueError, match="max_members"):
         AlignmentPruner(forest, max_members=0).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", ["pickle", "file", "copy"])
+@pytest.mark.parametrize(
+    "ensemble",
+    [
+        RandomForestRegressor(40, random_state=0),
+        RandomForestClassifier(40, random_state=0),
+        BaggingRegressor(KNeighborsRegressor(2), 40, max_features=0.8, random_state=0),
+        AdaBoostRegressor(DecisionTreeRegressor(max_depth=5), n_estimators=40, random_state=0),
+        GradientBoostingRegressor(n_estimators=40, random_state=0),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_a_saved_pruner_holds_only_the_kept_members(ensemble, kind, tmp_path):
+    rows, target = (S, label) if is_classifier(ensemble) else (X, y)
+    whole = clone(ensemble).fit(rows, target)
+    pruner = AlignmentPruner(whole, max_members=8, anchor=0).fit(rows, target)
+    if kind == "copy":
+        restored = deepcopy(pruner)
+    elif kind == "pickle":
+        assert len(pickle.dumps(pruner)) < 0.5 * len(pickle.dumps(whole))
+        restored = pickle.loads(pickle.dumps(pruner))
+    else:
+        manylens.save(pruner, tmp_path / "pruner")
+        manylens.save(whole, tmp_path / "whole")
+        assert (tmp_path / "pruner").stat().st_size < 0.5 * (tmp_path / "whole").stat().st_size
+        restored = manylens.load(tmp_path / "pruner")
+    assert len(whole.estimators_) == 40
+    assert len(read_members(restored.ensemble_).members) == pruner.n_kept_ <= 8
+    for model in (restored, pickle.loads(pickle.dumps(restored))):
+        np.testing.assert_array_equal(model.predict(rows), pruner.predict(rows))
+    if type(ensemble).__name__.startswith(("Random", "Gradient")):
+        np.testing.assert_array_equal(
+            restored.to_ensemble().predict(rows), pruner.to_ensemble().predict(rows)
+        )
+    assert restored.ensemble is restored.ensemble_
+    assert AlignmentPruner(restored.ensemble, cv=None, anchor=0).fit(rows, target).n_kept_ <= 8
 
 
 def test_bagging_is_rebuilt_only_if_weights_are_equal():

@@ -73,6 +73,12 @@ class GradientBoostingStages(Stages):
         self.learning_rate = self.ensemble.learning_rate
         return list(self.ensemble.estimators_)
 
+    def shrink(self, ensemble: Any) -> Any:
+        boosting = copy.copy(ensemble)
+        boosting.estimators_ = np.array(list(self.members), dtype=object)
+        boosting.n_estimators = boosting.n_estimators_ = len(self.members)
+        return boosting
+
     def predict_one(self, k: int, X: Any) -> FloatArray:
         return self.learning_rate * np.column_stack([tree.predict(X) for tree in self.members[k]])
 

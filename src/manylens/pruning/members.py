@@ -171,6 +171,10 @@ class Members:
         spread[:, np.searchsorted(self.member_classes, member.classes_)] = values
         return spread
 
+    def shrink(self, ensemble: Any) -> Any:
+        """A copy of the ensemble with only these members, their weights unchanged; None if not supported."""
+        return None
+
     def rebuild(self, ensemble: Any, weights: FloatArray, intercept: FloatArray) -> Any:
         """An ensemble of the original class with these members, weights and intercept."""
         raise ValueError(
@@ -190,7 +194,15 @@ class BaggingMembers(Members):
         self.columns = None if all(np.array_equal(f, every) for f in features) else list(features)
 
     def samples(self) -> Sequence[IntArray] | None:
-        return self.ensemble.estimators_samples_
+        samples = self.ensemble.estimators_samples_
+        return samples if len(samples) == len(self.members) else None  # members may have been removed
+
+    def shrink(self, ensemble: Any) -> Any:
+        bagging = copy.copy(ensemble)
+        bagging.estimators_, bagging.n_estimators = list(self.members), len(self.members)
+        every = np.arange(ensemble.n_features_in_)
+        bagging.estimators_features_ = self.columns or [every] * len(self.members)
+        return bagging
 
     def rebuild(self, ensemble: Any, weights: FloatArray, intercept: FloatArray) -> Any:
         if not (np.allclose(weights, 1 / len(weights)) and np.allclose(intercept, 0)):
@@ -198,10 +210,7 @@ class BaggingMembers(Members):
                 f"{type(ensemble).__name__} gives all members the same weight, but these weights differ: use "
                 "the pruned model itself (estimator_), or method='rank' with refit='none'."
             )
-        bagging = copy.copy(ensemble)
-        bagging.estimators_, bagging.n_estimators = list(self.members), len(weights)
-        bagging.estimators_features_ = self.columns or [np.arange(ensemble.n_features_in_)] * len(weights)
-        return bagging
+        return self.shrink(ensemble)
 
 
 class ForestMembers(Members):
@@ -214,6 +223,11 @@ class ForestMembers(Members):
 
     def samples(self) -> Sequence[IntArray] | None:
         return self.ensemble.estimators_samples_ if self.ensemble.bootstrap else None
+
+    def shrink(self, ensemble: Any) -> Any:
+        forest = copy.copy(ensemble)
+        forest.estimators_, forest.n_estimators = list(self.members), len(self.members)
+        return forest
 
     def rebuild(self, ensemble: Any, weights: FloatArray, intercept: FloatArray) -> Any:
         forest = copy.copy(ensemble)
@@ -243,6 +257,12 @@ class AdaBoostMembers(Members):
     def extract_weights(self) -> FloatArray:
         weights = self.ensemble.estimator_weights_[: len(self.members)]
         return weights / weights.sum()
+
+    def shrink(self, ensemble: Any) -> Any:
+        boosting = copy.copy(ensemble)
+        boosting.estimators_, boosting.n_estimators = list(self.members), len(self.members)
+        boosting.estimator_weights_ = self.baseline
+        return boosting
 
 
 class VotingMembers(Members):
@@ -306,6 +326,9 @@ class ListMembers(Members):
             raise ValueError("The list mixes kinds of predictors: give only classifiers or only regressors.")
         self.columns = None
         self.baseline = self.extract_weights()
+
+    def shrink(self, ensemble: Any) -> Any:
+        return list(self.members)
 
 
 AVERAGING = (BaggingMembers, ForestMembers, AdaBoostMembers, VotingMembers, StackingMembers)

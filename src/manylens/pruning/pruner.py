@@ -96,7 +96,8 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     estimator_ : PrunedEnsemble
         The pruned model, without the other members.
     ensemble_ : estimator or list
-        The ensemble that was pruned.
+        The ensemble that was pruned. Pickles, files and copies of a fitted pruner hold only the kept members
+        of forests, bagging, AdaBoost, GradientBoosting and lists, in `ensemble` and `ensemble_`.
 
     Examples
     --------
@@ -173,13 +174,44 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         self.weights_, self.intercept_, self.kept_, self.alignments_ = result[:4]
         self.error_, self.whole_error_, self.held_out_error_ = result[4:]
         self.n_kept_ = len(self.kept_)
-        kept = members.keep(self.kept_)
+        self.estimator_ = self._pruned_ensemble(members.keep(self.kept_))
+        return self
+
+    def _pruned_ensemble(self, kept: Members) -> PrunedEnsemble:
+        """The pruned model of the kept members."""
         weights = self.weights_[self.kept_]
-        self.estimator_ = PrunedEnsemble.from_members(kept, weights, self.intercept_, self.n_jobs)
+        pruned = PrunedEnsemble.from_members(kept, weights, self.intercept_, self.n_jobs)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
-                setattr(self.estimator_, name, getattr(self, name))
-        return self
+                setattr(pruned, name, getattr(self, name))
+        return pruned
+
+    def _kept_members(self) -> Members:
+        """The kept members of `ensemble_`, which in a loaded pruner holds no others."""
+        members = read_members(self.ensemble_)
+        whole = len(members.members) == len(self.weights_)
+        return members.keep(self.kept_ if whole else np.arange(self.n_kept_))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state for pickles, files and copies, without the members that are not kept."""
+        state = dict(super().__getstate__())
+        if "estimator_" not in state:
+            return state
+        kept = self._kept_members()
+        small = kept.shrink(self.ensemble_)
+        if small is None:
+            return state
+        if state["ensemble"] is self.ensemble_:
+            state["ensemble"] = small
+        state["ensemble_"] = small
+        if self.estimator_.trees is not None:
+            del state["estimator_"]  # the same trees as arrays
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "ensemble_" in state and "estimator_" not in state:
+            self.estimator_ = self._pruned_ensemble(self._kept_members())
 
     def _choose_anchor(self, ensemble: Any, members: Members, X: Any, y: AnyArray) -> float:
         """The given anchor, or the one chosen by cross-validation."""
@@ -235,8 +267,7 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         estimator
         """
         check_is_fitted(self)
-        kept = read_members(self.ensemble_).keep(self.kept_)
-        return kept.rebuild(self.ensemble_, self.weights_[self.kept_], self.intercept_)
+        return self._kept_members().rebuild(self.ensemble_, self.weights_[self.kept_], self.intercept_)
 
     @property
     def classes_(self) -> AnyArray:

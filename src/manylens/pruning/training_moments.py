@@ -122,7 +122,7 @@ def _rows_in_bag(members: Members, X: Any, Y: FloatArray, cv: CV, n_jobs: int | 
             f"These rows resemble rows that the members of this {members.name} were trained on, but they are "
             "not all of them in the order of its fit. Predictions for training rows say little about the "
             "quality of a member: give all training rows in their order, or other rows.",
-            stacklevel=4,
+            stacklevel=5,
         )
     return in_bag
 
@@ -191,5 +191,5 @@ def _warn_of_interpolation(moments: FoldedMoments) -> None:
             f"{exact.sum()} of {len(b)} members reproduce y exactly on these rows. If they were trained on "
             "these rows, their predictions say nothing about their quality: give rows that the ensemble was "
             "not trained on, or fit it with bootstrap=True.",
-            stacklevel=4,
+            stacklevel=5,
         )
