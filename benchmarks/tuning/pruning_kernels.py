@@ -25,8 +25,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from benchmarks.data.ensembles import AS_IN_THE_THESIS, Setting
 from manylens.datasets import load_dataset, make_friedman, make_shells
 from manylens.pruning import Alignment
-from manylens.pruning.member_weights import alignment_weights, stacking_weights
-from manylens.pruning.selection import select_predictors
+from manylens.pruning.selection import alignment_weights, select_predictors, stacking_weights
 from manylens.summaries.prediction_moments import InnerProducts, PredictionMoments
 
 TABLES = ("letter", "isolet", "optdigits", "usps", "yeast", "glass", "ecoli", "balance", "digits", "shells")

@@ -394,6 +394,22 @@ def test_huge_and_tiny_targets_are_pruned_like_others(power):
     np.testing.assert_allclose(np.ldexp(scaled.predict(X), -power), plain.predict(X), rtol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cv": np.array([1, 2])}, "cv=.* is unknown: give one of auto, oob, a number of folds, None"),
+        ({"cv": "loo"}, "cv='loo' is unknown"),
+        ({"fit_ensemble": np.ones(3)}, "fit_ensemble=.* is unknown"),
+        ({"anchor": (0.1, 0.2)}, r"anchor=\(0.1, 0.2\) must be 'auto' or a number in \[0, 1\]"),
+        ({"n_jobs": np.ones(2)}, "n_jobs"),
+        ({"n_jobs": 0}, "n_jobs=0 is no number of threads"),
+    ],
+)
+def test_unsuitable_settings_raise_a_clear_error(forest, settings, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        AlignmentPruner(forest, **settings).fit(X, y)
+
+
 def test_invalid_input_raises_a_clear_error(forest):
     with pytest.raises(
         NotFittedError, match="This RandomForestRegressor is not fitted yet: call its fit first"

@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression
 from manylens import align_kernels, cka, prune_predictions
 from manylens.papers.linear_kernel_alignment import alignf
 from manylens.pruning import Alignment
-from manylens.pruning.member_weights import (
+from manylens.pruning.selection import (
     Penalty,
     accumulated_errors,
     add_predictors,
@@ -28,7 +28,7 @@ from manylens.pruning.member_weights import (
     squared_error,
     stacking_weights,
 )
-from manylens.pruning.selection import new_moments
+from manylens.pruning.training_moments import new_moments
 from manylens.summaries.prediction_moments import PredictionMoments
 from tests.pruning.conftest import centered, predictions
 

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manylens.pruning.selection import held_out_error
-from manylens.summaries.kernel_moments import KernelMoments
-from manylens.summaries.prediction_moments import FoldedMoments, PredictionMoments
+from manylens.summaries.prediction_moments import FoldedMoments, KernelMoments, PredictionMoments
 from tests.pruning.conftest import predictions
 from tests.summaries.contract import SummaryContract
 

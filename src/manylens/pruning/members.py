@@ -22,7 +22,6 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.native.trees import Tree
-from manylens.pruning.training_rows import CHECKED_TREES, bag_mask, grown_from
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manylens.validation import take_rows
 
@@ -30,6 +29,8 @@ Link: TypeAlias = Literal["identity", "logistic"]
 
 # Exactly these classes: a derived class may predict differently.
 TREES = (DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor)
+OTHER_ROWS = 1e-9  # the ensemble was fitted to other rows if its samples are less probable than this
+CHECKED_TREES = 8  # trees whose leaves are compared with the rows
 BLOCK_BYTES = 2**26  # largest size of one block: predictions, or sparse rows as a dense array
 
 
@@ -352,6 +353,31 @@ def prediction_blocks(members: Members, X: Any, n_jobs: int | None) -> Iterator[
                 f"The predictions of member {np.argmin(finite)} contain NaN or infinity: remove this member."
             )
         yield rows, P
+
+
+def bag_mask(samples: Sequence[IntArray], n_rows: int) -> BoolArray | None:
+    """Mask (n, p) of the rows each member was trained on; None if all were, or if n is not their number."""
+    top = max(int(rows.max()) for rows in samples) + 1
+    if top > n_rows:
+        return None
+    mask = np.zeros((n_rows, len(samples)), dtype=bool)
+    for k, rows in enumerate(samples):
+        mask[rows, k] = True
+    # a few of the last rows may be in no sample by chance; if many are, the ensemble was fitted to fewer rows
+    never = np.prod(1 - mask[:top].mean(axis=0))
+    return None if mask.all() or never ** (n_rows - top) < OTHER_ROWS else mask
+
+
+def grown_from(tree: Any, X: Any, sample: IntArray) -> bool:
+    """Whether the rows X[sample] reach every leaf of a fitted tree as often as in its training.
+
+    Rows may have been left out because their weight was zero, so that more are allowed.
+    """
+    nodes = tree.tree_
+    seen = np.unique(sample) if nodes.n_node_samples[0] <= len(np.unique(sample)) else sample
+    counts = np.bincount(tree.apply(X[seen]), minlength=nodes.node_count)
+    leaves = nodes.children_left == -1
+    return bool(np.all(counts[leaves] >= nodes.n_node_samples[leaves]))
 
 
 def rescaled_tree(tree: BaseEstimator, factor: float, shift: FloatArray | float) -> Any:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 from manylens.native.trees import FlatTrees, check_flat_trees, flatten_trees, sum_of_trees
 from manylens.pruning.members import BLOCK_BYTES, Link, Members, prediction_blocks
 from manylens.typing import AnyArray, FloatArray, MatrixLike
-from manylens.validation import CheckedState, plain_conversion_errors
+from manylens.validation import CheckedState, check_jobs, plain_conversion_errors
 
 
 class ScoreMixin:
@@ -79,12 +79,14 @@ class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):
         return True
 
     def _check_state(self) -> None:
-        if self.trees is not None:  # evaluated without bounds checks, and the file may be untrusted
+        if isinstance(self.trees, FlatTrees):  # evaluated without bounds checks: the file may be untrusted
+            self._require(hasattr(self, "n_features_in_"))
             check_flat_trees(self.trees, self.n_features_in_, len(self.intercept))
 
     def _checked_members(self) -> Members:
         """The members; raises if this is no model that `AlignmentPruner` or `from_members` created."""
         members = self.members
+        check_jobs(self.n_jobs)
         if not isinstance(members, Members):
             raise TypeError(
                 f"members={members!r} are not the members of an ensemble: use the estimator_ of a fitted "

@@ -22,12 +22,13 @@ from manylens.pruning.selection import (
     PruningResult,
     Refit,
     check_method,
-    new_moments,
     select_predictors,
 )
-from manylens.pruning.training_moments import CV, training_moments
+from manylens.pruning.training_moments import CV, new_moments, training_moments
 from manylens.typing import AnyArray, FloatArray, MatrixLike
 from manylens.validation import (
+    check_choice,
+    check_jobs,
     plain_conversion_errors,
     restore_on_error,
     safe_scale,
@@ -151,9 +152,12 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         AlignmentPruner
         """
         check_method(self.method, self.refit, self.max_members)
+        check_choice(self.fit_ensemble, "fit_ensemble", (True, False))
+        check_jobs(self.n_jobs)
         if y is None:
             raise ValueError("AlignmentPruner requires y to be passed, but the target y is None.")
-        ensemble = fitted_copy(self.ensemble, X, y) if self.fit_ensemble else self.ensemble
+        with plain_conversion_errors("X or y"):
+            ensemble = fitted_copy(self.ensemble, X, y) if self.fit_ensemble else self.ensemble
         members = read_members(ensemble)
         rows = validate_member_rows(self, X, members, reset=True)
         rows, target = indexable(rows, column_or_1d(y, warn=True))
@@ -383,6 +387,7 @@ def prune_predictions(
     array([0, 1])
     """
     check_method(method, refit, max_members)
+    check_choice(target, "target", ("auto", "classes", "values"))
     P = read_predictions(P)
     if target == "auto" and P.ndim == 2:
         target = "values"

@@ -8,8 +8,6 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from manylens.summaries.base import Summary
-from manylens.summaries.kernel_moments import KernelMoments, KernelProducts
-from manylens.summaries.prediction_origin import check_batch, check_same_predictors, first_origin
 from manylens.typing import FloatArray, IntArray
 
 
@@ -19,6 +17,125 @@ class InnerProducts(NamedTuple):
     G: FloatArray  # (p, p): <f_k, f_l>
     b: FloatArray  # (p,): <f_k, y>
     total: float  # <y, y>
+
+
+class KernelProducts(NamedTuple):
+    """Inner products |P_kᵀ P_l|²_F of the kernels P_k P_kᵀ, P_l P_lᵀ of centered predictions and target."""
+
+    M: FloatArray  # (p, p) for all pairs, or (p,): of each predictor with itself
+    a: FloatArray  # (p,): of each predictor with the target
+    total: float  # of the target with itself
+
+
+class KernelMoments(Summary):
+    """Sums over rows that determine |P_kᵀ P_l|²_F of centered predictions (n x C).
+
+    Without `pairs`, only of each predictor with itself and with the target: 3 (p + 1) C² numbers. With
+    `pairs`, of all predictors: ((p + 1) C)² numbers. The target is the last of p + 1 predictors. With entry
+    weights ω, P_kᵀ P_l has the entries Σ_i (ω_ic ω_id)^½ (P_ikc - P̄_kc)(P_ild - P̄_ld), where P̄_kc is the
+    weighted mean of column c.
+    """
+
+    origin_: FloatArray  # (p + 1, C): subtracted before summing; the mean of the first batch
+    weights_: FloatArray  # (C, C): sums of (ω_ic ω_id)^½
+    sums_: FloatArray  # (p + 1, C, C): sums of (ω_ic ω_id)^½ P_ikc
+    products_: (
+        FloatArray  # (p + 1, C, p + 1, C) with pairs, else (2, p + 1, C, C): with itself, with the target
+    )
+
+    def __init__(self, pairs: bool = False) -> None:
+        self.pairs = pairs
+        self.n_rows_ = 0
+
+    def fresh(self) -> Self:
+        """An empty summary of the same kind."""
+        return type(self)(self.pairs)
+
+    @property
+    def started(self) -> bool:
+        """Whether the origin is set."""
+        return hasattr(self, "origin_")
+
+    def start(self, origin: FloatArray) -> None:
+        """Set the origin (p + 1, C) and all sums to zero."""
+        q, C = origin.shape
+        self.origin_ = origin
+        self.weights_, self.sums_ = np.zeros((C, C)), np.zeros((q, C, C))
+        self.products_ = np.zeros((q, C, q, C) if self.pairs else (2, q, C, C))
+
+    def update(self, P: FloatArray, Y: FloatArray, weight: FloatArray | None = None) -> Self:
+        """Add predictions (n, p, C), targets (n, C) and entry weights (n, C), ones if None."""
+        check_batch(P, Y, weight, self.origin_.shape if self.started else None)
+        if len(Y) == 0:
+            return self
+        Q = np.concatenate([P, Y[:, np.newaxis, :]], axis=1, dtype=np.float64)
+        if not self.started:
+            self.start(first_origin(Q))
+        n, q, C = Q.shape
+        root = np.ones(Y.shape) if weight is None else np.sqrt(weight)
+        Q = (Q - self.origin_) * root[:, np.newaxis, :]
+        flat = Q.reshape(n, -1)
+        self.weights_ += root.T @ root
+        self.sums_ += (flat.T @ root).reshape(q, C, C)
+        if self.pairs:
+            self.products_ += (flat.T @ flat).reshape(q, C, q, C)
+        else:
+            self.products_[0] += Q.transpose(1, 2, 0) @ Q.transpose(1, 0, 2)
+            self.products_[1] += (flat.T @ Q[:, -1]).reshape(q, C, C)
+        self.n_rows_ += n
+        return self
+
+    def merge(self, other: Self) -> Self:
+        """Add the rows of another summary of the same predictors."""
+        if not other.n_rows_:
+            return self
+        if not self.started:
+            self.start(other.origin_)
+        check_same_predictors(other.origin_.shape, self.origin_.shape)
+        step = other.origin_ - self.origin_
+        if self.pairs:
+            for k in range(len(step)):
+                self.products_[k] += other.moved_pairs(k, step)
+        else:
+            self.products_ += other.moved_own(step)
+        self.sums_ += other.sums_ + step[:, :, np.newaxis] * other.weights_
+        self.weights_ = self.weights_ + other.weights_
+        self.n_rows_ += other.n_rows_
+        return self
+
+    def without(self, part: KernelMoments) -> KernelMoments:
+        """Moments of the rows seen here but not in `part`, which has the same origin."""
+        others = self.fresh()
+        others.origin_ = self.origin_
+        for name in ("n_rows_", "weights_", "sums_", "products_"):
+            setattr(others, name, getattr(self, name) - getattr(part, name))
+        return others
+
+    def kernel_products(self) -> KernelProducts:
+        """Inner products of the kernels of centered predictions; M is (p, p) with pairs, else (p,)."""
+        own = np.diagonal(self.sums_, axis1=1, axis2=2)  # (p + 1, C)
+        step = -own / np.diag(self.weights_)
+        if self.pairs:
+            norms = [np.sum(self.moved_pairs(k, step) ** 2, axis=(0, 2)) for k in range(len(step))]
+            M = np.stack(norms)
+            return KernelProducts(M[:-1, :-1], M[:-1, -1], float(M[-1, -1]))
+        itself, target = np.sum(self.moved_own(step) ** 2, axis=(2, 3))
+        return KernelProducts(itself[:-1], target[:-1], float(itself[-1]))
+
+    def moved_pairs(self, k: int, step: FloatArray) -> FloatArray:
+        """Products (C, p + 1, C) of predictor k with all others, after adding `step` (p + 1, C) to them."""
+        others = self.sums_.transpose(2, 0, 1) + self.weights_[:, np.newaxis, :] * step
+        return (
+            self.products_[k] + step[k, :, np.newaxis, np.newaxis] * others
+            + self.sums_[k][:, np.newaxis, :] * step
+        )  # fmt: skip
+
+    def moved_own(self, step: FloatArray) -> FloatArray:
+        """Products (2, p + 1, C, C) of predictors with themselves and the target, after adding `step`."""
+        sums = np.stack([self.sums_, np.broadcast_to(self.sums_[-1], self.sums_.shape)])
+        steps = np.stack([step, np.broadcast_to(step[-1], step.shape)])
+        others = sums.transpose(0, 1, 3, 2) + self.weights_ * steps[:, :, np.newaxis, :]
+        return self.products_ + step[:, :, np.newaxis] * others + self.sums_ * steps[:, :, np.newaxis, :]
 
 
 class PredictionMoments(Summary):
@@ -185,3 +302,58 @@ class FoldedMoments(Summary):
         for part in self.parts:
             if self.parts[0].started and not part.started:
                 part.start(self.parts[0].origin_)
+
+
+def squared_error(weights: FloatArray, G: FloatArray, b: FloatArray, total: float) -> float:
+    """|y - Σ_k w_k f_k|² of centered predictions and target."""
+    return float(total - 2 * (weights @ b) + weights @ G @ weights)
+
+
+def rescaled_error(weights: FloatArray, G: FloatArray, b: FloatArray, total: float) -> float:
+    """Squared error after the best non-negative rescaling of all weights, total - (uᵀb)² / uᵀGu.
+
+    Without rescaling, larger weights could hide the loss of members: they lower the squared error of
+    probabilities without changing a decision.
+    """
+    power = weights @ G @ weights
+    return float(total - max(float(weights @ b), 0.0) ** 2 / power) if power > 0 else total
+
+
+def held_out_error(weights: FloatArray, others: PredictionMoments, part: PredictionMoments) -> float:
+    """Squared error summed over the rows of `part`, with the intercept learned on the others."""
+    kept = np.flatnonzero(weights)
+    w = weights[kept]
+    learned, best = (target - w @ means[kept] for means, target in (others.means(), part.means()))
+    return squared_error(w, *part.centered(kept)) + float(part.sizes_ @ (best - learned) ** 2)
+
+
+def first_origin(Q: FloatArray) -> FloatArray:
+    """Mean (p + 1, C) of a first batch, relative to its first row: a constant predictor has no variance."""
+    return np.asarray(Q[0] + (Q - Q[0]).mean(axis=0))
+
+
+def check_batch(
+    P: FloatArray, Y: FloatArray, weight: FloatArray | None, seen: tuple[int, ...] | None
+) -> None:
+    """Raise unless the shapes match one another and those of earlier batches, `seen` (p + 1, C)."""
+    weight_fits = weight is None or weight.shape == Y.shape
+    if P.ndim != 3 or Y.shape != (P.shape[0], P.shape[2]) or not weight_fits:
+        shapes = f"{P.shape} and {Y.shape}" + ("" if weight is None else f", with weights {weight.shape}")
+        raise ValueError(
+            f"Predictions and target have shapes {shapes}: give (n, p, C) and (n, C), and weights (n, C)."
+        )
+    given = (P.shape[1] + 1, P.shape[2])
+    if seen is not None and given != seen:
+        raise ValueError(f"A batch of {_described(given)} follows batches of {_described(seen)}.")
+
+
+def check_same_predictors(theirs: tuple[int, ...], ours: tuple[int, ...]) -> None:
+    """Raise unless two summaries have origins of the same shape (p + 1, C)."""
+    if theirs != ours:
+        raise ValueError(
+            f"Moments of {_described(theirs)} cannot be merged into moments of {_described(ours)}."
+        )
+
+
+def _described(shape: tuple[int, ...]) -> str:
+    return f"{shape[0] - 1} predictors with {shape[1]} columns each"
