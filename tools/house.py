@@ -21,6 +21,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "manylens"
 
+# The four papers took 19,300 lines; files, filters and on-line learning came later. Raise for features only.
+MOST_LINES = 25_000
 LONGEST_WALK = 10
 PARAMETER_LIMITS = {
     "ModularKernelPCA": 12,
@@ -171,7 +173,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     count = count_source()
     print(f"files                      {count.files}")
-    print(f"lines                      {count.lines} (below 20,000)")
+    print(f"lines                      {count.lines} (below {MOST_LINES:,})")
     print(f"docstring lines per code   {count.docstring_ratio:.2f} (at most 0.70)")
     print(f"annotated functions        {count.annotated} of {count.functions}")
     print(f"top-level names            {len(manylens.__all__)} (at most 35)")

@@ -106,6 +106,7 @@ RECIPES = {
     "StreamingCKA": streaming,
     "TransductiveRidgeClassifier": half_labeled,
     "TemperatureScaler": lambda: ml.TemperatureScaler().fit(np.eye(3)[y] + X[:, :3], y),
+    "alignment.FeatureSketch": lambda: alignment.FeatureSketch(16, random_state=3).update(X),
     "alignment.Estimate": lambda: alignment.Estimate(0.5, 0.1, (0.4, 0.6)),
     "alignment.ModelRanking": lambda: ml.rank_models({"a": X, "b": X[:, :9]}, y),
     "kernels.FeatureMap": kernels.FeatureMap,
@@ -118,6 +119,7 @@ RECIPES = {
     "summaries.CrossMoments": lambda: summaries.CrossMoments([(0, 1)]).update([X, X[:, :4]]),
     "summaries.Moments": lambda: summaries.Moments(X.shape[1]).update(X),
     "summaries.Summary": None,  # abstract
+    "transfer.AlignmentHistory": None,  # holds a network
     "transfer.TransductionSearch": lambda: transfer.TransductionSearch(),
 }
 

@@ -151,7 +151,8 @@ def negligible_gaps(
     n_tiles = len(low)
     reach, far = np.empty(n_tiles), np.empty((2, n_tiles))
     # Points are counted by the whole part of the gap, up to one beyond which all are negligible.
-    largest = min(MAX_GAP, int(np.log2(1.0 + filled.sum() / budget.min())) + 1)
+    smallest = max(float(budget.min()), 2.0**-MAX_GAP)  # the budget is 0 if no row exerts a force
+    largest = min(MAX_GAP, int(np.log2(filled.sum() + smallest) - np.log2(smallest)) + 1)
     gap = np.arange(largest + 1)
     kernel, lengths = 2.0**-gap, np.sqrt(gap)  # k sqrt(D) decreases from D = 1 on
     starts = range(0, n_tiles, BOX_ROWS)

@@ -14,12 +14,14 @@ from sklearn.base import BaseEstimator
 # list with fitted estimators and prints what is missing.
 OWN: dict[str, tuple[str, ...]] = {
     "manylens.alignment.kernel_weights": ("KernelAlignment",),
-    "manylens.alignment.streaming": ("Estimate", "StreamingCKA"),
+    "manylens.alignment.sketches": ("Estimate", "FeatureSketch"),
+    "manylens.alignment.streaming": ("StreamingCKA",),
     "manylens.alignment.transferability": ("ModelRanking", "ModelScore"),
     "manylens.baselines.autoencoder": ("BaggingAutoencoder",),
     "manylens.baselines.kernel_pca": (
         *("BootstrapKernelPCA", "MonolithicKernelPCA", "PartitionKernelPCA", "RandomKernelProjection"),
     ),
+    "manylens.baselines.semi_supervised": ("LaplacianRidgeClassifier", "SelfTrainingLogisticRegression"),
     "manylens.ensembles.calibration": ("MeasuredRecall", "SearchPlan"),
     "manylens.ensembles.diversity_search": ("DiversitySearchCV",),
     "manylens.ensembles.finders": ("FaissFinder", "GrowingRows", "ScanFinder"),
@@ -69,8 +71,9 @@ OWN: dict[str, tuple[str, ...]] = {
     "manylens.transfer.calibration": ("TemperatureScaler",),
     "manylens.transfer.layer_models": ("LayerMaps", "StackedLayers", "WeightedLayers"),
     "manylens.transfer.layer_ridge": ("LayerRidgeClassifier", "LayerRidgeRegressor"),
+    "manylens.transfer.layer_rows": ("LayerRows",),
     "manylens.transfer.network_layers": ("LayerSketches",),
-    "manylens.transfer.ridge": ("KernelColumns", "RidgePredictor"),
+    "manylens.transfer.ridge": ("KernelColumns", "RidgePredictor", "RidgeSearch"),
     "manylens.transfer.transduction": ("TransductionSearch", "TransductiveRidgeClassifier"),
 }
 
