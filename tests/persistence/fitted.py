@@ -168,6 +168,12 @@ MODELS = {
     "pruned AdaBoost": lambda: pruner(
         AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=6)
     ),
+    "model of pruned AdaBoost": lambda: (
+        pruner(AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=6)).estimator_
+    ),
+    "model of pruned boosting": lambda: (
+        pruner(GradientBoostingClassifier(n_estimators=6, random_state=0)).estimator_
+    ),
     "pruned boosting": lambda: pruner(GradientBoostingClassifier(n_estimators=6, random_state=0)),
     "pruned extra trees": lambda: pruner(ExtraTreesRegressor(8, bootstrap=True, random_state=0)),
     "pruned histogram boosting": lambda: pruner(HistGradientBoostingRegressor(max_iter=6, random_state=0)),

@@ -47,7 +47,8 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
 
     Step one selects the members whose rank-one kernels, in a non-negative sum, are best aligned with the
     target. Step two refits their weights by non-negative least squares. The pruned ensemble predicts faster
-    and, if out-of-bag predictions are available, usually better. Memory: 5 p² numbers and one 64 MB block.
+    and, if out-of-bag predictions are available, usually better. Memory: 5 p² + 3 p C² numbers and one block
+    of 64 MB.
 
     Parameters
     ----------

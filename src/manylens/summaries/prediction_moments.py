@@ -80,7 +80,8 @@ class KernelMoments(Summary):
         if self.pairs:
             self.products_ += (flat.T @ flat).reshape(q, C, q, C)
         else:
-            self.products_[0] += Q.transpose(1, 2, 0) @ Q.transpose(1, 0, 2)
+            for k in range(q):  # a batched product of strided arrays would not use BLAS
+                self.products_[0, k] += Q[:, k].T @ Q[:, k]
             self.products_[1] += (flat.T @ Q[:, -1]).reshape(q, C, C)
         self.n_rows_ += n
         return self
