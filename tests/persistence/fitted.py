@@ -186,6 +186,11 @@ MODELS = {
     "pruned list": lambda: ml.AlignmentPruner(
         [GaussianNB().fit(X, y), DecisionTreeClassifier(random_state=0).fit(X[:, :], y)]
     ).fit(X, y),
+    "model of a pruned list": lambda: (
+        ml.AlignmentPruner([GaussianNB().fit(X, y), DecisionTreeClassifier(random_state=0).fit(X, y)])
+        .fit(X, y)
+        .estimator_
+    ),
     "index, exact": lambda: ml.ModuleNeighbors(lenses(), method="exact").fit(X),
     "index, paper": lambda: ml.ModuleNeighbors(
         ml.ModularAutoencoder(3, 2, random_state=0), method="paper"
