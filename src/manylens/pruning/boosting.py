@@ -160,6 +160,9 @@ class LightGBMStages(Iterations):
         best = self.booster.best_iteration  # positive after early stopping; predict then uses no more
         return list(range(best if best > 0 else self.booster.current_iteration()))
 
+    def predict(self, X: Any, n_jobs: int | None = None) -> FloatArray:
+        return super().predict(X)  # concurrent calls for different iterations mix up their results
+
     def score(self, X: Any) -> FloatArray:
         return np.reshape(self.booster.predict(X, raw_score=True), (X.shape[0], -1))
 
