@@ -25,11 +25,15 @@ DATA_HELP = (
 
 def run(words: Sequence[str]) -> int:
     """Run a command and return the exit code."""
+    if COMPLETION in os.environ:
+        group.main(args=list(words), prog_name="manylens", complete_var=COMPLETION)
     try:
-        code = group.main(
-            args=list(words), prog_name="manylens", standalone_mode=False, complete_var=COMPLETION
-        )
-        return code if isinstance(code, int) else 0
+        # not `group.main`, which has its own ideas of interrupts and closed pipes
+        with group.make_context("manylens", list(words)) as context:
+            group.invoke(context)
+        return 0
+    except click.exceptions.Exit as request:  # after --help
+        return request.exit_code
     except click.Abort:
         raise KeyboardInterrupt from None
     except click.ClickException as error:
@@ -88,7 +92,7 @@ def command(name: str, *examples: str) -> Callable[[Function], Function]:
             wrapped = option(wrapped)
         group.command(
             name,
-            help=f"{inspect.getdoc(function)}\n\n{DATA_HELP.replace('DATA', 'Data') if name == 'info' else DATA_HELP}",
+            help=f"{inspect.getdoc(function)}\n\n{DATA_HELP if name != 'info' else ''}",
             short_help=FILE_COMMANDS[name],
             epilog=f"\b\nExamples:\n{shown}",
             context_settings={"show_default": True},
@@ -457,7 +461,10 @@ def prune(
 @trusting
 @reading
 def info(common: Any, data: str, trust: bool, **options: Any) -> None:
-    """Describe FILE: the class, parameters and columns of a model, or the columns of data."""
+    """Describe FILE: the class, parameters and columns of a model, or the columns of data.
+
+    Data are read as by `manylens learn`: tables, arrays, a folder of images, or - for standard input.
+    """
     from manylens.cli import description
 
     if description.is_model(data, trust):

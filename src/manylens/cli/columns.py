@@ -97,7 +97,7 @@ def refuse_missing(rows: Rows, numbers: list[str], text: list[str], options: Col
     """Refuse infinite values, columns without any value and, unless they are imputed, missing values."""
     frame = rows.frame
     values = frame[numbers].to_numpy(dtype=float, na_value=np.nan) if numbers else np.empty((len(frame), 0))
-    infinite = [name for name, bad in zip(numbers, np.isinf(values).any(axis=0), strict=True) if bad]
+    infinite = [name for k, name in enumerate(numbers) if np.isinf(values[:, k]).any()]
     if infinite:
         raise CommandError(f"{rows.name}: infinite values in {quoted(infinite)}: repair them, or --drop.")
     counts = frame[[*numbers, *text]].isna().sum()

@@ -70,7 +70,7 @@ def changed_parameters(model: Any) -> dict[str, str] | None:
     return {
         name: short(value)
         for name, value in model.get_params(deep=False).items()
-        if short(value) != short(defaults.get(name))
+        if isinstance(value, str | int | float | bool | None) and value != defaults.get(name)
     }
 
 

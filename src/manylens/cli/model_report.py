@@ -152,12 +152,19 @@ def draw_map(lenses: Any, X: FloatArray, y: AnyArray | None) -> Figure:
     values = np.unique(y) if y is not None else np.array([])
     if y is not None and len(values) <= MOST_CLASSES:
         for k, value in enumerate(values):
-            ax.scatter(*points[y == value].T, s=9, color=color(k), label=short_name(value), alpha=0.8)
+            ax.scatter(
+                points[y == value, 0],
+                points[y == value, 1],
+                s=9,
+                color=color(k),
+                label=short_name(value),
+                alpha=0.8,
+            )
         ax.legend(fontsize=9, markerscale=2)
     elif y is not None and y.dtype.kind in "biuf":
-        figure.colorbar(ax.scatter(*points.T, s=9, c=y, cmap="viridis"), ax=ax)
+        figure.colorbar(ax.scatter(points[:, 0], points[:, 1], s=9, c=y, cmap="viridis"), ax=ax)
     else:
-        ax.scatter(*points.T, s=9, color=color(0), alpha=0.8)
+        ax.scatter(points[:, 0], points[:, 1], s=9, color=color(0), alpha=0.8)
     ax.set(xticks=[], yticks=[])
     return figure
 
