@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits, load_iris
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.neighbors import NearestNeighbors
 
@@ -208,18 +208,18 @@ def test_rank_takes_the_label_from_one_of_the_tables(folder, tmp_path, capsys):
 
 def test_prune_keeps_fewer_members_and_measures_both_models(tmp_path, capsys):
     joblib = pytest.importorskip("joblib")
-    X, y = load_digits(return_X_y=True)
-    np.savez(tmp_path / "train.npz", X=X[:1000], y=y[:1000])
-    np.savez(tmp_path / "test.npz", X=X[1000:], y=y[1000:])
-    forest = RandomForestClassifier(60, random_state=0).fit(X[:1000], y[:1000])
+    X, y = load_breast_cancer(return_X_y=True)
+    np.savez(tmp_path / "train.npz", X=X[:400], y=y[:400])
+    np.savez(tmp_path / "test.npz", X=X[400:], y=y[400:])
+    forest = RandomForestClassifier(60, random_state=0).fit(X[:400], y[:400])
     manylens.save(forest, tmp_path / "forest.manylens")
     joblib.dump(forest, tmp_path / "forest.joblib")
     words = [tmp_path / "train.npz", "--label", "y", "--test", tmp_path / "test.npz"]
     small = tmp_path / "small.manylens"
     facts = run_json(capsys, "prune", tmp_path / "forest.manylens", *words, "-o", small)
     assert facts["kept"] < facts["members"] == 60
-    assert facts["test_accuracy_before"] == pytest.approx(forest.score(X[1000:], y[1000:]))
-    assert facts["test_accuracy_after"] == pytest.approx(manylens.load(small).score(X[1000:], y[1000:]))
+    assert facts["test_accuracy_before"] == pytest.approx(forest.score(X[400:], y[400:]))
+    assert facts["test_accuracy_after"] == pytest.approx(manylens.load(small).score(X[400:], y[400:]))
     assert facts["kilobytes_after"] < facts["kilobytes_before"]
 
     for words_of_pickles in (

@@ -121,9 +121,12 @@ def draw(matrix: FloatArray, names: list[str], measure: str, target: str) -> Non
     side = max(4.0, 0.7 * len(names) + 2)
     figure = Figure(figsize=(side + 1, side), layout="constrained")
     name = {"cka": "CKA", "dcor": "distance correlation"}[measure]
-    HeatMapDisplay(np.clip(matrix, 0, None), names, value_name=name).plot(figure.subplots())
+    ax = figure.subplots()
+    HeatMapDisplay(np.clip(matrix, 0, None), names, value_name=name).plot(ax)
+    if len(names) * max(map(len, names)) > 10 * side:  # the names would overlap
+        ax.tick_params(axis="x", rotation=90)
     with replacing(target) as stream:
-        figure.savefig(stream, format=Path(target).suffix[1:].lower(), dpi=150)
+        figure.savefig(stream, format=Path(target).suffix[1:].lower(), dpi=150, bbox_inches="tight")
 
 
 def target_of(files: list[Rows], given: Rows | None, label: str | None) -> tuple[AnyArray, str | None]:
