@@ -438,3 +438,42 @@ def test_shells_can_complete_commands_and_options():
             env={**completing, "COMP_WORDS": words},
         )
         assert expected in done.stdout, done.stderr
+
+
+def test_models_saved_from_python_are_searched_and_reported(tmp_path, capsys):
+    X = load_iris().data
+    np.save(tmp_path / "x.npy", X)
+    lenses = manylens.ModularKernelPCA(3, 2, rank=60, random_state=0).fit(X)
+    manylens.save(lenses, tmp_path / "m.manylens")
+    found = run_json(capsys, "search", tmp_path / "m.manylens", tmp_path / "x.npy", "--row", 1, "-k", 2)[
+        "rows"
+    ]
+    assert found[0]["rank"] == 1
+    pytest.importorskip("matplotlib")
+    run_json(capsys, "report", tmp_path / "m.manylens", tmp_path / "x.npy", "-o", tmp_path / "page.html")
+    assert "150 rows" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
+def test_a_terminal_shows_progress_and_the_table(folder, tmp_path):
+    import pty
+
+    master, slave = pty.openpty()
+    words = ["learn", folder / "iris.csv", "--numeric-only", *SMALL, "-o", tmp_path / "m.manylens"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "manylens", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        env={**environment(), "TERM": "xterm"},
+    ) as running:
+        os.close(slave)
+        try:
+            table = running.stdout.read()
+            assert running.wait(120) == 0
+            shown = os.read(master, 100_000)
+        finally:
+            running.kill()
+            os.close(master)
+    assert b"Learning modules of 150 rows" in shown
+    assert b"Learning" not in table
+    assert b"lower bound" in table

@@ -12,7 +12,7 @@ import pandas as pd
 from pandas.api import types
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from manylens.cli import CommandError
@@ -159,8 +159,6 @@ def preparation(rows: Rows, features: Features, options: ColumnOptions) -> Colum
 
 def model_columns(model: Any) -> list[str] | None:
     """The columns that a model was fitted to, if it knows their names."""
-    if isinstance(model, Pipeline) and isinstance(model[0], ColumnTransformer):
-        return [name for _, _, names in model[0].transformers for name in names]
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
 

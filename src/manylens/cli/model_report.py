@@ -16,7 +16,7 @@ from manylens.cli.model_files import first_steps, last_step
 from manylens.cli.tables import Rows, check_target
 from manylens.persistence.files import replacing
 from manylens.typing import AnyArray, FloatArray
-from manylens.validation import import_optional
+from manylens.validation import import_optional, take_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +45,7 @@ def write_report(
         )
     y = labels(rows, label) if label else None
     chosen = np.sort(np.random.default_rng(seed).permutation(len(rows.frame))[:SAMPLE])
-    X = np.asarray(first_steps(model, model_rows(model, rows).iloc[chosen]))
+    X = np.asarray(first_steps(model, take_rows(model_rows(model, rows, (label,)), chosen)))
     y = None if y is None else y[chosen]
     path = diversity_path(lenses, X, y, seed)
     page = make_page(lenses, rows, X, y, label, path, command)

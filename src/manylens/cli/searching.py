@@ -16,6 +16,8 @@ from manylens.cli.tables import Rows, check_table_target, write_rows
 from manylens.ensembles.neighbors import ModuleNeighbors
 from manylens.typing import BoolArray, FloatArray, IntArray
 
+RESERVED = ("query", "rank", "row", "distance")  # columns of the result
+
 
 def search(
     common: Common,
@@ -38,6 +40,9 @@ def search(
         raise CommandError(f"--row {outside[0]}: {rows.name} has rows 0 to {n - 1}.")
     if not hasattr(model, "transform"):
         raise CommandError(f"a {type(model).__name__} cannot be searched: give a model of learn or nca.")
+    taken = [name for name in (ids, *show) if name in RESERVED]
+    if taken:
+        raise CommandError(f"the result has a column {taken[0]!r} of its own: rename the one in {rows.name}.")
     names = column(rows, ids, "--ids").to_numpy() if ids else np.arange(n)
     beside = {name: column(rows, name, "--show").to_numpy() for name in show}
     mask = np.ones(n, dtype=bool) if where is None else condition(rows, where)
