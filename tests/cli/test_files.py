@@ -282,6 +282,8 @@ def test_a_folder_of_images_is_learned_and_searched_by_an_image(tmp_path, capsys
     query = tmp_path / "photos" / str(y[7]) / "7.png"
     words = ["search", model, tmp_path / "photos", "--query", query, "--ids", "file", "-k", "1", *size]
     assert run_json(capsys, *words)["rows"][0]["file"] == f"{y[7]}/7.png"
+    assert main([*map(str, words), "--image-size", "16"]) == 2  # not the first pixels of larger images
+    assert "--image-size 8" in capsys.readouterr().err
 
 
 def test_embeddings_in_a_column_of_lists_are_unpacked(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -169,6 +170,10 @@ def model_rows(model: Any, rows: Rows, aside: Sequence[str | None] = ()) -> Any:
     if names is not None:
         for name in names:
             if name not in rows.frame.columns:
+                if rows.kind == "images" and (size := re.fullmatch(r"p(\d+)_\d+", name)):
+                    raise CommandError(
+                        f"the model was learned from images of another size: --image-size {size[1]}."
+                    )
                 raise CommandError(f"the model uses the column {name!r}: {unknown_column(rows, name)}")
         return rows.frame[names]
     features = choose_features(rows, ColumnOptions(numeric_only=True), aside)

@@ -208,7 +208,7 @@ def read_images(folder: Path, size: int) -> Rows:
 
 
 def image_frame(paths: list[Path], folder: Path, size: int) -> pd.DataFrame:
-    """One row per image: pixels of size x size in [0, 1] (p0, p1, ...; RGB), `file` and `folder`."""
+    """One row per image: pixels in [0, 1] (RGB; names tell the size), `file` and `folder`."""
     import_optional("PIL", "Reading images", '"manylens[cli]"')
     from PIL import Image
 
@@ -222,7 +222,7 @@ def image_frame(paths: list[Path], folder: Path, size: int) -> pd.DataFrame:
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             raise CommandError(f"{path} could not be read as an image: {error}") from None
         pixels[row] = np.asarray(small, dtype=np.float32).ravel() / 255
-    frame = pd.DataFrame(pixels, columns=[f"p{k}" for k in range(pixels.shape[1])])
+    frame = pd.DataFrame(pixels, columns=[f"p{size}_{k}" for k in range(pixels.shape[1])])
     names = [path.relative_to(folder) for path in paths]
     beside = {"file": [name.as_posix() for name in names]}
     if any(len(name.parts) > 1 for name in names):
