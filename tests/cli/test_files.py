@@ -313,6 +313,7 @@ def test_the_report_escapes_what_files_say(folder, tmp_path, capsys):
     assert "<script" not in text
     assert "<img" not in text
     assert "<b>.csv" not in text
+    assert "$x_1 &amp; y$" in text
     assert "http://" not in text.replace("http://www.w3.org", "")
     assert [point["diversity"] for point in facts["diversities"]] == [0.0, 0.5, 0.9, 0.99, 1.0]
 

@@ -96,7 +96,7 @@ def make_page(
     style = resources.files("manylens.cli").joinpath("page.html").read_text("utf-8")
     style = style[style.index("<style>") : style.index("</style>") + len("</style>")]
     caption = "Share of each principal component that all modules together keep."
-    with mpl.rc_context({**STYLE, "text.parse_math": False}):
+    with mpl.rc_context(STYLE):
         figures = {
             "map": inline_svg("map", draw_map(lenses, X, y), "The rows in the plane."),
             "coverage": inline_svg("coverage", draw_coverage(lenses), caption),
@@ -170,8 +170,8 @@ def draw_map(lenses: Any, X: FloatArray, y: AnyArray | None) -> Figure:
 
 
 def short_name(value: Any) -> str:
-    """A label for a legend; a leading underscore would hide it."""
-    text = str(value)[:30]
+    """A label for a legend, which would hide a leading underscore and read dollars as formulas."""
+    text = str(value)[:30].replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
 
 
