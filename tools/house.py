@@ -21,8 +21,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "manylens"
 
-# The four papers took 19,300 lines; files, filters and on-line learning came later. Raise for features only.
-MOST_LINES = 25_000
+# The four papers take 20,000 lines; the rest is search, files, the command line, the explorer and the cluster.
+# Raise it for capabilities only.
+MOST_LINES = 31_000
 LONGEST_WALK = 10
 PARAMETER_LIMITS = {
     "ModularKernelPCA": 12,
