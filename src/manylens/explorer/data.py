@@ -23,6 +23,7 @@ from manylens.typing import AnyArray, FloatArray, MatrixLike, ModuleSet
 from manylens.validation import check_count, check_diversity
 
 DIVERSITIES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.98, 1.0)
+MISSING = ("nan", "None", "<NA>", "NaT")
 MOST_CLASSES = 60  # more different numbers than this are colored on a scale
 LARGEST = 300 * 2**20  # bytes; browsers hold strings of at most 512 MB, and base64 takes 4/3
 
@@ -56,8 +57,8 @@ def explorer_data(
         )
     check_is_fitted(lenses)
     check_count(n_neighbors, "n_neighbors")
-    diverse = isinstance(lenses, ModularKernelPCA | ModularAutoencoder)
-    if diverse:
+    weights: list[Any]
+    if isinstance(lenses, ModularKernelPCA | ModularAutoencoder):
         stops = diverse_stops(lenses, diversities)
         width = min(lenses.weights_.shape)
         coordinates = np.asarray(lenses.principal_coordinates(X))[:, :width]
@@ -98,7 +99,7 @@ def explorer_data(
             coordinates, weights, None if is_pairwise(lenses) else X, names["codes"], n_neighbors
         ),
     }
-    matrices = np.stack(weights) if diverse else np.zeros(0)
+    matrices = np.stack(weights) if described["stops"] else np.zeros(0)
     return ExplorerData(meta, little_endian(coordinates), little_endian(matrices), pixels)
 
 
@@ -177,17 +178,18 @@ def label_names(labels: Any, n: int) -> dict[str, Any]:
     if values.dtype.kind == "f" and len(np.unique(values)) > MOST_CLASSES:
         shown = [float(v) if np.isfinite(v) else None for v in values]
         return {"classes": None, "codes": None, "values": shown}
-    names, codes = first_seen(values)
+    names, codes = class_names(values)
     return {"classes": names, "codes": codes, "values": None}
 
 
-def first_seen(values: AnyArray) -> tuple[list[str], list[int]]:
+def class_names(values: AnyArray) -> tuple[list[str], list[int]]:
     """Names of the different labels, sorted if they can be, and the number of each row's name."""
-    plain = values.tolist()
+    plain = ["missing" if str(value) in MISSING else value for value in values.tolist()]
     try:
-        different = sorted(set(plain))
+        different = sorted(set(plain) - {"missing"})
     except TypeError:  # strings and numbers
-        different = list(dict.fromkeys(plain))
+        different = [value for value in dict.fromkeys(plain) if value != "missing"]
+    different += ["missing"] * ("missing" in plain)
     number = {value: i for i, value in enumerate(different)}
     return [str(value) for value in different], [number[value] for value in plain]
 
@@ -215,7 +217,13 @@ def image_bytes(images: Any, n: int) -> tuple[bytes, list[int] | None]:
     array = np.asarray(images)
     if array.ndim == 3:
         array = array[..., None]
-    if array.ndim != 4 or len(array) != n or array.shape[3] not in (1, 3, 4) or array.dtype.kind not in "biuf":
+    if (
+        array.ndim != 4
+        or array.size == 0
+        or len(array) != n
+        or array.shape[3] not in (1, 3, 4)
+        or array.dtype.kind not in "biuf"
+    ):
         raise ValueError(
             f"images has shape {np.shape(images)} and type {array.dtype}: numbers of shape "
             f"({n}, height, width) or ({n}, height, width, 1, 3 or 4) are needed, one image per row of X."
@@ -223,7 +231,7 @@ def image_bytes(images: Any, n: int) -> tuple[bytes, list[int] | None]:
     if array.dtype != np.uint8:
         if not np.isfinite(array).all():
             raise ValueError("images contains NaN or infinity: replace them, for example by 0.")
-        low, high = float(array.min()), float(array.max())
-        low = min(low, 0.0)
-        array = np.round((array - low) * (255 / max(high - low, np.finfo(np.float64).tiny))).astype(np.uint8)
+        low = min(float(array.min()), 0.0)
+        span = float(array.max()) - low
+        array = np.round(255 * ((array - low) / (span or 1.0))).astype(np.uint8)
     return np.ascontiguousarray(array).tobytes(), [int(side) for side in array.shape[1:]]

@@ -137,7 +137,7 @@ def widget_class() -> Any:
     anywidget = import_optional("anywidget", "The explorer in notebooks", "'manylens[explore]'")
     import traitlets
 
-    class Explorer(anywidget.AnyWidget):  # type: ignore[name-defined, misc]
+    class Explorer(anywidget.AnyWidget):  # type: ignore[name-defined]
         """Explorer in a notebook; `selected`, `diversity` and `switched_off` follow the page and set it."""
 
         _esm = source("explorer.js")
