@@ -1,6 +1,6 @@
 """Measure the explorer in headless Chromium: `python tools/measure_explorer.py [ROWS]`, on an idle machine.
 
-Prints the median time from a movement of the slider to the next frame (map, neighbors by all modules, charts),
+Prints the median time from a movement of the slider to the next frame (map, neighbors by all modules, charts)
 and to the neighbors by each module, for 10 modules of 10 dimensions.
 """
 
@@ -21,7 +21,8 @@ MOVE = """async (diversity) => {
   slider.dispatchEvent(new Event("input"));
   await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
   const frame = performance.now() - start;
-  while (document.querySelector(".mlx-modules").ariaBusy !== "false") await new Promise((done) => setTimeout(done, 1));
+  const lists = document.querySelector(".mlx-modules");
+  while (lists.ariaBusy !== "false") await new Promise((done) => setTimeout(done, 1));
   return [frame, performance.now() - start];
 }"""
 

@@ -241,6 +241,9 @@ def test_hostile_strings_are_shown_as_they_are(new_page, tmp_path):
     assert page.locator("script").count() == 3
     assert page.title() == HOSTILE[1]
     assert page.locator("h1").text_content() == HOSTILE[1]
+    marked = page.eval_on_selector_all(".mlx-chip.mlx-differs", "nodes => nodes.map((n) => n.textContent)")
+    assert marked
+    assert all(name.startswith("≠ ") for name in marked)  # not by color alone
     for row in range(len(HOSTILE)):
         page.get_by_role("searchbox").fill(str(row))
         page.keyboard.press("Enter")
