@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from scipy import sparse
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -223,10 +227,53 @@ class Draw:
         model = kind(n_estimators=5, random_state=0)
         return model if self.hostile() else model.fit(X, y)
 
+    def network(self) -> Any:
+        """Return a small torch network for rows of this case's width, or something else."""
+        torch = pytest.importorskip("torch")
+        if self.hostile():
+            return self.scalar()
+        torch.manual_seed(int(self.rng.integers(1000)))
+        return torch.nn.Sequential(torch.nn.Linear(self.d, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
+
+    def batches(self) -> Any:
+        """Return batches of float32 rows, or something else."""
+        if self.hostile():
+            return self.one_of([[], self.rows(), [self.rows(), self.rows()], self.scalar()])
+        with np.errstate(over="ignore"):
+            X = self.matrix(self.n, self.d).astype("float32")
+        return np.array_split(X, int(self.rng.integers(1, 4)))
+
     def modules(self) -> Any:
         """Return a transformer that has modules."""
         return self.one_of(
             [ml.ModularAutoencoder(2, 2, random_state=0), ml.ModularKernelPCA(2, 2, random_state=0), None]
+        )
+
+    def path(self) -> Any:
+        """Return the path of a model, intact or damaged, of a folder, of nothing, or what is no path."""
+        folder = Path(tempfile.gettempdir()) / f"manylens-fuzz-{os.getpid()}"
+        folder.mkdir(exist_ok=True)
+        if self.hostile():
+            scalar = self.scalar()
+            no_path = 3 if isinstance(scalar, str) else scalar  # a name would write to the current folder
+            return self.one_of([folder, folder / "missing" / "model", no_path])
+        path = folder / "model.manylens"
+        ml.save(ml.CountSketch(4, random_state=0).update(self.rng.normal(size=(5, 3))), path)
+        content = bytearray(path.read_bytes())
+        if self.hostile():
+            content[int(self.rng.integers(len(content)))] ^= 1 << int(self.rng.integers(8))
+        elif self.hostile():
+            content = content[: int(self.rng.integers(len(content)))]
+        elif self.hostile():
+            content = bytearray(self.rng.bytes(100))
+        path.write_bytes(content)
+        return self.one_of([path, str(path)])
+
+    def model(self) -> Any:
+        """Return something to save, sometimes what cannot be saved."""
+        fitted = ml.ModularAutoencoder(2, 1, random_state=0).fit(self.rng.normal(size=(12, 3)))
+        return (
+            self.scalar() if self.hostile() else self.one_of([fitted, {"rows": self.rows(), "model": fitted}])
         )
 
     def by_type(self, annotation: str, default: Any) -> Any:
@@ -241,5 +288,7 @@ class Draw:
             numbers += [0.0, 0.1, 0.5, 1.0]
         if "bool" in annotation:
             numbers += [True, False]
+        if "CountSketch" in annotation:
+            numbers += [ml.CountSketch(8), ml.CountSketch(8, 2, 3)]
         options = choices + numbers
         return self.one_of(options) if options else default

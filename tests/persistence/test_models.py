@@ -73,7 +73,10 @@ def test_a_loaded_model_answers_like_the_saved_one(name, tmp_path, monkeypatch):
     loaded = round_trip(model, tmp_path)
     assert type(loaded) is type(model)
     assert_same(expected, answers(name, loaded))
-    if hasattr(model, "get_params"):
+    if isinstance(model, manylens.AlignmentPruner):  # its file holds only the kept members of the ensemble
+        one, other = (each.get_params(deep=False) | {"ensemble": None} for each in (loaded, model))
+        assert one == other
+    elif hasattr(model, "get_params"):
         assert ADDRESS.sub("", str(loaded)) == ADDRESS.sub("", str(model))
     if isinstance(model, dict | list | tuple):
         assert_same(model, loaded)
