@@ -236,7 +236,7 @@ REFUSALS = {
     "init of wrong shape": ({"n_components": 2, "init": np.eye(3)}, {}, "init has shape"),
     "max_iter": ({"max_iter": 0}, {}, "max_iter == 0, must be >= 1"),
     "infinite penalty": ({"alpha": np.inf}, {}, "alpha=inf must be finite"),
-    "undefined tolerance": ({"tol": np.nan}, {}, "tol=nan must be finite"),
+    "undefined tolerance": ({"tol": np.nan}, {}, "tol=nan is not a number"),
     "negative tolerance": ({"tol": -1.0}, {}, "tol == -1.0, must be >= 0"),
     "equal rows": ({}, {"X": np.ones((600, 2))}, "All rows of X are equal"),
     "map beyond float32": (
