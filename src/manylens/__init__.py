@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         ModuleVotingRegressor,
         ScanNeighborsClassifier,
     )
+    from manylens.explorer.hosts import explore
     from manylens.metric.nca import NCA
     from manylens.modules.autoencoder import ModularAutoencoder
     from manylens.modules.kernel_pca import ModularKernelPCA
@@ -65,6 +66,7 @@ __all__ = [
     "distance_correlation",
     "distance_correlation_matrix",
     "expected_calibration_error",
+    "explore",
     "hsic_test",
     "load",
     "prune_predictions",
@@ -92,6 +94,7 @@ __getattr__, __dir__ = attach(
             "ModuleVotingRegressor",
             "ScanNeighborsClassifier",
         ],
+        "manylens.explorer.hosts": ["explore"],
         "manylens.metric.nca": ["NCA"],
         "manylens.modules.autoencoder": ["ModularAutoencoder"],
         "manylens.modules.kernel_pca": ["ModularKernelPCA"],
@@ -113,6 +116,7 @@ __getattr__, __dir__ = attach(
         "baselines",
         "datasets",
         "ensembles",
+        "explorer",
         "kernels",
         "metric",
         "modules",
