@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "manylens"
 
-# The four papers take 20,000 lines; the rest is search, files, the command line, the explorer and the cluster.
+# The four papers take 20,000 lines; the rest is search, files, the commands, the explorer and the cluster.
 # Raise it for capabilities only.
 MOST_LINES = 31_000
 LONGEST_WALK = 10
