@@ -111,6 +111,7 @@ __getattr__, __dir__ = attach(
     subpackages=[
         "alignment",
         "baselines",
+        "cluster",
         "datasets",
         "ensembles",
         "kernels",
