@@ -62,7 +62,7 @@ def same_bits(one, other):
     assert one.estimator_.spectrum_.tobytes() == other.estimator_.spectrum_.tobytes()
 
 
-@within(120)
+@within(240)
 def test_any_number_of_workers_gives_the_same_bits(client):
     from distributed import Client, LocalCluster
 
@@ -99,7 +99,7 @@ def second_time(number, folder, victim):
 
 
 @pytest.mark.parametrize("load", [slow_block, second_time])
-@within(120)
+@within(240)
 def test_a_worker_killed_half_way_changes_no_bit(client, tmp_path, load):
     expected = Blockwise(KERNEL_PCA, sample_rows=300).fit(np.split(X, 9))
     killed = []
@@ -122,7 +122,7 @@ def test_a_worker_killed_half_way_changes_no_bit(client, tmp_path, load):
     client.wait_for_workers(3, timeout=60)
 
 
-@within(120)
+@within(240)
 def test_a_worker_killed_while_no_seed_is_given_leaves_one_consistent_fit(client, tmp_path):
     model = ModularKernelPCA(4, 3, rank=80)  # the seed is drawn once, on the client
 
@@ -161,7 +161,7 @@ def receive(rows, folder):
     return Rows(rows, folder)
 
 
-@within(60)
+@within(180)
 def test_rows_never_come_to_the_client(client, tmp_path):
     blocks = [dask.delayed(lambda k: Rows(X[100 * k : 100 * k + 100], str(tmp_path)))(k) for k in range(9)]
     assert isinstance(blocks[0].compute(), Rows)
@@ -171,7 +171,7 @@ def test_rows_never_come_to_the_client(client, tmp_path):
     assert not (tmp_path / str(os.getpid())).exists()
 
 
-@within(60)
+@within(180)
 def test_transform_and_predict_give_dask_arrays(client):
     rows = array()
     fitted = Blockwise(KERNEL_PCA, sample_rows=300).fit(rows)
@@ -192,7 +192,7 @@ def test_transform_and_predict_give_dask_arrays(client):
     np.testing.assert_array_equal(same.predict(rows).compute(), labels.compute())
 
 
-@within(60)
+@within(180)
 def test_data_frames(client):
     pd = pytest.importorskip("pandas")
     dd = pytest.importorskip("dask.dataframe")
@@ -208,7 +208,7 @@ def test_data_frames(client):
     assert (classifier.predict(rows).compute() == Y).mean() > 0.9
 
 
-@within(60)
+@within(180)
 def test_files_as_delayed_blocks(client, tmp_path):
     paths = [tmp_path / f"{k}.npy" for k in range(9)]
     for path, rows in zip(paths, np.split(X, 9), strict=True):
@@ -225,7 +225,7 @@ def test_files_as_delayed_blocks(client, tmp_path):
         Blockwise(KERNEL_PCA).fit(blocks)
 
 
-@within(60)
+@within(180)
 def test_alignment_from_summaries(client):
     A, B = array(), array(X[:, :20] ** 2)
     scores = summarize_blocks(StreamingCKA(), {"a": A, "b": B}).result()
@@ -243,7 +243,7 @@ def test_alignment_from_summaries(client):
     np.testing.assert_allclose([row.score for row in found], [row.score for row in expected], rtol=1e-9)
 
 
-@within(60)
+@within(180)
 def test_tasks_have_names_on_the_dashboard(client):
     from dask.utils import key_split
 
@@ -254,7 +254,7 @@ def test_tasks_have_names_on_the_dashboard(client):
     assert key_split("manylens-sample-3-0123456789abcdef0123456789abcdef") == "manylens-sample"
 
 
-@within(60)
+@within(180)
 def test_bad_blocks_are_named(client):
     broken = X.copy()
     broken[345, 6] = np.nan
@@ -276,7 +276,7 @@ def test_bad_blocks_are_named(client):
         Blockwise(KERNEL_PCA).fit([array(), array()])
 
 
-@within(60)
+@within(180)
 def test_without_a_worker_it_gives_up():
     from distributed import Client, LocalCluster
 

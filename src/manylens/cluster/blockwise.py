@@ -170,7 +170,7 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
             return parts
         da = import_optional("dask.array", "Applying an estimator to dask collections", "'manylens[dask]'")
         like = np.asarray(getattr(model, method)(one_row(X)))
-        lengths: list[float] = [*(blocks.lengths or [np.nan] * len(parts))]
+        lengths: list[Any] = blocks.lengths or [np.nan] * len(parts)
         pieces = [
             da.from_delayed(part, shape=(length, *like.shape[1:]), meta=like[:0])
             for part, length in zip(parts, lengths, strict=True)
