@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
+from os import PathLike
 from types import ModuleType
 from typing import Any, Literal, TypeGuard, TypeVar, cast
 
@@ -16,6 +17,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import (
     assert_all_finite,
+    check_array,
     check_consistent_length,
     check_random_state,
     check_scalar,
@@ -31,6 +33,8 @@ Boundaries = Literal["both", "left", "right", "neither"]
 
 UNLABELED = -1  # label of rows whose class is not known
 
+# Parts of what NumPy and Python say of values that are no real numbers.
+NO_NUMBER = ("could not convert", "argument must be a string or a real number", "not complex")
 # Largest power of two in rows whose squares and fourth powers, and sums of them, are computed as they are.
 SAFE_EXPONENT = {np.dtype(np.float64): 200, np.dtype(np.float32): 24}
 
@@ -50,6 +54,38 @@ def validate_rows(
         )
 
 
+def validate_targets(
+    estimator: BaseEstimator, X: Any, y: Any, *, y_numeric: bool = False, min_rows: int = 1, **options: Any
+) -> tuple[Rows, AnyArray]:
+    """Training rows and their targets, of any number of columns; records the features seen in fit."""
+    if y is not None and not is_sparse(y):
+        with plain_conversion_errors("y"):
+            y = np.asarray(y)
+            y = y.astype(np.float64) if y_numeric and y.dtype.kind in "OU" else y
+        if y_numeric:
+            refuse_extreme(y, "y")
+    options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "multi_output": True, **options}
+    with plain_conversion_errors("X"):
+        return validate_data(estimator, X, y, y_numeric=y_numeric, ensure_min_samples=min_rows, **options)
+
+
+def validate_classes(
+    estimator: BaseEstimator, X: Any, y: Any, **options: Any
+) -> tuple[Rows, AnyArray, AnyArray, IntArray]:
+    """Training rows, their labels (n,), the classes and the class of each row as a number."""
+    with plain_label_errors():
+        X, y = validate_targets(estimator, X, y, **options)
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        return X, y, *np.unique(y, return_inverse=True)
+
+
+def check_rows(X: Any, name: str = "X") -> Rows:
+    """Rows as float32 or float64, dense or CSR, for functions, which have no fit to compare with."""
+    with plain_conversion_errors(name):
+        return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name=name)
+
+
 @contextmanager
 def plain_conversion_errors(name: str) -> Iterator[None]:
     """Replace what NumPy says of values that make no array by a sentence; other errors pass."""
@@ -59,11 +95,26 @@ def plain_conversion_errors(name: str) -> Iterator[None]:
         message = str(error)
         if "inhomogeneous" in message or "array element with a sequence" in message:
             reason = "its rows have different lengths"
-        elif "could not convert" in message:
+        elif any(words in message for words in NO_NUMBER):
             reason = f"it holds something else than numbers ({message})"
         else:
             raise
-        raise ValueError(f"{name} cannot be read as an array of numbers: {reason}.") from None
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{name} cannot be read as an array of numbers: {reason}.") from None
+
+
+@contextmanager
+def plain_label_errors(name: str = "y") -> Iterator[None]:
+    """Replace what Python says of labels that cannot be sorted by a sentence; other errors pass."""
+    try:
+        yield
+    except TypeError as error:
+        if "not supported between" not in str(error):
+            raise
+        raise TypeError(
+            f"{name} mixes labels of types that cannot be sorted, such as numbers, strings and None: convert "
+            "them to one type."
+        ) from None
 
 
 def safe_scale(*arrays: Rows) -> int:
@@ -159,7 +210,24 @@ def check_real(
 ) -> float:
     """A real number within bounds, as float."""
     bounds = {"min_val": minimum, "max_val": maximum, "include_boundaries": include}
-    return float(check_scalar(value, name, Real, **bounds))
+    number = float(check_scalar(value, name, Real, **bounds))
+    if np.isnan(number):  # which is within any bounds for `check_scalar`
+        raise ValueError(f"{name}=nan is not a number.")
+    return number
+
+
+def check_path(path: Any) -> None:
+    """Raise unless this can be the path of a file."""
+    if not isinstance(path, str | PathLike) or "\0" in str(path):
+        raise TypeError(f"path={path!r:.200} is no name of a file: give a str or a pathlib.Path.")
+
+
+def check_reals(values: Any, name: str, minimum: float = 0.0, include: Boundaries = "both") -> list[float]:
+    """At least one finite number from `minimum` on, as a list; raise for anything else."""
+    array = finite_array(values, name, 1)
+    if not array.size:
+        raise ValueError(f"{name} is empty: give at least one number.")
+    return [check_real(value, f"{name}[{i}]", minimum, include=include) for i, value in enumerate(array)]
 
 
 def check_diversity(diversity: Any) -> float:
@@ -234,15 +302,44 @@ def check_labels(y: Any, X: Rows) -> AnyArray:
     return labels
 
 
-def finite_array(value: Any, name: str, ndim: int) -> FloatArray:
-    """A float64 array with this number of dimensions and no NaN or infinity."""
+def finite_array(value: Any, name: str, ndim: int, keep_float32: bool = False) -> FloatArray:
+    """A float64 (or float32) array with this number of dimensions and no NaN or infinity."""
     with plain_conversion_errors(name):
-        array = np.asarray(value, dtype=np.float64)
+        array = np.asarray(value)
+        if array.dtype.kind in "cmM":  # would lose the imaginary part or the unit
+            raise ValueError(f"{name} has dtype {array.dtype}, but real numbers are needed.")
+        is_float32 = keep_float32 and array.dtype == np.float32
+        array = array.astype(np.float32 if is_float32 else np.float64, copy=False)
     if array.ndim != ndim:
         raise ValueError(f"{name} has {array.ndim} dimensions (shape {array.shape}); it needs {ndim}.")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} contains NaN or infinity: check the algorithm that returned it.")
     return array
+
+
+class PlainScoreMixin:
+    """Mixin, before scikit-learn's, for one sentence about targets that cannot be compared."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy (classifier) or R² (regressor) of `predict`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Rows.
+        y : array-like of shape (n,)
+            Their classes or values.
+        sample_weight : array-like of shape (n,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            The score.
+        """
+        with plain_conversion_errors("y"), plain_label_errors():
+            refuse_extreme(np.asarray(y), "y")
+            return float(super().score(X, y, sample_weight))  # type: ignore[misc]
 
 
 def restore_on_error(fit: Method) -> Method:

@@ -67,3 +67,11 @@ def test_no_baseline_beats_the_modules_at_their_own_loss(X, kind):
     for diversity in (0.0, 0.5, 0.9, 0.99):
         model = ModularKernelPCA(4, 3, diversity, random_state=0).fit(X)
         assert model.loss_ <= (1 - diversity) * baseline.individual + diversity * baseline.ensemble + 1e-12
+
+
+def test_random_projections_do_not_depend_on_signs_and_number_of_components():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 6)) + 2 * rng.normal(size=(3, 6))[np.arange(120) % 3]
+    Z = RandomKernelProjection(3, 2, random_state=0).fit_transform(X)
+    narrow = RandomKernelProjection(3, 2, random_state=0).fit_transform(X.astype(np.float32))
+    assert np.abs(Z - narrow).max() < 0.02 * np.abs(Z).max()

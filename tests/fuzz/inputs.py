@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -227,6 +230,33 @@ class Draw:
         """Return a transformer that has modules."""
         return self.one_of(
             [ml.ModularAutoencoder(2, 2, random_state=0), ml.ModularKernelPCA(2, 2, random_state=0), None]
+        )
+
+    def path(self) -> Any:
+        """Return the path of a model, intact or damaged, of a folder, of nothing, or what is no path."""
+        folder = Path(tempfile.gettempdir()) / f"manylens-fuzz-{os.getpid()}"
+        folder.mkdir(exist_ok=True)
+        if self.hostile():
+            scalar = self.scalar()
+            no_path = 3 if isinstance(scalar, str) else scalar  # a name would write to the current folder
+            return self.one_of([folder, folder / "missing" / "model", no_path])
+        path = folder / "model.manylens"
+        ml.save(ml.CountSketch(4, random_state=0).update(self.rng.normal(size=(5, 3))), path)
+        content = bytearray(path.read_bytes())
+        if self.hostile():
+            content[int(self.rng.integers(len(content)))] ^= 1 << int(self.rng.integers(8))
+        elif self.hostile():
+            content = content[: int(self.rng.integers(len(content)))]
+        elif self.hostile():
+            content = bytearray(self.rng.bytes(100))
+        path.write_bytes(content)
+        return self.one_of([path, str(path)])
+
+    def model(self) -> Any:
+        """Return something to save, sometimes what cannot be saved."""
+        fitted = ml.ModularAutoencoder(2, 1, random_state=0).fit(self.rng.normal(size=(12, 3)))
+        return (
+            self.scalar() if self.hostile() else self.one_of([fitted, {"rows": self.rows(), "model": fitted}])
         )
 
     def by_type(self, annotation: str, default: Any) -> Any:

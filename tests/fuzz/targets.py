@@ -6,10 +6,8 @@ import functools
 import importlib
 import inspect
 import pkgutil
-import tempfile
 import typing
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,8 +85,10 @@ def argument(draw: Draw, name: str, annotation: str) -> Any:
     if name == "proba":
         weights = np.abs(draw.matrix(draw.n, 3)) + 1e-3
         return draw.rows() if draw.hostile() else weights / weights.sum(axis=1, keepdims=True)
+    if name == "model":
+        return draw.model()
     if name == "path":
-        return Path(tempfile.gettempdir()) / "manylens-fuzz" / "missing" / "model.skops"
+        return draw.path()
     if "Array" in annotation or "Matrix" in annotation or "Rows" in annotation or "ndarray" in annotation:
         return draw.rows()
     return draw.by_type(annotation, draw.scalar())

@@ -20,7 +20,7 @@ from manylens.kernels import (
     Precomputed,
     make_kernel,
 )
-from manylens.kernels.kernels import fitted_kernel
+from manylens.kernels.kernels import kernel_or_rbf
 from tests.kernels.contract import DefinedKernelContract, KernelContract
 
 
@@ -163,7 +163,7 @@ def test_a_kernel_given_as_an_object_is_copied_and_left_unfitted(rows):
     made = make_kernel(given)
     assert made is not given
     assert made.gamma == "median"
-    fitted = fitted_kernel(given, rows[0], 0)
+    fitted = kernel_or_rbf(given).fit(rows[0], 0)
     assert fitted.gamma_ > 0
     assert not hasattr(given, "gamma_")
 

@@ -224,7 +224,7 @@ def test_a_vectorized_function_takes_sparse_rows(scaled):
         ({"kernel": Polynomial(degree=0)}, "degree == 0, must be >= 1"),
         ({"fit_inverse_transform": True, "alpha": 0.0}, "alpha == 0.0, must be > 0"),
         ({"diversity": "0.9"}, "diversity='0.9' is not a number in"),
-        ({"kernel": ["rbf"]}, r"kernel=\['rbf'\] is unknown"),
+        ({"kernel": ["rbf"]}, "kernel=<list of 1 items> is unknown"),
     ],
 )
 def test_invalid_parameters_are_refused(scaled, options, message):

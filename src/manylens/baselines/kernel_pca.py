@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy import linalg
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.bandwidths import Gamma
@@ -204,7 +205,13 @@ class RandomKernelProjection(KernelBaseline):
     """
 
     def _choose_modules(self, spectrum: Spectrum, X: Rows | None, rng: np.random.Generator) -> FloatArray:
-        # Drawn for all features, so that the number of eigenvalues above rounding changes no direction.
+        # Drawn in the coordinates features @ K^(-1/2), which rounding hardly changes, unlike the signs and
+        # the number of principal components; so float32 and float64 rows get the same projections.
         directions = rng.standard_normal((self.n_modules, self.n_components, self.feature_map_.width))
         directions /= np.linalg.norm(directions, axis=2, keepdims=True)
-        return directions[:, :, : len(spectrum.values)] * np.sqrt(spectrum.values)
+        axes, root = spectrum.projection, self.feature_map_.root_
+        if root is not None:  # K^(1/2) projection, with K^(1/2) = U S⁻¹ Uᵀ from the root U S Vᵀ
+            U, S, _ = linalg.svd(root, full_matrices=False)
+            kept = S > 0
+            axes = U[:, kept] / S[kept] @ (U[:, kept].T @ axes)
+        return (directions @ axes) * np.sqrt(spectrum.values)

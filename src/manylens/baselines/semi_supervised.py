@@ -22,6 +22,7 @@ from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, MatrixLik
 from manylens.validation import (
     check_count,
     check_labels,
+    check_reals,
     is_unlabeled,
     require_two_classes,
     restore_on_error,
@@ -146,7 +147,7 @@ class SelfTrainingLogisticRegression(SemiSupervisedClassifier):
     def _search(self, X: FloatArray, codes: IntArray) -> BaseEstimator:
         """A fitted pipeline with the cross-validated C."""
         n_folds = min(check_count(self.cv, "cv"), int(np.bincount(codes).min()))
-        candidates = sorted(self.Cs)
+        candidates = sorted(check_reals(self.Cs, "Cs", include="neither"))
         middle = LogisticRegression(C=candidates[len(candidates) // 2], max_iter=300)
         model = make_pipeline(StandardScaler(), middle)
         if n_folds > 1:
@@ -211,18 +212,19 @@ class LaplacianRidgeClassifier(SemiSupervisedClassifier):
 
     def _learn(self, X: FloatArray, codes: IntArray, labeled: BoolArray, n_classes: int) -> None:
         n_neighbors = min(check_count(self.n_neighbors, "n_neighbors"), len(X) - 1)
+        alphas = check_reals(self.alphas, "alphas", include="neither")
         kernel = RBF(self.gamma).fit(X)
         K = kernel(X, X)
         graph = kneighbors_graph(X, n_neighbors)
         L = laplacian(graph.maximum(graph.T), normed=True)
         targets, known = np.eye(n_classes)[codes], np.flatnonzero(labeled)
         best: tuple[float, float] | None = None
-        for strength in self.strengths:
+        for strength in check_reals(self.strengths, "strengths"):
             # (I + r L K)^(-1) on the labeled columns: K times it is G
             columns = np.linalg.solve(np.eye(len(K)) + strength * (L @ K), np.eye(len(K))[:, known])
             G = K[known] @ columns
             values, vectors = np.linalg.eigh((G + G.T) / 2)
-            for alpha in self.alphas:
+            for alpha in alphas:
                 inverse = vectors / (np.maximum(values, 0) + alpha) @ vectors.T
                 dual = inverse @ targets
                 left_out = targets - dual / np.diag(inverse)[:, np.newaxis]

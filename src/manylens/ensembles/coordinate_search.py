@@ -10,13 +10,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.index import Neighbors, SearchIndex, check_candidates
 from manylens.typing import FloatArray, IntArray, MatrixLike
-from manylens.validation import check_count
+from manylens.validation import check_count, plain_conversion_errors
 
 
 def check_queries(index: SearchIndex, coordinates: FloatArray) -> FloatArray:
     """Coordinates given by a caller."""
     width = index.coordinates.shape[1]
-    coordinates = check_array(coordinates, dtype=[np.float64, np.float32], input_name="coordinates")
+    with plain_conversion_errors("coordinates"):
+        coordinates = check_array(coordinates, dtype=[np.float64, np.float32], input_name="coordinates")
     if coordinates.shape[1] != width:
         raise ValueError(
             f"Queries with {coordinates.shape[1]} coordinates do not fit an index with {width}: map rows "
@@ -126,7 +127,10 @@ class CoordinateSearch:
         queries = index.inside(check_queries(index, queries))
         candidates = check_candidates(candidates, len(queries), len(index.rows))
         k = check_count(n_neighbors, "n_neighbors")
+        too_few = f"Some queries have fewer than n_neighbors={k} different candidates: give more."
+        if k > candidates.shape[1]:
+            raise ValueError(too_few)
         distances, rows = index.rank(queries, candidates, k, self.n_jobs)
-        if k > candidates.shape[1] or np.any(rows[:, k - 1] < 0):
-            raise ValueError(f"Some queries have fewer than n_neighbors={k} different candidates: give more.")
+        if np.any(rows[:, k - 1] < 0):
+            raise ValueError(too_few)
         return index.outside(np.sqrt(distances)), rows

@@ -22,7 +22,14 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from manylens.ensembles.representation import resolve_modules
 from manylens.ensembles.retrieval import RetrievalPrecision
 from manylens.typing import AnyArray, DiverseModules, FloatArray, IntArray, MatrixLike
-from manylens.validation import check_diversity, require_two_classes, restore_on_error, take_rows
+from manylens.validation import (
+    check_diversity,
+    plain_conversion_errors,
+    plain_label_errors,
+    require_two_classes,
+    restore_on_error,
+    take_rows,
+)
 
 DIVERSITIES = (0.0, 0.2, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
 CACHED = 2  # sets of rows whose coordinates are kept: one for training and one for scoring
@@ -309,8 +316,9 @@ def check_classes(y: Any) -> AnyArray:
     """Labels as an array, if they are classes."""
     if y is None:
         raise ValueError("This search requires y to be passed, but the target y is None.")
-    y = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y"), warn=True)
-    check_classification_targets(y)
+    with plain_conversion_errors("y"), plain_label_errors():
+        y = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y"), warn=True)
+        check_classification_targets(y)
     return y
 
 

@@ -26,7 +26,7 @@ from manylens.ensembles.representation import CompositeAxes, check_near, transfo
 from manylens.native.nearest import rerank_union
 from manylens.native.threads import one_blas_thread
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
-from manylens.validation import CheckedState, times_power
+from manylens.validation import CheckedState, check_path, plain_conversion_errors, times_power
 
 Method = Literal["nested", "exact", "paper"]
 METHODS: tuple[Method, ...] = ("nested", "exact", "paper")
@@ -229,12 +229,14 @@ class SearchIndex(CheckedState):
 
 def index_file(path: str | PathLike[str]) -> Path:
     """The file of an index: the path itself, or index.manylens in a folder."""
+    check_path(path)
     return Path(path) / "index.manylens" if Path(path).is_dir() else Path(path)
 
 
 def check_candidates(candidates: Any, n_queries: int, n_rows: int) -> IntArray:
     """Candidates given by a caller, int64 of shape (n_queries, m), from -1 to n_rows - 1."""
-    candidates = np.asarray(candidates)
+    with plain_conversion_errors("candidates"):
+        candidates = np.asarray(candidates)
     if candidates.ndim != 2 or len(candidates) != n_queries or candidates.dtype.kind not in "iu":
         raise ValueError(
             f"candidates must be integers, one line per query ({n_queries}); an array of shape "

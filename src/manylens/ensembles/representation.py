@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.kernels.spectrum import leading_eigenpairs
 from manylens.summaries import Moments, block_rows, column_means
 from manylens.typing import FloatArray, ModuleSet, Rows
-from manylens.validation import is_sparse, safe_scale, times_power
+from manylens.validation import is_sparse, safe_scale, shown, times_power
 
 SAFE_SPREAD = 10  # rows with a root mean square within 2^±10 stay as they are
 MAX_COLUMNS = 8192
@@ -32,7 +32,7 @@ def resolve_modules(modules: Any) -> Any:
         return ModularKernelPCA()
     if isinstance(modules, type) or not isinstance(modules, ModuleSet):
         raise TypeError(
-            f"modules={modules!r} must be a transformer with `transform` and `split`, such as "
+            f"modules={shown(modules)} must be a transformer with `transform` and `split`, such as "
             "ModularKernelPCA(n_modules=15, n_components=20)."
         )
     return modules

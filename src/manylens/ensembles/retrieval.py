@@ -11,6 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from manylens.native.nearest import rerank_union
 from manylens.typing import FloatArray, IntArray, MatrixLike
+from manylens.validation import check_count, check_rows, plain_conversion_errors
 
 
 def retrieval_precision(found: ArrayLike, relevant: ArrayLike) -> float:
@@ -53,7 +54,8 @@ def retrieval_precision(found: ArrayLike, relevant: ArrayLike) -> float:
 
 def check_lists(lists: ArrayLike, name: str, smallest: int) -> IntArray:
     """Rows for each query (n_queries, k) as int64; raise unless they are integers from `smallest` on."""
-    rows = np.asarray(lists)
+    with plain_conversion_errors(name):
+        rows = np.asarray(lists)
     if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "iu":
         raise ValueError(
             f"{name} must contain integers, one line per query and at least one query; an array of shape "
@@ -92,8 +94,9 @@ class RetrievalPrecision:
         callable
             Scorer (index, queries, y=None) -> precision.
         """
-        search = NearestNeighbors(n_neighbors=self.n_neighbors, algorithm="brute").fit(base)
-        relevant = search.kneighbors(queries, return_distance=False)
+        n_neighbors, rows = check_count(self.n_neighbors, "n_neighbors"), check_rows(base, "base")
+        search = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute").fit(rows)
+        relevant = search.kneighbors(check_rows(queries, "queries"), return_distance=False)
 
         def score(index: Any, X: MatrixLike, y: Any = None) -> float:  # noqa: ARG001
             return retrieval_precision(index.kneighbors(X, self.n_neighbors)[1], relevant)

@@ -13,8 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, check_array, check_consistent_length, get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter
 
 from manylens.ensembles.finders import ScanFinder, rank_leading
 from manylens.ensembles.representation import (
@@ -27,11 +26,20 @@ from manylens.ensembles.representation import (
 )
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import (
+    PlainScoreMixin,
     check_choice,
     check_count,
+    check_jobs,
+    finite_array,
+    plain_conversion_errors,
+    plain_label_errors,
+    refuse_extreme,
     require_two_classes,
     restore_on_error,
+    shown,
+    validate_classes,
     validate_rows,
+    validate_targets,
 )
 
 VOTINGS = ("auto", "hard", "soft")
@@ -62,21 +70,20 @@ class ModuleVoting(BaseEstimator):
         """
         raise NotImplementedError
 
-    def _encode(self, y: ArrayLike) -> AnyArray:
+    def _encode(self, y: AnyArray) -> AnyArray:
         """Targets in the encoding that the modules' predictors were fitted to."""
-        return np.asarray(y)
-
-    def _validate(self, X: MatrixLike, y: ArrayLike, y_numeric: bool = False) -> tuple[Rows, AnyArray]:
-        """Check the modules, then the rows and their targets."""
-        resolve_modules(self.modules)
-        options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "multi_output": True}
-        X, y = validate_data(self, X, y, y_numeric=y_numeric, **options)
-        return X, column_or_1d(y, warn=True)
+        values = finite_array(y, "y", 1)
+        refuse_extreme(values, "y")
+        return values
 
     def _fit_members(
         self, estimator: Any, X: Rows, targets: AnyArray, fit_params: dict[str, Any]
     ) -> tuple[Any, list[Any]]:
         """The fitted modules, and one fitted clone of `estimator` per module."""
+        if isinstance(estimator, type) or not (hasattr(estimator, "fit") and hasattr(estimator, "predict")):
+            raise TypeError(
+                f"estimator={shown(estimator)} must be an instance with `fit` and `predict`, or None."
+            )
         fit_params = check_fit_params(estimator, X, fit_params)
         modules = fit_modules(resolve_modules(self.modules), X, targets, self)
         views = module_views(modules, transform_rows(modules, X))
@@ -86,7 +93,9 @@ class ModuleVoting(BaseEstimator):
     def _call_members(self, method: str, X: MatrixLike, *arguments: Any) -> AnyArray:
         """Results of one method of every module's predictor, (M, ...)."""
         check_is_fitted(self)
-        views = module_views(self.modules_, transform_rows(self.modules_, validate_rows(self, X)))
+        X = validate_rows(self, X)
+        check_consistent_length(X, *arguments)
+        views = module_views(self.modules_, transform_rows(self.modules_, X))
         return np.asarray(call_each(self.n_jobs, method, self.estimators_, views, *arguments))
 
     def individual_scores(self, X: MatrixLike, y: ArrayLike) -> FloatArray:
@@ -105,7 +114,9 @@ class ModuleVoting(BaseEstimator):
             Accuracy (classifier) or R² (regressor).
         """
         check_is_fitted(self)
-        return self._call_members("score", X, self._encode(y))
+        with plain_conversion_errors("y"), plain_label_errors():
+            targets = self._encode(column_or_1d(y, warn=True))
+        return self._call_members("score", X, targets)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -126,7 +137,7 @@ def _votes_softly(classifier: ModuleVotingClassifier) -> bool:
     return True
 
 
-class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
+class ModuleVotingClassifier(PlainScoreMixin, ClassifierMixin, ModuleVoting):
     """Voting of classifiers, one per module.
 
     Parameters
@@ -182,9 +193,9 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
     @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
         check_choice(self.voting, "voting", VOTINGS)
-        X, y = self._validate(X, y)
-        check_classification_targets(y)
-        classes, targets = np.unique(y, return_inverse=True)
+        resolve_modules(self.modules)
+        check_jobs(self.n_jobs)
+        X, _, classes, targets = validate_classes(self, X, y)
         require_two_classes(classes, type(self).__name__)
         estimator = self._default_estimator()
         if self.voting == "soft" and not hasattr(estimator, "predict_proba"):
@@ -206,9 +217,8 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
             return self.voting
         return "soft" if hasattr(self._default_estimator(), "predict_proba") else "hard"
 
-    def _encode(self, y: ArrayLike) -> AnyArray:
+    def _encode(self, y: AnyArray) -> AnyArray:
         """Classes as integers; -1, which no module predicts, for a class not seen in `fit`."""
-        y = np.asarray(y)
         place = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         return np.where(self.classes_[place] == y, place, -1)
 
@@ -248,7 +258,7 @@ class ModuleVotingClassifier(ClassifierMixin, ModuleVoting):
         return np.round(self._call_members("predict_proba", X).mean(axis=0), 12)
 
 
-class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
+class ModuleVotingRegressor(PlainScoreMixin, RegressorMixin, ModuleVoting):
     """Mean prediction of regressors, one per module.
 
     Parameters
@@ -291,9 +301,12 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
 
     @restore_on_error
     def fit(self, X: MatrixLike, y: ArrayLike, **fit_params: Any) -> Self:
-        X, y = self._validate(X, y, y_numeric=True)
+        resolve_modules(self.modules)
+        check_jobs(self.n_jobs)
+        X, y = validate_targets(self, X, y, y_numeric=True)
+        targets = column_or_1d(y, warn=True)
         estimator = Ridge() if self.estimator is None else self.estimator
-        self.modules_, self.estimators_ = self._fit_members(estimator, X, y, fit_params)
+        self.modules_, self.estimators_ = self._fit_members(estimator, X, targets, fit_params)
         return self
 
     def predict(self, X: MatrixLike) -> FloatArray:
@@ -312,7 +325,7 @@ class ModuleVotingRegressor(RegressorMixin, ModuleVoting):
         return self._call_members("predict", X).mean(axis=0)
 
 
-class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
+class ScanNeighborsClassifier(PlainScoreMixin, ClassifierMixin, BaseEstimator):
     """Neighbor classifier that uses the scan of `ModuleNeighbors`.
 
     It predicts like scikit-learn's KNeighborsClassifier with uniform weights: a scan in float32 finds
@@ -360,13 +373,13 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
         self
         """
         k = check_count(self.n_neighbors, "n_neighbors")
-        X, y = validate_data(self, X, y, dtype=[np.float32, np.float64])
-        check_classification_targets(y)
+        check_jobs(self.n_jobs)
+        X, _, classes, labels = validate_classes(self, X, y, accept_sparse=False)
         if k > len(X):
             raise ValueError(
                 f"n_neighbors={k} is more than the number of rows, n_samples={len(X)}: choose fewer."
             )
-        self.classes_, self.labels_ = np.unique(y, return_inverse=True)
+        self.classes_, self.labels_ = classes, labels
         self.frame_ = frame_of(X)
         self.points_ = check_near(self.frame_.enter(X), "X")
         self.finder_ = ScanFinder(self.points_)
@@ -386,7 +399,7 @@ class ScanNeighborsClassifier(ClassifierMixin, BaseEstimator):
             Multiples of 1 / n_neighbors.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=[np.float32, np.float64])
+        X = validate_rows(self, X, accept_sparse=False)
         queries, k = check_near(self.frame_.enter(X), "X"), self.n_neighbors
         _, rows, _ = rank_leading(
             self.finder_, queries, queries, self.points_, k, 2 * k + 8, self.n_jobs, prove=True

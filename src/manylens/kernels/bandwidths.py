@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeGuard
 
 import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
-from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils import gen_batches
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from manylens.summaries import block_rows, column_means
 from manylens.typing import FloatArray, Rows, Seed
-from manylens.validation import is_sparse, safe_scale, times_power
+from manylens.validation import (
+    check_choice,
+    check_rows,
+    check_seed,
+    is_sparse,
+    safe_scale,
+    shown,
+    times_power,
+)
 
 Rule: TypeAlias = Literal["mean", "median", "max-norm"]
 Gamma: TypeAlias = Rule | float
@@ -58,13 +66,10 @@ def bandwidth(
     float
         A positive number; 1 if all rows are equal.
     """
-    if isinstance(rule, Real) and not isinstance(rule, bool):
-        gamma = float(rule)
-        if not (np.isfinite(gamma) and gamma > 0):
-            raise ValueError(f"gamma={rule} is not a positive number.")
-        return gamma
-    if rule not in RULES:
-        raise ValueError(f"gamma={rule!r} is unknown: give a positive number or one of {', '.join(RULES)}.")
+    check_choice(kernel, "kernel", DEGREE)
+    X = check_rows(X)
+    if not is_rule(rule):
+        return float(rule)
     exponent = safe_scale(X)
     gamma = scaled_bandwidth(times_power(X, -exponent), rule, kernel, random_state, exponent)
     with np.errstate(over="ignore", under="ignore"):
@@ -77,16 +82,28 @@ def bandwidth(
     return found
 
 
+def is_rule(gamma: Gamma) -> TypeGuard[Rule]:
+    """Whether gamma names a rule; raise if it is no positive number either."""
+    if isinstance(gamma, str) and gamma in RULES:
+        return True
+    if not isinstance(gamma, Real) or isinstance(gamma, bool):
+        raise ValueError(
+            f"gamma={shown(gamma)} is unknown: give a positive number or one of {', '.join(RULES)}."
+        )
+    if not 0 < float(gamma) < np.inf:
+        raise ValueError(f"gamma={gamma} is not a positive number.")
+    return False
+
+
 def scaled_bandwidth(
     X: Rows, rule: Gamma, kernel: ScaledKernel, random_state: Seed = None, exponent: int = 0
 ) -> float:
     """The scale gamma for rows X that were divided by 2^exponent; a number is converted to their unit."""
-    if rule in RULES:
+    if is_rule(rule):
         scale = _scale(X, rule, kernel, random_state)
         return 1.0 / scale if scale > 0 else 1.0
-    gamma = bandwidth(X, rule, kernel)  # checks the number or the name
     with np.errstate(over="ignore", under="ignore"):
-        return float(np.ldexp(gamma, DEGREE[kernel] * exponent))
+        return float(np.ldexp(float(rule), DEGREE[kernel] * exponent))
 
 
 def mean_squared_distance(X: Rows) -> float:
@@ -109,7 +126,7 @@ def sampled_distances(
     """Squared Euclidean or L1 distances between all pairs of a sample of at most 1,000 rows."""
     n = X.shape[0]
     if n > SAMPLE_ROWS:
-        chosen = check_random_state(random_state).choice(n, SAMPLE_ROWS, replace=False)
+        chosen = check_seed(random_state).choice(n, SAMPLE_ROWS, replace=False)
         X = X[np.sort(chosen)]
     distances = euclidean_distances(X, squared=True) if metric == "squared" else manhattan_distances(X)
     return distances[np.triu_indices(X.shape[0], k=1)]

@@ -14,18 +14,41 @@ from numpy.typing import ArrayLike
 from scipy import linalg
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.cluster import MiniBatchKMeans
-from sklearn.utils import check_array, check_random_state, gen_batches
+from sklearn.utils import gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.kernels.kernels import RBF, FromCallable, Kernel, Laplacian, Linear, Precomputed, fitted_kernel
+from manylens.kernels.kernels import (
+    RBF,
+    FromCallable,
+    Kernel,
+    KernelLike,
+    Laplacian,
+    Linear,
+    Precomputed,
+    kernel_or_rbf,
+    make_kernel,
+)
 from manylens.kernels.spectrum import inverse_root, rank_tolerance, warn_if_indefinite
 from manylens.summaries import CountSketch, block_rows
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import is_sparse, refuse_extreme, restore_on_error, safe_scale, times_power
+from manylens.validation import (
+    check_choice,
+    check_count,
+    check_rows,
+    check_seed,
+    is_sparse,
+    refuse_extreme,
+    restore_on_error,
+    safe_scale,
+    shown,
+    times_power,
+    validate_rows,
+)
 
 LARGEST_AMPLIFICATION = 1e7  # of float64 rounding errors; the largest eigenvalue then keeps nine digits
 
+MAPS = ("auto", "exact", "nystroem", "fourier", "linear")
 Landmarks: TypeAlias = Literal["uniform", "k-means", "count-sketch"] | ArrayLike
 
 
@@ -56,7 +79,9 @@ class FeatureMap(TransformerMixin, BaseEstimator):
     def transform(self, X: MatrixLike) -> FloatArray:
         """Dense coordinates psi (n, rank) of rows (n, d), computed block by block."""
         check_is_fitted(self, "root_")
-        return np.vstack([dense(self.apply_root(block)) for block in self.feature_blocks(as_rows(X))])
+        return np.vstack(
+            [dense(self.apply_root(block)) for block in self.feature_blocks(validate_rows(self, X))]
+        )
 
     def feature_blocks(self, X: Rows) -> Iterator[Rows]:
         """Features of consecutive blocks of rows, about 32 MB at a time."""
@@ -87,9 +112,8 @@ class LinearMap(FeatureMap):
 
     @restore_on_error
     def fit(self, X: MatrixLike, y: None = None) -> Self:
-        X = as_rows(X)
+        X = validate_rows(self, X, reset=True)
         refuse_extreme(X)
-        self.n_features_in_ = X.shape[1]
         self.root_ = None
         return self
 
@@ -137,8 +161,8 @@ class ExactMap(LandmarkMap):
 
     @restore_on_error
     def fit(self, X: MatrixLike, y: None = None) -> Self:
-        X = as_rows(X)
-        self.kernel_ = fitted_kernel(self.kernel, X, self.random_state)
+        X = validate_rows(self, X, reset=True)
+        self.kernel_ = kernel_or_rbf(self.kernel).fit(X, check_seed(self.random_state))
         if isinstance(self.kernel_, Precomputed):
             gram = self.kernel_.gram(X)
             self.landmarks_ = np.empty((len(gram), 0), dtype=X.dtype)
@@ -175,10 +199,10 @@ class NystroemMap(LandmarkMap):
 
     @restore_on_error
     def fit(self, X: MatrixLike, y: None = None) -> Self:
-        X = as_rows(X)
-        random_state = check_random_state(self.random_state)
-        refuse_without_landmarks(self.kernel, "nystroem")
-        self.kernel_ = fitted_kernel(self.kernel, X, random_state)
+        X = validate_rows(self, X, reset=True)
+        check_count(self.rank, "rank")
+        random_state = check_seed(self.random_state)
+        self.kernel_ = kernel_with_landmarks(self.kernel, "nystroem").fit(X, random_state)
         return self._set_landmarks(choose_landmarks(X, self.rank, self.landmarks, random_state), X.dtype)
 
 
@@ -213,10 +237,11 @@ class CountSketchMap(LandmarkMap):
 
     @restore_on_error
     def fit(self, X: MatrixLike, y: None = None) -> Self:
-        X = as_rows(X)
-        random_state = check_random_state(self.random_state)
-        refuse_without_landmarks(self.kernel, "nystroem")
-        self.kernel_ = fitted_kernel(self.kernel, X, random_state)
+        X = validate_rows(self, X, reset=True)
+        check_count(self.rank, "rank")
+        check_count(self.n_hashes, "n_hashes")
+        random_state = check_seed(self.random_state)
+        self.kernel_ = kernel_with_landmarks(self.kernel, "nystroem").fit(X, random_state)
         n_hashes = min(self.n_hashes, self.rank, X.shape[0])
         n_buckets = min(self.rank, X.shape[0]) // n_hashes * n_hashes
         exponent = safe_scale(X)
@@ -260,10 +285,11 @@ class FourierMap(FeatureMap):
 
     @restore_on_error
     def fit(self, X: MatrixLike, y: None = None) -> Self:
-        X = as_rows(X)
-        random_state = check_random_state(self.random_state)
-        refuse_without_landmarks(self.kernel, "fourier")
-        self.kernel_ = fitted_kernel(self.kernel, X, random_state)
+        X = validate_rows(self, X, reset=True)
+        check_count(self.rank, "rank")
+        check_choice(self.orthogonal, "orthogonal", (True, False, "auto"))
+        random_state = check_seed(self.random_state)
+        self.kernel_ = kernel_with_landmarks(self.kernel, "fourier").fit(X, random_state)
         if not isinstance(self.kernel_, RBF | Laplacian):
             raise ValueError(
                 f"feature_map='fourier' supports the rbf and laplacian kernels only, not "
@@ -273,7 +299,9 @@ class FourierMap(FeatureMap):
         if isinstance(self.kernel_, Laplacian):
             if self.orthogonal is True:
                 raise ValueError("orthogonal=True needs the rbf kernel: use orthogonal='auto' for laplacian.")
-            frequencies = self.kernel_.scaled_gamma_ * random_state.standard_cauchy((X.shape[1], half))
+            frequencies: FloatArray = self.kernel_.scaled_gamma_ * random_state.standard_cauchy(
+                (X.shape[1], half)
+            )
         else:
             if self.orthogonal is False:
                 frequencies = random_state.standard_normal((X.shape[1], half))
@@ -285,7 +313,7 @@ class FourierMap(FeatureMap):
         return self
 
     def features(self, X: Rows) -> FloatArray:
-        angles: FloatArray = safe_sparse_dot(self.kernel_.scaled(X), self.frequencies_, dense_output=True)
+        angles: FloatArray = safe_sparse_dot(self.kernel_._scaled(X), self.frequencies_, dense_output=True)
         scale = np.sqrt(1.0 / angles.shape[1]).astype(angles.dtype)
         return scale * np.hstack([np.cos(angles), np.sin(angles)])
 
@@ -313,8 +341,16 @@ def make_feature_map(
         defaults = {"kernel": kernel, "random_state": random_state}
         own.update({name: value for name, value in defaults.items() if name in own and own[name] is None})
         return type(feature_map)(**own)
+    if not (isinstance(feature_map, str) and feature_map in MAPS):
+        raise ValueError(
+            f"feature_map={shown(feature_map)} is unknown: give {', '.join(map(repr, MAPS))} or a map of "
+            "manylens.kernels."
+        )
+    if not isinstance(kernel, Kernel):
+        kernel = make_kernel(kernel)
     if feature_map == "auto":
-        n, d = X.shape
+        check_count(rank, "rank")
+        n, d = X.shape if getattr(X, "ndim", 0) == 2 else check_rows(X).shape
         if not (isinstance(landmarks, str) and landmarks == "uniform"):
             feature_map = "nystroem"
         elif isinstance(kernel, Linear) and d <= max(n, rank):
@@ -335,15 +371,10 @@ def make_feature_map(
         return CountSketchMap(kernel, rank, random_state=random_state)
     if feature_map == "nystroem":
         return NystroemMap(kernel, rank, landmarks, random_state)
-    if feature_map == "fourier":
-        return FourierMap(kernel, rank, random_state=random_state)
-    raise ValueError(
-        f"feature_map={feature_map!r} is unknown: give 'auto', 'exact', 'nystroem', 'fourier', 'linear' or a "
-        "map of manylens.kernels."
-    )
+    return FourierMap(kernel, rank, random_state=random_state)
 
 
-def refuse_precomputed(kernel: Kernel | None, feature_map: str) -> None:
+def refuse_precomputed(kernel: Kernel, feature_map: str) -> None:
     """Raise if the kernel is precomputed, because then there are no rows to map."""
     if isinstance(kernel, Precomputed):
         raise ValueError(
@@ -351,26 +382,23 @@ def refuse_precomputed(kernel: Kernel | None, feature_map: str) -> None:
         )
 
 
-def refuse_without_landmarks(kernel: Kernel | None, feature_map: str) -> None:
-    """Raise if the kernel has no landmarks, so that only the exact map can represent it."""
+def kernel_with_landmarks(given: KernelLike | None, feature_map: str) -> Kernel:
+    """An unfitted copy of a kernel (RBF if None); raise if only the exact map can represent it."""
+    kernel = kernel_or_rbf(given)
     refuse_precomputed(kernel, feature_map)
-    if kernel is not None and not kernel.has_landmarks:
+    if not kernel.has_landmarks:
         raise ValueError(
             f"feature_map={feature_map!r} needs a kernel that can compare any two rows, but "
             f"{type(kernel).__name__} is learned from the graph of all training rows: use 'exact' or 'auto'."
         )
-
-
-def as_rows(X: MatrixLike) -> Rows:
-    """Rows as float32 or float64, dense or CSR; not checked for NaN."""
-    return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
+    return kernel
 
 
 def choose_landmarks(X: Rows, rank: int, how: Landmarks, random_state: np.random.RandomState) -> Rows:
     """Landmarks (at most rank, d) for a Nystroem map, in the precision of X."""
     n, d = X.shape
     if not isinstance(how, str):
-        given = check_array(how, accept_sparse="csr", dtype=X.dtype)
+        given = check_rows(how, "landmarks").astype(X.dtype, copy=False)
         if given.shape[1] != d:
             raise ValueError(f"The landmarks have {given.shape[1]} features, but the rows have {d}.")
         return given
@@ -387,7 +415,7 @@ def choose_landmarks(X: Rows, rank: int, how: Landmarks, random_state: np.random
         clusters.fit(times_power(sample, -exponent))
         return times_power(clusters.cluster_centers_.astype(X.dtype), exponent)
     raise ValueError(
-        f"landmarks={how!r} is unknown: give 'uniform', 'k-means', 'count-sketch' or an array of rows."
+        f"landmarks={shown(how)} is unknown: give 'uniform', 'k-means', 'count-sketch' or an array of rows."
     )
 
 

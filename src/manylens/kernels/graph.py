@@ -18,11 +18,20 @@ from scipy.sparse.csgraph import connected_components, shortest_path
 from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.kernels import Kernel
 from manylens.summaries import block_rows
 from manylens.typing import FloatArray, IntArray, Rows, Seed
-from manylens.validation import check_count, check_real, is_sparse, restore_on_error, safe_scale, times_power
+from manylens.validation import (
+    check_count,
+    check_real,
+    is_sparse,
+    restore_on_error,
+    safe_scale,
+    times_power,
+    validate_rows,
+)
 
 WEAKEST = 1e-10  # edges lighter than this share of the heaviest are lost to rounding in the inverse Laplacian
 SHORTEST = float(np.finfo(np.float64).tiny)  # edge between equal rows: sparse matrices may drop zeros
@@ -33,7 +42,7 @@ class GraphKernel(Kernel):
 
     Subclasses define `_learn(X, graph)`, which sets the Gram matrix `gram_` of the training rows, and
     `_shares(X, neighbors, distances)`, the weights with which neighbors replace a new row. `IsomapKernel`
-    overrides `gram` and `_compare` instead.
+    overrides `_gram` and `_compare` instead.
     """
 
     has_landmarks = False  # a subset of the rows has another graph, and therefore another kernel
@@ -44,6 +53,7 @@ class GraphKernel(Kernel):
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
         """Learn the Gram matrix of the training rows (n, d)."""
         check_count(self.n_neighbors, "n_neighbors")
+        X = validate_rows(self, X, reset=True)
         if X.shape[0] <= self.n_neighbors:
             raise ValueError(
                 f"n_neighbors={self.n_neighbors} needs more than {self.n_neighbors} rows, but {X.shape[0]} "
@@ -59,11 +69,7 @@ class GraphKernel(Kernel):
         return self
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
-        if Y.shape[0] != self.rows_.shape[0]:
-            raise ValueError(
-                f"{type(self).__name__} compares rows with the {self.rows_.shape[0]} that it was fitted on; "
-                f"{Y.shape[0]} rows were given."
-            )
+        self._refuse_other_rows(Y)
         X = times_power(X, -self.exponent_)
         neighbors = self.index_.kneighbors(X, return_distance=False)
         distances = row_distances(X, self.rows_, neighbors)
@@ -72,10 +78,24 @@ class GraphKernel(Kernel):
         return self._compare(X, neighbors, np.where(others, np.inf, distances))
 
     def gram(self, X: Rows) -> FloatArray:
+        self._refuse_other_rows(validate_rows(self, X))
+        return self._gram()
+
+    def _gram(self) -> FloatArray:
+        """Gram matrix of the training rows."""
         return self.gram_
 
+    def _refuse_other_rows(self, X: Rows) -> None:
+        """Raise if these are not as many rows as in `fit`."""
+        check_is_fitted(self, "rows_")
+        if X.shape[0] != self.rows_.shape[0]:
+            raise ValueError(
+                f"{type(self).__name__} compares rows with the {self.rows_.shape[0]} that it was fitted on; "
+                f"{X.shape[0]} rows were given."
+            )
+
     def gram_block(self, X: Rows, rows: slice, columns: slice) -> FloatArray:
-        return self.gram(X)[rows, columns]
+        return self._gram()[rows, columns]
 
     def _compare(self, X: Rows, neighbors: IntArray, distances: FloatArray) -> FloatArray:
         shares = self._shares(X, neighbors, distances)
@@ -123,7 +143,7 @@ class IsomapKernel(GraphKernel):
             )
         self.mean_squares_ = np.mean(self.geodesics_**2, axis=0)
 
-    def gram(self, X: Rows) -> FloatArray:
+    def _gram(self) -> FloatArray:
         return self._centered(self.geodesics_)
 
     def _compare(self, X: Rows, neighbors: IntArray, distances: FloatArray) -> FloatArray:

@@ -25,6 +25,7 @@ from manylens.validation import (
     safe_scale,
     shown,
     times_power,
+    validate_rows,
 )
 
 
@@ -35,6 +36,7 @@ class Kernel(BaseEstimator):
 
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
         """Learn the kernel's scale from rows (n, d), or from a random sample of them."""
+        validate_rows(self, X, reset=True)
         return self
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
@@ -43,6 +45,7 @@ class Kernel(BaseEstimator):
 
     def gram(self, X: Rows) -> FloatArray:
         """Gram matrix (n, n) of the rows (n, d) that the kernel was fitted on."""
+        X = validate_rows(self, X)
         return self(X, X)
 
     def gram_block(self, X: Rows, rows: slice, columns: slice) -> FloatArray:
@@ -58,6 +61,7 @@ class GammaKernel(Kernel):
 
     @restore_on_error
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
+        X = validate_rows(self, X, reset=True)
         self.exponent_ = safe_scale(X)
         X = times_power(X, -self.exponent_)
         self.scaled_gamma_ = scaled_bandwidth(X, self.gamma, self.name, random_state, self.exponent_)
@@ -70,7 +74,7 @@ class GammaKernel(Kernel):
         with np.errstate(over="ignore", under="ignore"):
             return float(np.ldexp(self.scaled_gamma_, -DEGREE[self.name] * self.exponent_))
 
-    def scaled(self, X: Rows) -> Rows:
+    def _scaled(self, X: Rows) -> Rows:
         """Rows divided by 2^exponent_, for which the scale is `scaled_gamma_`."""
         check_is_fitted(self, "scaled_gamma_")
         return times_power(X, -self.exponent_)
@@ -91,6 +95,7 @@ class Linear(Kernel):
 
     @restore_on_error
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
+        X = validate_rows(self, X, reset=True)
         refuse_extreme(X)
         self.origin_ = column_means(X) if self.centered and not is_sparse(X) else None
         return self
@@ -118,13 +123,14 @@ class RBF(GammaKernel):
 
     @restore_on_error
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
+        X = validate_rows(self, X, reset=True)
         super().fit(X, random_state)
         # Subtracting the mean changes no distance and reduces cancellation in |x|² + |y|² - 2 x.y.
-        self.origin_ = column_means(self.scaled(X)) if isinstance(X, np.ndarray) else None
+        self.origin_ = column_means(self._scaled(X)) if isinstance(X, np.ndarray) else None
         return self
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
-        X, Y = self.scaled(X), self.scaled(Y)
+        X, Y = self._scaled(X), self._scaled(Y)
         if self.origin_ is not None and isinstance(X, np.ndarray) and isinstance(Y, np.ndarray):
             X, Y = X - self.origin_.astype(X.dtype), Y - self.origin_.astype(Y.dtype)
         # The scale is applied to the few rows of Y and to the norms, not to the large block.
@@ -155,7 +161,7 @@ class Laplacian(GammaKernel):
         self.gamma = gamma
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
-        block = laplacian_kernel(self.scaled(X), self.scaled(Y), gamma=self.scaled_gamma_)
+        block = laplacian_kernel(self._scaled(X), self._scaled(Y), gamma=self.scaled_gamma_)
         return block.astype(X.dtype, copy=False)
 
 
@@ -186,7 +192,7 @@ class Polynomial(GammaKernel):
         return super().fit(X, random_state)
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
-        product: FloatArray = safe_sparse_dot(self.scaled(X), self.scaled(Y).T, dense_output=True)
+        product: FloatArray = safe_sparse_dot(self._scaled(X), self._scaled(Y).T, dense_output=True)
         product *= self.scaled_gamma_
         product += self.coef0
         return product**self.degree
@@ -232,6 +238,7 @@ class Precomputed(Kernel):
         return X
 
     def gram(self, X: Rows) -> FloatArray:
+        X = validate_rows(self, X)
         if X.shape[0] != X.shape[1]:
             raise ValueError(f"A precomputed kernel must be square; {X.shape[0]} x {X.shape[1]} was given.")
         return X.toarray() if is_sparse(X) else np.asarray(X)
@@ -259,13 +266,20 @@ class FromCallable(Kernel):
     @restore_on_error
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
         """Test on a few rows whether the function takes sets of rows or single rows."""
+        if not callable(self.function):
+            raise TypeError(
+                f"function={shown(self.function)} cannot be called: give a function of two sets of rows."
+            )
+        if self.params is not None and not isinstance(self.params, dict):
+            raise TypeError(f"params={shown(self.params)} must be a dict of keyword arguments, or None.")
+        X = validate_rows(self, X, reset=True)
         few = X[:2], X[:3]
         try:
             result = self._of_sets(*few)
             self.takes_sets_ = np.shape(result) == (few[0].shape[0], few[1].shape[0])
             first_error: Exception = ValueError(
-                f"The kernel function returned an array of shape {np.shape(result)} for "
-                f"{few[0].shape[0]} x {few[1].shape[0]} rows; it must return one value per pair."
+                f"it returned an array of shape {np.shape(result)} for {few[0].shape[0]} x "
+                f"{few[1].shape[0]} rows; it must return one value per pair"
             )
         except Exception as error:
             self.takes_sets_, first_error = False, error
@@ -273,7 +287,11 @@ class FromCallable(Kernel):
             try:
                 self._of_rows(*few)
             except Exception:
-                raise first_error from None
+                name, fault = getattr(self.function, "__name__", "function"), first_error
+                raise ValueError(
+                    f"The kernel function {name} takes neither two sets of rows nor two rows "
+                    f"({type(fault).__name__}: {str(fault)[:300]})."
+                ) from first_error
         return self
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
@@ -327,6 +345,6 @@ def make_kernel(kernel: KernelLike, gamma: Gamma = "mean") -> Kernel:
     return kind(gamma=gamma) if "gamma" in kind().get_params() else kind()
 
 
-def fitted_kernel(kernel: Kernel | None, X: Rows, random_state: Seed) -> Kernel:
-    """A copy of `kernel` (RBF if None) fitted to X (n, d)."""
-    return make_kernel(RBF() if kernel is None else kernel).fit(X, random_state)
+def kernel_or_rbf(kernel: KernelLike | None) -> Kernel:
+    """An unfitted copy of a kernel, RBF if None."""
+    return make_kernel(RBF() if kernel is None else kernel)

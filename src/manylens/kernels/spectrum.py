@@ -32,11 +32,16 @@ class Spectrum:
         return np.asarray(features @ self.projection.astype(dtype)) - self.shift.astype(dtype)
 
 
+def moments_width(feature_map: FeatureMap) -> int:
+    """Number of columns of `feature_moments`."""
+    root = feature_map.root_
+    return feature_map.width if root is None or feature_map.late_root_ else root.shape[1]
+
+
 def feature_moments(feature_map: FeatureMap, X: Rows, moments: Moments | None = None) -> Moments:
     """Moments of a map's features (of psi if not `late_root_`) in one pass, added to `moments` if given."""
-    root = feature_map.root_
     if moments is None:
-        moments = Moments(feature_map.width if root is None or feature_map.late_root_ else root.shape[1])
+        moments = Moments(moments_width(feature_map))
     for block in feature_map.feature_blocks(X):
         moments.update(block if feature_map.late_root_ else feature_map.apply_root(block))
     return moments

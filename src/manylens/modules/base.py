@@ -18,7 +18,14 @@ from manylens.kernels.spectrum import Spectrum
 from manylens.modules.solver import ModularSolution
 from manylens.summaries import block_rows
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows
-from manylens.validation import clear_fitted, refuse_overflow, validate_rows
+from manylens.validation import (
+    clear_fitted,
+    finite_array,
+    plain_conversion_errors,
+    refuse_overflow,
+    shown,
+    validate_rows,
+)
 
 
 class ModuleTransformer(TransformerMixin, BaseEstimator):
@@ -40,7 +47,8 @@ class ModuleTransformer(TransformerMixin, BaseEstimator):
         ndarray of shape (n, n_modules, n_components)
         """
         check_is_fitted(self)
-        Z = np.asarray(Z)
+        with plain_conversion_errors("Z"):
+            Z = np.asarray(Z)
         M, H = self.module_shape_
         if Z.ndim != 2 or Z.shape[1] != M * H:
             raise ValueError(
@@ -139,12 +147,12 @@ class AffineModules(ModuleTransformer):
         blocks = self.feature_map_.feature_blocks(validate_rows(self, X))
         return np.vstack([self.decomposition_.coordinates(block) for block in blocks])
 
-    def transform_coordinates(self, C: FloatArray) -> FloatArray:
+    def transform_coordinates(self, C: ArrayLike) -> FloatArray:
         """Map principal coordinates of rows to all modules.
 
         Parameters
         ----------
-        C : ndarray of shape (n, k)
+        C : array-like of shape (n, k)
             Output of `principal_coordinates`.
 
         Returns
@@ -153,7 +161,14 @@ class AffineModules(ModuleTransformer):
             The same as `transform` of the rows.
         """
         check_is_fitted(self, "components_")
-        return C @ self.weights_.T.astype(C.dtype)
+        coordinates = finite_array(C, "C", 2, keep_float32=True)
+        if coordinates.shape[1] != self.weights_.shape[1]:
+            raise ValueError(
+                f"C has {coordinates.shape[1]} columns, but there are {self.weights_.shape[1]} principal "
+                "components: give the output of principal_coordinates."
+            )
+        with np.errstate(over="ignore", invalid="ignore"):
+            return refuse_overflow(coordinates @ self.weights_.T.astype(coordinates.dtype))
 
 
 class DiverseModulesMixin:
@@ -195,6 +210,8 @@ class DiverseModulesMixin:
         -------
         list of estimators
         """
+        if not isinstance(diversities, Iterable) or getattr(diversities, "ndim", 1) == 0:
+            raise TypeError(f"diversities={shown(diversities)} is not a list of numbers in [0, 1].")
         return [self.with_diversity(diversity) for diversity in diversities]
 
     def _set_certificate(self, solution: ModularSolution, diversity: float) -> None:

@@ -10,14 +10,14 @@ from numpy.typing import ArrayLike
 from scipy import linalg
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils import gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.feature_maps import FeatureMap, Landmarks, NystroemMap, make_feature_map
 from manylens.kernels.kernels import KernelLike, Precomputed, make_kernel
-from manylens.kernels.spectrum import Spectrum, feature_moments, principal_spectrum
+from manylens.kernels.spectrum import Spectrum, feature_moments, moments_width, principal_spectrum
 from manylens.modules.base import AffineModules, DiverseModulesMixin, refuse_larger_shape
 from manylens.modules.bounds import sharpened
 from manylens.modules.solver import (
@@ -35,11 +35,13 @@ from manylens.validation import (
     check_count,
     check_diversity,
     check_real,
+    check_seed,
     clear_fitted,
     finite_array,
     new_generator,
     refuse_equal_rows,
     restore_on_error,
+    shown,
     validate_rows,
     warn_zero_columns,
 )
@@ -80,7 +82,7 @@ class KernelModules(AffineModules):
 
     def _fit_feature_map(self, X: Rows) -> FeatureMap:
         """The feature map that the parameters describe, fitted to rows."""
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        seed = check_seed(self.random_state).randint(2**31 - 1)
         kernel = make_kernel(self.kernel, self.gamma)
         return make_feature_map(self.feature_map, kernel, X, self.rank, self.landmarks, seed).fit(X)
 
@@ -166,7 +168,9 @@ class KernelModules(AffineModules):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.kernel == "precomputed" or isinstance(self.kernel, Precomputed)
+        tags.input_tags.pairwise = isinstance(self.kernel, Precomputed) or (
+            isinstance(self.kernel, str) and self.kernel == "precomputed"
+        )
         return tags
 
 
@@ -360,6 +364,13 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         self
         """
         check_is_fitted(self, "feature_map_")
+        if not isinstance(summary, Moments):
+            raise TypeError(f"summary={shown(summary)} must be the Moments that summarize returns.")
+        if summary.n_features != moments_width(self.feature_map_) or summary.weight == 0:
+            raise ValueError(
+                f"summary has {summary.n_features} features of {summary.weight:g} rows, but the feature map "
+                f"has {moments_width(self.feature_map_)}: give what summarize of this model returned."
+            )
         spectrum = principal_spectrum(summary, self.feature_map_, self.n_modules * self.n_components)
         refuse_equal_rows(spectrum.values)
         warn_zero_columns(self.n_components, len(spectrum.values))

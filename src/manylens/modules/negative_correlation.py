@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from manylens.modules.network_training import (
     TensorRows,
@@ -29,13 +28,19 @@ from manylens.modules.networks import (
 from manylens.modules.solver import Ambiguity
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
+    PlainScoreMixin,
     check_count,
     clear_fitted,
+    finite_array,
     new_generator,
+    plain_conversion_errors,
+    plain_label_errors,
     refuse_extreme,
     require_two_classes,
     restore_on_error,
+    validate_classes,
     validate_rows,
+    validate_targets,
 )
 
 
@@ -72,7 +77,6 @@ class NegativeCorrelationNetworks(BaseEstimator):
         widths = hidden_widths(self.hidden)
         clear_fitted(self, "networks_")
         rng = new_generator(self.random_state)
-        refuse_extreme(targets, "y")
         self.mean_, _, self.scale_ = column_scales(X)
         self.target_mean_ = targets.mean(axis=0, dtype=np.float64)
         # A common scale of all targets only multiplies the loss.
@@ -123,7 +127,18 @@ class NegativeCorrelationNetworks(BaseEstimator):
         Ambiguity
         """
         check_is_fitted(self, "networks_")
-        return output_ambiguity(self._each_output(X), target_table(y, getattr(self, "classes_", None)))
+        outputs, classes = self._each_output(X), getattr(self, "classes_", None)
+        with plain_conversion_errors("y"), plain_label_errors():
+            if classes is None:
+                table = finite_array(target_table(np.atleast_1d(y)), "y", 2)
+            else:
+                table = target_table(column_or_1d(y, warn=True), classes)
+        if table.shape != outputs.shape[1:]:
+            raise ValueError(
+                f"y has shape {np.shape(y)}, but X has {len(outputs[0])} rows: give their targets."
+            )
+        refuse_extreme(table, "y")
+        return output_ambiguity(outputs, table)
 
     def individual_scores(self, X: MatrixLike, y: ArrayLike) -> FloatArray:
         """R² or accuracy of each network, for comparison with `score`.
@@ -138,7 +153,10 @@ class NegativeCorrelationNetworks(BaseEstimator):
         ndarray of shape (n_networks,)
         """
         metric = accuracy_score if is_classifier(self) else r2_score
-        return np.array([metric(y, predicted) for predicted in self.predict_each(X)])
+        each = self.predict_each(X)
+        with plain_conversion_errors("y"), plain_label_errors():
+            refuse_extreme(np.asarray(y), "y")
+            return np.array([metric(y, predicted) for predicted in each])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -152,7 +170,7 @@ def target_table(y: ArrayLike, classes: AnyArray | None = None) -> FloatArray:
     return y.reshape(len(y), -1) if classes is None else (y[:, None] == classes).astype(np.float64)
 
 
-class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
+class NegativeCorrelationRegressor(PlainScoreMixin, RegressorMixin, NegativeCorrelationNetworks):
     """Negative correlation learning: networks trained together so that their mean predicts well.
 
     M networks F_1 ... F_M minimize, over the rows,
@@ -240,7 +258,7 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
         -------
         self
         """
-        rows, values = validate_targets(self, X, y, y_numeric=True)
+        rows, values = validate_targets(self, X, y, y_numeric=True, min_rows=2)
         self._single_output = values.ndim == 1
         self._train(rows, target_table(values))
         return self
@@ -279,7 +297,7 @@ class NegativeCorrelationRegressor(RegressorMixin, NegativeCorrelationNetworks):
         return tags
 
 
-class NegativeCorrelationClassifier(ClassifierMixin, NegativeCorrelationNetworks):
+class NegativeCorrelationClassifier(PlainScoreMixin, ClassifierMixin, NegativeCorrelationNetworks):
     """Negative correlation learning for classes: networks trained together on one-hot targets.
 
     Predicts the class with the largest mean output.
@@ -325,10 +343,7 @@ class NegativeCorrelationClassifier(ClassifierMixin, NegativeCorrelationNetworks
         -------
         self
         """
-        rows, labels = validate_targets(self, X, y)
-        labels = column_or_1d(labels, warn=True)
-        check_classification_targets(labels)
-        self.classes_ = np.unique(labels)
+        rows, labels, self.classes_, _ = validate_classes(self, X, y, min_rows=2)
         require_two_classes(self.classes_, type(self).__name__)
         self._train(rows, target_table(labels, self.classes_))
         return self
@@ -373,21 +388,6 @@ class NegativeCorrelationClassifier(ClassifierMixin, NegativeCorrelationNetworks
         """
         best = np.argmax(self._each_output(X), axis=2)
         return self.classes_[best]
-
-
-def validate_targets(estimator: BaseEstimator, X: Any, y: Any, y_numeric: bool = False) -> tuple[Any, Any]:
-    """Training rows and targets; records the features seen in fit."""
-    return validate_data(
-        estimator,
-        X,
-        y=y,
-        reset=True,
-        accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-        y_numeric=y_numeric,
-        multi_output=True,
-        ensure_min_samples=2,
-    )
 
 
 def nearest_probabilities(values: FloatArray) -> FloatArray:

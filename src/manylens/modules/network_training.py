@@ -15,7 +15,7 @@ from sklearn.utils import gen_batches
 
 from manylens.modules.networks import ACTIVATIONS, StackedNetworks, network_loss, output_gradient, standardize
 from manylens.typing import FloatArray, IntArray, Rows
-from manylens.validation import check_choice, check_count, check_real, import_torch
+from manylens.validation import check_choice, check_count, check_real, import_torch, shown
 
 Tensor: TypeAlias = Any  # torch.Tensor; torch is optional
 
@@ -46,13 +46,31 @@ def training_options(estimator: Any, diversity: float) -> TrainingOptions:
         tol=check_real(estimator.tol, "tol"),
         patience=check_count(estimator.patience, "patience"),
         validation_fraction=check_real(estimator.validation_fraction, "validation_fraction", 0, 1, "left"),
-        device=estimator.device,
-        verbose=int(estimator.verbose),
+        device=check_device(estimator.device),
+        verbose=int(check_real(estimator.verbose, "verbose", 0)),
     )
+
+
+def check_device(device: Any) -> str:
+    """The name of a device that torch can use here."""
+    if not isinstance(device, str):
+        raise TypeError(f"device={shown(device)} must be a string, such as 'cpu' or 'cuda'.")
+    try:
+        import_torch().empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"device={device!r} cannot be used by torch on this machine: {reason[:200]}"
+        ) from None
+    return device
 
 
 def hidden_widths(hidden: int | Sequence[int]) -> list[int]:
     """Widths of the hidden layers as a list."""
+    if not isinstance(hidden, int | np.integer | list | tuple):
+        raise TypeError(
+            f"hidden={shown(hidden)} must be an integer or a list of integers, one per hidden layer."
+        )
     widths = [hidden] if isinstance(hidden, int | np.integer) else list(hidden)
     return [check_count(width, "hidden") for width in widths]
 

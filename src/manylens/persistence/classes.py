@@ -160,6 +160,8 @@ def find_function(name: str) -> Any:
 
 def trusted_classes(trusted: Iterable[type | str]) -> dict[str, type]:
     """The classes that the caller trusts, by name; names are imported, as the caller asks for them."""
+    if isinstance(trusted, str) or not isinstance(trusted, Iterable):
+        raise TypeError(f"trusted={trusted!r:.200} is not a list: give a list of classes or of their names.")
     found: dict[str, type] = {}
     for each in trusted:
         if isinstance(each, str):

@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from manylens.typing import AnyArray
+from manylens.validation import check_path
 
 MAGIC = b"\x93MANYLENS\r\n\0"
 FORMAT = 1  # version of the layout and of the description
@@ -40,6 +41,7 @@ def replacing(path: str | PathLike[str]) -> Iterator[BinaryIO]:
 
     The new file is written under a unique name in the same folder, synchronized with the disk and renamed.
     """
+    check_path(path)
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise IsADirectoryError(f"{path} is a folder: give the name of a file.")

@@ -13,7 +13,7 @@ from typing import Any
 from manylens.persistence.classes import find_class, trusted_classes
 from manylens.persistence.encoding import Decoder, Encoder
 from manylens.persistence.files import MAGIC, PartReader, PartWriter, replacing
-from manylens.validation import import_optional
+from manylens.validation import check_count, check_path, import_optional
 
 MAX_BYTES = 2**32  # largest unpacked size of a compressed file
 # Types that contain only numbers, but that skops does not trust by default.
@@ -98,6 +98,7 @@ def load(
         If the file is damaged, or is not a file of manylens.
     """
     extra = trusted_classes(trusted)
+    check_count(max_bytes, "max_bytes")
     beginning = read_beginning(path)
     name = Path(path).name
     if beginning.startswith(MAGIC):
@@ -169,9 +170,12 @@ def refuse_classes(path: str | PathLike[str], names: list[str]) -> TypeError:
 
 
 def read_beginning(path: str | PathLike[str]) -> bytes:
-    """The first bytes of a file; raise if it is a folder."""
+    """The first bytes of a file; raise if there is none."""
+    check_path(path)
     if Path(path).is_dir():
         raise IsADirectoryError(f"{path} is a folder: give a file that manylens.save wrote.")
+    if not Path(path).exists():
+        raise FileNotFoundError(f"There is no file {path}: give the path that manylens.save was given.")
     with open(path, "rb") as stream:
         return stream.read(512)
 

@@ -1,0 +1,109 @@
+"""Voting, search and retrieval with targets and parameters that cannot be used."""
+
+import numpy as np
+import pytest
+from sklearn.neighbors import KNeighborsClassifier
+
+from manylens import (
+    DiversitySearchCV,
+    ModularAutoencoder,
+    ModuleNeighbors,
+    ModuleVotingClassifier,
+    ModuleVotingRegressor,
+    ScanNeighborsClassifier,
+    retrieval_precision,
+)
+from manylens.ensembles import RetrievalPrecision
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(40, 4))
+Y = np.arange(40) % 3
+RAGGED = [[1.0, 2.0], [3.0]]
+LENSES = ModularAutoencoder(2, 2, random_state=0).fit(X)
+CLASSIFIERS = [ScanNeighborsClassifier(3), ModuleVotingClassifier(LENSES)]
+PREDICTORS = [*CLASSIFIERS, ModuleVotingRegressor(LENSES)]
+
+
+def named(estimator):
+    return type(estimator).__name__
+
+
+@pytest.mark.parametrize("model", PREDICTORS, ids=named)
+def test_ragged_rows_and_targets_are_named(model):
+    with pytest.raises(ValueError, match="X cannot be read as an array of numbers: its rows have different"):
+        model.fit(RAGGED, [0, 1])
+    with pytest.raises(ValueError, match="y cannot be read as an array of numbers: its rows have different"):
+        model.fit(X[:2], [[0], [1, 2]])
+    with pytest.raises(ValueError, match="n_jobs=0 is no number of threads"):
+        type(model)(**{**model.get_params(deep=False), "n_jobs": 0}).fit(X, Y)
+
+
+@pytest.mark.parametrize("model", CLASSIFIERS, ids=named)
+def test_labels_of_mixed_types_are_refused(model):
+    mixed = np.array([None, 1, "a", 2.5] * 10, dtype=object)
+    with pytest.raises((TypeError, ValueError), match=r"mixes labels of types|Unknown label type"):
+        model.fit(X, mixed)
+    model.fit(X, Y)
+    with pytest.raises((TypeError, ValueError), match=r"mixes labels of types|mix of|Unknown label type"):
+        model.score(X, mixed)
+
+
+def test_search_of_the_diversity_refuses_labels_of_mixed_types():
+    search = DiversitySearchCV(ModuleVotingClassifier(ModularAutoencoder(2, 2)), diversities=[0.5])
+    with pytest.raises((TypeError, ValueError), match=r"mixes labels of types|Unknown label type"):
+        search.fit(X, np.array([None, 1, "a", 2.5] * 10, dtype=object))
+
+
+@pytest.mark.parametrize("method", ["fit", "score", "individual_scores"])
+def test_targets_whose_squares_overflow_are_refused(method):
+    model = ModuleVotingRegressor(LENSES).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match=r"y has entries up to about 1e\+300, whose products are beyond"):
+        getattr(model, method)(X, 1e300 * X[:, 0])
+
+
+@pytest.mark.parametrize("model", [ModuleVotingClassifier(LENSES), ModuleVotingRegressor(LENSES)], ids=named)
+def test_individual_scores_need_one_target_per_row(model):
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.fit(X, Y).individual_scores(X, Y[:-1])
+    with pytest.raises(ValueError, match=r"y should be a 1d array|y cannot be read"):
+        model.individual_scores(X, RAGGED)
+
+
+@pytest.mark.parametrize("kind", [ModuleVotingClassifier, ModuleVotingRegressor])
+@pytest.mark.parametrize("estimator", [[], KNeighborsClassifier, 3])
+def test_a_predictor_must_be_an_instance(kind, estimator):
+    with pytest.raises((TypeError, ValueError), match="must be an instance with `fit` and `predict`"):
+        kind(LENSES, estimator).fit(X, Y)
+
+
+def test_integers_keep_their_precision():
+    near = 2**40 + rng.integers(0, 20, (60, 2))
+    labels = np.arange(60) % 2
+    shifted = (near - 2**40).astype(np.float64)
+    truth = ScanNeighborsClassifier(1).fit(shifted, labels).predict(shifted + 0.25)
+    queries = (near * 4 + 1) / 4
+    np.testing.assert_array_equal(ScanNeighborsClassifier(1).fit(near, labels).predict(queries), truth)
+
+
+def test_candidates_and_paths_of_an_index_are_checked():
+    index = ModuleNeighbors(LENSES, n_neighbors=3).fit(X)
+    queries = index.coordinates(X[:4])
+    with pytest.raises(ValueError, match="fewer than n_neighbors=5 different candidates"):
+        index.rank_candidates(queries, np.arange(12).reshape(4, 3), 5)
+    with pytest.raises(ValueError, match="candidates cannot be read"):
+        index.rank_candidates(queries, RAGGED, 1)
+    with pytest.raises(ValueError, match="coordinates cannot be read"):
+        index.rank_candidates(RAGGED, np.arange(12).reshape(4, 3), 1)
+    with pytest.raises(TypeError, match=r"path=1\.5 is no name of a file"):
+        index.save(1.5)
+
+
+def test_retrieval_precision_names_ragged_lists():
+    with pytest.raises(ValueError, match="found cannot be read as an array of numbers"):
+        retrieval_precision([[1, 2], [3]], [[1], [2]])
+    with pytest.raises(ValueError, match="base cannot be read as an array of numbers"):
+        RetrievalPrecision(2).prepared(RAGGED, X)
+    with pytest.raises(ValueError, match="queries cannot be read as an array of numbers"):
+        RetrievalPrecision(2).prepared(X, RAGGED)
+    with pytest.raises(TypeError, match="n_neighbors must be an instance of"):
+        RetrievalPrecision("two").prepared(X, X)
