@@ -63,6 +63,11 @@ def test_float32_and_sparse_batches():
     np.testing.assert_allclose(thin.estimator_.spectrum_, dense.estimator_.spectrum_, rtol=1e-6)
 
 
+def test_rows_in_memory_are_passed_on():
+    fitted = Blockwise(TRANSFORMERS[1]).fit(BATCHES)
+    np.testing.assert_array_equal(fitted.transform(X), fitted.estimator_.transform(X))
+
+
 def test_a_small_sample_fixes_only_the_feature_map():
     estimator = ModularKernelPCA(4, 3, rank=60, random_state=0)
     fitted = Blockwise(estimator, sample_rows=100).fit(BATCHES).estimator_

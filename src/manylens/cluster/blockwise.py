@@ -122,7 +122,8 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
         Returns
         -------
         dask array, list of `delayed` blocks, or generator of arrays
-            A dask array for a collection; otherwise one block or batch for each of those given.
+            A dask array for a collection; otherwise one block or batch for each of those given. For a single
+            array in memory, the output of `estimator_`.
         """
         return self._apply("transform", X)
 
@@ -158,7 +159,10 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
 
     def _apply(self, method: str, X: Any) -> Any:
         check_is_fitted(self, "estimator_")
-        blocks, model = read_blocks(X), self.estimator_
+        model = self.estimator_
+        if is_in_memory(X):
+            return getattr(model, method)(X)
+        blocks = read_blocks(X)
         if not blocks.is_lazy:
             return (apply(model, method, k, *arguments) for k, arguments in enumerate(blocks))
         shared = literal(model, "manylens-model")
@@ -254,6 +258,13 @@ def apply(model: Any, method: str, number: int, X: Any, *_rest: Any) -> FloatArr
     """The output of a method for one block."""
     with naming(f"Block {number} (the first is 0)"):
         return np.asarray(getattr(model, method)(X))
+
+
+def is_in_memory(X: Any) -> bool:
+    """Whether X is one array, sparse matrix or data frame, or a dict of them, not blocks."""
+    if isinstance(X, Mapping) and not hasattr(X, "shape"):
+        return all(map(is_in_memory, X.values()))
+    return hasattr(X, "shape") and not hasattr(X, "__dask_graph__")
 
 
 def one_row(X: Any) -> Any:
