@@ -4,15 +4,16 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
+from manylens.alignment.nonnegative_least_squares import nonnegative_minimum
 from manylens.datasets import load_dataset
 from manylens.pruning import Alignment
 from manylens.pruning.pruner import read_members
-from manylens.pruning.selection import select_predictors
-from manylens.pruning.training_moments import out_of_bag, target_columns, working_response
-from manylens.summaries.prediction_moments import FoldedMoments
+from manylens.pruning.selection import select_predictors, stacking_weights
+from manylens.pruning.training_moments import new_moments, out_of_bag, target_columns, working_response
+from manylens.summaries.prediction_moments import PredictionMoments
 
 # turns off each addition to the thesis's method
-AS_IN_THE_THESIS = Alignment(tolerance=None, slack=None, shrinkage=0.0)
+AS_IN_THE_THESIS = Alignment(tolerance=None, slack=None, shrinkage=0.0, kernel="rows")
 
 
 class Setting:
@@ -27,10 +28,10 @@ class Setting:
         self.P = self.members.predict(X).astype(np.float32)
         self.T = self.members.predict(test[0]).astype(np.float32)
         self.Y, self.truth = (target_columns(each, self.members) for each in (y, test[1]))
-        self.in_bag = self.members.in_bag(len(X))
+        self.in_bag = self.members.in_bag(X)
 
-    def moments(self, p, honest, anchor):
-        """Moments of the first p members; honest: out-of-bag."""
+    def moments(self, p, honest, anchor, method="alignment"):
+        """Moments of the first p members, as `method` needs them; honest: out-of-bag."""
         P, Y = self.P[:, :p].astype(np.float64), self.Y
         if self.members.additive:
             # the score of the first p stages, whatever constant they started from
@@ -39,7 +40,7 @@ class Setting:
         elif honest and self.in_bag is not None:
             P, rows = out_of_bag(P, self.in_bag[:, :p])
             Y = Y[rows]
-        return FoldedMoments().update(P, Y)
+        return new_moments(method, *P.shape[1:]).update(P, Y)
 
     def prune(self, method, honest, refit="nonnegative", anchor=0.0):
         """Members kept and test error relative to the whole ensemble, for every size."""
@@ -47,7 +48,7 @@ class Setting:
         for p in self.sizes:
             baseline = self.members.baseline[:p]
             baseline = baseline if self.members.additive else baseline / baseline.sum()
-            moments = self.moments(p, honest, anchor)
+            moments = self.moments(p, honest, anchor, method)
             choice = select_predictors(
                 moments, method, refit, baseline=baseline, additive=self.members.additive
             )
@@ -57,6 +58,27 @@ class Setting:
                 whole += self.Y.mean(axis=0) - (self.P[:, :p].sum(axis=1)).mean(axis=0)
             outcome.append((len(choice.kept), self.error(scores) / self.error(whole)))
         return np.array(outcome)
+
+    def prune_uncentered(self):
+        """Members kept by the thesis's method if equation 4.3 is not centered, and the relative test error.
+
+        The refit is centered, as in least squares with an intercept.
+        """
+        p = self.sizes[-1]
+        P, baseline = self.P[:, :p].astype(np.float64), self.members.baseline[:p]
+        n, _, C = P.shape
+        flat = P.reshape(n, -1)
+        M = np.sum(((flat.T @ flat) ** 2).reshape(p, C, p, C), axis=(1, 3))
+        a = np.sum(((flat.T @ self.Y) ** 2).reshape(p, -1), axis=1)
+        moments = PredictionMoments().update(P, self.Y)
+        G, b, _ = moments.centered()
+        weights = stacking_weights(G, b, nonnegative_minimum(M, a) > 0)
+        means, target = moments.means()
+        tested = [
+            np.einsum("ikc,k->ic", self.T[:, :p], each) + target - each @ means
+            for each in (weights, baseline if self.members.additive else baseline / baseline.sum())
+        ]
+        return int(np.count_nonzero(weights)), self.error(tested[0]) / self.error(tested[1])
 
     def error(self, scores):
         if self.members.classes is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -117,6 +118,29 @@ def plain_label_errors(name: str = "y") -> Iterator[None]:
         ) from None
 
 
+def distinct_labels(labels: AnyArray) -> tuple[AnyArray, IntArray]:
+    """Sorted classes (C,) and the position (n,) of the class of each label."""
+    with plain_label_errors():
+        classes, codes = np.unique(labels, return_inverse=True)
+    return classes, codes
+
+
+def real_array(value: Any, name: str) -> FloatArray:
+    """A float64 array of any shape; raise if the value holds anything else than real numbers."""
+    with plain_conversion_errors(name):
+        array = np.asarray(value)
+        if array.dtype.kind not in "cmM":  # converting these would lose the imaginary part or the unit
+            return array.astype(np.float64)
+    raise ValueError(f"{name} has dtype {array.dtype}, but real numbers are needed.")
+
+
+def check_iterable(value: Any, name: str, expected: str) -> Iterable[Any]:
+    """The value, if it is a collection or an iterator and no text; `expected` completes the error message."""
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+        raise TypeError(f"{name}={shown(value)} is not {expected}.")
+    return value
+
+
 def safe_scale(*arrays: Rows) -> int:
     """Exponent e for which all arrays times 2^-e are safe to square; 0 unless they are huge or tiny.
 
@@ -163,6 +187,18 @@ def refuse_overflow(result: FloatArray) -> FloatArray:
         "X has entries so much larger than the rows of fit that the result is beyond the range of "
         f"{result.dtype}: check the units of X{', or convert it to float64' * (result.dtype == np.float32)}."
     )
+
+
+def require_memory(n_bytes: float, what: str) -> None:
+    """Raise if `what` takes more than the memory of the machine, before the system ends the process."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not known on this system
+        return
+    if n_bytes > memory:
+        raise ValueError(
+            f"{what} takes {n_bytes / 2**30:,.0f} GB, and this machine has {memory / 2**30:,.0f} GB."
+        )
 
 
 def is_sparse(X: Any) -> TypeGuard[SparseRows]:
@@ -298,7 +334,8 @@ def check_labels(y: Any, X: Rows) -> AnyArray:
     check_consistent_length(X, labels)
     unlabeled = is_unlabeled(labels)
     mixed = labels.dtype.kind == "O" and unlabeled.any()  # strings and the number -1: not a type of target
-    check_classification_targets(labels[~unlabeled].astype(str) if mixed else labels)
+    with plain_label_errors():
+        check_classification_targets(labels[~unlabeled].astype(str) if mixed else labels)
     return labels
 
 

@@ -76,6 +76,10 @@ def test_wrong_input_is_refused():
         distance_correlation(np.ones((5, 2)), np.full((5, 2), np.nan))
     with pytest.raises(ValueError, match="The list of lenses is empty"):
         distance_correlation_matrix([])
+    with pytest.raises(TypeError, match="lenses=5 is not a list of arrays"):
+        distance_correlation_matrix(5)
+    with pytest.raises(ValueError, match="Lens 1 cannot be read as an array of numbers: its rows have"):
+        distance_correlation(np.ones((2, 2)), [[1.0, 2.0], [3.0]])
     with pytest.raises(ValueError, match="n_jobs=0 is no number of threads"):
         distance_correlation(np.eye(5), np.eye(5), n_jobs=0)
     for n_jobs in (True, "2", 1.5):

@@ -393,7 +393,26 @@ def test_invalid_groups_are_refused(digits):
         KernelAlignment([[0, 99]]).fit(X, y)
     with pytest.raises(ValueError, match="groups contains columns that X does not have: z"):
         KernelAlignment([["z"]]).fit(X, y)
+    for groups in (0.5, "ab", np.array(3)):
+        with pytest.raises(TypeError, match="is not a dict or list of columns"):
+            KernelAlignment(groups).fit(X, y)
+    with pytest.raises(ValueError, match="A set in groups has 2 dimensions: give a list of columns"):
+        KernelAlignment([[[0, 1], [2, 3]]]).fit(X, y)
+    with pytest.raises(ValueError, match="groups cannot be read as an array of numbers"):
+        KernelAlignment([[[0, 1], [2]]]).fit(X, y)
+    with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
+        KernelAlignment().fit_transform(X)
     with pytest.raises(ValueError, match="one of its sets has no columns"):
         KernelAlignment([slice(3, 3)]).fit(X, y)
     with pytest.raises(ValueError, match="method='x' is unknown"):
         KernelAlignment(method="x").fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [("auto", "y cannot be read as an array of numbers"), ("classes", "y mixes labels of types that cannot")],
+)
+def test_labels_that_cannot_be_sorted_are_refused(target, message):
+    y = np.array([1, "a", None, 2.5] * 5, dtype=object)
+    with pytest.raises((TypeError, ValueError), match=message):
+        align_kernels([np.random.default_rng(0).standard_normal((20, 2))], y, target=target)

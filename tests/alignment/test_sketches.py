@@ -82,6 +82,11 @@ def test_the_angle_and_its_interval_follow_the_score():
     assert angle.standard_error == pytest.approx(score.standard_error / np.sin(angle.value), rel=0.05)
 
 
+def test_only_feature_sketches_can_be_merged():
+    with pytest.raises(TypeError, match="cannot be merged into a FeatureSketch"):
+        FeatureSketch(16).merge(CountSketch(16))
+
+
 def test_invalid_sketches_are_refused():
     X, Y = pair(1.0)
     with pytest.raises(ValueError, match="A sketch estimates the linear, centered alignment"):

@@ -114,6 +114,14 @@ def test_invalid_batches_and_settings_are_refused():
         StreamingCKA().update(everything).update({name: X[:, :2] for name, X in everything.items()})
     with pytest.raises(ValueError, match="cannot be merged"):
         StreamingCKA().merge(StreamingCKA(center=False))
+    for other in (0.5, None, everything):
+        with pytest.raises(TypeError, match="cannot be merged into a StreamingCKA"):
+            StreamingCKA().merge(other)
+    for pairs in (0.5, "ab", ["ab", "bc"], [("a", "b", "c")], [(["a"], "b")]):
+        with pytest.raises(TypeError, match=r"is not a list of pairs of names, such as"):
+            StreamingCKA(pairs)
+    with pytest.raises(TypeError, match=r"features=0\.5 is not a list or a dict of arrays"):
+        StreamingCKA().update(0.5)
     with pytest.raises(ValueError, match="unbiased estimator needs at least 4 rows"):
         StreamingCKA(estimator="unbiased").update({name: X[:3] for name, X in everything.items()}).result()
     with pytest.raises(ValueError, match="b is constant"):

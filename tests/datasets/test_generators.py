@@ -31,3 +31,19 @@ def test_the_same_seed_gives_the_same_rows():
     for make in (make_friedman, make_shells):
         for one, two in zip(make(20, random_state=1), make(20, random_state=1), strict=True):
             np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "message"),
+    [
+        (make_friedman, {"noise": np.inf}, "noise=inf is not finite"),
+        (make_friedman, {"noise": np.nan}, "noise=nan is not"),
+        (make_friedman, {"square": np.array([1, 2])}, r"square=<ndarray of shape \(2,\)> is unknown"),
+        (make_friedman, {"n_samples": 10**13}, "A data set of 10000000000000 rows takes"),
+        (make_shells, {"n_samples": 10**13}, "10000000000000 rows and 10 columns takes"),
+        (make_shells, {"n_classes": 10**9}, "n_classes=1000000000 is more than n_samples=3000"),
+    ],
+)
+def test_impossible_data_are_refused(make, settings, message):
+    with pytest.raises(ValueError, match=message):
+        make(**settings)

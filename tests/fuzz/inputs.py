@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from scipy import sparse
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -226,6 +227,22 @@ class Draw:
         model = kind(n_estimators=5, random_state=0)
         return model if self.hostile() else model.fit(X, y)
 
+    def network(self) -> Any:
+        """Return a small torch network for rows of this case's width, or something else."""
+        torch = pytest.importorskip("torch")
+        if self.hostile():
+            return self.scalar()
+        torch.manual_seed(int(self.rng.integers(1000)))
+        return torch.nn.Sequential(torch.nn.Linear(self.d, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
+
+    def batches(self) -> Any:
+        """Return batches of float32 rows, or something else."""
+        if self.hostile():
+            return self.one_of([[], self.rows(), [self.rows(), self.rows()], self.scalar()])
+        with np.errstate(over="ignore"):
+            X = self.matrix(self.n, self.d).astype("float32")
+        return np.array_split(X, int(self.rng.integers(1, 4)))
+
     def modules(self) -> Any:
         """Return a transformer that has modules."""
         return self.one_of(
@@ -271,5 +288,7 @@ class Draw:
             numbers += [0.0, 0.1, 0.5, 1.0]
         if "bool" in annotation:
             numbers += [True, False]
+        if "CountSketch" in annotation:
+            numbers += [ml.CountSketch(8), ml.CountSketch(8, 2, 3)]
         options = choices + numbers
         return self.one_of(options) if options else default

@@ -80,6 +80,10 @@ def argument(draw: Draw, name: str, annotation: str) -> Any:
         return draw.sketches()
     if name == "ensemble":
         return draw.ensemble()
+    if name == "model" and "Module" in annotation:
+        return draw.network()
+    if name == "batches":
+        return draw.batches()
     if name == "estimator":
         return manylens.ModuleVotingClassifier(draw.modules())
     if name == "proba":

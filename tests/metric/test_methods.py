@@ -18,7 +18,7 @@ REFUSALS = {
     "tolerance": (lambda: Tree(tolerance=2.0), "tolerance=2.0 is outside \\(0, 1\\)"),
     "batch of one": (lambda: MiniBatch(size=1), "size == 1, must be >= 2"),
     "sample of one": (lambda: Subsample(size=1), "size == 1, must be >= 2"),
-    "one anchor": (lambda: Stochastic(anchors=1), "anchors == 1, must be >= 2"),
+    "no anchor": (lambda: Stochastic(anchors=0), "anchors == 0, must be >= 1"),
     "unknown batching": (lambda: MiniBatch(batching="kmeans"), "give one of random, fpc, rpc, fpc-original"),
     "unknown optimizer": (lambda: MiniBatch(optimizer="lbfgs"), "give one of adam, adagrad"),
     "unknown mixing": (lambda: CompactBackground(mixing="free"), "give one of fixed, learned"),
@@ -30,6 +30,12 @@ def test_impossible_settings_are_refused(name):
     make, message = REFUSALS[name]
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("tolerance", ["1e-3", None, [0.1], 1j])
+def test_a_tolerance_must_be_a_number(tolerance):
+    with pytest.raises(TypeError, match="tolerance must be an instance of"):
+        Tree(tolerance)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -236,7 +236,7 @@ REFUSALS = {
     "init of wrong shape": ({"n_components": 2, "init": np.eye(3)}, {}, "init has shape"),
     "max_iter": ({"max_iter": 0}, {}, "max_iter == 0, must be >= 1"),
     "infinite penalty": ({"alpha": np.inf}, {}, "alpha=inf must be finite"),
-    "undefined tolerance": ({"tol": np.nan}, {}, "tol=nan must be finite"),
+    "undefined tolerance": ({"tol": np.nan}, {}, "tol=nan is not a number"),
     "negative tolerance": ({"tol": -1.0}, {}, "tol == -1.0, must be >= 0"),
     "equal rows": ({}, {"X": np.ones((600, 2))}, "All rows of X are equal"),
     "map beyond float32": (
@@ -248,6 +248,7 @@ REFUSALS = {
         "beyond the range of float32: multiply X by 2",
     ),
     "infinite start": ({"init": np.eye(64) * 1e300}, {}, "not finite at the initial map"),
+    "ragged init": ({"init": [[1.0, 2.0], [3.0]]}, {}, "init cannot be read as an array of numbers"),
     "init with more rows than columns": ({"init": np.ones((3, 2))}, {}, "init has shape"),
     "continuous target": ({}, {"y": np.linspace(0, 1, 600)}, "Unknown label type"),
 }
@@ -259,6 +260,27 @@ def test_impossible_settings_are_refused(name, digits):
     X, y = digits
     with pytest.raises(ValueError, match=message):
         NCA(**parameters).fit(data.get("X", X), data.get("y", y))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"callback": 1.5}, "callback=1.5 is no function"),
+        ({"verbose": "yes"}, "verbose must be an instance of"),
+        ({"verbose": np.array([1, 2])}, "verbose must be an instance of"),
+    ],
+)
+def test_settings_of_other_types_are_refused(parameters, message, digits):
+    with pytest.raises(TypeError, match=message):
+        NCA(**parameters).fit(*digits)
+
+
+def test_classes_are_required(digits):
+    for call in (NCA().fit, NCA().fit_transform):
+        with pytest.raises(
+            ValueError, match="NCA estimator requires y to be passed, but the target y is None"
+        ):
+            call(digits[0])
 
 
 def test_a_method_must_be_a_name_or_a_method_object(digits):

@@ -57,6 +57,22 @@ def test_the_fast_alignment_is_that_of_the_thesis(seed):
 
 
 @given(seeds)
+def test_the_fast_alignment_of_classes_is_that_of_the_thesis(seed):
+    """Equation 4.3 for the kernels P_k P_kᵀ of matrices of probabilities, from sums over rows."""
+    rng = np.random.default_rng(seed)
+    Y = np.eye(3)[rng.permutation(np.arange(45) % 3)]
+    P = rng.dirichlet(np.ones(3), (45, 6)) + rng.uniform(0.2, 1, (6, 1)) * Y[:, None]
+    P /= P.sum(axis=2, keepdims=True)
+    settings = Alignment(tolerance=None, slack=None, shrinkage=0, kernel="rows")
+    result = prune_predictions(P, Y.argmax(axis=1), settings)
+    np.testing.assert_allclose(result.weights, thesis.pruned_weights(P, Y), atol=1e-6)
+    mu = thesis.predictor_alignment_weights(P, Y)
+    best = thesis.predictor_alignment(mu, P, Y)
+    scaled = (P * np.sqrt(mu)[:, None]).reshape(45, -1)
+    assert best == pytest.approx(thesis.cka(scaled, Y) * np.linalg.norm(Y.T @ (Y - Y.mean(axis=0))))
+
+
+@given(seeds)
 def test_the_fast_stacking_and_r2_are_those_of_the_thesis(seed):
     P, y = problem(seed)
     mu = thesis.stacking_weights(P, y)

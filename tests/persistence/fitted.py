@@ -169,6 +169,12 @@ MODELS = {
     "pruned AdaBoost": lambda: pruner(
         AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=6)
     ),
+    "model of pruned AdaBoost": lambda: (
+        pruner(AdaBoostClassifier(DecisionTreeClassifier(max_depth=2), n_estimators=6)).estimator_
+    ),
+    "model of pruned boosting": lambda: (
+        pruner(GradientBoostingClassifier(n_estimators=6, random_state=0)).estimator_
+    ),
     "pruned boosting": lambda: pruner(GradientBoostingClassifier(n_estimators=6, random_state=0)),
     "pruned extra trees": lambda: pruner(ExtraTreesRegressor(8, bootstrap=True, random_state=0)),
     "pruned histogram boosting": lambda: pruner(HistGradientBoostingRegressor(max_iter=6, random_state=0)),
@@ -181,6 +187,11 @@ MODELS = {
     "pruned list": lambda: ml.AlignmentPruner(
         [GaussianNB().fit(X, y), DecisionTreeClassifier(random_state=0).fit(X[:, :], y)]
     ).fit(X, y),
+    "model of a pruned list": lambda: (
+        ml.AlignmentPruner([GaussianNB().fit(X, y), DecisionTreeClassifier(random_state=0).fit(X, y)])
+        .fit(X, y)
+        .estimator_
+    ),
     "index, exact": lambda: ml.ModuleNeighbors(lenses(), method="exact").fit(X),
     "index, paper": lambda: ml.ModuleNeighbors(
         ml.ModularAutoencoder(3, 2, random_state=0), method="paper"

@@ -99,13 +99,15 @@ class MembersContract:
         assert len(members.members) == P.shape[1]
 
     def test_in_bag_rows_are_known_only_for_the_training_rows(self, members, P):
-        mask = members.in_bag(len(self.rows))
+        mask = members.in_bag(self.rows)
         assert (mask is not None) == self.samples
         if self.samples:
             assert mask.shape == P.shape[:2]
             assert mask.any(axis=0).all()
             assert not mask.all()
-        assert members.in_bag(len(self.rows) // 2) is None
+        assert members.in_bag(self.rows[::2]) is None
+        if members.of_trees:
+            assert members.in_bag(self.rows[::-1]) is None
 
     def test_flat_trees_equal_the_weighted_sum_of_members(self, members, P):
         weights = np.linspace(0.5, 1.5, P.shape[1])

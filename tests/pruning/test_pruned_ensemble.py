@@ -20,6 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 import manylens
 from manylens import AlignmentPruner
 from manylens.native.trees import FlatTrees, check_flat_trees
+from manylens.pruning import PrunedEnsemble
 from tests.pruning.conftest import S, X, label, weighted_sum, y
 
 TREES = [
@@ -117,3 +118,22 @@ def test_values_too_large_for_single_precision_raise():
     pruner = AlignmentPruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, y)
     with pytest.raises(ValueError, match="too large for dtype"):
         pruner.predict(np.full((1, 10), 1e300))
+
+
+def test_a_model_built_from_wrong_parts_raises_one_sentence(forest):
+    good = AlignmentPruner(forest).fit(X, y).estimator_
+    for members in (3, "trees", None, forest):
+        wrong = PrunedEnsemble(members, np.ones(2), np.zeros(1))
+        for call in (wrong.predict, wrong.raw_scores, wrong.predict_proba):
+            with pytest.raises(
+                TypeError, match=r"are not the members of an ensemble: use the estimator_ of a"
+            ):
+                call(X)
+    for weights, intercept, trees in (
+        (good.weights, np.zeros(3), good.trees),
+        (np.ones((2, 2)), good.intercept, good.trees),
+        (good.weights, good.intercept, None),
+        (good.weights, good.intercept, "trees"),
+    ):
+        with pytest.raises(ValueError, match="use the estimator_ of a fitted AlignmentPruner"):
+            PrunedEnsemble(good.members, weights, intercept, trees).predict(X)

@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from copy import deepcopy
 
 import numpy as np
 import pandas as pd
@@ -35,7 +36,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manylens
 from manylens import AlignmentPruner, prune_predictions
-from manylens.datasets import make_friedman
+from manylens.datasets import make_friedman, make_shells
 from manylens.pruning import Alignment
 from manylens.pruning.pruner import read_members
 from tests.pruning.conftest import CLASSIFIERS, REGRESSORS, S, X, label, number, weighted_sum, y
@@ -150,6 +151,66 @@ def test_rebuilt_forests_and_gradient_boosting_predict_the_same_and_leave_the_or
     else:
         np.testing.assert_allclose(small.predict(rows), pruner.predict(rows))
     np.testing.assert_array_equal(ensemble.predict(rows), before)
+
+
+@pytest.mark.parametrize("refit", ["nonnegative", "ridge", "none"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_probabilities_of_pruned_classifiers_are_probabilities(n_classes, refit):
+    target = label if n_classes == 3 else np.where(number > 0, "out", "in")
+    forest = RandomForestClassifier(25, max_depth=4, random_state=0).fit(S, target)
+    pruner = AlignmentPruner(forest, "alignment", refit).fit(S, target)
+    small = pruner.to_ensemble()
+    new = make_shells(500, random_state=7)[0]
+    for model in (pruner, pruner.estimator_, small):
+        proba = model.predict_proba(new)
+        assert proba.min() >= -1e-12
+        np.testing.assert_allclose(proba.sum(axis=1), 1)
+    np.testing.assert_array_equal(small.predict(new), pruner.predict(new))
+
+
+def test_at_most_max_members_are_kept(forest):
+    few = AlignmentPruner(forest, max_members=5).fit(X, y)
+    assert few.n_kept_ == len(few.to_ensemble().estimators_) <= 5 < AlignmentPruner(forest).fit(X, y).n_kept_
+    with pytest.raises(ValueError, match="max_members"):
+        AlignmentPruner(forest, max_members=0).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", ["pickle", "file", "copy"])
+@pytest.mark.parametrize(
+    "ensemble",
+    [
+        RandomForestRegressor(40, random_state=0),
+        RandomForestClassifier(40, random_state=0),
+        BaggingRegressor(KNeighborsRegressor(2), 40, max_features=0.8, random_state=0),
+        AdaBoostRegressor(DecisionTreeRegressor(max_depth=5), n_estimators=40, random_state=0),
+        GradientBoostingRegressor(n_estimators=40, random_state=0),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_a_saved_pruner_holds_only_the_kept_members(ensemble, kind, tmp_path):
+    rows, target = (S, label) if is_classifier(ensemble) else (X, y)
+    whole = clone(ensemble).fit(rows, target)
+    pruner = AlignmentPruner(whole, max_members=8, anchor=0).fit(rows, target)
+    if kind == "copy":
+        restored = deepcopy(pruner)
+    elif kind == "pickle":
+        assert len(pickle.dumps(pruner)) < 0.5 * len(pickle.dumps(whole))
+        restored = pickle.loads(pickle.dumps(pruner))
+    else:
+        manylens.save(pruner, tmp_path / "pruner")
+        manylens.save(whole, tmp_path / "whole")
+        assert (tmp_path / "pruner").stat().st_size < 0.5 * (tmp_path / "whole").stat().st_size
+        restored = manylens.load(tmp_path / "pruner")
+    assert len(whole.estimators_) == 40
+    assert len(read_members(restored.ensemble_).members) == pruner.n_kept_ <= 8
+    for model in (restored, pickle.loads(pickle.dumps(restored))):
+        np.testing.assert_array_equal(model.predict(rows), pruner.predict(rows))
+    if type(ensemble).__name__.startswith(("Random", "Gradient")):
+        np.testing.assert_array_equal(
+            restored.to_ensemble().predict(rows), pruner.to_ensemble().predict(rows)
+        )
+    assert restored.ensemble is restored.ensemble_
+    assert AlignmentPruner(restored.ensemble, cv=None, anchor=0).fit(rows, target).n_kept_ <= 8
 
 
 def test_bagging_is_rebuilt_only_if_weights_are_equal():
@@ -319,6 +380,34 @@ def test_a_failed_fit_leaves_the_fitted_model_unchanged(forest):
         pruner.fit(X, np.ones(400))
     assert pruner.ensemble_ is forest
     np.testing.assert_array_equal(pruner.predict(X), before)
+
+
+@pytest.mark.parametrize("power", [-900, -300, 300, 900])
+def test_huge_and_tiny_targets_are_pruned_like_others(power):
+    members = [LinearRegression(), Ridge(1.0), Ridge(100.0)]
+    plain = AlignmentPruner([each.fit(X, y) for each in map(clone, members)], cv=None).fit(X, y)
+    for each in members:
+        each.fit(X, y)
+        each.coef_, each.intercept_ = (np.ldexp(part, power) for part in (each.coef_, each.intercept_))
+    scaled = AlignmentPruner(members, cv=None).fit(X, np.ldexp(y, power))
+    np.testing.assert_allclose(scaled.weights_, plain.weights_, rtol=1e-9)
+    np.testing.assert_allclose(np.ldexp(scaled.predict(X), -power), plain.predict(X), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cv": np.array([1, 2])}, "cv=.* is unknown: give one of auto, oob, a number of folds, None"),
+        ({"cv": "loo"}, "cv='loo' is unknown"),
+        ({"fit_ensemble": np.ones(3)}, "fit_ensemble=.* is unknown"),
+        ({"anchor": (0.1, 0.2)}, r"anchor=\(0.1, 0.2\) must be 'auto' or a number in \[0, 1\]"),
+        ({"n_jobs": np.ones(2)}, "n_jobs"),
+        ({"n_jobs": 0}, "n_jobs=0 is no number of threads"),
+    ],
+)
+def test_unsuitable_settings_raise_a_clear_error(forest, settings, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        AlignmentPruner(forest, **settings).fit(X, y)
 
 
 def test_invalid_input_raises_a_clear_error(forest):

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy.optimize import nnls
 from sklearn.linear_model import LinearRegression
 
 from manylens import align_kernels, cka, prune_predictions
+from manylens.papers.linear_kernel_alignment import alignf
 from manylens.pruning import Alignment
 from manylens.pruning.selection import (
     Penalty,
@@ -26,6 +28,7 @@ from manylens.pruning.selection import (
     squared_error,
     stacking_weights,
 )
+from manylens.pruning.training_moments import new_moments
 from manylens.summaries.prediction_moments import PredictionMoments
 from tests.pruning.conftest import centered, predictions
 
@@ -59,6 +62,46 @@ def test_alignment_weights_equal_those_of_explicit_kernels(seed, C):
     ours = alignment_weights(G, b)
     assert np.all(ours[~toward] == 0)
     np.testing.assert_allclose(ours[toward], wanted / np.linalg.norm(wanted), atol=1e-6)
+
+
+def class_predictions(seed, n=90, p=6, C=3):
+    """Probabilities (n, p, C) of predictors of different quality, and the classes (n,)."""
+    rng = np.random.default_rng(seed)
+    classes = rng.permutation(np.arange(n) % C)
+    P = rng.dirichlet(np.ones(C), (n, p)) + rng.uniform(0, 1, (p, 1)) * np.eye(C)[classes][:, None]
+    return P / P.sum(axis=2, keepdims=True), classes
+
+
+@given(seeds, st.integers(2, 5))
+def test_alignments_of_classes_equal_cka_with_the_one_hot_targets(seed, C):
+    P, classes = class_predictions(seed, C=C)
+    wanted = [cka(P[:, k], np.eye(C)[classes], estimator="biased") for k in range(6)]
+    np.testing.assert_allclose(prune_predictions(P, classes).alignments, wanted, rtol=1e-9)
+
+
+@given(seeds)
+def test_the_two_kernels_select_the_same_for_two_classes_and_for_values(seed):
+    P, classes = class_predictions(seed, C=2)
+    for given_P, target in ((P, classes), (P[:, :, 1], classes.astype(float))):
+        rows, entries = (
+            prune_predictions(given_P, target, Alignment(kernel=kernel)) for kernel in ("rows", "entries")
+        )
+        np.testing.assert_allclose(rows.weights, entries.weights, atol=1e-9)
+
+
+def test_weights_of_class_kernels_equal_alignf():
+    P, classes = class_predictions(0, n=200, p=5)
+    Y = np.eye(3)[classes]
+    moments = PredictionMoments(pairs=True).update(P, Y)
+    G, b, _ = moments.centered()
+    ours = alignment_weights(G, b, moments.kernel_products())
+    np.testing.assert_allclose(ours, alignf([P[:, k] for k in range(5)], Y), atol=1e-7)
+
+
+def test_the_kernel_of_rows_refuses_moments_that_do_not_fit_into_memory():
+    with pytest.raises(ValueError, match=r"needs 30 GB for 1000 predictors with 26 columns: use kernel='ent"):
+        new_moments(Alignment(kernel="rows"), 1000, 26)
+    assert not new_moments(Alignment(), 1000, 26).pairs
 
 
 def test_alignment_weights_equal_align_kernels_for_one_column_and_are_optimal():
@@ -260,13 +303,65 @@ def test_invalid_input_raises_a_clear_error():
         ValueError, match=r"has settings for refit='nonnegative', but refit='ridge' was given"
     ):
         prune_predictions(P, y, Alignment(slack=0.1), "ridge")
-    with pytest.raises(ValueError, match="slack=-1 must be None or at least 0"):
-        Alignment(slack=-1)
-    with pytest.raises(ValueError, match="tolerance=-1 must be None or at least 0"):
-        Alignment(tolerance=-1)
-    for shrinkage in (-1, math.inf, math.nan):
-        with pytest.raises(ValueError, match=f"shrinkage={shrinkage} must be at least 0 and finite"):
+    for value in (-1, math.inf, math.nan, "x", True, [0.1]):
+        for name in ("slack", "tolerance"):
+            message = re.escape(f"{name}={value!r} must be None or a finite number of at least 0.")
+            with pytest.raises(ValueError, match=message):
+                Alignment(**{name: value})
+    for shrinkage in (-1, math.inf, math.nan, None, "x"):
+        with pytest.raises(
+            ValueError, match=f"shrinkage={shrinkage!r} must be a finite number of at least 0"
+        ):
             Alignment(shrinkage=shrinkage)
+    with pytest.raises(ValueError, match="kernel='columns' is unknown: give one of entries, rows"):
+        Alignment(kernel="columns")
+
+
+def test_predictions_that_are_no_numbers_are_refused_and_mixed_data_frames_are_read():
+    pd = pytest.importorskip("pandas")
+    P, Y = predictions(8)
+    P, y = P[:, :, 0], Y[:, 0]
+    mixed = pd.DataFrame(P).astype({0: object, 1: np.float32})
+    mixed[2] = P[:, 2] > 0
+    numbers = mixed.astype(float).to_numpy()
+    np.testing.assert_array_equal(prune_predictions(mixed, y).weights, prune_predictions(numbers, y).weights)
+    with pytest.raises(ValueError, match="P cannot be read as an array of numbers: it holds something else"):
+        prune_predictions(mixed.assign(name="x"), y)
+    with pytest.raises(ValueError, match="P cannot be read as an array of numbers: its rows have different"):
+        prune_predictions([[1.0, 2.0], [1.0]], y[:2])
+    with pytest.raises(ValueError, match="P holds values of type datetime64"):
+        prune_predictions(P.astype("datetime64[s]"), y)
+    for empty in (np.zeros((0, 3)), np.zeros((5, 0)), np.zeros((0, 0, 2))):
+        with pytest.raises(ValueError, match="give at least two rows and one predictor"):
+            prune_predictions(empty, y)
+
+
+@pytest.mark.parametrize("method", ["alignment", "stacking", "r2", "rank", "uniform"])
+@pytest.mark.parametrize("refit", ["nonnegative", "ridge", "none"])
+@pytest.mark.parametrize("power", [-900, -300, 300, 900])
+def test_huge_and_tiny_values_are_selected_like_others(method, refit, power):
+    P, Y = predictions(6)
+    P, y = P[:, :, 0], Y[:, 0]
+    plain = prune_predictions(P, y, method, refit)
+    with np.errstate(all="raise", under="ignore"):
+        scaled = prune_predictions(np.ldexp(P, power), np.ldexp(y, power), method, refit)
+    np.testing.assert_allclose(scaled.weights, plain.weights, rtol=1e-10)
+    np.testing.assert_allclose(np.ldexp(scaled.intercept, -power), plain.intercept, rtol=1e-9)
+    np.testing.assert_allclose(scaled.alignments, plain.alignments, rtol=1e-10)
+    if abs(power) < 500:
+        assert np.ldexp(scaled.held_out_error, -2 * power) == pytest.approx(plain.held_out_error)
+
+
+@pytest.mark.parametrize("method", ["stacking", "r2", "rank", "uniform", Alignment(slack=None)])
+def test_the_held_out_error_of_every_method_is_that_of_five_folds(method):
+    P, Y = predictions(6)
+    P, y = P[:, :, 0], Y[:, 0]
+    wrong = 0.0
+    for fold in range(5):
+        out = np.arange(60) % 5 == fold
+        choice = prune_predictions(P[~out], y[~out], method)
+        wrong += np.sum((P[out] @ choice.weights + choice.intercept - y[out]) ** 2)
+    assert prune_predictions(P, y, method).held_out_error == pytest.approx(wrong / 60)
 
 
 def test_method_alignment_uses_the_default_settings():
@@ -277,4 +372,36 @@ def test_method_alignment_uses_the_default_settings():
     np.testing.assert_array_equal(by_name.weights, by_settings.weights)
     few = prune_predictions(P[:, :, 0], Y[:, 0], Alignment(slack=10, tolerance=None))
     assert len(few.kept) == 1 < len(by_name.kept)
-    assert math.isnan(prune_predictions(P[:, :, 0], Y[:, 0], Alignment(slack=None)).held_out_error)
+
+
+@pytest.mark.parametrize("method", ["alignment", "stacking", "r2", "rank", Alignment(slack=None)])
+@pytest.mark.parametrize("refit", ["nonnegative", "ridge", "none"])
+def test_at_most_max_members_are_kept(method, refit):
+    if isinstance(method, Alignment) and refit != "nonnegative":
+        return
+    P, Y = predictions(6, n=200, p=40)
+    P, y = P[:, :, 0], Y[:, 0]
+    free = prune_predictions(P, y, method, refit)
+    for most in (1, 7, 40):
+        few = prune_predictions(P, y, method, refit, max_members=most)
+        assert 1 <= len(few.kept) <= most
+        if len(free.kept) <= most and not isinstance(method, Alignment) and method != "alignment":
+            np.testing.assert_array_equal(few.weights, free.weights)
+
+
+def test_max_members_is_reached_exactly_and_costs_little():
+    P, Y = predictions(6, n=2000, p=100)
+    P, y = P[:, :, 0], Y[:, 0]
+    exact = prune_predictions(P, y, Alignment(slack=0.0, shrinkage=0), max_members=23)
+    assert len(exact.kept) == 23
+    ranked = prune_predictions(P, y, "rank", max_members=23)
+    assert exact.error < ranked.error
+
+
+def test_max_members_must_be_a_positive_integer_and_uniform_refuses_it():
+    P, Y = predictions(6)
+    for wrong in (0, -3, 2.5, True, "x"):
+        with pytest.raises((TypeError, ValueError), match="max_members"):
+            prune_predictions(P[:, :, 0], Y[:, 0], max_members=wrong)
+    with pytest.raises(ValueError, match="method='uniform' keeps all members, but max_members=3 was given"):
+        prune_predictions(P[:, :, 0], Y[:, 0], "uniform", max_members=3)

@@ -287,3 +287,34 @@ def test_an_edited_archive_is_refused_when_it_is_loaded(X, tmp_path):
             archive.writestr(name, schema if name == "schema.json" else content)
     with pytest.raises(Exception, match=r"do not fit its settings|does not match|damaged"):
         load(tmp_path / "edited.skops")
+
+
+@pytest.mark.parametrize("other", [0.5, None, "CountSketch(16)", np.ones((3, 3))])
+def test_only_sketches_can_be_merged(other):
+    with pytest.raises(TypeError, match="cannot be merged into a CountSketch"):
+        CountSketch(16).merge(other)
+
+
+def test_rows_and_row_numbers_that_make_no_array_are_refused(X):
+    sketch = CountSketch(16)
+    with pytest.raises(ValueError, match="rows cannot be read as an array of numbers: its rows have differ"):
+        sketch.update([[1.0, 2.0], [3.0]])
+    for ragged in (sketch.matrix, lambda indices: sketch.update(X, indices)):
+        with pytest.raises(ValueError, match="indices cannot be read as an array of numbers"):
+            ragged([[1, 2], [3]])
+    for bad in (np.array(2), 1.5, None, "4", np.ones((2, 2), int)):
+        with pytest.raises(ValueError, match="give one integer for each row, or the number of rows"):
+            sketch.matrix(bad)
+    with pytest.raises(ValueError, match="row numbers must fit into 64 bits"):
+        sketch.update(X, 2**63)
+    assert sketch.n_rows_ == 0
+    assert sketch.matrix(0).shape == (16, 0)
+
+
+def test_more_than_the_memory_of_the_machine_is_refused(X, monkeypatch):
+    monkeypatch.setattr("os.sysconf", lambda _name: 2**10)
+    with pytest.raises(ValueError, match=r"A sketch of 65536 buckets and 7 columns takes .* GB, and"):
+        CountSketch(2**16).update(X)
+    with pytest.raises(ValueError, match="The matrix of 1000000000 columns takes 60 GB"):
+        CountSketch(8).matrix(10**9)
+    assert CountSketch(16).update(X).n_rows_ == len(X)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manylens.pruning.selection import held_out_error
-from manylens.summaries.prediction_moments import FoldedMoments, PredictionMoments
+from manylens.summaries.prediction_moments import FoldedMoments, KernelMoments, PredictionMoments
 from tests.pruning.conftest import predictions
 from tests.summaries.contract import SummaryContract
 
@@ -38,26 +38,44 @@ class TestPredictionMoments(SummaryContract):
             PredictionMoments().update(P, Y).merge(PredictionMoments().update(P[:, 1:], Y))
 
 
-class TestFoldedMoments(TestPredictionMoments):
+class TestMomentsWithKernels(TestPredictionMoments):
     def make(self):
-        return FoldedMoments(4)
+        return PredictionMoments(pairs=True)
 
     def result(self, summary):
-        return super().result(summary.whole())
+        return [*super().result(summary), *summary.kernel_products()]
+
+
+class TestKernelMoments(TestPredictionMoments):
+    def make(self):
+        return KernelMoments()
+
+    def result(self, summary):
+        return [*summary.kernel_products()]
+
+
+class TestFoldedMoments(TestPredictionMoments):
+    def make(self):
+        return FoldedMoments(4, pairs=True)
+
+    def result(self, summary):
+        whole = summary.whole()
+        return [*super().result(whole), *whole.kernel_products(), *summary.single.kernel_products()]
 
     def test_merging_moments_with_other_folds_raises(self):
         with pytest.raises(ValueError, match="Moments in 5 folds cannot be merged into moments in 4"):
             FoldedMoments(4).merge(FoldedMoments(5))
 
     def test_folds_of_merged_moments_add_up(self):
-        parts = [FoldedMoments(4).update(*self.batch(which)) for which in self.parts(0)]
-        merged = FoldedMoments(4)
+        parts = [self.make().update(*self.batch(which)) for which in self.parts(0)]
+        merged = self.make()
         for part in parts:
             merged.merge(part)
         for others, part in merged.splits(merged.whole()):
-            both = PredictionMoments().merge(others).merge(part)
-            for ours, wanted in zip(both.centered(), merged.whole().centered(), strict=True):
-                np.testing.assert_allclose(ours, wanted, atol=1e-9)
+            both = PredictionMoments(merged.pairs).merge(others).merge(part)
+            wanted = self.result(merged)[:6]
+            for ours, theirs in zip([*both.centered(), *both.means(), both.sizes_], wanted, strict=True):
+                np.testing.assert_allclose(ours, theirs, atol=1e-9)
 
 
 @given(seeds, st.integers(1, 4))
@@ -74,6 +92,23 @@ def test_moments_equal_explicit_sums(seed, C):
     np.testing.assert_allclose(moments.centered(np.array([1, 4])).G, G[np.ix_([1, 4], [1, 4])], atol=1e-9)
     np.testing.assert_allclose(moments.means()[0], mean, atol=1e-9)
     np.testing.assert_allclose(moments.means()[1], target, atol=1e-9)
+
+
+@given(seeds, st.integers(1, 4), st.booleans())
+def test_kernel_moments_equal_explicit_kernels(seed, C, weighted):
+    P, Y = predictions(seed, n=30, p=4, C=C)
+    weight = np.random.default_rng(seed).uniform(0.1, 2, Y.shape) if weighted else np.ones(Y.shape)
+    Q = np.concatenate([P, Y[:, None]], axis=1)
+    Q = (Q - (Q * weight[:, None]).sum(axis=0) / weight.sum(axis=0)) * np.sqrt(weight)[:, None]
+    kernels = np.stack([(Q[:, k] @ Q[:, k].T).ravel() for k in range(5)])
+    M = kernels @ kernels.T
+    given = (P, Y, weight if weighted else None)
+    pairs, single = (KernelMoments(which).update(*given).kernel_products() for which in (True, False))
+    np.testing.assert_allclose(pairs.M, M[:-1, :-1], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(single.M, np.diag(M)[:-1], rtol=1e-9)
+    for found in (pairs, single):
+        np.testing.assert_allclose(found.a, M[:-1, -1], rtol=1e-9, atol=1e-9)
+        assert found.total == pytest.approx(M[-1, -1])
 
 
 @given(seeds, st.integers(1, 3), st.integers(1, 59))

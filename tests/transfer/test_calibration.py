@@ -128,6 +128,12 @@ def test_invalid_input_raises():
     ]:
         with pytest.raises(ValueError, match=message):
             expected_calibration_error(**({"y": y, "proba": proba} | bad))
+    mixed = np.array([1, "a", None, 2.5] * (len(y) // 4), dtype=object)
+    with pytest.raises(TypeError, match="y mixes labels of types that cannot be sorted"):
+        expected_calibration_error(mixed, proba[: len(mixed)])
+    for function in (TemperatureScaler().fit, lambda scores, y: expected_calibration_error(y, scores)):
+        with pytest.raises(ValueError, match="cannot be read as an array of numbers: its rows have differ"):
+            function([[1.0, 2.0], [3.0]], [0, 1])
     with pytest.raises(ValueError, match="4 columns, but y has 2 classes"):
         TemperatureScaler().fit(scores, y % 2)
     with pytest.raises(ValueError, match="y has only one class"):

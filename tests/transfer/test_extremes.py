@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.metrics import r2_score
 
 from manylens import LayerRidgeClassifier, LayerRidgeRegressor, TemperatureScaler
 from manylens.transfer import TransductionSearch, TransductiveRidgeClassifier
@@ -139,3 +140,19 @@ def test_a_forked_process_can_fit_after_the_parent_has():
     with multiprocessing.get_context("fork").Pool(2) as pool:
         for found in pool.map_async(fit_layers, [0, 0, 0]).get(timeout=120):
             np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("scale", [1e-250, 1e160, 1e250])
+def test_the_score_of_values_of_any_size_is_the_same(scale):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4))
+    y, weights = X @ rng.standard_normal((4, 2)) + 0.1 * rng.standard_normal((60, 2)), rng.random(60)
+    for given in (y, y[:, 0]):
+        model = LayerRidgeRegressor(kernel="linear").fit([X], given)
+        expected = model.score([X], given, weights)
+        assert expected == pytest.approx(
+            r2_score(given, model.predict([X]), sample_weight=weights), abs=1e-12
+        )
+        huge = LayerRidgeRegressor(kernel="linear").fit([X], given * scale)
+        assert huge.score([X], given * scale, weights) == pytest.approx(expected, abs=1e-9)
+        assert model.score([X], given * 1e200) == pytest.approx(model.score([X], given * 1e180), abs=1e-9)

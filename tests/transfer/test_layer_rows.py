@@ -57,5 +57,11 @@ def test_layers_of_different_rows_or_dimensions_are_refused():
         LayerRows({"a": np.ones((3, 2)), "b": np.ones((4, 2))})
     with pytest.raises(ValueError, match=r"Layer 'a' has shape \(3,\): give one row per sample"):
         LayerRows({"a": np.ones(3)})
+    for layers in (0.5, "ab", [np.ones((3, 2))], [("a", "b", "c")], [([], np.ones((3, 2)))]):
+        with pytest.raises(TypeError, match="is not a dict of arrays"):
+            LayerRows(layers)
+    with pytest.raises(ValueError, match="Layer 'a' cannot be read as an array of numbers"):
+        LayerRows({"a": [[1.0, 2.0], [3.0]]})
+    assert LayerRows([("a", np.ones((3, 2)))]).shape == (3, 2)
     with pytest.raises(KeyError):
         LayerRows({"a": np.ones((3, 2))})["b"]

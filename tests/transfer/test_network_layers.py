@@ -190,7 +190,7 @@ def test_the_state_of_the_model_is_restored(cnn):
     cnn[2].eval()
     before = {name: module.training for name, module in cnn.named_modules()}
     collect_layers(cnn, [images()])
-    with pytest.raises(RuntimeError):
+    with pytest.raises(ValueError, match=r"could not run on a batch \(ndarray of shape \(2, 3\), float32\)"):
         collect_layers(cnn, [np.ones((2, 3), dtype=np.float32)])
     assert {name: module.training for name, module in cnn.named_modules()} == before
     assert not any(module._forward_hooks for module in cnn.modules())
@@ -247,6 +247,36 @@ def test_layers_without_features_raise(cnn):
         collect_layers(cnn, [images()], sketch=16)
     with pytest.raises(TypeError, match=r"must be a torch.nn.Module"):
         collect_layers(len, [images()])
+
+
+def test_values_of_other_types_are_refused(cnn):
+    for arguments, message in [
+        ({"batches": 0.5}, "batches=0.5 is not a list, loader or generator"),
+        ({"layers": 0.5}, "layers=0.5 is not 'auto', a list of names, or a function"),
+        ({"forward": 0.5}, "forward=0.5 is no function"),
+        ({"layers": [["0"]]}, "has no layer <list of 1 items>"),
+        ({"pooling": 0.5}, "pooling=0.5 is unknown"),
+        ({"batches": ["text"]}, r"could not run on a batch \(str\).*forward\(model, batch\)"),
+        ({"batches": [images().astype(np.float64)]}, r"float64\): .* Give batches"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=message):
+            collect_layers(cnn, **({"batches": [images()]} | arguments))
+    assert not any(module._forward_hooks for module in cnn.modules())
+
+
+def test_errors_of_the_users_forward_pass_through(cnn):
+    def forward(_model, _batch):
+        raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        collect_layers(cnn, [images()], forward=forward)
+
+
+def test_layers_that_are_not_finite_are_refused_by_name():
+    model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2))
+    rows = np.full((4, 3), np.inf, np.float32)
+    with pytest.raises(ValueError, match="Layer '0' returned NaN or infinity"):
+        collect_layers(model, [rows])
 
 
 def test_inputs_of_several_sizes_raise_unless_pooled():

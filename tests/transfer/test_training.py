@@ -101,3 +101,9 @@ def test_labels_that_do_not_match_the_batches_raise(network, digits_rows):
     with pytest.raises(ValueError, match="The model has no layer 'head'"):
         AlignmentHistory(network, ["head"])
     assert len(history.steps_) == 1
+
+
+def test_labels_that_cannot_be_sorted_are_refused(network, digits_rows):
+    y = np.array([1, "a", None, 2.5], dtype=object)
+    with pytest.raises(TypeError, match="y mixes labels of types that cannot be sorted"):
+        AlignmentHistory(network).record([digits_rows[0][:4]], y)

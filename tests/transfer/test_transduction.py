@@ -215,6 +215,21 @@ def test_pickled_saved_and_float32_models_agree(partly_labeled, tmp_path):
     assert np.mean(wide.predict(X[1000:]) == model.predict(new)) > 0.95
 
 
+def test_updates_end_when_nothing_changes(partly_labeled):
+    X, _, given = partly_labeled
+    for kind in ("soft", "hard"):
+        last = fast(ratios=[0.1], cv=1, n_steps=10**9, pseudo_labels=kind).fit(X[:1000], given)
+        again = fast(ratios=[0.1], cv=1, n_steps=400, pseudo_labels=kind).fit(X[:1000], given)
+        np.testing.assert_allclose(last.pseudo_labels_, again.pseudo_labels_, atol=1e-9)
+
+
+def test_labels_that_cannot_be_sorted_are_refused(partly_labeled):
+    X = partly_labeled[0]
+    y = np.array([1, "a", -1, 2] * 10, dtype=object)
+    with pytest.raises(TypeError, match="y mixes labels of types that cannot be sorted"):
+        fast().fit(X[:40], y)
+
+
 def test_invalid_input_raises(partly_labeled):
     X, _, given = partly_labeled
     X = X[:1000]
@@ -229,6 +244,8 @@ def test_invalid_input_raises(partly_labeled):
         ({"ratios": [-1.0]}, "at least one positive number"),
         ({"strengths": []}, "at least one positive number"),
         ({"class_prior": "even"}, "class_prior='even' is unknown"),
+        ({"class_prior": ["a"] * 10}, "class_prior cannot be read as an array of numbers"),
+        ({"class_prior": [np.inf] * 10}, r"must have one positive share per class \(10\)"),
         ({"class_prior": [1, 2]}, r"must have one positive share per class \(10\)"),
         ({"weights": "stacked"}, "weights='stacked' needs labels of all rows"),
     ]:

@@ -246,7 +246,7 @@ class PruningCost(Comparison):
         X, y = make_friedman(300 if self.quick else 3000, random_state=0)
         forest = RandomForestRegressor(32 if self.quick else 1024, random_state=0)
         members = read_members(forest.fit(X, y))
-        return X, y, forest, members.predict(X), members.in_bag(len(X))
+        return X, y, forest, members.predict(X), members.in_bag(X)
 
     def ours(self, data):
         _, y, _, P, in_bag = data

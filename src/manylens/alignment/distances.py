@@ -13,7 +13,13 @@ from sklearn.utils import check_array, check_consistent_length
 from manylens.native.distance_correlation import distances_from_products
 from manylens.native.threads import over_blocks
 from manylens.typing import AnyArray, FloatArray
-from manylens.validation import check_jobs, safe_scale, times_power
+from manylens.validation import (
+    check_iterable,
+    check_jobs,
+    plain_conversion_errors,
+    safe_scale,
+    times_power,
+)
 
 TILE = 128  # rows per tile: the distances between two tiles (128 KB in float64) fit in the L2 cache
 PARTS = 8  # the work always has this many parts, so that sums do not depend on the number of threads
@@ -88,12 +94,14 @@ def centered_lenses(lenses: Sequence[Any] | AnyArray) -> list[FloatArray]:
     """Lenses as C-ordered float64 arrays (n, d_l) at a safe scale, centered to reduce cancellation."""
     if isinstance(lenses, np.ndarray) and lenses.ndim == 3:
         lenses = lenses.swapaxes(0, 1)
-    if len(lenses) == 0:
+    lenses = list(check_iterable(lenses, "lenses", "a list of arrays of shapes (n, d_l)"))
+    if not lenses:
         raise ValueError("The list of lenses is empty: give at least one.")
     arrays = []
-    for lens in lenses:
-        lens = np.asarray(lens)[:, None] if np.ndim(lens) == 1 else lens
-        arrays.append(check_array(lens, dtype=np.float64, order="C", ensure_min_samples=2))
+    for number, lens in enumerate(lenses):
+        with plain_conversion_errors(f"Lens {number}"):
+            lens = np.asarray(lens)[:, None] if np.ndim(lens) == 1 else lens
+            arrays.append(check_array(lens, dtype=np.float64, order="C", ensure_min_samples=2))
     check_consistent_length(*arrays)
     scaled = [times_power(array, -safe_scale(array)) for array in arrays]
     return [np.ascontiguousarray(array - array.mean(axis=0)) for array in scaled]

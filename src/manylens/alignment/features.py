@@ -14,9 +14,12 @@ from sklearn.utils.multiclass import type_of_target
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, Rows
 from manylens.validation import (
     check_choice,
+    check_iterable,
+    distinct_labels,
     import_optional,
     is_sparse,
     plain_conversion_errors,
+    plain_label_errors,
     require_two_classes,
     times_power,
 )
@@ -37,7 +40,7 @@ def check_feature_sets(features: FeatureSets, accept_sparse: bool = True) -> tup
             "shapes (n, d_k), one per set."
         )
     else:
-        values = list(features)
+        values = list(check_iterable(features, "features", "a list or a dict of arrays of shapes (n, d_k)"))
         names = list(range(len(values)))
     if not values:
         raise ValueError("The list of feature sets is empty: give at least one.")
@@ -104,6 +107,8 @@ def resolve_groups(
     """Names and columns of the feature sets given by `KernelAlignment(groups=...)` or another parameter."""
     if groups is None:
         return list(range(n_columns)), [np.array([k]) for k in range(n_columns)]
+    expected = "a dict or list of columns (positions, names or slices), or a list of widths"
+    groups = check_iterable(groups, parameter, expected)
     given = list(groups.values()) if isinstance(groups, Mapping) else list(groups)
     group_names = list(groups) if isinstance(groups, Mapping) else list(range(len(given)))
     if given and all(isinstance(group, int | np.integer) for group in given):
@@ -124,7 +129,10 @@ def _resolve_columns(group: Any, n_columns: int, names: AnyArray | None, paramet
     """Positions of the columns of one set."""
     if isinstance(group, slice):
         return np.arange(n_columns)[group]
-    group = np.asarray(group)
+    with plain_conversion_errors(parameter):
+        group = np.atleast_1d(np.asarray(group))
+    if group.ndim > 1:
+        raise ValueError(f"A set in {parameter} has {group.ndim} dimensions: give a list of columns.")
     if group.dtype.kind in "iu":
         outside = group[(group < 0) | (group >= n_columns)]
         if len(outside):
@@ -215,12 +223,13 @@ def range_message(name: Hashable) -> str:
     )
 
 
-def target_features(y: ArrayLike, n_rows: int, target: Target = "auto") -> FloatArray:
+def target_features(y: ArrayLike | None, n_rows: int, target: Target = "auto") -> FloatArray:
     """Uncentered columns (n, C) whose linear kernel is the target kernel: one-hot classes, or the values."""
     check_choice(target, "target", ("auto", "classes", "values"))
     if y is None:
         raise ValueError("Alignment requires y to be passed, but the target y is None.")
-    y = np.asarray(y)
+    with plain_conversion_errors("y"):
+        y = np.asarray(y)
     if y.ndim == 0:
         raise ValueError("y is a single value: give one class or value per row.")
     if len(y) != n_rows:
@@ -228,10 +237,11 @@ def target_features(y: ArrayLike, n_rows: int, target: Target = "auto") -> Float
     if target == "auto":
         target = read_target(y)
     if target == "classes":
-        classes, codes = np.unique(column_or_1d(y), return_inverse=True)
+        classes, codes = distinct_labels(column_or_1d(y))
         require_two_classes(classes, "alignment with a target")
         return (codes[:, np.newaxis] == np.arange(len(classes))).astype(np.float64)
-    columns: FloatArray = check_array(y.reshape(len(y), -1), dtype=np.float64, input_name="y")
+    with plain_conversion_errors("y"):
+        columns: FloatArray = check_array(y.reshape(len(y), -1), dtype=np.float64, input_name="y")
     if np.all(columns == columns[0]):
         raise ValueError("y is constant: nothing can be aligned with it.")
     return columns
@@ -239,7 +249,8 @@ def target_features(y: ArrayLike, n_rows: int, target: Target = "auto") -> Float
 
 def read_target(y: AnyArray) -> Literal["classes", "values"]:
     """Whether y holds classes or values, by scikit-learn's `type_of_target`; raises if it could be both."""
-    with np.errstate(invalid="ignore"):  # it converts values to integers to see whether they are equal
+    # It converts values to integers to see whether they are equal.
+    with plain_label_errors(), np.errstate(invalid="ignore"):
         kind = type_of_target(y, input_name="y")
     if kind not in ("binary", "multiclass"):
         return "values"

@@ -267,7 +267,7 @@ class KernelAlignment(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.estimator = estimator
 
     @restore_on_error
-    def fit(self, X: Any, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Learn the weights.
 
         Parameters
@@ -275,7 +275,7 @@ class KernelAlignment(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         X : array-like, shape (n, d), or dict or list of arrays, each of shape (n, d_k)
             Columns of all feature sets, or the sets themselves.
         y : array-like, shape (n,) or (n, C)
-            Classes or real targets.
+            Classes or real targets; the default, None, is refused.
 
         Returns
         -------

@@ -32,6 +32,8 @@ from manylens.alignment.features import (
 from manylens.alignment.inner_products import Estimator, alignments, check_convention, without_diagonals
 from manylens.kernels.kernels import Linear
 from manylens.summaries import CountSketch, Summary, block_rows
+from manylens.summaries.base import check_same_kind
+from manylens.summaries.count_sketch import row_numbers, times_powers
 from manylens.typing import FloatArray, IntArray, MatrixLike, Rows
 from manylens.validation import (
     check_choice,
@@ -158,7 +160,7 @@ class FeatureSketch(Summary):
         FeatureSketch
         """
         X = check_features(rows, "rows")
-        numbers = self._sketches[0].row_numbers(indices, X.shape[0])
+        numbers = row_numbers(indices, X.shape[0], self.n_rows_)
         width = self._sketches[0].width
         if self.n_rows_ and X.shape[1] + 1 != width:
             raise ValueError(f"A batch of width {X.shape[1]} does not fit a sketch of width {width - 1}.")
@@ -172,6 +174,7 @@ class FeatureSketch(Summary):
         return self
 
     def merge(self, other: Self) -> Self:
+        check_same_kind(self, other)
         if repr(other) != repr(self):
             raise ValueError(f"{other!r} cannot be merged into {self!r}: their settings differ.")
         if not other.n_rows_:
@@ -211,7 +214,7 @@ class FeatureSketch(Summary):
         if not self.n_rows_ or step == 0:
             return self._sketches
         powers = np.append(np.full(self._sketches[0].width - 1, step), 2 * step)
-        return [sketch.times_powers(powers) for sketch in self._sketches]
+        return [times_powers(sketch, powers) for sketch in self._sketches]
 
 
 Sketched: TypeAlias = (

@@ -19,8 +19,9 @@ from manylens.alignment.features import (
 from manylens.alignment.inner_products import ROUNDING, Estimator, check_convention, without_diagonals
 from manylens.alignment.sketches import stream_exponent
 from manylens.summaries import CrossMoments, Summary
+from manylens.summaries.base import check_same_kind
 from manylens.typing import Rows
-from manylens.validation import check_choice, times_power
+from manylens.validation import check_choice, check_iterable, shown, times_power
 
 
 class StreamingCKA(Summary):
@@ -63,7 +64,7 @@ class StreamingCKA(Summary):
         center: bool = True,
     ) -> None:
         check_convention(estimator, center, np.inf)
-        self.pairs = None if pairs is None else [(one, other) for one, other in pairs]
+        self.pairs = None if pairs is None else check_pairs(pairs)
         self.estimator: Estimator = estimator
         self.center = center
         self.n_rows_ = 0
@@ -102,6 +103,7 @@ class StreamingCKA(Summary):
         return self
 
     def merge(self, other: Self) -> Self:
+        check_same_kind(self, other)
         if (self.pairs, self.estimator, self.center) != (other.pairs, other.estimator, other.center):
             raise ValueError("Streams with different pairs, estimator or center cannot be merged.")
         if not other.n_rows_:
@@ -194,6 +196,18 @@ class StreamingCKA(Summary):
                 product = float(pair[0, 1])
             products[k, m] = product
         return products
+
+
+def check_pairs(pairs: Any) -> list[tuple[Hashable, Hashable]]:
+    """The pairs of names as a list; raise if they are anything else."""
+    expected = 'a list of pairs of names, such as [("a", "b"), ("a", "c")]'
+    listed = list(check_iterable(pairs, "pairs", expected))
+    if not all(
+        isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(name, Hashable) for name in pair)
+        for pair in listed
+    ):
+        raise TypeError(f"pairs={shown(pairs)} is not {expected}.")
+    return [(one, other) for one, other in listed]
 
 
 def scaled(arrays: list[Rows], exponents: list[int | None]) -> list[Any]:

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from manylens.typing import FloatArray, IntArray, Seed
-from manylens.validation import check_count, check_real, check_seed
+from manylens.validation import check_choice, check_count, check_real, check_seed, require_memory
 
 
 def make_friedman(
@@ -36,7 +36,10 @@ def make_friedman(
         Target.
     """
     check_count(n_samples, "n_samples")
-    check_real(noise, "noise", 0)
+    check_choice(square, "square", (True, False))
+    if not np.isfinite(check_real(noise, "noise", 0)):
+        raise ValueError(f"noise={noise} is not finite: give a standard deviation.")
+    require_memory(120.0 * n_samples, f"A data set of {n_samples} rows")
     rng = check_seed(random_state)
     X = rng.uniform(size=(n_samples, 10))
     third = (X[:, 2] - 0.5) ** (2 if square else 1)
@@ -72,6 +75,9 @@ def make_shells(
     """
     for name, value in (("n_samples", n_samples), ("n_features", n_features), ("n_classes", n_classes)):
         check_count(value, name)
+    if n_classes > n_samples:
+        raise ValueError(f"n_classes={n_classes} is more than n_samples={n_samples}: give fewer classes.")
+    require_memory(16.0 * n_samples * n_features, f"A data set of {n_samples} rows and {n_features} columns")
     rng = check_seed(random_state)
     X = rng.standard_normal((n_samples, n_features))
     radii = chi2.ppf(np.arange(1, n_classes) / n_classes, n_features)

@@ -17,7 +17,7 @@ from sklearn.utils import check_array
 from manylens.metric.objectives import CompactObjective, GaussianObjective, Objective
 from manylens.metric.tiles import class_layout
 from manylens.typing import BoolArray, FloatArray, IntArray
-from manylens.validation import check_choice
+from manylens.validation import check_choice, plain_conversion_errors
 
 SAMPLE = 2000  # rows on which scales are compared
 ANCHORS = 500  # rows on which scales are compared if each is scored against all rows
@@ -65,7 +65,8 @@ def initial_map(
 
 def given_map(init: ArrayLike) -> FloatArray:
     """An initial map given as an array, in float64."""
-    return np.asarray(check_array(init, dtype=np.float64, input_name="init"))
+    with plain_conversion_errors("init"):
+        return np.asarray(check_array(init, dtype=np.float64, input_name="init"))
 
 
 def choose_init(

@@ -19,7 +19,7 @@ from manylens.metric.objectives import (
 )
 from manylens.metric.optimizers import STEP_OPTIMIZERS, OptimizerName
 from manylens.typing import IntArray
-from manylens.validation import check_choice, check_count
+from manylens.validation import check_choice, check_count, check_real
 
 # Limits up to which "auto" chooses "exact" or "tree" (`python -m benchmarks.tuning.nca method`).
 EXACT_ROWS, TREE_ROWS, TREE_COMPONENTS = 4000, 20_000, 3
@@ -103,7 +103,7 @@ class Tree(WholeMethod):
     tolerance: float = 1e-3
 
     def __post_init__(self) -> None:
-        if not 0 < self.tolerance < 1:
+        if not 0 < check_real(self.tolerance, "tolerance") < 1:
             raise ValueError(
                 f"tolerance={self.tolerance!r} is outside (0, 1): it is the fraction of a row's kernel sum "
                 "that may be left out. Use a value such as 1e-3."

@@ -47,11 +47,14 @@ from manylens.validation import (
     check_count,
     check_real,
     check_seed,
+    distinct_labels,
     is_sparse,
     plain_conversion_errors,
+    plain_label_errors,
     require_two_classes,
     restore_on_error,
     safe_scale,
+    shown,
     times_power,
 )
 
@@ -171,7 +174,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     @restore_on_error
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the map.
 
         Parameters
@@ -179,7 +182,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         X : array-like, shape (n, n_features)
             Rows.
         y : array-like, shape (n,)
-            Classes.
+            Classes; the default, None, is refused.
 
         Returns
         -------
@@ -286,10 +289,10 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _n_features_out(self) -> int:
         return self.components_.shape[0]
 
-    def _fit(self, X: ArrayLike, y: ArrayLike) -> Search:
+    def _fit(self, X: ArrayLike, y: ArrayLike | None) -> Search:
         """Learn the map and set the fitted attributes."""
         rows, names = self._validate(X, y, reset=True)
-        classes, labels = np.unique(names, return_inverse=True)
+        classes, labels = distinct_labels(names)
         require_two_classes(classes, "NCA")
         n_components = self._count_components(rows.shape[1])
         exponent = safe_scale(rows)
@@ -396,7 +399,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return np.array(self._scores)
 
     def _validate(
-        self, X: ArrayLike, y: ArrayLike, reset: bool, min_rows: int = 2
+        self, X: ArrayLike, y: ArrayLike | None, reset: bool, min_rows: int = 2
     ) -> tuple[FloatArray, AnyArray]:
         """Check the parameters; return the rows and their classes."""
         if is_sparse(X):
@@ -408,13 +411,17 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             rows, names = validate_data(
                 self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=min_rows, reset=reset
             )
-        check_classification_targets(names)
+        with plain_label_errors():
+            check_classification_targets(names)
         check_count(self.max_iter, "max_iter")
         for name in ("tol", "alpha"):
             if not np.isfinite(check_real(getattr(self, name), name, 0.0)):
                 raise ValueError(f"{name}={getattr(self, name)!r} must be finite.")
         check_choice(self.objective, "objective", FORMS)
         check_choice(self.precision, "precision", ("auto", "single", "double"))
+        check_count(int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, "verbose", 0)
+        if not (self.callback is None or callable(self.callback)):
+            raise TypeError(f"callback={shown(self.callback)} is no function: give one, or None.")
         return rows, names
 
     def _count_components(self, n_features: int) -> int:

@@ -98,8 +98,9 @@ def align(features: Sequence[FloatArray], Y: FloatArray) -> FloatArray:
 # --- Pruning ensembles ---
 
 # Chapter 4. P (n, p) holds the predictions ŷ_k of p predictors for n training rows, y (n,) the targets; both
-# are centered first. For classes, give one-hot targets and probabilities, centered per class and raveled:
-# (n C, p) and (n C,). The data sets of equations 4.11 and 4.12 are `manylens.datasets.make_friedman`
+# are centered first. For classes, equation 4.3 takes probabilities (n, p, C) and one-hot targets (n, C); the
+# other equations take them centered per class and raveled: (n C, p) and (n C,). `pruned_weights` takes both
+# forms. The data sets of equations 4.11 and 4.12 are `manylens.datasets.make_friedman`
 # (`square=False` as printed) and `make_shells` (its third class has ">", which is printed as "≤").
 
 
@@ -108,21 +109,31 @@ def center_predictions(P: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatA
     return P - P.mean(axis=0), y - y.mean(axis=0)
 
 
-def predictor_alignment(mu: FloatArray, P: FloatArray, y: FloatArray) -> float:
-    """Σ_i μ_i (ŷ_iᵀy)² / (Σ_ij μ_i μ_j (ŷ_iᵀŷ_j)²)^½, the objective of equation 4.3."""
+def kernel_inner_products(P: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """M_ij = <K_i, K_j> and a_i = <K_i, K_y> of the centered linear kernels K_i = Ŷ_i Ŷ_iᵀ and K_y = y yᵀ.
+
+    Ŷ_i is ŷ_i (n,) with M_ij = (ŷ_iᵀŷ_j)², or the n x C matrix of probabilities with M_ij = |Ŷ_iᵀŶ_j|²_F.
+    """
     P, y = center_predictions(P, y)
-    return float(mu @ (P.T @ y) ** 2 / np.sqrt(mu @ (P.T @ P) ** 2 @ mu))
+    members = [P[:, k].reshape(len(P), -1) for k in range(P.shape[1])]
+    M = np.array([[np.sum((one.T @ other) ** 2) for other in members] for one in members])
+    return M, np.array([np.sum((one.T @ y.reshape(len(y), -1)) ** 2) for one in members])
+
+
+def predictor_alignment(mu: FloatArray, P: FloatArray, y: FloatArray) -> float:
+    """<Σ_i μ_i K_i, K_y> / |Σ_i μ_i K_i|_F, the objective of equation 4.3."""
+    M, a = kernel_inner_products(P, y)
+    return float(mu @ a / np.sqrt(mu @ M @ mu))
 
 
 def predictor_alignment_weights(P: FloatArray, y: FloatArray) -> FloatArray:
     """μ ≥ 0 of unit norm that maximizes equation 4.3: step one, which selects the predictors with μ_i > 0.
 
-    The maximum is the direction of argmin over v ≥ 0 of vᵀMv - 2 vᵀa with M_ij = (ŷ_iᵀŷ_j)² and a_i =
-    (ŷ_iᵀy)², a non-negative least squares problem for the root of M. A predictor that opposes the target is
-    selected like its negative, because their kernels are equal.
+    The maximum is the direction of argmin over v ≥ 0 of vᵀMv - 2 vᵀa, a non-negative least squares problem
+    for the root of M. A predictor that opposes the target is selected like its negative, because their
+    kernels are equal.
     """
-    P, y = center_predictions(P, y)
-    v = _nonnegative_minimum((P.T @ P) ** 2, (P.T @ y) ** 2)
+    v = _nonnegative_minimum(*kernel_inner_products(P, y))
     return v / np.linalg.norm(v)
 
 
@@ -176,7 +187,10 @@ def refitted_weights(P: FloatArray, y: FloatArray, mu: FloatArray) -> FloatArray
 
 def pruned_weights(P: FloatArray, y: FloatArray) -> FloatArray:
     """The method of the thesis: equation 4.3, then equation 4.7. Predict with ŷ_* w and the mean of y."""
-    return refitted_weights(P, y, predictor_alignment_weights(P, y))
+    mu = predictor_alignment_weights(P, y)
+    P, y = center_predictions(P, y)
+    entries = np.moveaxis(P.reshape(*P.shape[:2], -1), 1, 2).reshape(-1, P.shape[1])  # (n C, p)
+    return refitted_weights(entries, y.ravel(), mu)
 
 
 def r2_objective(mu: FloatArray, P: FloatArray, y: FloatArray) -> float:

@@ -430,6 +430,11 @@ def mean_error(predicted: AnyArray, y: AnyArray, classes: AnyArray | None) -> Fl
 def accumulated_error(pruner: Any, X: Any, y: AnyArray) -> FloatArray:
     """Error of the first 1, ..., p members, best aligned first (boosting: stage by stage)."""
     members = read_members(pruner.ensemble_)
+    if len(members.members) != len(pruner.alignments_):
+        raise ValueError(
+            "This pruner was loaded or copied and holds only the kept members, so the curve of all members "
+            "cannot be drawn: use the pruner that was fitted, or fit it again."
+        )
     P = members.predict(X)  # (n, p, columns)
     order = np.arange(P.shape[1]) if members.additive else np.argsort(-pruner.alignments_, kind="stable")
     totals = np.cumsum(P[:, order], axis=1)

@@ -73,6 +73,12 @@ class GradientBoostingStages(Stages):
         self.learning_rate = self.ensemble.learning_rate
         return list(self.ensemble.estimators_)
 
+    def shrink(self, ensemble: Any) -> Any:
+        boosting = copy.copy(ensemble)
+        boosting.estimators_ = np.array(list(self.members), dtype=object)
+        boosting.n_estimators = boosting.n_estimators_ = len(self.members)
+        return boosting
+
     def predict_one(self, k: int, X: Any) -> FloatArray:
         return self.learning_rate * np.column_stack([tree.predict(X) for tree in self.members[k]])
 
@@ -153,6 +159,9 @@ class LightGBMStages(Iterations):
         self.booster = self.ensemble.booster_
         best = self.booster.best_iteration  # positive after early stopping; predict then uses no more
         return list(range(best if best > 0 else self.booster.current_iteration()))
+
+    def predict(self, X: Any, n_jobs: int | None = None) -> FloatArray:
+        return super().predict(X)  # concurrent calls for different iterations mix up their results
 
     def score(self, X: Any) -> FloatArray:
         return np.reshape(self.booster.predict(X, raw_score=True), (X.shape[0], -1))

@@ -30,6 +30,7 @@ Link: TypeAlias = Literal["identity", "logistic"]
 # Exactly these classes: a derived class may predict differently.
 TREES = (DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier, ExtraTreeRegressor)
 OTHER_ROWS = 1e-9  # the ensemble was fitted to other rows if its samples are less probable than this
+CHECKED_TREES = 8  # trees whose leaves are compared with the rows
 BLOCK_BYTES = 2**26  # largest size of one block: predictions, or sparse rows as a dense array
 
 
@@ -82,9 +83,31 @@ class Members:
         """The classes as the members label them."""
         return np.arange(self.n_outputs) if self.integer_classes else cast(AnyArray, self.classes)
 
-    def in_bag(self, n_rows: int) -> BoolArray | None:
-        """Mask (n, p) of the rows that each member was trained on; None if unknown."""
+    def samples(self) -> Sequence[IntArray] | None:
+        """Indices of the rows that each member was trained on; None if unknown."""
         return None
+
+    @property
+    def of_trees(self) -> bool:
+        """Whether all members are scikit-learn's trees."""
+        return all(type(member) in TREES for member in self.members)
+
+    def in_bag(self, X: Any) -> BoolArray | None:
+        """Mask (n, p) of the rows that each member was trained on; None if unknown.
+
+        It is None unless X can be all training rows in their order: their number must fit the samples, and
+        the leaves of some trees the rows (other members do not show which rows they were trained on).
+        """
+        samples = self.samples()
+        mask = None if samples is None else bag_mask(samples, X.shape[0])
+        if samples is None or mask is None or not self.of_trees:
+            return mask
+        which = np.unique(np.linspace(0, len(self.members) - 1, CHECKED_TREES).astype(int))
+        return (
+            mask
+            if all(grown_from(self.members[k], self._columns_of(k, X), samples[k]) for k in which)
+            else None
+        )
 
     def refit(self, X: Any, y: AnyArray) -> Members:
         """Members of a copy of the ensemble that is fitted to other rows."""
@@ -109,12 +132,16 @@ class Members:
     def predict_one(self, k: int, X: Any) -> FloatArray:
         """Prediction (n, C) of member k."""
         member = self.members[k]
-        X = X if self.columns is None else X[:, self.columns[k]]
+        X = self._columns_of(k, X)
         if self.classes is None:
             return np.asarray(member.predict(X), dtype=np.float64).reshape(-1, 1)
         if self.votes or not hasattr(member, "predict_proba"):
             return (np.asarray(member.predict(X))[:, np.newaxis] == self.member_classes).astype(np.float64)
         return self._in_all_classes(member.predict_proba(X), member)
+
+    def _columns_of(self, k: int, X: Any) -> Any:
+        """The columns that member k uses."""
+        return X if self.columns is None else X[:, self.columns[k]]
 
     def score(self, X: Any) -> FloatArray:
         """Score (n, C) of the whole ensemble, before its link."""
@@ -122,7 +149,7 @@ class Members:
 
     def trees(self, weights: FloatArray) -> list[Tree] | None:
         """Trees whose leaves hold weight times prediction; None if a member is not a tree."""
-        if not all(type(member) in TREES for member in self.members):
+        if not self.of_trees:
             return None
         columns: Sequence[IntArray | None] = self.columns or [None] * len(self.members)
         return [
@@ -145,6 +172,10 @@ class Members:
         spread[:, np.searchsorted(self.member_classes, member.classes_)] = values
         return spread
 
+    def shrink(self, ensemble: Any) -> Any:
+        """A copy of the ensemble with only these members, their weights unchanged; None if not supported."""
+        return None
+
     def rebuild(self, ensemble: Any, weights: FloatArray, intercept: FloatArray) -> Any:
         """An ensemble of the original class with these members, weights and intercept."""
         raise ValueError(
@@ -163,8 +194,16 @@ class BaggingMembers(Members):
         every, features = np.arange(ensemble.n_features_in_), ensemble.estimators_features_
         self.columns = None if all(np.array_equal(f, every) for f in features) else list(features)
 
-    def in_bag(self, n_rows: int) -> BoolArray | None:
-        return bag_mask(self.ensemble.estimators_samples_, n_rows)
+    def samples(self) -> Sequence[IntArray] | None:
+        samples = self.ensemble.estimators_samples_
+        return samples if len(samples) == len(self.members) else None  # members may have been removed
+
+    def shrink(self, ensemble: Any) -> Any:
+        bagging = copy.copy(ensemble)
+        bagging.estimators_, bagging.n_estimators = list(self.members), len(self.members)
+        every = np.arange(ensemble.n_features_in_)
+        bagging.estimators_features_ = self.columns or [every] * len(self.members)
+        return bagging
 
     def rebuild(self, ensemble: Any, weights: FloatArray, intercept: FloatArray) -> Any:
         if not (np.allclose(weights, 1 / len(weights)) and np.allclose(intercept, 0)):
@@ -172,10 +211,7 @@ class BaggingMembers(Members):
                 f"{type(ensemble).__name__} gives all members the same weight, but these weights differ: use "
                 "the pruned model itself (estimator_), or method='rank' with refit='none'."
             )
-        bagging = copy.copy(ensemble)
-        bagging.estimators_, bagging.n_estimators = list(self.members), len(weights)
-        bagging.estimators_features_ = self.columns or [np.arange(ensemble.n_features_in_)] * len(weights)
-        return bagging
+        return self.shrink(ensemble)
 
 
 class ForestMembers(Members):
@@ -186,14 +222,27 @@ class ForestMembers(Members):
         *("ExtraTreesClassifier", "ExtraTreesRegressor"),
     )
 
-    def in_bag(self, n_rows: int) -> BoolArray | None:
-        return bag_mask(self.ensemble.estimators_samples_, n_rows) if self.ensemble.bootstrap else None
+    def samples(self) -> Sequence[IntArray] | None:
+        return self.ensemble.estimators_samples_ if self.ensemble.bootstrap else None
+
+    def shrink(self, ensemble: Any) -> Any:
+        forest = copy.copy(ensemble)
+        forest.estimators_, forest.n_estimators = list(self.members), len(self.members)
+        return forest
 
     def rebuild(self, ensemble: Any, weights: FloatArray, intercept: FloatArray) -> Any:
         forest = copy.copy(ensemble)
+        shifts = np.broadcast_to(intercept, (len(weights), len(intercept)))
+        if self.classes is not None:
+            # An equal shift of all classes, and a factor, change no decision: leaves get values of at least 0
+            # that sum to the same total, which is then 1.
+            negative = np.minimum(weights, 0.0)[:, np.newaxis]
+            shifts = intercept - intercept.min() - len(weights) * negative
+            total = weights.sum() + shifts.mean(axis=0).sum()
+            weights, shifts = weights / total, shifts / total
         forest.estimators_ = [
-            rescaled_tree(tree, len(weights) * weight, intercept)
-            for tree, weight in zip(self.members, weights, strict=True)
+            rescaled_tree(tree, len(weights) * weight, shift)
+            for tree, weight, shift in zip(self.members, weights, shifts, strict=True)
         ]
         forest.n_estimators = len(weights)
         return forest
@@ -209,6 +258,12 @@ class AdaBoostMembers(Members):
     def extract_weights(self) -> FloatArray:
         weights = self.ensemble.estimator_weights_[: len(self.members)]
         return weights / weights.sum()
+
+    def shrink(self, ensemble: Any) -> Any:
+        boosting = copy.copy(ensemble)
+        boosting.estimators_, boosting.n_estimators = list(self.members), len(self.members)
+        boosting.estimator_weights_ = self.baseline
+        return boosting
 
 
 class VotingMembers(Members):
@@ -273,6 +328,9 @@ class ListMembers(Members):
         self.columns = None
         self.baseline = self.extract_weights()
 
+    def shrink(self, ensemble: Any) -> Any:
+        return list(self.members)
+
 
 AVERAGING = (BaggingMembers, ForestMembers, AdaBoostMembers, VotingMembers, StackingMembers)
 
@@ -298,7 +356,7 @@ def prediction_blocks(members: Members, X: Any, n_jobs: int | None) -> Iterator[
 
 
 def bag_mask(samples: Sequence[IntArray], n_rows: int) -> BoolArray | None:
-    """Mask (n, p) of the rows each member was trained on; None if all were, or if these are other rows."""
+    """Mask (n, p) of the rows each member was trained on; None if all were, or if n is not their number."""
     top = max(int(rows.max()) for rows in samples) + 1
     if top > n_rows:
         return None
@@ -308,6 +366,18 @@ def bag_mask(samples: Sequence[IntArray], n_rows: int) -> BoolArray | None:
     # a few of the last rows may be in no sample by chance; if many are, the ensemble was fitted to fewer rows
     never = np.prod(1 - mask[:top].mean(axis=0))
     return None if mask.all() or never ** (n_rows - top) < OTHER_ROWS else mask
+
+
+def grown_from(tree: Any, X: Any, sample: IntArray) -> bool:
+    """Whether the rows X[sample] reach every leaf of a fitted tree as often as in its training.
+
+    Rows may have been left out because their weight was zero, so that more are allowed.
+    """
+    nodes = tree.tree_
+    seen = np.unique(sample) if nodes.n_node_samples[0] <= len(np.unique(sample)) else sample
+    counts = np.bincount(tree.apply(X[seen]), minlength=nodes.node_count)
+    leaves = nodes.children_left == -1
+    return bool(np.all(counts[leaves] >= nodes.n_node_samples[leaves]))
 
 
 def rescaled_tree(tree: BaseEstimator, factor: float, shift: FloatArray | float) -> Any:

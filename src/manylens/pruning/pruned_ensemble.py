@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 from manylens.native.trees import FlatTrees, check_flat_trees, flatten_trees, sum_of_trees
 from manylens.pruning.members import BLOCK_BYTES, Link, Members, prediction_blocks
 from manylens.typing import AnyArray, FloatArray, MatrixLike
-from manylens.validation import CheckedState
+from manylens.validation import CheckedState, check_jobs, plain_conversion_errors
 
 
 class ScoreMixin:
@@ -79,15 +79,36 @@ class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):
         return True
 
     def _check_state(self) -> None:
-        if self.trees is not None:  # evaluated without bounds checks, and the file may be untrusted
+        if isinstance(self.trees, FlatTrees):  # evaluated without bounds checks: the file may be untrusted
+            self._require(hasattr(self, "n_features_in_"))
             check_flat_trees(self.trees, self.n_features_in_, len(self.intercept))
+
+    def _checked_members(self) -> Members:
+        """The members; raises if this is no model that `AlignmentPruner` or `from_members` created."""
+        members = self.members
+        check_jobs(self.n_jobs)
+        if not isinstance(members, Members):
+            raise TypeError(
+                f"members={members!r} are not the members of an ensemble: use the estimator_ of a fitted "
+                "AlignmentPruner, which is a PrunedEnsemble."
+            )
+        shapes = (np.shape(self.weights), np.shape(self.intercept))
+        n_kept = shapes[0][:1] if self.trees is not None else (len(members.members),)
+        if shapes != (n_kept, (members.n_outputs,)) or not isinstance(self.trees, FlatTrees | None):
+            raise ValueError(
+                f"weights and intercept have the shapes {shapes[0]} and {shapes[1]}, which do not fit "
+                f"{n_kept[0] if n_kept else 0} members with {members.n_outputs} columns, or `trees` is not "
+                "what AlignmentPruner stores: use the estimator_ of a fitted AlignmentPruner."
+            )
+        return members
 
     @property
     def classes_(self) -> AnyArray:
         """Classes; not defined for regression."""
-        if self.members.classes is None:
+        classes = self._checked_members().classes
+        if classes is None:
             raise AttributeError("A regression model has no classes_.")
-        return self.members.classes
+        return classes
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Return this model unchanged: its members are already fitted.
@@ -111,10 +132,11 @@ class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):
         -------
         ndarray of shape (n, C)
         """
-        X = validate_member_rows(self, X, self.members, reset=False)
+        members = self._checked_members()
+        X = validate_member_rows(self, X, members, reset=False)
         if self.trees is not None:
             return tree_sums(X, self.trees) + self.intercept
-        blocks = prediction_blocks(self.members, X, self.n_jobs)
+        blocks = prediction_blocks(members, X, self.n_jobs)
         return np.concatenate([np.einsum("ikc,k->ic", P, self.weights) + self.intercept for _, P in blocks])
 
     def predict(self, X: MatrixLike) -> AnyArray:
@@ -148,12 +170,12 @@ class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):
         -------
         ndarray of shape (n, C)
         """
-        if self.members.classes is None:
+        if self._checked_members().classes is None:
             raise AttributeError("A regression model has no class probabilities.")
         return probabilities(self.raw_scores(X), self.members.link)
 
     def __sklearn_tags__(self) -> Tags:
-        return typed_tags(super().__sklearn_tags__(), self.members.classes is not None)
+        return typed_tags(super().__sklearn_tags__(), getattr(self.members, "classes", None) is not None)
 
 
 def typed_tags(tags: Tags, classifies: bool) -> Tags:
@@ -168,18 +190,19 @@ def typed_tags(tags: Tags, classifies: bool) -> Tags:
 
 def validate_member_rows(estimator: BaseEstimator, X: Any, members: Members, reset: bool) -> Any:
     """Rows in the form that the members take: validated arrays, or as given."""
-    if members.accepts_frames:
-        X = X if hasattr(X, "shape") else np.asarray(X)
-        validate_data(estimator, X, skip_check_array=True, reset=reset)
-        return X
-    return validate_data(
-        estimator,
-        X,
-        accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-        ensure_all_finite="allow-nan" if members.allow_nan else True,
-        reset=reset,
-    )
+    with plain_conversion_errors("X"):
+        if members.accepts_frames:
+            X = X if hasattr(X, "shape") else np.asarray(X)
+            validate_data(estimator, X, skip_check_array=True, reset=reset)
+            return X
+        return validate_data(
+            estimator,
+            X,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan" if members.allow_nan else True,
+            reset=reset,
+        )
 
 
 def tree_sums(X: Any, trees: FlatTrees) -> FloatArray:

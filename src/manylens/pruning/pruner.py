@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,11 +17,24 @@ from manylens.alignment.features import target_features
 from manylens.pruning.boosting import BOOSTING
 from manylens.pruning.members import AVERAGING, ListMembers, Members, fitted_copy
 from manylens.pruning.pruned_ensemble import PrunedEnsemble, ScoreMixin, typed_tags, validate_member_rows
-from manylens.pruning.selection import Method, PruningResult, Refit, check_method, select_predictors
-from manylens.pruning.training_moments import CV, training_moments
-from manylens.summaries.prediction_moments import FoldedMoments
+from manylens.pruning.selection import (
+    Method,
+    PruningResult,
+    Refit,
+    check_method,
+    select_predictors,
+)
+from manylens.pruning.training_moments import CV, new_moments, training_moments
 from manylens.typing import AnyArray, FloatArray, MatrixLike
-from manylens.validation import restore_on_error, take_rows
+from manylens.validation import (
+    check_choice,
+    check_jobs,
+    plain_conversion_errors,
+    restore_on_error,
+    safe_scale,
+    take_rows,
+    times_power,
+)
 
 ADAPTERS: tuple[type[Members], ...] = (*AVERAGING, *BOOSTING)
 ANCHORS = (0.0, 0.25, 0.5, 0.75, 0.9)  # candidates of anchor="auto"
@@ -33,7 +47,8 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
 
     Step one selects the members whose rank-one kernels, in a non-negative sum, are best aligned with the
     target. Step two refits their weights by non-negative least squares. The pruned ensemble predicts faster
-    and, if out-of-bag predictions are available, usually better. Memory: 5 p² numbers and one 64 MB block.
+    and, if out-of-bag predictions are available, usually better. Memory: 5 p² + 3 p C² numbers and one block
+    of 64 MB.
 
     Parameters
     ----------
@@ -50,6 +65,8 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         Predictions to learn from. None: as they are. "oob": out-of-bag, for the rows that the ensemble was
         fitted to. An int: by members refitted on the other folds (voting, stacking and lists only). "auto":
         "oob" if possible, 5 for voting and stacking, None otherwise.
+    max_members : int or None, default=None
+        Largest number of members to keep; None for no limit.
     anchor : "auto" or float, default="auto"
         For boosting: how far, from 0 to 1, the target is moved from y toward the ensemble's own score. "auto"
         is 0 for more than 2,000 rows; otherwise it is chosen by cross-validation, which refits the ensemble.
@@ -70,17 +87,19 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     intercept_ : ndarray of shape (C,)
         Constant of the weighted sum.
     alignments_ : ndarray of shape (p,)
-        Squared correlation of each member with the target.
+        Centered kernel alignment of each member with the target, as by `cka`: the squared correlation for
+        values.
     error_, whole_error_ : float
         Mean squared errors of the pruned and of the whole ensemble on the predictions learned from.
     held_out_error_ : float
-        Mean squared error by cross-validation; NaN unless `slack` was used to remove members.
+        Mean squared error by cross-validation with five folds of the predictions learned from.
     anchor_ : float
         The anchor used; 0 for ensembles other than boosting.
     estimator_ : PrunedEnsemble
         The pruned model, without the other members.
     ensemble_ : estimator or list
-        The ensemble that was pruned.
+        The ensemble that was pruned. Pickles, files and copies of a fitted pruner hold only the kept members
+        of forests, bagging, AdaBoost, GradientBoosting and lists, in `ensemble` and `ensemble_`.
 
     Examples
     --------
@@ -101,6 +120,7 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         refit: Refit = "nonnegative",
         cv: CV = "auto",
         *,
+        max_members: int | None = None,
         anchor: Literal["auto"] | float = "auto",
         fit_ensemble: bool = False,
         n_jobs: int | None = None,
@@ -109,6 +129,7 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         self.method = method
         self.refit = refit
         self.cv = cv
+        self.max_members = max_members
         self.anchor = anchor
         self.fit_ensemble = fit_ensemble
         self.n_jobs = n_jobs
@@ -120,7 +141,10 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-            Rows that the ensemble was fitted to, or other rows.
+            All rows that the ensemble was fitted to, in the same order, or rows that it was not fitted to.
+            Out-of-bag predictions need the former: they are used if the rows fit the leaves of the trees
+            (for other members, if members err less on the rows in their samples). Other rows are treated as
+            held-out, with a warning if they resemble training rows.
         y : array-like of shape (n,)
             Classes or values.
 
@@ -128,36 +152,76 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         -------
         AlignmentPruner
         """
-        check_method(self.method, self.refit)
+        check_method(self.method, self.refit, self.max_members)
+        check_choice(self.fit_ensemble, "fit_ensemble", (True, False))
+        check_jobs(self.n_jobs)
         if y is None:
             raise ValueError("AlignmentPruner requires y to be passed, but the target y is None.")
-        ensemble = fitted_copy(self.ensemble, X, y) if self.fit_ensemble else self.ensemble
+        with plain_conversion_errors("X or y"):
+            ensemble = fitted_copy(self.ensemble, X, y) if self.fit_ensemble else self.ensemble
         members = read_members(ensemble)
         rows = validate_member_rows(self, X, members, reset=True)
         rows, target = indexable(rows, column_or_1d(y, warn=True))
         # copies of the ensemble need the column names that it was fitted with
         named_rows = X if hasattr(X, "iloc") else rows
         anchor = self._choose_anchor(ensemble, members, named_rows, target)
-        moments = training_moments(members, rows, target, self.cv, anchor, self.n_jobs)
+        moments, exponent = training_moments(members, rows, target, self.cv, anchor, self.n_jobs, self.method)
         result = select_predictors(
-            moments, self.method, self.refit, baseline=members.baseline, additive=members.additive
+            moments,
+            self.method,
+            self.refit,
+            baseline=members.baseline,
+            additive=members.additive,
+            exponent=exponent,
+            max_members=self.max_members,
         )
         self.ensemble_, self.anchor_ = ensemble, anchor
         self.weights_, self.intercept_, self.kept_, self.alignments_ = result[:4]
         self.error_, self.whole_error_, self.held_out_error_ = result[4:]
         self.n_kept_ = len(self.kept_)
-        kept = members.keep(self.kept_)
+        self.estimator_ = self._pruned_ensemble(members.keep(self.kept_))
+        return self
+
+    def _pruned_ensemble(self, kept: Members) -> PrunedEnsemble:
+        """The pruned model of the kept members."""
         weights = self.weights_[self.kept_]
-        self.estimator_ = PrunedEnsemble.from_members(kept, weights, self.intercept_, self.n_jobs)
+        pruned = PrunedEnsemble.from_members(kept, weights, self.intercept_, self.n_jobs)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
-                setattr(self.estimator_, name, getattr(self, name))
-        return self
+                setattr(pruned, name, getattr(self, name))
+        return pruned
+
+    def _kept_members(self) -> Members:
+        """The kept members of `ensemble_`, which in a loaded pruner holds no others."""
+        members = read_members(self.ensemble_)
+        whole = len(members.members) == len(self.weights_)
+        return members.keep(self.kept_ if whole else np.arange(self.n_kept_))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state for pickles, files and copies, without the members that are not kept."""
+        state = dict(super().__getstate__())
+        if "estimator_" not in state:
+            return state
+        kept = self._kept_members()
+        small = kept.shrink(self.ensemble_)
+        if small is None:
+            return state
+        if state["ensemble"] is self.ensemble_:
+            state["ensemble"] = small
+        state["ensemble_"] = small
+        if self.estimator_.trees is not None:
+            del state["estimator_"]  # the same trees as arrays
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "ensemble_" in state and "estimator_" not in state:
+            self.estimator_ = self._pruned_ensemble(self._kept_members())
 
     def _choose_anchor(self, ensemble: Any, members: Members, X: Any, y: AnyArray) -> float:
         """The given anchor, or the one chosen by cross-validation."""
-        if self.anchor != "auto":
-            if isinstance(self.anchor, str) or not 0 <= self.anchor <= 1:
+        if not (isinstance(self.anchor, str) and self.anchor == "auto"):
+            if not isinstance(self.anchor, Real) or not 0 <= float(self.anchor) <= 1:
                 raise ValueError(f"anchor={self.anchor!r} must be 'auto' or a number in [0, 1].")
             return float(self.anchor)
         if not members.additive or X.shape[0] > ANCHOR_ROWS:
@@ -198,7 +262,9 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     def to_ensemble(self) -> Any:
         """Return the kept members as an ensemble of the original class that predicts the same.
 
-        Forests and GradientBoosting can hold any weights in their leaves. Bagging requires equal weights and
+        Forests and GradientBoosting can hold any weights in their leaves. A forest of classes predicts the
+        same classes; its probabilities are those scores shifted and divided until they are probabilities, and
+        so less confident than those of `predict_proba`, which can clip. Bagging requires equal weights and
         voting weights that sum to one, both without an intercept. Other ensembles raise an error.
 
         Returns
@@ -206,8 +272,7 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         estimator
         """
         check_is_fitted(self)
-        kept = read_members(self.ensemble_).keep(self.kept_)
-        return kept.rebuild(self.ensemble_, self.weights_[self.kept_], self.intercept_)
+        return self._kept_members().rebuild(self.ensemble_, self.weights_[self.kept_], self.intercept_)
 
     @property
     def classes_(self) -> AnyArray:
@@ -288,6 +353,7 @@ def prune_predictions(
     method: Method = "alignment",
     refit: Refit = "nonnegative",
     *,
+    max_members: int | None = None,
     target: Literal["auto", "classes", "values"] = "auto",
 ) -> PruningResult:
     """Select and weight predictors by alignment, as `AlignmentPruner` does, given only their predictions.
@@ -302,6 +368,8 @@ def prune_predictions(
         How to select predictors, as for `AlignmentPruner`.
     refit : {"nonnegative", "ridge", "none"}, default="nonnegative"
         How to weight them, as for `AlignmentPruner`.
+    max_members : int or None, default=None
+        Largest number of predictors to keep; None for no limit.
     target : {"auto", "classes", "values"}, default="auto"
         Whether y holds classes or values; "auto": values if P has two dimensions, otherwise inferred from y.
 
@@ -319,14 +387,30 @@ def prune_predictions(
     >>> prune_predictions(P, y).kept[:2]
     array([0, 1])
     """
-    P = np.asarray(P)
-    if P.ndim not in (2, 3):
-        raise ValueError(f"P has {P.ndim} dimensions: give an array of shape (n, p) or (n, p, C).")
-    check_array(P.reshape(len(P), -1), dtype=[np.float64, np.float32], input_name="P", ensure_min_samples=2)
+    check_method(method, refit, max_members)
+    check_choice(target, "target", ("auto", "classes", "values"))
+    P = read_predictions(P)
     if target == "auto" and P.ndim == 2:
         target = "values"
     Y = target_features(y, len(P), target)
     P = P.reshape(len(P), P.shape[1], -1)
     if P.shape[2] != Y.shape[1]:
         raise ValueError(f"P has {P.shape[2]} columns per predictor, but y has {Y.shape[1]} columns.")
-    return select_predictors(FoldedMoments().update(P, Y), method, refit)
+    moments, exponent = new_moments(method, P.shape[1], P.shape[2]), safe_scale(P, Y)
+    moments.update(times_power(P, -exponent), times_power(Y, -exponent))
+    return select_predictors(moments, method, refit, exponent=exponent, max_members=max_members)
+
+
+def read_predictions(P: Any) -> FloatArray:
+    """Predictions (n, p) or (n, p, C) as float64, with at least two rows."""
+    with plain_conversion_errors("P"):
+        P = np.asarray(P)
+    if P.ndim not in (2, 3):
+        raise ValueError(f"P has {P.ndim} dimensions: give an array of shape (n, p) or (n, p, C).")
+    if P.dtype.kind not in "biufO":
+        raise ValueError(f"P holds values of type {P.dtype}: give numbers.")
+    if P.size == 0:
+        raise ValueError(f"P has shape {P.shape}: give at least two rows and one predictor.")
+    with plain_conversion_errors("P"):
+        flat = check_array(P.reshape(len(P), -1), dtype=np.float64, input_name="P", ensure_min_samples=2)
+    return np.asarray(flat).reshape(P.shape)

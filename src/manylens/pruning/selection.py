@@ -1,4 +1,4 @@
-"""Select and weight predictors, given the inner products of their predictions (see `InnerProducts`).
+"""Select and weight predictors, given moments of their predictions (see `FoldedMoments`).
 
 Equation numbers are those of chapter 4 of Tang's thesis, corrected as described in docs/pruning.md.
 """
@@ -8,15 +8,24 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from manylens.alignment.nonnegative_least_squares import nonnegative_minimum
-from manylens.summaries.prediction_moments import FoldedMoments, InnerProducts, PredictionMoments
+from manylens.summaries.prediction_moments import (
+    FoldedMoments,
+    InnerProducts,
+    KernelProducts,
+    PredictionMoments,
+    held_out_error,
+    rescaled_error,
+    squared_error,
+)
 from manylens.typing import BoolArray, FloatArray, IntArray
-from manylens.validation import check_choice
+from manylens.validation import check_choice, check_count
 
 NEGLIGIBLE = 1e-10  # share of its sum of squares below which a predictor counts as constant on a fold
 BATCH_SHARE = 0.1  # share of the kept predictors that are added or removed at a time
@@ -26,7 +35,7 @@ BATCH_SHARE = 0.1  # share of the kept predictors that are added or removed at a
 class Alignment:
     """Settings of method="alignment" with refit="nonnegative".
 
-    `Alignment(tolerance=None, slack=None, shrinkage=0)` is the method of the thesis.
+    `Alignment(tolerance=None, slack=None, shrinkage=0, kernel="rows")` is the method of the thesis.
 
     Parameters
     ----------
@@ -36,18 +45,26 @@ class Alignment:
         Add predictors while the error is above 1 + tolerance times that of the ensemble; None: never.
     shrinkage : float, default=1.0
         Strength of the penalty toward a multiple of the ensemble's own weights; 0 for least squares.
+    kernel : {"entries", "rows"}, default="entries"
+        Kernel of a predictor P with C > 1 columns. "rows": P Pᵀ between rows, the thesis's; it needs 6 (p C)²
+        numbers. "entries": f fᵀ between the entries f of P. Both give the same weights for values and for
+        probabilities of two classes; for more, "entries" was slightly more accurate on held-out rows.
     """
 
     slack: float | None = 0.01
     tolerance: float | None = 0.0
     shrinkage: float = 1.0
+    kernel: Literal["entries", "rows"] = "entries"
 
     def __post_init__(self) -> None:
-        for name, value in (("slack", self.slack), ("tolerance", self.tolerance)):
-            if value is not None and not value >= 0:
-                raise ValueError(f"{name}={value} must be None or at least 0.")
-        if not 0 <= self.shrinkage < np.inf:
-            raise ValueError(f"shrinkage={self.shrinkage} must be at least 0 and finite.")
+        for name in ("slack", "tolerance", "shrinkage"):
+            value = getattr(self, name)
+            if value is None and name != "shrinkage":
+                continue
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < np.inf:
+                none = "" if name == "shrinkage" else "None or "
+                raise ValueError(f"{name}={value!r} must be {none}a finite number of at least 0.")
+        check_choice(self.kernel, "kernel", ("entries", "rows"))
 
 
 Selection: TypeAlias = Literal["alignment", "stacking", "r2", "rank", "uniform"]
@@ -67,11 +84,12 @@ class PruningResult(NamedTuple):
     kept : ndarray of int
         Predictors with a nonzero weight.
     alignments : ndarray of shape (p,)
-        Squared correlation of each predictor with the target, <f_k, y>² / (|f_k|² |y|²).
+        Centered kernel alignment of each predictor with the target, as by `cka`: their squared correlation
+        for one column.
     error, whole_error : float
         Mean squared errors of the kept predictors and of the whole ensemble on the given rows.
     held_out_error : float
-        Mean squared error by cross-validation; NaN unless `slack` was used to remove predictors.
+        Mean squared error by cross-validation with five folds.
     """
 
     weights: FloatArray
@@ -83,8 +101,8 @@ class PruningResult(NamedTuple):
     held_out_error: float
 
 
-def check_method(method: Method, refit: Refit) -> None:
-    """Raise unless method and refit are known and fit together."""
+def check_method(method: Method, refit: Refit, max_members: int | None = None) -> None:
+    """Raise unless method, refit and max_members are known and fit together."""
     if not isinstance(method, Alignment):
         check_choice(method, "method", get_args(Selection))
     check_choice(refit, "refit", get_args(Refit))
@@ -93,6 +111,13 @@ def check_method(method: Method, refit: Refit) -> None:
             f"method={method} has settings for refit='nonnegative', but refit={refit!r} was given: "
             "use method='alignment', or refit='nonnegative'."
         )
+    if max_members is not None:
+        check_count(max_members, "max_members")
+        if isinstance(method, str) and method == "uniform":
+            raise ValueError(
+                f"method='uniform' keeps all members, but max_members={max_members} was given: use "
+                "method='rank' or 'alignment', or max_members=None."
+            )
 
 
 def select_predictors(
@@ -102,15 +127,20 @@ def select_predictors(
     *,
     baseline: FloatArray | None = None,
     additive: bool = False,
+    exponent: int = 0,
+    max_members: int | None = None,
 ) -> PruningResult:
-    """Select and weight predictors; for `baseline` (1/p if None) and `additive` see `Members`."""
-    check_method(method, refit)
+    """Select and weight predictors; for `baseline` (1/p if None) and `additive` see `Members`.
+
+    `moments` are those of predictions and targets times 2^-exponent.
+    """
+    check_method(method, refit, max_members)
     whole = moments.whole()
     G, b, total = products = whole.centered()
     if total <= 0:
         raise ValueError(
-            "y has only one value (or there is only one sample), so predictors cannot be compared: give rows "
-            "whose targets differ."
+            "y has only one value (or there is only one sample, or y hardly varies beside predictions of "
+            "this size), so predictors cannot be compared: give rows whose targets differ."
         )
     varying = _varying_predictors(G)
     G, b, total = products = _zero_constant(products, varying)
@@ -118,10 +148,19 @@ def select_predictors(
     if method == "alignment" and refit == "nonnegative":
         method = Alignment()
     if isinstance(method, Alignment):
-        weights, held_out = _select_by_alignment(moments, whole, products, baseline, method)
+        weights, held_out = _select_by_alignment(moments, whole, products, baseline, method, max_members)
     else:
-        held_out = np.nan
-        weights = _two_step_weights(method, refit, products, baseline, additive, whole.n_rows_)
+        by_name: Selection = method
+
+        def weigh(some: InnerProducts, moments: PredictionMoments) -> FloatArray:
+            kernels = moments.kernel_products()
+            selected = _selected_weights(by_name, some, baseline, additive, kernels, max_members)
+            return _refitted_weights(selected, by_name, refit, some, moments.n_rows_)
+
+        weights = weigh(products, whole)
+        held_out = sum(
+            held_out_error(weigh(some, others), others, part) for others, part, some in _folds(moments, whole)
+        )
     if not np.any(weights):
         raise ValueError(
             "All weights are zero: no predictor is positively correlated with y on these rows. Check that "
@@ -129,15 +168,30 @@ def select_predictors(
         )
     means, target_mean = whole.means()
     size = float(np.mean(whole.sizes_))
+
+    def in_units(error: float) -> float:
+        with np.errstate(over="ignore"):  # squares of values beyond 1e154 are infinite
+            return float(np.ldexp(max(error, 0.0) / size, 2 * exponent))
+
     return PruningResult(
         weights,
-        intercept=target_mean - weights @ means,
+        intercept=np.ldexp(target_mean - weights @ means, exponent),
         kept=np.flatnonzero(weights),
-        alignments=b**2 / (np.where(varying, np.diag(G), 1.0) * total),
-        error=squared_error(weights, *products) / size,
-        whole_error=squared_error(baseline, *products) / size,
-        held_out_error=held_out / size,
+        alignments=single_alignments(moments.single.kernel_products(), varying),
+        error=in_units(squared_error(weights, *products)),
+        whole_error=in_units(squared_error(baseline, *products)),
+        held_out_error=in_units(held_out),
     )
+
+
+def _folds(
+    moments: FoldedMoments, whole: PredictionMoments
+) -> Iterator[tuple[PredictionMoments, PredictionMoments, InnerProducts]]:
+    """For every fold: moments of the others, its own, and products of the others' varying predictors."""
+    for others, part in moments.splits(whole):
+        some = others.centered()
+        varying = np.diag(some.G) > NEGLIGIBLE * np.diag(whole.products_)[:-1]
+        yield others, part, _zero_constant(some, varying)
 
 
 def _select_by_alignment(
@@ -146,21 +200,28 @@ def _select_by_alignment(
     products: InnerProducts,
     baseline: FloatArray,
     settings: Alignment,
+    most: int | None,
 ) -> tuple[FloatArray, float]:
-    """Weights by alignment and non-negative refits, and their cross-validated squared error (or NaN)."""
+    """Weights by alignment and non-negative refits, and their cross-validated squared error."""
     penalty, tolerance = Penalty(settings.shrinkage, baseline), settings.tolerance
 
-    def candidates_from(some: InnerProducts) -> Iterator[FloatArray]:
+    def candidates_from(some: InnerProducts, kernels: KernelProducts | None) -> Iterator[FloatArray]:
         """Align, refit and add predictors, then remove a tenth at a time."""
-        weights = stacking_weights(some.G, some.b, alignment_weights(some.G, some.b) > 0, penalty)
+        aligned = alignment_weights(some.G, some.b, kernels) > 0
+        weights = stacking_weights(some.G, some.b, aligned, penalty)
         if tolerance is not None:
             bound = (1 + tolerance) * rescaled_error(baseline, *some)
             weights = add_predictors(weights, some, bound, penalty)
-        yield from smaller_selections(weights, some.G, some.b, penalty)
+        yield from smaller_selections(weights, some.G, some.b, penalty, most)
 
+    kernels = whole.kernel_products()
     if settings.slack is None:
-        return next(candidates_from(products)), np.nan
-    candidates = list(candidates_from(products))
+        held_out = (
+            held_out_error(next(candidates_from(some, others.kernel_products())), others, part)
+            for others, part, some in _folds(moments, whole)
+        )
+        return next(candidates_from(products, kernels)), sum(held_out)
+    candidates = list(candidates_from(products, kernels))
     if tolerance is not None:
         errors = np.array([squared_error(weights, *products) for weights in candidates])
         bound = max((1 + tolerance) * rescaled_error(baseline, *products), errors[0])
@@ -168,12 +229,13 @@ def _select_by_alignment(
         candidates = candidates[: np.flatnonzero(errors <= bound)[-1] + 1]
     # cross-validated error for each number of kept predictors, interpolated between the numbers in a fold
     errors = np.zeros(len(candidates))
-    for others, part in moments.splits(whole):
-        some = others.centered()
-        varying = np.diag(some.G) > NEGLIGIBLE * np.diag(whole.products_)[:-1]
-        found = list(candidates_from(_zero_constant(some, varying)))[::-1]
-        held_out = [held_out_error(weights, others, part) for weights in found]
-        errors += np.interp(_log_counts(candidates), _log_counts(found), held_out)
+    for others, part, some in _folds(moments, whole):
+        found = list(candidates_from(some, others.kernel_products()))[::-1]
+        errors += np.interp(
+            _log_counts(candidates),
+            _log_counts(found),
+            [held_out_error(weights, others, part) for weights in found],
+        )
     least = errors.min()
     # rounding can make the error of a perfect fit negative
     allowed = least + settings.slack * max(least, 0.0)
@@ -186,34 +248,47 @@ def _log_counts(candidates: list[FloatArray]) -> FloatArray:
     return np.log([max(1, int(np.count_nonzero(weights))) for weights in candidates])
 
 
-def held_out_error(weights: FloatArray, others: PredictionMoments, part: PredictionMoments) -> float:
-    """Squared error summed over the rows of `part`, with the intercept learned on the others."""
-    kept = np.flatnonzero(weights)
-    w = weights[kept]
-    learned, best = (target - w @ means[kept] for means, target in (others.means(), part.means()))
-    return squared_error(w, *part.centered(kept)) + float(part.sizes_ @ (best - learned) ** 2)
-
-
-def _two_step_weights(
-    method: Method, refit: Refit, products: InnerProducts, baseline: FloatArray, additive: bool, n_rows: int
+def _selected_weights(
+    method: Selection,
+    products: InnerProducts,
+    baseline: FloatArray,
+    additive: bool,
+    kernels: KernelProducts | None,
+    most: int | None,
 ) -> FloatArray:
-    """Select predictors, which get positive weights, then refit their weights."""
+    """Step one: positive weights for the selected predictors, at most `most` of them."""
     G, b, total = products
     varying = np.diag(G) > 0
     weights: FloatArray = np.zeros(len(b))
     if method == "uniform":
         return np.where(varying, baseline, 0.0)
-    if method == "alignment":
-        weights = alignment_weights(G, b)
-    elif method == "stacking":
-        weights = stacking_weights(G, b)
-    elif method == "r2":
-        weights = best_single(G, b)
-    else:
+    if method == "rank":
         order = np.arange(len(b)) if additive else error_ranking(G, b)
         order = order[varying[order]]
         n_kept = early_stop(accumulated_errors(G, b, total, order, baseline if additive else None))
+        n_kept = n_kept if most is None else min(n_kept, most)
         weights[order[:n_kept]] = baseline[order[:n_kept]] if additive else 1 / n_kept
+        return weights
+    if method == "alignment":
+        weights = alignment_weights(G, b, kernels)
+    elif method == "stacking":
+        weights = stacking_weights(G, b)
+    else:
+        weights = best_single(G, b)
+    if most is not None and np.count_nonzero(weights) > most:
+        refitted = stacking_weights(G, b, weights > 0)
+        kept = next(smaller_selections(refitted, G, b, most=most)) > 0
+        weights = np.where(kept, weights, 0.0)
+    return weights
+
+
+def _refitted_weights(
+    weights: FloatArray, method: Selection, refit: Refit, products: InnerProducts, n_rows: int
+) -> FloatArray:
+    """Step two: new weights for the selected predictors."""
+    G, b, total = products
+    if method == "uniform":
+        return weights
     if refit == "nonnegative":
         return stacking_weights(G, b, weights > 0)
     if refit == "ridge":
@@ -264,28 +339,22 @@ class Penalty(NamedTuple):
 NO_PENALTY = Penalty()
 
 
-def squared_error(weights: FloatArray, G: FloatArray, b: FloatArray, total: float) -> float:
-    """|y - Σ_k w_k f_k|² of centered predictions and target."""
-    return float(total - 2 * (weights @ b) + weights @ G @ weights)
+def alignment_weights(G: FloatArray, b: FloatArray, kernels: KernelProducts | None = None) -> FloatArray:
+    """Unit-norm weights μ ≥ 0 for which Σ_k μ_k K_k is best aligned with the target's kernel (equation 4.3).
 
-
-def rescaled_error(weights: FloatArray, G: FloatArray, b: FloatArray, total: float) -> float:
-    """Squared error after the best non-negative rescaling of all weights, total - (uᵀb)² / uᵀGu.
-
-    Without rescaling, larger weights could hide the loss of members: they lower the squared error of
-    probabilities without changing a decision.
+    μ minimizes μᵀMμ - 2 μᵀa up to scale, with the inner products M and a of the kernels. `kernels` are those
+    of K_k = P_k P_kᵀ. Without them, K_k = f_k f_kᵀ for the vector f_k of all entries of P_k, whose inner
+    products are the squares of G and b. Both are equal for one column. A predictor with b_k ≤ 0 has the same
+    kernel as its negative and gets no weight.
     """
-    power = weights @ G @ weights
-    return float(total - max(float(weights @ b), 0.0) ** 2 / power) if power > 0 else total
+    M, a = (G**2, b**2) if kernels is None else kernels[:2]
+    return _solve_among(b > 0, lambda k: _unit(nonnegative_minimum(M[np.ix_(k, k)], a[k])))
 
 
-def alignment_weights(G: FloatArray, b: FloatArray) -> FloatArray:
-    """Unit-norm weights μ ≥ 0 for which Σ_k μ_k f_k f_kᵀ is best aligned with y yᵀ (equation 4.3).
-
-    μ minimizes μᵀ(G∘G)μ - 2 μᵀ(b∘b) up to scale, because inner products of rank-one kernels are squares. A
-    predictor with b_k ≤ 0 has the same kernel as its negative and gets no weight.
-    """
-    return _solve_among(b > 0, lambda k: _unit(nonnegative_minimum(G[np.ix_(k, k)] ** 2, b[k] ** 2)))
+def single_alignments(kernels: KernelProducts, varying: BoolArray) -> FloatArray:
+    """|P_kᵀY|² / (|P_kᵀP_k| |YᵀY|) of each predictor, zero for those that do not vary."""
+    norms = np.sqrt(kernels.M) * np.sqrt(kernels.total)
+    return np.where(varying, kernels.a / np.where(norms > 0, norms, 1.0), 0.0)
 
 
 def stacking_weights(
@@ -360,25 +429,35 @@ def add_predictors(
 
 
 def smaller_selections(
-    weights: FloatArray, G: FloatArray, b: FloatArray, penalty: Penalty = NO_PENALTY
+    weights: FloatArray,
+    G: FloatArray,
+    b: FloatArray,
+    penalty: Penalty = NO_PENALTY,
+    most: int | None = None,
 ) -> Iterator[FloatArray]:
     """The given weights, then fewer: each step removes the least important tenth (at least one).
 
+    With `most`, only selections of at most that many predictors; a step ends there if it would go below.
     Removing predictor k and refitting the others adds w_k² / (A⁻¹)_kk to the penalized squared error, where A
     is G plus the penalty.
     """
-    yield weights
+    most = len(b) if most is None else most
+    if np.count_nonzero(weights) <= most:
+        yield weights
     while np.count_nonzero(weights) > 1:
         kept = np.flatnonzero(weights)
+        step = max(1, int(BATCH_SHARE * len(kept)))
+        step = min(step, len(kept) - most) if len(kept) > most else step
         A = penalty.added_to(G, kept)
         try:
             inverse = cho_solve(cho_factor(A), np.eye(len(A)))
         except LinAlgError:
             inverse = np.linalg.pinv(A, hermitian=True)
         order = np.argsort(weights[kept] ** 2 / np.diag(inverse), kind="stable")
-        among = np.isin(np.arange(len(b)), kept[order[max(1, int(BATCH_SHARE * len(kept))) :]])
+        among = np.isin(np.arange(len(b)), kept[order[step:]])
         weights = stacking_weights(G, b, among, penalty)
-        yield weights
+        if np.count_nonzero(weights) <= most:
+            yield weights
 
 
 def error_ranking(G: FloatArray, b: FloatArray) -> IntArray:

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Self, TypeVar
 
+from manylens.validation import shown
+
 
 class Summary(ABC):
     """Statistics of rows in fixed memory that can be merged and do not depend on the order of batches."""
@@ -25,6 +27,12 @@ class Summary(ABC):
 
 S = TypeVar("S", bound=Summary)
 T = TypeVar("T")
+
+
+def check_same_kind(summary: Summary, other: Any) -> None:
+    """Raise unless the other object is a summary of the same class, so that the two can be merged."""
+    if not isinstance(other, type(summary)):
+        raise TypeError(f"{shown(other)} cannot be merged into a {type(summary).__name__}: give another one.")
 
 
 def summarize(make: Callable[[], S], batches: Iterable[tuple[Any, ...]]) -> S:

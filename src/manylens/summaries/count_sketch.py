@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -10,9 +10,16 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import assert_all_finite, check_array
 
 from manylens.native.count_sketch import add_dense, add_ones, add_sparse, signed_buckets
-from manylens.summaries.base import Summary
+from manylens.summaries.base import Summary, check_same_kind
 from manylens.typing import FloatArray, IntArray, MatrixLike, Rows
-from manylens.validation import CheckedState, check_count, is_sparse
+from manylens.validation import (
+    CheckedState,
+    check_count,
+    is_sparse,
+    plain_conversion_errors,
+    require_memory,
+    shown,
+)
 
 BLOCK_BYTES = 2**28  # size of the blocks in which rows are converted to float64
 SMALL_BYTES = 2**24  # larger batches are checked for NaN after they are summed, in the sums
@@ -117,14 +124,17 @@ class CountSketch(CheckedState, Summary):
         -------
         CountSketch
         """
-        rows = check_array(
-            rows, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, input_name="rows"
-        )
+        with plain_conversion_errors("rows"):
+            rows = check_array(
+                rows, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, input_name="rows"
+            )
         if rows.dtype.kind == "f" and rows.dtype.itemsize > 8:
             rows = rows.astype(np.float64)
         n, d = rows.shape
-        indices = self.row_numbers(indices, n)
+        indices = row_numbers(indices, n, self.n_rows_)
         self._check_settings()
+        # S X, and three arrays of its size while it is centered
+        require_memory(32.0 * self.n_buckets * d, f"A sketch of {self.n_buckets} buckets and {d} columns")
         if self.n_rows_ and d != self.width:
             raise ValueError(f"A batch of width {d} does not fit a sketch of width {self.width}.")
         # Small batches are checked before they are added. Checking a large one would take as long as adding
@@ -165,6 +175,7 @@ class CountSketch(CheckedState, Summary):
         return sums, total, ones
 
     def merge(self, other: Self) -> Self:
+        check_same_kind(self, other)
         if repr(other) != repr(self):
             raise ValueError(f"{other!r} cannot be merged into {self!r}: their settings differ.")
         if not other.n_rows_:
@@ -217,8 +228,10 @@ class CountSketch(CheckedState, Summary):
             `n_hashes` entries of ±1/sqrt(n_hashes) in each column.
         """
         if isinstance(indices, int | np.integer):
-            indices = np.arange(int(indices))
-        indices = self.row_numbers(indices, len(indices))
+            n = check_count(indices, "indices", minimum=0)
+            require_memory(64.0 * n * self.n_hashes, f"The matrix of {n} columns")
+            indices = np.arange(n)
+        indices = row_numbers(indices)
         self._check_settings()
         height = self.n_buckets // self.n_hashes
         slots = np.stack([self._slots(indices, which) for which in range(self.n_hashes)])
@@ -227,13 +240,6 @@ class CountSketch(CheckedState, Summary):
         columns = np.broadcast_to(np.arange(len(indices)), slots.shape)
         shape = (self.n_buckets, len(indices))
         return sparse.csr_matrix((signs.ravel(), (rows.ravel(), columns.ravel())), shape=shape)
-
-    def times_powers(self, powers: IntArray) -> Self:
-        """A sketch of the rows whose columns are multiplied by 2^powers (d,); exact."""
-        made = self.fresh()
-        made.n_rows_, made._ones = self.n_rows_, self._ones.copy()
-        made._sums, made._total = np.ldexp(self._sums, powers), np.ldexp(self._total, powers)
-        return made
 
     @property
     def width(self) -> int:
@@ -286,16 +292,29 @@ class CountSketch(CheckedState, Summary):
         with np.errstate(over="ignore"):  # the hash relies on overflow, which plain Python would report
             return signed_buckets(indices, seed, np.uint64(which), self.n_buckets // self.n_hashes)
 
-    def row_numbers(self, indices: int | IntArray | None, n: int) -> IntArray:
-        """The numbers of n rows, which continue after the rows seen so far if `indices` is None."""
-        if indices is None:
-            indices = self.n_rows_
-        if isinstance(indices, int | np.integer) and not isinstance(indices, bool):
-            return np.arange(int(indices), int(indices) + n, dtype=np.int64)
-        indices = np.asarray(indices)
-        if indices.shape != (n,) or indices.dtype.kind not in "iu":
-            raise ValueError(
-                f"indices has shape {indices.shape} and dtype {indices.dtype}: give one integer for each of "
-                f"the {n} rows, or the number of the first row."
-            )
-        return np.ascontiguousarray(indices, dtype=np.int64)
+
+def times_powers(sketch: CountSketch, powers: IntArray) -> CountSketch:
+    """A sketch of the rows whose columns are multiplied by 2^powers (d,); exact."""
+    made = sketch.fresh()
+    made.n_rows_, made._ones = sketch.n_rows_, sketch._ones.copy()
+    made._sums, made._total = np.ldexp(sketch._sums, powers), np.ldexp(sketch._total, powers)
+    return made
+
+
+def row_numbers(indices: Any, n: int | None = None, n_seen: int = 0) -> IntArray:
+    """The numbers of n rows (if None, of any rows), which continue after those seen if `indices` is None."""
+    first = n_seen if indices is None else indices
+    if n is not None and isinstance(first, int | np.integer) and not isinstance(first, bool):
+        if not -(2**63) <= int(first) <= 2**63 - 1 - n:
+            raise ValueError(f"indices={first}: row numbers must fit into 64 bits.")
+        return np.arange(int(first), int(first) + n, dtype=np.int64)
+    with plain_conversion_errors("indices"):
+        numbers = np.asarray(first)
+    count = numbers.shape[0] if n is None and numbers.ndim else n
+    if numbers.shape != (count,) or numbers.dtype.kind not in "iu":
+        each, start = ("row", "rows") if n is None else (f"of the {n} rows", "the first row")
+        raise ValueError(
+            f"indices={shown(first)} with {numbers.dtype} entries: give one integer for each {each}, or the "
+            f"number of {start}."
+        )
+    return np.ascontiguousarray(numbers, dtype=np.int64)

@@ -18,6 +18,9 @@ from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manylens.validation import (
     check_choice,
     check_count,
+    distinct_labels,
+    plain_conversion_errors,
+    plain_label_errors,
     require_two_classes,
     restore_on_error,
     safe_scale,
@@ -117,18 +120,21 @@ def check_probabilities(
 ) -> tuple[AnyArray, FloatArray, AnyArray]:
     """Validated labels (n,), probabilities (n, C) and labels of the columns (C,)."""
     labels = column_or_1d(y)
-    P = check_array(proba, dtype=np.float64, ensure_2d=False, input_name="proba")
+    with plain_conversion_errors("proba"):
+        P = check_array(proba, dtype=np.float64, ensure_2d=False, input_name="proba")
     if P.ndim == 1:
         P = np.column_stack([1 - P, P])
     check_consistent_length(labels, P)
     if P.min() < 0 or np.any(np.abs(P.sum(axis=1) - 1) > 1e-4):
         fault = "proba contains rows that are not probabilities (negative, or not summing to one)"
         raise ValueError(f"{fault}: turn scores into probabilities with TemperatureScaler first.")
-    columns = np.unique(labels) if classes is None else np.asarray(classes)
+    with plain_label_errors():
+        columns = np.unique(labels) if classes is None else column_or_1d(classes)
+        unknown = np.setdiff1d(labels, columns)
     if len(columns) != P.shape[1]:
         sizes = f"proba has {P.shape[1]} columns, but there are {len(columns)} classes"
         raise ValueError(f"{sizes}: give the labels of the columns, such as classes=model.classes_.")
-    if len(unknown := np.setdiff1d(labels, columns)):
+    if len(unknown):
         raise ValueError(f"y contains {unknown[0]!r}, which is not in classes.")
     return labels, P, columns
 
@@ -173,11 +179,12 @@ class TemperatureScaler(BaseEstimator):
         -------
         TemperatureScaler
         """
-        checked = check_array(scores, dtype=np.float64, input_name="scores")
+        with plain_conversion_errors("scores"):
+            checked = check_array(scores, dtype=np.float64, input_name="scores")
         check_classification_targets(y)
         labels = column_or_1d(y)
         check_consistent_length(checked, labels)
-        classes, codes = np.unique(labels, return_inverse=True)
+        classes, codes = distinct_labels(labels)
         if len(classes) != checked.shape[1]:
             sizes = f"scores has {checked.shape[1]} columns, but y has {len(classes)} classes"
             raise ValueError(f"{sizes}: give one column per class, in sorted order.")
@@ -218,7 +225,8 @@ class TemperatureScaler(BaseEstimator):
     def _checked(self, scores: ArrayLike) -> FloatArray:
         """Scores (n, C) as float32 or float64, with the columns seen in `fit`."""
         check_is_fitted(self)
-        checked = check_array(scores, dtype=[np.float64, np.float32], input_name="scores")
+        with plain_conversion_errors("scores"):
+            checked = check_array(scores, dtype=[np.float64, np.float32], input_name="scores")
         if checked.shape[1] != self.n_features_in_:
             raise ValueError(f"scores has {checked.shape[1]} columns; in fit it had {self.n_features_in_}.")
         return checked

@@ -23,6 +23,8 @@ from manylens.validation import (
     check_choice,
     check_count,
     is_unlabeled,
+    plain_conversion_errors,
+    real_array,
     restore_on_error,
     safe_scale,
     times_power,
@@ -280,7 +282,7 @@ def layer_weights(
         if unknown := [name for name in weights if name not in names]:
             raise ValueError(f"weights has the key {unknown[0]!r}, but X has no layer of that name.")
         weights = [weights.get(name, 0.0) for name in names]
-    values = np.asarray(weights, dtype=np.float64)
+    values = real_array(weights, "weights")
     if values.shape != (len(names),):
         raise ValueError(f"weights has shape {values.shape}: give one number per layer, {len(names)} in all.")
     if not np.isfinite(values).all() or values.min() < 0 or values.sum() == 0:
@@ -299,7 +301,8 @@ def check_values(y: ArrayLike, X: FloatArray) -> tuple[FloatArray, bool]:
     """Values as a 2-d array of the length of X, and whether they were 1-d."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
-    values = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
+    with plain_conversion_errors("y"):
+        values = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
     check_consistent_length(X, values)
     if values.ndim == 2 and values.shape[1] == 1:
         values = column_or_1d(values, warn=True)

@@ -12,12 +12,13 @@ from sklearn.base import RegressorMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.bandwidths import Gamma
 from manylens.summaries import Moments
+from manylens.summaries.moments import LARGEST_EXPONENT
 from manylens.transfer import layer_models, ridge
 from manylens.transfer.calibration import best_temperature, tempered
 from manylens.transfer.layer_models import LayerMaps, Layers, StackedLayers, WeightedLayers
@@ -25,10 +26,13 @@ from manylens.transfer.ridge import FittedRidge, RidgePredictor, RidgeSearch, Ri
 from manylens.typing import AnyArray, FloatArray, IntArray, Seed
 from manylens.validation import (
     check_labels,
+    check_seed,
     clear_fitted,
+    distinct_labels,
     is_unlabeled,
     require_two_classes,
     restore_on_error,
+    safe_scale,
     times_power,
 )
 
@@ -147,20 +151,20 @@ class LayerRidge(layer_models.LayerEstimator):
 
     def _fit_weighted(self, X: FloatArray, targets: FloatArray) -> tuple[WeightedLayers, FittedRidge]:
         """Maps and weights of the layers, and one ridge on their weighted sum."""
-        settings, random_state = self._settings(), check_random_state(self.random_state)
+        settings, random_state = self._settings(), check_seed(self.random_state)
         maps, weights, features = layer_models.weigh_layers(self, X, targets, random_state)
         fitted = ridge.fit_ridge(features, targets, settings, random_state)
         return WeightedLayers(maps, weights, fitted.predictor), fitted
 
     def _fit_each_layer(self, X: FloatArray, targets: FloatArray) -> tuple[LayerMaps, list[FittedRidge]]:
         """Maps of the layers, and one ridge per layer."""
-        settings, random_state = self._settings(), check_random_state(self.random_state)
+        settings, random_state = self._settings(), check_seed(self.random_state)
         maps = layer_models.fit_layer_maps(self, X, random_state)
         return maps, [ridge.fit_ridge(rows, targets, settings, random_state) for rows in maps.transform(X)]
 
     def _first_model(self, X: FloatArray, targets: FloatArray) -> WeightedLayers:
         """Maps, weights and landmarks from the first batch, with a ridge that is not fitted yet."""
-        settings, random_state = self._settings(), check_random_state(self.random_state)
+        settings, random_state = self._settings(), check_seed(self.random_state)
         maps, weights, features = layer_models.weigh_layers(self, X, targets, random_state)
         columns = None if settings.kernel == "linear" else settings.landmark_map(features, random_state)
         return WeightedLayers(maps, weights, RidgePredictor(columns, np.empty((0, 0)), np.empty(0)))
@@ -177,8 +181,10 @@ class LayerRidge(layer_models.LayerEstimator):
     def _batch_moments(self, model: WeightedLayers, X: FloatArray, targets: FloatArray) -> Moments:
         """Joint moments of the features and targets of a batch."""
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            moments = ridge.joint_moments(mapped_features(model, X), targets)
-        if not np.isfinite(moments.scatter).all():
+            features = mapped_features(model, X)
+            fits = np.isfinite(features).all() and safe_scale(features, targets) <= LARGEST_EXPONENT
+            moments = ridge.joint_moments(features, targets) if fits else None
+        if moments is None or not np.isfinite(moments.scatter).all():
             raise ValueError(
                 "This batch is so much larger than the first that its moments overflow: check its units, or "
                 "start over with fit."
@@ -290,7 +296,7 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         rows, self._slices = layer_models.read_rows(self, X, is_first=True)
         labels = check_labels(y, rows)
         layer_models.refuse_unlabeled(labels)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
+        self.classes_, codes = distinct_labels(labels)
         require_two_classes(self.classes_, type(self).__name__)
         targets = np.eye(len(self.classes_))[codes]
         self.moments_ = None
@@ -570,6 +576,30 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
             scores = scores.astype(np.float64)
         values = cast(FloatArray, times_power(scores, self._exponent))
         return values[:, 0] if self._is_1d else values
+
+    def score(self, X: Layers, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """R² of the predicted values, for values of any size.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers, as in `fit`.
+        y : array-like, shape (n,) or (n, C)
+            Values.
+        sample_weight : array-like, shape (n,), default=None
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            At most 1; the mean over the columns of y.
+        """
+        predicted = self.predict(X).astype(np.float64, copy=False)
+        values, is_1d = layer_models.check_values(y, predicted)
+        both = [values[:, 0] if is_1d else values, predicted]
+        exponent = safe_scale(*both)  # scaling both changes no R²
+        scaled = [times_power(each, -exponent) for each in both]
+        return float(r2_score(*scaled, sample_weight=sample_weight))
 
     def _settings(self) -> RidgeSettings:
         if isinstance(self.alphas, RidgeSearch):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_consistent_length
 
 from manylens.typing import AnyArray
+from manylens.validation import check_iterable, plain_conversion_errors, shown
 
 
 class LayerRows(dict[Any, AnyArray]):
@@ -43,8 +44,14 @@ class LayerRows(dict[Any, AnyArray]):
     """
 
     def __init__(self, layers: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = ()) -> None:
-        super().__init__({name: np.asarray(rows) for name, rows in dict(layers).items()})
-        for name, rows in self.items():
+        expected = 'a dict of arrays (n, d) by name, such as {"block5": rows}'
+        pairs = layers.items() if isinstance(layers, Mapping) else check_iterable(layers, "layers", expected)
+        for pair in pairs:
+            if not (isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], Hashable)):
+                raise TypeError(f"layers={shown(layers)} is not {expected}.")
+            name, rows = pair
+            with plain_conversion_errors(f"Layer {name!r}"):
+                self[name] = rows = np.asarray(rows)
             if rows.ndim != 2:
                 raise ValueError(f"Layer {name!r} has shape {rows.shape}: give one row per sample, (n, d).")
         check_consistent_length(*self.values())

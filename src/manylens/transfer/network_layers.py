@@ -14,7 +14,7 @@ from manylens.kernels.spectrum import inverse_root, rank_tolerance
 from manylens.summaries import CountSketch
 from manylens.transfer.layer_rows import LayerRows
 from manylens.typing import FloatArray
-from manylens.validation import check_choice, import_torch
+from manylens.validation import check_choice, check_iterable, import_torch, shown
 
 if TYPE_CHECKING:
     import torch
@@ -76,8 +76,6 @@ def collect_layers(
     >>> layers = sketches.transform(batches)  # doctest: +SKIP
     """
     check_choice(hashed, "hashed", ("rows", "columns"))
-    if not callable(pooling):
-        check_choice(pooling, "pooling", ("auto", "flatten", "mean", "first"))
     if sketch is not None and not isinstance(sketch, CountSketch):
         raise TypeError(f"sketch={sketch!r} is not a CountSketch: pass CountSketch(n_buckets, n_hashes).")
     names = choose_layers(model, layers)
@@ -183,11 +181,12 @@ def choose_layers(model: nn.Module, layers: LayerChoice = "auto") -> list[str]:
     elif callable(layers):
         names = [name for name, module in modules.items() if layers(name, module)]
     else:
-        names = list(layers)
-    if unknown := [name for name in names if name not in modules]:
+        names = list(check_iterable(layers, "layers", "'auto', a list of names, or a function"))
+    if unknown := [name for name in names if not isinstance(name, str) or name not in modules]:
         examples = ", ".join(repr(name) for name in list(modules)[1:4])
         raise ValueError(
-            f"The model has no layer {unknown[0]!r}: give names in model.named_modules(), such as {examples}."
+            f"The model has no layer {shown(unknown[0])}: give names in model.named_modules(), such as "
+            f"{examples}."
         )
     if not names:
         raise ValueError("layers matches no module of this model: give names in model.named_modules().")
@@ -221,6 +220,11 @@ def run_layers(
     batches: Iterable[Any], model: nn.Module, names: list[str], pooling: Pooling, forward: Forward | None
 ) -> Generator[Batch]:
     """Float32 rows (n, d_l) of the named layers for each batch, in the order in which the layers run."""
+    if not callable(pooling):
+        check_choice(pooling, "pooling", ("auto", "flatten", "mean", "first"))
+    if not (forward is None or callable(forward)):
+        raise TypeError(f"forward={shown(forward)} is no function: give forward(model, batch), or None.")
+    check_iterable(batches, "batches", "a list, loader or generator of inputs of the model")
     seen: Batch = {}
     mask: torch.Tensor | None = None
     modules = dict(model.named_modules())
@@ -252,11 +256,26 @@ def run_layers(
 
 def call_model(model: nn.Module, batch: Any) -> Any:
     """Call the model with a dict of keyword arguments, a tuple of arguments, or a single argument."""
-    if isinstance(batch, Mapping):
-        return model(**{key: as_tensor(value) for key, value in batch.items()})
-    if isinstance(batch, list | tuple):
-        return model(*map(as_tensor, batch))
-    return model(as_tensor(batch))
+    try:
+        if isinstance(batch, Mapping):
+            return model(**{key: as_tensor(value) for key, value in batch.items()})
+        if isinstance(batch, list | tuple):
+            return model(*map(as_tensor, batch))
+        return model(as_tensor(batch))
+    except (RuntimeError, TypeError) as error:
+        if isinstance(error, import_torch().cuda.OutOfMemoryError):
+            raise
+        reason = str(error).partition("\n")[0][:300]
+        raise ValueError(
+            f"The model could not run on a batch ({described(batch)}): {reason}. "
+            "Give batches that the model can be called with, or forward(model, batch)."
+        ) from error
+
+
+def described(batch: Any) -> str:
+    """Type of a batch, and shape and dtype if it has them."""
+    shape, dtype = getattr(batch, "shape", None), getattr(batch, "dtype", None)
+    return type(batch).__name__ + ("" if shape is None else f" of shape {tuple(shape)}, {dtype}")
 
 
 def as_tensor(value: Any) -> Any:
@@ -290,7 +309,12 @@ def pool(tensor: torch.Tensor, pooling: Pooling, name: str, mask: torch.Tensor |
         positions = tensor if tensor.ndim == 3 else tensor.flatten(2).transpose(1, 2)  # (n, positions, width)
         tensor = positions[:, 0] if pooling == "first" else average(positions, mask)
     # A copy: the next module may work in place on memory that a flattened tensor shares.
-    return np.array(tensor.detach().float().cpu().numpy(), order="C", copy=True)
+    rows = np.array(tensor.detach().float().cpu().numpy(), order="C", copy=True)
+    if not np.isfinite(rows).all():
+        raise ValueError(
+            f"Layer {name!r} returned NaN or infinity: check the inputs and the weights, or leave it out."
+        )
+    return rows
 
 
 def average(positions: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +21,12 @@ from manylens.native.threads import one_blas_thread
 from manylens.summaries import Moments, block_rows
 from manylens.summaries.base import summarize
 from manylens.typing import FloatArray
-from manylens.validation import check_choice, check_count
+from manylens.validation import (
+    check_choice,
+    check_count,
+    real_array,
+    shown,
+)
 
 RidgeKernel: TypeAlias = Literal["rbf", "linear"]
 
@@ -245,11 +250,11 @@ class RidgeSettings:
         self.kernel, self.gamma = kernel, gamma
         self.max_exact_rows = check_count(max_exact_rows, "max_exact_rows", minimum=0)
         self.rank = check_count(rank, "rank")
-        search = alphas if isinstance(alphas, RidgeSearch) else RidgeSearch(np.asarray(alphas), (0.0,))
+        search = alphas if isinstance(alphas, RidgeSearch) else RidgeSearch(cast(Any, alphas), (0.0,))
         self.alphas = check_positive(search.alphas, "alphas")
-        self.class_powers = np.atleast_1d(np.asarray(search.class_powers, dtype=np.float64))
+        self.class_powers = np.atleast_1d(real_array(search.class_powers, "class_powers"))
         if not self.class_powers.size or not np.all((self.class_powers >= 0) & (self.class_powers <= 1)):
-            raise ValueError(f"class_powers={search.class_powers!r} must be numbers between 0 and 1.")
+            raise ValueError(f"class_powers={shown(search.class_powers)} must be numbers between 0 and 1.")
 
     def landmark_map(self, features: FloatArray, random_state: np.random.RandomState) -> FeatureMap:
         """The Nystroem map of the kernel, fitted on features (n, D)."""
@@ -321,7 +326,7 @@ def fit_ridge(
 
 def check_positive(given: ArrayLike, name: str) -> FloatArray:
     """Candidates as an array of positive numbers."""
-    values = np.atleast_1d(np.asarray(given, dtype=np.float64))
+    values = np.atleast_1d(real_array(given, name))
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all() or values.min() <= 0:
-        raise ValueError(f"{name}={given!r} must be a sequence of at least one positive number.")
+        raise ValueError(f"{name}={shown(given)} must be a sequence of at least one positive number.")
     return values

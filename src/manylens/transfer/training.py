@@ -22,7 +22,11 @@ from manylens.transfer.network_layers import (
     run_layers,
 )
 from manylens.typing import AnyArray, FloatArray
-from manylens.validation import check_count, require_two_classes
+from manylens.validation import (
+    check_count,
+    distinct_labels,
+    require_two_classes,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -110,7 +114,7 @@ class AlignmentHistory:
         -------
         AlignmentHistory
         """
-        classes, codes = np.unique(column_or_1d(y), return_inverse=True)
+        classes, codes = distinct_labels(column_or_1d(y))
         require_two_classes(classes, type(self).__name__)
         if self.steps_ and not np.array_equal(classes, self.classes_):
             raise ValueError("y has other classes than in the first record: probe with the same rows.")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import linalg
 from sklearn.model_selection import StratifiedKFold
-from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils import gen_batches
 
 from manylens.kernels.bandwidths import Gamma
 from manylens.summaries import Moments, block_rows
@@ -25,14 +25,19 @@ from manylens.validation import (
     check_choice,
     check_count,
     check_labels,
+    check_seed,
+    distinct_labels,
     is_unlabeled,
+    real_array,
     require_two_classes,
     restore_on_error,
+    shown,
 )
 
 PseudoLabels: TypeAlias = Literal["balanced", "soft", "hard"]
 ClassPrior: TypeAlias = Literal["labeled", "uniform"] | Sequence[float] | FloatArray
 Solution: TypeAlias = tuple[FloatArray, FloatArray]  # coefficients (p, C) and intercept (C,)
+FIXED = 1e-13  # change of pseudo-labels below which further updates are left out
 
 
 @dataclass(frozen=True)
@@ -163,10 +168,10 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
         labeled = ~is_unlabeled(labels)
         if not labeled.any():
             raise ValueError("y is -1 in every row: label at least one row of each of two classes.")
-        self.classes_, codes = np.unique(labels[labeled], return_inverse=True)
+        self.classes_, codes = distinct_labels(labels[labeled])
         require_two_classes(self.classes_, type(self).__name__)
         targets = np.eye(len(self.classes_))[codes]
-        random_state = check_random_state(self.random_state)
+        random_state = check_seed(self.random_state)
 
         maps, weights, features = layer_models.weigh_layers(self, rows, targets, random_state, labeled)
         # The p x p scatter is factored, so landmarks are also used for many linear features.
@@ -273,9 +278,12 @@ class Transduction:
         labels = np.zeros((len(self.rows), targets.shape[1]))
         labels[known] = targets
         intercept = intercept + self.origin @ coef
-        for _ in range(self.n_steps):
+        for number in range(self.n_steps):
             scores = self.rows @ coef.astype(self.rows.dtype) + intercept
-            labels[others] = self.update(scores[others])
+            updated = self.update(scores[others])
+            if number and np.abs(updated - labels[others]).max() <= FIXED:
+                break  # so that n_steps may be any number
+            labels[others] = updated
             label_mean = row_weights @ labels / total
             # The weighted labels sum to zero, so the rows need not be centered.
             weighted = row_weights[:, np.newaxis] * (labels - label_mean)
@@ -314,7 +322,9 @@ def class_shares(class_prior: ClassPrior, targets: FloatArray) -> FloatArray:
     if isinstance(class_prior, str):
         check_choice(class_prior, "class_prior", ("labeled", "uniform"))
         return targets.mean(axis=0) if class_prior == "labeled" else np.full(n_classes, 1 / n_classes)
-    prior = np.asarray(class_prior, dtype=np.float64)
-    if prior.shape != (n_classes,) or not np.all(prior > 0):
-        raise ValueError(f"class_prior={class_prior!r} must have one positive share per class ({n_classes}).")
+    prior = real_array(class_prior, "class_prior")
+    if prior.shape != (n_classes,) or not np.all((prior > 0) & np.isfinite(prior)):
+        raise ValueError(
+            f"class_prior={shown(class_prior)} must have one positive share per class ({n_classes})."
+        )
     return prior / prior.sum()

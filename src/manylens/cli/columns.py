@@ -1,0 +1,201 @@
+"""Choosing the columns of a table, and turning them into numbers with scikit-learn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+from manylens.cli import CommandError
+from manylens.cli.tables import Rows, quoted
+from manylens.typing import AnyArray
+
+MOST_CATEGORIES = 200  # a text column with more values is a name or an identifier
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """What to do with columns that are not plain numbers; `scale` None means for tables only."""
+
+    drop: tuple[str, ...] = ()
+    impute: str | None = None
+    one_hot: bool = False
+    numeric_only: bool = False
+    scale: bool | None = None
+
+
+@dataclass(frozen=True)
+class Features:
+    """Names of the columns that a model uses."""
+
+    numbers: list[str]
+    categories: list[str]
+
+
+def column(rows: Rows, name: str, option: str) -> pd.Series[Any]:
+    """The column of this name; if there is none, the error names the nearest one."""
+    if name not in rows.frame.columns:
+        raise CommandError(f"{option}: {unknown_column(rows, name)}")
+    return rows.frame[name]
+
+
+def unknown_column(rows: Rows, name: str) -> str:
+    """A sentence for a column that does not exist."""
+    known = [str(each) for each in rows.frame.columns]
+    lower = {each.lower(): each for each in known}
+    found = get_close_matches(name.lower(), lower, 1)
+    hint = f"did you mean {lower[found[0]]!r}?" if found else f"there are {quoted(known)}."
+    return f"{rows.name} has no column {name!r}; {hint}"
+
+
+def choose_features(rows: Rows, options: ColumnOptions, aside: Iterable[str | None] = ()) -> Features:
+    """All columns but those to drop and those set aside (label, ids); refuse what cannot be used, by name."""
+    for name in options.drop:
+        column(rows, name, "--drop")
+    beside = ("file", "folder") if rows.kind == "images" else ()
+    left = rows.frame.drop(columns=[*{*options.drop, *aside, *beside} & set(rows.frame.columns)])
+    numbers = [name for name in left if types.is_numeric_dtype(left[name]) and left[name].dtype.kind != "c"]
+    text = [name for name in left if name not in set(numbers) and is_text(left[name])]
+    other = left.columns.difference([*numbers, *text], sort=False)
+    if options.numeric_only:
+        text, other = [], other[:0]
+    if len(other):
+        name = other[0]
+        raise CommandError(
+            f"{rows.name}: neither numbers nor text in {quoted(other)} ({kind_of(left[name])}): leave them "
+            f"out with --drop {shell_word(name)}, or use --numeric-only."
+        )
+    if text and not options.one_hot:
+        commas = [name for name in text if looks_like_decimal_commas(left[name])]
+        hint = " (numbers with decimal commas are read with --decimal ,)" if commas else ""
+        raise CommandError(
+            f"{rows.name}: text in {quoted(text)}{hint}. Leave them out with --drop {shell_word(text[0])} "
+            "or --numeric-only, or encode them with --one-hot."
+        )
+    many = [name for name in text if left[name].nunique() > MOST_CATEGORIES]
+    if many:
+        raise CommandError(
+            f"{rows.name}: more than {MOST_CATEGORIES} different texts in {quoted(many)}, too many for "
+            f"--one-hot: leave them out with --drop {shell_word(many[0])}."
+        )
+    if not numbers and not text:
+        raise CommandError(f"{rows.name} has no column of numbers to learn from.")
+    refuse_missing(rows, numbers, text, options)
+    return Features([str(name) for name in numbers], [str(name) for name in text])
+
+
+def refuse_missing(rows: Rows, numbers: list[str], text: list[str], options: ColumnOptions) -> None:
+    """Refuse infinite values, columns without any value and, unless they are imputed, missing values."""
+    frame = rows.frame
+    values = frame[numbers].to_numpy(dtype=float, na_value=np.nan) if numbers else np.empty((len(frame), 0))
+    infinite = [name for k, name in enumerate(numbers) if np.isinf(values[:, k]).any()]
+    if infinite:
+        raise CommandError(f"{rows.name}: infinite values in {quoted(infinite)}: repair them, or --drop.")
+    counts = frame[[*numbers, *text]].isna().sum()
+    empty = counts[counts == len(frame)].index
+    if len(empty):
+        raise CommandError(f"{rows.name}: no values in {quoted(empty)}: leave them out with --drop.")
+    missing = counts[counts > 0]
+    if len(missing) and options.impute is None:
+        listed = ", ".join(f"{name!r} ({count:,})" for name, count in missing[:8].items())
+        more = f" and {len(missing) - 8} more" if len(missing) > 8 else ""
+        raise CommandError(
+            f"{rows.name}: values are missing in {listed}{more}. Fill them with --impute median, or leave "
+            "the columns out with --drop."
+        )
+
+
+def is_text(values: pd.Series[Any]) -> bool:
+    """Whether a column holds text or categories."""
+    if isinstance(values.dtype, pd.CategoricalDtype) or types.is_string_dtype(values.dtype):
+        return values.dtype != object or values.dropna().map(lambda each: isinstance(each, str)).all()
+    return False
+
+
+def kind_of(values: pd.Series[Any]) -> str:
+    """What a column holds, for people."""
+    first = values.dropna().iloc[:1]
+    if values.dtype == object and len(first):
+        kind = type(first.iloc[0])
+        return "lists" if kind in (list, tuple, np.ndarray) else f"objects of type {kind.__name__}"
+    return str(values.dtype)
+
+
+def looks_like_decimal_commas(values: pd.Series[Any]) -> bool:
+    """Whether the first texts are numbers with a comma."""
+    return bool(values.dropna().astype(str).iloc[:20].str.fullmatch(r"[-+]?\d+,\d+").all())
+
+
+def shell_word(name: Any) -> str:
+    """A name as a shell takes it."""
+    from shlex import quote
+
+    return quote(str(name))
+
+
+def preparation(rows: Rows, features: Features, options: ColumnOptions) -> ColumnTransformer:
+    """The transformer of chosen columns: impute, scale, encode."""
+    scale = options.scale if options.scale is not None else rows.kind == "table"
+    steps: list[Any] = [SimpleImputer(strategy=options.impute)] if options.impute else []
+    steps += [StandardScaler()] if scale else []
+    numbers = make_pipeline(*steps) if steps else FunctionTransformer(feature_names_out="one-to-one")
+    encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False, dtype=np.float32)
+    parts: list[Any] = []
+    if features.numbers:
+        parts.append(("numbers", numbers, features.numbers))
+    if features.categories:  # a missing category is a category of its own
+        parts.append(("categories", encoder, features.categories))
+    return ColumnTransformer(parts, sparse_threshold=0, verbose_feature_names_out=False)
+
+
+def model_columns(model: Any) -> list[str] | None:
+    """The columns that a model was fitted to, if it knows their names."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def model_rows(model: Any, rows: Rows, aside: Sequence[str | None] = ()) -> Any:
+    """The columns of a table that a model needs: by name, or all numbers if it knows no names."""
+    names = model_columns(model)
+    if names is not None:
+        for name in names:
+            if name not in rows.frame.columns:
+                if rows.kind == "images" and (size := re.fullmatch(r"p(\d+)_\d+", name)):
+                    raise CommandError(
+                        f"the model was learned from images of another size: --image-size {size[1]}."
+                    )
+                raise CommandError(f"the model uses the column {name!r}: {unknown_column(rows, name)}")
+        return rows.frame[names]
+    features = choose_features(rows, ColumnOptions(numeric_only=True), aside)
+    width = getattr(model, "n_features_in_", None)
+    if width is not None and width != len(features.numbers):
+        raise CommandError(
+            f"the model was fitted to {width} columns, but {rows.name} has {len(features.numbers)} columns "
+            "of numbers: give the same columns in the same order."
+        )
+    return rows.frame[features.numbers].to_numpy()
+
+
+def labels(rows: Rows, name: str, least_classes: int = 1) -> AnyArray:
+    """The values of the label column, without missing ones, with at least this many different values."""
+    values = column(rows, name, "--label")
+    if values.isna().any():
+        raise CommandError(f"--label: {name!r} is missing in {values.isna().sum():,} rows: leave them out.")
+    if kind_of(values) == "lists":
+        raise CommandError(f"--label: {name!r} holds lists instead of one value per row.")
+    if values.nunique() < least_classes:
+        raise CommandError(
+            f"--label: all rows have the same {name!r} ({values.iloc[0]!r}), but {least_classes} classes are "
+            "needed: choose another column."
+        )
+    return values.to_numpy() if values.dtype.kind in "biuf" else values.to_numpy(dtype=str)

@@ -1,0 +1,213 @@
+"""`manylens learn`, `manylens transform` and `manylens nca`: fit and apply a map of rows."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import train_test_split
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
+from sklearn.pipeline import Pipeline
+
+from manylens.cli import CommandError
+from manylens.cli.columns import (
+    ColumnOptions,
+    Features,
+    choose_features,
+    column,
+    labels,
+    model_rows,
+    preparation,
+)
+from manylens.cli.model_files import check_model_target, write_model
+from manylens.cli.tables import Rows, check_table_target, write_rows
+from manylens.cli.talk import Talk
+from manylens.metric.nca import NCA
+from manylens.modules.kernel_pca import ModularKernelPCA
+from manylens.typing import AnyArray, FloatArray
+
+SAMPLE = 2000  # rows among which neighbors are compared
+NEIGHBORS = 10
+VOTERS = 5
+
+
+@dataclass(frozen=True)
+class Common:
+    """What most commands need."""
+
+    talk: Talk
+    seed: int
+
+
+def learn(
+    common: Common,
+    rows: Rows,
+    options: ColumnOptions,
+    settings: dict[str, Any],
+    label: str | None,
+    ids: str | None,
+    output: str,
+) -> Pipeline:
+    """Learn modules of all usable columns, save them and print what they reach."""
+    check_model_target(output)
+    y = labels(rows, label) if label else None
+    if ids:
+        column(rows, ids, "--ids")
+    if len(rows.frame) < 2:
+        raise CommandError(f"{rows.name} has a single row; modules are learned from at least two.")
+    features = choose_features(rows, options, (label, ids))
+    prepare = preparation(rows, features, options)
+    lenses = ModularKernelPCA(**settings, random_state=common.seed)
+    with common.talk.step(f"Learning modules of {len(rows.frame):,} rows"):
+        start = time.perf_counter()
+        X = prepare.fit_transform(rows.frame[[*features.numbers, *features.categories]])
+        lenses.fit(X)
+        seconds = time.perf_counter() - start
+    model = Pipeline([("prepare", prepare), ("lenses", lenses)])
+    with common.talk.step("Measuring"):
+        scores = neighbor_scores(X, lenses, y, common.seed)
+    write_model(model, output)
+    common.talk.result(
+        f"Modules of {rows.name}",
+        {
+            **counts(rows, features),
+            "columns_after_encoding": X.shape[1] if features.categories else None,
+            "modules": lenses.n_modules,
+            "components": lenses.n_components,
+            "diversity": float(lenses.diversity_),
+            "loss": float(lenses.loss_),
+            "lower_bound": float(lenses.lower_bound_),
+            "gap": float(lenses.optimality_gap_),
+            **scores,
+            "seconds": seconds,
+            "model": output,
+        },
+    )
+    return model
+
+
+def counts(rows: Rows, features: Features) -> dict[str, Any]:
+    """Numbers of rows and of columns of each kind."""
+    return {
+        "rows": len(rows.frame),
+        "number_columns": len(features.numbers),
+        "text_columns": len(features.categories) or None,
+    }
+
+
+def neighbor_scores(X: FloatArray, lenses: Any, y: AnyArray | None, seed: int) -> dict[str, Any]:
+    """Neighbors kept by the modules and, with labels, the vote of neighbors, all within a sample of rows."""
+    chosen = np.random.default_rng(seed).permutation(len(X))[:SAMPLE]
+    k = min(NEIGHBORS, len(chosen) - 1)
+    Z = lenses.transform(X[chosen])
+    near, found = (neighbors(rows, k) for rows in (X[chosen], Z))
+    kept = [len(np.intersect1d(*pair)) / k for pair in zip(near, found, strict=True)]
+    scores: dict[str, Any] = {"rows_measured": len(chosen), f"neighbors_kept_of_{k}": float(np.mean(kept))}
+    if y is not None and y.dtype.kind != "f":
+        codes = np.unique(y[chosen], return_inverse=True)[1]
+        scores["vote_accuracy"] = vote(codes, found)
+        scores["vote_accuracy_of_columns"] = vote(codes, near)
+    return scores
+
+
+def neighbors(rows: FloatArray, k: int) -> Any:
+    """Row numbers of the k nearest other rows, (n, k)."""
+    return NearestNeighbors(n_neighbors=k).fit(rows).kneighbors(return_distance=False)
+
+
+def vote(codes: Any, found: Any) -> float:
+    """Share of rows whose nearest rows mostly have their class, leaving out the row itself."""
+    ballots = codes[found[:, :VOTERS]]
+    tally = np.zeros((len(codes), codes.max() + 1))
+    for k in range(ballots.shape[1]):
+        tally[np.arange(len(codes)), ballots[:, k]] += 1
+    return float(np.mean(tally.argmax(axis=1) == codes))
+
+
+def transform(common: Common, model: Any, rows: Rows, keep: tuple[str, ...], output: str) -> None:
+    """Apply a model to rows, and write its columns after those to keep."""
+    check_table_target(output)
+    common.talk.results_on_stderr = output == "-"
+    kept = [column(rows, name, "--keep") for name in keep]
+    if not hasattr(model, "transform"):
+        raise CommandError(f"a {type(model).__name__} has no transform: give a model of learn or nca.")
+    X = model_rows(model, rows)
+    with common.talk.step(f"Transforming {len(rows.frame):,} rows"):
+        Z = np.asarray(model.transform(X))
+    try:
+        names = [str(name) for name in model.get_feature_names_out()]
+    except (AttributeError, ValueError):
+        names = [f"z{k}" for k in range(Z.shape[1])]
+    made = pd.DataFrame(Z, columns=names, index=rows.frame.index)
+    clash = [name for name in keep if name in set(names)]
+    if clash:
+        raise CommandError(
+            f"--keep: the model makes a column {clash[0]!r} too; rename the one in {rows.name}."
+        )
+    write_rows(pd.concat([*kept, made], axis=1), output)
+    if output != "-":
+        common.talk.result(
+            "Transformed",
+            {"rows": len(Z), "columns": Z.shape[1], "kept": list(keep) or None, "output": output},
+        )
+
+
+def nca(
+    common: Common,
+    rows: Rows,
+    options: ColumnOptions,
+    settings: dict[str, Any],
+    label: str,
+    holdout: float,
+    output: str,
+) -> None:
+    """Learn a map by NCA, save it and print its score, on held-out rows if there are any."""
+    check_model_target(output)
+    y = labels(rows, label, least_classes=2)
+    if y.dtype.kind == "f" and not np.all(y == np.round(y)):
+        raise CommandError(f"--label: {label!r} holds real numbers; NCA needs classes.")
+    y = y.astype(int) if y.dtype.kind == "f" else y
+    features = choose_features(rows, options, (label,))
+    X = rows.frame[[*features.numbers, *features.categories]]
+    train, test = np.arange(len(X)), np.arange(0)
+    if holdout:
+        try:
+            train, test = train_test_split(train, test_size=holdout, stratify=y, random_state=common.seed)
+        except ValueError as error:
+            raise CommandError(f"--holdout {holdout:g}: {error}") from None
+    with common.talk.step(f"Learning a map of {len(train):,} rows") as step:
+
+        def show(iteration: int, _: FloatArray, score: float) -> None:
+            step.advance(iteration, settings["max_iter"], f"score {score:.3f}")
+
+        estimator = NCA(**settings, callback=show, random_state=common.seed)
+        model = Pipeline([("prepare", preparation(rows, features, options)), ("nca", estimator)])
+        start = time.perf_counter()
+        model.fit(X.iloc[train], y[train])
+        seconds = time.perf_counter() - start
+    estimator.set_params(callback=None)  # a file holds no functions
+    scores = {}
+    if holdout:
+        k = min(VOTERS, len(train))
+        for name, steps in (("knn_accuracy_of_columns", model[:-1]), ("knn_accuracy", model)):
+            knn = KNeighborsClassifier(k).fit(steps.transform(X.iloc[train]), y[train])
+            scores[name] = float(knn.score(steps.transform(X.iloc[test]), y[test]))
+    write_model(model, output)
+    common.talk.result(
+        f"NCA of {rows.name}",
+        {
+            **counts(rows, features),
+            "classes": len(np.unique(y)),
+            "components": len(estimator.components_),
+            "method": estimator.method_,
+            "iterations": estimator.n_iter_,
+            "training_score": float(estimator.score_path_[-1]) if len(estimator.score_path_) else None,
+            "held_out_rows": len(test) or None,
+            **scores,
+            "seconds": seconds,
+            "model": output,
+        },
+    )

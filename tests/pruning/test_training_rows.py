@@ -1,0 +1,100 @@
+"""Rows that the members were trained on are recognized, in whatever order and number they are given."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.tree import DecisionTreeRegressor
+
+from manylens import AlignmentPruner
+from manylens.datasets import make_friedman, make_shells
+
+FRIEDMAN, SHELLS = make_friedman(800, random_state=0), make_shells(800, random_state=0)
+SHUFFLED = np.random.default_rng(0).permutation(400)
+PART = np.arange(0, 400, 2)
+
+ENSEMBLES = {
+    "forest": RandomForestRegressor(40, random_state=0),
+    "classes": RandomForestClassifier(40, random_state=0),
+    "leaves of 5": RandomForestRegressor(40, min_samples_leaf=5, random_state=0),
+    "extra trees": ExtraTreesRegressor(40, bootstrap=True, random_state=0),
+    "bagged trees": BaggingRegressor(DecisionTreeRegressor(), 40, max_features=0.7, random_state=0),
+    "bagged neighbors": BaggingRegressor(KNeighborsRegressor(1), 40, random_state=0),
+    "bagged classes": BaggingClassifier(KNeighborsClassifier(2), 40, random_state=0),
+}
+
+
+def fitted(name):
+    """An ensemble fitted to the first 400 of 800 rows, and all rows."""
+    rows, target = SHELLS if "classes" in name else FRIEDMAN
+    return ENSEMBLES[name].fit(rows[:400], target[:400]), rows, target
+
+
+@pytest.mark.parametrize("name", ENSEMBLES)
+def test_training_rows_in_their_order_are_used_out_of_bag(name):
+    ensemble, rows, target = fitted(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        honest = AlignmentPruner(ensemble).fit(rows[:400], target[:400])
+        asked = AlignmentPruner(ensemble, cv="oob").fit(rows[:400], target[:400])
+    np.testing.assert_array_equal(honest.weights_, asked.weights_)
+    assert not np.array_equal(
+        honest.weights_, AlignmentPruner(ensemble, cv=None).fit(rows[:400], target[:400]).weights_
+    )
+
+
+@pytest.mark.parametrize("name", ENSEMBLES)
+@pytest.mark.parametrize("which", [SHUFFLED, PART], ids=["shuffled", "part"])
+def test_training_rows_in_another_order_or_a_part_of_them_warn(name, which):
+    ensemble, rows, target = fitted(name)
+    with pytest.warns(UserWarning, match="These rows resemble rows that the members .* were trained on"):
+        pruner = AlignmentPruner(ensemble).fit(rows[which], target[which])
+    plain = AlignmentPruner(ensemble, cv=None).fit(rows[which], target[which])
+    np.testing.assert_array_equal(pruner.weights_, plain.weights_)
+    with pytest.raises(ValueError, match=r"cv='oob' needs members .* or to these in another order"):
+        AlignmentPruner(ensemble, cv="oob").fit(rows[which], target[which])
+
+
+@pytest.mark.parametrize("name", ENSEMBLES)
+@pytest.mark.parametrize("n", [400, 150])
+def test_held_out_rows_are_used_as_they_are_even_if_they_are_as_many(name, n):
+    ensemble, rows, target = fitted(name)
+    X, y = rows[400 : 400 + n], target[400 : 400 + n]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pruner = AlignmentPruner(ensemble).fit(X, y)
+    np.testing.assert_array_equal(pruner.weights_, AlignmentPruner(ensemble, cv=None).fit(X, y).weights_)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("n_features", [2, 30])
+def test_held_out_rows_do_not_warn_by_chance(seed, n_features):
+    """Members of different quality err alike on all rows, which is no sign of training."""
+    X, y = make_classification(300, n_features, n_informative=2, n_redundant=0, flip_y=0.2, random_state=seed)
+    forest = RandomForestClassifier(20, max_features=1, random_state=seed).fit(X[:150], y[:150])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        AlignmentPruner(forest).fit(X[150:], y[150:])
+
+
+def test_rows_with_weight_zero_leave_the_training_rows_recognizable():
+    X, y = FRIEDMAN[0][:400], FRIEDMAN[1][:400]
+    weight = (np.arange(400) % 5 > 0).astype(float)
+    forest = RandomForestRegressor(30, random_state=0).fit(X, y, sample_weight=weight)
+    assert AlignmentPruner(forest, cv="oob").fit(X, y).n_kept_ > 1
+
+
+def test_stable_members_are_used_out_of_bag_on_request():
+    X, y = FRIEDMAN[0][:400], FRIEDMAN[1][:400]
+    lines = BaggingRegressor(Ridge(), 10, random_state=0).fit(X, y)
+    assert AlignmentPruner(lines, cv="oob").fit(X, y).n_kept_ > 0
