@@ -14,6 +14,7 @@ ROOMS = {
     "pruning": "Smaller ensembles",
     "kernels": "Kernels and feature maps",
     "summaries": "Summaries of rows",
+    "cluster": "Many machines",
     "plotting": "Displays",
     "explorer": "Explorer",
     "baselines": "Baselines of the papers",

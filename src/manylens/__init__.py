@@ -114,6 +114,7 @@ __getattr__, __dir__ = attach(
     subpackages=[
         "alignment",
         "baselines",
+        "cluster",
         "datasets",
         "ensembles",
         "explorer",

@@ -288,9 +288,8 @@ def refuse_equal_rows(spectrum: FloatArray) -> None:
         )
 
 
-def refuse_more_components(n_components: int, X: Rows) -> None:
-    """Raise if rows (n, d) have fewer dimensions than a linear module."""
-    n, d = X.shape
+def refuse_more_components(n_components: int, n: int, d: int) -> None:
+    """Raise if n rows of d columns have fewer dimensions than a linear module."""
     if n_components > min(n, d):
         raise ValueError(
             f"n_components={n_components} is more than the {min(n, d)} dimensions of X ({n} rows, {d} "

@@ -32,7 +32,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import manylens as ml
-from manylens import alignment, kernels, modules, summaries, transfer
+from manylens import alignment, cluster, kernels, modules, summaries, transfer
 
 ROOT = Path(__file__).resolve().parents[2]
 X, y = load_digits(return_X_y=True)
@@ -94,6 +94,7 @@ RECIPES = {
     "NCA": lambda: ml.NCA(2, random_state=0, max_iter=5).fit(X, y),
     "AlignmentPruner": lambda: pruner(RandomForestClassifier(12, random_state=0)),
     "CountSketch": count_sketch,
+    "cluster.Blockwise": lambda: cluster.Blockwise(lenses(rank=50)).fit(np.split(X, 4)),
     "DiversitySearchCV": search_cv,
     "KernelAlignment": lambda: ml.KernelAlignment().fit(X, y),
     "ModularAutoencoder": lambda: ml.ModularAutoencoder(3, 2, random_state=0).fit(X),

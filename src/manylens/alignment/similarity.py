@@ -34,7 +34,7 @@ from manylens.alignment.sketches import Estimate, check_sketch, replicated, sket
 from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.kernels import Kernel, KernelLike, Linear, Precomputed, make_kernel
 from manylens.native.permutations import permuted_products
-from manylens.summaries import CountSketch, column_means
+from manylens.summaries import CountSketch, Moments, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     check_choice,
@@ -301,15 +301,15 @@ def doubly_centered(K: FloatArray) -> FloatArray:
     return K - K.mean(axis=1, keepdims=True)
 
 
-def stable_rank(X: MatrixLike, center: bool = True) -> float:
+def stable_rank(X: MatrixLike | Moments, center: bool = True) -> float:
     """Stable rank |X|² / |X|₂², the squared Frobenius norm over the squared spectral norm.
 
     Between 1 and the rank; small singular values hardly change it (Rudelson and Vershynin 2007).
 
     Parameters
     ----------
-    X : array-like or sparse matrix, shape (n, d)
-        Rows.
+    X : array-like or sparse matrix, shape (n, d), or Moments
+        Rows, or the moments of rows that were summarized in parts.
     center : bool, default=True
         Whether to subtract the column means first (sparse rows stay sparse).
 
@@ -325,6 +325,8 @@ def stable_rank(X: MatrixLike, center: bool = True) -> float:
     >>> round(stable_rank(np.eye(4), center=False), 6)
     4.0
     """
+    if isinstance(X, Moments):
+        return stable_rank_of_moments(X, center)
     rows = check_features(X, "X")
     rows = times_power(rows, -safe_scale(rows))  # the ratio is the same, and squares cannot overflow
     if center and rows.shape[0] < 2:
@@ -340,6 +342,18 @@ def stable_rank(X: MatrixLike, center: bool = True) -> float:
     if constant:
         raise ValueError(constant_message("X"))
     return total / largest_squared_singular_value(rows, mean)
+
+
+def stable_rank_of_moments(moments: Moments, center: bool) -> float:
+    """Trace over largest eigenvalue of the scatter of the rows, about their mean or about zero."""
+    check_convention("biased", center, moments.weight)
+    about_zero = moments.weight * np.outer(moments.mean, moments.mean)
+    scatter = moments.scatter if center else moments.scatter + about_zero
+    total = float(np.trace(scatter))
+    if total <= (8 * moments.precision) ** 2 * float(np.trace(about_zero)) or total == 0:
+        raise ValueError(constant_message("X"))
+    last = len(scatter) - 1
+    return total / float(eigh(scatter, eigvals_only=True, subset_by_index=[last, last])[0])
 
 
 def largest_squared_singular_value(X: Rows, mean: FloatArray) -> float:

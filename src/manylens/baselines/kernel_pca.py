@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import linalg
+from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.feature_maps import Landmarks
@@ -13,7 +14,7 @@ from manylens.kernels.kernels import KernelLike
 from manylens.kernels.spectrum import Spectrum, feature_moments, leading_eigenpairs, principal_spectrum
 from manylens.modules.kernel_pca import KernelModules, MapLike
 from manylens.modules.solver import pad_spectrum
-from manylens.summaries import bootstrap_moments
+from manylens.summaries import Moments, bootstrap_moments
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import clear_fitted, new_generator, refuse_equal_rows, restore_on_error
 
@@ -23,8 +24,8 @@ class KernelBaseline(KernelModules):
 
     top_only: ClassVar[bool] = False  # whether the top M H components are enough
 
-    def _choose_modules(self, spectrum: Spectrum, X: Rows, rng: np.random.Generator) -> FloatArray:
-        """Modules (M, H, K) on a spectrum."""
+    def _choose_modules(self, spectrum: Spectrum, X: Rows | None, rng: np.random.Generator) -> FloatArray:
+        """Modules (M, H, K) on a spectrum; X is None if only the summary of the rows is known."""
         raise NotImplementedError
 
     @restore_on_error
@@ -45,11 +46,32 @@ class KernelBaseline(KernelModules):
         clear_fitted(self, "components_", "preimage_")
         rng = new_generator(self.random_state)
         self.feature_map_ = self._fit_feature_map(X)
+        self._learn(feature_moments(self.feature_map_, X), X, rng)
+        self._set_preimages(X)
+        return self
+
+    @restore_on_error
+    def learn_from(self, summary: Moments) -> Self:
+        """Last step of fitting in parts, as in `ModularKernelPCA.learn_from`.
+
+        Parameters
+        ----------
+        summary : Moments
+            From `summarize`, merged over all batches.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "feature_map_")
+        return self._learn(summary, None, new_generator(self.random_state))
+
+    def _learn(self, moments: Moments, X: Rows | None, rng: np.random.Generator) -> Self:
+        """Choose the modules on the spectrum of the features' moments and set them."""
         n_kept = self.n_modules * self.n_components if self.top_only else None
-        spectrum = principal_spectrum(feature_moments(self.feature_map_, X), self.feature_map_, n_kept)
+        spectrum = principal_spectrum(moments, self.feature_map_, n_kept)
         refuse_equal_rows(spectrum.values)
         self._set_modules(spectrum, self._choose_modules(spectrum, X, rng))
-        self._set_preimages(X)
         return self
 
 
@@ -99,7 +121,7 @@ class MonolithicKernelPCA(KernelBaseline):
             random_state=random_state,
         )
 
-    def _choose_modules(self, spectrum: Spectrum, X: Rows, rng: np.random.Generator) -> FloatArray:
+    def _choose_modules(self, spectrum: Spectrum, X: Rows | None, rng: np.random.Generator) -> FloatArray:
         return np.diag(np.sqrt(pad_spectrum(spectrum.values, self.n_components)))[None]
 
 
@@ -123,7 +145,7 @@ class PartitionKernelPCA(KernelBaseline):
 
     top_only = True
 
-    def _choose_modules(self, spectrum: Spectrum, X: Rows, rng: np.random.Generator) -> FloatArray:
+    def _choose_modules(self, spectrum: Spectrum, X: Rows | None, rng: np.random.Generator) -> FloatArray:
         M, H = self.n_modules, self.n_components
         roots = np.sqrt(pad_spectrum(spectrum.values, M * H))
         kept = np.sort(rng.permutation(M * H).reshape(M, H), axis=1)  # strongest first
@@ -151,7 +173,9 @@ class BootstrapKernelPCA(KernelBaseline):
     (150, 8)
     """
 
-    def _choose_modules(self, spectrum: Spectrum, X: Rows, rng: np.random.Generator) -> FloatArray:
+    def _choose_modules(self, spectrum: Spectrum, X: Rows | None, rng: np.random.Generator) -> FloatArray:
+        if X is None:
+            raise ValueError("BootstrapKernelPCA draws samples of the rows and needs all of them: use fit.")
         modules = np.zeros((self.n_modules, self.n_components, len(spectrum.values)))
         blocks = (spectrum.coordinates(block) for block in self.feature_map_.feature_blocks(X))
         samples = bootstrap_moments(blocks, X.shape[0], self.n_modules, rng)
@@ -180,7 +204,7 @@ class RandomKernelProjection(KernelBaseline):
     (150, 8)
     """
 
-    def _choose_modules(self, spectrum: Spectrum, X: Rows, rng: np.random.Generator) -> FloatArray:
+    def _choose_modules(self, spectrum: Spectrum, X: Rows | None, rng: np.random.Generator) -> FloatArray:
         # Drawn in the coordinates features @ K^(-1/2), which rounding hardly changes, unlike the signs and
         # the number of principal components; so float32 and float64 rows get the same projections.
         directions = rng.standard_normal((self.n_modules, self.n_components, self.feature_map_.width))

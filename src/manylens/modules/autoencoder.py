@@ -13,7 +13,7 @@ from manylens.kernels.feature_maps import LinearMap
 from manylens.kernels.spectrum import Spectrum, feature_moments, leading_eigenpairs, principal_spectrum
 from manylens.modules.base import AffineModules, DiverseModulesMixin
 from manylens.modules.solver import ModularSolution, count_equal, lower_bound, pad_spectrum, solve_modules
-from manylens.summaries import column_means
+from manylens.summaries import Moments, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     check_count,
@@ -38,12 +38,15 @@ class LinearAutoencoders(AffineModules):
 
     def _set_axes(self, X: Rows) -> None:
         """Set the mean and the principal axes of rows, from the smaller of the two Gram matrices."""
-        refuse_more_components(self.n_components, X)
+        refuse_more_components(self.n_components, *X.shape)
         self.feature_map_, self.mean_ = LinearMap().fit(X), column_means(X)
         if X.shape[1] <= X.shape[0]:
             axes = principal_spectrum(feature_moments(self.feature_map_, X), self.feature_map_)
         else:
             axes = dual_axes(X, self.mean_)
+        self._set_spectrum(axes)
+
+    def _set_spectrum(self, axes: Spectrum) -> None:
         refuse_equal_rows(axes.values)
         warn_zero_columns(self.n_components, len(axes.values))
         self.decomposition_, self.spectrum_ = axes, np.sqrt(axes.values)
@@ -160,6 +163,60 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
         X = validate_rows(self, X, reset=True, min_rows=2)
         clear_fitted(self, "components_")
         self._set_axes(X)
+        return self._learn(self.decomposition_)
+
+    @restore_on_error
+    def fit_feature_map(self, X: MatrixLike) -> Self:
+        """First step of fitting in parts: learn names and number of the columns from a sample of rows.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Any rows; no more is learned from them.
+
+        Returns
+        -------
+        self
+        """
+        X = validate_rows(self, X, reset=True)
+        clear_fitted(self, "components_")
+        self.feature_map_ = LinearMap().fit(X)
+        return self
+
+    def summarize(self, X: MatrixLike) -> Moments:
+        """Second step of fitting in parts: summarize a batch of rows.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+
+        Returns
+        -------
+        Moments
+            Combine the summaries of several batches with `merge`.
+        """
+        check_is_fitted(self, "feature_map_")
+        return feature_moments(self.feature_map_, validate_rows(self, X))
+
+    @restore_on_error
+    def learn_from(self, summary: Moments) -> Self:
+        """Last step of fitting in parts: learn encoders and decoders from the summary of all rows.
+
+        Parameters
+        ----------
+        summary : Moments
+            From `summarize`, merged over all batches.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "feature_map_")
+        check_count(self.n_modules, "n_modules")
+        check_count(self.n_components, "n_components")
+        refuse_more_components(self.n_components, int(summary.weight), summary.n_features)
+        self.mean_ = summary.mean.copy()
+        self._set_spectrum(principal_spectrum(summary, self.feature_map_))
         return self._learn(self.decomposition_)
 
     def _learn(self, axes: Spectrum) -> Self:

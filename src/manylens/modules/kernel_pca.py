@@ -86,6 +86,41 @@ class KernelModules(AffineModules):
         kernel = make_kernel(self.kernel, self.gamma)
         return make_feature_map(self.feature_map, kernel, X, self.rank, self.landmarks, seed).fit(X)
 
+    @restore_on_error
+    def fit_feature_map(self, X: MatrixLike) -> Self:
+        """First step of fitting in parts: fit the feature map to a sample of rows.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Sample from which landmarks and scale are chosen; ideally, at least `rank` rows.
+
+        Returns
+        -------
+        self
+        """
+        if self.fit_inverse_transform:
+            raise ValueError("Pre-images are learned from all rows at once: use fit.")
+        X = self._validate(X)
+        clear_fitted(self, "components_", "moments_", "preimage_")
+        self.feature_map_ = self._fit_feature_map(X)
+        return self
+
+    def summarize(self, X: MatrixLike) -> Moments:
+        """Second step of fitting in parts: summarize a batch of rows.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+
+        Returns
+        -------
+        Moments
+            Combine the summaries of several batches with `merge`.
+        """
+        check_is_fitted(self, "feature_map_")
+        return feature_moments(self.feature_map_, validate_rows(self, X))
+
     def _set_modules(self, spectrum: Spectrum, modules: FloatArray) -> None:
         """Set modules, given in the coordinates of the spectrum scaled to variance 1."""
         k = len(spectrum.values)
@@ -314,39 +349,6 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         self.learn_from(moments)
         self.moments_ = moments
         return self
-
-    @restore_on_error
-    def fit_feature_map(self, X: MatrixLike) -> Self:
-        """First step of fitting in parts: fit the feature map to a sample of rows.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Sample from which landmarks and scale are chosen; ideally, at least `rank` rows.
-
-        Returns
-        -------
-        self
-        """
-        X = self._validate(X)
-        clear_fitted(self, "components_", "moments_", "preimage_")
-        self.feature_map_ = self._fit_feature_map(X)
-        return self
-
-    def summarize(self, X: MatrixLike) -> Moments:
-        """Second step of fitting in parts: summarize a batch of rows.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-
-        Returns
-        -------
-        Moments
-            Combine the summaries of several batches with `merge`.
-        """
-        check_is_fitted(self, "feature_map_")
-        return feature_moments(self.feature_map_, validate_rows(self, X))
 
     @restore_on_error
     def learn_from(self, summary: Moments) -> Self:

@@ -22,6 +22,7 @@ OWN: dict[str, tuple[str, ...]] = {
         *("BootstrapKernelPCA", "MonolithicKernelPCA", "PartitionKernelPCA", "RandomKernelProjection"),
     ),
     "manylens.baselines.semi_supervised": ("LaplacianRidgeClassifier", "SelfTrainingLogisticRegression"),
+    "manylens.cluster.blockwise": ("Blockwise",),
     "manylens.ensembles.calibration": ("MeasuredRecall", "SearchPlan"),
     "manylens.ensembles.diversity_search": ("DiversitySearchCV",),
     "manylens.ensembles.finders": ("FaissFinder", "GrowingRows", "ScanFinder"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Self, TypeVar
 
 from manylens.validation import shown
@@ -26,6 +26,7 @@ class Summary(ABC):
 
 
 S = TypeVar("S", bound=Summary)
+T = TypeVar("T")
 
 
 def check_same_kind(summary: Summary, other: Any) -> None:
@@ -42,12 +43,22 @@ def summarize(make: Callable[[], S], batches: Iterable[tuple[Any, ...]]) -> S:
     return summary
 
 
-def merge_tree(summaries: Sequence[S]) -> S:
-    """Merge pairs of neighbors, in place, until one is left; the fixed order makes results reproducible."""
-    level = list(summaries)
-    if not level:
+def merge_tree(summaries: Iterable[T], merge: Callable[[T, T], T] | None = None) -> T:
+    """Merge neighbors pairwise, then pairs of pairs, until one is left; a fixed order gives the same bits.
+
+    At most log2(n) + 1 summaries are held at a time. By default `merge` is the method, in place.
+    """
+    join = merge or (lambda first, second: first.merge(second))  # type: ignore[attr-defined]
+    waiting: list[tuple[int, T]] = []  # height in the tree, from high to low, and merged summary
+    for merged in summaries:
+        height = 0
+        while waiting and waiting[-1][0] == height:
+            merged = join(waiting.pop()[1], merged)
+            height += 1
+        waiting.append((height, merged))
+    if not waiting:
         raise ValueError("The list of summaries is empty: give at least one.")
-    while len(level) > 1:
-        pairs = [level[k : k + 2] for k in range(0, len(level), 2)]
-        level = [pair[0].merge(pair[1]) if len(pair) == 2 else pair[0] for pair in pairs]
-    return level[0]
+    _, merged = waiting.pop()
+    while waiting:
+        merged = join(waiting.pop()[1], merged)
+    return merged

@@ -14,6 +14,7 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.bandwidths import Gamma
 from manylens.summaries import Moments
@@ -35,6 +36,7 @@ from manylens.validation import (
     times_power,
 )
 
+CALIBRATION_ROWS = 2000  # rows of the sample whose leave-one-out predictions calibrate a fit in parts
 STACK_CS = (0.01, 0.1, 1.0, 10.0)  # candidate penalties of the logistic regression that stacks layers
 
 
@@ -99,6 +101,11 @@ def choose_coding(
     return scales, temperature
 
 
+def mapped_features(model: WeightedLayers, X: FloatArray) -> FloatArray:
+    """Features (n, p) in float64 that the ridge of a model multiplies."""
+    return ridge.map_columns(model.ridge.columns, model.features(X)).astype(np.float64)
+
+
 def squared_units(errors: FloatArray, exponent: int) -> FloatArray:
     """Squared errors of targets that were multiplied by 2^-exponent, in the units of y."""
     with np.errstate(over="ignore", under="ignore"):
@@ -109,6 +116,8 @@ class LayerRidge(layer_models.LayerEstimator):
     """Base class of the classifier and the regressor."""
 
     moments_: Moments | None = None
+    _first: WeightedLayers  # between the steps of a fit in parts: maps, weights and landmarks,
+    _kept: tuple[FloatArray, FloatArray]  # and features and targets of rows of the sample
     class_scales_: FloatArray
     alpha_: float | FloatArray
     loo_errors_: FloatArray | None
@@ -162,11 +171,17 @@ class LayerRidge(layer_models.LayerEstimator):
 
     def _add_batch(self, X: FloatArray, targets: FloatArray) -> None:
         """Merge the moments of a batch with those of earlier batches, and solve the ridge."""
-        is_first, alphas = self.moments_ is None, self._settings().alphas
+        is_first = self.moments_ is None
         model = self._first_model(X, targets) if is_first else cast(WeightedLayers, self.model_)
-        columns = model.ridge.columns
+        moments = self._batch_moments(model, X, targets)
+        if self.moments_ is not None:
+            moments = self.moments_.fresh().merge(self.moments_).merge(moments)
+        self._solve(model, moments, targets.shape[1])
+
+    def _batch_moments(self, model: WeightedLayers, X: FloatArray, targets: FloatArray) -> Moments:
+        """Joint moments of the features and targets of a batch."""
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            features = ridge.map_columns(columns, model.features(X)).astype(np.float64)
+            features = mapped_features(model, X)
             fits = np.isfinite(features).all() and safe_scale(features, targets) <= LARGEST_EXPONENT
             moments = ridge.joint_moments(features, targets) if fits else None
         if moments is None or not np.isfinite(moments.scatter).all():
@@ -174,13 +189,36 @@ class LayerRidge(layer_models.LayerEstimator):
                 "This batch is so much larger than the first that its moments overflow: check its units, or "
                 "start over with fit."
             )
-        if self.moments_ is not None:
-            moments = self.moments_.fresh().merge(self.moments_).merge(moments)
-        path = ridge.path_from_moments(moments, features.shape[1])
+        return moments
+
+    def _solve(self, model: WeightedLayers, moments: Moments, n_targets: int) -> ridge.RidgePath:
+        """Choose alpha by generalized cross-validation and set the ridge; returns all ridge solutions."""
+        alphas = self._settings().alphas
+        path = ridge.path_from_moments(moments, moments.n_features - n_targets)
         self.loo_errors_ = ridge.gcv_errors(path, moments, alphas)
         self.alpha_ = float(alphas[np.argmin(self.loo_errors_)])
         self.moments_ = moments
-        self._set_model(replace(model, ridge=RidgePredictor(columns, *path.solve(self.alpha_))))
+        predictor = RidgePredictor(model.ridge.columns, *path.solve(self.alpha_))
+        self._set_model(replace(model, ridge=predictor))
+        return path
+
+    def _start_parts(self, X: FloatArray, targets: FloatArray) -> None:
+        """Fix maps, weights and landmarks on a sample, and keep some of its rows for leave-one-out."""
+        if layer_models.is_stacked(self.weights):
+            raise ValueError("weights='stacked' needs all rows at once, not a summary of them: use fit.")
+        self.moments_, self._first = None, self._first_model(X, targets)
+        kept = np.linspace(0, len(X) - 1, min(len(X), CALIBRATION_ROWS)).astype(int)  # rows may be sorted
+        self._kept = mapped_features(self._first, X[kept]), targets[kept]
+        clear_fitted(self, "model_")
+
+    def _learn_from(self, summary: Moments) -> tuple[FloatArray, FloatArray]:
+        """Solve the ridge; targets and leave-one-out predictions of the rows kept from the sample."""
+        check_is_fitted(self, "_first")
+        features, targets = self._kept
+        path = self._solve(self._first, summary, targets.shape[1])
+        clear_fitted(self, "_first", "_kept")
+        alpha = cast(float, self.alpha_)
+        return targets, ridge.left_out_from_moments(path, summary.weight, features, targets, alpha)
 
 
 class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
@@ -310,6 +348,69 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         self._calibrate(self.model_.scores(rows) if scores is None else scores, codes, shares)
         return self
 
+    @restore_on_error
+    def fit_feature_map(self, X: Layers, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+        """First step of fitting in parts: fix maps, weights and landmarks on a random sample of the rows.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers of the sample, whose rows must also be among those that are summarized: the temperature is
+            chosen by their exact leave-one-out predictions.
+        y : array-like, shape (n,)
+            Labels.
+        classes : array-like, shape (C,), default=None
+            All labels that may occur; those of y by default.
+
+        Returns
+        -------
+        self
+        """
+        rows, self._slices = layer_models.read_rows(self, X, is_first=True)
+        labels = check_labels(y, rows)
+        known = np.unique(labels) if classes is None else classes
+        self.classes_, codes = batch_codes(labels, known, None, True)
+        self._start_parts(rows, np.eye(len(self.classes_))[codes])
+        return self
+
+    def summarize(self, X: Layers, y: ArrayLike) -> Moments:
+        """Second step of fitting in parts: summarize a batch of rows.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers, as in `fit`.
+        y : array-like, shape (n,)
+            Labels.
+
+        Returns
+        -------
+        Moments
+            Combine the summaries of several batches with `merge`.
+        """
+        check_is_fitted(self, "_first")
+        rows, _ = layer_models.read_rows(self, X, is_first=False)
+        _, codes = batch_codes(check_labels(y, rows), None, self.classes_, False)
+        return self._batch_moments(self._first, rows, np.eye(len(self.classes_))[codes])
+
+    @restore_on_error
+    def learn_from(self, summary: Moments) -> Self:
+        """Last step of fitting in parts: solve the ridge from the summary of all rows.
+
+        Parameters
+        ----------
+        summary : Moments
+            From `summarize`, merged over all batches.
+
+        Returns
+        -------
+        self
+        """
+        targets, left_out = self._learn_from(summary)
+        shares = np.maximum(summary.mean[-len(self.classes_) :], 1 / summary.weight)
+        self._calibrate(left_out, np.argmax(targets, axis=1), shares)
+        return self
+
     def _calibrate(self, scores: FloatArray, codes: IntArray, shares: FloatArray) -> None:
         """Set coding, temperature and accuracy, from held-out scores and the shares of the classes."""
         held_out, powers = scores.astype(np.float64), self._settings().class_powers
@@ -397,6 +498,65 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         clear_fitted(self, "loo_score_")
         self._add_batch(rows, cast(FloatArray, times_power(values, -self._exponent)))
         self.loo_errors_ = squared_units(cast(FloatArray, self.loo_errors_), self._exponent)
+        return self
+
+    @restore_on_error
+    def fit_feature_map(self, X: Layers, y: ArrayLike) -> Self:
+        """First step of fitting in parts, as in `LayerRidgeClassifier.fit_feature_map`.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers of the sample.
+        y : array-like, shape (n,) or (n, C)
+            Values.
+
+        Returns
+        -------
+        self
+        """
+        rows, self._slices = layer_models.read_rows(self, X, is_first=True)
+        values, self._is_1d = layer_models.check_values(y, rows)
+        self._exponent = layer_models.target_exponent(values, rows.dtype)
+        self._start_parts(rows, cast(FloatArray, times_power(values, -self._exponent)))
+        return self
+
+    def summarize(self, X: Layers, y: ArrayLike) -> Moments:
+        """Second step of fitting in parts: summarize a batch of rows.
+
+        Parameters
+        ----------
+        X : dict or list of array-like, or array-like of shape (n, d)
+            Layers, as in `fit`.
+        y : array-like, shape (n,) or (n, C)
+            Values.
+
+        Returns
+        -------
+        Moments
+            Combine the summaries of several batches with `merge`.
+        """
+        check_is_fitted(self, "_first")
+        rows, _ = layer_models.read_rows(self, X, is_first=False)
+        values, _ = layer_models.check_values(y, rows)
+        return self._batch_moments(self._first, rows, cast(FloatArray, times_power(values, -self._exponent)))
+
+    @restore_on_error
+    def learn_from(self, summary: Moments) -> Self:
+        """Last step of fitting in parts: solve the ridge from the summary of all rows.
+
+        Parameters
+        ----------
+        summary : Moments
+            From `summarize`, merged over all batches.
+
+        Returns
+        -------
+        self
+        """
+        targets, left_out = self._learn_from(summary)
+        self.loo_errors_ = squared_units(cast(FloatArray, self.loo_errors_), self._exponent)
+        self.loo_score_ = float(r2_score(targets, left_out))
         return self
 
     def predict(self, X: Layers) -> FloatArray:

@@ -192,6 +192,19 @@ def path_from_moments(moments: Moments, n_features: int) -> RidgePath:
     return RidgePath((directions,), values, products, moments.mean[:p], moments.mean[p:])
 
 
+def left_out_from_moments(
+    path: RidgePath, n_rows: float, features: FloatArray, targets: FloatArray, alpha: float
+) -> FloatArray:
+    """Exact leave-one-out predictions (m, C) of some of the rows that the moments were made of.
+
+    y_i - (y_i - ŷ_i)/(1 - h_i), with leverage h_i = 1/n + Σ_k z_ik²/(λ_k + alpha) for z_i = Vᵀ (x_i - mean).
+    """
+    coef, intercept = path.solve(alpha)
+    basis = (features - path.mean) @ path.factors[0]
+    leverage = 1.0 / n_rows + np.square(basis) @ (1.0 / (path.values + alpha))
+    return targets - (targets - features @ coef - intercept) / free_share(leverage)[:, np.newaxis]
+
+
 def gcv_errors(path: RidgePath, moments: Moments, alphas: FloatArray) -> FloatArray:
     """Generalized cross-validation error, n |Y - Ŷ|² / (n - tr H)² per target, for each alpha."""
     n_rows, n_targets = moments.weight, path.products.shape[1]

@@ -1,0 +1,161 @@
+"""Rows in blocks: dask arrays and data frames, `delayed` blocks, or an iterable of batches in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from typing import Any
+
+import numpy as np
+
+from manylens.validation import is_sparse
+
+Arguments = tuple[Any, ...]  # of one block: rows, and the target if there is one
+
+
+@dataclass
+class Blocks:
+    """Blocks of the same columns; those on a cluster are a list, so that they can be counted."""
+
+    arguments: Iterable[Arguments]
+    is_lazy: bool  # whether the arguments are dask's `Delayed`, or dicts of them
+    lengths: list[int] | None = None  # number of rows of each block, if known without reading it
+
+    def __iter__(self) -> Iterator[Arguments]:
+        return iter(self.arguments)
+
+    def read_twice(self) -> None:
+        """Raise if the blocks can be read only once."""
+        if isinstance(self.arguments, Iterator):
+            raise TypeError(
+                "X is an iterator, which can be read only once, but a fit reads the blocks twice: give a "
+                "list of batches, `delayed` blocks, or an object whose __iter__ starts over."
+            )
+
+    def first_rows(self, lengths: list[int]) -> list[int]:
+        """Number of the first row of each block."""
+        return [0, *accumulate(lengths)][: len(lengths)]
+
+
+def read_blocks(X: Any, y: Any = None) -> Blocks:
+    """Blocks of X and, if given, of y, cut at the same rows."""
+    if is_collection(X) or (isinstance(X, Mapping) and any(map(is_collection, X.values()))):
+        rows, lengths = collection_blocks(X)
+        if y is None:
+            return Blocks([(part,) for part in rows], True, lengths)
+        return Blocks(list(zip(rows, target_blocks(y, rows, lengths), strict=True)), True, lengths)
+    if isinstance(X, Mapping) or is_sparse(X) or hasattr(X, "shape") or not isinstance(X, Iterable):
+        raise TypeError(
+            f"X is {type(X).__name__}, which is not in blocks: give a dask array or data frame, a dict of "
+            "them, or an iterable of batches or `delayed` blocks. For rows in memory call fit of the "
+            "estimator itself."
+        )
+    return iterable_blocks(X if y is None else paired(X, y))
+
+
+def is_collection(value: Any) -> bool:
+    """Whether this is a dask array, data frame or series; a `Delayed` pretends to have every attribute."""
+    return hasattr(value, "__dask_graph__") and hasattr(type(value), "to_delayed")
+
+
+def is_delayed(value: Any) -> bool:
+    """Whether this is dask's `Delayed`, or a dict of them."""
+    if isinstance(value, Mapping):
+        return any(map(is_delayed, value.values()))
+    return hasattr(value, "__dask_graph__") and not is_collection(value)
+
+
+def collection_blocks(X: Any) -> tuple[list[Any], list[int] | None]:
+    """Blocks of rows of a dask collection or a dict of them, and their lengths if known."""
+    if isinstance(X, Mapping):
+        parts = {name: collection_blocks(value) for name, value in X.items()}
+        first = next(iter(parts))
+        for name, (blocks, lengths) in parts.items():
+            if len(blocks) != len(parts[first][0]) or lengths != parts[first][1]:
+                raise ValueError(
+                    f"{name!r} has {counted(blocks, lengths)} and {first!r} has {counted(*parts[first])}: "
+                    "block i of each must hold the same rows. Use rechunk or repartition."
+                )
+        rows = zip(*(blocks for blocks, _ in parts.values()), strict=True)
+        return [dict(zip(parts, each, strict=True)) for each in rows], parts[first][1]
+    if not hasattr(X, "chunks"):
+        return list(X.to_delayed()), None
+    if X.ndim > 1:
+        X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))  # a block has all columns
+    lengths = None if np.isnan(X.chunks[0]).any() else [int(size) for size in X.chunks[0]]
+    return X.to_delayed().ravel().tolist(), lengths
+
+
+def target_blocks(y: Any, rows: list[Any], lengths: list[int] | None) -> list[Any]:
+    """Blocks of the target, cut at the rows of X."""
+    known = lengths is not None and hasattr(y, "shape") and not np.isnan(y.shape[0])
+    if known and int(y.shape[0]) != sum(lengths or []):
+        raise ValueError(f"X has {sum(lengths or [])} rows and y has {y.shape[0]}.")
+    if is_collection(y):
+        cut = y.rechunk({0: tuple(lengths or [])}) if known and hasattr(y, "rechunk") else y
+        blocks, _ = collection_blocks(cut)
+        if len(blocks) != len(rows):
+            raise ValueError(
+                f"X has {len(rows)} blocks and y has {len(blocks)}: block i of both must hold the same rows. "
+                "Use rechunk or repartition."
+            )
+        return blocks
+    if not known:
+        raise TypeError(
+            f"y is {type(y).__name__}, and the rows per block of X are not known, so y cannot be cut: give y "
+            "as a dask collection with the same blocks."
+        )
+    cuts = np.cumsum(lengths or [])[:-1]
+    return np.split(np.asarray(y), cuts)
+
+
+def iterable_blocks(batches: Iterable[Any]) -> Blocks:
+    """Blocks from an iterable, of which only the first is looked at unless they are `delayed`."""
+    start = iter(batches)
+    missing = object()
+    first = next(start, missing)
+    if first is missing:
+        raise ValueError("X holds no block: give at least one.")
+    whole: Iterable[Any] = chain([first], start) if start is batches else batches
+    parts = first if isinstance(first, tuple) else (first,)
+    if any(map(is_collection, parts)):
+        raise TypeError(
+            "X is a list of dask collections: concatenate them if they hold different rows, or give a dict "
+            "of them if they are different features of the same rows."
+        )
+    if any(map(is_delayed, parts)):
+        return Blocks([each if isinstance(each, tuple) else (each,) for each in whole], True)
+    return Blocks(Tuples(whole) if start is not batches else iter(Tuples(whole)), False)
+
+
+@dataclass
+class Tuples:
+    """An iterable whose items are tuples, each made when it is needed."""
+
+    batches: Iterable[Any]
+
+    def __iter__(self) -> Iterator[Arguments]:
+        return (batch if isinstance(batch, tuple) else (batch,) for batch in self.batches)
+
+
+@dataclass
+class Pairs:
+    """Items of two iterables of equal length, side by side, that can be read again if they can."""
+
+    X: Iterable[Any]
+    y: Iterable[Any]
+
+    def __iter__(self) -> Iterator[Arguments]:
+        return zip(self.X, self.y, strict=True)
+
+
+def paired(X: Iterable[Any], y: Iterable[Any]) -> Iterable[Arguments]:
+    """Batches (X_i, y_i); an iterator if one of the two is."""
+    pairs = Pairs(X, y)
+    return iter(pairs) if isinstance(X, Iterator) or isinstance(y, Iterator) else pairs
+
+
+def counted(blocks: list[Any], lengths: list[int] | None) -> str:
+    """What an error says of the blocks of one collection."""
+    return f"{len(blocks)} blocks" + ("" if lengths is None else f" of {lengths[:8]} rows")
