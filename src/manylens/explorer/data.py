@@ -20,7 +20,7 @@ from manylens.explorer.curves import diversity_curves
 from manylens.modules.autoencoder import ModularAutoencoder
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, FloatArray, MatrixLike, ModuleSet
-from manylens.validation import check_count, check_diversity
+from manylens.validation import check_count, check_diversity, shown
 
 DIVERSITIES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.98, 1.0)
 MISSING = ("nan", "None", "<NA>", "NaT")
@@ -52,7 +52,7 @@ def explorer_data(
     """Everything that the page shows, computed once."""
     if isinstance(lenses, type) or not isinstance(lenses, ModuleSet):
         raise TypeError(
-            f"lenses={lenses!r} must be a fitted transformer with `transform` and `split`, such as "
+            f"lenses={shown(lenses)} must be a fitted transformer with `transform` and `split`, such as "
             "ModularKernelPCA(n_modules=10, n_components=10).fit(X)."
         )
     check_is_fitted(lenses)

@@ -242,7 +242,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             X Aᵀ.
         """
         check_is_fitted(self)
-        rows = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        with plain_conversion_errors("X"):
+            rows = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         return project(rows, self.components_)
 
     def mahalanobis(self) -> FloatArray:

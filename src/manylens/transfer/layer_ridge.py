@@ -33,6 +33,7 @@ from manylens.validation import (
     require_two_classes,
     restore_on_error,
     safe_scale,
+    shown,
     times_power,
 )
 
@@ -214,6 +215,8 @@ class LayerRidge(layer_models.LayerEstimator):
     def _learn_from(self, summary: Moments) -> tuple[FloatArray, FloatArray]:
         """Solve the ridge; targets and leave-one-out predictions of the rows kept from the sample."""
         check_is_fitted(self, "_first")
+        if not isinstance(summary, Moments):
+            raise TypeError(f"summary={shown(summary)} must be the Moments that summarize returns.")
         features, targets = self._kept
         path = self._solve(self._first, summary, targets.shape[1])
         clear_fitted(self, "_first", "_kept")

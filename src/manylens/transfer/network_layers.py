@@ -297,8 +297,10 @@ def pool(tensor: torch.Tensor, pooling: Pooling, name: str, mask: torch.Tensor |
     """Float32 rows (n, d) from the output of a layer."""
     if callable(pooling):
         tensor = pooling(tensor)
-        if tensor.ndim != 2:
-            fault = f"pooling returned a tensor of shape {tuple(tensor.shape)} for layer {name!r}"
+        shape = tuple(tensor.shape) if isinstance(tensor, import_torch().Tensor) else None
+        if shape is None or len(shape) != 2:
+            what = "no tensor" if shape is None else f"a tensor of shape {shape}"
+            fault = f"pooling returned {what} for layer {name!r}"
             raise ValueError(f"{fault}: the shape must be (samples, features).")
     elif tensor.ndim < 2:
         fault = f"Layer {name!r} returned a tensor of shape {tuple(tensor.shape)}, without one row per sample"
