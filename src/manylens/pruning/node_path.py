@@ -29,8 +29,8 @@ from manylens.pruning.pruned_ensemble import probabilities
 from manylens.pruning.tree_ensembles import TreeEnsemble, pack_trees
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
-SHRINK = 0.75  # share of the leaves that one step keeps
-STEPS = 14  # steps of a path without a target: 0.75^14 is 2 % of the leaves
+SHRINK = 0.7  # share of the leaves that one step keeps
+STEPS = 12  # steps of a path without a target: 0.7^12 is 1.4 % of the leaves
 LARGEST = 1e15  # penalty that stands for infinity in sums with numbers of rows
 SMOOTHING = 0.1  # training rows that a node counts for in the probabilities of its children
 SLOPES = np.geomspace(1, 64, 25)  # candidates for the factor from mean probabilities to log-odds
@@ -214,8 +214,10 @@ def as_log_odds(nodes: Nodes, rows: RowLeaves) -> Nodes:
 
 def prune_path(
     nodes: Nodes, rows: RowLeaves, shrinkage: float, targets: Sequence[int]
-) -> Iterator[tuple[Nodes, RowLeaves]]:
-    """Refit, then cut to each number of leaves in `targets`; after each refit, the model and the rows' leaves.
+) -> Iterator[tuple[Nodes, RowLeaves, FloatArray, FloatArray]]:
+    """Refit, then cut to each number of leaves in `targets`.
+
+    After each refit, yields the model, the leaves of the rows, and their scores and spreads (`row_scores`).
 
     shrinkage is the weight of the values in the ensemble, in rows per tree; infinity for no refit. Leaves of a
     forest of classes with the identity link stay probabilities.
@@ -224,13 +226,16 @@ def prune_path(
     simplex = 1 / nodes.n_trees if nodes.averages and nodes.classes is not None and nodes.link == "identity" else 0.0
     nodes = nodes._replace(value=nodes.value.copy(), intercept=nodes.intercept.copy())  # changed in place
     h = curvature_of(nodes.link, len(nodes.intercept))
+    score, spread = row_scores(nodes, rows)
     for goal in [None, *targets]:
         if goal is not None:
-            nodes, at, kept = cut_nodes(nodes, rows, h * penalty, goal, simplex)
+            nodes, at, kept = cut_nodes(nodes, rows, score, h * penalty, goal, simplex)
             rows = rows._replace(at=at, seen=rows.seen[kept])
+            score, spread = row_scores(nodes, rows)
         if np.isfinite(penalty):
-            refit(nodes, rows, h * penalty, h, simplex)
-        yield nodes, rows
+            refit(nodes, rows, score, h * penalty, h, simplex)
+            score, spread = row_scores(nodes, rows)
+        yield nodes, rows, score, spread
 
 
 def usable(nodes: Nodes, rows: RowLeaves) -> tuple[BoolArray, FloatArray]:
@@ -241,10 +246,11 @@ def usable(nodes: Nodes, rows: RowLeaves) -> tuple[BoolArray, FloatArray]:
     return k > 0, np.where(k > 0, len(rows.seen) / np.maximum(k, 1), 0.0)
 
 
-def refit(nodes: Nodes, rows: RowLeaves, penalty: float, h: float, simplex: float) -> None:
+def refit(
+    nodes: Nodes, rows: RowLeaves, score: FloatArray, penalty: float, h: float, simplex: float
+) -> None:
     """One pass over all trees; changes the values and the intercept of `nodes`."""
     used, scale = usable(nodes, rows)
-    score, _ = row_scores(nodes, rows)
     residual = residuals(score, rows.target, nodes.link)
     m, V = nodes.value.shape
     shared = (rows.at, rows.seen & rows.learn, scale, residual, nodes.roots, nodes.column, nodes.prior)
@@ -255,7 +261,7 @@ def refit(nodes: Nodes, rows: RowLeaves, penalty: float, h: float, simplex: floa
 
 
 def cut_nodes(
-    nodes: Nodes, rows: RowLeaves, penalty: float, goal: int, simplex: float
+    nodes: Nodes, rows: RowLeaves, score: FloatArray, penalty: float, goal: int, simplex: float
 ) -> tuple[Nodes, IntArray, BoolArray]:
     """Cut the subtrees with the smallest cost per leaf; returns new nodes, leaves of rows and which trees remain.
 
@@ -263,7 +269,6 @@ def cut_nodes(
     """
     m, V = nodes.value.shape
     _, scale = usable(nodes, rows)
-    score, _ = row_scores(nodes, rows)
     gradient, weight, cost, leaves = np.zeros((m, V)), np.zeros(m), np.zeros(m), np.zeros(m, dtype=np.int64)
     h = curvature_of(nodes.link, len(nodes.intercept))
     residual = residuals(score, rows.target, nodes.link)

@@ -47,10 +47,11 @@ from manylens.validation import (
 
 SHRINKAGES = (0.3, 3.0, 30.0, np.inf)  # candidates: rows per tree that the original leaf values count for
 FOLDS = 4
-FEW_ROWS = 2000  # up to here all folds are held out in turn; above, one
+SMALL, MEDIUM = 2**23, 2**25  # rows x trees x columns up to which all folds, or two, are held out in turn
 SHARE = 4  # the trees of a forest start as a quarter of it, but at least LEAST_TREES
 LEAST_TREES = 64
 MOST_ENTRIES = 2**26  # rows x trees that fit looks at; rows beyond are left out
+FAITHFUL = 0.01  # shrinkage with a guarantee: the scores of the ensemble have no noise
 HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
 
 
@@ -117,6 +118,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         Size of the ensemble.
     held_out_loss_ : float
         Squared error or log loss of the pruned model on rows that neither the trees nor the cuts have seen.
+        With `guarantee`, NaN for out-of-bag rows, since leaf values then depend on them.
     whole_loss_ : float
         The same of the ensemble.
     path_ : dict of str to ndarray
@@ -197,10 +199,10 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             )
         rows, y = indexable(rows, y)
         target = target_of(y, whole)
-        data = self._row_leaves(ensemble, whole, rows, target, random)
+        compared, data = self._row_leaves(ensemble, whole, rows, target, random)
         self.whole_members_, self.whole_nodes_ = len(whole.trees.roots), len(whole.trees.feature)
         self.whole_bytes_ = tree_bytes(whole.trees)
-        judge = Judge(whole, data, random)
+        judge = Judge(whole, compared, data, random)
         self.whole_loss_ = float(judge.whole.mean())
         if self.guarantee is not None:
             given = rows if guarantee_rows is None else validate_tree_rows(self, guarantee_rows, allow_nan, reset=False)
@@ -245,8 +247,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _row_leaves(
         self, ensemble: Any, whole: TreeEnsemble, X: Any, target: FloatArray, random: np.random.RandomState
-    ) -> RowLeaves:
-        """The leaves that rows reach, and the trees that were not trained on them."""
+    ) -> tuple[FloatArray, RowLeaves]:
+        """Rows, the leaves that they reach, and the trees that were not trained on them."""
         T, n = len(whole.trees.roots), X.shape[0]
         unseen = out_of_bag_trees(ensemble, whole, X)
         some = np.arange(n)
@@ -261,11 +263,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
                 "fits a copy to 80 % of the rows and prunes it on the rest."
             )
         seen = np.ones((T, len(some)), dtype=bool) if unseen is None else unseen[:, some]
-        return RowLeaves(at, seen, target[some], np.ones(len(some), dtype=bool))
-
-    def _limits(self, V: int, width: int) -> tuple[float, float]:
-        """Largest numbers of nodes and of bytes."""
-        return self.max_nodes or np.inf, self.max_bytes or np.inf
+        return rows, RowLeaves(at, seen, target[some], np.ones(len(some), dtype=bool))
 
     def _fits(self, members: int, nodes: int, size: int) -> bool:
         """Whether a model is within the limits."""
@@ -299,12 +297,12 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
                 stacklevel=3,
             )
             whole = Candidate(T, judge.ensemble.link, np.inf)
-            self._set_path(judge, *judge.evaluate(whole, []), [judge.ensemble])
+            self._set_path(judge.evaluate(whole, [])[0], [judge.ensemble])
             self.held_out_loss_ = self.whole_loss_
             return judge.ensemble, whole
         _, candidate, path, sizes, step = best
         models = judge.path(candidate, self._targets(judge, candidate))
-        self._set_path(judge, path, sizes, models)
+        self._set_path(path, models)
         self.held_out_loss_ = float(self.whole_loss_ + path.rise[step])
         while not self._fits(*model_size(models[step])) and step < len(models) - 1:
             step += 1  # a path on all rows may be larger by a few nodes than on the folds
@@ -348,7 +346,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             return int(allowed[np.argmin(path.loss[allowed])])
         return None
 
-    def _set_path(self, judge: Judge, path: Path, sizes: Any, models: Sequence[TreeEnsemble]) -> None:
+    def _set_path(self, path: Path, models: Sequence[TreeEnsemble]) -> None:
+        """Set the attributes that describe all models."""
         columns = np.array([model_size(model) for model in models]).T
         self.path_ = dict(zip(("members", "nodes", "bytes"), columns, strict=True))
         self.path_ |= {"loss": self.whole_loss_ + path.rise, "rise": path.rise, "rise_error": path.rise_error}
@@ -367,18 +366,15 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             start = start._replace(link="identity")  # squared differences of scores
         n_leaves = start.n_leaves
         targets = sorted({max(1, int(n_leaves * 0.85**k)) for k in range(1, 40)}, reverse=True)
-        models, found = [whole], whole
-        for nodes, data in prune_path(start, goal, 0.01, targets):
-            model = nodes.ensemble()._replace(link=whole.link)
-            models.append(model)
-            if same_predictions(row_scores(nodes, data)[0], score, whole.classes is not None, self.guarantee or 0.0):
-                found = model
-        chosen = Candidate(T, whole.link, 0.01)
-        losses = [judge.losses_of(model) for model in models]
-        self._set_path(judge, path_of(losses, judge), None, models)
-        self.held_out_loss_ = float(self.whole_loss_ + self.path_["rise"][models.index(found) if found is whole else
-                                    next(k for k, m in enumerate(models) if m is found)])  # fmt: skip
-        return found, chosen
+        models, chosen = [whole], 0
+        for nodes, _, reached, _ in prune_path(start, goal, FAITHFUL, targets):
+            models.append(nodes._replace(value=nodes.value.copy()).ensemble()._replace(link=whole.link))
+            if same_predictions(reached, score, whole.classes is not None, self.guarantee or 0.0):
+                chosen = len(models) - 1
+        path = judge.judge_models(models)
+        self._set_path(path, models)
+        self.held_out_loss_ = float(self.whole_loss_ + path.rise[chosen])
+        return models[chosen], Candidate(T, whole.link, FAITHFUL)
 
     def resize(
         self,
@@ -510,13 +506,16 @@ class Judge:
     Rows of a fold are left out of cuts and refits, and judged by trees that were not trained on them.
     """
 
-    def __init__(self, ensemble: TreeEnsemble, rows: RowLeaves, random: np.random.RandomState) -> None:
-        self.ensemble, self.rows = ensemble, rows
+    def __init__(
+        self, ensemble: TreeEnsemble, X: FloatArray, rows: RowLeaves, random: np.random.RandomState
+    ) -> None:
+        self.ensemble, self.X, self.rows = ensemble, X, rows
         n, T = len(rows.learn), len(ensemble.trees.roots)
         self.used = rows.seen.any(axis=0)
         folds = min(FOLDS, n)
         self.fold = random.permutation(np.arange(n) % max(1, folds))
-        self.folds = range(folds if n <= FEW_ROWS else 1)
+        work = n * (T // SHARE if ensemble.averages else T) * ensemble.trees.value.shape[1]
+        self.folds = range(folds if work <= SMALL else min(folds, 2) if work <= MEDIUM else 1)
         self.judged = self.used & (self.fold < len(self.folds))
         whole = self._losses(open_nodes(ensemble, T), rows)
         self.whole = whole.loss[self.used]
@@ -552,10 +551,10 @@ class Judge:
         for fold in self.folds:
             held_out = self.fold == fold
             nodes, rows = self._start(candidate, ~held_out)
-            for step, (model, data) in enumerate(prune_path(nodes, rows, candidate.shrinkage, targets)):
-                part = data._replace(at=data.at[:, held_out], seen=data.seen[:, held_out], target=data.target[held_out])
-                losses = self._losses(model, part)
-                loss[step, held_out], error[step, held_out] = losses
+            path = prune_path(nodes, rows, candidate.shrinkage, targets)
+            for step, (model, data, score, spread) in enumerate(path):
+                part = (score[held_out], spread[held_out], data.target[held_out])
+                loss[step, held_out], error[step, held_out] = row_losses(*part, model.link, model.classes is not None)
                 if fold == 0:
                     sizes.append(nodes_size(model))
         return path_of(list(zip(loss[:, self.judged], error[:, self.judged], strict=True)), self), sizes
@@ -564,13 +563,22 @@ class Judge:
         """The models of a candidate, from all rows."""
         nodes, rows = self._start(candidate, self.used)
         models = []
-        for model, _ in prune_path(nodes, rows, candidate.shrinkage, targets):
+        for model, *_ in prune_path(nodes, rows, candidate.shrinkage, targets):
             models.append(model._replace(value=model.value.copy(), intercept=model.intercept.copy()).ensemble())
         return models
 
-    def losses_of(self, model: TreeEnsemble) -> Any:
-        """Losses of a model with other nodes on the judged rows; not known without the rows themselves."""
-        return self._judged_whole
+    def judge_models(self, models: Sequence[TreeEnsemble]) -> Path:
+        """Losses of models that have not seen y; NaN if the rows are not held out from all trees."""
+        losses = []
+        for model in models:
+            if self.rows.seen.all():
+                at = leaves_of(self.X, model.trees, len(model.trees.roots))
+                rows = self.rows._replace(at=at, seen=np.ones(at.shape, dtype=bool))
+                found = self._losses(open_nodes(model, len(model.trees.roots)), rows)
+                losses.append((found.loss[self.judged], found.error[self.judged]))
+            else:
+                losses.append((np.full(self.judged.sum(), np.nan),) * 2)
+        return path_of(losses, self)
 
     def fresh_losses(self, sizes: Any) -> FloatArray:
         """Losses of the first trees of the ensemble with at most as many bytes, at least one stage."""
@@ -610,7 +618,7 @@ def candidates(ensemble: TreeEnsemble, n_trees: int, link: str) -> list[Candidat
     if link in ("auto", "logistic"):
         found += [Candidate(n_trees, "logistic", each) for each in SHRINKAGES[:3]]
     if link in ("auto", "identity"):
-        found += [Candidate(n_trees, "identity", each) for each in SHRINKAGES[1:]]
+        found += [Candidate(n_trees, "identity", each) for each in SHRINKAGES[2 if link == "auto" else 1 :]]
     return found
 
 
