@@ -13,12 +13,17 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import manylens
 from manylens.kernels import FeatureMap, FromCallable, Kernel
-from manylens.pruning import PrunedEnsemble
+from manylens.pruning import PrunedEnsemble, PrunedTrees, TreePruner
 
 PACKAGES = [
     importlib.import_module(f"manylens.{m.name}") for m in pkgutil.iter_modules(manylens.__path__) if m.ispkg
 ]
-NO_FIT = {Kernel, FeatureMap, PrunedEnsemble}  # base classes, and a model whose fit returns it unchanged
+NO_FIT = {
+    Kernel,
+    FeatureMap,
+    PrunedEnsemble,
+    PrunedTrees,
+}  # base classes, and models that fit does not change
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((60, 6))
@@ -35,6 +40,9 @@ def make(kind):
     """A small estimator of this class."""
     if kind is manylens.AlignmentPruner:
         return kind(RandomForestClassifier(5, random_state=0), fit_ensemble=True)
+    if kind is TreePruner:
+        forest = RandomForestClassifier(5, random_state=0)
+        return kind(forest, max_nodes=20, fit_ensemble=True, random_state=0)
     if kind is manylens.DiversitySearchCV:
         return kind(
             manylens.ModuleVotingClassifier(manylens.ModularKernelPCA(2, 2)), diversities=[0.5, 0.9], cv=2
@@ -143,7 +151,7 @@ def test_refused_rows_leave_a_fitted_estimator_as_it_was(kind):
         except ValueError:
             refused += 1
             assert joblib.hash(vars(estimator)) == before
-    assert refused >= 3 - (kind is manylens.AlignmentPruner)  # a forest accepts NaN
+    assert refused >= 3 - (kind in (manylens.AlignmentPruner, TreePruner))  # a forest accepts NaN
 
 
 @every

@@ -32,7 +32,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import manylens as ml
-from manylens import alignment, cluster, kernels, modules, summaries, transfer
+from manylens import alignment, cluster, kernels, modules, pruning, summaries, transfer
 
 ROOT = Path(__file__).resolve().parents[2]
 X, y = load_digits(return_X_y=True)
@@ -62,6 +62,10 @@ def lenses(**options):
 def pruner(ensemble, **options):
     rows, values = (X, target) if type(ensemble).__name__.endswith("Regressor") else (X, y)
     return ml.AlignmentPruner(ensemble.fit(rows, values), **options).fit(rows, values)
+
+
+def tree_pruner(ensemble):
+    return pruning.TreePruner(ensemble, max_nodes=40, fit_ensemble=True, random_state=0).fit(X, y)
 
 
 def streaming():
@@ -116,6 +120,9 @@ RECIPES = {
     "kernels.Precomputed": lambda: ml.ModularKernelPCA(3, 2, kernel="precomputed").fit(X @ X.T),
     "modules.Ambiguity": lambda: modules.Ambiguity(1.0, 2.0, 3.0),
     "pruning.PrunedEnsemble": lambda: pruner(RandomForestClassifier(12, random_state=0)).estimator_,
+    "pruning.PrunedTrees": lambda: tree_pruner(RandomForestClassifier(12, random_state=0)).estimator_,
+    "pruning.TreeEnsemble": lambda: tree_pruner(RandomForestClassifier(12, random_state=0)).estimator_.model,
+    "pruning.TreePruner": lambda: tree_pruner(RandomForestClassifier(12, random_state=0)),
     "pruning.PruningResult": lambda: ml.prune_predictions(target[:, None] + X[:, :6], target),
     "summaries.CrossMoments": lambda: summaries.CrossMoments([(0, 1)]).update([X, X[:, :4]]),
     "summaries.Moments": lambda: summaries.Moments(X.shape[1]).update(X),

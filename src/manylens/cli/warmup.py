@@ -12,7 +12,12 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 
 from manylens.alignment.distances import distance_correlation
 from manylens.alignment.similarity import hsic_test
@@ -22,6 +27,7 @@ from manylens.ensembles.voting import ScanNeighborsClassifier
 from manylens.metric.nca import NCA
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.pruning.pruner import AlignmentPruner
+from manylens.pruning.tree_pruner import TreePruner
 from manylens.summaries.count_sketch import CountSketch
 from manylens.typing import FloatArray, IntArray
 
@@ -100,5 +106,8 @@ def prune(X: FloatArray, y: IntArray) -> None:
         AlignmentPruner(forest).fit(rows, y).predict(rows)
         trees = RandomForestRegressor(6, max_depth=3, random_state=0).fit(rows, X[:, 0])
         AlignmentPruner(trees).fit(rows, X[:, 0]).predict(rows)
+        TreePruner(trees, max_nodes=20, random_state=0).fit(rows, X[:, 0]).predict(rows)
     boosting = GradientBoostingRegressor(n_estimators=6, random_state=0).fit(X, X[:, 0])
     AlignmentPruner(boosting).fit(X, X[:, 0]).predict(X)
+    histogram = HistGradientBoostingRegressor(max_iter=6, random_state=0).fit(X[::2], X[::2, 0])
+    TreePruner(histogram, max_nodes=20, random_state=0).fit(X[1::2], X[1::2, 0]).predict(X)

@@ -196,8 +196,56 @@ def choose_cuts(
 
 
 @compiled
-def top_cuts(parent: IntArray, cut: BoolArray, place: IntArray) -> None:
-    """Set place (m,) to the topmost cut node above each node, or to the node itself."""
-    for node in range(len(parent)):
-        above = parent[node]
-        place[node] = place[above] if above >= 0 and cut[place[above]] else node
+def place_nodes(
+    children: IntArray, parent: IntArray, roots: IntArray, cut: BoolArray, place: IntArray, remains: BoolArray
+) -> int:
+    """Set place (m,) to the new number of each node, or of the cut node above it; returns how many remain.
+
+    place is -1 in trees of which only the root would remain.
+    """
+    count = 0
+    for t in range(len(roots) - 1):
+        root = roots[t]
+        gone = cut[root] or children[root, 0] == root
+        for node in range(root, roots[t + 1]):
+            above = parent[node]
+            remains[node] = not gone and (above < 0 or (remains[above] and not cut[above]))
+            if gone:
+                place[node] = -1
+            elif remains[node]:
+                place[node] = count
+                count += 1
+            else:
+                place[node] = place[above]
+    return count
+
+
+@compiled
+def move_nodes(
+    children: IntArray,
+    parent: IntArray,
+    cut: BoolArray,
+    place: IntArray,
+    remains: BoolArray,
+    new_children: IntArray,
+    new_parent: IntArray,
+    old: IntArray,
+) -> None:
+    """Set the children and parents of the nodes that remain, and `old`, their former numbers."""
+    for node in range(len(children)):
+        if not remains[node]:
+            continue
+        new = place[node]
+        old[new] = node
+        new_parent[new] = -1 if parent[node] < 0 else place[parent[node]]
+        leaf = cut[node] or children[node, 0] == node
+        for side in range(2):
+            new_children[new, side] = new if leaf else place[children[node, side]]
+
+
+@compiled
+def move_rows(at: IntArray, kept: IntArray, place: IntArray, moved: IntArray) -> None:
+    """Set moved (k, n) to the new numbers of the nodes of rows in the trees that remain."""
+    for k in range(len(kept)):
+        for i in range(at.shape[1]):
+            moved[k, i] = place[at[kept[k], i]]

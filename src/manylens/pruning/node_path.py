@@ -1,10 +1,10 @@
 """Cut subtrees of an ensemble one after the other, with leaf values refitted: a path of smaller models.
 
-Score of row i: F_i = intercept + s_i Σ_t v_t(leaf of i in tree t), over the trees t that may be used for it. For
-out-of-bag rows these are the trees that were not trained on row i, and s_i = T / (their number); otherwise all
-trees, and s_i = 1. The loss has a quadratic upper bound with one curvature h, under which the values of a tree
-have a closed form (ridge over leaf indicators toward their values in the ensemble), and so has the cost of
-replacing a subtree by a leaf.
+Score of row i: F_i = intercept + s_i Σ_t v_t(leaf of i in tree t), over the trees t that may be used for it.
+For out-of-bag rows these are the trees that were not trained on row i, and s_i = T / (their number);
+otherwise all trees, and s_i = 1. The loss has a quadratic upper bound with one curvature h, under which the
+values of a tree have a closed form (ridge over leaf indicators toward their values in the ensemble), and so
+has the cost of replacing a subtree by a leaf.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from manylens.native.tree_nodes import (
     choose_cuts,
     cut_costs,
     leaf_of_rows,
+    move_nodes,
+    move_rows,
     node_moments,
+    place_nodes,
     refit_leaves,
-    top_cuts,
 )
 from manylens.native.trees import FlatTrees
 from manylens.pruning.members import Link
@@ -29,8 +31,8 @@ from manylens.pruning.pruned_ensemble import probabilities
 from manylens.pruning.tree_ensembles import TreeEnsemble, pack_trees
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
-SHRINK = 0.7  # share of the leaves that one step keeps
-STEPS = 12  # steps of a path without a target: 0.7^12 is 1.4 % of the leaves
+SHRINK = 0.65  # share of the leaves that one step keeps
+STEPS = 10  # steps of a path without a target: 0.65^10 is 1.3 % of the leaves
 LARGEST = 1e15  # penalty that stands for infinity in sums with numbers of rows
 SMOOTHING = 0.1  # training rows that a node counts for in the probabilities of its children
 SLOPES = np.geomspace(1, 64, 25)  # candidates for the factor from mean probabilities to log-odds
@@ -80,7 +82,7 @@ class Nodes(NamedTuple):
 
 
 def open_nodes(ensemble: TreeEnsemble, n_trees: int) -> Nodes:
-    """The first trees of an ensemble, to be cut; trees of a forest are reweighted so that they have the mean."""
+    """The first trees of an ensemble, to be cut; those of a forest get the weights of their mean."""
     trees = ensemble.trees
     end = int(trees.roots[n_trees]) if n_trees < len(trees.roots) else len(trees.feature)
     roots = np.append(trees.roots[:n_trees], end).astype(np.int64)
@@ -94,15 +96,15 @@ def open_nodes(ensemble: TreeEnsemble, n_trees: int) -> Nodes:
     if ensemble.averages:
         value *= len(trees.roots) / n_trees
     cover = np.maximum(ensemble.cover[:end].astype(np.float64), 1e-12)
-    mean_of_children(children, cover, value)
+    mean_of_children(children, roots[:-1], cover, value)
     arrays = (trees.feature[:end], trees.threshold[:end], trees.missing[:end], cover, value, value.copy())
     tail = (ensemble.intercept.copy(), ensemble.link, ensemble.classes, ensemble.averages)
     return Nodes(roots, children, parent, *arrays, trees.column[:n_trees].astype(np.int64), *tail)
 
 
-def mean_of_children(children: IntArray, cover: FloatArray, value: FloatArray) -> None:
+def mean_of_children(children: IntArray, roots: IntArray, cover: FloatArray, value: FloatArray) -> None:
     """Set the values of inner nodes to the mean of their children's, weighted by cover."""
-    levels, nodes = [], np.flatnonzero(~np.isin(np.arange(len(children)), without_self(children)))
+    levels, nodes = [], roots
     while len(nodes):
         nodes = nodes[children[nodes, 0] != nodes]
         levels.append(nodes)
@@ -111,12 +113,6 @@ def mean_of_children(children: IntArray, cover: FloatArray, value: FloatArray) -
         a, b = children[nodes].T
         share = (cover[a] / (cover[a] + cover[b]))[:, np.newaxis]
         value[nodes] = share * value[a] + (1 - share) * value[b]
-
-
-def without_self(children: IntArray) -> IntArray:
-    """All nodes that are a child of another."""
-    inner = children[:, 0] != np.arange(len(children))
-    return children[inner].ravel()
 
 
 def smoothed(nodes: Nodes, amount: float) -> Nodes:
@@ -219,11 +215,15 @@ def prune_path(
 
     After each refit, yields the model, the leaves of the rows, and their scores and spreads (`row_scores`).
 
-    shrinkage is the weight of the values in the ensemble, in rows per tree; infinity for no refit. Leaves of a
-    forest of classes with the identity link stay probabilities.
+    shrinkage is the weight of the values in the ensemble, in rows per tree; infinity for no refit. Leaves of
+    a forest of classes with the identity link stay probabilities.
     """
     penalty = shrinkage * nodes.n_trees
-    simplex = 1 / nodes.n_trees if nodes.averages and nodes.classes is not None and nodes.link == "identity" else 0.0
+    simplex = (
+        1 / nodes.n_trees
+        if nodes.averages and nodes.classes is not None and nodes.link == "identity"
+        else 0.0
+    )
     nodes = nodes._replace(value=nodes.value.copy(), intercept=nodes.intercept.copy())  # changed in place
     h = curvature_of(nodes.link, len(nodes.intercept))
     score, spread = row_scores(nodes, rows)
@@ -246,9 +246,7 @@ def usable(nodes: Nodes, rows: RowLeaves) -> tuple[BoolArray, FloatArray]:
     return k > 0, np.where(k > 0, len(rows.seen) / np.maximum(k, 1), 0.0)
 
 
-def refit(
-    nodes: Nodes, rows: RowLeaves, score: FloatArray, penalty: float, h: float, simplex: float
-) -> None:
+def refit(nodes: Nodes, rows: RowLeaves, score: FloatArray, penalty: float, h: float, simplex: float) -> None:
     """One pass over all trees; changes the values and the intercept of `nodes`."""
     used, scale = usable(nodes, rows)
     residual = residuals(score, rows.target, nodes.link)
@@ -274,9 +272,11 @@ def cut_nodes(
     residual = residuals(score, rows.target, nodes.link)
     node_moments(rows.at, rows.seen & rows.learn, scale, residual, nodes.column, h, gradient, weight)
     value = nodes.value.copy()
-    cut_costs(nodes.children, nodes.prior, min(penalty, LARGEST), simplex, value, gradient, weight, cost, leaves)
+    cut_costs(
+        nodes.children, nodes.prior, min(penalty, LARGEST), simplex, value, gradient, weight, cost, leaves
+    )
     inner = np.flatnonzero(nodes.children[:, 0] != np.arange(m))
-    order = inner[np.argsort(cost[inner] / (leaves[inner] - 1), kind="stable")]
+    order = inner[np.argsort(cost[inner] / (leaves[inner] - 1))]
     cut = np.zeros(m, dtype=bool)
     choose_cuts(order, nodes.parent, leaves, nodes.n_leaves, goal, cut)
     return renumbered(nodes, rows.at, value, cut)
@@ -287,34 +287,34 @@ def renumbered(
 ) -> tuple[Nodes, IntArray, BoolArray]:
     """Nodes without those below a cut, and without trees that have no split left."""
     m = len(nodes.children)
-    place = np.empty(m, dtype=np.int64)
-    top_cuts(nodes.parent, cut, place)
-    roots, sizes = nodes.roots[:-1], np.diff(nodes.roots)
-    gone = cut[roots] | (nodes.children[roots, 0] == roots)
+    place, remains = np.empty(m, dtype=np.int64), np.empty(m, dtype=bool)
+    count = place_nodes(nodes.children, nodes.parent, nodes.roots, cut, place, remains)
+    children, parent, old = (
+        np.empty((count, 2), np.int64),
+        np.empty(count, np.int64),
+        np.empty(count, np.int64),
+    )
+    move_nodes(nodes.children, nodes.parent, cut, place, remains, children, parent, old)
+    roots = nodes.roots[:-1]
+    gone = place[roots] < 0
     intercept = nodes.intercept.copy()
-    for t in np.flatnonzero(gone):
+    for t in np.flatnonzero(gone):  # a root that is cut has its new value
         first = nodes.column[t]
-        constant = value[roots[t]] if cut[roots[t]] else nodes.value[roots[t]]
-        intercept[first : first + value.shape[1]] += constant
-    remain = (place == np.arange(m)) & ~np.repeat(gone, sizes)
-    number = np.cumsum(remain) - 1
-    kept = np.flatnonzero(remain)
-    leaf = cut[kept] | (nodes.children[kept, 0] == kept)
-    children = number[nodes.children[kept]]
-    children[leaf] = np.arange(len(kept))[leaf][:, np.newaxis]
-    parent = np.where(nodes.parent[kept] < 0, -1, number[nodes.parent[kept]])
-    new_roots = np.append(number[roots[~gone]], len(kept))
+        intercept[first : first + value.shape[1]] += value[roots[t]]
+    kept = np.flatnonzero(~gone)
+    moved = np.empty((len(kept), at.shape[1]), dtype=np.int32)
+    move_rows(at, kept, place, moved)
     new = nodes._replace(
-        roots=new_roots,
+        roots=np.append(place[roots[kept]], count),
         children=children,
         parent=parent,
-        feature=nodes.feature[kept],
-        threshold=nodes.threshold[kept],
-        missing=nodes.missing[kept],
-        cover=nodes.cover[kept],
-        value=np.where(cut[kept][:, np.newaxis], value[kept], nodes.value[kept]),
-        prior=nodes.prior[kept],
-        column=nodes.column[~gone],
+        feature=nodes.feature[old],
+        threshold=nodes.threshold[old],
+        missing=nodes.missing[old],
+        cover=nodes.cover[old],
+        value=value[old],
+        prior=nodes.prior[old],
+        column=nodes.column[kept],
         intercept=intercept,
     )
-    return new, number[place[at[~gone]]].astype(np.int32), ~gone
+    return new, moved, ~gone

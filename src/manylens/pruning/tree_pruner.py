@@ -46,12 +46,14 @@ from manylens.validation import (
 )
 
 SHRINKAGES = (0.3, 3.0, 30.0, np.inf)  # candidates: rows per tree that the original leaf values count for
-FOLDS = 4
-SMALL, MEDIUM = 2**23, 2**25  # rows x trees x columns up to which all folds, or two, are held out in turn
+FOLDS = 8
+SMALL, MEDIUM = 2**23, 2**25  # rows x trees x columns up to which four folds, or two, are held out in turn
 SHARE = 4  # the trees of a forest start as a quarter of it, but at least LEAST_TREES
 LEAST_TREES = 64
 MOST_ENTRIES = 2**26  # rows x trees that fit looks at; rows beyond are left out
 FAITHFUL = 0.01  # shrinkage with a guarantee: the scores of the ensemble have no noise
+FALLBACK = 4  # steps of the path that starts from all trees, if a quarter of them is not good enough
+FAR = 1.5  # losses above this multiple of the ensemble's count the same when paths are compared
 HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
 
 
@@ -90,7 +92,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     loss : float or None, default=0.01
         How much the held-out loss (squared error or log loss) may rise, relative to that of the whole
         ensemble; its standard error counts as part of the rise. The share of wrong classes may rise as much,
-        or by its standard error. The smallest model is kept. None: the model with the smallest held-out loss.
+        plus two standard errors. The smallest model is kept. None: the model with the smallest held-out loss.
     max_members, max_nodes, max_bytes : int or None, default=None
         Largest numbers of trees and of nodes, and largest size as arrays (see `n_bytes_`). A limit holds even
         if the loss rises more.
@@ -186,7 +188,12 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         if y is None:
             raise ValueError("TreePruner requires y to be passed, but the target y is None.")
         y = column_or_1d(y, warn=True)
+        if self.ensemble is None:
+            raise ValueError(
+                "A pruner that was loaded or copied holds only the pruned model: set its ensemble again."
+            )
         random = check_seed(self.random_state)
+        given = y
         ensemble, X, y = self._fitted_ensemble(X, y, random)
         reader = find_format(ensemble)
         whole = reader.read(ensemble)
@@ -199,14 +206,17 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             )
         rows, y = indexable(rows, y)
         target = target_of(y, whole)
+        if whole.classes is not None:
+            require_two_classes(np.unique(given), "TreePruner")
         compared, data = self._row_leaves(ensemble, whole, rows, target, random)
         self.whole_members_, self.whole_nodes_ = len(whole.trees.roots), len(whole.trees.feature)
         self.whole_bytes_ = tree_bytes(whole.trees)
         judge = Judge(whole, compared, data, random)
         self.whole_loss_ = float(judge.whole.mean())
         if self.guarantee is not None:
-            given = rows if guarantee_rows is None else validate_tree_rows(self, guarantee_rows, allow_nan, reset=False)
-            model, candidate = self._faithful(whole, dense(given), judge)
+            if guarantee_rows is not None:
+                rows = validate_tree_rows(self, guarantee_rows, allow_nan, reset=False)
+            model, candidate = self._faithful(whole, dense(rows), judge)
         else:
             model, candidate = self._smallest(judge)
         self.link_, self.shrinkage_ = candidate.link, candidate.shrinkage
@@ -230,18 +240,24 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         check_choice(self.link, "link", ("auto", "identity", "logistic"))
         check_choice(self.fit_ensemble, "fit_ensemble", (True, False))
 
-    def _fitted_ensemble(self, X: Any, y: AnyArray, random: np.random.RandomState) -> tuple[Any, Any, AnyArray]:
+    def _fitted_ensemble(
+        self, X: Any, y: AnyArray, random: np.random.RandomState
+    ) -> tuple[Any, Any, AnyArray]:
         """The ensemble, and the rows to prune it on."""
         if not self.fit_ensemble:
             return self.ensemble, X, y
         find_format(self.ensemble)
         if not hasattr(self.ensemble, "fit"):
-            raise ValueError("fit_ensemble=True needs an estimator, but a Booster has no fit: use its estimator.")
+            raise ValueError(
+                "fit_ensemble=True needs an estimator, but a Booster has no fit: use its estimator."
+            )
         with plain_conversion_errors("X or y"):
             if getattr(self.ensemble, "bootstrap", False):
                 return clone(self.ensemble).fit(X, y), X, y
             counts = np.unique(y, return_counts=True)[1]
-            stratify = y if is_classifier(self.ensemble) and counts.min() > 1 and len(counts) < len(y) / 10 else None
+            stratify = (
+                y if is_classifier(self.ensemble) and counts.min() > 1 and len(counts) < len(y) / 10 else None
+            )
             parts = train_test_split(X, y, test_size=HELD_OUT, random_state=random, stratify=stratify)
             return clone(self.ensemble).fit(parts[0], parts[2]), parts[1], parts[3]
 
@@ -268,7 +284,10 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     def _fits(self, members: int, nodes: int, size: int) -> bool:
         """Whether a model is within the limits."""
         limits = (self.max_members, self.max_nodes, self.max_bytes)
-        return all(limit is None or value <= limit for value, limit in zip((members, nodes, size), limits, strict=True))
+        return all(
+            limit is None or value <= limit
+            for value, limit in zip((members, nodes, size), limits, strict=True)
+        )
 
     def _smallest(self, judge: Judge) -> tuple[TreeEnsemble, Candidate]:
         """The model that the dials ask for, on the path of the best candidate; sets the path and the loss."""
@@ -277,17 +296,17 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         if self.max_members is not None and judge.ensemble.averages:
             few = min(few, self.max_members)
         limited = not self._fits(T, self.whole_nodes_, self.whole_bytes_)
-        best: tuple[Any, ...] | None = None
+        best: tuple[Candidate, Path, int] | None = None
+        ways = candidates(judge.ensemble, few, self.link)
+        trials = [judge.evaluate(way, self._targets(judge, way), [0]) for way in ways]  # compared on one fold
+        way = ways[int(np.argmin([self._rank(*trial, limited) for trial in trials]))]
         for n_trees in dict.fromkeys((few, few if limited else T)):
-            for candidate in candidates(judge.ensemble, n_trees, self.link):
-                path, sizes = judge.evaluate(candidate, self._targets(judge, candidate))
-                step = self._choose(path, sizes, limited, judge)
-                if step is not None:
-                    within = self._within_loss(path, judge)[step]
-                    rank = (not within, sizes[step][1] if within and self.loss is not None else path.loss[step])
-                    if best is None or rank < best[0]:
-                        best = (rank, candidate, path, sizes, step)
-            if best is not None:
+            candidate = way._replace(n_trees=n_trees)
+            targets = self._targets(judge, candidate)[: None if n_trees == few else FALLBACK]
+            path, sizes = judge.evaluate(candidate, targets, judge.folds)
+            step = self._choose(path, sizes, limited, judge)
+            if step is not None:
+                best = (candidate, path, step)
                 break
         if best is None:
             warnings.warn(
@@ -297,11 +316,11 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
                 stacklevel=3,
             )
             whole = Candidate(T, judge.ensemble.link, np.inf)
-            self._set_path(judge.evaluate(whole, [])[0], [judge.ensemble])
+            self._set_path(judge.evaluate(whole, [], judge.folds)[0], [judge.ensemble])
             self.held_out_loss_ = self.whole_loss_
             return judge.ensemble, whole
-        _, candidate, path, sizes, step = best
-        models = judge.path(candidate, self._targets(judge, candidate))
+        candidate, path, step = best
+        models = judge.path(candidate, targets)
         self._set_path(path, models)
         self.held_out_loss_ = float(self.whole_loss_ + path.rise[step])
         while not self._fits(*model_size(models[step])) and step < len(models) - 1:
@@ -329,22 +348,25 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             targets += [int(self.max_members * 2 * 0.7**k) for k in range(12)]
         return sorted({max(1, each) for each in targets if each < n_leaves}, reverse=True)
 
-    def _within_loss(self, path: Path, judge: Judge) -> BoolArray:
-        """Steps whose loss rises at most as much as `loss` allows."""
-        allowed = 0.0 if self.loss is None else self.loss
-        errors = np.maximum(allowed * judge.whole_error, path.error_rise_error)
-        return (path.rise + path.rise_error <= allowed * self.whole_loss_) & (path.error_rise <= errors)
+    def _rank(self, path: Path, sizes: Sequence[Any], limited: bool) -> float:
+        """A number that is smaller for better paths: the loss within the limits, or the mean over all steps."""
+        fits = np.array([self._fits(*size) for size in sizes])
+        if limited:
+            return float(path.loss[fits].min() if fits.any() else path.loss[-1])
+        return float(np.minimum(path.loss, FAR * self.whole_loss_).mean())
 
     def _choose(self, path: Path, sizes: Sequence[Any], limited: bool, judge: Judge) -> int | None:
         """The step that the dials ask for; None if no step is good enough."""
+        allowed = 0.0 if self.loss is None else self.loss
+        errors = allowed * judge.whole_error + 2 * path.error_rise_error
+        good = (path.rise + path.rise_error <= allowed * self.whole_loss_) & (path.error_rise <= errors)
         fits = np.array([self._fits(*size) for size in sizes])
-        within = fits & self._within_loss(path, judge)
-        if self.loss is not None and within.any():
-            return int(np.flatnonzero(within)[-1])
-        if self.loss is None or limited:
-            allowed = np.flatnonzero(fits) if fits.any() else np.array([len(sizes) - 1])
-            return int(allowed[np.argmin(path.loss[allowed])])
-        return None
+        if self.loss is not None and (good & fits).any():
+            return int(np.flatnonzero(good & fits)[-1])
+        if self.loss is not None and not limited:
+            return None
+        steps = np.flatnonzero(fits) if fits.any() else np.array([len(sizes) - 1])
+        return int(steps[np.argmin(path.loss[steps])])
 
     def _set_path(self, path: Path, models: Sequence[TreeEnsemble]) -> None:
         """Set the attributes that describe all models."""
@@ -353,7 +375,9 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         self.path_ |= {"loss": self.whole_loss_ + path.rise, "rise": path.rise, "rise_error": path.rise_error}
         self._models = list(models)
 
-    def _faithful(self, whole: TreeEnsemble, rows: FloatArray, judge: Judge) -> tuple[TreeEnsemble, Candidate]:
+    def _faithful(
+        self, whole: TreeEnsemble, rows: FloatArray, judge: Judge
+    ) -> tuple[TreeEnsemble, Candidate]:
         """The smallest model on a path toward the ensemble's own scores that keeps its predictions for `rows`."""
         T = len(whole.trees.roots)
         at = leaves_of(comparable_rows(rows, whole.trees), whole.trees, T)
@@ -365,7 +389,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         if whole.classes is not None:
             start = start._replace(link="identity")  # squared differences of scores
         n_leaves = start.n_leaves
-        targets = sorted({max(1, int(n_leaves * 0.85**k)) for k in range(1, 40)}, reverse=True)
+        targets = sorted({max(1, int(n_leaves * 0.9**k)) for k in range(1, 45)}, reverse=True)
         models, chosen = [whole], 0
         for nodes, _, reached, _ in prune_path(start, goal, FAITHFUL, targets):
             models.append(nodes._replace(value=nodes.value.copy()).ensemble()._replace(link=whole.link))
@@ -426,7 +450,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         state = dict(super().__getstate__())
         if "estimator_" in state:
             state.pop("_models", None)
-            state["ensemble"] = None
+            if not self.fit_ensemble:
+                state["ensemble"] = None
         return state
 
     def predict(self, X: MatrixLike) -> AnyArray:
@@ -515,12 +540,12 @@ class Judge:
         folds = min(FOLDS, n)
         self.fold = random.permutation(np.arange(n) % max(1, folds))
         work = n * (T // SHARE if ensemble.averages else T) * ensemble.trees.value.shape[1]
-        self.folds = range(folds if work <= SMALL else min(folds, 2) if work <= MEDIUM else 1)
-        self.judged = self.used & (self.fold < len(self.folds))
-        whole = self._losses(open_nodes(ensemble, T), rows)
+        self.folds = range(min(folds, 4 if work <= SMALL else 2 if work <= MEDIUM else 1))
+        self._opened = (T, open_nodes(ensemble, T))
+        whole = self._losses(self._opened[1], rows)
         self.whole = whole.loss[self.used]
         self.whole_error = float(whole.error[self.used].mean())
-        self._judged_whole = (whole.loss[self.judged], whole.error[self.judged])
+        self.row_losses = whole
 
     def _losses(self, nodes: Nodes, rows: RowLeaves) -> Any:
         score, spread = row_scores(nodes, rows)
@@ -535,36 +560,49 @@ class Judge:
     def _start(self, candidate: Candidate, learn: BoolArray) -> tuple[Nodes, RowLeaves]:
         """The nodes and rows from which a candidate starts."""
         k = candidate.n_trees
-        nodes = open_nodes(self.ensemble, k)
+        if k != self._opened[0]:
+            self._opened = (k, open_nodes(self.ensemble, k))
+        nodes = self._opened[1]
         rows = self.rows._replace(at=self.rows.at[:k], seen=self.rows.seen[:k], learn=learn)
         if self.ensemble.link == candidate.link:
-            return (smoothed(nodes, SMOOTHING) if self.ensemble.averages and nodes.classes is not None else nodes), rows
-        some = rows._replace(at=rows.at[:, learn], seen=rows.seen[:, learn], target=rows.target[learn], learn=learn[learn])
+            return (
+                smoothed(nodes, SMOOTHING) if self.ensemble.averages and nodes.classes is not None else nodes
+            ), rows
+        some = rows._replace(
+            at=rows.at[:, learn], seen=rows.seen[:, learn], target=rows.target[learn], learn=learn[learn]
+        )
         nodes = as_log_odds(nodes, some)
         return nodes, rows._replace(target=rows.target[:, -len(nodes.intercept) :])
 
-    def evaluate(self, candidate: Candidate, targets: Sequence[int]) -> tuple[Path, list[tuple[int, int, int]]]:
-        """Held-out losses along the path of a candidate, and the sizes of its models (in the first fold)."""
+    def evaluate(
+        self, candidate: Candidate, targets: Sequence[int], folds: Sequence[int]
+    ) -> tuple[Path, list[tuple[int, int, int]]]:
+        """Held-out losses on these folds along the path of a candidate, and the sizes of its models."""
         n = len(self.rows.learn)
         loss, error = np.zeros((len(targets) + 1, n)), np.zeros((len(targets) + 1, n))
         sizes: list[tuple[int, int, int]] = []
-        for fold in self.folds:
+        for fold in folds:
             held_out = self.fold == fold
             nodes, rows = self._start(candidate, ~held_out)
             path = prune_path(nodes, rows, candidate.shrinkage, targets)
             for step, (model, data, score, spread) in enumerate(path):
                 part = (score[held_out], spread[held_out], data.target[held_out])
-                loss[step, held_out], error[step, held_out] = row_losses(*part, model.link, model.classes is not None)
-                if fold == 0:
+                loss[step, held_out], error[step, held_out] = row_losses(
+                    *part, model.link, model.classes is not None
+                )
+                if fold == folds[0]:
                     sizes.append(nodes_size(model))
-        return path_of(list(zip(loss[:, self.judged], error[:, self.judged], strict=True)), self), sizes
+        judged = self.used & np.isin(self.fold, folds)
+        return path_of(list(zip(loss[:, judged], error[:, judged], strict=True)), self, judged), sizes
 
     def path(self, candidate: Candidate, targets: Sequence[int]) -> list[TreeEnsemble]:
         """The models of a candidate, from all rows."""
         nodes, rows = self._start(candidate, self.used)
         models = []
         for model, *_ in prune_path(nodes, rows, candidate.shrinkage, targets):
-            models.append(model._replace(value=model.value.copy(), intercept=model.intercept.copy()).ensemble())
+            models.append(
+                model._replace(value=model.value.copy(), intercept=model.intercept.copy()).ensemble()
+            )
         return models
 
     def judge_models(self, models: Sequence[TreeEnsemble]) -> Path:
@@ -575,10 +613,10 @@ class Judge:
                 at = leaves_of(self.X, model.trees, len(model.trees.roots))
                 rows = self.rows._replace(at=at, seen=np.ones(at.shape, dtype=bool))
                 found = self._losses(open_nodes(model, len(model.trees.roots)), rows)
-                losses.append((found.loss[self.judged], found.error[self.judged]))
+                losses.append((found.loss[self.used], found.error[self.used]))
             else:
-                losses.append((np.full(self.judged.sum(), np.nan),) * 2)
-        return path_of(losses, self)
+                losses.append((np.full(self.used.sum(), np.nan),) * 2)
+        return path_of(losses, self, self.used)
 
     def fresh_losses(self, sizes: Any) -> FloatArray:
         """Losses of the first trees of the ensemble with at most as many bytes, at least one stage."""
@@ -597,15 +635,19 @@ class Judge:
         return np.array([found[k] for k in counts])
 
 
-def path_of(losses: Sequence[Any], judge: Judge) -> Path:
+def path_of(losses: Sequence[Any], judge: Judge, judged: BoolArray) -> Path:
     """Means and standard errors of losses and of their differences to the whole ensemble."""
-    whole_loss, whole_error = judge._judged_whole
+    whole_loss, whole_error = judge.row_losses.loss[judged], judge.row_losses.error[judged]
     root = np.sqrt(max(1, len(whole_loss) - 1))
     loss = np.array([each[0] for each in losses])
     error = np.array([each[1] for each in losses])
     rise, worse = loss - whole_loss, error - whole_error
     return Path(
-        loss.mean(axis=1), rise.mean(axis=1), rise.std(axis=1) / root, worse.mean(axis=1), worse.std(axis=1) / root
+        loss.mean(axis=1),
+        rise.mean(axis=1),
+        rise.std(axis=1) / root,
+        worse.mean(axis=1),
+        worse.std(axis=1) / root,
     )
 
 
@@ -654,8 +696,9 @@ def target_of(y: AnyArray, whole: TreeEnsemble) -> FloatArray:
     check_classification_targets(y)
     unknown = np.setdiff1d(y, whole.classes)
     if len(unknown):
-        raise ValueError(f"y has classes that the ensemble was not fitted to: {', '.join(map(str, unknown[:5]))}.")
-    require_two_classes(np.unique(y), "TreePruner")
+        raise ValueError(
+            f"y has classes that the ensemble was not fitted to: {', '.join(map(str, unknown[:5]))}."
+        )
     columns = (y[:, np.newaxis] == whole.classes).astype(np.float64)
     return columns[:, 1:] if whole.n_outputs == 1 else columns
 

@@ -1,0 +1,264 @@
+"""TreePruner: what it keeps, what it promises, and how it behaves as an estimator."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.metrics import log_loss
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import manylens
+from manylens.datasets import make_friedman, make_shells
+from manylens.pruning import TreePruner
+
+X, y = make_friedman(700, random_state=0)
+new, truth = make_friedman(2000, random_state=1)
+S, label = make_shells(700, random_state=0)
+new_S, new_label = make_shells(2000, random_state=1)
+FOREST = RandomForestRegressor(150, random_state=0).fit(X, y)
+CLASSES = RandomForestClassifier(150, random_state=0).fit(S, label)
+
+
+def squared_error(model):
+    return float(np.mean((model.predict(new) - truth) ** 2))
+
+
+def fresh(forest, n_nodes):
+    """The first trees of a forest with at least as many nodes."""
+    sizes = np.cumsum([tree.tree_.node_count for tree in forest.estimators_])
+    few = clone(forest)
+    few.__dict__.update(forest.__dict__)
+    few.estimators_ = forest.estimators_[: int(np.searchsorted(sizes, n_nodes)) + 1]
+    return few
+
+
+@parametrize_with_checks(
+    [
+        TreePruner(RandomForestRegressor(6, random_state=0), max_nodes=60, fit_ensemble=True, random_state=0),
+        TreePruner(
+            RandomForestClassifier(6, random_state=0), max_nodes=60, fit_ensemble=True, random_state=0
+        ),
+        TreePruner(
+            GradientBoostingClassifier(n_estimators=4, random_state=0),
+            max_nodes=20,
+            fit_ensemble=True,
+            random_state=0,
+        ),
+    ]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_a_forest_of_values_gets_smaller_and_beats_a_fresh_one():
+    small = TreePruner(FOREST, loss=0.05, random_state=0).fit(X, y)
+    assert small.n_nodes_ * 6 < small.whole_nodes_
+    assert squared_error(small) < 1.05 * squared_error(FOREST)
+    assert squared_error(small) < squared_error(fresh(FOREST, small.n_nodes_))
+
+
+def test_a_forest_of_classes_gets_smaller_with_probabilities_and_beats_a_fresh_one():
+    small = TreePruner(CLASSES, random_state=0).fit(S, label)
+    P = small.predict_proba(new_S)
+    assert small.n_nodes_ * 3 < small.whole_nodes_
+    assert P.min() >= 0
+    np.testing.assert_allclose(P.sum(axis=1), 1)
+    loss = log_loss(new_label, P, labels=small.classes_)
+    assert loss < 1.03 * log_loss(new_label, CLASSES.predict_proba(new_S), labels=small.classes_)
+    few = fresh(CLASSES, small.n_nodes_)
+    assert loss < log_loss(new_label, few.predict_proba(new_S), labels=small.classes_)
+    assert small.score(new_S, new_label) > CLASSES.score(new_S, new_label) - 0.02
+
+
+@pytest.mark.parametrize("link", ["identity", "logistic"])
+def test_held_out_loss_is_that_of_new_rows(link):
+    small = TreePruner(CLASSES, link=link, random_state=0).fit(S, label)
+    found = log_loss(new_label, small.predict_proba(new_S), labels=small.classes_)
+    assert small.link_ == link
+    assert small.held_out_loss_ == pytest.approx(found, rel=0.1)
+    rows = TreePruner(FOREST, random_state=0).fit(X, y)
+    assert rows.held_out_loss_ == pytest.approx(squared_error(rows), rel=0.1)
+    assert rows.whole_loss_ == pytest.approx(squared_error(FOREST), rel=0.1)
+
+
+def test_a_forest_with_the_identity_link_comes_back():
+    small = TreePruner(CLASSES, link="identity", max_nodes=2000, random_state=0).fit(S, label)
+    forest = small.to_ensemble()
+    assert type(forest) is RandomForestClassifier
+    P = forest.predict_proba(new_S)
+    np.testing.assert_allclose(P, small.predict_proba(new_S), atol=1e-9)
+    np.testing.assert_allclose(P.sum(axis=1), 1)
+    assert P.min() >= 0
+    assert sum(tree.tree_.node_count for tree in forest.estimators_) == small.n_nodes_ <= 2000
+    assert (
+        pickle.loads(pickle.dumps(forest)).predict(new_S[:3]).tolist() == forest.predict(new_S[:3]).tolist()
+    )
+
+
+def test_a_sum_of_log_odds_cannot_come_back_as_a_forest():
+    small = TreePruner(CLASSES, link="logistic", max_nodes=500, random_state=0).fit(S, label)
+    with pytest.raises(ValueError, match="averages probabilities.*use link='identity'"):
+        small.to_ensemble()
+
+
+@pytest.mark.parametrize(
+    ("limits", "value", "size"),
+    [
+        ({"max_nodes": 300}, "n_nodes_", 300),
+        ({"max_bytes": 9000}, "n_bytes_", 9000),
+        ({"max_members": 7}, "n_members_", 7),
+        ({"max_nodes": 1}, "n_nodes_", 1),
+    ],
+)
+@pytest.mark.parametrize("loss", [0.01, None])
+def test_limits_hold(limits, value, size, loss):
+    boosting = GradientBoostingRegressor(n_estimators=60, random_state=0).fit(new, truth)
+    for ensemble in (FOREST, boosting):
+        small = TreePruner(ensemble, loss=loss, random_state=0, **limits).fit(X, y)
+        assert getattr(small, value) <= size
+        assert np.isfinite(small.predict(new)).all()
+
+
+def test_bytes_are_those_of_the_arrays():
+    small = TreePruner(FOREST, max_nodes=400, random_state=0).fit(X, y)
+    assert small.n_bytes_ == sum(array.nbytes for array in small.estimator_.model.trees)
+    at = list(small.path_["nodes"]).index(small.n_nodes_)
+    assert small.path_["bytes"][at] == small.n_bytes_
+
+
+def test_the_path_goes_from_large_to_small_and_resize_takes_any_of_it():
+    small = TreePruner(FOREST, random_state=0).fit(X, y)
+    path = small.path_
+    assert np.all(np.diff(path["nodes"]) < 0)
+    assert {len(each) for each in path.values()} == {len(path["nodes"])}
+    assert np.all(path["fresh_loss"] > 0)
+    other = small.resize(max_nodes=1500)
+    assert other.n_nodes <= 1500
+    assert squared_error(other) < squared_error(fresh(FOREST, 1500))
+    larger = small.resize()
+    assert larger.n_nodes == path["nodes"][np.argmin(path["rise"])]
+    assert small.resize(loss=10.0).n_nodes == path["nodes"][-1]
+    with pytest.raises(ValueError, match="The smallest model of the path has"):
+        small.resize(max_nodes=1)
+    with pytest.raises(ValueError, match="holds only the chosen model"):
+        pickle.loads(pickle.dumps(small)).resize(max_nodes=1500)
+
+
+def test_a_guarantee_holds_for_every_row():
+    small = TreePruner(FOREST, guarantee=1.0, random_state=0).fit(X, y)
+    assert np.abs(small.predict(X) - FOREST.predict(X)).max() <= 1.0
+    assert small.n_nodes_ < small.whole_nodes_ / 2
+    assert np.isnan(small.held_out_loss_)
+    few = TreePruner(FOREST, guarantee=1.0, random_state=0).fit(X, y, guarantee_rows=new[:50])
+    assert np.abs(few.predict(new[:50]) - FOREST.predict(new[:50])).max() <= 1.0
+    assert few.n_nodes_ < small.n_nodes_
+    classes = TreePruner(CLASSES, guarantee=0, random_state=0).fit(S, label, guarantee_rows=new_S[:60])
+    np.testing.assert_array_equal(classes.predict(new_S[:60]), CLASSES.predict(new_S[:60]))
+    assert classes.n_nodes_ < classes.whole_nodes_
+    assert type(classes.to_ensemble()) is RandomForestClassifier
+
+
+@pytest.mark.parametrize(
+    "ensemble",
+    [
+        ExtraTreesClassifier(20, random_state=0),
+        GradientBoostingClassifier(n_estimators=20, random_state=0),
+    ],
+)
+def test_rows_that_a_model_was_fitted_to_are_refused(ensemble):
+    ensemble.fit(S, label)
+    with pytest.raises(ValueError, match="These are the rows that .* was fitted to.*fit_ensemble=True"):
+        TreePruner(ensemble).fit(S, label)
+    TreePruner(ensemble, max_nodes=50, random_state=0).fit(new_S[:300], new_label[:300])
+    TreePruner(ensemble, max_nodes=50, fit_ensemble=True, random_state=0).fit(S, label)
+
+
+def test_extra_trees_are_pruned_on_other_rows():
+    trees = ExtraTreesRegressor(100, random_state=0).fit(X, y)
+    rows, values = make_friedman(700, random_state=2)
+    small = TreePruner(trees, random_state=0).fit(rows, values)
+    assert small.n_nodes_ * 4 < small.whole_nodes_
+    assert squared_error(small) < 1.02 * squared_error(trees)
+
+
+def test_boosting_is_pruned_on_other_rows_and_keeps_its_class():
+    rows, values = make_friedman(700, random_state=2)
+    boosting = HistGradientBoostingRegressor(max_iter=150, random_state=0).fit(X, y)
+    small = TreePruner(boosting, random_state=0).fit(rows, values)
+    assert small.n_nodes_ * 2 < small.whole_nodes_
+    assert squared_error(small) < 1.01 * squared_error(boosting)
+    native = small.to_ensemble()
+    assert type(native) is HistGradientBoostingRegressor
+    np.testing.assert_allclose(native.predict(new), small.predict(new))
+
+
+def test_the_whole_is_kept_with_a_warning_if_nothing_can_be_gained():
+    few = RandomForestRegressor(8, max_depth=2, random_state=0).fit(X, y)
+    with pytest.warns(UserWarning, match="No smaller model has a held-out loss.*all trees are kept"):
+        small = TreePruner(few, loss=0.0, random_state=0).fit(X[:80], y[:80])
+    np.testing.assert_allclose(small.predict(new), few.predict(new))
+    assert small.n_nodes_ == small.whole_nodes_
+    assert small.held_out_loss_ == small.whole_loss_
+
+
+def test_the_same_seed_gives_the_same_model():
+    first, second = (TreePruner(FOREST, max_nodes=900, random_state=3).fit(X, y) for _ in range(2))
+    np.testing.assert_array_equal(first.predict(new), second.predict(new))
+
+
+def test_sparse_and_float32_rows_predict_the_same():
+    small = TreePruner(FOREST, max_nodes=900, random_state=0).fit(X, y)
+    narrow = new.astype(np.float32)
+    np.testing.assert_allclose(small.predict(sparse.csr_matrix(narrow)), small.predict(narrow))
+    again = TreePruner(FOREST, max_nodes=900, random_state=0).fit(sparse.csr_matrix(X), y)
+    np.testing.assert_allclose(again.predict(new), small.predict(new))
+
+
+def test_a_file_holds_what_is_kept(tmp_path):
+    small = TreePruner(FOREST, max_nodes=900, random_state=0).fit(X, y)
+    assert len(pickle.dumps(small)) < len(pickle.dumps(FOREST)) / 20
+    manylens.save(small, tmp_path / "small.skops")
+    assert (tmp_path / "small.skops").stat().st_size < 200_000
+    again = manylens.load(tmp_path / "small.skops")
+    np.testing.assert_array_equal(again.predict(new), small.predict(new))
+    np.testing.assert_allclose(again.to_ensemble().predict(new), small.predict(new))
+    with pytest.raises(ValueError, match="set its ensemble again"):
+        again.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss": -0.1}, "loss"),
+        ({"max_nodes": 0}, "max_nodes"),
+        ({"max_bytes": 2.5}, "max_bytes"),
+        ({"link": "probit"}, "link='probit' is unknown"),
+        ({"guarantee": float("nan")}, "guarantee"),
+        ({"fit_ensemble": 3}, "fit_ensemble=3 is unknown"),
+    ],
+)
+def test_bad_settings_are_refused(options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        TreePruner(FOREST, **options).fit(X, y)
+
+
+def test_bad_rows_are_refused():
+    with pytest.raises(ValueError, match="4 features"):
+        TreePruner(FOREST).fit(X[:, :4], y)
+    with pytest.raises(ValueError, match="classes that the ensemble was not fitted to: .*nowhere"):
+        TreePruner(CLASSES).fit(S, np.where(label == label[0], "nowhere", label))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        TreePruner(FOREST).fit(X, y[:-1])
+    with pytest.raises(ValueError, match="y contains NaN"):
+        TreePruner(FOREST).fit(X, np.where(y > y.mean(), np.nan, y))
