@@ -14,6 +14,7 @@ from sklearn.ensemble import (
     AdaBoostRegressor,
     BaggingClassifier,
     BaggingRegressor,
+    ExtraTreesClassifier,
     ExtraTreesRegressor,
     GradientBoostingClassifier,
     GradientBoostingRegressor,
@@ -465,3 +466,33 @@ def test_scikit_learn_checks_pass(estimator, check):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*(reproduce y exactly|constant on these rows)")
         check(estimator)
+
+
+def test_members_that_fit_their_training_rows_perfectly_are_all_kept():
+    trees = ExtraTreesClassifier(20, random_state=0).fit(S, label)
+    with pytest.warns(UserWarning, match="20 of 20 members reproduce y exactly.*all members are kept"):
+        pruner = AlignmentPruner(trees).fit(S, label)
+    assert pruner.n_kept_ == 20
+    np.testing.assert_allclose(pruner.predict_proba(S), trees.predict_proba(S), atol=1e-12)
+
+
+@pytest.mark.parametrize("classes", [None, 2, 3])
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost", "sklearn"])
+def test_stages_of_boosters_are_evaluated_as_trees(library, classes):
+    rows, target = (X, y) if classes is None else (S, number % classes)
+    if library == "sklearn":
+        kind = HistGradientBoostingRegressor if classes is None else HistGradientBoostingClassifier
+        model = kind(max_iter=20, random_state=0)
+    else:
+        package = pytest.importorskip(library)
+        prefix, quiet = ("LGBM", {"verbose": -1}) if library == "lightgbm" else ("XGB", {})
+        model = getattr(package, f"{prefix}{'Regressor' if classes is None else 'Classifier'}")(
+            n_estimators=20, **quiet
+        )
+    small = AlignmentPruner(model.fit(rows, target), anchor=0.0, max_members=9).fit(rows, target).estimator_
+    missing = rows.copy()
+    missing[::3, 0] = np.nan
+    for each in (rows, missing):
+        assert small._stages_as_trees(each) is not None
+        np.testing.assert_allclose(small.raw_scores(each), small._member_sums(each), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(pickle.loads(pickle.dumps(small)).raw_scores(rows), small.raw_scores(rows))

@@ -108,7 +108,7 @@ def test_a_forest_with_the_identity_link_comes_back():
 
 def test_a_sum_of_log_odds_cannot_come_back_as_a_forest():
     small = TreePruner(CLASSES, link="logistic", max_nodes=500, random_state=0).fit(S, label)
-    with pytest.raises(ValueError, match="averages probabilities.*use link='identity'"):
+    with pytest.raises(ValueError, match=r"averages probabilities.*use link='identity'"):
         small.to_ensemble()
 
 
@@ -178,7 +178,7 @@ def test_a_guarantee_holds_for_every_row():
 )
 def test_rows_that_a_model_was_fitted_to_are_refused(ensemble):
     ensemble.fit(S, label)
-    with pytest.raises(ValueError, match="These are the rows that .* was fitted to.*fit_ensemble=True"):
+    with pytest.raises(ValueError, match=r"These are the rows that .* was fitted to.*fit_ensemble=True"):
         TreePruner(ensemble).fit(S, label)
     TreePruner(ensemble, max_nodes=50, random_state=0).fit(new_S[:300], new_label[:300])
     TreePruner(ensemble, max_nodes=50, fit_ensemble=True, random_state=0).fit(S, label)
@@ -205,7 +205,7 @@ def test_boosting_is_pruned_on_other_rows_and_keeps_its_class():
 
 def test_the_whole_is_kept_with_a_warning_if_nothing_can_be_gained():
     few = RandomForestRegressor(8, max_depth=2, random_state=0).fit(X, y)
-    with pytest.warns(UserWarning, match="No smaller model has a held-out loss.*all trees are kept"):
+    with pytest.warns(UserWarning, match=r"No smaller model has a held-out loss.*all trees are kept"):
         small = TreePruner(few, loss=0.0, random_state=0).fit(X[:80], y[:80])
     np.testing.assert_allclose(small.predict(new), few.predict(new))
     assert small.n_nodes_ == small.whole_nodes_
@@ -256,7 +256,7 @@ def test_bad_settings_are_refused(options, message):
 def test_bad_rows_are_refused():
     with pytest.raises(ValueError, match="4 features"):
         TreePruner(FOREST).fit(X[:, :4], y)
-    with pytest.raises(ValueError, match="classes that the ensemble was not fitted to: .*nowhere"):
+    with pytest.raises(ValueError, match=r"classes that the ensemble was not fitted to: .*nowhere"):
         TreePruner(CLASSES).fit(S, np.where(label == label[0], "nowhere", label))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         TreePruner(FOREST).fit(X, y[:-1])

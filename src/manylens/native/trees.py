@@ -57,7 +57,7 @@ def flatten_trees(trees: list[Tree]) -> FlatTrees:
         np.concatenate([tree.nodes.missing_go_to_left == 0 for tree in trees]),
         np.where(is_leaf, np.cumsum(is_leaf) - 1, 0),
         np.concatenate([tree.value for tree in trees])[is_leaf],
-        np.zeros(len(trees)),
+        np.zeros(len(trees), dtype=np.uint32),
     )
     return FlatTrees(*(np.ascontiguousarray(a, dtype=kind) for a, kind in zip(flat, DTYPES, strict=True)))
 

@@ -261,7 +261,7 @@ def refit(nodes: Nodes, rows: RowLeaves, score: FloatArray, penalty: float, h: f
 def cut_nodes(
     nodes: Nodes, rows: RowLeaves, score: FloatArray, penalty: float, goal: int, simplex: float
 ) -> tuple[Nodes, IntArray, BoolArray]:
-    """Cut the subtrees with the smallest cost per leaf; returns new nodes, leaves of rows and which trees remain.
+    """Cut the subtrees with the smallest cost per leaf; new nodes, leaves of rows, and which trees remain.
 
     A tree of which only the root would be left becomes part of the intercept.
     """

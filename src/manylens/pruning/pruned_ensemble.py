@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.special import softmax
@@ -136,8 +137,35 @@ class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):
         X = validate_member_rows(self, X, members, reset=False)
         if self.trees is not None:
             return tree_sums(X, self.trees) + self.intercept
+        stages = self._stages_as_trees(X)
+        if stages is not None:
+            trees, constant = stages
+            return tree_sums(X, trees, len(self.intercept)) + constant
+        return self._member_sums(X)
+
+    def _member_sums(self, X: Any) -> FloatArray:
+        """The weighted sum (n, C) of predictions that the members compute themselves."""
+        members = self.members
         blocks = prediction_blocks(members, X, self.n_jobs)
         return np.concatenate([np.einsum("ikc,k->ic", P, self.weights) + self.intercept for _, P in blocks])
+
+    def _stages_as_trees(self, X: Any) -> tuple[FlatTrees, FloatArray] | None:
+        """Stages of a booster as weighted trees, and the constant of their sum; None if X needs the booster.
+
+        A booster computes one stage at a time, or all of them, which is much slower.
+        """
+        if not hasattr(self.members, "booster") or not isinstance(X, np.ndarray) or X.dtype.kind != "f":
+            return None
+        if not len(X) or np.isinf(X).any():
+            return None
+        if self not in STAGES:
+            STAGES[self] = stage_trees(self.members, self.weights)
+        trees = STAGES[self]
+        if trees is None:
+            return None
+        row = np.nan_to_num(X[:1])
+        constant = self._member_sums(row) - tree_sums(row, trees, len(self.intercept))
+        return trees, constant[0]
 
     def predict(self, X: MatrixLike) -> AnyArray:
         """Predict classes or values.
@@ -176,6 +204,30 @@ class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         return typed_tags(super().__sklearn_tags__(), getattr(self.members, "classes", None) is not None)
+
+
+# trees of boosters, by the model that predicts with them; not part of its state
+STAGES: WeakKeyDictionary[PrunedEnsemble, FlatTrees | None] = WeakKeyDictionary()
+
+
+def stage_trees(members: Members, weights: FloatArray) -> FlatTrees | None:
+    """The kept stages of a booster with their weights in the leaves; None if the trees cannot be read."""
+    from manylens.pruning.pruned_trees import find_format
+    from manylens.pruning.tree_ensembles import join_trees, split_trees
+
+    booster: Any = members.booster  # type: ignore[attr-defined]
+    try:
+        whole = find_format(booster).read(booster)
+    except (TypeError, ValueError):
+        return None
+    found, per_stage = split_trees(whole.trees, whole.cover), whole.n_outputs
+    kept = [
+        found[stage * per_stage + column]._replace(value=weight * found[stage * per_stage + column].value)
+        for stage, weight in zip(members.members, weights, strict=True)
+        for column in range(per_stage)
+    ]
+    trees, _ = join_trees(kept, whole.trees.threshold.dtype.str[1:])
+    return trees
 
 
 def typed_tags(tags: Tags, classifies: bool) -> Tags:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Real
 from typing import Any, Literal, Self
 
@@ -24,7 +25,7 @@ from manylens.pruning.selection import (
     check_method,
     select_predictors,
 )
-from manylens.pruning.training_moments import CV, new_moments, training_moments
+from manylens.pruning.training_moments import CV, exact_members, new_moments, training_moments
 from manylens.typing import AnyArray, FloatArray, MatrixLike
 from manylens.validation import (
     check_choice,
@@ -166,10 +167,22 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         named_rows = X if hasattr(X, "iloc") else rows
         anchor = self._choose_anchor(ensemble, members, named_rows, target)
         moments, exponent = training_moments(members, rows, target, self.cv, anchor, self.n_jobs, self.method)
+        method, refit = self.method, self.refit
+        exact = 0 if members.additive else exact_members(moments)
+        if exact:
+            keeps_all = isinstance(self.cv, str) and self.max_members is None
+            method, refit = ("uniform", "none") if keeps_all else (method, refit)
+            warnings.warn(
+                f"{exact} of {len(members.members)} members reproduce y exactly on these rows. If they were "
+                "trained on these rows, their predictions say nothing about their quality"
+                f"{', and all members are kept' * keeps_all}: give rows that the ensemble was not trained "
+                "on, or fit it with bootstrap=True.",
+                stacklevel=3,
+            )
         result = select_predictors(
             moments,
-            self.method,
-            self.refit,
+            method,
+            refit,
             baseline=members.baseline,
             additive=members.additive,
             exponent=exponent,

@@ -74,8 +74,6 @@ def training_moments(
     ):
         P, target, weight = batch
         moments.update(times_power(P, -exponent), times_power(target, -exponent), weight)
-    if folds is None and in_bag is None and not members.additive:
-        _warn_of_interpolation(moments)
     return moments, exponent
 
 
@@ -242,14 +240,8 @@ def working_response(
     return score + (1 - anchor) * (Y - p) / weight, weight
 
 
-def _warn_of_interpolation(moments: FoldedMoments) -> None:
-    """Warn if most members reproduce y exactly: their predictions then say nothing about their quality."""
+def exact_members(moments: FoldedMoments) -> int:
+    """How many members reproduce y exactly, if they are most: that says nothing about their quality."""
     G, b, total = moments.whole().centered()
     exact = np.diag(G) - 2 * b + total <= 1e-9 * total
-    if total > 0 and len(b) > 1 and exact.sum() > len(b) / 2:
-        warnings.warn(
-            f"{exact.sum()} of {len(b)} members reproduce y exactly on these rows. If they were trained on "
-            "these rows, their predictions say nothing about their quality: give rows that the ensemble was "
-            "not trained on, or fit it with bootstrap=True.",
-            stacklevel=5,
-        )
+    return int(exact.sum()) if total > 0 and len(b) > 1 and exact.sum() > len(b) / 2 else 0

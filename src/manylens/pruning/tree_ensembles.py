@@ -1,7 +1,7 @@
 """Ensembles of trees in one form, read from scikit-learn's models and written back.
 
-`boosted_formats` has the formats of LightGBM and XGBoost. To support another library, derive from `TreeFormat`
-and add the class to FORMATS in `tree_pruner`.
+`boosted_formats` has the formats of LightGBM and XGBoost. To support another library, derive from
+`TreeFormat` and add an instance to FORMATS in `pruned_trees`.
 """
 
 from __future__ import annotations

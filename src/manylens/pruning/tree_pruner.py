@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,18 +18,14 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from manylens.pruning.members import ForestMembers
 from manylens.pruning.node_path import (
     SHRINK,
-    SMOOTHING,
     STEPS,
-    Nodes,
     RowLeaves,
-    as_log_odds,
     leaves_of,
     open_nodes,
     prune_path,
-    row_losses,
     row_scores,
-    smoothed,
 )
+from manylens.pruning.path_judge import SHARE, Candidate, Judge, Path, candidates, model_size
 from manylens.pruning.pruned_ensemble import ScoreMixin, comparable_rows, typed_tags
 from manylens.pruning.pruned_trees import PrunedTrees, find_format, tree_bytes, validate_tree_rows
 from manylens.pruning.tree_ensembles import TreeEnsemble, fitted_to
@@ -45,34 +41,12 @@ from manylens.validation import (
     restore_on_error,
 )
 
-SHRINKAGES = (0.3, 3.0, 30.0, np.inf)  # candidates: rows per tree that the original leaf values count for
-FOLDS = 8
-SMALL, MEDIUM = 2**23, 2**25  # rows x trees x columns up to which four folds, or two, are held out in turn
-SHARE = 4  # the trees of a forest start as a quarter of it, but at least LEAST_TREES
 LEAST_TREES = 64
 MOST_ENTRIES = 2**26  # rows x trees that fit looks at; rows beyond are left out
 FAITHFUL = 0.01  # shrinkage with a guarantee: the scores of the ensemble have no noise
 FALLBACK = 4  # steps of the path that starts from all trees, if a quarter of them is not good enough
 FAR = 1.5  # losses above this multiple of the ensemble's count the same when paths are compared
 HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
-
-
-class Candidate(NamedTuple):
-    """One way to prune."""
-
-    n_trees: int  # first trees of the ensemble
-    link: str  # of the pruned model
-    shrinkage: float
-
-
-class Path(NamedTuple):
-    """Held-out losses along a path of models, one entry per step."""
-
-    loss: FloatArray  # mean loss on held-out rows
-    rise: FloatArray  # by how much it is above that of the whole ensemble
-    rise_error: FloatArray  # standard error of the rise
-    error_rise: FloatArray  # rise of the share of wrong classes
-    error_rise_error: FloatArray  # its standard error
 
 
 class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
@@ -105,8 +79,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         must not change at all, for any number. Leaf values are then refitted to the predictions of the
         ensemble, and `loss` is ignored.
     fit_ensemble : bool, default=False
-        Whether to fit a copy of the ensemble first: forests with bootstrap=True to all rows, others to 80 % of
-        the rows, and pruned on the rest.
+        Whether to fit a copy of the ensemble first: forests with bootstrap=True to all rows, others to 80 %
+        of the rows, and pruned on the rest.
     random_state : int, RandomState or None, default=None
         Determines which rows are held out.
 
@@ -125,7 +99,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         The same of the ensemble.
     path_ : dict of str to ndarray
         All models from large to small: their members, nodes and bytes; the held-out loss, its rise and the
-        standard error of the rise; and fresh_loss, that of the first trees of the ensemble with as many bytes.
+        standard error of the rise; and fresh_loss, that of the first trees of the ensemble with as many
+        bytes.
     link_ : str
         Link of the pruned model.
     shrinkage_ : float
@@ -173,8 +148,9 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n, d)
-            For a forest with bootstrap=True, all rows that it was fitted to, in the same order: trees are then
-            judged by rows that they were not trained on. Otherwise, rows that the ensemble was not fitted to.
+            For a forest with bootstrap=True, all rows that it was fitted to, in the same order: trees are
+            then judged by rows that they were not trained on. Otherwise, rows that the ensemble was not
+            fitted to.
         y : array-like of shape (n,)
             Classes or values.
         guarantee_rows : array-like or sparse matrix of shape (m, d), default=None
@@ -201,8 +177,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         rows = validate_tree_rows(self, X, allow_nan, reset=True)
         if self.n_features_in_ <= int(whole.trees.feature.max(initial=0)):
             raise ValueError(
-                f"X has {self.n_features_in_} features, but the {type(ensemble).__name__} splits by more: give "
-                "rows with the features that it was fitted to."
+                f"X has {self.n_features_in_} features, but the {type(ensemble).__name__} splits by more: "
+                "give rows with the features that it was fitted to."
             )
         rows, y = indexable(rows, y)
         target = target_of(y, whole)
@@ -274,9 +250,9 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         at = leaves_of(rows, whole.trees, T)
         if unseen is None and len(some) == n and fitted_to(whole, at[0]):
             raise ValueError(
-                f"These are the rows that the {type(ensemble).__name__} was fitted to, and its errors on them say "
-                "nothing about other rows. Give rows that it was not fitted to, or use fit_ensemble=True, which "
-                "fits a copy to 80 % of the rows and prunes it on the rest."
+                f"These are the rows that the {type(ensemble).__name__} was fitted to, and its errors on "
+                "them say nothing about other rows. Give rows that it was not fitted to, or use "
+                "fit_ensemble=True, which fits a copy to 80 % of the rows and prunes it on the rest."
             )
         seen = np.ones((T, len(some)), dtype=bool) if unseen is None else unseen[:, some]
         return rows, RowLeaves(at, seen, target[some], np.ones(len(some), dtype=bool))
@@ -310,9 +286,9 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
                 break
         if best is None:
             warnings.warn(
-                f"No smaller model has a held-out loss that is at most {100 * (self.loss or 0):g} % above that of the "
-                "whole ensemble, including its standard error: all trees are kept as they are. Give more rows, a "
-                "larger loss, or max_nodes.",
+                f"No smaller model has a held-out loss that is at most {100 * (self.loss or 0):g} % above "
+                "that of the whole ensemble, including its standard error: all trees are kept as they are. "
+                "Give more rows, a larger loss, or max_nodes.",
                 stacklevel=3,
             )
             whole = Candidate(T, judge.ensemble.link, np.inf)
@@ -349,7 +325,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         return sorted({max(1, each) for each in targets if each < n_leaves}, reverse=True)
 
     def _rank(self, path: Path, sizes: Sequence[Any], limited: bool) -> float:
-        """A number that is smaller for better paths: the loss within the limits, or the mean over all steps."""
+        """A number, smaller for better paths: the loss within the limits, or its mean over all steps."""
         fits = np.array([self._fits(*size) for size in sizes])
         if limited:
             return float(path.loss[fits].min() if fits.any() else path.loss[-1])
@@ -378,7 +354,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     def _faithful(
         self, whole: TreeEnsemble, rows: FloatArray, judge: Judge
     ) -> tuple[TreeEnsemble, Candidate]:
-        """The smallest model on a path toward the ensemble's own scores that keeps its predictions for `rows`."""
+        """The smallest model on a path toward the ensemble's scores that keeps its predictions for `rows`."""
         T = len(whole.trees.roots)
         at = leaves_of(comparable_rows(rows, whole.trees), whole.trees, T)
         every = np.ones((T, len(rows)), dtype=bool)
@@ -413,8 +389,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         loss : float or None, default=None
-            Largest relative rise of the held-out loss, including its standard error; the smallest such model is
-            returned. None: the model with the smallest held-out loss within the limits.
+            Largest relative rise of the held-out loss, including its standard error; the smallest such model
+            is returned. None: the model with the smallest held-out loss within the limits.
         max_members, max_nodes, max_bytes : int or None, default=None
             Largest numbers of trees, nodes and bytes.
 
@@ -430,8 +406,9 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         fits = np.array([asked._fits(*model_size(model)) for model in self._models])
         if not fits.any():
             raise ValueError(
-                f"The smallest model of the path has {self.path_['members'][-1]} trees, {self.path_['nodes'][-1]} "
-                f"nodes and {self.path_['bytes'][-1]} bytes: fit a pruner with these limits."
+                f"The smallest model of the path has {self.path_['members'][-1]} trees, "
+                f"{self.path_['nodes'][-1]} nodes and {self.path_['bytes'][-1]} bytes: fit a pruner with "
+                "these limits."
             )
         rise = self.path_["rise"] + self.path_["rise_error"]
         within = fits if loss is None else fits & (rise <= loss * self.whole_loss_)
@@ -525,145 +502,6 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
-class Judge:
-    """Held-out losses of models pruned from one ensemble.
-
-    Rows of a fold are left out of cuts and refits, and judged by trees that were not trained on them.
-    """
-
-    def __init__(
-        self, ensemble: TreeEnsemble, X: FloatArray, rows: RowLeaves, random: np.random.RandomState
-    ) -> None:
-        self.ensemble, self.X, self.rows = ensemble, X, rows
-        n, T = len(rows.learn), len(ensemble.trees.roots)
-        self.used = rows.seen.any(axis=0)
-        folds = min(FOLDS, n)
-        self.fold = random.permutation(np.arange(n) % max(1, folds))
-        work = n * (T // SHARE if ensemble.averages else T) * ensemble.trees.value.shape[1]
-        self.folds = range(min(folds, 4 if work <= SMALL else 2 if work <= MEDIUM else 1))
-        self._opened = (T, open_nodes(ensemble, T))
-        whole = self._losses(self._opened[1], rows)
-        self.whole = whole.loss[self.used]
-        self.whole_error = float(whole.error[self.used].mean())
-        self.row_losses = whole
-
-    def _losses(self, nodes: Nodes, rows: RowLeaves) -> Any:
-        score, spread = row_scores(nodes, rows)
-        return row_losses(score, spread, rows.target, nodes.link, nodes.classes is not None)
-
-    def n_leaves(self, n_trees: int) -> int:
-        """Number of leaves of the first trees."""
-        trees = self.ensemble.trees
-        end = int(trees.roots[n_trees]) if n_trees < len(trees.roots) else len(trees.feature)
-        return int(np.sum(trees.children[:end, 0] == np.arange(end)))
-
-    def _start(self, candidate: Candidate, learn: BoolArray) -> tuple[Nodes, RowLeaves]:
-        """The nodes and rows from which a candidate starts."""
-        k = candidate.n_trees
-        if k != self._opened[0]:
-            self._opened = (k, open_nodes(self.ensemble, k))
-        nodes = self._opened[1]
-        rows = self.rows._replace(at=self.rows.at[:k], seen=self.rows.seen[:k], learn=learn)
-        if self.ensemble.link == candidate.link:
-            return (
-                smoothed(nodes, SMOOTHING) if self.ensemble.averages and nodes.classes is not None else nodes
-            ), rows
-        some = rows._replace(
-            at=rows.at[:, learn], seen=rows.seen[:, learn], target=rows.target[learn], learn=learn[learn]
-        )
-        nodes = as_log_odds(nodes, some)
-        return nodes, rows._replace(target=rows.target[:, -len(nodes.intercept) :])
-
-    def evaluate(
-        self, candidate: Candidate, targets: Sequence[int], folds: Sequence[int]
-    ) -> tuple[Path, list[tuple[int, int, int]]]:
-        """Held-out losses on these folds along the path of a candidate, and the sizes of its models."""
-        n = len(self.rows.learn)
-        loss, error = np.zeros((len(targets) + 1, n)), np.zeros((len(targets) + 1, n))
-        sizes: list[tuple[int, int, int]] = []
-        for fold in folds:
-            held_out = self.fold == fold
-            nodes, rows = self._start(candidate, ~held_out)
-            path = prune_path(nodes, rows, candidate.shrinkage, targets)
-            for step, (model, data, score, spread) in enumerate(path):
-                part = (score[held_out], spread[held_out], data.target[held_out])
-                loss[step, held_out], error[step, held_out] = row_losses(
-                    *part, model.link, model.classes is not None
-                )
-                if fold == folds[0]:
-                    sizes.append(nodes_size(model))
-        judged = self.used & np.isin(self.fold, folds)
-        return path_of(list(zip(loss[:, judged], error[:, judged], strict=True)), self, judged), sizes
-
-    def path(self, candidate: Candidate, targets: Sequence[int]) -> list[TreeEnsemble]:
-        """The models of a candidate, from all rows."""
-        nodes, rows = self._start(candidate, self.used)
-        models = []
-        for model, *_ in prune_path(nodes, rows, candidate.shrinkage, targets):
-            models.append(
-                model._replace(value=model.value.copy(), intercept=model.intercept.copy()).ensemble()
-            )
-        return models
-
-    def judge_models(self, models: Sequence[TreeEnsemble]) -> Path:
-        """Losses of models that have not seen y; NaN if the rows are not held out from all trees."""
-        losses = []
-        for model in models:
-            if self.rows.seen.all():
-                at = leaves_of(self.X, model.trees, len(model.trees.roots))
-                rows = self.rows._replace(at=at, seen=np.ones(at.shape, dtype=bool))
-                found = self._losses(open_nodes(model, len(model.trees.roots)), rows)
-                losses.append((found.loss[self.used], found.error[self.used]))
-            else:
-                losses.append((np.full(self.used.sum(), np.nan),) * 2)
-        return path_of(losses, self, self.used)
-
-    def fresh_losses(self, sizes: Any) -> FloatArray:
-        """Losses of the first trees of the ensemble with at most as many bytes, at least one stage."""
-        trees, T = self.ensemble.trees, len(self.ensemble.trees.roots)
-        per_node = (tree_bytes(trees) - 16 * T - trees.value.nbytes) / max(1, len(trees.feature))
-        ends = np.append(trees.roots[1:], len(trees.feature)).astype(np.int64)
-        leaves = np.cumsum(trees.children[:, 0] == np.arange(len(trees.feature)))[ends - 1]
-        grown = ends * per_node + leaves * 8 * trees.value.shape[1] + 16 * np.arange(1, T + 1)
-        counts = np.maximum(1, np.searchsorted(grown, np.asarray(sizes) * (1 + 1e-9), side="right"))
-        found = {}
-        for k in np.unique(counts):
-            rows = self.rows._replace(at=self.rows.at[:k], seen=self.rows.seen[:k])
-            some = rows.seen.any(axis=0)
-            losses = self._losses(open_nodes(self.ensemble, int(k)), rows)
-            found[k] = float(losses.loss[some].mean()) if some.any() else np.nan
-        return np.array([found[k] for k in counts])
-
-
-def path_of(losses: Sequence[Any], judge: Judge, judged: BoolArray) -> Path:
-    """Means and standard errors of losses and of their differences to the whole ensemble."""
-    whole_loss, whole_error = judge.row_losses.loss[judged], judge.row_losses.error[judged]
-    root = np.sqrt(max(1, len(whole_loss) - 1))
-    loss = np.array([each[0] for each in losses])
-    error = np.array([each[1] for each in losses])
-    rise, worse = loss - whole_loss, error - whole_error
-    return Path(
-        loss.mean(axis=1),
-        rise.mean(axis=1),
-        rise.std(axis=1) / root,
-        worse.mean(axis=1),
-        worse.std(axis=1) / root,
-    )
-
-
-def candidates(ensemble: TreeEnsemble, n_trees: int, link: str) -> list[Candidate]:
-    """The ways to prune that are compared."""
-    forest_of_classes = ensemble.averages and ensemble.classes is not None
-    if not forest_of_classes:
-        return [Candidate(n_trees, ensemble.link, each) for each in SHRINKAGES]
-    found = []
-    if link in ("auto", "logistic"):
-        found += [Candidate(n_trees, "logistic", each) for each in SHRINKAGES[:3]]
-    if link in ("auto", "identity"):
-        found += [Candidate(n_trees, "identity", each) for each in SHRINKAGES[2 if link == "auto" else 1 :]]
-    return found
-
-
 def same_predictions(score: FloatArray, whole: FloatArray, classifies: bool, largest: float) -> bool:
     """Whether no class changes, or no value by more than `largest`."""
     if not classifies:
@@ -671,18 +509,6 @@ def same_predictions(score: FloatArray, whole: FloatArray, classifies: bool, lar
     if score.shape[1] == 1:
         return bool(np.array_equal(score > 0, whole > 0))
     return bool(np.array_equal(np.argmax(score, axis=1), np.argmax(whole, axis=1)))
-
-
-def nodes_size(nodes: Nodes) -> tuple[int, int, int]:
-    """Members, nodes and bytes of a model."""
-    m, t = len(nodes.children), nodes.n_trees
-    per_node = 17 + nodes.threshold.itemsize
-    return t, m, per_node * m + 8 * nodes.value.shape[1] * nodes.n_leaves + 16 * t
-
-
-def model_size(model: TreeEnsemble) -> tuple[int, int, int]:
-    """Members, nodes and bytes of a model."""
-    return len(model.trees.roots), len(model.trees.feature), tree_bytes(model.trees)
 
 
 def target_of(y: AnyArray, whole: TreeEnsemble) -> FloatArray:

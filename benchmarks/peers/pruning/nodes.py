@@ -1,0 +1,286 @@
+"""Node pruning compared with fresh, depth-pruned and cost-complexity-pruned ensembles of the same size."""
+
+import time
+import warnings
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+
+from benchmarks.harness import Claim, Comparison, ratio, result
+from manylens.datasets import load_dataset, make_friedman
+from manylens.pruning import PrunedTrees, TreePruner
+from manylens.pruning.node_path import Nodes, open_nodes, renumbered
+from manylens.pruning.path_judge import model_size
+from manylens.pruning.pruned_trees import find_format
+
+CLASSES = ("letter", "isolet", "yeast", "optdigits", "glass", "ionosphere")
+VALUES = ("reg_cal_housing", "reg_kin8nm", "reg_abalone")
+TABLES = (*CLASSES, *VALUES)
+MOST_ROWS = 4000  # of training, and of testing
+
+
+def draw(name, seed, most):
+    """Training and test rows of a table, drawn at random; a third of the rows are for testing."""
+    if name == "friedman":
+        X, y = make_friedman(2 * most, random_state=seed)
+    else:
+        X, y = load_dataset(name)[:2]
+    X = np.asarray(X, dtype=np.float32).reshape(len(X), -1)
+    y = np.unique(y, return_inverse=True)[1] if name in CLASSES else np.asarray(y, dtype=np.float64)
+    n = min(most, 2 * len(X) // 3)
+    stratify = y if name in CLASSES and np.bincount(y).min() > 5 else None
+    parts = train_test_split(
+        X, y, train_size=n, test_size=min(most, len(X) - n), random_state=seed, stratify=stratify
+    )
+    return parts[0], parts[2], parts[1], parts[3]
+
+
+class Table:
+    """One table and draw: a fitted ensemble, and the losses of others relative to it."""
+
+    def __init__(self, name, seed, ensemble, most, held_out):
+        self.name, self.classes = name, name in CLASSES
+        X, y, self.T, self.truth = draw(name, seed, most)
+        if held_out:  # boosting is pruned on rows that it was not fitted to
+            X, self.X, y, self.y = train_test_split(
+                X, y, test_size=0.25, random_state=seed, stratify=y if name in CLASSES[:4] else None
+            )
+        else:
+            self.X, self.y = X, y
+        self.train = X, y
+        start = time.perf_counter()
+        self.ensemble = clone(ensemble).fit(X, y)
+        self.seconds = time.perf_counter() - start
+        form = find_format(self.ensemble)
+        self.whole = form.read(self.ensemble)
+        self.whole_loss = self.loss(self.as_model(self.whole))
+        start = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="No smaller model")
+            self.pruner = TreePruner(self.ensemble, random_state=seed).fit(self.X, self.y)
+        self.share = (time.perf_counter() - start) / self.seconds
+
+    def as_model(self, trees):
+        """A model that predicts with these trees."""
+        model = PrunedTrees(trees, None, True)
+        model.n_features_in_ = self.T.shape[1]
+        return model
+
+    def loss(self, model):
+        """Test loss: log loss or squared error."""
+        if not self.classes:
+            return float(np.mean((model.predict(self.T) - self.truth) ** 2))
+        known = np.isin(self.truth, model.classes_)
+        P = model.predict_proba(self.T[known])
+        return float(log_loss(self.truth[known], P, labels=model.classes_))
+
+    def relative(self, trees):
+        """Test loss relative to that of the whole ensemble."""
+        return self.loss(self.as_model(trees)) / self.whole_loss
+
+    def fresh(self):
+        """The first trees of the ensemble with as many bytes: a forest, or boosting stopped early."""
+        sizes = [model_size(open_nodes(self.whole, k).ensemble())[2] for k in self.counts()]
+        fitting = [k for k, size in zip(self.counts(), sizes, strict=True) if size <= self.pruner.n_bytes_]
+        return open_nodes(self.whole, max(fitting, default=1)).ensemble()
+
+    def counts(self):
+        """Numbers of trees of a fresh ensemble; whole stages for boosting."""
+        step = 1 if self.whole.averages else self.whole.n_outputs
+        T = len(self.whole.trees.roots)
+        return np.unique((step * np.geomspace(1, T // step, 60).astype(int)).clip(step, T))
+
+    def depth_pruned(self):
+        """The best of forests whose trees end at some depth, with as many bytes; chosen by their test loss."""
+        found = []
+        for share in (1, 2, 4, 8):
+            nodes = open_nodes(self.whole, max(1, len(self.whole.trees.roots) // share))
+            for depth in range(1, 30):
+                model = ended_at(nodes, depth)
+                if model_size(model)[2] > self.pruner.n_bytes_:
+                    break
+                found.append(self.relative(model))
+        return min(found, default=np.nan)
+
+    def cost_complexity_pruned(self):
+        """A forest with as many bytes, by scikit-learn's ccp_alpha; the largest that fits."""
+        low, high, found = -9.0, 1.0, np.nan
+        scale = 1.0 if self.classes else float(np.var(self.train[1]))
+        for _ in range(7):
+            middle = (low + high) / 2
+            forest = clone(self.ensemble).set_params(ccp_alpha=scale * 10**middle).fit(*self.train)
+            trees = find_format(forest).read(forest)
+            if model_size(trees)[2] <= self.pruner.n_bytes_:
+                high, found = middle, self.relative(trees)
+            else:
+                low = middle
+        return found
+
+
+def ended_at(nodes: Nodes, depth):
+    """Trees whose nodes at a depth are leaves with the mean of what is below."""
+    level, cut = nodes.roots[:-1], np.zeros(len(nodes.children), dtype=bool)
+    for _ in range(depth):
+        level = nodes.children[level[nodes.children[level, 0] != level]].ravel()
+    cut[level[nodes.children[level, 0] != level]] = True
+    nothing = np.zeros((nodes.n_trees, 0), dtype=np.int32)
+    return renumbered(nodes, nothing, nodes.value, cut)[0].ensemble()
+
+
+class PrunedNodes(Comparison):
+    """RandomForest(500) on ten tables (at most 4,000 training and 4,000 test rows), five draws: bytes, and
+    test loss (log loss or squared error) relative to the whole forest. "fresh", "depth" (best of all depths
+    and of 500, 250, 125 and 62 trees, chosen by the test loss) and "cost_complexity" (ccp_alpha) have at most
+    as many bytes as "ours"."""
+
+    contenders = ("ours", "fresh", "depth", "cost_complexity")
+    claims = (
+        Claim("median factor of bytes", result("ours", "times_smaller"), at_least=8),
+        Claim("median test loss relative to the whole", result("ours", "relative_loss"), at_most=1.01),
+        Claim("settings with a smaller loss than fresh", result("ours", "below_fresh"), at_least=0.85),
+        Claim("largest loss relative to fresh", result("ours", "worst_to_fresh"), at_most=1.01),
+        Claim("settings with a smaller loss than depth pruning", result("depth", "beaten"), at_least=0.8),
+        Claim(
+            "settings with a smaller loss than cost-complexity pruning",
+            result("cost_complexity", "beaten"),
+            at_least=0.8,
+        ),
+        Claim("mean relative error of held_out_loss_", result("ours", "held_out_error"), at_most=0.02),
+        Claim("median of pruning time / training time", result("ours", "share_of_time"), at_most=0.3),
+    )
+    needs = TABLES
+    memory = False
+    warm_up = False
+    repeats = 1
+    held_out = False
+    draws = 5
+
+    def ensembles(self):
+        size = 30 if self.quick else 500
+        yield lambda classes: (RandomForestClassifier if classes else RandomForestRegressor)(
+            size, random_state=0, n_jobs=-1
+        )
+
+    def make_data(self):
+        names = ("yeast", "reg_abalone") if self.quick else (*TABLES, "friedman")
+        most = 300 if self.quick else MOST_ROWS
+        return [
+            Table(name, seed, make(name in CLASSES), most, self.held_out)
+            for make in self.ensembles()
+            for name in names
+            for seed in range(1 if self.quick else self.draws)
+        ]
+
+    def ours(self, data):
+        return np.array([table.loss(table.pruner) / table.whole_loss for table in data])
+
+    def fresh(self, data):
+        return np.array([table.relative(table.fresh()) for table in data])
+
+    def depth(self, data):
+        return np.array([table.depth_pruned() for table in data])
+
+    def cost_complexity(self, data):
+        return np.array([table.cost_complexity_pruned() for table in data])
+
+    def score(self, data, outcome):
+        ours = self.ours(data)
+        scores = {
+            "relative_loss": float(np.median(outcome)),
+            "standard_error": float(np.nanstd(outcome) / np.sqrt(len(outcome))),
+        }
+        if not np.array_equal(outcome, ours):
+            return scores | {"beaten": float(np.mean(~(ours >= outcome)))}
+        fresh = self.fresh(data)
+        estimated = np.array([table.pruner.held_out_loss_ / table.loss(table.pruner) for table in data])
+        return scores | {
+            "times_smaller": float(np.median([t.pruner.whole_bytes_ / t.pruner.n_bytes_ for t in data])),
+            "times_fewer_nodes": float(np.median([t.pruner.whole_nodes_ / t.pruner.n_nodes_ for t in data])),
+            "largest_loss": float(ours.max()),
+            "below_fresh": float(np.mean(ours <= fresh)),
+            "worst_to_fresh": float(np.max(ours / fresh)),
+            "held_out_error": float(abs(np.mean(estimated) - 1)),
+            "share_of_time": float(np.median([table.share for table in data])),
+        }
+
+
+class PrunedBoostingNodes(PrunedNodes):
+    """LightGBM and XGBoost with 500 rounds and their defaults, like PrunedNodes, two draws; pruned on a quarter of
+    the training rows that they are not fitted to. "fresh" is boosting stopped early at as many bytes."""
+
+    contenders = ("ours", "fresh")
+    claims = (
+        Claim("median factor of nodes", result("ours", "times_fewer_nodes"), at_least=2.5),
+        Claim("median test loss relative to the whole", result("ours", "relative_loss"), at_most=1.01),
+        Claim("largest loss relative to early stopping", result("ours", "worst_to_fresh"), at_most=1.01),
+        Claim("mean relative error of held_out_loss_", result("ours", "held_out_error"), at_most=0.02),
+    )
+    held_out = True
+    draws = 2
+
+    def ensembles(self):
+        import lightgbm
+        import xgboost
+
+        size = 20 if self.quick else 500
+        yield lambda classes: (lightgbm.LGBMClassifier if classes else lightgbm.LGBMRegressor)(
+            n_estimators=size, verbose=-1
+        )
+        yield lambda classes: (xgboost.XGBClassifier if classes else xgboost.XGBRegressor)(n_estimators=size)
+
+
+class PrunedTreeSpeed(Comparison):
+    """Prediction of 10,000 rows with a pruned forest (Friedman's function, 500 trees) in our loops, onnxruntime
+    and treelite's GTIL; one thread."""
+
+    contenders = ("ours", "onnxruntime", "treelite")
+    claims = (
+        Claim("times as fast as onnxruntime", ratio("onnxruntime", "ours"), at_least=1),
+        Claim("times as fast as treelite", ratio("treelite", "ours"), at_least=1),
+        Claim("largest difference to onnxruntime", result("onnxruntime", "difference"), at_most=1e-5),
+    )
+    repeats = 5
+    memory = False
+    rows, calls = 10_000, 1
+
+    def make_data(self):
+        import onnxruntime
+
+        X, y = make_friedman(300 if self.quick else 3000, random_state=0)
+        forest = RandomForestRegressor(40 if self.quick else 500, random_state=0, n_jobs=-1).fit(X, y)
+        small = TreePruner(forest, max_nodes=1000 if self.quick else 30_000, random_state=0).fit(X, y)
+        model = small.estimator_
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        session = onnxruntime.InferenceSession(model.to_onnx().SerializeToString(), options)
+        new = make_friedman(self.rows, random_state=1)[0].astype(np.float32)
+        self.wanted = model.predict(new)
+        return model, session, model.to_treelite(), new
+
+    def ours(self, data):
+        model, _, _, new = data
+        return np.concatenate([model.predict(part) for part in np.split(new, self.calls)])
+
+    def onnxruntime(self, data):
+        _, session, _, new = data
+        parts = np.split(new, self.calls)
+        return np.concatenate([session.run(None, {"X": part})[0][:, 0] for part in parts])
+
+    def treelite(self, data):
+        import treelite
+
+        *_, model, new = data
+        parts = np.split(new, self.calls)
+        return np.concatenate([np.ravel(treelite.gtil.predict(model, part, nthread=1)) for part in parts])
+
+    def score(self, data, outcome):
+        return {"difference": float(np.max(np.abs(outcome / self.wanted - 1)))}
+
+
+class PrunedTreeSpeedRowByRow(PrunedTreeSpeed):
+    """Like PrunedTreeSpeed, 1,000 calls with one row each."""
+
+    rows = calls = 1000
