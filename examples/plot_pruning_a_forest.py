@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeRegressor
 from manylens import AlignmentPruner
 from manylens.datasets import make_friedman
 from manylens.plotting import CurveDisplay
-from manylens.pruning import Alignment
+from manylens.pruning import Alignment, TreePruner
 
 X, y = make_friedman(1500, random_state=0)
 X_test, y_test = make_friedman(2000, random_state=1)
@@ -54,4 +54,10 @@ CurveDisplay(
     x_scale="log2",
     y_scale="log2",
 ).plot().ax_.set_title("bagged trees, half of the rows per tree")
+
+# %%
+# `TreePruner` cuts inside the trees and refits the leaf values. At every size, its held-out loss is compared
+# with that of a fresh forest of as many bytes.
+small = TreePruner(forest, loss=0.05, random_state=0).fit(X, y)
+CurveDisplay.from_tree_path(small).ax_.set_title(f"{small.whole_nodes_} nodes before")
 plt.show()

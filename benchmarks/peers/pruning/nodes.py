@@ -27,7 +27,8 @@ def draw(name, seed, most):
     if name == "friedman":
         X, y = make_friedman(2 * most, random_state=seed)
     else:
-        X, y = load_dataset(name)[:2]
+        table = load_dataset(name)
+        X, y = table["X"], table["y"]
     X = np.asarray(X, dtype=np.float32).reshape(len(X), -1)
     y = np.unique(y, return_inverse=True)[1] if name in CLASSES else np.asarray(y, dtype=np.float64)
     n = min(most, 2 * len(X) // 3)
@@ -94,7 +95,7 @@ class Table:
         return np.unique((step * np.geomspace(1, T // step, 60).astype(int)).clip(step, T))
 
     def depth_pruned(self):
-        """The best of forests whose trees end at some depth, with as many bytes; chosen by their test loss."""
+        """The best of forests whose trees end at some depth, with as many bytes, by their test loss."""
         found = []
         for share in (1, 2, 4, 8):
             nodes = open_nodes(self.whole, max(1, len(self.whole.trees.roots) // share))
@@ -208,8 +209,8 @@ class PrunedNodes(Comparison):
 
 
 class PrunedBoostingNodes(PrunedNodes):
-    """LightGBM and XGBoost with 500 rounds and their defaults, like PrunedNodes, two draws; pruned on a quarter of
-    the training rows that they are not fitted to. "fresh" is boosting stopped early at as many bytes."""
+    """LightGBM and XGBoost with 500 rounds and their defaults, like PrunedNodes, two draws; pruned on a
+    quarter of the training rows that they are not fitted to. "fresh" is boosting stopped early at as many bytes."""
 
     contenders = ("ours", "fresh")
     claims = (
@@ -233,8 +234,8 @@ class PrunedBoostingNodes(PrunedNodes):
 
 
 class PrunedTreeSpeed(Comparison):
-    """Prediction of 10,000 rows with a pruned forest (Friedman's function, 500 trees) in our loops, onnxruntime
-    and treelite's GTIL; one thread."""
+    """Prediction of 10,000 rows with a pruned forest (Friedman's function, 500 trees) in our loops,
+    onnxruntime and treelite's GTIL; one thread."""
 
     contenders = ("ours", "onnxruntime", "treelite")
     claims = (

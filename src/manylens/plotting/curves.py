@@ -151,6 +151,36 @@ class CurveDisplay(Display):
             y_limits=(low - 0.25 * (high - low), high + 0.1 * (high - low)),
         ).plot(**options)
 
+    @classmethod
+    def from_tree_path(cls, pruner: Any, **options: Any) -> Self:
+        """Draw the held-out loss of a `TreePruner`'s models against their bytes, beside fresh ensembles.
+
+        Parameters
+        ----------
+        pruner : TreePruner
+            Fitted.
+        **options
+            Passed to `plot`, such as `ax`.
+        """
+        check_is_fitted(pruner)
+        path, whole = pruner.path_, pruner.whole_loss_
+        spread = np.stack([path["loss"] - path["rise_error"], path["loss"] + path["rise_error"]])
+        high = 2.5 * max(whole, float(np.nanmin(path["loss"])))
+        classifies = hasattr(pruner, "predict_proba")
+        return cls(
+            path["bytes"] / 1000,
+            {
+                "pruned nodes": path["loss"],
+                "fresh ensemble of the same bytes": np.minimum(path["fresh_loss"], high),
+            },
+            bands={"pruned nodes": spread},
+            points={f"kept: {pruner.n_nodes_} nodes": (pruner.n_bytes_ / 1000, pruner.held_out_loss_)},
+            references={"whole ensemble": whole},
+            x_label="kilobytes",
+            y_label=f"held-out {'log loss' if classifies else 'squared error'}",
+            x_scale="log",
+        ).plot(**options)
+
     def plot(self, ax: Axes | None = None, *, legend: bool = True, **style: Any) -> Self:
         """Draw the curves and return the display.
 

@@ -132,7 +132,9 @@ def read_lightgbm_tree(model: Any, tree: dict[str, str], column: int) -> OneTree
 def lightgbm_text(number: int, tree: OneTree) -> str:
     """The section of one tree in LightGBM's text."""
     inner = tree.left >= 0
-    place = np.where(inner, np.cumsum(inner) - 1, -np.cumsum(~inner))  # inner 0, 1, ...; leaves -1, -2, ...
+    place = np.where(
+        inner, np.cumsum(inner) - 1, -1 * np.cumsum(~inner)
+    )  # inner 0, 1, ...; leaves -1, -2, ...
     zeros = np.zeros(inner.sum())
     fields: dict[str, Any] = {"num_leaves": [int((~inner).sum())], "num_cat": [0]}
     if inner.any():

@@ -62,7 +62,7 @@ class Judge:
     ) -> None:
         self.ensemble, self.X, self.rows = ensemble, X, rows
         n, T = len(rows.learn), len(ensemble.trees.roots)
-        self.used = rows.seen.any(axis=0)
+        self.used: BoolArray = np.asarray(rows.seen.any(axis=0))
         folds = min(FOLDS, n)
         self.fold = random.permutation(np.arange(n) % max(1, folds))
         work = n * (T // SHARE if ensemble.averages else T) * ensemble.trees.value.shape[1]

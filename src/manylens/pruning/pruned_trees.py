@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
-from manylens.native.trees import FlatTrees, check_flat_trees
+from manylens.native.trees import LANES, FlatTrees, add_complete_rows, check_flat_trees
 from manylens.pruning.boosted_formats import LightGBMFormat, XGBoostFormat
 from manylens.pruning.pruned_ensemble import ScoreMixin, probabilities, tree_sums, typed_tags
 from manylens.pruning.tree_ensembles import (
@@ -114,18 +115,20 @@ class PrunedTrees(CheckedState, ScoreMixin, BaseEstimator):
         ndarray of shape (n, C)
         """
         model = self._checked_model()
-        if not self._is_plain(X):
-            X = validate_tree_rows(self, X, self.allow_nan, reset=False)
+        if self._is_plain(X) and len(model.trees.roots):
+            return plain_sums(X, model)
+        X = validate_tree_rows(self, X, self.allow_nan, reset=False)
         if not len(model.trees.roots):
             return np.repeat(model.intercept[np.newaxis], X.shape[0], axis=0)
         return tree_sums(X, model.trees, model.n_outputs) + model.intercept
 
     def _is_plain(self, X: Any) -> bool:
         """Whether X needs no validation, which takes longer than the prediction of a single row."""
-        plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype in (np.float64, np.float32)
-        if not plain or X.shape[1] != self.n_features_in_ or not len(X) or hasattr(self, "feature_names_in_"):
+        if type(X) is not np.ndarray or X.dtype != self.model.trees.threshold.dtype or X.ndim != 2:
             return False
-        return bool(np.isfinite(X.sum()))  # NaN and infinity, and sums that overflow, take the other way
+        if X.shape[1] != self.n_features_in_ or not len(X) or "feature_names_in_" in self.__dict__:
+            return False
+        return isfinite(X.sum())  # NaN and infinity, and sums that overflow, take the other way
 
     def predict(self, X: MatrixLike) -> AnyArray:
         """Predict classes or values.
@@ -209,6 +212,14 @@ class PrunedTrees(CheckedState, ScoreMixin, BaseEstimator):
 def tree_bytes(trees: FlatTrees) -> int:
     """Bytes of all arrays."""
     return int(sum(array.nbytes for array in trees))
+
+
+def plain_sums(X: FloatArray, model: TreeEnsemble) -> FloatArray:
+    """Scores (n, C) of finite rows in the precision of the trees."""
+    total = np.empty((len(X), len(model.intercept)))
+    total[:] = model.intercept
+    add_complete_rows(np.ascontiguousarray(X), model.trees, np.empty(LANES, dtype=np.uint32), total)
+    return total
 
 
 def validate_tree_rows(estimator: BaseEstimator, X: Any, allow_nan: bool, reset: bool) -> Any:

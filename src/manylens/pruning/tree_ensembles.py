@@ -402,8 +402,7 @@ def write_tree(template: Any, tree: OneTree) -> Any:
 def root_of(estimator: Any) -> Any:
     """A copy of a tree estimator of scikit-learn with its root alone."""
     tree = read_tree(estimator, estimator.tree_.value[:, 0, :])
-    first = OneTree(*(column[:1] for column in tree[:7]))
-    return write_tree(estimator, first._replace(left=np.array([-1]), right=np.array([-1])))
+    return write_tree(estimator, constant_tree(tree.value[0])._replace(cover=tree.cover[:1]))
 
 
 def without_row_attributes(model: Any) -> Any:

@@ -21,7 +21,7 @@ def onnx_model(model: TreeEnsemble, n_features: int) -> Any:
     double = model.trees.threshold.dtype == np.float64
     nodes = [helper.make_node("TreeEnsembleRegressor", ["X"], ["score"], domain="ai.onnx.ml",
                               **tree_attributes(onnx, model, double))]  # fmt: skip
-    values = {"shift": model.intercept.astype(np.float32)}
+    values: dict[str, Any] = {"shift": model.intercept.astype(np.float32)}
     C = model.n_outputs
     if model.classes is None:
         nodes.append(helper.make_node("Add", ["score", "shift"], ["values"]))
@@ -70,7 +70,7 @@ def tree_attributes(onnx: Any, model: TreeEnsemble, double: bool) -> dict[str, A
     """Attributes of a TreeEnsembleRegressor; nodes are numbered within their tree."""
     trees, V = model.trees, model.trees.value.shape[1]
     m = len(trees.feature)
-    sizes = np.diff(np.append(trees.roots, m).astype(np.int64))
+    sizes: IntArray = np.diff(np.append(trees.roots, m).astype(np.int64))
     tree_of = np.repeat(np.arange(len(sizes)), sizes)
     first = np.repeat(trees.roots.astype(np.int64), sizes)
     leaf = trees.children[:, 0] == np.arange(m)

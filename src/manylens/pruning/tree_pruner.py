@@ -163,14 +163,13 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         self._check_parameters()
         if y is None:
             raise ValueError("TreePruner requires y to be passed, but the target y is None.")
-        y = column_or_1d(y, warn=True)
+        labels: AnyArray = column_or_1d(y, warn=True)
         if self.ensemble is None:
             raise ValueError(
                 "A pruner that was loaded or copied holds only the pruned model: set its ensemble again."
             )
         random = check_seed(self.random_state)
-        given = y
-        ensemble, X, y = self._fitted_ensemble(X, y, random)
+        ensemble, X, target_rows = self._fitted_ensemble(X, labels, random)
         reader = find_format(ensemble)
         whole = reader.read(ensemble)
         allow_nan = not hasattr(ensemble, "fit") or get_tags(ensemble).input_tags.allow_nan
@@ -180,10 +179,10 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
                 f"X has {self.n_features_in_} features, but the {type(ensemble).__name__} splits by more: "
                 "give rows with the features that it was fitted to."
             )
-        rows, y = indexable(rows, y)
-        target = target_of(y, whole)
+        rows, target_rows = indexable(rows, target_rows)
+        target = target_of(target_rows, whole)
         if whole.classes is not None:
-            require_two_classes(np.unique(given), "TreePruner")
+            require_two_classes(np.unique(labels), "TreePruner")
         compared, data = self._row_leaves(ensemble, whole, rows, target, random)
         self.whole_members_, self.whole_nodes_ = len(whole.trees.roots), len(whole.trees.feature)
         self.whole_bytes_ = tree_bytes(whole.trees)
