@@ -2,7 +2,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from scipy.integrate import trapezoid
-from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestClassifier
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.exceptions import NotFittedError
 
 from manylens import (
@@ -16,6 +21,7 @@ from manylens.baselines import PartitionKernelPCA
 from manylens.datasets import make_friedman, make_shells
 from manylens.plotting import CoverageDisplay, CurveDisplay, ReliabilityDisplay
 from manylens.plotting.curves import accumulated_error, kernel_density
+from manylens.pruning import TreePruner
 from manylens.transfer.calibration import ReliabilityBins
 
 from .contract import DisplayContract
@@ -216,3 +222,13 @@ def test_reliability_curves_share_axes_and_one_diagonal():
     other = ReliabilityDisplay.from_predictions(y, p, binning="mass", name="other", ax=display.ax_)
     assert len(display.ax_.lines) == 3
     assert other.line_.get_color() != display.line_.get_color()
+
+
+def test_tree_path_has_the_pruned_the_fresh_and_the_whole_ensemble():
+    X, y = make_friedman(300, random_state=0)
+    small = TreePruner(RandomForestRegressor(20, random_state=0).fit(X, y), max_nodes=400, random_state=0)
+    display = CurveDisplay.from_tree_path(small.fit(X, y))
+    np.testing.assert_array_equal(display.curves["pruned nodes"], small.path_["loss"])
+    assert display.references == {"whole ensemble": small.whole_loss_}
+    assert set(display.lines_) == {"pruned nodes", "fresh ensemble of the same bytes"}
+    assert display.ax_.get_xlabel() == "kilobytes"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -122,7 +122,7 @@ class PrunedTrees(CheckedState, ScoreMixin, BaseEstimator):
             return np.repeat(model.intercept[np.newaxis], X.shape[0], axis=0)
         return tree_sums(X, model.trees, model.n_outputs) + model.intercept
 
-    def _is_plain(self, X: Any) -> bool:
+    def _is_plain(self, X: Any) -> TypeGuard[FloatArray]:
         """Whether X needs no validation, which takes longer than the prediction of a single row."""
         if type(X) is not np.ndarray or X.dtype != self.model.trees.threshold.dtype or X.ndim != 2:
             return False

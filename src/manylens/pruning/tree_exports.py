@@ -70,19 +70,20 @@ def tree_attributes(onnx: Any, model: TreeEnsemble, double: bool) -> dict[str, A
     """Attributes of a TreeEnsembleRegressor; nodes are numbered within their tree."""
     trees, V = model.trees, model.trees.value.shape[1]
     m = len(trees.feature)
-    sizes: IntArray = np.diff(np.append(trees.roots, m).astype(np.int64))
+    ends = np.append(trees.roots[1:], m).astype(np.int64)
+    sizes = ends - trees.roots.astype(np.int64)
     tree_of = np.repeat(np.arange(len(sizes)), sizes)
     first = np.repeat(trees.roots.astype(np.int64), sizes)
     leaf = trees.children[:, 0] == np.arange(m)
     children = np.where(leaf[:, np.newaxis], 0, trees.children.astype(np.int64) - first[:, np.newaxis])
-    ends = np.flatnonzero(leaf)
+    leaves = np.flatnonzero(leaf)
     threshold = np.where(leaf, 0, trees.threshold)
 
     def each_value(column: IntArray) -> list[int]:
-        return np.repeat(column[ends], V).tolist()
+        return np.repeat(column[leaves], V).tolist()
 
-    targets = trees.column.astype(np.int64)[tree_of[ends]][:, np.newaxis] + np.arange(V)
-    value = trees.value[trees.leaf[ends]].ravel()
+    targets = trees.column.astype(np.int64)[tree_of[leaves]][:, np.newaxis] + np.arange(V)
+    value = trees.value[trees.leaf[leaves]].ravel()
     attributes: dict[str, Any] = {
         "n_targets": model.n_outputs,
         "aggregate_function": "SUM",
