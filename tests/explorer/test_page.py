@@ -11,8 +11,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularAutoencoder, ModularKernelPCA, explore
 from manylens.explorer.data import BUFFERS, explorer_data
-from manylens.explorer.hosts import page as make_page
 from manylens.explorer.hosts import module_source
+from manylens.explorer.hosts import page as make_page
 
 HOSTILE = [
     "<img src=x onerror=\"console.log('pwned')\">",

@@ -58,33 +58,10 @@ def explorer_data(
     title: str = "manylens explorer",
 ) -> ExplorerData:
     """Everything that the page shows, computed once."""
-    if isinstance(lenses, type) or not isinstance(lenses, ModuleSet):
-        raise TypeError(
-            f"lenses={shown(lenses)} must be a fitted transformer with `transform` and `split`, such as "
-            "ModularKernelPCA(n_modules=10, n_components=10).fit(X)."
-        )
-    check_is_fitted(lenses)
-    if X is None:
-        raise ValueError("X is missing: give the rows to show.")
     check_count(n_neighbors, "n_neighbors")
-    weights: list[Any]
-    if isinstance(lenses, ModularKernelPCA | ModularAutoencoder):
-        stops = diverse_stops(lenses, diversities)
-        width = min(lenses.weights_.shape)
-        coordinates = np.asarray(lenses.principal_coordinates(X))[:, :width]
-        described, weights = describe_diverse(lenses, stops, width), [module_weights(s, width) for s in stops]
-    else:
-        if diversities is not None:
-            raise ValueError(
-                f"The diversity of {type(lenses).__name__} cannot be changed after fitting: leave out "
-                "diversities, or use ModularKernelPCA or ModularAutoencoder."
-            )
-        coordinates = finite_columns(np.asarray(lenses.transform(X)))
-        widths = [view.shape[1] for view in module_views(lenses, coordinates)]
-        described, weights = {"widths": widths, "stops": []}, [fixed_weights(widths)]
+    prepared = prepare(lenses, X, diversities)
+    coordinates, described, weights = prepared.coordinates, prepared.described, prepared.weights
     n = len(coordinates)
-    if n < 2:
-        raise ValueError(f"X has {n} row, which has no neighbors: give at least two rows.")
     n_neighbors = min(n_neighbors, n - 1)
     beside = row_data(X, n, labels, images, text, table, ids)
     size = 4 * coordinates.size + len(beside.images)
@@ -116,9 +93,46 @@ def explorer_data(
         ),
     }
     matrices = np.stack(weights) if described["stops"] else np.zeros(0)
-    return ExplorerData(
-        meta, little_endian(coordinates), little_endian(matrices), beside.images, query_map
-    )
+    return ExplorerData(meta, little_endian(coordinates), little_endian(matrices), beside.images, query_map)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Rows on the coordinates that all diversities share, and the modules on them."""
+
+    coordinates: FloatArray  # (n, k)
+    described: dict[str, Any]
+    weights: list[Any]  # modules per stop: (M, H, k), or slices
+
+
+def prepare(lenses: Any, X: MatrixLike | None, diversities: Iterable[float] | None) -> Prepared:
+    """Check the lenses, map the rows, and learn the modules at every stop."""
+    if isinstance(lenses, type) or not isinstance(lenses, ModuleSet):
+        raise TypeError(
+            f"lenses={shown(lenses)} must be a fitted transformer with `transform` and `split`, such as "
+            "ModularKernelPCA(n_modules=10, n_components=10).fit(X)."
+        )
+    check_is_fitted(lenses)
+    if X is None:
+        raise ValueError("X is missing: give the rows to show.")
+    weights: list[Any]
+    if isinstance(lenses, ModularKernelPCA | ModularAutoencoder):
+        stops = diverse_stops(lenses, diversities)
+        width = min(lenses.weights_.shape)
+        coordinates = np.asarray(lenses.principal_coordinates(X))[:, :width]
+        described, weights = describe_diverse(lenses, stops, width), [module_weights(s, width) for s in stops]
+    else:
+        if diversities is not None:
+            raise ValueError(
+                f"The diversity of {type(lenses).__name__} cannot be changed after fitting: leave out "
+                "diversities, or use ModularKernelPCA or ModularAutoencoder."
+            )
+        coordinates = finite_columns(np.asarray(lenses.transform(X)))
+        widths = [view.shape[1] for view in module_views(lenses, coordinates)]
+        described, weights = {"widths": widths, "stops": []}, [fixed_weights(widths)]
+    if len(coordinates) < 2:
+        raise ValueError(f"X has {len(coordinates)} row, which has no neighbors: give at least two rows.")
+    return Prepared(coordinates, described, weights)
 
 
 @dataclass(frozen=True)
@@ -134,9 +148,7 @@ class RowData:
         return b"" if self.pixels is None else self.pixels.tobytes()
 
 
-def row_data(
-    X: Any, n: int, labels: Any, images: Any, text: Any, table: Any, ids: Any
-) -> RowData:
+def row_data(X: Any, n: int, labels: Any, images: Any, text: Any, table: Any, ids: Any) -> RowData:
     """Labels, images, texts, columns and names of n rows, checked."""
     pixels, shape = image_bytes(images, n)
     return RowData(
@@ -157,9 +169,14 @@ def table_columns(table: Any, n: int) -> dict[str, list[Any]] | None:
         return None
     if not hasattr(table, "columns") or len(table) != n:
         given = f"{len(table)} rows" if hasattr(table, "columns") else type(table).__name__
-        raise ValueError(f"table must be a data frame with one row per row of X: {n} are needed, not {given}.")
+        raise ValueError(
+            f"table must be a data frame with one row per row of X: {n} are needed, not {given}."
+        )
     names = [str(name) for name in table.columns]
-    columns = [np.asarray(table.iloc[:, k] if hasattr(table, "iloc") else table[name]) for k, name in enumerate(table.columns)]
+    columns = [
+        np.asarray(table.iloc[:, k] if hasattr(table, "iloc") else table[name])
+        for k, name in enumerate(table.columns)
+    ]
     return {"names": names, "values": [[cell(value) for value in column.tolist()] for column in columns]}
 
 

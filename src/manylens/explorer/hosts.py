@@ -131,6 +131,7 @@ def page(data: ExplorerData) -> str:
     packed = {name: compressed(getattr(data, name)) for name in BUFFERS}
     parts = {
         "TITLE": html.escape(data.meta["title"]),
+        "CONNECT": "'self'" if "remote" in data.meta else "'none'",
         "CSS": source("explorer.css"),
         "DATA": as_script({"meta": data.meta, **packed}),
         "MODULE": as_script(module_source()),

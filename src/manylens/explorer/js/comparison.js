@@ -79,7 +79,7 @@ function renderComparison({ model, el, unique }) {
       "Two leading principal components; the second map is turned and scaled to match the first. Click a row, or move with the arrow keys.")),
     element("div", { class: "mlx-grid mlx-below" },
       element("div", { class: "mlx-column" },
-        panel("Neighbors in both", null, query, ...sides.map((side, s) => element("div", { class: "mlx-side" }, element("p", { class: "mlx-small" }), strips[s]))),
+        panel("Neighbors in each", null, query, ...sides.map((side, s) => element("div", { class: "mlx-side" }, element("p", { class: "mlx-small" }), strips[s]))),
         charted("How many neighbors are kept", "neighbors-kept", histogram),
         charted("CKA of the layers", "cka", heat, heatNote)),
       element("div", { class: "mlx-column" },
@@ -88,8 +88,9 @@ function renderComparison({ model, el, unique }) {
   el.append(root);
 
   function sortRows() {
-    const sign = state.order ? -1 : 1;
-    order = range(0, n).sort((i, j) => sign * (shares[i] - shares[j]) || i - j);
+    const sign = state.order ? -1 : 1, A = layerMap(0), B = aligned(A, layerMap(1), n);
+    const path = range(0, n).map((i) => Math.hypot(A[2 * i] - B[2 * i], A[2 * i + 1] - B[2 * i + 1]));
+    order = range(0, n).sort((i, j) => sign * (shares[i] - shares[j] || path[j] - path[i]) || i - j);  // among equals, by the way on the maps
   }
   function update() {
     readState();

@@ -114,7 +114,7 @@ function renderModules({ model, el, unique }) {
     shown.agreement = null;
     perModule.setAttribute("aria-busy", "true");
     const request = { stop: diverse ? nearestStop() : 0, query: selected(), center: center(), off: [...state.off], count: meta.n_neighbors,
-      diversity: state.diversity, pixels: state.query?.pixels };
+      weights: shown.weights, pixels: state.query?.pixels };
     try {
       if (!state.off.size) {
         let found = finder.together(shown.weights, request);  // a promise only if a server answers
@@ -233,9 +233,10 @@ function renderModules({ model, el, unique }) {
     drawMarks();
   }
   function drawMarks() {
-    const q = selected(), { module, x, y } = state.view, c = state.query?.center;
+    const q = selected(), { module, x, y } = state.view, outside = meta.remote && toPoint(q) < 0;
+    const c = outside ? shown.center : state.query?.center;
     const inside = c && (module < 0 ? c : moduleOf(data, diverse ? nearestStop() : 0, module, Float32Array.from(c), 1));
-    map.mark({ selected: toPoint(q), neighbors: shown.together.map(toPoint).filter((p) => p >= 0), cross: inside ? [inside[x], inside[y]] : shown.cross ?? null,
+    map.mark({ selected: toPoint(q), neighbors: shown.together.map(toPoint).filter((p) => p >= 0), cross: inside ? [inside[x], inside[y]] : null,
       label: state.query ? "your image" : book.describe(q) });
   }
 
@@ -271,7 +272,7 @@ function renderModules({ model, el, unique }) {
       if (!curves[name]) continue;
       const all = curves[name], one = curves[`module_${name}`];
       const here = diverse ? interpolated(all) : all[0], alone = diverse ? interpolated(one) : one[0];
-      const words = `${percent(here)} ${what} by all modules together, ${percent(alone)} by one module (${curves.n_queries} rows${state.off.size ? ", all modules switched on" : ""}).`;
+      const words = `${percent(here)} ${what} by all modules together, ${percent(alone)} by one module (${curves.n_queries.toLocaleString("en")} rows${curves.n_rows ? ` among ${curves.n_rows.toLocaleString("en")}` : ""}${state.off.size ? ", all modules switched on" : ""}).`;
       const lowest = Math.min(...all, ...one), base = Math.max(0, Math.floor(10 * lowest - 1e-9) / 10);
       const { svg, x, y } = chart(parent, widthOf, words, diverse ? ["0", "1", "diversity"] : ["", "", ""], 1, base);
       const line = (v) => v.map((value, s) => `${s ? "L" : "M"}${x(stops[s].diversity)} ${y(value)}`).join("");

@@ -3,9 +3,9 @@
 function remoteFinder(meta, data, book) {
   const cache = { stop: -1, views: null };
   async function ask(request) {
-    const { query, diversity, off, pixels, each } = request;
+    const { query, stop, off, pixels, each } = request, weights = Array.from(request.weights);
     const image = pixels ? btoa(String.fromCharCode(...pixels)) : null;
-    const answer = await fetch("neighbors", { method: "POST", body: JSON.stringify({ row: query, image, diversity, off, each }),
+    const answer = await fetch("neighbors", { method: "POST", body: JSON.stringify({ row: query, image, stop, off, each, weights }),
       headers: { "Content-Type": "application/json", Authorization: `Bearer ${meta.remote.token}` } });
     const found = await answer.json().catch(() => ({ error: `the server answered ${answer.status}` }));
     if (!answer.ok) throw new Error(found.error ?? `the server answered ${answer.status}`);
@@ -15,12 +15,12 @@ function remoteFinder(meta, data, book) {
   const together = latest(ask), modules = latest(ask);
   return {
     together: async (weights, request) => {
-      const found = await together({ ...request, each: false });
-      return found && { together: found.together, distances: found.distances, cross: null };
+      const found = await together({ ...request, weights, each: false });
+      return found && { together: found.together, distances: found.distances, center: found.center };
     },
     modules: async (request) => {
       const found = await modules({ ...request, each: true });
-      return found && { together: found.together, distances: found.distances, modules: found.modules };
+      return found && { together: found.together, distances: found.distances, modules: found.modules, center: found.center };
     },
     module: (stop, m) => moduleRows(data, cache, stop, m),
     stop: () => {},
