@@ -15,6 +15,7 @@ from manylens.native.threads import over_blocks
 from manylens.typing import FloatArray, IntArray, MatrixLike
 
 SAMPLE = 20_000  # rows on the map
+LARGEST_WEIGHT = 1e30  # of a coordinate
 BLOCK = 8192  # rows whose differences stay in the cache
 
 
@@ -178,17 +179,17 @@ def checked(request: Any, meta: dict[str, Any]) -> dict[str, Any]:
     elif not is_index(request.get("row"), n):
         raise BadRequestError(f"`row` must be a number from 0 to {n - 1}")
     try:
-        weights = np.asarray(request.get("weights"), dtype=np.float32)
+        weights = np.asarray(request.get("weights"), dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        weights = np.zeros(0, np.float32)
-    if weights.shape != (k,) or not np.isfinite(weights).all() or (weights < 0).any():
+        weights = np.zeros(0)
+    if weights.shape != (k,) or not ((weights >= 0) & (weights < LARGEST_WEIGHT)).all():
         raise BadRequestError(f"`weights` must be {k} numbers that are not negative")
     return {
         "row": request.get("row"),
         "image": pixels,
         "off": set(off),
         "stop": stop,
-        "weights": weights,
+        "weights": weights.astype(np.float32),
         "each": request.get("each") is True,
     }
 
@@ -206,9 +207,10 @@ def squared_distances(rows: FloatArray, weights: FloatArray, center: FloatArray)
     out = np.empty(len(rows), dtype=np.float32)
 
     def work(block: slice) -> None:
-        difference = rows[block, :width] - c
-        difference *= difference
-        out[block] = difference @ w
+        with np.errstate(over="ignore"):  # an infinite distance is that of no neighbor
+            difference = rows[block, :width] - c
+            difference *= difference
+            out[block] = difference @ w
 
     over_blocks(work, len(rows), BLOCK, -1)
     return out

@@ -51,8 +51,9 @@ def explore(
 
     The page shows a map of the rows, the neighbors of the row that is clicked, in each module and in all of
     them together, what happens when modules are switched off, the coverage of the spectrum, the certificate,
-    retrieval precision and vote against the diversity, and the similarity of the modules. Distances over all modules are exact at any
-    diversity; single modules are those of the nearest of `diversities`, and the page says which.
+    retrieval precision and vote against the diversity, and the similarity of the modules. Distances over all
+    modules are exact at any diversity; single modules are those of the nearest of `diversities`, and the page
+    says which.
 
     With `compare`, the page shows two representations of the same rows, such as two embeddings or a network
     before and after fine-tuning: two linked maps, whose neighbors changed most, and CKA of layers by layers.
@@ -91,7 +92,7 @@ def explore(
     Returns
     -------
     widget or pathlib.Path
-        The widget, with the traits `selected`, `diversity`, `switched_off` and `view`, or the file that was written.
+        The widget, with the traits `selected`, `diversity`, `switched_off` and `view`, or the file.
 
     Examples
     --------

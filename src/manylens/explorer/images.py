@@ -39,8 +39,8 @@ def image_bytes(images: Any, n: int) -> tuple[AnyArray | None, list[int] | None]
     ):
         raise ValueError(
             f"images has shape {np.shape(images)} and type {array.dtype}: numbers of shape "
-            f"({n}, height, width) or ({n}, height, width, 1, 3 or 4) are needed, or {n} files or PIL images, "
-            "one per row of X."
+            f"({n}, height, width) or ({n}, height, width, 1, 3 or 4) are needed, one image per row of X; "
+            f"or {n} files or PIL images."
         )
     if array.dtype != np.uint8:
         if not np.isfinite(array).all():

@@ -19,12 +19,16 @@ def module_similarities(stops: Sequence[Sequence[FloatArray]]) -> dict[str, Any]
     """CKA and distance correlation of every pair of modules (n, H) at each stop, as nested lists."""
     if len(stops[0]) > MOST_MODULES or len(stops[0][0]) < 4:
         return None
+    measures = {"CKA": linear_cka, "distance correlation": distance_correlations}
     return {
-        "CKA": [similarity_matrix(views, None, linear_cka) for views in stops],
-        "distance correlation": [
-            similarity_matrix(views, None, lambda a, b: distance_correlation_matrix(a)) for views in stops
-        ],
+        name: [similarity_matrix(views, None, measure) for views in stops]
+        for name, measure in measures.items()
     }
+
+
+def distance_correlations(views: Sequence[FloatArray], _: Sequence[FloatArray] | None) -> FloatArray:
+    """Distance correlation of every pair."""
+    return distance_correlation_matrix(views)
 
 
 def linear_cka(views: Sequence[FloatArray], others: Sequence[FloatArray] | None) -> FloatArray:
