@@ -169,7 +169,7 @@ function renderComparison({ model, el, unique }) {
 
   const names = ["change:selected", "change:view"];
   for (const name of names) model.on(name, update);
-  const leave = onResize(root, () => { forget(); draw(); drawHistogram(); drawHeat(); }, draw);
+  const leave = onResize(root, () => { forget(); draw(); drawHistogram(); drawHeat(); }, () => { for (const map of both) map.retheme(); draw(); });
   update();
   return () => {
     leave();

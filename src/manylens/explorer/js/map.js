@@ -25,7 +25,11 @@ function pointMap({ root, colors, unique, describe, tip: tipNodes, onpick, width
     colors.forEach((color, j) => rgb.set(tone(color), 3 * j));
   }
   recolor(colors);
-  const property = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+  const theme = new Map();  // asking for a color after a change makes the browser compute all styles
+  function property(name) {
+    if (!theme.has(name)) theme.set(name, getComputedStyle(root).getPropertyValue(name).trim());
+    return theme.get(name);
+  }
 
   function layout() {
     const size = widthOf(box), ratio = window.devicePixelRatio || 1;
@@ -68,19 +72,19 @@ function pointMap({ root, colors, unique, describe, tip: tipNodes, onpick, width
   function paint(step) {
     const pen = points.getContext("2d"), side = points.width, r = place.ratio;
     image ??= pen.createImageData(side, side);
-    const out = image.data, paper = tone(property("--mlx-card"));
+    const out = new Uint8Array(image.data.buffer), paper = tone(property("--mlx-card"));
     new Uint32Array(out.buffer).fill(new Uint32Array(Uint8Array.of(...paper, 255).buffer)[0]);
     const { reach, cells } = disc(radiusOf(n) * r), count = cells.length;
-    const shifts = Int32Array.from(cells, ([u, v]) => 4 * (v * side + u)), opacities = Float32Array.from(cells, (cell) => cell[2]);
+    const shifts = Int32Array.from(cells, ([u, v]) => 4 * (v * side + u)), opacities = Int32Array.from(cells, (cell) => Math.round(256 * cell[2]));
     for (let j = 0; j < n; j += step) {
       const u = Math.round(x[j] * r), v = Math.round(y[j] * r), red = rgb[3 * j], green = rgb[3 * j + 1], blue = rgb[3 * j + 2];
       if (u < reach || v < reach || u >= side - reach || v >= side - reach) continue;  // the margin is wider
       const center = 4 * (v * side + u);
       for (let c = 0; c < count; c++) {
         const p = center + shifts[c], opacity = opacities[c];
-        out[p] += opacity * (red - out[p]);
-        out[p + 1] += opacity * (green - out[p + 1]);
-        out[p + 2] += opacity * (blue - out[p + 2]);
+        out[p] += (opacity * (red - out[p])) >> 8;
+        out[p + 1] += (opacity * (green - out[p + 1])) >> 8;
+        out[p + 2] += (opacity * (blue - out[p + 2])) >> 8;
       }
     }
     pen.putImageData(image, 0, 0);
@@ -139,7 +143,7 @@ function pointMap({ root, colors, unique, describe, tip: tipNodes, onpick, width
     tip.style.left = `${Math.min(x[j] + 12, Math.max(0, place.size - 170))}px`;
     tip.style.top = `${y[j] > place.size - 90 ? y[j] - 80 : y[j] + 12}px`;
   }
-  const api = { box, draw, mark, hover, recolor, onhover: null };
+  const api = { box, draw, mark, hover, recolor, retheme: () => theme.clear(), onhover: null };
   const hovers = (j) => { hover(j); api.onhover?.(j); };
   marks.addEventListener("click", (event) => { const j = pointAt(event); if (j >= 0) onpick(j); });
   marks.addEventListener("pointermove", (event) => hovers(pointAt(event)));

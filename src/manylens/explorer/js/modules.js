@@ -9,7 +9,7 @@ function renderModules({ model, el, unique }) {
   const state = { selected: 0, diversity: 1, off: new Set(), view: {}, query: null };
   const { widthOf, forget } = widthCache();
   let shown = { together: [], distances: [], modules: [], agreement: null, solution: null, weights: null };
-  let job = 0, measure = 0, moved = 0;
+  let job = 0, measure = 0, moved = 0, asking = -2;
 
   // State: read from the model, checked, because links and Python can hold anything.
   function readState() {
@@ -99,7 +99,7 @@ function renderModules({ model, el, unique }) {
   }
   function center() {
     if (state.query) return state.query.center;
-    return meta.remote ? null : rows.subarray(state.selected * k, (state.selected + 1) * k);
+    return meta.remote ? null : rows.slice(state.selected * k, (state.selected + 1) * k);  // a part would be sent to the worker with its whole buffer
   }
 
   // One update: what follows from the weights at once, then the modules, which a worker or a server searches.
@@ -152,25 +152,38 @@ function renderModules({ model, el, unique }) {
 
   function drawTogether() {
     const q = selected();
-    if (state.query) {
+    if (q >= 0 && q === asking) { /* shown already */ }
+    else if (state.query) {
       const invert = element("button", { type: "button", class: "mlx-save", onclick: () => searchImage(state.query.pixels.map((v) => 255 - v)) }, "Invert");
       query.replaceChildren(book.paint(state.query.pixels, 0), element("div", { class: "mlx-words" }, element("strong", {}, "Your image"),
         element("span", { class: "mlx-small" }, `scaled to ${meta.image_shape[1]} x ${meta.image_shape[0]} pixels`), meta.image_shape[2] === 1 ? invert : ""));
     } else query.replaceChildren(...[book.picture(q), element("div", { class: "mlx-words" }, ...book.words(q))].filter(Boolean));
+    asking = q;
     const active = M - state.off.size;
     fitChildren(together, shown.together.length, () => rowButton("mlx-card", select)).forEach((item, place) => {
-      const j = shown.together[place], button = item.firstChild, votes = shown.agreement?.[place], name = book.label(j), other = book.differs(q, j);
-      button.dataset.row = j;
-      button.classList.toggle("mlx-differs", other);
+      const j = shown.together[place], button = item.firstChild, votes = shown.agreement?.[place], other = book.differs(q, j);
+      if (button.shows !== `${q} ${j}`) fillCard(button, q, j);
+      button.shows = `${q} ${j}`;
       button.setAttribute("aria-label", `${book.describe(j)}${other ? ", another label" : ""}${votes === undefined ? "" : `, found by ${votes} of ${active} modules`}`);
-      const meter = element("span", { class: "mlx-meter" }, element("span", { style: `width:${votes === undefined ? 0 : (100 * votes) / active}%` }));
-      button.replaceChildren(...[book.picture(j), element("span", { class: "mlx-words" },
-        element("span", { class: "mlx-name" }, book.name(j)),
-        name === null ? "" : element("span", { class: "mlx-label" }, book.swatch(j), other ? `≠ ${name}` : name),
-        book.text(j) === null ? "" : element("span", { class: "mlx-text" }, book.text(j)), book.facts(j, 4) ?? "",
-        element("span", { class: "mlx-small" }, `distance ${rounded(shown.distances[place])}`),
-        meter, element("span", { class: "mlx-small" }, votes === undefined ? "…" : `${votes} of ${active} modules`))].filter(Boolean));
+      const { distance, bar, agree } = button.parts;
+      distance.textContent = `distance ${rounded(shown.distances[place])}`;
+      if (votes === undefined) return;  // what was counted last stays until the modules have answered
+      bar.style.width = `${(100 * votes) / active}%`;
+      agree.textContent = `${votes} of ${active} modules`;
     });
+  }
+  function fillCard(button, q, j) {
+    const name = book.label(j), other = book.differs(q, j), small = () => element("span", { class: "mlx-small" });
+    const parts = { distance: small(), bar: element("span"), agree: small() };
+    parts.agree.textContent = "…";
+    button.parts = parts;
+    button.dataset.row = j;
+    button.classList.toggle("mlx-differs", other);
+    button.replaceChildren(...[book.picture(j), element("span", { class: "mlx-words" },
+      element("span", { class: "mlx-name" }, book.name(j)),
+      name === null ? "" : element("span", { class: "mlx-label" }, book.swatch(j), other ? `≠ ${name}` : name),
+      book.text(j) === null ? "" : element("span", { class: "mlx-text" }, book.text(j)), book.facts(j, 4) ?? "",
+      parts.distance, element("span", { class: "mlx-meter" }, parts.bar), parts.agree)].filter(Boolean));
   }
   function drawModules() {
     const stop = diverse ? stops[nearestStop()].diversity : null, exact = stop === state.diversity;
@@ -309,7 +322,7 @@ function renderModules({ model, el, unique }) {
   const redraw = () => { readState(); drawMap(); };
   for (const name of names) model.on(name, update);
   model.on("change:view", redraw);
-  const leave = onResize(root, () => { forget(); drawMap(); drawCoverage(); drawCurves(); drawHeat(true); }, drawMap);
+  const leave = onResize(root, () => { forget(); drawMap(); drawCoverage(); drawCurves(); drawHeat(true); }, () => { map.retheme(); drawMap(); });
   update();
   return () => {  // the notebook removes the cell
     job++;

@@ -142,7 +142,8 @@ function localFinder(data) {
     const url = URL.createObjectURL(new Blob([parts.map(String).join("\n"), "\nworkerMain();"], { type: "text/javascript" }));
     worker = new Worker(url);
     worker.postMessage(data);
-    worker.onmessage = (event) => { URL.revokeObjectURL(url); answered?.resolve(event.data); };
+    worker.addEventListener("message", () => URL.revokeObjectURL(url), { once: true });
+    worker.onmessage = (event) => answered?.resolve(event.data);
     worker.onerror = (event) => { event.preventDefault?.(); worker = null; answered?.resolve(here(answered.request)); };
   } catch { worker = null; }  // a host whose content security policy forbids workers
   const ask = (request) => worker

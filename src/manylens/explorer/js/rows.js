@@ -99,6 +99,9 @@ function rowButton(kind, select) {
 
 // Another row as a small button: its picture, or its name and label.
 function fillChip(button, book, i, { selected, both, note }) {
+  const shows = `${selected} ${i} ${both}`;
+  if (button.shows === shows) return;
+  button.shows = shows;
   const other = book.differs(selected, i), label = book.label(i);
   button.dataset.row = i;
   button.classList.toggle("mlx-both", both);
