@@ -5,6 +5,7 @@ import io
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 
@@ -61,6 +62,9 @@ class TestData:
             ((A, {"x": np.full((60, 2), np.nan)}), ValueError, "NaN"),
             ((PCA(2).fit(A), B), ValueError, "lenses is a PCA, which maps rows: give X"),
             ((PCA, B), TypeError, "is no representation"),
+            (([[1, 2], [3]], B), TypeError, "is no representation"),
+            (([[1.0, 2.0]] * 60, sparse.csr_matrix(A)), ValueError, "compare is sparse: reduce it first"),
+            ((np.zeros((60, 0)), B), ValueError, "lenses is empty"),
             ((PCA(2), B), ValueError, "not fitted"),
         ],
     )
