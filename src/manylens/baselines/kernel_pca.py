@@ -11,12 +11,18 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.feature_maps import Landmarks
 from manylens.kernels.kernels import KernelLike
-from manylens.kernels.spectrum import Spectrum, feature_moments, leading_eigenpairs, principal_spectrum
+from manylens.kernels.spectrum import (
+    Spectrum,
+    feature_moments,
+    leading_eigenpairs,
+    moments_width,
+    principal_spectrum,
+)
 from manylens.modules.kernel_pca import KernelModules, MapLike
 from manylens.modules.solver import pad_spectrum
-from manylens.summaries import Moments, bootstrap_moments
+from manylens.summaries import Moments, bootstrap_moments, check_moments
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import clear_fitted, new_generator, refuse_equal_rows, restore_on_error, shown
+from manylens.validation import clear_fitted, new_generator, refuse_equal_rows, restore_on_error
 
 
 class KernelBaseline(KernelModules):
@@ -64,8 +70,7 @@ class KernelBaseline(KernelModules):
         self
         """
         check_is_fitted(self, "feature_map_")
-        if not isinstance(summary, Moments):
-            raise TypeError(f"summary={shown(summary)} must be the Moments that summarize returns.")
+        check_moments(summary, moments_width(self.feature_map_))
         return self._learn(summary, None, new_generator(self.random_state))
 
     def _learn(self, moments: Moments, X: Rows | None, rng: np.random.Generator) -> Self:

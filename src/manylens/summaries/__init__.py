@@ -3,7 +3,7 @@
 from manylens.summaries.base import Summary, merge_tree, summarize
 from manylens.summaries.count_sketch import CountSketch
 from manylens.summaries.cross_moments import CrossMoments
-from manylens.summaries.moments import Moments, block_rows, bootstrap_moments, column_means
+from manylens.summaries.moments import Moments, block_rows, bootstrap_moments, check_moments, column_means
 
 __all__ = [
     "CountSketch",
@@ -12,6 +12,7 @@ __all__ = [
     "Summary",
     "block_rows",
     "bootstrap_moments",
+    "check_moments",
     "column_means",
     "merge_tree",
     "summarize",
