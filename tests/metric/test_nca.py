@@ -458,16 +458,22 @@ def few_rows_per_class(seed, n_classes=40, per_class=10, noise=3.0):
     return X[:half], y[:half], X[half:], y[half:]
 
 
-def test_many_small_classes_and_noise_are_no_harder_than_for_scikit_learn():
+@pytest.mark.parametrize(
+    ("n_components", "n_classes", "per_class", "noise"),
+    [(6, 40, 10, 3.0), (4, 10, 8, 3.0), (4, 10, 8, 10.0), (1, 5, 4, 0.1), (2, 5, 4, 1.0)],
+)
+def test_many_small_classes_and_noise_are_no_harder_than_for_scikit_learn(
+    n_components, n_classes, per_class, noise
+):
     scores = []
     for seed in range(10, 14):
-        X, y, X_test, y_test = few_rows_per_class(seed)
+        X, y, X_test, y_test = few_rows_per_class(seed, n_classes, per_class, noise)
         scores.append(
             [
                 KNeighborsClassifier(5).fit(nca.transform(X), y).score(nca.transform(X_test), y_test)
                 for nca in (
-                    NCA(6, random_state=0).fit(X, y),
-                    NeighborhoodComponentsAnalysis(6, random_state=0).fit(X, y),
+                    NCA(n_components, random_state=0).fit(X, y),
+                    NeighborhoodComponentsAnalysis(n_components, random_state=0).fit(X, y),
                 )
             ]
         )
