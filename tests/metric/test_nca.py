@@ -539,3 +539,12 @@ def test_one_warning_says_why_a_fit_stopped():
         with pytest.warns(ConvergenceWarning, match=reason) as caught:
             NCA(2, **parameters).fit(IRIS, SPECIES)
         assert len(caught) == 1
+
+
+@pytest.mark.parametrize("init", ["auto", "pca", "identity"])
+def test_symmetric_rows_do_not_make_the_map_vanish(init):
+    X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 9, float)
+    y = (X[:, 0] != X[:, 1]).astype(int)  # along either axis, the classes are the same
+    nca = NCA(1, init=init, random_state=0).fit(X, y)
+    assert nca.score_path_[-1] > 0.99
+    assert nca.n_iter_ == len(nca.score_path_)
