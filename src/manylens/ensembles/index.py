@@ -16,12 +16,11 @@ from manylens.ensembles.finders import (
     FINDERS,
     Backend,
     Finder,
-    GrowingRows,
-    Lists,
     ScanFinder,
     by_blocks,
     rank_leading,
 )
+from manylens.ensembles.growing import GrowingRows, Lists
 from manylens.ensembles.representation import CompositeAxes, check_near, transform_rows
 from manylens.native.nearest import rerank_union
 from manylens.native.threads import one_blas_thread

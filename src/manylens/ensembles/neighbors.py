@@ -24,7 +24,8 @@ from manylens.ensembles.calibration import (
     measured_recall,
 )
 from manylens.ensembles.coordinate_search import CoordinateSearch
-from manylens.ensembles.finders import FINDERS, ONE_WRITER, Backend
+from manylens.ensembles.finders import FINDERS, Backend
+from manylens.ensembles.growing import ONE_WRITER
 from manylens.ensembles.index import (
     METHODS,
     MIN_NEIGHBORS,
