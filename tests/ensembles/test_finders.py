@@ -120,7 +120,7 @@ class TestGraphFinder(FinderContract):
 
     def test_a_hidden_row_is_not_found(self, rows):
         own = np.arange(len(rows))
-        found = self.make(rows).search(rows, 10, hidden=own)[1]
+        found = self.make(rows).search(rows, 25, hidden=own)[1]
         assert not np.any(found == own[:, None])
         distances = self.distances(rows, rows)
         np.fill_diagonal(distances, np.inf)

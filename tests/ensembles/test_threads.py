@@ -22,7 +22,7 @@ def states_of(index, steps):
     return [first, *(index.partial_fit(rows).kneighbors(QUERIES) for rows in steps)]
 
 
-@pytest.mark.parametrize("backend", ["numpy", "faiss"])
+@pytest.mark.parametrize("backend", ["numpy", "graph", "faiss"])
 @pytest.mark.parametrize("method", ["nested", "exact", "paper"])
 def test_every_answer_while_rows_are_added_is_that_of_one_state(method, backend, monkeypatch):
     if backend == "faiss":

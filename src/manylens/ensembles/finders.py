@@ -1,4 +1,4 @@
-"""Find candidates: scan all rows on their leading coordinates, or use faiss's inverted lists."""
+"""Find candidates: scan all rows on their leading coordinates, or use a graph or faiss's inverted lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from manylens.ensembles.growing import GrowingRows, Lists
 from manylens.native.nearest import (
     FINISH_BLOCK,
     QUERY_BLOCK,
+    LeadingColumns,
     SelectedRows,
+    drop_self,
     finish,
     rerank,
     scan_smallest,
@@ -22,10 +24,10 @@ from manylens.native.nearest import (
     within,
 )
 from manylens.native.threads import over_blocks
-from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manylens.typing import BoolArray, FloatArray, IntArray
 from manylens.validation import CheckedState, import_optional
 
-Backend = Literal["numpy", "faiss"]
+Backend = Literal["auto", "numpy", "graph", "faiss"]
 
 
 def by_blocks(
@@ -49,10 +51,12 @@ class ScanFinder(CheckedState):
 
     gives_bounds = True  # candidates are the nearest rows, and `bounds` bounds the distances of all others
 
-    def __init__(self, rows: FloatArray) -> None:
-        self._rows = GrowingRows(score_rows(rows))
+    def __init__(self, rows: FloatArray, n_jobs: int | None = None) -> None:
+        scored = score_rows(rows)
+        self._rows = GrowingRows(scored)
+        self._reach = farthest(scored)
 
-    def rebuilt(self, rows: FloatArray) -> ScanFinder:
+    def rebuilt(self, rows: FloatArray, n_jobs: int | None = None) -> ScanFinder:
         """A finder of other rows."""
         return ScanFinder(rows)
 
@@ -62,10 +66,11 @@ class ScanFinder(CheckedState):
         n, width = self._rows.array.shape
         return n, width - 1
 
-    def added(self, rows: FloatArray) -> ScanFinder:
+    def added(self, rows: FloatArray, n_jobs: int | None = None) -> ScanFinder:
         """A finder of these and more rows, whose numbers continue those of the rows present."""
-        finder = copy(self)
-        finder._rows = self._rows.extended(score_rows(rows))
+        finder, scored = copy(self), score_rows(rows)
+        finder._rows = self._rows.extended(scored)
+        finder._reach = max(self._reach, farthest(scored))
         return finder
 
     def search(
@@ -146,12 +151,32 @@ class ScanFinder(CheckedState):
         """
         number = np.finfo(np.float32)
         norms = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64))
-        largest = np.sqrt(float(self._rows.array[:, -1].max()))
-        bounds: FloatArray = (width + 8) * (number.eps * (norms + largest) ** 2 + number.tiny)
+        bounds: FloatArray = (width + 8) * (number.eps * (norms + self._reach) ** 2 + number.tiny)
         return bounds
 
     def _check_state(self) -> None:
         self._require(isinstance(self._rows, GrowingRows) and self._rows.array.dtype == np.float32)
+        self._require(self._reach >= 0)
+
+
+def farthest(scored: FloatArray) -> float:
+    """Largest norm of rows from `score_rows`."""
+    return float(np.sqrt(scored[:, -1].max(initial=0)))
+
+
+class LeadingScan(ScanFinder):
+    """Scans the leading columns of rows (n, D), none longer than `reach`, without a copy of them."""
+
+    def __init__(self, rows: FloatArray, width: int, reach: float) -> None:
+        self._all, self._width, self._reach = rows, width, reach
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows, and number of their leading columns."""
+        return len(self._all), self._width
+
+    def _base(self, chosen: IntArray | None) -> LeadingColumns:
+        return LeadingColumns(self._all, self._width, chosen)
 
 
 class FaissFinder(CheckedState):
@@ -161,7 +186,7 @@ class FaissFinder(CheckedState):
     smallest = 10_000  # rows needed to train the lists
     n_probe = 20  # lists visited per query
 
-    def __init__(self, rows: FloatArray) -> None:
+    def __init__(self, rows: FloatArray, n_jobs: int | None = None) -> None:
         faiss = import_faiss()
         rows = pad_columns(rows)
         n, width = rows.shape
@@ -174,7 +199,7 @@ class FaissFinder(CheckedState):
             self.lists.nprobe = min(self.n_probe, n_lists)
         self.lists.add(rows)
 
-    def added(self, rows: FloatArray) -> FaissFinder:
+    def added(self, rows: FloatArray, n_jobs: int | None = None) -> FaissFinder:
         """A finder of these and more rows, whose numbers continue those of the rows present."""
         finder = copy(self)  # lists that grow while another thread searches them give wrong answers
         finder.lists.add(pad_columns(rows))
@@ -196,7 +221,7 @@ class FaissFinder(CheckedState):
         per_row = getattr(self.lists, "code_size", 4 * self.lists.d) + 8
         return int(self.lists.ntotal * per_row)
 
-    def rebuilt(self, rows: FloatArray) -> FaissFinder:
+    def rebuilt(self, rows: FloatArray, n_jobs: int | None = None) -> FaissFinder:
         """A finder of other rows, with the same lists."""
         finder = copy(self)
         finder.lists.reset()
@@ -228,8 +253,8 @@ class FaissFinder(CheckedState):
                 self._require(np.all((numbers >= 0) & (numbers < n)))
 
 
-Finder: TypeAlias = ScanFinder | FaissFinder
-FINDERS: dict[str, type[Finder]] = {"numpy": ScanFinder, "faiss": FaissFinder}
+Finder: TypeAlias = ScanFinder | GraphFinder | FaissFinder
+FINDERS: dict[str, type[Finder]] = {"numpy": ScanFinder, "graph": GraphFinder, "faiss": FaissFinder}
 
 
 def rank_leading(
@@ -243,17 +268,20 @@ def rank_leading(
     *,
     prove: bool,
     chosen: IntArray | None = None,
+    hidden: IntArray | None = None,
 ) -> tuple[FloatArray, IntArray, BoolArray]:
     """Squared distances and rows (n_queries, k) of the candidates nearest by all coordinates, and proofs.
 
     `leading` are the columns of the queries that the finder sees. With `prove`, lists that the bounds do not
     prove exact are completed by another scan. `chosen` are the rows to choose from, if not all; only scans
-    can choose.
+    can choose. `hidden` is one row per query that the query may not find; only graphs can hide rows.
     """
     n_rows = len(points) if chosen is None else len(chosen)
     n_candidates = min(max(n_candidates, k), n_rows)
     if isinstance(finder, ScanFinder):
         keys, candidates = finder.search(leading, n_candidates, n_jobs, chosen)
+    elif isinstance(finder, GraphFinder):
+        keys, candidates = finder.search(leading, n_candidates, n_jobs, hidden)
     else:
         keys, candidates = finder.search(leading, n_candidates, n_jobs)
     bounds = finder.bounds(leading, keys, queries.shape[1])
@@ -270,10 +298,17 @@ def rank_leading(
     if len(incomplete):  # approximate lists may have fewer candidates than neighbors
         if not isinstance(finder, ScanFinder):
             finder, leading = ScanFinder(points), queries
-        lists = (distances[incomplete], rows[incomplete])
-        distances[incomplete], rows[incomplete] = finder.complete(
-            leading[incomplete], queries[incomplete], points, lists, n_jobs, chosen
-        )
+        lists = distances[incomplete], rows[incomplete]
+        if hidden is not None:  # one more, because the scan finds the hidden row
+            lists = (
+                np.full((len(lists[0]), k + 1), np.inf, points.dtype),
+                np.full((len(lists[0]), k + 1), -1),
+            )
+        lists = finder.complete(leading[incomplete], queries[incomplete], points, lists, n_jobs, chosen)
+        if hidden is not None:
+            rows[incomplete], distances[incomplete] = drop_self(hidden[incomplete], lists[1], lists[0])
+        else:
+            distances[incomplete], rows[incomplete] = lists
     return distances, rows, proven
 
 
