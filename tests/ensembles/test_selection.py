@@ -14,7 +14,13 @@ from manylens.ensembles.finders import FaissFinder
 DIGITS, LABELS = load_digits(return_X_y=True)
 BASE, QUERIES = DIGITS[:1200], DIGITS[1200:1260]
 NAMES = np.array([f"digit-{i}" for i in range(1200)])
-KINDS = [("nested", "numpy"), ("exact", "numpy"), ("paper", "numpy"), ("nested", "graph"), ("nested", "faiss")]
+KINDS = [
+    ("nested", "numpy"),
+    ("exact", "numpy"),
+    ("paper", "numpy"),
+    ("nested", "graph"),
+    ("nested", "faiss"),
+]
 
 
 @pytest.fixture(params=KINDS, ids=["nested", "exact", "paper", "graph", "faiss"])

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from sklearn.utils import gen_batches
 
-from manylens.ensembles.finders import FaissFinder, ScanFinder, rank_leading
+from manylens.ensembles.finders import FaissFinder, LeadingScan, ScanFinder, rank_leading
 from manylens.ensembles.representation import FramedRows
-from manylens.native.nearest import drop_self, nearest
+from manylens.native.nearest import drop_self, largest_norm, nearest
 from manylens.native.threads import one_blas_thread
 from manylens.typing import BoolArray, FloatArray, IntArray
 
@@ -65,6 +65,13 @@ class MeasuredRecall:
     n_neighbors: int
 
 
+class Ranks(NamedTuple):
+    """Ranks of the exact neighbors on leading coordinates, as from `ranks_on_leading`."""
+
+    widths: IntArray  # (w,)
+    ranks: IntArray  # (w, s, k)
+
+
 class CalibrationQueries(NamedTuple):
     """Queries for calibration."""
 
@@ -95,14 +102,18 @@ def calibrated(index: SearchIndex, wish: Wish, queries: FloatArray | None = None
 
 
 def calibrated_nested(
-    index: SearchIndex, wish: Wish, sample: CalibrationQueries, neighbors: IntArray | None = None
+    index: SearchIndex,
+    wish: Wish,
+    sample: CalibrationQueries,
+    neighbors: IntArray | None = None,
+    known: Ranks | None = None,
 ) -> SearchIndex:
     """The index with the cheapest plan that reaches the recall, or one that proves results if none does.
 
     The recall is of the given neighbors (s, k), which need not be the nearest by the index's coordinates, or
     of the exact ones. If a graph cannot reach it, the index scans instead.
     """
-    graph = index.backend == "graph"
+    graph, chooser = index.backend == "graph", sample
     plan = choose_scan_plan(
         index.coordinates,
         sample,
@@ -112,6 +123,8 @@ def calibrated_nested(
         wish.n_candidates,
         neighbors,
         graph=graph,
+        ordered=index.axes.axes.shape[1],
+        known=known,
     )
     index = index.planned(plan, wish.n_jobs)
     if wish.n_candidates is not None:
@@ -130,7 +143,7 @@ def calibrated_nested(
     while len(exact) and recall_by_distance(index, sample, exact, wish.n_jobs) < target:
         if plan.candidates_per_neighbor >= MAX_PER_NEIGHBOR:
             if graph:
-                return calibrated_nested(index.found_by("numpy"), wish, sample, neighbors)
+                return calibrated_nested(index.found_by("numpy"), wish, chooser, neighbors, known)
             return index.planned(replace(plan, prove=True))
         more = GRAPH_STEP if graph else SCAN_STEP
         plan = replace(plan, candidates_per_neighbor=more * plan.candidates_per_neighbor)
@@ -158,15 +171,15 @@ def leading_index(index: SearchIndex, wish: Wish) -> SearchIndex:
     if k < 1 or not len(widths):
         return calibrated_nested(index, wish, sample)
     _, neighbors = exact_neighbors(points, sample, k, wish.n_jobs)
-    ranks = ranks_on_leading(points, sample, neighbors, widths)
-    reached = np.mean(ranks <= k, axis=(1, 2)) >= calibration_recall(wish.recall)
+    known = Ranks(widths, ranks_on_leading(points, sample, neighbors, widths))
+    reached = np.mean(known.ranks <= k, axis=(1, 2)) >= calibration_recall(wish.recall)
     for width in widths[reached]:
         fewer = index.leading(int(width))
         shorter = CalibrationQueries(sample.coordinates[:, :width], sample.own)
-        fewer = calibrated_nested(fewer, wish, shorter, neighbors)
+        fewer = calibrated_nested(fewer, wish, shorter, neighbors, known)
         if measured_recall(fewer, points, "input", wish).recall >= wish.recall:
             return fewer
-    return calibrated_nested(index, wish, sample, neighbors)
+    return calibrated_nested(index, wish, sample, neighbors, known)
 
 
 def measured_recall(index: SearchIndex, space: RowSource, name: str, wish: Wish) -> MeasuredRecall:
@@ -221,23 +234,30 @@ def choose_scan_plan(
     neighbors: IntArray | None = None,
     *,
     graph: bool = False,
+    ordered: int | None = None,
+    known: Ranks | None = None,
 ) -> SearchPlan:
     """The cheapest plan that reaches the recall, given the user's choices and the exact neighbors, if known.
 
     A search on d leading coordinates with m candidates finds the neighbors that rank among the first m on
     those coordinates. Returns the (d, m) that reaches the recall with the least cost, n d + 25,000 m for a
-    scan and (d + 60) m for a graph; if m is given, the smallest d, or all coordinates if none suffices.
+    scan and (d + 60) m for a graph; if m is given, the smallest d, or all coordinates if none suffices. Only
+    the first `ordered` coordinates are by variance; `known` are ranks that need not be computed again.
     """
     n, width = points.shape
     k = min(n_neighbors, n - (queries.own is not None))
-    widths = np.array([*(w for w in WIDTHS if w < width), width])
+    widths = np.array([*(w for w in WIDTHS if w < width and w <= (ordered or width)), width])
     if n_leading is not None:
         widths = np.minimum([n_leading], width)
     if k < 1 or (n_leading is not None and n_candidates is not None):  # one row, or nothing to choose
         per_neighbor = MIN_PER_NEIGHBOR if n_candidates is None else n_candidates / n_neighbors
         return SearchPlan(int(widths[-1]), per_neighbor)
     neighbors = exact_neighbors(points, queries, k)[1] if neighbors is None else neighbors
-    ranks = ranks_on_leading(points, queries, neighbors, widths)
+    if known is not None and n_leading is None and n_candidates is None and len(known.widths):
+        inside = known.widths <= width
+        widths, ranks = known.widths[inside], known.ranks[inside]
+    else:
+        ranks = ranks_on_leading(points, queries, neighbors, widths)
     share = graph_recall(recall) if graph else calibration_recall(recall)
     needed = np.quantile(ranks.reshape(len(widths), -1), share, axis=1, method="higher")
     needed = np.maximum(needed, MIN_PER_NEIGHBOR * k)
@@ -281,10 +301,12 @@ def exact_neighbors(
     sought = np.ascontiguousarray(queries.coordinates, dtype=points.dtype)
     distances: FloatArray = np.empty((len(sought), 0), points.dtype)
     rows: IntArray = np.empty((len(sought), 0), np.int64)
+    width = min(DEFAULT_LEADING, sought.shape[1]) if isinstance(points, np.ndarray) else sought.shape[1]
     for batch in gen_batches(len(points), IN_A_SCAN):
         some = points[batch]
+        finder = LeadingScan(some, width, largest_norm(some))
         near, found, _ = rank_leading(
-            ScanFinder(some), sought, sought, some, min(k, len(some)), 3 * k, n_jobs, prove=True
+            finder, sought[:, :width], sought, some, min(k, len(some)), 10 * k, n_jobs, prove=True
         )
         merged = np.hstack([distances, near]), np.hstack([rows, found + batch.start])
         distances, rows = nearest(*merged, min(k, merged[0].shape[1]))

@@ -17,6 +17,7 @@ from manylens.native.nearest import (
     SelectedRows,
     drop_self,
     finish,
+    first_lists,
     rerank,
     scan_smallest,
     score_queries,
@@ -34,6 +35,8 @@ def by_blocks(
     make: Callable[[slice], Lists], shape: tuple[int, int], dtype: Any, n_jobs: int | None
 ) -> Lists:
     """Lists of all queries, from a function that makes the lists of one block of queries."""
+    if shape[0] == 1:  # one query needs neither threads nor a limit on those of BLAS
+        return make(slice(0, 1))
     keys, rows = np.empty(shape, dtype=dtype), np.empty(shape, dtype=np.int64)
 
     def fill(block: slice) -> None:
@@ -78,15 +81,11 @@ class ScanFinder(CheckedState):
         queries: FloatArray,
         n_candidates: int,
         n_jobs: int | None = None,
-        chosen: IntArray | None = None,
     ) -> Lists:
         """Scores |b|² - 2 q.b and rows (n_queries, n_candidates), ascending, padded with row -1."""
-        scored, base = score_queries(queries), self._base(chosen)
+        scored, base = score_queries(queries), self._base(None)
         shape = (len(scored), n_candidates)
-        keys, rows = by_blocks(
-            lambda b: scan_smallest(scored[b], base, n_candidates), shape, scored.dtype, n_jobs
-        )
-        return keys, rows if chosen is None else np.where(rows < 0, -1, chosen[rows])
+        return by_blocks(lambda b: scan_smallest(scored[b], base, n_candidates), shape, scored.dtype, n_jobs)
 
     def bounds(self, queries: FloatArray, keys: FloatArray, width: int) -> FloatArray:
         """Lower bounds on the squared distances over all `width` coordinates."""
@@ -99,10 +98,9 @@ class ScanFinder(CheckedState):
         points: FloatArray,
         lists: Lists,
         n_jobs: int | None,
-        chosen: IntArray | None = None,
     ) -> Lists:
         """Make lists of neighbors (squared distances and rows) exact by another scan."""
-        scored, base = score_queries(leading), self._base(chosen)
+        scored, base = score_queries(leading), self._base(None)
         shift = self._shift(leading, queries.shape[1])
         distances, rows = lists[0].copy(), lists[1].copy()
 
@@ -111,6 +109,25 @@ class ScanFinder(CheckedState):
 
         over_blocks(complete, len(queries), FINISH_BLOCK, n_jobs)
         return distances, rows
+
+    def nearest(
+        self,
+        leading: FloatArray,
+        queries: FloatArray,
+        points: FloatArray,
+        k: int,
+        n_jobs: int | None,
+        chosen: IntArray,
+    ) -> Lists:
+        """Squared distances and rows (n_queries, k) of the nearest chosen rows, exactly, by one scan."""
+        scored, base = score_queries(leading), self._base(chosen)
+        shift = self._shift(leading, queries.shape[1])
+
+        def search(b: slice) -> Lists:
+            lists = first_lists(scored[b], base, queries[b], points, k)
+            return finish(scored[b], base, shift[b], queries[b], points, *lists)
+
+        return by_blocks(search, (len(queries), k), points.dtype, n_jobs)
 
     def within(
         self,
@@ -267,33 +284,31 @@ def rank_leading(
     n_jobs: int | None,
     *,
     prove: bool,
-    chosen: IntArray | None = None,
     hidden: IntArray | None = None,
 ) -> tuple[FloatArray, IntArray, BoolArray]:
     """Squared distances and rows (n_queries, k) of the candidates nearest by all coordinates, and proofs.
 
     `leading` are the columns of the queries that the finder sees. With `prove`, lists that the bounds do not
-    prove exact are completed by another scan. `chosen` are the rows to choose from, if not all; only scans
-    can choose. `hidden` is one row per query that the query may not find; only graphs can hide rows.
+    prove exact are completed by another scan. `hidden` is one row per query that the query may not find; only
+    graphs can hide rows.
     """
-    n_rows = len(points) if chosen is None else len(chosen)
-    n_candidates = min(max(n_candidates, k), n_rows)
-    if isinstance(finder, ScanFinder):
-        keys, candidates = finder.search(leading, n_candidates, n_jobs, chosen)
-    elif isinstance(finder, GraphFinder):
-        keys, candidates = finder.search(leading, n_candidates, n_jobs, hidden)
+    n_candidates = min(max(n_candidates, k), len(points))
+    proven = np.zeros(len(queries), dtype=bool)
+    if isinstance(finder, GraphFinder):
+        distances, rows = finder.nearest(queries, points, k, n_candidates, n_jobs, hidden)
+        if not prove and rows[:, -1].min() >= 0:
+            return distances, rows, proven
     else:
         keys, candidates = finder.search(leading, n_candidates, n_jobs)
-    bounds = finder.bounds(leading, keys, queries.shape[1])
+        bounds = finder.bounds(leading, keys, queries.shape[1])
 
-    def rank(block: slice) -> Lists:
-        some = None if bounds is None else bounds[block]
-        return rerank(queries[block], points, candidates[block], some, k)
+        def rank(block: slice) -> Lists:
+            some = None if bounds is None else bounds[block]
+            return rerank(queries[block], points, candidates[block], some, k)
 
-    distances, rows = by_blocks(rank, (len(queries), k), points.dtype, n_jobs)
-    proven = np.zeros(len(queries), dtype=bool)
-    if bounds is not None:  # the last candidate bounds all rows that are not candidates
-        proven = (bounds[:, -1] > distances[:, -1]) | (n_candidates >= n_rows)
+        distances, rows = by_blocks(rank, (len(queries), k), points.dtype, n_jobs)
+        if bounds is not None:  # the last candidate bounds all rows that are not candidates
+            proven = (bounds[:, -1] > distances[:, -1]) | (n_candidates >= len(points))
     incomplete = np.flatnonzero(~proven if prove else rows[:, -1] < 0)
     if len(incomplete):  # approximate lists may have fewer candidates than neighbors
         if not isinstance(finder, ScanFinder):
@@ -304,7 +319,7 @@ def rank_leading(
                 np.full((len(lists[0]), k + 1), np.inf, points.dtype),
                 np.full((len(lists[0]), k + 1), -1),
             )
-        lists = finder.complete(leading[incomplete], queries[incomplete], points, lists, n_jobs, chosen)
+        lists = finder.complete(leading[incomplete], queries[incomplete], points, lists, n_jobs)
         if hidden is not None:
             rows[incomplete], distances[incomplete] = drop_self(hidden[incomplete], lists[1], lists[0])
         else:

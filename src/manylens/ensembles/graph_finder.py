@@ -14,6 +14,7 @@ from manylens.native.graph import (
     add_rows,
     entry_count,
     grid_scale,
+    nearest_by_graph,
     remove_rows,
     search_graph,
     to_grid,
@@ -22,6 +23,7 @@ from manylens.native.threads import over_blocks
 from manylens.typing import FloatArray, IntArray
 from manylens.validation import CheckedState
 
+NOT_HIDDEN = np.empty(0, dtype=np.int64)
 SEED = 0  # rows join the graph in random order, the same for the same rows
 
 
@@ -99,6 +101,40 @@ class GraphFinder(CheckedState):
         over_blocks(search, len(asked), SHARE, n_jobs)
         keys *= np.float32(self._scale**-2)
         return keys, rows
+
+    def nearest(
+        self,
+        queries: FloatArray,
+        rows_of: FloatArray,
+        k: int,
+        n_candidates: int,
+        n_jobs: int | None,
+        hidden: IntArray | None = None,
+    ) -> Lists:
+        """Squared distances and rows (n_queries, k) of the nearest candidates by all coordinates (n, D)."""
+        found = np.empty((len(queries), k), dtype=rows_of.dtype), np.empty((len(queries), k), dtype=np.int64)
+        points, links = self._points.array, self._links.array
+        hidden = NOT_HIDDEN if hidden is None else hidden
+
+        def search(b: slice) -> None:
+            nearest_by_graph(
+                points,
+                links,
+                self._entries,
+                self._scale,
+                queries[b],
+                hidden[b],
+                rows_of,
+                n_candidates,
+                found[0][b],
+                found[1][b],
+            )
+
+        if len(queries) == 1:  # one query needs no threads
+            search(slice(0, 1))
+        else:
+            over_blocks(search, len(queries), SHARE, n_jobs)
+        return found
 
     def bounds(self, queries: FloatArray, keys: FloatArray, width: int) -> None:
         """None: a graph gives no bounds."""

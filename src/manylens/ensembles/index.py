@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from sklearn.utils import gen_batches
 
-from manylens.ensembles.calibration import DEFAULT_CANDIDATES, DEFAULT_LEADING, SearchPlan
+from manylens.ensembles.calibration import DEFAULT_LEADING, SearchPlan
 from manylens.ensembles.finders import (
     FINDERS,
     Backend,
@@ -24,14 +23,15 @@ from manylens.ensembles.finders import (
 )
 from manylens.ensembles.growing import GrowingRows, Lists
 from manylens.ensembles.representation import CompositeAxes, check_near, transform_rows
-from manylens.native.nearest import drop_self, rerank_union
+from manylens.native.nearest import drop_self, largest_norm, rerank_union
 from manylens.native.threads import one_blas_thread
-from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Rows
 from manylens.validation import CheckedState, check_path, plain_conversion_errors, times_power
 
 Method = Literal["nested", "exact", "paper"]
 METHODS: tuple[Method, ...] = ("nested", "exact", "paper")
 MIN_NEIGHBORS = 5  # searches for fewer neighbors use as many candidates as for this number
+MANY_COLUMNS = 256  # rotating a query in fewer dimensions takes less time than the search
 AT_ONCE = 16384  # queries whose candidates are in memory at a time
 
 
@@ -135,6 +135,18 @@ class SearchIndex(CheckedState):
         kept = np.ascontiguousarray(self.coordinates[:, :width])
         return SearchIndex(axes, kept, self.method, self.backend)
 
+    def unrotated(self, Z: Rows) -> SearchIndex:
+        """With only the leading ones of many coordinates on principal axes, so that queries enter faster."""
+        n_columns, width = self.axes.axes.shape
+        ordered = max(2 * self.plan.n_leading, MIN_NEIGHBORS)
+        if self.axes.completed or width < max(n_columns, MANY_COLUMNS) or 4 * ordered > width:
+            return self
+        index = copy(self)
+        index.axes = self.axes.completing(ordered)
+        index.rows = GrowingRows(check_near(index.axes.coordinates(Z), "X"))
+        index.first = index.coordinates[:1].copy()
+        return index
+
     def seen_by(self, finder: int, coordinates: FloatArray) -> FloatArray:
         """Columns that a finder sees: the leading coordinates, or those of one module."""
         if self.method == "paper":
@@ -160,64 +172,51 @@ class SearchIndex(CheckedState):
             distances, rows, proven = self.search(coordinates, k + 1, n_candidates, n_jobs)
             rows, distances = drop_self(own, rows, distances)
             return Neighbors(distances, rows, proven)
-        scanner = None if chosen is None else self.scanner
-        if chosen is not None and scanner is None:
-            near = self.subset(chosen).search(coordinates, k, n_candidates, n_jobs)
-            return near._replace(rows=chosen[near.rows])
-        finder = self.finders[0] if scanner is None else scanner
         distances = np.empty((len(coordinates), k), dtype=self.coordinates.dtype)
         rows = np.empty(distances.shape, dtype=np.int64)
-        proven = np.zeros(len(coordinates), dtype=bool)
-        per_neighbor = self.plan.candidates_per_neighbor
-        if chosen is not None:  # more candidates prove more results
-            per_neighbor = max(per_neighbor, DEFAULT_CANDIDATES)
-        m = n_candidates or math.ceil(per_neighbor * max(k, MIN_NEIGHBORS))
-        for batch in gen_batches(len(coordinates), AT_ONCE):
+        proven = np.full(len(coordinates), chosen is not None)
+        m = n_candidates or math.ceil(self.plan.candidates_per_neighbor * max(k, MIN_NEIGHBORS))
+        for start in range(0, len(coordinates), AT_ONCE):
+            batch = slice(start, start + AT_ONCE)
             queries = np.ascontiguousarray(coordinates[batch], dtype=distances.dtype)
-            if self.method == "paper":
+            if chosen is not None:
+                distances[batch], rows[batch] = self._search_chosen(queries, k, n_jobs, chosen)
+            elif self.method == "paper":
                 distances[batch], rows[batch] = self._search_modules(queries, k, n_jobs)
             else:
-                prove = self.method == "exact" or self.plan.prove or chosen is not None
                 distances[batch], rows[batch], proven[batch] = rank_leading(
-                    finder,
-                    self.seen_by(0, queries) if scanner is None else queries[:, : scanner.shape[1]],
+                    self.finders[0],
+                    self.seen_by(0, queries),
                     queries,
                     self.coordinates,
                     k,
                     m,
                     n_jobs,
-                    prove=prove,
-                    chosen=chosen,
+                    prove=self.method == "exact" or self.plan.prove,
                     hidden=None if own is None else own[batch],
                 )
         return Neighbors(self.outside(np.sqrt(distances, out=distances)), rows, proven)
 
     @property
-    def scanner(self) -> ScanFinder | None:
-        """A finder that scans leading coordinates, for filters and radius searches; None if there is none."""
+    def scanner(self) -> ScanFinder:
+        """A finder that scans leading coordinates, for filters and radius searches."""
         finder = self.finders[0]
-        if self.method == "paper" or isinstance(finder, FaissFinder):
-            return None
-        if isinstance(finder, ScanFinder):
-            return finder
         width = min(max(DEFAULT_LEADING, self.plan.n_leading), self.coordinates.shape[1])
+        if self.method != "paper" and isinstance(finder, ScanFinder) and finder.shape[1] == width:
+            return finder
         return LeadingScan(self.coordinates, width, self.reach)
 
-    def subset(self, chosen: IntArray | slice) -> SearchIndex:
-        """An index of some rows that scans them and proves its results, for finders that cannot choose."""
-        index = SearchIndex(self.axes, self.coordinates[chosen], "exact", "numpy")
-        plan = SearchPlan(min(DEFAULT_LEADING, self.coordinates.shape[1]), DEFAULT_CANDIDATES)
-        return index.planned(plan)
+    def _search_chosen(self, queries: FloatArray, k: int, n_jobs: int | None, chosen: IntArray) -> Lists:
+        """Squared distances and rows of the k nearest of the chosen rows, exactly."""
+        scanner = self.scanner
+        leading = queries[:, : scanner.shape[1]]
+        return scanner.nearest(leading, queries, self.coordinates, k, n_jobs, chosen)
 
     def within(
         self, coordinates: FloatArray, radius: float, n_jobs: int | None, chosen: IntArray | None = None
     ) -> list[Lists]:
         """Distances up to a radius, ascending, and rows, for each query in the frame of the axes."""
         finder = self.scanner
-        if finder is None:
-            some = slice(None) if chosen is None else chosen
-            found = self.subset(some).within(coordinates, radius, n_jobs)
-            return found if chosen is None else [(lengths, chosen[rows]) for lengths, rows in found]
         queries = np.ascontiguousarray(coordinates, dtype=self.coordinates.dtype)
         leading = queries[:, : finder.shape[1]]
         inside = float(np.ldexp(radius, -self.axes.frame.exponent))
@@ -263,7 +262,9 @@ class SearchIndex(CheckedState):
         self._require(isinstance(self.rows, GrowingRows) and self.method in METHODS)
         self._require(self.backend in FINDERS and all(width >= 0 for width in widths))
         self._require(
-            axes.shape == (sum(widths), points.shape[1]) == (len(frame.center), self.first.shape[1])
+            (sum(widths), points.shape[1])
+            == (len(axes), self.axes.n_coordinates)
+            == (len(frame.center), self.first.shape[1])
         )
         self._require(1 <= self.plan.n_leading <= points.shape[1] and self.reach >= 0)
         self._require(isinstance(frame.before, int) and isinstance(frame.after, int))
@@ -273,12 +274,6 @@ class SearchIndex(CheckedState):
             width = widths[m] if self.method == "paper" else self.plan.n_leading
             padded = width + -width % 8 if isinstance(finder, FaissFinder) else width
             self._require(type(finder) is FINDERS[self.backend] and finder.shape == (len(points), padded))
-
-
-def largest_norm(rows: FloatArray) -> float:
-    """Largest norm of rows (n, d)."""
-    squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    return float(np.sqrt(squares.max(initial=0)))
 
 
 def index_file(path: str | PathLike[str]) -> Path:

@@ -55,6 +55,8 @@ from manylens.validation import check_choice, check_count, check_real, validate_
 Metric = Literal["euclidean", "cosine"]
 METRICS: tuple[Metric, ...] = ("euclidean", "cosine")
 GRAPH_FROM = 20_000  # rows from which a graph answers faster than a scan
+FEW_ROWS = 16  # up to this number, checking queries takes as long as the search
+PLAIN = (np.dtype(np.float32), np.dtype(np.float64))
 LAYOUT = ("metric", "method", "backend", "n_leading")  # parameters that determine what is stored
 NARROW = ("float16", "int8", "uint8", "int16", "uint16", "bool")  # types whose values float32 contains
 
@@ -180,6 +182,7 @@ class ModuleNeighbors(CoordinateSearch, RowSelection, BaseEstimator):
         )
         given = None if ids is None else check_ids(ids, len(index.rows))
         fitted.measured_, index = self._fitted_index(index, X)
+        index = index.unrotated(Z) if self.modules is None else index
         index.ids = given
         fitted.modules_, fitted.index_, fitted.fitted_as_ = modules, index, self._layout()
         fitted.probe_ = X[:1].copy() if isinstance(X, np.ndarray) else X[:1].toarray()  # checked by `load`
@@ -253,7 +256,8 @@ class ModuleNeighbors(CoordinateSearch, RowSelection, BaseEstimator):
         rows : ndarray of shape (n_queries, n_neighbors)
             Rows of the base as int64, or their ids if `fit` got any; ties are broken by row number.
         """
-        check_is_fitted(self)
+        if "index_" not in self.__dict__:  # takes less time than `check_is_fitted` does
+            check_is_fitted(self)
         index = self.index_  # once, because another thread may replace it
         distances, rows = self._nearest(index, X, n_neighbors, where)
         rows = rows if index.ids is None else index.ids[rows]
@@ -374,7 +378,21 @@ class ModuleNeighbors(CoordinateSearch, RowSelection, BaseEstimator):
 
     def _columns(self, X: MatrixLike) -> Rows:
         """Columns of all modules for rows."""
+        if isinstance(self.modules_, InputRows) and self._is_plain(X):
+            return self.modules_.directions(X)
         return finite_columns(transform_rows(self.modules_, validate_rows(self, widened(X))))
+
+    def _is_plain(self, X: Any) -> bool:
+        """Whether X is one row, or few, that `validate_rows` would return as it is; this is faster to say."""
+        return (
+            type(X) is np.ndarray
+            and X.dtype in PLAIN
+            and X.ndim == 2
+            and 0 < len(X) <= FEW_ROWS
+            and X.shape[1] == self.n_features_in_
+            and not hasattr(self, "feature_names_in_")
+            and bool(np.isfinite(X).all())
+        )
 
     def _fitted_index(self, index: SearchIndex, X: Rows) -> tuple[MeasuredRecall, SearchIndex]:
         """The calibrated index of the rows, and its recall in the input space."""

@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from manylens.native.compiling import compiled
+from manylens.native.nearest import put_candidate
 from manylens.native.threads import over_blocks
 from manylens.typing import FloatArray, IntArray
 
@@ -44,16 +45,33 @@ def grid_scale(rows: FloatArray) -> float:
     return RADIUS / reach if reach > 0 else 1.0
 
 
+@compiled(cache=False)
+def put_on_grid(row: FloatArray, scale: float, out: IntArray) -> None:
+    """The leading coordinates of a row times a scale, rounded; projected onto the ball if outside."""
+    norm = 0.0
+    for c in range(len(out)):
+        norm += float(row[c]) * float(row[c])
+    norm = scale * np.sqrt(norm)
+    factor = scale if norm <= RADIUS else scale * (RADIUS / norm)
+    for c in range(len(out)):
+        out[c] = np.int16(np.rint(row[c] * factor))
+
+
+@compiled
+def fill_grid(rows: FloatArray, scale: float, out: IntArray) -> None:
+    """Fill `to_grid`'s array."""
+    for i in range(len(rows)):
+        put_on_grid(rows[i], scale, out[i])
+
+
 def to_grid(rows: FloatArray, scale: float) -> IntArray:
     """Rows (n, d) times a scale as int16; rows outside the ball of radius `RADIUS` are projected onto it.
 
     A projection onto a ball never increases a distance.
     """
-    scaled = rows * rows.dtype.type(scale)
-    norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled, dtype=np.float64))
-    far = np.flatnonzero(norms > RADIUS)
-    scaled[far] *= (RADIUS / norms[far])[:, None]
-    return np.rint(scaled, out=scaled).astype(np.int16)
+    out = np.empty(rows.shape, dtype=np.int16)
+    fill_grid(np.ascontiguousarray(rows), scale, out)
+    return out
 
 
 @compiled(cache=False)
@@ -161,6 +179,35 @@ def search_graph(
         for j in range(len(beam)):
             rows[i, j] = (beam[j] >> 1) & 0x7FFFFFFF if j < size else -1
             keys[i, j] = beam[j] >> 32 if j < size else np.inf
+
+
+@compiled
+def nearest_by_graph(
+    points: IntArray,
+    links: IntArray,
+    entries: IntArray,
+    scale: float,
+    queries: FloatArray,
+    hidden: IntArray,
+    rows_of: FloatArray,
+    beam_width: int,
+    distances: FloatArray,
+    rows: IntArray,
+) -> None:
+    """Search the graph, and rank what the beam finds by all coordinates (n, D) of the rows.
+
+    Fills the lists (n_queries, k) of squared distances and rows, padded with infinity and -1. The graph sees
+    the leading coordinates of the queries (n_queries, D).
+    """
+    beam = np.empty(beam_width, dtype=np.int64)
+    asked = np.empty(points.shape[1], dtype=np.int16)
+    for i in range(len(queries)):
+        put_on_grid(queries[i], scale, asked)
+        size = explore(points, links, entries, asked, hidden[i] if len(hidden) else -1, beam)
+        distances[i], rows[i] = np.inf, -1
+        for j in range(size):
+            row = (beam[j] >> 1) & 0x7FFFFFFF
+            put_candidate(queries[i], rows_of, row, distances[i, -1], distances[i], rows[i])
 
 
 @compiled(cache=False)
