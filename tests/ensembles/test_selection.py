@@ -14,10 +14,16 @@ from manylens.ensembles.finders import FaissFinder
 DIGITS, LABELS = load_digits(return_X_y=True)
 BASE, QUERIES = DIGITS[:1200], DIGITS[1200:1260]
 NAMES = np.array([f"digit-{i}" for i in range(1200)])
-KINDS = [("nested", "numpy"), ("exact", "numpy"), ("paper", "numpy"), ("nested", "faiss")]
+KINDS = [
+    ("nested", "numpy"),
+    ("exact", "numpy"),
+    ("paper", "numpy"),
+    ("nested", "graph"),
+    ("nested", "faiss"),
+]
 
 
-@pytest.fixture(params=KINDS, ids=["nested", "exact", "paper", "faiss"])
+@pytest.fixture(params=KINDS, ids=["nested", "exact", "paper", "graph", "faiss"])
 def index(request, monkeypatch):
     method, backend = request.param
     if backend == "faiss":

@@ -189,10 +189,10 @@ class RowSelection:
         self._check_layout()
 
         def without(index: SearchIndex) -> SearchIndex:
-            kept = np.delete(np.arange(len(index.rows)), positions_of(index, ids))
-            if len(kept) == 0:
+            removed = positions_of(index, ids)
+            if len(removed) == len(index.rows):
                 raise ValueError("This would remove all rows: an index needs at least one.")
-            return index.rebuilt(index.coordinates[kept], row_ids(index)[kept])
+            return index.without(removed, np.delete(row_ids(index), removed), self.n_jobs)
 
         return self._change(without)
 
@@ -218,9 +218,7 @@ class RowSelection:
             places = positions_of(index, ids)
             if len(places) != len(new):
                 raise ValueError(f"{len(places)} ids do not fit {len(new)} rows: give one row per id.")
-            coordinates = np.array(index.coordinates)
-            coordinates[places] = new
-            return index.rebuilt(coordinates, index.ids)
+            return index.replaced(places, new, self.n_jobs)
 
         return self._change(changed)
 
