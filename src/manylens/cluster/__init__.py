@@ -6,14 +6,16 @@ from manylens._lazy import attach
 
 if TYPE_CHECKING:
     from manylens.cluster.blockwise import Blockwise
+    from manylens.cluster.functions import over_blocks
     from manylens.cluster.reduction import summarize_blocks
 
-__all__ = ["Blockwise", "summarize_blocks"]
+__all__ = ["Blockwise", "over_blocks", "summarize_blocks"]
 
 __getattr__, __dir__ = attach(
     __name__,
     {
         "manylens.cluster.blockwise": ["Blockwise"],
+        "manylens.cluster.functions": ["over_blocks"],
         "manylens.cluster.reduction": ["summarize_blocks"],
     },
 )
