@@ -190,7 +190,7 @@ def test_nca_walks_over_all_blocks_if_stochastic():
 )
 def test_one_pass_if_nothing_is_learned_from_the_sample(estimator, monkeypatch):
     once = Blockwise(estimator).fit(iter(BATCHES)).estimator_
-    monkeypatch.setattr(type(estimator), "_needs_sample", lambda self: True)
+    monkeypatch.setattr(type(estimator), "_needs_sample", lambda _: True)
     twice = Blockwise(estimator).fit(BATCHES).estimator_
     # the landmarks' Gram matrix is computed relative to other rows
     np.testing.assert_allclose(

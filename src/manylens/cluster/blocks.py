@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from manylens.cluster.files import file_list, holds_files, read_part
-from manylens.cluster.running import current_client
+from manylens.cluster.running import current_client, refuse_closed
 from manylens.validation import import_optional, is_sparse
 
 Arguments = tuple[Any, ...]  # of one block: rows, and the target if there is one
@@ -92,6 +92,7 @@ def collection_blocks(X: Any) -> tuple[list[Any], list[int] | None]:
                 )
         rows = zip(*(blocks for blocks, _ in parts.values()), strict=True)
         return [dict(zip(parts, each, strict=True)) for each in rows], parts[first][1]
+    refuse_closed(X)
     if not hasattr(X, "chunks"):
         return list(X.to_delayed()), None
     if X.ndim > 1:
@@ -138,7 +139,9 @@ def iterable_blocks(batches: Iterable[Any]) -> Blocks:
             "of them if they are different features of the same rows."
         )
     if any(map(is_delayed, parts)):
-        return Blocks([each if isinstance(each, tuple) else (each,) for each in whole], True)
+        together = [each if isinstance(each, tuple) else (each,) for each in whole]
+        refuse_closed(together)
+        return Blocks(together, True)
     if holds_files(first) and current_client() is not None:
         return Blocks([delayed_files(k, each) for k, each in enumerate(whole)], True)
     return Blocks(Tuples(whole) if start is not batches else iter(Tuples(whole)), False)

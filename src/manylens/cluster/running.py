@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import sys
 import time
 from contextlib import nullcontext
@@ -27,7 +29,6 @@ class Runner:
     def compute(self, root: Any, blocks: Blocks, stage: str = "") -> Any:
         """The value of a `Delayed`, on the client."""
         client = current_client()
-        refuse_closed(root)
         if client is None:
             with self._bar(stage):
                 return root.compute()
@@ -38,7 +39,6 @@ class Runner:
     def persist(self, root: Any, blocks: Blocks, stage: str = "") -> Any:
         """The `Delayed`, computed and kept on a worker; dask computes it again if that worker dies."""
         client = current_client()
-        refuse_closed(root)
         if client is None:
             with self._bar(stage):
                 return root.persist()
@@ -68,6 +68,12 @@ class Runner:
                 break
             except TimeoutError:
                 pass
+            except (asyncio.CancelledError, concurrent.futures.CancelledError):
+                raise RuntimeError(
+                    closed_message(client)
+                    if client.status != "running"
+                    else "The computation was cancelled by another client, or by a restart: call fit again."
+                ) from None
             if client.status in ("closing", "closed"):
                 raise RuntimeError(closed_message(client))
             if client.status == "running" and client.scheduler_info()["workers"]:
@@ -88,12 +94,6 @@ class Runner:
                 )
         if future.status == "error":
             raise_named(client, future, blocks)
-        if future.status == "cancelled":
-            raise RuntimeError(
-                closed_message(client)
-                if client.status != "running"
-                else "The computation was cancelled by another client, or by a restart: call fit again."
-            )
 
 
 def address_of(client: Any) -> str:
@@ -107,11 +107,11 @@ def closed_message(client: Any) -> str:
     return f"The dask client of {address_of(client)} is closed: make a new one, distributed.Client(...)."
 
 
-def refuse_closed(root: Any) -> None:
-    """Raise if a graph holds results of a client that is closed: waiting for them would never end."""
+def refuse_closed(collection: Any) -> None:
+    """Raise if a collection or `Delayed` holds results of a client that is closed."""
     if "distributed" not in sys.modules:
         return
-    for future in distributed().client.futures_of(root):
+    for future in distributed().futures_of(collection):
         owner = getattr(future, "client", None)
         if owner is None or owner.status in ("closing", "closed"):
             raise RuntimeError(
