@@ -52,6 +52,7 @@ from manylens.validation import (
     is_sparse,
     plain_conversion_errors,
     plain_label_errors,
+    refuse_collection,
     require_two_classes,
     restore_on_error,
     safe_scale,
@@ -437,6 +438,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 "NCA needs dense rows, and X is sparse. Reduce the columns first, such as with "
                 "make_pipeline(TruncatedSVD(100), NCA(...)), or use X.toarray() if it fits in memory."
             )
+        refuse_collection(X, "X", "manylens.cluster.Blockwise(NCA(...))")
         with plain_conversion_errors("X"):
             rows, names = validate_data(
                 self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=min_rows, reset=reset

@@ -63,6 +63,28 @@ class LinearAutoencoders(AffineModules):
         self.encoders_ = self.components_.reshape(*encoders.shape[:2], -1)
         self.decoders_ = self.decomposition_.projection @ decoders
 
+    def _needs_sample(self) -> bool:
+        """The columns are all that `fit_feature_map` learns."""
+        return False
+
+    @restore_on_error
+    def fit_feature_map(self, X: MatrixLike) -> Self:
+        """First step of fitting in parts: learn names and number of the columns from a sample of rows.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Any rows; no more is learned from them.
+
+        Returns
+        -------
+        self
+        """
+        X = validate_rows(self, X, reset=True)
+        clear_fitted(self, "components_")
+        self.feature_map_ = LinearMap().fit(X)
+        return self
+
     def inverse_transform(self, Z: ArrayLike) -> FloatArray:
         """Reconstruct rows by the mean of the modules' reconstructions.
 
@@ -170,24 +192,6 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
         clear_fitted(self, "components_")
         self._set_axes(X)
         return self._learn(self.decomposition_)
-
-    @restore_on_error
-    def fit_feature_map(self, X: MatrixLike) -> Self:
-        """First step of fitting in parts: learn names and number of the columns from a sample of rows.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Any rows; no more is learned from them.
-
-        Returns
-        -------
-        self
-        """
-        X = validate_rows(self, X, reset=True)
-        clear_fitted(self, "components_")
-        self.feature_map_ = LinearMap().fit(X)
-        return self
 
     def summarize(self, X: MatrixLike) -> Moments:
         """Second step of fitting in parts: summarize a batch of rows.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from numbers import Real
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -104,6 +105,15 @@ class KernelModules(AffineModules):
         clear_fitted(self, "components_", "moments_", "preimage_")
         self.feature_map_ = self._fit_feature_map(X)
         return self
+
+    def _needs_sample(self) -> bool:
+        """Whether the feature map depends on more than the columns of the rows."""
+        if isinstance(self.feature_map, str) and self.feature_map == "linear":
+            return False
+        named = isinstance(self.kernel, str) and self.kernel in ("rbf", "laplacian", "linear")
+        fixed = named and isinstance(self.gamma, Real)
+        given = self.feature_map == "nystroem" and not isinstance(self.landmarks, str)
+        return not (fixed and (given or self.feature_map == "fourier"))
 
     def summarize(self, X: MatrixLike) -> Moments:
         """Second step of fitting in parts: summarize a batch of rows.
