@@ -23,6 +23,7 @@ from manylens.plotting.style import (
     name_ticks,
     numbers,
 )
+from manylens.pruning.pruned_ensemble import validate_member_rows
 from manylens.pruning.pruner import read_members
 from manylens.transfer.calibration import ReliabilityBins, check_probabilities, top_bins
 from manylens.typing import AnyArray, FloatArray, ModuleSet
@@ -435,6 +436,7 @@ def accumulated_error(pruner: Any, X: Any, y: AnyArray) -> FloatArray:
             "This pruner was loaded or copied and holds only the kept members, so the curve of all members "
             "cannot be drawn: use the pruner that was fitted, or fit it again."
         )
+    X = validate_member_rows(pruner, X, members, reset=False)
     P = members.predict(X)  # (n, p, columns)
     order = np.arange(P.shape[1]) if members.additive else np.argsort(-pruner.alignments_, kind="stable")
     totals = np.cumsum(P[:, order], axis=1)
