@@ -12,6 +12,7 @@ from manylens.ensembles.finders import FINDERS, Finder, ScanFinder, rank_leading
 from manylens.ensembles.representation import FramedRows
 from manylens.native.nearest import drop_self, nearest
 from manylens.native.threads import one_blas_thread
+from manylens.reprs import result_table
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class MeasuredRecall:
     space: str  # "input", or "modules" if the input has no distances
     n_queries: int
     n_neighbors: int
+
+    _repr_html_ = result_table
 
 
 class CalibrationQueries(NamedTuple):

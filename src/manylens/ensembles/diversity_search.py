@@ -31,6 +31,7 @@ from manylens.callbacks import (
 )
 from manylens.ensembles.representation import resolve_modules
 from manylens.ensembles.retrieval import RetrievalPrecision
+from manylens.reprs import FactsMixin
 from manylens.typing import AnyArray, DiverseModules, FloatArray, IntArray, MatrixLike
 from manylens.validation import (
     check_count,
@@ -58,7 +59,7 @@ def _delegated(name: str) -> Callable[[Any], Any]:
     return available_if(offers)
 
 
-class DiversitySearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):
+class DiversitySearchCV(CallbackSupportMixin, FactsMixin, MetaEstimatorMixin, BaseEstimator):
     """Choose the diversity of an estimator's modules by cross-validation.
 
     The decomposition behind the modules does not depend on the diversity, so each fold computes it only once.
@@ -181,6 +182,16 @@ class DiversitySearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator)
         if root is not None:
             root.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
         return self
+
+    def _facts(self) -> dict[str, Any]:
+        if not hasattr(self, "cv_results_"):
+            return {}
+        scores = self.cv_results_["mean_test_score"]
+        return {
+            "best diversity": self.best_diversity_,
+            "best score": self.best_score_,
+            "scores": dict(zip(self.cv_results_["param_diversity"].tolist(), scores.tolist(), strict=True)),
+        }
 
     def _best(self) -> Any:
         check_is_fitted(self)

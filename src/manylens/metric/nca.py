@@ -42,6 +42,7 @@ from manylens.metric.optimizers import (
     step_units,
 )
 from manylens.native.threads import one_blas_thread
+from manylens.reprs import FactsMixin
 from manylens.typing import AnyArray, FloatArray, IntArray, Seed
 from manylens.validation import (
     check_choice,
@@ -70,7 +71,7 @@ START_ROWS = 256  # rows from which partial_fit takes its first step
 KEPT_SCORES = 10_000  # of partial_fit
 
 
-class NCA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Neighborhood components analysis at any size.
 
     Each row picks a neighbor at random, near rows with a higher probability. NCA learns the linear map A
@@ -146,6 +147,7 @@ class NCA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     components_: FloatArray
     scale_: float
+    _facts_shown = {"method_": "method", "n_iter_": "iterations"}
 
     def __init__(
         self,
@@ -282,6 +284,13 @@ class NCA(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
         vote = KNeighborsClassifier(n_neighbors, algorithm="kd_tree").fit(self.transform(X), y)
         return Pipeline([("nca", self), ("vote", vote)])
+
+    def _facts(self) -> dict[str, Any]:
+        if not hasattr(self, "components_"):
+            return {}
+        n_components, n_features = self.components_.shape
+        shown = {"map": f"{n_features} features to {n_components} components", **super()._facts()}
+        return {**shown, "mean score": self._scores[-1]}
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -27,6 +27,7 @@ from manylens.modules.networks import (
     standardize,
 )
 from manylens.modules.solver import Ambiguity
+from manylens.reprs import FactsMixin
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     PlainScoreMixin,
@@ -45,8 +46,10 @@ from manylens.validation import (
 )
 
 
-class NegativeCorrelationNetworks(CallbackSupportMixin, BaseEstimator):
+class NegativeCorrelationNetworks(CallbackSupportMixin, FactsMixin, BaseEstimator):
     """Base class of the regressor and the classifier: networks trained on a table of targets."""
+
+    _facts_shown = {"n_iter_": "epochs", "classes_": "classes"}
 
     def __init__(
         self,
