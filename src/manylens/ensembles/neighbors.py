@@ -168,7 +168,8 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
         y : array-like of shape (n,), default=None
             Targets, for modules that need them.
         ids : array-like of shape (n,), default=None
-            Ids of the rows, numbers or strings, which searches return instead of row numbers.
+            Ids of the rows, numbers or strings, which searches return instead of row numbers. Give
+            `ids=frame.index` to find rows of a data frame by `frame.loc`.
 
         Returns
         -------
