@@ -29,7 +29,7 @@ INDEXES = {
 }
 TRANSFORMERS = [
     ModularKernelPCA(3, 2, random_state=0),
-    ModularAutoencoder(2, 2),
+    ModularAutoencoder(2, 2, random_state=0),
     NCA(2, max_iter=200, tol=1e-3),
     KernelAlignment(),
 ]
