@@ -49,6 +49,7 @@ from manylens.ensembles.representation import (
 )
 from manylens.ensembles.selection import RowSelection, Where, check_ids, chosen_rows, joined_ids
 from manylens.persistence.models import load, save
+from manylens.reprs import FactsMixin
 from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import check_choice, check_count, check_real, validate_rows
 
@@ -61,7 +62,7 @@ LAYOUT = ("metric", "method", "backend", "n_leading")  # parameters that determi
 NARROW = ("float16", "int8", "uint8", "int16", "uint16", "bool")  # types whose values float32 contains
 
 
-class ModuleNeighbors(CoordinateSearch, RowSelection, BaseEstimator):
+class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator):
     """Search index for the rows with the smallest mean squared distance over all modules.
 
     This is the Euclidean distance between coordinates on the principal axes of all modules. The leading
@@ -128,6 +129,13 @@ class ModuleNeighbors(CoordinateSearch, RowSelection, BaseEstimator):
     array([0, 1, 2])
     """
 
+    _facts_shown = {
+        "n_samples_fit_": "rows",
+        "n_leading_": "leading coordinates",
+        "candidates_per_neighbor_": "candidates per neighbor",
+        "recall_": "recall in the input space",
+        "nbytes_": "bytes",
+    }
     index_: SearchIndex  # replaced as a whole, so that other threads see the old or the new one
 
     def __init__(
@@ -164,7 +172,8 @@ class ModuleNeighbors(CoordinateSearch, RowSelection, BaseEstimator):
         y : array-like of shape (n,), default=None
             Targets, for modules that need them.
         ids : array-like of shape (n,), default=None
-            Ids of the rows, numbers or strings, which searches return instead of row numbers.
+            Ids of the rows, numbers or strings, which searches return instead of row numbers. Give
+            `ids=frame.index` to find rows of a data frame by `frame.loc`.
 
         Returns
         -------
