@@ -13,10 +13,14 @@ from sklearn.base import BaseEstimator
 # The public classes of manylens and those that their fitted instances hold; tests/persistence compares the
 # list with fitted estimators and prints what is missing.
 OWN: dict[str, tuple[str, ...]] = {
+    "manylens.alignment.comparing": ("Similarity", "SimilarityMatrix"),
     "manylens.alignment.kernel_weights": ("KernelAlignment",),
+    "manylens.alignment.matched_measures": ("CCA", "Procrustes"),
+    "manylens.alignment.measure": ("Measure",),
+    "manylens.alignment.product_measures": ("CKA", "DistanceCorrelation", "NeighborOverlap", "RSA"),
+    "manylens.alignment.ranking": ("ModelRanking", "ModelScore"),
     "manylens.alignment.sketches": ("Estimate", "FeatureSketch"),
     "manylens.alignment.streaming": ("StreamingCKA",),
-    "manylens.alignment.transferability": ("ModelRanking", "ModelScore"),
     "manylens.baselines.autoencoder": ("BaggingAutoencoder",),
     "manylens.baselines.kernel_pca": (
         *("BootstrapKernelPCA", "MonolithicKernelPCA", "PartitionKernelPCA", "RandomKernelProjection"),
