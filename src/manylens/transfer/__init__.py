@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from manylens.transfer.calibration import TemperatureScaler, expected_calibration_error
     from manylens.transfer.layer_ridge import LayerRidgeClassifier, LayerRidgeRegressor
     from manylens.transfer.layer_rows import LayerRows
+    from manylens.transfer.network_comparison import compare_models
     from manylens.transfer.network_layers import collect_layers
     from manylens.transfer.ridge import RidgeSearch
     from manylens.transfer.training import AlignmentHistory
@@ -23,6 +24,7 @@ __all__ = [
     "TransductionSearch",
     "TransductiveRidgeClassifier",
     "collect_layers",
+    "compare_models",
     "expected_calibration_error",
 ]
 
@@ -32,6 +34,7 @@ __getattr__, __dir__ = attach(
         "manylens.transfer.calibration": ["TemperatureScaler", "expected_calibration_error"],
         "manylens.transfer.layer_ridge": ["LayerRidgeClassifier", "LayerRidgeRegressor"],
         "manylens.transfer.layer_rows": ["LayerRows"],
+        "manylens.transfer.network_comparison": ["compare_models"],
         "manylens.transfer.network_layers": ["collect_layers"],
         "manylens.transfer.ridge": ["RidgeSearch"],
         "manylens.transfer.training": ["AlignmentHistory"],

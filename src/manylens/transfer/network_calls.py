@@ -47,9 +47,12 @@ def in_batches(batches: Any) -> Iterable[Any]:
     return check_iterable(batches, "batches", "a list, loader or generator of inputs of the model")
 
 
-def with_progress(batches: Iterable[Any], verbose: bool | int, doing: str) -> Iterator[Any]:
-    """The batches; if verbose, a line every two seconds says how many have been read."""
-    total = f" of {len(batches)}" if isinstance(batches, Sized) else ""
+def with_progress(
+    batches: Iterable[Any], verbose: bool | int, doing: str, whole: Iterable[Any] | None = None
+) -> Iterator[Any]:
+    """The batches; if verbose, a line every two seconds says how many of the whole have been read."""
+    whole = batches if whole is None else whole
+    total = f" of {len(whole)}" if isinstance(whole, Sized) else ""
     start = told = time.perf_counter()
     for k, batch in enumerate(batches):
         yield batch
