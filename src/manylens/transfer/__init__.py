@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from manylens.transfer.calibration import TemperatureScaler, expected_calibration_error
     from manylens.transfer.layer_ridge import LayerRidgeClassifier, LayerRidgeRegressor
     from manylens.transfer.layer_rows import LayerRows
+    from manylens.transfer.layer_transfer import LayerTransfer
     from manylens.transfer.network_comparison import compare_models
     from manylens.transfer.network_layers import collect_layers
     from manylens.transfer.ridge import RidgeSearch
@@ -19,6 +20,7 @@ __all__ = [
     "LayerRidgeClassifier",
     "LayerRidgeRegressor",
     "LayerRows",
+    "LayerTransfer",
     "RidgeSearch",
     "TemperatureScaler",
     "TransductionSearch",
@@ -34,6 +36,7 @@ __getattr__, __dir__ = attach(
         "manylens.transfer.calibration": ["TemperatureScaler", "expected_calibration_error"],
         "manylens.transfer.layer_ridge": ["LayerRidgeClassifier", "LayerRidgeRegressor"],
         "manylens.transfer.layer_rows": ["LayerRows"],
+        "manylens.transfer.layer_transfer": ["LayerTransfer"],
         "manylens.transfer.network_comparison": ["compare_models"],
         "manylens.transfer.network_layers": ["collect_layers"],
         "manylens.transfer.ridge": ["RidgeSearch"],

@@ -140,29 +140,38 @@ def pool(
     tensor: torch.Tensor, rule: PoolingRule, name: str, axis: int | None, mask: torch.Tensor | None = None
 ) -> FloatArray:
     """Float32 rows (n, d) from the output of a layer; `axis` holds the channels, if there are positions."""
-    if callable(rule):
-        tensor = rule(tensor)
-        shape = tuple(tensor.shape) if isinstance(tensor, import_torch().Tensor) else None
-        if shape is None or len(shape) != 2:
-            what = "no tensor" if shape is None else f"a tensor of shape {shape}"
-            fault = f"pooling returned {what} for layer {name!r}"
-            raise ValueError(f"{fault}: the shape must be (samples, features).")
-    elif tensor.ndim < 2:
-        fault = f"Layer {name!r} returned a tensor of shape {tuple(tensor.shape)}, without one row per sample"
-        raise ValueError(f"{fault}: leave it out of layers.")
-    elif axis is not None:
-        positions = tensor.movedim(axis, -1).flatten(1, -2)  # (n, positions, channels)
-        mask = match_mask(mask, positions, name) if tensor.ndim == 3 else None
-        tensor = first_position(positions, mask) if rule == "first" else average(positions, mask)
-    else:
-        tensor = tensor.flatten(1)
+    if axis is not None and tensor.ndim == 3:
+        mask = match_mask(mask, tensor.movedim(axis, -1), name)
+    pooled = pool_tensor(tensor, rule, name, axis, mask)
     # A copy: the next module may work in place on memory that a flattened tensor shares.
-    rows = np.array(tensor.detach().float().cpu().numpy(), order="C", copy=True)
+    rows = np.array(pooled.detach().float().cpu().numpy(), order="C", copy=True)
     if not np.isfinite(rows).all():
         raise ValueError(
             f"Layer {name!r} returned NaN or infinity: check the inputs and the weights, or leave it out."
         )
     return rows
+
+
+def pool_tensor(
+    tensor: torch.Tensor, rule: PoolingRule, name: str, axis: int | None, mask: torch.Tensor | None = None
+) -> torch.Tensor:
+    """A tensor (n, d) from the output of a layer; the mask (n, tokens) says which tokens count."""
+    if callable(rule):
+        pooled = rule(tensor)
+        shape = tuple(pooled.shape) if isinstance(pooled, import_torch().Tensor) else None
+        if shape is None or len(shape) != 2:
+            what = "no tensor" if shape is None else f"a tensor of shape {shape}"
+            fault = f"pooling returned {what} for layer {name!r}"
+            raise ValueError(f"{fault}: the shape must be (samples, features).")
+        return pooled
+    if tensor.ndim < 2:
+        fault = f"Layer {name!r} returned a tensor of shape {tuple(tensor.shape)}, without one row per sample"
+        raise ValueError(f"{fault}: leave it out of layers.")
+    if axis is None:
+        return tensor.flatten(1)
+    positions = tensor.movedim(axis, -1).flatten(1, -2)  # (n, positions, channels)
+    mask = mask if tensor.ndim == 3 else None
+    return first_position(positions, mask) if rule == "first" else average(positions, mask)
 
 
 def match_mask(mask: torch.Tensor | None, positions: torch.Tensor, name: str) -> torch.Tensor | None:

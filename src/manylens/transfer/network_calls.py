@@ -118,7 +118,7 @@ class Caller:
                 return
             try:
                 self.model(*call.args, **call.kwargs)
-            except (AttributeError, RuntimeError, TypeError) as error:
+            except (AttributeError, LookupError, RuntimeError, TypeError) as error:
                 if isinstance(error, torch.cuda.OutOfMemoryError):
                     raise
                 reason = str(error).partition("\n")[0][:300]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -194,13 +194,14 @@ class LayerPass:
     forward: Forward | None
     is_auto: bool = False  # then the first batch leaves out layers without one row per sample
     verbose: bool | int = False
+    axes: dict[tuple[str, int], int] = field(default_factory=dict)  # of channels, by layer and number of axes
 
     def run(self, batches: Iterable[Any]) -> Generator[Batch]:
         """Float32 rows (n, d_l) of each layer for each batch, in the order in which the layers run."""
         rules = check_pooling(self.pooling, self.names)
         caller = Caller(self.model, self.forward)
         modules = dict(self.model.named_modules())
-        hooks = LayerHooks({name: modules[name] for name in self.names}, rules, self.model)
+        hooks = LayerHooks({name: modules[name] for name in self.names}, rules, self.model, self.axes)
         training = [module for module in modules.values() if module.training]
         self.model.eval()
         n_batches = 0
@@ -227,10 +228,13 @@ class LayerHooks:
     """Forward hooks that pool the outputs of modules."""
 
     def __init__(
-        self, modules: dict[str, nn.Module], rules: dict[str, PoolingRule], model: nn.Module
+        self,
+        modules: dict[str, nn.Module],
+        rules: dict[str, PoolingRule],
+        model: nn.Module,
+        axes: dict[tuple[str, int], int],
     ) -> None:
-        self.modules, self.rules, self.model = modules, rules, model
-        self.axes: dict[tuple[str, int], int] = {}  # axis of the channels by layer and number of axes
+        self.modules, self.rules, self.model, self.axes = modules, rules, model, axes
         self.rows: Batch = {}
         self.undecided: dict[str, torch.Tensor] = {}
         self.call = Call((), {}, None, {})
