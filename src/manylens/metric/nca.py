@@ -347,13 +347,13 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
             )
             # A map that vanishes is a saddle, to which symmetric rows may lead: try a random start.
             vanished = np.ptp(project(rows, A), axis=0).max() < VANISHED
-            if vanished and isinstance(self.init, str) and not self.alpha:
+            if vanished and progress.path and isinstance(self.init, str) and not self.alpha:
                 again = Progress(progress.name, self.verbose, self.callback, exponent)
                 other = self._climb(
                     rows, labels, n_components, objective, evaluation, exponent, rng, "random", again
                 )
                 again.tasks = progress.tasks  # closed below
-                if again.path[-1] > progress.path[-1] + VANISHED:
+                if again.path and again.path[-1] > progress.path[-1] + VANISHED:
                     progress, (A, extra, scale, search) = again, other
             mixing = float(expit(extra[0])) if len(extra) else None
         if search.reason == "overflow" and not search.n_iter:

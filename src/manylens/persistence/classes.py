@@ -82,6 +82,7 @@ OWN: dict[str, tuple[str, ...]] = {
     "manylens.transfer.layer_models": ("LayerMaps", "StackedLayers", "WeightedLayers"),
     "manylens.transfer.layer_ridge": ("LayerRidgeClassifier", "LayerRidgeRegressor"),
     "manylens.transfer.layer_rows": ("LayerRows",),
+    "manylens.transfer.layer_transfer": ("LayerTransfer",),
     "manylens.transfer.network_layers": ("LayerSketches",),
     "manylens.transfer.ridge": ("KernelColumns", "RidgePredictor", "RidgeSearch"),
     "manylens.transfer.transduction": ("TransductionSearch", "TransductiveRidgeClassifier"),
