@@ -376,9 +376,12 @@ def compare(
 @click.option(
     "--metric",
     type=click.Choice(
-        ["cka", "biased-cka", "logme", "h-score", "shrunk-h-score", "transrate", "leep", "nce"]
+        [
+            *("accuracy", "ridge", "knn", "cka", "biased-cka", "logme", "h-score", "shrunk-h-score", "sfda"),
+            *("nleep", "transrate", "leep", "nce"),
+        ]
     ),
-    default="cka",
+    default="accuracy",
     help="Score, as in manylens.rank_models.",
 )
 @click.option("--regression", is_flag=True, help="The label holds values, even if they are whole numbers.")
