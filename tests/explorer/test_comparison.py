@@ -141,6 +141,7 @@ class TestPage:
         page.locator("rect.mlx-cell").nth(2).click()
         assert "10 of 10 neighbors are the same" in page.locator("[role=status]").inner_text()
         assert page.get_by_label("before", exact=True).input_value() == "1"
+        page.wait_for_timeout(500)  # the link is kept when nothing has changed for a moment
         assert "a=1&b=0" in page.url
 
     def test_the_maps_are_linked(self, page):

@@ -67,7 +67,7 @@ def explore_rows(
     with common.talk.step(f"Comparing the neighbors of {len(rows.frame):,} rows"):
         X = np.asarray(first_steps(model, model_rows(model, rows, shown.all)))
         page: dict[str, Any] = {"images": pixels(rows), "title": f"{rows.name}: manylens explorer", **beside}
-        made = Answers(lenses, X, **page) if serving else explore(lenses, X, output=output, **page)
+        made: Any = Answers(lenses, X, **page) if serving else explore(lenses, X, output=output, **page)
     if serving:
         serve_page(common, made, open_page)
     else:
