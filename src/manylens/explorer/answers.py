@@ -211,13 +211,13 @@ def squared_distances(rows: FloatArray, weights: FloatArray, center: FloatArray)
 
 def module_distances(views: FloatArray, center: FloatArray, widths: list[int]) -> FloatArray:
     """Squared distances (M, n) of all rows to a center in each module, block by block on threads."""
-    starts = np.cumsum([0, *widths[:-1]])
+    of_module = np.repeat(np.eye(len(widths), dtype=np.float32), widths, axis=0)  # (columns, M)
     out = np.empty((len(widths), len(views)), dtype=np.float32)
 
     def work(block: slice) -> None:
         difference = views[block] - center
         difference *= difference
-        out[:, block] = np.add.reduceat(difference, starts, axis=1).T
+        out[:, block] = (difference @ of_module).T
 
     over_blocks(work, len(views), BLOCK, -1)
     return out
