@@ -3,16 +3,23 @@
 import csv
 import io
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.neighbors import NearestNeighbors
 
-from manylens import ModularAutoencoder, ModularKernelPCA, explore
-from manylens.explorer.data import explorer_data
+from manylens import (
+    ModularAutoencoder,
+    ModularKernelPCA,
+    cka_matrix,
+    distance_correlation_matrix,
+    explore,
+)
+from manylens.explorer.data import BUFFERS, explorer_data
+from manylens.explorer.hosts import module_source
 from manylens.explorer.hosts import page as make_page
-from manylens.explorer.hosts import source
 
 HOSTILE = [
     "<img src=x onerror=\"console.log('pwned')\">",
@@ -33,6 +40,11 @@ def opened(page, path, link=""):
 
 def settled(page):
     page.wait_for_selector(".mlx-modules[aria-busy=false]")
+
+
+def link_of(page):
+    page.wait_for_timeout(500)  # it is kept when nothing has changed for a moment
+    return "#" + page.url.partition("#")[2]
 
 
 def neighbors(page, selector=".mlx-card"):
@@ -151,8 +163,7 @@ class TestSelecting:
         move(page, 0.5)
         page.locator(".mlx-card").first.click()
         settled(page)
-        link = "#" + page.url.partition("#")[2]
-        again = opened(new_page(), digits_page, link)
+        again = opened(new_page(), digits_page, link_of(page))
         assert neighbors(again) == neighbors(page)
         assert not switch(again, 3).is_checked()
         broken = opened(new_page(), digits_page, "#row=1e9&diversity=NaN&off=0,1,2,3,4,5,x,-1")
@@ -177,7 +188,7 @@ class TestFigures:
           return new Set(new Uint32Array(copy.getImageData(0, 0, width, height).data.buffer)).size;
         }"""
         assert page.locator(".mlx-map canvas").first.evaluate(different) > 20
-        page.get_by_label("Two leading dimensions of").select_option("module 2")
+        page.get_by_label("Map of", exact=True).select_option("module 2")
         assert page.locator(".mlx-map canvas").first.evaluate(different) > 20
         assert page.locator(".mlx-legend li").all_inner_texts() == [str(digit) for digit in range(10)]
 
@@ -214,6 +225,136 @@ class TestFigures:
         assert [int(line["row"]) for line in table] == neighbors(page)
         assert set(table[0]["found_by"].split()) <= {"1", "2", "3", "4", "5", "6"}
 
+    def test_the_heat_map_follows_the_slider_and_the_measure(self, page, lenses, digits):
+        heat = page.get_by_role("region", name="Similarity of the modules")
+
+        def shown():
+            titles = heat.locator("rect title").evaluate_all("nodes => nodes.map(n => n.textContent)")
+            return np.array([float(text.rpartition(" ")[2]) for text in titles]).reshape(6, 6)
+
+        sample = digits.data[:500]
+        np.testing.assert_allclose(
+            shown(), cka_matrix(views_of(lenses, sample), estimator="unbiased"), atol=6e-4
+        )
+        move(page, 0.21)
+        heat.get_by_label("Measure").select_option("distance correlation")
+        expected = distance_correlation_matrix(views_of(lenses.with_diversity(0.2), sample))
+        np.testing.assert_allclose(shown(), expected, atol=6e-4)
+
+    def test_any_two_components_make_a_map_that_a_link_restores(self, new_page, digits_page, page):
+        picture = "canvas => canvas.toDataURL()"
+        canvas = page.locator(".mlx-map canvas").first
+        before = canvas.evaluate(picture)
+        page.get_by_label("across").select_option("component 3")
+        assert canvas.evaluate(picture) != before
+        page.get_by_label("Map of", exact=True).select_option("module 2")
+        page.get_by_label("up", exact=True).select_option("dimension 5")
+        assert page.get_by_label("across").locator("option").count() == 5
+        again = opened(new_page(), digits_page, link_of(page))
+        assert again.get_by_label("up", exact=True).input_value() == "4"
+        assert again.locator(".mlx-map canvas").first.evaluate(picture) == canvas.evaluate(picture)
+
+    def test_figures_can_be_downloaded(self, page):
+        image = pytest.importorskip("PIL.Image")
+        for title in ("the map", "Coverage of the spectrum", "Similarity of the modules"):
+            with page.expect_download() as waiting:
+                page.get_by_role("button", name=f"Download {title} as PNG").click()
+            with image.open(waiting.value.path()) as picture:
+                assert picture.format == "PNG"
+                assert len(picture.convert("RGB").getcolors(2**24)) > 5
+            with page.expect_download() as waiting:
+                page.get_by_role("button", name=f"Download {title} as SVG").click()
+            svg = ElementTree.fromstring(waiting.value.path().read_text())
+            kinds = {node.tag.rpartition("}")[2] for node in svg.iter()}
+            assert {"circle"} <= kinds if title == "the map" else {"text", "rect"} <= kinds
+            assert "var(" not in ElementTree.tostring(svg, "unicode")  # needs no style sheet
+
+
+class TestImageAsQuery:
+    def test_a_chosen_file_finds_the_rows_nearest_to_it(self, page, lenses, digits, tmp_path):
+        image = pytest.importorskip("PIL.Image")
+        row = 1234  # not among the 500 rows of the page
+        image.fromarray(np.round(digits.images[row] * 255 / 16).astype(np.uint8)).save(tmp_path / "new.png")
+        page.locator("input[type=file]").set_input_files(tmp_path / "new.png")
+        page.locator(".mlx-query strong", has_text="Your image").wait_for()
+        settled(page)
+        Z = lenses.transform(digits.data[:500])
+        q = lenses.transform(digits.data[[row]])
+        found = NearestNeighbors(n_neighbors=10).fit(Z).kneighbors(q, return_distance=False)[0]
+        assert len({*neighbors(page)} & {*found.tolist()}) >= 9  # pixels are rounded to 8 bits
+        assert neighbors(page)[0] == found[0]
+        first = neighbors(page)
+        page.get_by_role("button", name="Invert").click()
+        page.locator(f".mlx-cards li:first-child button:not([data-row='{first[0]}'])").wait_for()
+        page.locator(".mlx-card").first.click()
+        settled(page)
+        assert page.locator(".mlx-query strong").inner_text().startswith("row ")
+
+    def test_the_page_maps_pixels_to_the_coordinates_of_the_lenses(self, new_page, lenses, digits):
+        linear = ModularAutoencoder(3, 2, random_state=0).fit(digits.data[:500])
+        for each in (lenses, linear):
+            data = explorer_data(each, digits.data[:50], images=digits.images[:50])
+            pixels = np.frombuffer(data.images, np.uint8).reshape(50, -1)[:5]
+            wanted = np.frombuffer(data.coordinates, "<f4").reshape(50, -1)[:5]
+            found = new_page().evaluate(
+                """async ([source, map, bytes, rows]) => {
+                  const url = URL.createObjectURL(new Blob([source], {type: "text/javascript"}));
+                  const {imageCoordinates} = await import(url);
+                  const buffer = Uint8Array.from(bytes).buffer;
+                  return rows.map((row) => [...imageCoordinates(map, buffer, row)]);
+                }""",
+                [module_source(), data.meta["query"], list(data.query), pixels.tolist()],
+            )
+            np.testing.assert_allclose(found, wanted, atol=0.01 * np.abs(wanted).max())
+
+    def test_dropping_works_and_what_is_no_image_is_refused(self, page):
+        drop = """async (kind) => {
+          const transfer = new DataTransfer();
+          const canvas = new OffscreenCanvas(20, 20);
+          canvas.getContext("2d").fillRect(0, 0, 9, 20);
+          const file = kind === "image/png" ? await canvas.convertToBlob() : new Blob(["x"]);
+          transfer.items.add(new File([file], "dropped", {type: kind}));
+          document.querySelector(".mlx").dispatchEvent(
+            new DragEvent("drop", {dataTransfer: transfer, bubbles: true, cancelable: true}));
+        }"""
+        page.evaluate(drop, "text/plain")
+        page.locator(".mlx-status", has_text="Only images").wait_for()
+        page.evaluate(drop, "image/jpeg")  # which it is not
+        page.locator(".mlx-status", has_text="not an image").wait_for()
+        page.evaluate(drop, "image/png")
+        page.locator(".mlx-query strong", has_text="Your image").wait_for()
+        assert len(neighbors(page)) == 10
+
+    def test_other_rows_than_pixels_offer_no_image(self, new_page, tmp_path, digits):
+        features = np.log1p(digits.data[:60])
+        lenses = ModularKernelPCA(2, 2, random_state=0).fit(features)
+        path = explore(lenses, features, images=digits.images[:60], output=tmp_path / "x.html")
+        assert opened(new_page(), path).locator("input[type=file]").count() == 0
+
+
+def test_the_theme_of_the_notebook_wins_over_that_of_the_system(new_page, digits_page):
+    page = opened(new_page(color_scheme="dark"), digits_page)
+    page.locator(".mlx.mlx-dark").wait_for()
+    for attribute, value, dark in [
+        ("data-jp-theme-light", "true", False),
+        ("data-jp-theme-light", "false", True),
+        ("data-vscode-theme-kind", "vscode-light", False),
+        ("data-vscode-theme-kind", "vscode-dark", True),
+        ("class", "vscode-light", False),
+        ("class", "vscode-high-contrast", True),
+        ("data-theme", "light", False),
+        ("class", "dark dark-theme", True),
+    ]:
+        page.evaluate("([name, value]) => document.body.setAttribute(name, value)", [attribute, value])
+        page.locator(".mlx.mlx-dark" if dark else ".mlx:not(.mlx-dark)").wait_for()
+        card = page.locator(".mlx").evaluate("n => getComputedStyle(n).getPropertyValue('--mlx-card')")
+        assert card.strip() == ("#1b2027" if dark else "#ffffff")
+        page.evaluate("(name) => document.body.removeAttribute(name)", attribute)
+
+
+def views_of(lenses, X):
+    return list(lenses.split(lenses.transform(X)).swapaxes(0, 1))
+
 
 def contrast(first, second):
     """Contrast ratio of two colors by WCAG 2."""
@@ -235,7 +376,10 @@ def test_hostile_strings_are_shown_as_they_are(new_page, tmp_path):
     X = pd.DataFrame(rng.standard_normal((n, 4)), index=[f"{s} {i}" for i, s in enumerate(strings)])
     X.columns = HOSTILE[:4]
     lenses = ModularKernelPCA(2, 2, random_state=0).fit(X)
-    path = explore(lenses, X, strings, text=strings, title=HOSTILE[1], output=tmp_path / "x.html")
+    table = pd.DataFrame(dict.fromkeys(HOSTILE, strings))
+    path = explore(
+        lenses, X, strings, text=strings, table=table, title=HOSTILE[1], output=tmp_path / "x.html"
+    )
     page = opened(new_page(), path)  # which fails on any message on the console
     assert page.locator("img").count() == 0
     assert page.locator("script").count() == 3
@@ -250,6 +394,8 @@ def test_hostile_strings_are_shown_as_they_are(new_page, tmp_path):
         settled(page)
         assert page.locator(".mlx-query strong").text_content() == f"{strings[row]} {row}"
         assert page.locator(".mlx-query .mlx-text").text_content() == strings[row]
+        assert page.locator(".mlx-query dt").all_text_contents() == HOSTILE
+        assert page.locator(".mlx-query dd").all_text_contents() == [strings[row]] * len(HOSTILE)
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Download as CSV").click()
     names = [
@@ -318,8 +464,8 @@ def test_the_same_module_runs_in_a_notebook_with_buffers_at_odd_offsets(new_page
             }};
           window.stop = explorer.render({model: window.model, el: document.body});
         }""",
-        [source("explorer.js"), data.meta,
-         {name: list(getattr(data, name)) for name in ("coordinates", "modules", "images")}],
+        [module_source(), data.meta,
+         {name: list(getattr(data, name)) for name in BUFFERS}],
     )  # fmt: skip
     settled(page)
     Z = lenses.transform(digits.data[:60])
@@ -330,7 +476,7 @@ def test_the_same_module_runs_in_a_notebook_with_buffers_at_odd_offsets(new_page
     page.locator(".mlx-card").first.click()
     assert page.evaluate("saved.selected") == expected(Z, 7)[0]
     page.evaluate("stop()")
-    assert page.evaluate("removed") == 3
+    assert page.evaluate("removed") == 4
 
 
 def test_pages_are_small(lenses, digits):
