@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from manylens.native.tree_nodes import add_values
 from manylens.pruning.members import Link
 from manylens.pruning.node_path import (
     SMOOTHING,
@@ -29,6 +30,7 @@ SHRINKAGES = (0.3, 3.0, 30.0, np.inf)  # candidates: rows per tree that the orig
 FOLDS = 8
 SMALL, MEDIUM = 2**23, 2**25  # rows x trees x columns up to which four folds, or two, are held out in turn
 SHARE = 4  # the trees of a forest start as a quarter of it, but at least LEAST_TREES
+PREFIXES = 40  # numbers of stages that are tried for boosting
 
 Size = tuple[int, int, int]  # members, nodes and bytes of a model
 
@@ -47,7 +49,7 @@ class Path(NamedTuple):
     loss: FloatArray  # mean loss on held-out rows
     rise: FloatArray  # by how much it is above that of the whole ensemble
     rise_error: FloatArray  # standard error of the rise
-    error_rise: FloatArray  # rise of the share of wrong classes
+    error_rise: FloatArray  # rise of the share of wrong classes above that of the trees without cuts
     error_rise_error: FloatArray  # its standard error
 
 
@@ -105,6 +107,9 @@ class Judge:
     ) -> tuple[Path, list[tuple[int, int, int]]]:
         """Held-out losses on these folds along the path of a candidate, and the sizes of its models."""
         n = len(self.rows.learn)
+        start, _ = self._start(candidate._replace(link=self.ensemble.link), self.used)
+        first = self.rows._replace(at=self.rows.at[: start.n_trees], seen=self.rows.seen[: start.n_trees])
+        uncut = self._losses(start, first).error  # as few trees that may be used, so a fair comparison
         loss, error = np.zeros((len(targets) + 1, n)), np.zeros((len(targets) + 1, n))
         sizes: list[tuple[int, int, int]] = []
         for fold in folds:
@@ -119,7 +124,28 @@ class Judge:
                 if fold == folds[0]:
                     sizes.append(nodes_size(model))
         judged = self.used & np.isin(self.fold, folds)
-        return path_of(list(zip(loss[:, judged], error[:, judged], strict=True)), self, judged), sizes
+        losses = list(zip(loss[:, judged], error[:, judged], strict=True))
+        return path_of(losses, self.row_losses.loss[judged], uncut[judged]), sizes
+
+    def best_prefix(self) -> tuple[int, float]:
+        """Boosting that stops early: the number of trees with the smallest loss, and this loss."""
+        T, step = len(self.ensemble.trees.roots), self.ensemble.n_outputs
+        counts = np.unique(step * np.geomspace(1, T // step, PREFIXES).astype(int))
+        nodes = self._opened[1] if self._opened[0] == T else open_nodes(self.ensemble, T)
+        total, unused = np.zeros((2, len(self.rows.learn), len(nodes.intercept)))
+        losses, before = [], 0
+        for k in counts:
+            part = slice(before, k)
+            add_values(
+                self.rows.at[part], self.rows.seen[part], nodes.value, nodes.column[part], total, unused
+            )
+            score, none = nodes.intercept + total, np.zeros_like(total)
+            found = row_losses(score, none, self.rows.target, nodes.link, nodes.classes is not None)
+            rise = found.loss - self.row_losses.loss  # on the rows on which paths are judged
+            losses.append(float(self.whole.mean() + rise[self.used & (self.fold < len(self.folds))].mean()))
+            before = k
+        best = int(np.argmin(losses))
+        return int(counts[best]), losses[best]
 
     def path(self, candidate: Candidate, targets: Sequence[int]) -> list[TreeEnsemble]:
         """The models of a candidate, from all rows."""
@@ -142,7 +168,8 @@ class Judge:
                 losses.append((found.loss[self.used], found.error[self.used]))
             else:
                 losses.append((np.full(self.used.sum(), np.nan),) * 2)
-        return path_of(losses, self, self.used)
+        whole = self.row_losses
+        return path_of(losses, whole.loss[self.used], whole.error[self.used])
 
     def fresh_losses(self, sizes: IntArray) -> FloatArray:
         """Losses of the first trees of the ensemble with at most as many bytes, at least one stage."""
@@ -161,9 +188,10 @@ class Judge:
         return np.array([found[k] for k in counts])
 
 
-def path_of(losses: Sequence[tuple[FloatArray, FloatArray]], judge: Judge, judged: BoolArray) -> Path:
+def path_of(
+    losses: Sequence[tuple[FloatArray, FloatArray]], whole_loss: FloatArray, whole_error: FloatArray
+) -> Path:
     """Means and standard errors of losses and of their differences to the whole ensemble."""
-    whole_loss, whole_error = judge.row_losses.loss[judged], judge.row_losses.error[judged]
     root = np.sqrt(max(1, len(whole_loss) - 1))
     loss = np.array([each[0] for each in losses])
     error = np.array([each[1] for each in losses])

@@ -66,7 +66,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     loss : float or None, default=0.01
         How much the held-out loss (squared error or log loss) may rise, relative to that of the whole
         ensemble; its standard error counts as part of the rise. The share of wrong classes may rise as much,
-        plus two standard errors. The smallest model is kept. None: the model with the smallest held-out loss.
+        plus its standard error, by cuts. Boosting is also compared with its best number of stages. The
+        smallest model is kept. None: the model with the smallest held-out loss.
     max_members, max_nodes, max_bytes : int or None, default=None
         Largest numbers of trees and of nodes, and largest size as arrays (see `n_bytes_`). A limit holds even
         if the loss rises more.
@@ -267,7 +268,10 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     def _smallest(self, judge: Judge) -> tuple[TreeEnsemble, Candidate]:
         """The model that the dials ask for, on the path of the best candidate; sets the path and the loss."""
         T = len(judge.ensemble.trees.roots)
-        few = min(T, max(LEAST_TREES, T // SHARE)) if judge.ensemble.averages else T
+        few = min(T, max(LEAST_TREES, T // SHARE))
+        self._reference = self.whole_loss_
+        if not judge.ensemble.averages:  # boosting that overfits is cut from where it should have stopped
+            few, self._reference = judge.best_prefix()
         if self.max_members is not None and judge.ensemble.averages:
             few = min(few, self.max_members)
         limited = not self._fits(T, self.whole_nodes_, self.whole_bytes_)
@@ -275,9 +279,10 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         ways = candidates(judge.ensemble, few, self.link)
         trials = [judge.evaluate(way, self._targets(judge, way), [0]) for way in ways]  # compared on one fold
         way = ways[int(np.argmin([self._rank(*trial, limited) for trial in trials]))]
-        for n_trees in dict.fromkeys((few, few if limited else T)):
-            candidate = way._replace(n_trees=n_trees)
-            targets = self._targets(judge, candidate)[: None if n_trees == few else FALLBACK]
+        # if this is not good enough: all trees of a forest, or the stages of boosting without refits
+        other = way._replace(n_trees=T) if judge.ensemble.averages else way._replace(shrinkage=np.inf)
+        for candidate in dict.fromkeys((way, way if limited else other)):
+            targets = self._targets(judge, candidate)[: None if candidate == way else FALLBACK]
             path, sizes = judge.evaluate(candidate, targets, judge.folds)
             step = self._choose(path, sizes, limited, judge)
             if step is not None:
@@ -333,8 +338,9 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     def _choose(self, path: Path, sizes: Sequence[Any], limited: bool, judge: Judge) -> int | None:
         """The step that the dials ask for; None if no step is good enough."""
         allowed = 0.0 if self.loss is None else self.loss
-        errors = allowed * judge.whole_error + 2 * path.error_rise_error
+        errors = allowed * judge.whole_error + path.error_rise_error
         good = (path.rise + path.rise_error <= allowed * self.whole_loss_) & (path.error_rise <= errors)
+        good &= self.whole_loss_ + path.rise <= (1 + allowed) * self._reference
         fits = np.array([self._fits(*size) for size in sizes])
         if self.loss is not None and (good & fits).any():
             return int(np.flatnonzero(good & fits)[-1])
