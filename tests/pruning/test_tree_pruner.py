@@ -86,9 +86,11 @@ def test_held_out_loss_is_that_of_new_rows(link):
     small = TreePruner(CLASSES, link=link, random_state=0).fit(S, label)
     found = log_loss(new_label, small.predict_proba(new_S), labels=small.classes_)
     assert small.link_ == link
-    assert small.held_out_loss_ == pytest.approx(found, rel=0.1)
+    assert small.held_out_loss_ == pytest.approx(found, rel=0.15)
     rows = TreePruner(FOREST, random_state=0).fit(X, y)
-    assert rows.held_out_loss_ == pytest.approx(squared_error(rows), rel=0.1)
+    # half of the 700 rows are judged
+    error = np.std((rows.predict(new) - truth) ** 2) / np.sqrt(350)
+    assert rows.held_out_loss_ == pytest.approx(squared_error(rows), abs=2.5 * error)
     assert rows.whole_loss_ == pytest.approx(squared_error(FOREST), rel=0.1)
 
 
@@ -167,6 +169,18 @@ def test_a_guarantee_holds_for_every_row():
     np.testing.assert_array_equal(classes.predict(new_S[:60]), CLASSES.predict(new_S[:60]))
     assert classes.n_nodes_ < classes.whole_nodes_
     assert type(classes.to_ensemble()) is RandomForestClassifier
+
+
+def test_a_model_without_trees_is_a_constant():
+    rows, values = make_friedman(200, random_state=2)
+    small = TreePruner(FOREST, max_nodes=1, random_state=0).fit(rows, values)
+    assert small.n_nodes_ == small.n_members_ == 0
+    np.testing.assert_allclose(small.predict(new), small.predict(new[:1])[0])
+    np.testing.assert_allclose(small.to_ensemble().predict(new), small.predict(new))
+    assert small.held_out_loss_ > small.whole_loss_
+    stump = RandomForestRegressor(4, max_depth=1, random_state=0).fit(X, y)
+    constant = TreePruner(stump, guarantee=1e6, random_state=0).fit(rows, values)
+    assert constant.n_nodes_ < constant.whole_nodes_
 
 
 @pytest.mark.parametrize(

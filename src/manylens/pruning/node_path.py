@@ -94,7 +94,7 @@ def open_nodes(ensemble: TreeEnsemble, n_trees: int) -> Nodes:
     value = np.zeros((end, trees.value.shape[1]))
     value[leaf] = trees.value[trees.leaf[:end][leaf]]
     if ensemble.averages:
-        value *= len(trees.roots) / n_trees
+        value *= len(trees.roots) / max(n_trees, 1)
     cover = np.maximum(ensemble.cover[:end].astype(np.float64), 1e-12)
     mean_of_children(children, roots[:-1], cover, value)
     arrays = (trees.feature[:end], trees.threshold[:end], trees.missing[:end], cover, value, value.copy())

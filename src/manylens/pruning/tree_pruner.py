@@ -45,6 +45,7 @@ LEAST_TREES = 64
 MOST_ENTRIES = 2**26  # rows x trees that fit looks at; rows beyond are left out
 FAITHFUL = 0.01  # shrinkage with a guarantee: the scores of the ensemble have no noise
 FALLBACK = 4  # steps of the path that starts from all trees, if a quarter of them is not good enough
+MARGIN = 0.5  # standard errors that count as part of a rise
 FAR = 1.5  # losses above this multiple of the ensemble's count the same when paths are compared
 HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
 
@@ -65,9 +66,9 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         Booster of LightGBM or XGBoost.
     loss : float or None, default=0.01
         How much the held-out loss (squared error or log loss) may rise, relative to that of the whole
-        ensemble; its standard error counts as part of the rise. The share of wrong classes may rise as much,
-        plus its standard error, by cuts. Boosting is also compared with its best number of stages. The
-        smallest model is kept. None: the model with the smallest held-out loss.
+        ensemble; half of its standard error counts as part of the rise. The share of wrong classes may rise
+        as much, plus its standard error, by cuts. Boosting is also compared with its best number of stages.
+        The smallest model is kept. None: the model with the smallest held-out loss.
     max_members, max_nodes, max_bytes : int or None, default=None
         Largest numbers of trees and of nodes, and largest size as arrays (see `n_bytes_`). A limit holds even
         if the loss rises more.
@@ -291,8 +292,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         if best is None:
             warnings.warn(
                 f"No smaller model has a held-out loss that is at most {100 * (self.loss or 0):g} % above "
-                "that of the whole ensemble, including its standard error: all trees are kept as they are. "
-                "Give more rows, a larger loss, or max_nodes.",
+                "that of the whole ensemble, including half of its standard error: all trees are kept as they "
+                "are. Give more rows, a larger loss, or max_nodes.",
                 stacklevel=3,
             )
             whole = Candidate(T, judge.ensemble.link, np.inf)
@@ -339,7 +340,9 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         """The step that the dials ask for; None if no step is good enough."""
         allowed = 0.0 if self.loss is None else self.loss
         errors = allowed * judge.whole_error + path.error_rise_error
-        good = (path.rise + path.rise_error <= allowed * self.whole_loss_) & (path.error_rise <= errors)
+        good = (path.rise + MARGIN * path.rise_error <= allowed * self.whole_loss_) & (
+            path.error_rise <= errors
+        )
         good &= self.whole_loss_ + path.rise <= (1 + allowed) * self._reference
         fits = np.array([self._fits(*size) for size in sizes])
         if self.loss is not None and (good & fits).any():
@@ -394,8 +397,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         loss : float or None, default=None
-            Largest relative rise of the held-out loss, including its standard error; the smallest such model
-            is returned. None: the model with the smallest held-out loss within the limits.
+            Largest relative rise of the held-out loss, including half of its standard error; the smallest
+            such model is returned. None: the model with the smallest held-out loss within the limits.
         max_members, max_nodes, max_bytes : int or None, default=None
             Largest numbers of trees, nodes and bytes.
 
@@ -415,7 +418,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
                 f"{self.path_['nodes'][-1]} nodes and {self.path_['bytes'][-1]} bytes: fit a pruner with "
                 "these limits."
             )
-        rise = self.path_["rise"] + self.path_["rise_error"]
+        rise = self.path_["rise"] + MARGIN * self.path_["rise_error"]
         within = fits if loss is None else fits & (rise <= loss * self.whole_loss_)
         if loss is not None and within.any():
             step = int(np.flatnonzero(within)[-1])
