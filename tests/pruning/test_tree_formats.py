@@ -239,3 +239,25 @@ def test_other_objects_are_refused():
     for model in (RandomForestRegressor(), lightgbm.LGBMRegressor(), xgboost.XGBRegressor()):
         with pytest.raises(ValueError, match="is not fitted yet"):
             TreePruner(model).fit(X, targets(X)[None])
+
+
+@pytest.mark.parametrize(("kind", "classes"), [case for case in CASES if case[1] != 2])
+def test_a_model_without_trees_comes_back_as_a_constant(kind, classes):
+    model = fitted(kind, classes)
+    held_out = np.random.default_rng(5).standard_normal((200, 6))
+    link = "identity" if "Forest" in kind.__name__ or "Extra" in kind.__name__ else "auto"
+    small = TreePruner(model, max_nodes=1, link=link, random_state=0).fit(
+        held_out, targets(held_out)[classes]
+    )
+    assert small.n_nodes_ == 0
+    wanted = outcome(small, other)
+    np.testing.assert_allclose(wanted, np.broadcast_to(wanted[:1], wanted.shape))
+    np.testing.assert_allclose(outcome(small.to_ensemble(), other), wanted, rtol=1e-6, atol=1e-6)
+    rows = other.astype(small.estimator_.model.trees.threshold.dtype)
+    treelite = pytest.importorskip("treelite")
+    found = treelite.gtil.predict(small.estimator_.to_treelite(), rows)
+    np.testing.assert_allclose(found.reshape(wanted.shape), wanted, rtol=1e-6, atol=1e-6)
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(small.estimator_.to_onnx().SerializeToString())
+    found = session.run(None, {"X": rows})[-1]
+    np.testing.assert_allclose(found.reshape(wanted.shape), wanted, rtol=1e-6, atol=1e-6)

@@ -23,7 +23,7 @@ from manylens.pruning.node_path import (
     smoothed,
 )
 from manylens.pruning.pruned_trees import tree_bytes
-from manylens.pruning.tree_ensembles import TreeEnsemble
+from manylens.pruning.tree_ensembles import TreeEnsemble, tree_ends
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 SHRINKAGES = (0.3, 3.0, 30.0, np.inf)  # candidates: rows per tree that the original leaf values count for
@@ -175,7 +175,7 @@ class Judge:
         """Losses of the first trees of the ensemble with at most as many bytes, at least one stage."""
         trees, T = self.ensemble.trees, len(self.ensemble.trees.roots)
         per_node = (tree_bytes(trees) - 16 * T - trees.value.nbytes) / max(1, len(trees.feature))
-        ends = np.append(trees.roots[1:], len(trees.feature)).astype(np.int64)
+        ends = tree_ends(trees)
         leaves = np.cumsum(trees.children[:, 0] == np.arange(len(trees.feature)))[ends - 1]
         grown = ends * per_node + leaves * 8 * trees.value.shape[1] + 16 * np.arange(1, T + 1)
         counts = np.maximum(1, np.searchsorted(grown, np.asarray(sizes) * (1 + 1e-9), side="right"))

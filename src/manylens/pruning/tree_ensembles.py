@@ -118,9 +118,14 @@ def tree_depths(children: IntArray, roots: IntArray) -> IntArray:
     return depths
 
 
+def tree_ends(trees: FlatTrees) -> IntArray:
+    """The position after the last node of each tree; none if there are no trees."""
+    return np.append(trees.roots, len(trees.feature))[1:].astype(np.int64)
+
+
 def split_trees(trees: FlatTrees, cover: FloatArray) -> list[OneTree]:
     """The single trees of flat arrays."""
-    ends = np.append(trees.roots[1:], len(trees.feature)).astype(np.int64)
+    ends = tree_ends(trees)
     found = []
     for root, end, column in zip(trees.roots.astype(np.int64), ends, trees.column, strict=True):
         children = trees.children[root:end].astype(np.int64) - root

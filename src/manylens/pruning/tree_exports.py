@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from manylens.pruning.tree_ensembles import TreeEnsemble, constant_tree, split_trees
+from manylens.pruning.tree_ensembles import TreeEnsemble, constant_tree, join_trees, split_trees, tree_ends
 from manylens.typing import AnyArray, IntArray
 from manylens.validation import import_optional
 
@@ -19,6 +19,9 @@ def onnx_model(model: TreeEnsemble, n_features: int) -> Any:
     onnx = import_optional("onnx", "Exporting to ONNX", "onnx")
     helper, kinds = onnx.helper, onnx.TensorProto
     double = model.trees.threshold.dtype == np.float64
+    if not len(model.trees.roots):  # a regressor of ONNX needs a tree
+        constant = [constant_tree(np.zeros(model.trees.value.shape[1]))]
+        model = model._replace(trees=join_trees(constant, "f8" if double else "f4")[0])
     nodes = [helper.make_node("TreeEnsembleRegressor", ["X"], ["score"], domain="ai.onnx.ml",
                               **tree_attributes(onnx, model, double))]  # fmt: skip
     values: dict[str, Any] = {"shift": model.intercept.astype(np.float32)}
@@ -70,8 +73,7 @@ def tree_attributes(onnx: Any, model: TreeEnsemble, double: bool) -> dict[str, A
     """Attributes of a TreeEnsembleRegressor; nodes are numbered within their tree."""
     trees, V = model.trees, model.trees.value.shape[1]
     m = len(trees.feature)
-    ends = np.append(trees.roots[1:], m).astype(np.int64)
-    sizes = ends - trees.roots.astype(np.int64)
+    sizes = tree_ends(trees) - trees.roots.astype(np.int64)
     tree_of = np.repeat(np.arange(len(sizes)), sizes)
     first = np.repeat(trees.roots.astype(np.int64), sizes)
     leaf = trees.children[:, 0] == np.arange(m)

@@ -292,8 +292,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         if best is None:
             warnings.warn(
                 f"No smaller model has a held-out loss that is at most {100 * (self.loss or 0):g} % above "
-                "that of the whole ensemble, including half of its standard error: all trees are kept as they "
-                "are. Give more rows, a larger loss, or max_nodes.",
+                "that of the whole ensemble, including half of its standard error: all trees are kept as "
+                "they are. Give more rows, a larger loss, or max_nodes.",
                 stacklevel=3,
             )
             whole = Candidate(T, judge.ensemble.link, np.inf)
