@@ -44,6 +44,7 @@ from manylens.validation import (
 LEAST_TREES = 64
 MOST_ENTRIES = 2**26  # rows x trees that fit looks at; rows beyond are left out
 FAITHFUL = 0.01  # shrinkage with a guarantee: the scores of the ensemble have no noise
+BEST = 3  # candidates, by their losses on one fold, that are tried on all folds until one is good enough
 FALLBACK = 4  # steps of the path that starts from all trees, if a quarter of them is not good enough
 MARGIN = 0.5  # standard errors that count as part of a rise
 FAR = 1.5  # losses above this multiple of the ensemble's count the same when paths are compared
@@ -279,11 +280,13 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         best: tuple[Candidate, Path, int] | None = None
         ways = candidates(judge.ensemble, few, self.link)
         trials = [judge.evaluate(way, self._targets(judge, way), [0]) for way in ways]  # compared on one fold
-        way = ways[int(np.argmin([self._rank(*trial, limited) for trial in trials]))]
-        # if this is not good enough: all trees of a forest, or the stages of boosting without refits
-        other = way._replace(n_trees=T) if judge.ensemble.averages else way._replace(shrinkage=np.inf)
-        for candidate in dict.fromkeys((way, way if limited else other)):
-            targets = self._targets(judge, candidate)[: None if candidate == way else FALLBACK]
+        order = np.argsort([self._rank(*trial, limited) for trial in trials], kind="stable")
+        ranked = [ways[k] for k in order[:1] if limited] or [ways[k] for k in order[:BEST]]
+        if not limited:  # at last: all trees of a forest, or the stages of boosting without refits
+            averages, best_way = judge.ensemble.averages, ranked[0]
+            ranked.append(best_way._replace(n_trees=T) if averages else best_way._replace(shrinkage=np.inf))
+        for number, candidate in enumerate(dict.fromkeys(ranked)):
+            targets = self._targets(judge, candidate)[: FALLBACK if number >= BEST else None]
             path, sizes = judge.evaluate(candidate, targets, judge.folds)
             step = self._choose(path, sizes, limited, judge)
             if step is not None:
