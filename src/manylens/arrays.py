@@ -35,7 +35,7 @@ def namespace_of(*arrays: Any) -> ModuleType | None:
         raise ValueError(
             f"Arrays on the devices {' and '.join(devices)} were given: move them to one device."
         )
-    return array_api_compat.array_namespace(*arrays)  # type: ignore[no-any-return]
+    return array_api_compat.array_namespace(*arrays)
 
 
 def check_matrices(xp: ModuleType, names: Sequence[Hashable], arrays: Sequence[Any]) -> list[Any]:

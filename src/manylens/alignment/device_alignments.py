@@ -12,6 +12,7 @@ from manylens.alignment.features import Names, constant_message
 from manylens.alignment.inner_products import Estimator, check_convention, without_diagonals
 from manylens.arrays import check_matrices, to_device, to_host
 from manylens.kernels.kernels import KernelLike
+from manylens.typing import FloatArray
 
 
 def device_alignments(
@@ -39,7 +40,8 @@ def device_alignments(
     wanted = {(k, m) for k in first for m in range(k if split is None else split, p)} | {
         (k, k) for k in range(p)
     }
-    products, diagonals = np.zeros((p, p)), np.zeros((p, p))
+    products: FloatArray = np.zeros((p, p))
+    diagonals = np.zeros((p, p))
     for k, m in sorted(wanted):
         products[k, m] = products[m, k] = float(squared_norm(xp, rows[k], rows[m]))
         diagonals[k, m] = diagonals[m, k] = float(xp.sum(norms[k] * norms[m]))

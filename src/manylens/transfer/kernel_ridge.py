@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.kernels import KernelLike, Precomputed, make_kernel
 from manylens.transfer import ridge
-from manylens.typing import FloatArray, MatrixLike, Rows, Seed
+from manylens.typing import FloatArray, MatrixLike, Seed
 from manylens.validation import (
     PlainScoreMixin,
     check_seed,
@@ -155,7 +155,7 @@ class KernelRidgeCV(PlainScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstim
         check_is_fitted(self, "dual_coef_")
         rows = validate_rows(self, X)
         with np.errstate(over="ignore", invalid="ignore"):
-            K = rows if self._rows is None else self.kernel_(rows, cast(Rows, self._rows))
+            K = rows if self._rows is None else self.kernel_(rows, self._rows)
             return refuse_overflow(np.asarray(K @ self.dual_coef_ + self.intercept_, dtype=np.float64))
 
     def _shaped(self, values: FloatArray) -> Any:
