@@ -78,7 +78,7 @@ def breaking(estimator):
         countdown = None
 
         def __setattr__(self, name, value):
-            if Breaking.countdown is not None:
+            if Breaking.countdown is not None and "callback" not in name:  # those are scikit-learn's own
                 if Breaking.countdown == 0:
                     raise RuntimeError("injected")
                 Breaking.countdown -= 1

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from manylens.alignment.matched_measures import CCA, Procrustes
     from manylens.alignment.measure import Measure
     from manylens.alignment.product_measures import CKA, RSA, DistanceCorrelation, NeighborOverlap
+    from manylens.alignment.ranking import ModelRanking, rank_models
     from manylens.alignment.similarity import cka, cka_matrix, hsic, hsic_test, stable_rank
     from manylens.alignment.sketches import Estimate, FeatureSketch, scka, sketched_cka
     from manylens.alignment.streaming import StreamingCKA
-    from manylens.alignment.transferability import ModelRanking, rank_models
 
 __all__ = [
     "CCA",
@@ -59,6 +59,6 @@ __getattr__, __dir__ = attach(
         "manylens.alignment.similarity": ["cka", "cka_matrix", "hsic", "hsic_test", "stable_rank"],
         "manylens.alignment.sketches": ["Estimate", "FeatureSketch", "scka", "sketched_cka"],
         "manylens.alignment.streaming": ["StreamingCKA"],
-        "manylens.alignment.transferability": ["ModelRanking", "rank_models"],
+        "manylens.alignment.ranking": ["ModelRanking", "rank_models"],
     },
 )

@@ -38,6 +38,7 @@ from manylens.arrays import namespace_of
 from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.kernels import Kernel, KernelLike, Linear, Precomputed, make_kernel
 from manylens.native.permutations import permuted_products
+from manylens.reprs import result_table
 from manylens.summaries import CountSketch, Moments, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
@@ -259,6 +260,8 @@ class IndependenceTest(NamedTuple):
     statistic: float  # biased HSIC
     p_value: float  # share of permutations, including the identity, with a statistic at least as large
     n_permutations: int
+
+    _repr_html_ = result_table
 
 
 def hsic_test(
