@@ -359,8 +359,12 @@ def nleep(X: FloatArray, codes: IntArray, per_class: int = 5, variance: float = 
     kept = int(np.searchsorted(shares, variance)) + 1
     Z = rows.vectors[:, :kept] * np.sqrt(len(X) * rows.squares[:kept] / rows.squares[0])
     n_components = max(1, min(per_class * (codes.max() + 1), len(Z) // 2))
-    mixture = GaussianMixture(n_components, covariance_type="diag", max_iter=30, random_state=0)
+    mixture = GaussianMixture(
+        n_components, covariance_type="diag", init_params="k-means++", max_iter=15, random_state=0
+    )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # 30 steps are intended, and few distinct rows
+        warnings.simplefilter(
+            "ignore", ConvergenceWarning
+        )  # few steps are intended, so that a ridge takes as long
         P = mixture.fit(Z).predict_proba(Z)
     return log_expected_prediction(P, codes)
