@@ -350,13 +350,13 @@ def target_given_source(P: FloatArray, codes: IntArray) -> FloatArray:
 def nleep(X: FloatArray, codes: IntArray, per_class: int = 5, variance: float = 0.8) -> Scored:
     """N-LEEP (Li et al. 2021): LEEP of the components of a Gaussian mixture, as many as 5 per class.
 
-    The mixture is fitted to the principal components that explain 80% of the variance, with diagonal
-    covariances: full ones would take longer than a ridge.
+    The mixture is fitted to the principal components that explain 80% of the variance, at most 100, with
+    diagonal covariances: full ones would take longer than a ridge.
     """
     X = centered(X.astype(np.float64))
     rows = decomposed(X)
     shares = np.cumsum(rows.squares) / rows.squares.sum()
-    kept = int(np.searchsorted(shares, variance)) + 1
+    kept = min(int(np.searchsorted(shares, variance)) + 1, 100)
     Z = rows.vectors[:, :kept] * np.sqrt(len(X) * rows.squares[:kept] / rows.squares[0])
     n_components = max(1, min(per_class * (codes.max() + 1), len(Z) // 2))
     mixture = GaussianMixture(
