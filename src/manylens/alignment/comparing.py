@@ -220,11 +220,13 @@ def compare_matrix(
         Representations of the same rows, such as the layers of a network.
     others : dict or sequence of array-like, each of shape (n, d_l), default=None
         Those to compare them with, such as the layers of another network; the layers themselves if None.
-    measure, n_permutations, level, random_state
+    measure, n_permutations
         As for `compare`.
     n_groups : int, default=0
         Number of random groups of rows for the jackknife; 0 for no standard errors. With errors, everything
         is computed `n_groups` more times.
+    level, random_state
+        As for `compare`.
 
     Returns
     -------
