@@ -35,6 +35,7 @@ from manylens.alignment.sketches import Estimate, check_sketch, replicated, sket
 from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.kernels import Kernel, KernelLike, Linear, Precomputed, make_kernel
 from manylens.native.permutations import permuted_products
+from manylens.reprs import result_table
 from manylens.summaries import CountSketch, Moments, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
@@ -235,6 +236,8 @@ class IndependenceTest(NamedTuple):
     statistic: float  # biased HSIC
     p_value: float  # share of permutations, including the identity, with a statistic at least as large
     n_permutations: int
+
+    _repr_html_ = result_table
 
 
 def hsic_test(

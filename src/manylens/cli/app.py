@@ -496,3 +496,6 @@ def report(
         said = write_report(loaded, rows, label, output, common.seed, f"manylens report {model} {data}")
     shown = {name: value for name, value in said.items() if name != "diversities" or common.talk.as_json}
     common.talk.result(f"Report on {rows.name}", shown)
+
+
+import manylens.cli.explore_command  # noqa: E402, F401  (registers its command; it needs the options above)
