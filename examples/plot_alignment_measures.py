@@ -43,8 +43,8 @@ for ax, title in zip(axes, ("value", "calibrated"), strict=True):
 axes[0].legend(fontsize="small")
 
 # %%
-# Layers of two networks with random weights and ramps that see the same images: values on the left, calibrated
-# on the right.
+# Layers of two networks with random weights and ramps that see the same images: values on the left,
+# calibrated on the right.
 X = load_digits().data[:200] / 16
 
 

@@ -37,10 +37,10 @@ def test_scores_of_permuted_rows_are_those_of_the_measure(measure):
     """The first line is the observed value; the others have the mean of random permutations."""
     X, Y = pair(40, noise=0.3)
     chosen = make_measure(measure)
-    null = chosen.null([X, Y], ["X", "Y"], 1, 300, np.random.RandomState(0))[:, 0, 0]
+    null = chosen._null([X, Y], ["X", "Y"], 1, 300, np.random.RandomState(0))[:, 0, 0]
     assert null[0] == pytest.approx(compare(X, Y, measure, n_groups=0).value, abs=1e-9)
     rng = np.random.default_rng(0)
-    drawn = [chosen.scores([X, Y[rng.permutation(40)]], ["X", "Y"], 1)[0, 0] for _ in range(150)]
+    drawn = [chosen._scores([X, Y[rng.permutation(40)]], ["X", "Y"], 1)[0, 0] for _ in range(150)]
     spread = np.std(drawn) * np.sqrt(1 / 150 + 1 / 300)
     assert np.mean(null[1:]) == pytest.approx(np.mean(drawn), abs=4 * spread)
     assert np.std(null[1:]) == pytest.approx(np.std(drawn), rel=0.35)

@@ -255,14 +255,14 @@ def compare_matrix(
     n_groups = check_count(n_groups, "n_groups", minimum=0)
     check_real(level, "level", 0, 1, include="neither")
     n = arrays[0].shape[0]
-    chosen.check(n)
-    values = chosen.scores(both, both_names, split)
+    chosen._check(n)
+    values = chosen._scores(both, both_names, split)
     rng = check_seed(random_state)
     found: dict[str, Any] = {}
     if n_groups:
         found["standard_errors"] = jackknife_errors(chosen, both, both_names, split, n_groups, rng)
     if n_permutations:
-        null = chosen.null(both, both_names, split, n_permutations, rng)
+        null = chosen._null(both, both_names, split, n_permutations, rng)
         found |= calibrated(values, null, level)
         found["n_permutations"] = len(null) - 1
     shown_name = measure if isinstance(measure, str) else repr(measure)
@@ -310,8 +310,8 @@ def jackknife_errors(
     for g in range(n_groups):
         kept = np.flatnonzero(groups != g)
         try:
-            measure.check(len(kept))
-            left_out.append(measure.scores([X[kept] for X in arrays], names, split))
+            measure._check(len(kept))
+            left_out.append(measure._scores([X[kept] for X in arrays], names, split))
         except ValueError as error:
             raise ValueError(
                 f"Without some of the {n} rows the similarity is undefined ({error}) Use n_groups=0 for no "

@@ -15,42 +15,24 @@ Null: TypeAlias = FloatArray  # scores of permuted rows, (number of permutations
 
 
 class Measure:
-    """Base of all measures: the similarity of two representations of the same n rows."""
+    """Base class of all measures of similarity, for type checks; give an instance to `compare`."""
 
     accepts_sparse: ClassVar[bool] = False
     least_rows: ClassVar[int] = 2
 
-    def check(self, n_rows: int) -> None:
-        """Raise if parameters are invalid, or if there are too few rows.
-
-        Parameters
-        ----------
-        n_rows : int
-            Number of rows.
-        """
+    def _check(self, n_rows: int) -> None:
+        """Raise if parameters are invalid, or if there are too few rows."""
         if n_rows < self.least_rows:
             raise ValueError(f"{self!r} needs at least {self.least_rows} rows; {n_rows} were given.")
 
-    def scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
-        """Similarity of each of the first `split` representations to each of the others.
+    def _scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
+        """Similarity (p, q) of each of the first p = `split` representations to each of the others.
 
-        Parameters
-        ----------
-        arrays : sequence of array, each of shape (n, d_k)
-            Validated features.
-        names : sequence
-            Their names, for error messages.
-        split : int or None
-            Number p of representations on the left; None to compare each with each.
-
-        Returns
-        -------
-        ndarray, shape (p, q)
-            Similarities.
+        Without `split`, of each representation to each, (p, p).
         """
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} is only a base class: give a measure such as CKA().")
 
-    def null(
+    def _null(
         self,
         arrays: Sequence[Rows],
         names: Names,
@@ -58,23 +40,8 @@ class Measure:
         n_permutations: int,
         rng: np.random.RandomState,
     ) -> Null:
-        """Scores if the rows of the others are permuted.
-
-        Parameters
-        ----------
-        arrays, names, split
-            As for `scores`.
-        n_permutations : int
-            Least number of permutations.
-        rng : RandomState
-            Source of the permutations.
-
-        Returns
-        -------
-        ndarray, shape (more than n_permutations, p, q)
-            Similarities; the first are those of unpermuted rows.
-        """
-        raise NotImplementedError
+        """Scores if the rows of the others are permuted, in lines; the first line is the identity."""
+        raise TypeError(f"{type(self).__name__} is only a base class: give a measure such as CKA().")
 
 
 def random_orders(n: int, n_permutations: int, rng: np.random.RandomState) -> IntArray:
