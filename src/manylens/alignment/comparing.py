@@ -93,11 +93,27 @@ def compare(
     >>> round(found.value, 1), found.calibrated, found.p_value > 0.05
     (0.8, 0.0, True)
     """
-    options = {"n_permutations": n_permutations, "n_groups": n_groups, "level": level}
-    found = compare_matrix({"X": X}, {"Y": Y}, measure, random_state=random_state, **options)
-    parts = (found.values, found.standard_errors, found.calibrated, found.p_values, found.thresholds)
-    numbers = [None if part is None else float(part[0, 0]) for part in parts]
-    return Similarity(float(found.values[0, 0]), *numbers[1:], found.n_permutations)
+    found = compare_matrix(
+        {"X": X},
+        {"Y": Y},
+        measure,
+        n_permutations=n_permutations,
+        n_groups=n_groups,
+        level=level,
+        random_state=random_state,
+    )
+
+    def only(part: FloatArray | None) -> float | None:
+        return None if part is None else float(part[0, 0])
+
+    return Similarity(
+        float(found.values[0, 0]),
+        only(found.standard_errors),
+        only(found.calibrated),
+        only(found.p_values),
+        only(found.thresholds),
+        found.n_permutations,
+    )
 
 
 @dataclass(frozen=True, eq=False)

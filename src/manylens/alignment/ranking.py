@@ -332,7 +332,7 @@ def score_features(
     """Score of features (n, d) for target columns (n, C), and the influence of each row (n,)."""
     start = time.perf_counter()
     chosen = METRICS[metric]
-    parts: dict[str, float] = {}
+    parts: dict[str, Any] = {}
     if standardize:
         X = standardized_columns(X)
         if not chosen.scale_free:  # rows of length 1 on average, whatever their number of columns
