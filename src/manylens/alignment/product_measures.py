@@ -130,7 +130,7 @@ class CKA(ProductMeasure):
                 ]
             )
         norms = np.sqrt(squares)
-        scores = across(products, split) / np.outer(*sides(norms, split))
+        scores = across(products / np.outer(norms, norms), split)
         if split is None:
             np.fill_diagonal(scores, 1.0)
         return scores if self.estimator == "features" else np.clip(scores, -1.0, 1.0)
@@ -275,7 +275,7 @@ class DistanceCorrelation(ProductMeasure):
         products, least = corrected_products(products, row_sums, *zeros, self.estimator, True)
         refuse_zero(np.diag(products) <= least, names, self.estimator)
         norms = np.sqrt(np.diag(products))
-        return self._from_products(across(products, split) / np.outer(*sides(norms, split)))
+        return self._from_products(across(products / np.outer(norms, norms), split))
 
     def _from_products(self, products: FloatArray) -> FloatArray:
         products = np.clip(products, -1.0, 1.0)
@@ -283,7 +283,7 @@ class DistanceCorrelation(ProductMeasure):
 
     def _matrix(self, X: Rows, name: Hashable) -> FloatArray:
         (rows,) = centered_lenses([X])
-        D = rows @ rows.T
+        D: FloatArray = rows @ rows.T
         distances_from_products(rows, rows, D)
         D = doubly_centered(D) if self.estimator == "biased" else u_centered(D)
         norm = float(np.linalg.norm(D))

@@ -275,7 +275,7 @@ def ridge_solve(gram: FloatArray, add: float, right: FloatArray) -> FloatArray:
 
 def largest_eigenvalue(gram: FloatArray, steps: int = 30) -> float:
     """Largest eigenvalue of a positive semi-definite matrix by power iteration, as exp(-5 λ) needs it."""
-    vector = np.random.default_rng(0).standard_normal(len(gram))
+    vector: FloatArray = np.random.default_rng(0).standard_normal(len(gram))
     value = 0.0
     for _ in range(steps):
         vector = gram @ (vector / np.linalg.norm(vector))
