@@ -25,6 +25,7 @@ Note = tuple[str, type[Warning]]
 class Prepared(NamedTuple):
     """What every block needs after the first pass."""
 
+    plan: Plan
     model: Any  # with its feature map, or fitted
     lengths: list[int]  # number of rows of each block
     extra: Any = None  # of one plan
@@ -53,7 +54,7 @@ class Plan:
         """Fit the feature map to the sample."""
         classes = {} if sample.labels is None else {"classes": sample.labels}
         fitted = copy.deepcopy(model).fit_feature_map(*sample.arguments(), **classes)
-        return Prepared(fitted, sample.block_lengths())
+        return Prepared(self, fitted, sample.block_lengths())
 
     def summarize(self, prepared: Prepared, _number: int, *arguments: Any) -> Summary:
         """The summary of one block."""
@@ -91,7 +92,7 @@ class MetricPlan(Plan):
         return True
 
     def prepare(self, model: Any, sample: RowSample) -> Prepared:
-        return Prepared(copy.deepcopy(model).fit(*sample.arguments()), sample.block_lengths())
+        return Prepared(self, copy.deepcopy(model).fit(*sample.arguments()), sample.block_lengths())
 
 
 class OnlineMetricPlan(MetricPlan):
@@ -144,7 +145,7 @@ class PruningPlan(Plan):
             packed=None if mask is None else np.packbits(mask, axis=1),
             share=None if mask is None else 1 - mask.mean(axis=0),
         )
-        return Prepared(model, sample.block_lengths(), bags)
+        return Prepared(self, model, sample.block_lengths(), bags)
 
     def summarize(self, prepared: Prepared, number: int, *arguments: Any) -> Summary:
         from manylens.pruning.pruned_ensemble import validate_member_rows
@@ -237,16 +238,15 @@ def prepare(plan: Plan, model: Any, sample: RowSample) -> Prepared:
     return prepared._replace(notes=tuple(notes))
 
 
-def summarize_block(shared: tuple[Plan, Prepared], number: int, *arguments: Any) -> Summary:
+def summarize_block(prepared: Prepared, number: int, *arguments: Any) -> Summary:
     """The summary of one block."""
-    plan, prepared = shared
-    return plan.summarize(prepared, number, *arguments)
+    return prepared.plan.summarize(prepared, number, *arguments)
 
 
-def learn(plan: Plan, prepared: Prepared, summary: Summary) -> Fitted:
+def learn(prepared: Prepared, summary: Summary) -> Fitted:
     """The last step."""
     with taking_notes() as notes:
-        model = plan.learn(prepared, summary)
+        model = prepared.plan.learn(prepared, summary)
     return Fitted(model, (*prepared.notes, *notes))
 
 
