@@ -43,8 +43,8 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
     one worker. Given the feature map, the result is that of all rows; if the sample holds all rows, it is
     that of `fit` up to rounding. If nothing is learned from the sample (`ModularAutoencoder`), the blocks are
     read once. The result has the same bits for any number of workers, whichever of them ran what, and if some
-    are killed on the way. A worker needs memory for one block and two summaries, one of them also for the
-    sample; only the fitted estimator comes to the client.
+    are killed on the way. A worker needs memory for one block, one or two that dask reads ahead, and two
+    summaries, one of them also for the sample; only the fitted estimator comes to the client.
 
     Parameters
     ----------

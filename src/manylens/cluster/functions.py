@@ -16,7 +16,7 @@ from manylens.alignment.features import labeled, target_is_ambiguous
 from manylens.alignment.inner_products import Estimator
 from manylens.alignment.kernel_weights import METHODS, align_kernels, solve_weights, split_target
 from manylens.alignment.similarity import cka_matrix, stable_rank
-from manylens.alignment.streaming import StreamingCKA
+from manylens.alignment.streaming import StreamingCKA, streamed_alignment, streamed_products
 from manylens.alignment.transferability import ModelRanking, ModelScore, rank_models
 from manylens.cluster.blocks import Blocks, is_collection, read_blocks
 from manylens.cluster.reduction import reduce_blocks
@@ -219,7 +219,7 @@ def weights_of_blocks(
     refuse_kernel(kernel)
     check_choice(method, "method", METHODS)
     (stream,) = target_streams(runner, X, y, target, estimator, all_pairs=True)
-    weights = solve_weights(split_target(stream.scaled_products()), method)
+    weights = solve_weights(split_target(streamed_products(stream)), method)
     if not has_names(X):
         return weights
     return dict(zip(stream.names_[:-1], weights.tolist(), strict=True))
@@ -259,12 +259,12 @@ def ranking_of_blocks(
 def model_score(name: Any, whole: StreamingCKA, left_out: Sequence[StreamingCKA]) -> ModelScore:
     """Alignment of one model with the target, with its jackknife error over groups of rows."""
     start = time.perf_counter()
-    score = whole.alignment_of(name, TARGET)
+    score = streamed_alignment(whole, name, TARGET)
     seconds = time.perf_counter() - start
     error = None
     if left_out:
         try:
-            parts = [stream.alignment_of(name, TARGET) for stream in left_out]
+            parts = [streamed_alignment(stream, name, TARGET) for stream in left_out]
         except ValueError as undefined:
             raise ValueError(
                 f"The score of {name} is undefined if some rows are left out, so it has no standard error "
