@@ -113,8 +113,10 @@ def test_what_needs_all_rows_is_refused():
         over_blocks(cka_matrix, PARTS, kernel="rbf")
     with pytest.raises(ValueError, match="metric='logme' needs all rows at once"):
         over_blocks(rank_models, PARTS, LABELS, metric="logme")
-    with pytest.raises(TypeError, match="cannot be computed from blocks: give one of cka_matrix"):
+    with pytest.raises(TypeError, match="cannot be computed from blocks: give cka_matrix"):
         over_blocks(cka, PARTS)
+    with pytest.raises(TypeError, match="list of 0 items> cannot be computed"):
+        over_blocks([], PARTS)
     with pytest.raises(TypeError, match="takes no target"):
         over_blocks(cka_matrix, PARTS, LABELS)
     with pytest.raises(ValueError, match="requires y"):
@@ -123,6 +125,14 @@ def test_what_needs_all_rows_is_refused():
         over_blocks(rank_models, PARTS, LABELS, n_groups=1)
     with pytest.raises(ValueError, match=r"Block 1 .*raw has 1 rows and y has 2"):
         over_blocks(align_kernels, PARTS, [LABELS[0], LABELS[1].repeat(2), *LABELS[2:]])
+    with pytest.raises(ValueError, match="y has 4 blocks and X has more"):
+        over_blocks(align_kernels, PARTS, LABELS[:4])
+    with pytest.raises(TypeError, match="y is int, but X is in blocks"):
+        over_blocks(align_kernels, PARTS, 3, target="values")
+    with pytest.raises(ValueError, match=r"Block 0 .*One array was given, but several feature sets"):
+        over_blocks(align_kernels, [part["raw"] for part in PARTS], LABELS)
+    with pytest.raises(TypeError, match=r"Block 0 .*has 2 parts, but no target is used"):
+        over_blocks(cka_matrix, list(zip(PARTS, LABELS, strict=True)))
     with pytest.raises(TypeError, match="others needs dicts"):
         over_blocks(cka_matrix, PARTS, others=PARTS)
     broken = [*PARTS[:3], PARTS[3] | {"raw": np.full_like(PARTS[3]["raw"], np.nan)}, PARTS[4]]

@@ -118,8 +118,9 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
         size = check_count(self.sample_rows, "sample_rows", minimum=2)
         patience = check_real(self.patience, "patience", 0, None, include="neither")
         runner = Runner(patience, check_count(self.verbose, "verbose", minimum=0))
-        blocks = read_blocks(X, y)
         model, seed = seeded(self.estimator)
+        supervised = plan.takes_target(model)
+        blocks = read_blocks(X, y) if supervised else read_blocks(X).rows_only()
         sampled = plan.needs_sample(model)
         if sampled and (plan.summarizes or plan.walks):
             blocks.read_twice()

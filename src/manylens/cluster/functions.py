@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 
-from manylens.alignment.features import labeled, target_is_ambiguous
+from manylens.alignment.features import check_feature_sets, labeled, target_is_ambiguous
 from manylens.alignment.inner_products import Estimator
 from manylens.alignment.kernel_weights import METHODS, align_kernels, solve_weights, split_target
 from manylens.alignment.similarity import cka_matrix, stable_rank
@@ -43,6 +43,8 @@ class TargetName:
 
     def __str__(self) -> str:
         return "y"
+
+    __repr__ = __str__
 
 
 TARGET = TargetName()
@@ -97,21 +99,22 @@ def over_blocks(
     >>> over_blocks(cka_matrix, batches).shape
     (2, 2)
     """
-    known = {cka_matrix: cka_of_blocks, stable_rank: stable_rank_of_blocks}
-    with_target = {align_kernels: weights_of_blocks, rank_models: ranking_of_blocks}
     runner = Runner(
         check_real(patience, "patience", 0, None, include="neither"),
         check_count(verbose, "verbose", minimum=0),
     )
-    if function in known:
+    if function is cka_matrix or function is stable_rank:
         if y is not None:
             raise TypeError(f"{function.__name__} takes no target: leave y out.")
-        return known[function](runner, X, **settings)
-    if function in with_target:
-        return with_target[function](runner, X, y, **settings)
-    names = ", ".join(each.__name__ for each in (*known, *with_target))
+        compute = cka_of_blocks if function is cka_matrix else stable_rank_of_blocks
+        return compute(runner, X, **settings)
+    if function is align_kernels:
+        return weights_of_blocks(runner, X, y, **settings)
+    if function is rank_models:
+        return ranking_of_blocks(runner, X, y, **settings)
     raise TypeError(
-        f"{shown(function)} cannot be computed from blocks: give one of {names}, or use summarize_blocks."
+        f"{shown(function)} cannot be computed from blocks: give cka_matrix, align_kernels, rank_models or "
+        "stable_rank, or use summarize_blocks."
     )
 
 
@@ -169,9 +172,16 @@ def by_name(X: Any) -> Any:
     return X if has_names(X) else dict(enumerate(X))
 
 
-def stream_block(empty: StreamingCKA, _number: int, sets: Any) -> StreamingCKA:
+def stream_block(empty: StreamingCKA, _number: int, *arguments: Any) -> StreamingCKA:
     """Cross-moments of one block."""
-    return empty.fresh().update(sets)
+    return empty.fresh().update(only_part(arguments))
+
+
+def only_part(arguments: tuple[Any, ...]) -> Any:
+    """The rows of a block without a target."""
+    if len(arguments) != 1:
+        raise TypeError(f"the block has {len(arguments)} parts, but no target is used: give its rows alone.")
+    return arguments[0]
 
 
 class RowMoments(Summary):
@@ -200,9 +210,9 @@ def stable_rank_of_blocks(runner: Runner, X: Any, center: bool = True) -> float:
     return stable_rank(summary.moments, center)
 
 
-def moments_block(empty: RowMoments, _number: int, rows: Any) -> RowMoments:
+def moments_block(empty: RowMoments, _number: int, *arguments: Any) -> RowMoments:
     """Moments of one block."""
-    return empty.fresh().update(rows)
+    return empty.fresh().update(only_part(arguments))
 
 
 def weights_of_blocks(
@@ -332,11 +342,12 @@ def target_block(shared: Shared, number: int, *arguments: Any) -> Grouped:
     """Cross-moments of one block and its target."""
     if len(arguments) != 2:
         raise ValueError("Alignment requires y to be passed, but the target y is None.")
-    sets, y = arguments
-    sets = dict(sets) if isinstance(sets, Mapping) else dict(enumerate(sets))
+    given, y = arguments
+    names, arrays = check_feature_sets(given, accept_sparse=False)
+    sets = dict(zip(names, arrays, strict=True))
     columns = target_columns(y, shared.classes)
     for name, values in sets.items():
-        if np.shape(values)[:1] != (len(columns),):
+        if len(values) != len(columns):
             raise ValueError(f"{name} has {len(values)} rows and y has {len(columns)}.")
     pairs = None if shared.all_pairs else [(name, TARGET) for name in sets]
     groups = np.random.default_rng([shared.seed, 2, number]).integers(shared.n_groups, size=len(columns))
@@ -348,6 +359,8 @@ def target_columns(y: Any, classes: AnyArray | None) -> FloatArray:
     """Columns (n, C) of one block of the target: one per class, or the values."""
     with plain_conversion_errors("y"):
         y = np.asarray(y)
+        if y.ndim == 0:
+            raise ValueError("y is missing or a single value: give one class or value per row.")
         if classes is None:
             columns: FloatArray = check_array(y.reshape(len(y), -1), dtype=np.float64, input_name="y")
             return columns
@@ -365,6 +378,8 @@ class TargetKind(Summary):
         """Add a block: its target is the last argument."""
         with plain_conversion_errors("y"):
             y = np.asarray(arguments[-1])
+        if y.ndim == 0:
+            raise ValueError("y is missing or a single value: give one class or value per row.")
         self.n_rows += len(y)
         real = y.dtype.kind == "f" and np.any(y != np.round(np.where(np.isfinite(y), y, 0.5)))
         several = y.ndim > 1 and y.shape[1] > 1
@@ -386,8 +401,10 @@ class TargetKind(Summary):
         return self
 
 
-def kind_block(_empty: None, _number: int, *arguments: Any) -> TargetKind:
-    """Different values of one block of the target."""
+def kind_block(with_rows: bool, _number: int, *arguments: Any) -> TargetKind:
+    """Different values of one block of the target, which is all there is unless blocks are `with_rows`."""
+    if with_rows and len(arguments) != 2:
+        raise ValueError("Alignment requires y to be passed, but the target y is None.")
     return TargetKind().update(*arguments)
 
 
@@ -395,13 +412,13 @@ def classes_of(runner: Runner, y: Any, blocks: Blocks, target: Any) -> AnyArray 
     """Classes of the target, in a pass over y alone if it was given apart; None if it holds values."""
     if y is None:
         blocks.read_twice()
-        kind = reduce_blocks(blocks, kind_block, "target", runner, None)
+        kind = reduce_blocks(blocks, kind_block, "target", runner, True)
     elif hasattr(y, "shape") and not is_collection(y):
         kind = TargetKind().update(y)
     else:
         target_blocks = read_blocks(y)
         target_blocks.read_twice()
-        kind = reduce_blocks(target_blocks, kind_block, "target", runner, None)
+        kind = reduce_blocks(target_blocks, kind_block, "target", runner, False)
     distinct = kind.distinct
     if target == "classes" and distinct is None:
         raise ValueError(

@@ -50,6 +50,10 @@ class Plan:
         needs = getattr(model, "_needs_sample", None)
         return True if needs is None else bool(needs())
 
+    def takes_target(self, model: Any) -> bool:
+        """Whether the estimator learns from a target."""
+        return "y" in inspect.signature(model.fit_feature_map).parameters
+
     def prepare(self, model: Any, sample: RowSample) -> Prepared:
         """Fit the feature map to the sample."""
         classes = {} if sample.labels is None else {"classes": sample.labels}
@@ -91,6 +95,9 @@ class MetricPlan(Plan):
     def needs_sample(self, model: Any) -> bool:
         return True
 
+    def takes_target(self, model: Any) -> bool:
+        return True
+
     def prepare(self, model: Any, sample: RowSample) -> Prepared:
         return Prepared(self, copy.deepcopy(model).fit(*sample.arguments()), sample.block_lengths())
 
@@ -119,6 +126,9 @@ class PruningPlan(Plan):
     def needs_sample(self, model: Any) -> bool:
         return True
 
+    def takes_target(self, model: Any) -> bool:
+        return True
+
     def prepare(self, model: Any, sample: RowSample) -> Prepared:
         from manylens.pruning.pruned_ensemble import validate_member_rows
         from manylens.pruning.pruner import read_members
@@ -137,7 +147,8 @@ class PruningPlan(Plan):
             raise ValueError("AlignmentPruner requires y to be passed, but the target y is None.")
         X, y = sample.arguments()
         rows = validate_member_rows(model, X, members, reset=True)
-        Y = target_columns(np.asarray(y), members, whole=len(np.atleast_1d(sample.labels)) < 2)
+        several = sample.labels is not None and len(sample.labels) > 1  # in all blocks
+        Y = target_columns(np.asarray(y), members, whole=not several)
         mask = rows_in_bag(members, model.cv, rows, Y, sample)
         bags = Bags(
             exponent=safe_scale(Y),
