@@ -23,7 +23,7 @@ from manylens.kernels.spectrum import (
 )
 from manylens.modules.kernel_pca import KernelModules, MapLike
 from manylens.modules.solver import pad_spectrum
-from manylens.summaries import BootstrapMoments, Moments, bootstrap_moments
+from manylens.summaries import BootstrapMoments, Moments, bootstrap_moments, check_moments
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     clear_fitted,
@@ -81,8 +81,7 @@ class KernelBaseline(KernelModules):
         self
         """
         check_is_fitted(self, "feature_map_")
-        if not isinstance(summary, Moments):
-            raise TypeError(f"summary={shown(summary)} must be the Moments that summarize returns.")
+        check_moments(summary, moments_width(self.feature_map_))
         return self._learn(summary, None, new_generator(self.random_state))
 
     def _learn(self, moments: Moments, X: Rows | None, rng: np.random.Generator) -> Self:

@@ -15,9 +15,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from manylens.alignment.features import check_feature_sets, labeled, target_is_ambiguous
 from manylens.alignment.inner_products import Estimator
 from manylens.alignment.kernel_weights import METHODS, align_kernels, solve_weights, split_target
+from manylens.alignment.ranking import ModelRanking, ModelScore, rank_models
 from manylens.alignment.similarity import cka_matrix, stable_rank
 from manylens.alignment.streaming import StreamingCKA, streamed_alignment, streamed_products
-from manylens.alignment.transferability import ModelRanking, ModelScore, rank_models
 from manylens.cluster.blocks import Blocks, is_collection, read_blocks
 from manylens.cluster.reduction import reduce_blocks
 from manylens.cluster.running import Runner

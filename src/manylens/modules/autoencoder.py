@@ -10,10 +10,16 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.feature_maps import LinearMap
-from manylens.kernels.spectrum import Spectrum, feature_moments, leading_eigenpairs, principal_spectrum
+from manylens.kernels.spectrum import (
+    Spectrum,
+    feature_moments,
+    leading_eigenpairs,
+    moments_width,
+    principal_spectrum,
+)
 from manylens.modules.base import AffineModules, DiverseModulesMixin
 from manylens.modules.solver import ModularSolution, count_equal, lower_bound, pad_spectrum, solve_modules
-from manylens.summaries import Moments, column_means
+from manylens.summaries import Moments, check_moments, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     check_count,
@@ -216,6 +222,7 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
         self
         """
         check_is_fitted(self, "feature_map_")
+        check_moments(summary, moments_width(self.feature_map_))
         check_count(self.n_modules, "n_modules")
         check_count(self.n_components, "n_components")
         refuse_more_components(self.n_components, int(summary.weight), summary.n_features)

@@ -25,6 +25,7 @@ from manylens.pruning.selection import (
     select_predictors,
 )
 from manylens.pruning.training_moments import CV, new_moments, training_moments
+from manylens.reprs import FactsMixin
 from manylens.summaries.prediction_moments import FoldedMoments
 from manylens.typing import AnyArray, FloatArray, MatrixLike
 from manylens.validation import (
@@ -43,7 +44,7 @@ ANCHOR_ROWS = 2000  # with more rows, weights rarely fit noise, and refitting th
 ANCHOR_FOLDS = 3
 
 
-class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
+class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     """Keep the few members of an ensemble that matter, and weight them.
 
     Step one selects the members whose rank-one kernels, in a non-negative sum, are best aligned with the
@@ -113,6 +114,12 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     >>> small.n_kept_ < 40
     True
     """
+
+    _facts_shown = {
+        "whole_error_": "squared error of all members",
+        "error_": "squared error of the kept members",
+        "held_out_error_": "squared error by cross-validation",
+    }
 
     def __init__(
         self,
@@ -188,6 +195,12 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         self.n_kept_ = len(self.kept_)
         self.estimator_ = self._pruned_ensemble(members.keep(self.kept_))
         return self
+
+    def _facts(self) -> dict[str, Any]:
+        if not hasattr(self, "kept_"):
+            return {}
+        kept = {"kept": f"{self.n_kept_:,} of {len(self.weights_):,} members"}
+        return {**kept, **super()._facts()}
 
     def _pruned_ensemble(self, kept: Members) -> PrunedEnsemble:
         """The pruned model of the kept members."""
