@@ -17,7 +17,8 @@ from manylens import (
     stable_rank,
 )
 from manylens.cluster import over_blocks
-from manylens.cluster.functions import ColumnScales, TargetKind
+from manylens.cluster.functions import ColumnScales
+from manylens.cluster.targets import TargetKind
 from tests.summaries.contract import SummaryContract
 
 X, Y = load_digits(return_X_y=True)
