@@ -311,9 +311,14 @@ def decided_target(y: ArrayLike) -> Target:
     distinct = np.unique(values)
     if np.any(distinct != np.round(distinct)) or len(distinct) < 2:
         return "auto"
+    return "classes" if are_codes(distinct, len(values)) else "values"
+
+
+def are_codes(distinct: FloatArray, n_rows: int) -> bool:
+    """Whether whole numbers stored as floats are read as classes, from those that differ, ascending."""
     C = len(distinct)
-    is_code = distinct[0] in (0, 1) and distinct[-1] - distinct[0] == C - 1 and len(values) >= C**2
-    return "classes" if len(values) >= 2 * C and (C <= 20 or is_code) else "values"
+    is_code = distinct[0] in (0, 1) and distinct[-1] - distinct[0] == C - 1 and n_rows >= C**2
+    return bool(n_rows >= 2 * C and (C <= 20 or is_code))
 
 
 def refuse_other_than_probabilities(arrays: Iterable[FloatArray], names: Iterable[Any], metric: str) -> None:
