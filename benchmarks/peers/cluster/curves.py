@@ -121,7 +121,7 @@ class AnsweringCurveMNIST(AnsweringCurve):
     name = "MNIST"
     claims = (
         Claim(
-            "points lost by modules with 8 of 15 workers", lost("ours", 8), at_most=7.0, compared=("ours",)
+            "points lost by modules with 8 of 15 workers", lost("ours", 8), at_most=5.0, compared=("ours",)
         ),
         Claim(
             "points lost by row shards with 8 of 15 workers",
