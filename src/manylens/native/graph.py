@@ -213,7 +213,7 @@ def nearest_by_graph(
 
 @compiled(cache=False)
 def prune(points: IntArray, beam: IntArray, size: int, kept: IntArray) -> int:
-    """Keep the rows of a sorted beam that are nearer to its center than to rows kept before, but for slack."""
+    """Keep rows of a sorted beam that are nearer to its center than to those kept before, but for slack."""
     count = copies = 0
     for place in range(size):
         row, distance = (beam[place] >> 1) & 0x7FFFFFFF, beam[place] >> 32
