@@ -157,6 +157,8 @@ def test_a_saved_index_keeps_its_ids_even_without_its_first_row(tmp_path):
     [
         (lambda index: index.remove("digit-9999"), "1 of 1 ids are not in this index: 'digit-9999'"),
         (lambda index: index.remove(["digit-1", "digit-1"]), "Some ids are given twice"),
+        (lambda index: index.remove([["digit-1"], ["digit-2", "digit-3"]]), "ids mixes values and lists"),
+        (lambda index: index.kneighbors(QUERIES, where=[["a"], ["b", "c"]]), "where mixes values and lists"),
         (lambda index: index.replace(["digit-1"], QUERIES[:2]), "1 ids do not fit 2 rows"),
         (lambda index: index.replace(["digit-1"], QUERIES[:1, :9]), "X has 9 features"),
         (lambda index: index.partial_fit(QUERIES[:1]), "new rows need ids, too: give ids="),

@@ -13,6 +13,7 @@ from manylens.ensembles.representation import FramedRows
 from manylens.native.graph import Progress
 from manylens.native.nearest import drop_self, largest_norm, nearest
 from manylens.native.threads import one_blas_thread
+from manylens.reprs import result_table
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class MeasuredRecall:
     space: str  # "input", or "modules" if the input has no distances
     n_queries: int
     n_neighbors: int
+
+    _repr_html_ = result_table
 
 
 class Ranks(NamedTuple):

@@ -15,6 +15,8 @@ from manylens.validation import is_sparse
 Metric = Literal["euclidean", "cosine", "inner_product"]
 METRICS: tuple[Metric, ...] = ("euclidean", "cosine", "inner_product")
 NARROW = ("float16", "int8", "uint8", "int16", "uint16", "bool")  # types whose values float32 contains
+PLAIN = (np.dtype(np.float32), np.dtype(np.float64))
+FEW_ROWS = 16
 ROUNDING = 1e-5  # relative excess of a norm over the longest that is taken for rounding
 
 
@@ -121,6 +123,18 @@ def with_column(X: Rows, column: FloatArray) -> Rows:
 def widened(X: Any) -> Any:
     """Rows of a narrow type, such as float16 or int8 embeddings, as float32, which contains their values."""
     return X.astype(np.float32) if str(getattr(X, "dtype", "")) in NARROW else X
+
+
+def is_plain(X: Any, width: int) -> bool:
+    """Whether X is a finite array of few rows, for which scikit-learn's checks take longer than a search."""
+    return (
+        type(X) is np.ndarray
+        and X.dtype in PLAIN
+        and X.ndim == 2
+        and 0 < len(X) <= FEW_ROWS
+        and X.shape[1] == width
+        and bool(np.isfinite(X).all())
+    )
 
 
 def gathered(X: Any) -> Any:

@@ -34,7 +34,7 @@ from manylens.ensembles.index import (
     SearchIndex,
 )
 from manylens.ensembles.index_files import IndexFiles
-from manylens.ensembles.input_rows import METRICS, InputRows, Metric, gathered, widened
+from manylens.ensembles.input_rows import METRICS, InputRows, Metric, gathered, is_plain, widened
 from manylens.ensembles.representation import (
     FramedRows,
     base_columns,
@@ -49,16 +49,15 @@ from manylens.ensembles.representation import (
     transform_rows,
 )
 from manylens.ensembles.selection import RowSelection, Where, check_ids, chosen_rows, joined_ids
+from manylens.reprs import FactsMixin
 from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import check_choice, check_count, check_real, validate_rows
 
 GRAPH_FROM = 20_000  # rows from which a graph answers faster than a scan
-FEW_ROWS = 16  # up to this number, checking queries takes as long as the search
-PLAIN = (np.dtype(np.float32), np.dtype(np.float64))
 LAYOUT = ("metric", "method", "backend", "n_leading")  # parameters that determine what is stored
 
 
-class ModuleNeighbors(CoordinateSearch, RowSelection, IndexFiles, BaseEstimator):
+class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, BaseEstimator):
     """Search index for the rows with the smallest mean squared distance over all modules.
 
     This is the Euclidean distance between coordinates on the principal axes of all modules. The leading
@@ -128,6 +127,13 @@ class ModuleNeighbors(CoordinateSearch, RowSelection, IndexFiles, BaseEstimator)
     array([0, 1, 2])
     """
 
+    _facts_shown = {
+        "n_samples_fit_": "rows",
+        "n_leading_": "leading coordinates",
+        "candidates_per_neighbor_": "candidates per neighbor",
+        "recall_": "recall in the input space",
+        "nbytes_": "bytes",
+    }
     index_: SearchIndex  # replaced as a whole, so that other threads see the old or the new one
 
     def __init__(
@@ -166,7 +172,8 @@ class ModuleNeighbors(CoordinateSearch, RowSelection, IndexFiles, BaseEstimator)
         y : array-like of shape (n,), default=None
             Targets, for modules that need them.
         ids : array-like of shape (n,), default=None
-            Ids of the rows, numbers or strings, which searches return instead of row numbers.
+            Ids of the rows, numbers or strings, which searches return instead of row numbers. Give
+            `ids=frame.index` to find rows of a data frame by `frame.loc`.
 
         Returns
         -------
@@ -330,16 +337,8 @@ class ModuleNeighbors(CoordinateSearch, RowSelection, IndexFiles, BaseEstimator)
         return check_near(index.axes.coordinates(self._base_columns(X)), "X")
 
     def _is_plain(self, X: Any) -> bool:
-        """Whether X is one row, or few, that `validate_rows` would return as it is; this is faster to say."""
-        return (
-            type(X) is np.ndarray
-            and X.dtype in PLAIN
-            and X.ndim == 2
-            and 0 < len(X) <= FEW_ROWS
-            and X.shape[1] == self.n_features_in_
-            and not hasattr(self, "feature_names_in_")
-            and bool(np.isfinite(X).all())
-        )
+        """Whether X is one row, or few, that `validate_rows` would return as it is."""
+        return is_plain(X, self.n_features_in_) and not hasattr(self, "feature_names_in_")
 
     def _fitted_index(self, index: SearchIndex, X: Rows, modules: Any) -> tuple[MeasuredRecall, SearchIndex]:
         """The calibrated index of the rows, and its recall in the input space."""

@@ -76,7 +76,7 @@ def to_grid(rows: FloatArray, scale: float) -> IntArray:
 
 
 @compiled(cache=False)
-def gap(a: IntArray, b: IntArray) -> int:
+def gap(a: IntArray, b: IntArray) -> np.int32:
     """Squared distance of two rows, in 16-bit differences and 32-bit sums."""
     total = np.int32(0)
     for c in range(len(a)):

@@ -352,9 +352,7 @@ def first_lists(
 ) -> tuple[FloatArray, IntArray]:
     """The k nearest by score of the first rows, as lists for `finish` to make exact."""
     scores = scored @ base[: max(TILE, 4 * k)].T
-    near = (
-        np.argpartition(scores, k - 1, axis=1)[:, :k] if k < scores.shape[1] else np.argsort(scores, axis=1)
-    )
+    near: IntArray = np.argpartition(scores, min(k, scores.shape[1]) - 1, axis=1)[:, :k]
     if isinstance(base, SelectedRows):
         near = base.numbers[near]
     return rerank(queries, points, near, None, k)
