@@ -10,6 +10,7 @@ import numpy as np
 
 from manylens.ensembles.graph_finder import GraphFinder
 from manylens.ensembles.growing import GrowingRows, Lists
+from manylens.native.graph import Progress
 from manylens.native.nearest import (
     FINISH_BLOCK,
     QUERY_BLOCK,
@@ -54,7 +55,7 @@ class ScanFinder(CheckedState):
 
     gives_bounds = True  # candidates are the nearest rows, and `bounds` bounds the distances of all others
 
-    def __init__(self, rows: FloatArray, n_jobs: int | None = None) -> None:
+    def __init__(self, rows: FloatArray, n_jobs: int | None = None, report: Progress | None = None) -> None:
         scored = score_rows(rows)
         self._rows = GrowingRows(scored)
         self._reach = farthest(scored)
@@ -203,7 +204,7 @@ class FaissFinder(CheckedState):
     smallest = 10_000  # rows needed to train the lists
     n_probe = 20  # lists visited per query
 
-    def __init__(self, rows: FloatArray, n_jobs: int | None = None) -> None:
+    def __init__(self, rows: FloatArray, n_jobs: int | None = None, report: Progress | None = None) -> None:
         faiss = import_faiss()
         rows = pad_columns(rows)
         n, width = rows.shape

@@ -5,16 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy import linalg
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.preprocessing import normalize
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.ensembles.input_rows import InputRows
 from manylens.kernels.spectrum import leading_eigenpairs
 from manylens.summaries import Moments, block_rows, column_means
 from manylens.typing import FloatArray, ModuleSet, Rows
@@ -39,48 +39,6 @@ def resolve_modules(modules: Any) -> Any:
     return modules
 
 
-class InputRows(TransformerMixin, BaseEstimator):
-    """The rows themselves as one module, for search in the input space.
-
-    With metric="cosine" they have length 1, so that half their squared distance is the cosine distance.
-    """
-
-    def __init__(self, metric: str = "euclidean") -> None:
-        self.metric = metric
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Do nothing: there is nothing to learn."""
-        return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def transform(self, X: Any) -> Any:
-        """The rows, or their directions, dense or CSR."""
-        return self.directions(X)
-
-    def directions(self, X: Any) -> Any:
-        """`transform` without what scikit-learn wraps around it."""
-        if self.metric == "euclidean":
-            return X
-        largest = np.abs(X).max(axis=1)
-        largest = largest.toarray().ravel() if is_sparse(X) else largest
-        if not largest.all():
-            raise ValueError(
-                f"Row {np.argmin(largest)} of X is zero and has no direction, so it has no cosine distance: "
-                "remove it, or use metric='euclidean'."
-            )
-        if not is_sparse(X):
-            return normalize(X / largest[:, None])  # squares neither overflow nor underflow
-        scaled = X.copy()
-        scaled.data = X.data / np.repeat(largest, np.diff(X.indptr))
-        return normalize(scaled)
-
-    def split(self, Z: Any) -> list[Any]:
-        """One module."""
-        return [Z]
-
-
 def fit_modules(modules: Any, X: Any, y: Any, owner: BaseEstimator) -> Any:
     """The modules if they are fitted, otherwise a copy fitted to X, the rows that `owner` has validated."""
     check_feature_names(modules, owner)
@@ -89,6 +47,11 @@ def fit_modules(modules: Any, X: Any, y: Any, owner: BaseEstimator) -> Any:
     except NotFittedError:
         return clone(modules).fit(X, y)
     return modules
+
+
+def base_columns(modules: Any, X: Any) -> Rows:
+    """Columns (n, D) of validated rows of the base; for inner products, queries have other ones."""
+    return modules.base_columns(X) if isinstance(modules, InputRows) else transform_rows(modules, X)
 
 
 def transform_rows(modules: Any, X: Any) -> Rows:

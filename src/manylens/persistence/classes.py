@@ -36,8 +36,9 @@ OWN: dict[str, tuple[str, ...]] = {
     "manylens.ensembles.graph_finder": ("GraphFinder",),
     "manylens.ensembles.growing": ("GrowingRows",),
     "manylens.ensembles.index": ("SearchIndex",),
+    "manylens.ensembles.input_rows": ("InputRows",),
     "manylens.ensembles.neighbors": ("ModuleNeighbors",),
-    "manylens.ensembles.representation": ("CompositeAxes", "Frame", "InputRows"),
+    "manylens.ensembles.representation": ("CompositeAxes", "Frame"),
     "manylens.ensembles.retrieval": ("RetrievalPrecision",),
     "manylens.ensembles.voting": (
         *("ModuleVotingClassifier", "ModuleVotingRegressor", "ScanNeighborsClassifier"),
