@@ -8,7 +8,7 @@ from tests.ensembles.modules import TwoHalves
 
 from manylens import ModuleNeighbors
 from manylens.ensembles import neighbors
-from manylens.ensembles.graph_finder import GraphFinder
+from manylens.ensembles.finders import GraphFinder
 from manylens.ensembles.representation import block_reflector, composite_axes
 from manylens.native.graph import RADIUS, batches, grid_scale, to_grid
 

@@ -9,7 +9,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.index import Neighbors, SearchIndex, check_candidates
-from manylens.ensembles.input_rows import is_plain
+from manylens.ensembles.representation import is_plain
 from manylens.typing import FloatArray, IntArray, MatrixLike
 from manylens.validation import check_count, plain_conversion_errors
 

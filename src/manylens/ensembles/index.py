@@ -16,12 +16,13 @@ from manylens.ensembles.finders import (
     Backend,
     FaissFinder,
     Finder,
+    GrowingRows,
     LeadingScan,
+    Lists,
     ScanFinder,
     by_blocks,
     rank_leading,
 )
-from manylens.ensembles.growing import GrowingRows, Lists
 from manylens.ensembles.representation import CompositeAxes, base_columns, check_near
 from manylens.native.graph import Progress
 from manylens.native.nearest import drop_self, largest_norm, rerank_union

@@ -25,8 +25,7 @@ from manylens.ensembles.calibration import (
     recall_for_queries,
 )
 from manylens.ensembles.coordinate_search import CoordinateSearch
-from manylens.ensembles.finders import FINDERS, Backend
-from manylens.ensembles.growing import ONE_WRITER
+from manylens.ensembles.finders import FINDERS, ONE_WRITER, Backend
 from manylens.ensembles.index import (
     METHODS,
     MIN_NEIGHBORS,
@@ -34,9 +33,11 @@ from manylens.ensembles.index import (
     SearchIndex,
 )
 from manylens.ensembles.index_files import IndexFiles
-from manylens.ensembles.input_rows import METRICS, InputRows, Metric, gathered, is_plain, widened
 from manylens.ensembles.representation import (
+    METRICS,
     FramedRows,
+    InputRows,
+    Metric,
     base_columns,
     check_near,
     composite_axes,
@@ -44,9 +45,12 @@ from manylens.ensembles.representation import (
     finite_columns,
     fit_modules,
     frame_of,
+    gathered,
+    is_plain,
     module_views,
     resolve_modules,
     transform_rows,
+    widened,
 )
 from manylens.ensembles.selection import RowSelection, Where, check_ids, chosen_rows, joined_ids
 from manylens.reprs import FactsMixin

@@ -11,8 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.calibration import MeasuredRecall, Wish, calibrated
 from manylens.ensembles.index import Method, SearchIndex
-from manylens.ensembles.input_rows import Metric
-from manylens.ensembles.representation import CompositeAxes
+from manylens.ensembles.representation import CompositeAxes, Metric
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike
 from manylens.validation import check_real
 
