@@ -11,6 +11,7 @@ All state of `DaskParts` is used on the event loop of the client only, so it nee
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import math
 import time
@@ -36,7 +37,7 @@ from manylens.cluster.sources import (
 logger = logging.getLogger("manylens")
 
 POLL_SECONDS = 0.05  # between looks at parts that are being built
-SILENT_SECONDS = 5.0  # without a heartbeat, after which a worker gets no new part
+SILENT_SECONDS = 15.0  # without a heartbeat, after which a worker gets no new part
 HEDGE_AFTER = 3.0  # mean response times after which another copy is asked, too
 BALANCE_SECONDS = 2.0  # between looks at the balance of the workers
 GONE = ("error", "cancelled", "lost")  # states of a future
@@ -139,6 +140,7 @@ class DaskParts:
         for slot in slots:
             for copy in self.copies.pop(slot, []):
                 copy.lose()
+        gc.collect()  # dask's handles of actors are in cycles, and keep the actors alive
 
     async def _build(self, layout: Layout) -> None:
         new = set(layout.slots) - set(self.copies)
@@ -258,7 +260,8 @@ class DaskParts:
         everything = [copy for copies in self.copies.values() for copy in copies]
         for copy in everything:
             if copy.future is not None and copy.future.status in GONE:
-                copy.failed = copy.future if copy.actor is None else None
+                if copy.actor is None:  # kept for its error
+                    copy.failed, copy.future = copy.future, None
                 copy.lose()
             elif copy.late and copy.worker in self.silent:
                 copy.lose()
@@ -334,7 +337,9 @@ class DaskParts:
             taken = {other.worker for other in self.copies.get(copy.slot, [])}
             free = [w for w in workers if w not in taken and load[w] < self.most_per_worker]
             if free:
-                copy.worker = min(free, key=lambda worker: load[worker])
+                group = copy.slot[1]  # if it lives on few workers, the loss of one costs few modules
+                own = {c.worker for c in everything if c.slot[1] == group}
+                copy.worker = min(free, key=lambda worker: (load[worker], worker not in own))
                 load[copy.worker] += 1
                 placed.append(copy)
         try:
