@@ -90,6 +90,7 @@ class DaskParts:
         self.keeper: asyncio.Task[None] | None = None
         self.last_look = 0.0
         self.moving: tuple[Copy, Copy] | None = None  # a copy and its successor on another worker
+        self.garbage = False  # whether something was built, moved or dropped
         self.last_alive = 0.0  # when there was a worker
         self.build(layout)
 
@@ -140,7 +141,7 @@ class DaskParts:
         for slot in slots:
             for copy in self.copies.pop(slot, []):
                 copy.lose()
-        gc.collect()  # dask's handles of actors are in cycles, and keep the actors alive
+        gc.collect()  # see `_keep`
 
     async def _build(self, layout: Layout) -> None:
         new = set(layout.slots) - set(self.copies)
@@ -287,6 +288,9 @@ class DaskParts:
                 await self._balance(everything, workers)
         except (OSError, TimeoutError) as error:  # the next search tries again
             logger.info("Parts could not be placed: %s", error)
+        if self.garbage:  # dask's graphs and handles of actors are in cycles, and keep data on workers alive
+            self.garbage = False
+            gc.collect()
 
     async def _examine(self, copy: Copy) -> None:
         """Find out why a part was not built, and with which block, unless its worker died."""
@@ -438,6 +442,7 @@ class DaskParts:
             with self.client.as_current():
                 copy.actor = distributed().Actor(Part, copy.worker, future.key)
             copy.failures, copy.error = 0, None
+            self.garbage = True
 
 
 def loads(copies: Iterable[Copy], workers: Iterable[str]) -> Counter[str]:
