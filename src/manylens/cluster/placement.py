@@ -41,6 +41,7 @@ SILENT_SECONDS = 15.0  # without a heartbeat, after which a worker gets no new p
 HEDGE_AFTER = 3.0  # mean response times after which another copy is asked, too
 BALANCE_SECONDS = 2.0  # between looks at the balance of the workers
 GONE = ("error", "cancelled", "lost")  # states of a future
+ATTACH_SECONDS = 10.0  # in which searches wait for parts that a new client has not connected to
 LONGEST_PAUSE = 30.0  # seconds between attempts to build a part
 
 
@@ -78,7 +79,7 @@ class Copy:
 class DaskParts:
     """Parts as actors on the workers of a dask client."""
 
-    def __init__(self, client: Any, layout: Layout, modules: Any, patience: float) -> None:
+    def __init__(self, client: Any, layout: Layout, modules: Any, patience: float, wait: bool = True) -> None:
         self.client, self.modules, self.patience = client, modules, patience
         self.writing = Lock()
         self.layout = layout
@@ -92,7 +93,12 @@ class DaskParts:
         self.moving: tuple[Copy, Copy] | None = None  # a copy and its successor on another worker
         self.garbage = False  # whether something was built, moved or dropped
         self.last_alive = 0.0  # when there was a worker
-        self.build(layout)
+        self.fresh_until = time.monotonic() + ATTACH_SECONDS  # parts that do not answer yet are waited for
+        if wait:
+            self.build(layout)
+        else:
+            self._check_client()
+            self.client.sync(self._add, layout, callback_timeout=ASK_SECONDS)
 
     def ask(
         self, requests: Mapping[Slot, Request], enough: Enough, soft: float, hard: float
@@ -144,15 +150,20 @@ class DaskParts:
         gc.collect()  # see `_keep`
 
     async def _build(self, layout: Layout) -> None:
-        new = set(layout.slots) - set(self.copies)
-        self.segments |= {segment.uid: segment for segment in layout.segments}
-        for slot in new:
-            self.copies[slot] = [Copy(slot, number) for number in range(layout.replicas)]
+        new = await self._add(layout)
         try:
             await self._wait_for(new)
         except BaseException:
             await self._release(new)
             raise
+
+    async def _add(self, layout: Layout) -> set[Slot]:
+        """Note parts that the keeper should build, or connect to if another client has built them."""
+        new = set(layout.slots) - set(self.copies)
+        self.segments |= {segment.uid: segment for segment in layout.segments}
+        for slot in new:
+            self.copies[slot] = [Copy(slot, number) for number in range(layout.replicas)]
+        return new
 
     async def _keep_only(self, layout: Layout) -> None:
         await self._release(set(self.copies) - set(layout.slots))
@@ -196,8 +207,13 @@ class DaskParts:
                 now = time.monotonic()
                 self._look(now)
                 self._call(requests, answers, running, tried, now)
-                if enough(set(answers), {copy.slot for copy, _ in running.values()} - set(answers)):
+                outstanding = {copy.slot for copy, _ in running.values()}
+                if now < self.fresh_until:
+                    outstanding |= {slot for slot in requests if self._is_fresh(slot)}
+                if enough(set(answers), outstanding - set(answers)):
                     return answers
+                if not answers and not outstanding:
+                    self._raise_error(requests)
                 left = (soft if answers else hard) - now
                 if left <= 0:
                     return answers
@@ -218,6 +234,17 @@ class DaskParts:
                 copy.late.add(task)
                 task.add_done_callback(copy.late.discard)
                 task.add_done_callback(asyncio.Task.exception)  # retrieved, so that asyncio does not log it
+
+    def _is_fresh(self, slot: Slot) -> bool:
+        """Whether a part has never been connected to, and nothing is known against it."""
+        copies = self.copies.get(slot, [])
+        return any(c.actor is None and c.generation == 0 and c.error is None for c in copies)
+
+    def _raise_error(self, requests: Mapping[Slot, Request]) -> None:
+        """Raise if none of the parts can be built."""
+        copies = [copy for slot in requests for copy in self.copies.get(slot, [])]
+        if copies and copies[0].error is not None and all(copy.error is not None for copy in copies):
+            raise copies[0].error
 
     def _call(
         self,
