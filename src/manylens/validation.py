@@ -39,11 +39,15 @@ NO_NUMBER = ("could not convert", "argument must be a string or a real number", 
 # Largest power of two in rows whose squares and fourth powers, and sums of them, are computed as they are.
 SAFE_EXPONENT = {np.dtype(np.float64): 200, np.dtype(np.float32): 24}
 
+REMEMBERED_FITS = 64
+_WARNED: dict[Any, set[Any]] = {}  # outermost fits and what they warned of; the oldest are forgotten
+
 
 def validate_rows(
     estimator: BaseEstimator, X: Any, *, reset: bool = False, accept_sparse: bool = True, min_rows: int = 1
 ) -> Rows:
     """Rows as float32 or float64, dense or CSR; with `reset`, record the features seen in fit."""
+    refuse_collection(X, "X", f"manylens.cluster.Blockwise({type(estimator).__name__}(...))")
     with plain_conversion_errors("X"):
         return validate_data(
             estimator,
@@ -55,10 +59,20 @@ def validate_rows(
         )
 
 
+def refuse_collection(X: Any, name: str, instead: str) -> None:
+    """Raise for a dask collection, which would be copied into this process without a word."""
+    if hasattr(X, "__dask_graph__"):
+        raise TypeError(
+            f"{name} is a dask {type(X).__name__}, whose rows would all be copied to this process: use "
+            f"{instead}, or {name}.compute() if they fit in memory."
+        )
+
+
 def validate_targets(
     estimator: BaseEstimator, X: Any, y: Any, *, y_numeric: bool = False, min_rows: int = 1, **options: Any
 ) -> tuple[Rows, AnyArray]:
     """Training rows and their targets, of any number of columns; records the features seen in fit."""
+    refuse_collection(X, "X", f"manylens.cluster.Blockwise({type(estimator).__name__}(...))")
     if y is not None and not is_sparse(y):
         with plain_conversion_errors("y"):
             y = np.asarray(y)
@@ -305,6 +319,23 @@ def warn_zero_columns(n_components: int, rank: int) -> None:
             f"{n_components} columns of every module are zero: use n_components={rank}.",
             stacklevel=4,
         )
+
+
+def warn_once(estimator: Any, message: str, category: type[Warning], stacklevel: int) -> None:
+    """Warn once per outermost fit: a grid search that fits the estimator many times warns once.
+
+    scikit-learn tells an estimator which fit it is part of since version 1.9; before, every fit warns.
+    """
+    outer = getattr(getattr(estimator, "_parent_callback_ctx", None), "root_uuid", None)
+    if outer is not None:
+        kind = (type(estimator), category)
+        if kind in _WARNED.setdefault(outer, set()):
+            return
+        _WARNED[outer].add(kind)
+        if len(_WARNED) > REMEMBERED_FITS:
+            del _WARNED[next(iter(_WARNED))]
+        message += " Other fits of the same search or pipeline do not repeat this."
+    warnings.warn(message, category, stacklevel=stacklevel + 1)
 
 
 def require_two_classes(classes: AnyArray, who: str) -> None:

@@ -1,5 +1,8 @@
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.integrate import trapezoid
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestClassifier
@@ -153,6 +156,16 @@ def test_points_are_the_size_and_the_error_of_pruned_ensembles(forest):
         assert display.points[f"{name}: {pruner.n_kept_} kept"] == (pruner.n_kept_, error)
     assert display.ax_.get_ylabel() == "classification error"
     assert len(CurveDisplay.from_pruners(pruners["rank"], S, c).points) == 1
+
+
+def test_a_curve_of_pruners_does_not_warn_of_the_names_of_columns():
+    frame = pd.DataFrame(S, columns=[f"column {k}" for k in range(S.shape[1])])
+    pruner = AlignmentPruner(RandomForestClassifier(12, random_state=0).fit(frame, c)).fit(frame, c)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        CurveDisplay.from_pruners(pruner, frame, c)
+    with pytest.raises(ValueError, match="feature names"):
+        CurveDisplay.from_pruners(pruner, frame.rename(columns={"column 0": "other"}), c)
 
 
 def test_pruners_of_different_ensembles_are_not_drawn_together(forest):

@@ -3,8 +3,8 @@ from functools import partial
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.patches import Rectangle
 from sklearn.datasets import make_moons
+from sklearn.neighbors import KNeighborsClassifier
 
 from manylens import (
     LayerRidgeClassifier,
@@ -13,7 +13,7 @@ from manylens import (
     cka_matrix,
     distance_correlation,
 )
-from manylens.plotting import BoundaryDisplay, GalleryDisplay, HeatMapDisplay
+from manylens.plotting import BoundaryDisplay, HeatMapDisplay
 
 from .contract import DisplayContract
 
@@ -29,13 +29,6 @@ class TestBoundary(DisplayContract):
         return BoundaryDisplay(
             tuple(grid), (grid[0] > 0.5).astype(int), np.array([[0.2, 0.2]]), np.array([0])
         )
-
-
-class TestGallery(DisplayContract):
-    def make(self):
-        rng = np.random.default_rng(0)
-        wrong = np.array([[[True, False]], [[False, False]]])
-        return GalleryDisplay(rng.uniform(size=(2, 3, 3)), rng.uniform(size=(2, 1, 2, 3, 3)), ["all"], wrong)
 
 
 @pytest.fixture(scope="module")
@@ -140,23 +133,43 @@ def test_a_boundary_in_more_than_two_columns_is_rejected(digits):
         BoundaryDisplay.from_estimator(None, digits[0])
 
 
-def test_the_gallery_frames_wrong_labels_and_shows_a_known_query_first(lenses, digits):
-    X, y = digits[0][:300], digits[1][:300]
-    display = GalleryDisplay.from_modules(
-        lenses, X, X[:4], image_shape=(9, 7), y=y, query_labels=y[:4], n_neighbors=6
-    )
-    frames = [patch for patch in display.ax_.patches if isinstance(patch, Rectangle)]
-    assert len(frames) == display.wrong.sum() > 0
-    for line in range(4):  # a query that is itself among the rows is its own nearest neighbor
-        np.testing.assert_array_equal(display.found_images[line, -1, 0], display.query_images[line])
-    assert display.names == ["module 1", "module 2", "module 3", "all 5 together"]
-    canvas = display.ax_.images[0].get_array()
-    np.testing.assert_array_equal(canvas[11:20, :7], X[1].reshape(9, 7))
+def test_a_rectangular_heat_map_compares_two_sets_of_representations(layers):
+    first = layers[0]
+    others = {f"other {name}": values[:, ::-1] ** 2 for name, values in list(first.items())[:2]}
+    display = HeatMapDisplay.from_representations(first, others, measure="distance_correlation")
+    assert display.values.shape == (len(first), 2)
+    for i, one in enumerate(first.values()):
+        for j, other in enumerate(others.values()):
+            assert display.values[i, j] == pytest.approx(distance_correlation(one, other))
+    assert texts(display.ax_.get_xticklabels()) == list(others)
+    assert texts(display.ax_.get_yticklabels()) == list(first)
 
 
-def test_a_gallery_without_labels_frames_nothing(lenses, digits):
-    ax = plt.figure().subplots()
-    display = GalleryDisplay.from_modules(lenses, digits[0][:300], digits[0][:2], image_shape=(9, 7), ax=ax)
-    assert display.ax_ is ax
-    assert not ax.patches
-    assert display.wrong is None
+@pytest.mark.parametrize("shape", [(2, 9), (9, 2), (3, 40), (40, 3), (1, 1)])
+def test_figures_of_rectangular_heat_maps_have_the_shape_of_the_values(shape):
+    display = HeatMapDisplay(np.full(shape, 0.5), range(shape[0]), range(shape[1])).plot()
+    display.figure_.canvas.draw()
+    box = display.ax_.get_window_extent()
+    cell = box.height / shape[0] / (box.width / shape[1])
+    if max(shape) <= 4 * min(shape):
+        assert cell == pytest.approx(1, rel=0.02)
+    assert box.width * box.height > 0.35 * np.prod(display.figure_.get_size_inches()) * display.figure_.dpi**2
+
+
+def test_values_are_written_only_if_they_fit():
+    assert len(HeatMapDisplay(np.eye(3), "abc").plot().ax_.texts) == 9
+    assert not HeatMapDisplay(np.eye(60), range(60)).plot().ax_.texts
+    narrow = plt.figure(figsize=(2, 12)).subplots()
+    assert not HeatMapDisplay(np.ones((3, 12)), range(3), range(12)).plot(narrow).ax_.texts
+
+
+def test_a_heat_map_from_an_estimator(lenses, digits, layers):
+    X = digits[0][:100]
+    expected = HeatMapDisplay.from_modules(lenses, X).values
+    np.testing.assert_array_equal(HeatMapDisplay.from_estimator(lenses, X).values, expected)
+    with pytest.raises(ValueError, match="give X"):
+        HeatMapDisplay.from_estimator(lenses)
+    ridge = LayerRidgeClassifier().fit(*layers)
+    np.testing.assert_array_equal(HeatMapDisplay.from_estimator(ridge).values[:, 0], ridge.layer_weights_)
+    with pytest.raises(TypeError, match="neither modules nor weights of layers"):
+        HeatMapDisplay.from_estimator(KNeighborsClassifier().fit(X, digits[1][:100]))

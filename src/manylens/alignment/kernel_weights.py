@@ -51,6 +51,7 @@ from manylens.alignment.sketches import (
 )
 from manylens.kernels.bandwidths import Gamma, bandwidth
 from manylens.kernels.kernels import KernelLike, Linear, make_kernel
+from manylens.reprs import FactsMixin
 from manylens.summaries import CountSketch, column_means
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Rows
 from manylens.validation import (
@@ -210,7 +211,7 @@ def align_bandwidths(
     return BandwidthWeights(shown_gammas, solve_weights(split_target(Scaled(products, exponents, zero))))
 
 
-class KernelAlignment(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class KernelAlignment(FactsMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Weight groups of columns so that their joint linear kernel is best aligned with the target.
 
     `transform` returns the centered columns of each group with a positive weight, times the square root of
@@ -251,6 +252,16 @@ class KernelAlignment(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     >>> pixels.transform(X).shape[1] < X.shape[1]
     True
     """
+
+    def _facts(self) -> dict[str, Any]:
+        if not hasattr(self, "weights_"):
+            return {}
+        largest = sorted(
+            zip(self.group_names_, self.weights_.tolist(), strict=True), key=lambda each: -each[1]
+        )
+        kept = {name: weight for name, weight in largest if weight > 0}
+        shown = {"kept": f"{len(kept):,} of {len(largest):,} sets", "alignment": self.alignment_}
+        return {**shown, "weights": kept}
 
     def __init__(
         self,

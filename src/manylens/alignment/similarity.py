@@ -27,6 +27,7 @@ from manylens.alignment.inner_products import (
     KernelGram,
     alignments,
     check_convention,
+    doubly_centered,
     scaled_products,
     unscaled,
 )
@@ -34,6 +35,7 @@ from manylens.alignment.sketches import Estimate, check_sketch, replicated, sket
 from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.kernels import Kernel, KernelLike, Linear, Precomputed, make_kernel
 from manylens.native.permutations import permuted_products
+from manylens.reprs import result_table
 from manylens.summaries import CountSketch, Moments, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
@@ -235,6 +237,8 @@ class IndependenceTest(NamedTuple):
     p_value: float  # share of permutations, including the identity, with a statistic at least as large
     n_permutations: int
 
+    _repr_html_ = result_table
+
 
 def hsic_test(
     X: MatrixLike,
@@ -293,12 +297,6 @@ def centered_gram(X: Rows, kernel: Kernel, name: str) -> FloatArray:
     if not finite:
         raise ValueError(range_message(name))
     return K
-
-
-def doubly_centered(K: FloatArray) -> FloatArray:
-    """H K H, (n, n)."""
-    K = K - K.mean(axis=0)
-    return K - K.mean(axis=1, keepdims=True)
 
 
 def stable_rank(X: MatrixLike | Moments, center: bool = True) -> float:

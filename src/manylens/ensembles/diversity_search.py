@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -19,10 +20,21 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from manylens.callbacks import (
+    CallbackSupportMixin,
+    Context,
+    propagated,
+    reported,
+    root_context,
+    subtask,
+    with_callbacks,
+)
 from manylens.ensembles.representation import resolve_modules
 from manylens.ensembles.retrieval import RetrievalPrecision
+from manylens.reprs import FactsMixin
 from manylens.typing import AnyArray, DiverseModules, FloatArray, IntArray, MatrixLike
 from manylens.validation import (
+    check_count,
     check_diversity,
     plain_conversion_errors,
     plain_label_errors,
@@ -47,7 +59,7 @@ def _delegated(name: str) -> Callable[[Any], Any]:
     return available_if(offers)
 
 
-class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
+class DiversitySearchCV(CallbackSupportMixin, FactsMixin, MetaEstimatorMixin, BaseEstimator):
     """Choose the diversity of an estimator's modules by cross-validation.
 
     The decomposition behind the modules does not depend on the diversity, so each fold computes it only once.
@@ -68,6 +80,9 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
         Whether to fit the best estimator to all rows.
     n_jobs : int, default=None
         Number of parallel jobs over folds. None means joblib's default, -1 all processors.
+    verbose : int, default=0
+        If positive, print a line per fold; with 2, per fold and diversity. For a progress bar, see
+        `set_callbacks` (scikit-learn 1.9).
 
     Attributes
     ----------
@@ -100,6 +115,7 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
         cv: Any = None,
         refit: bool = True,
         n_jobs: int | None = None,
+        verbose: int = 0,
     ) -> None:
         self.estimator = estimator
         self.diversities = diversities
@@ -107,8 +123,10 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
         self.cv = cv
         self.refit = refit
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     @restore_on_error
+    @with_callbacks
     def fit(self, X: MatrixLike, y: ArrayLike | None = None) -> Self:
         """Score every diversity on every fold, and refit with the best one.
 
@@ -126,6 +144,7 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
         X, y = indexable(X, y)
         X = X if hasattr(X, "shape") else np.asarray(X)
         diversities = [check_diversity(value) for value in np.asarray(self.diversities).ravel().tolist()]
+        check_count(self.verbose, "verbose", 0)
         if not diversities:
             raise ValueError("diversities is empty: give at least one value in [0, 1].")
         estimator, place = find_modules(self.estimator)
@@ -138,8 +157,14 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
         folds = list(check_cv(self.cv, targets, classifier=classifies).split(X, targets))
         if classifies:
             check_folds(targets, folds)
+        root = root_context(self, X, y, len(folds) + bool(self.refit))
+        reports = [
+            FoldReport(self, f"fold {k} of {len(folds)}", subtask(root, "fold", len(diversities)))
+            for k in range(1, len(folds) + 1)
+        ]
         outcomes = Parallel(n_jobs=self.n_jobs)(
-            delayed(score_fold)(estimator, place, diversities, scorer, X, targets, fold) for fold in folds
+            delayed(score_fold)(estimator, place, diversities, scorer, X, targets, fold, report)
+            for fold, report in zip(folds, reports, strict=True)
         )
         self.n_splits_ = len(folds)
         self.cv_results_ = collect_results(diversities, [results for results, _ in outcomes])
@@ -149,10 +174,24 @@ class DiversitySearchCV(MetaEstimatorMixin, BaseEstimator):
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         if self.refit:
             best = clone(estimator).set_params(**{f"{place}__diversity".lstrip("_"): self.best_diversity_})
-            self.best_estimator_ = best.fit(X) if targets is None else best.fit(X, targets)
+            context = subtask(root, "refit")
+            with propagated(context, best), reported(context, self):
+                self.best_estimator_ = best.fit(X) if targets is None else best.fit(X, targets)
             if hasattr(self.best_estimator_, "feature_names_in_"):
                 self.feature_names_in_ = self.best_estimator_.feature_names_in_
+        if root is not None:
+            root.call_on_fit_task_end(estimator=self, X=X, y=y, reconstruction_attributes=dict)
         return self
+
+    def _facts(self) -> dict[str, Any]:
+        if not hasattr(self, "cv_results_"):
+            return {}
+        scores = self.cv_results_["mean_test_score"]
+        return {
+            "best diversity": self.best_diversity_,
+            "best score": self.best_score_,
+            "scores": dict(zip(self.cv_results_["param_diversity"].tolist(), scores.tolist(), strict=True)),
+        }
 
     def _best(self) -> Any:
         check_is_fitted(self)
@@ -342,8 +381,38 @@ def take(X: Any, rows: IntArray, columns: IntArray | None = None) -> Any:
     return take_rows(X, rows) if columns is None else take_rows(X, rows)[:, columns]
 
 
+@dataclass(frozen=True)
+class FoldReport:
+    """How the progress of one fold is reported."""
+
+    search: DiversitySearchCV
+    name: str
+    context: Context
+
+    def print_score(self, diversity: float, score: float) -> None:
+        """Print the score of one diversity if `verbose` is 2 or more."""
+        if self.search.verbose > 1:
+            print(f"[DiversitySearchCV] {self.name}: score {score:.4f} at diversity {diversity:g}")
+
+    def print_fold(self, diversities: list[float], scores: FloatArray, seconds: float) -> None:
+        """Print the best score of the fold if `verbose`."""
+        if self.search.verbose > 0:
+            best = int(np.argmax(scores))
+            print(
+                f"[DiversitySearchCV] {self.name}: best score {scores[best]:.4f} at diversity "
+                f"{diversities[best]:g} after {seconds:.1f} s"
+            )
+
+
 def score_fold(
-    estimator: Any, place: str, diversities: list[float], scorer: Any, X: Any, y: Any, fold: Fold
+    estimator: Any,
+    place: str,
+    diversities: list[float],
+    scorer: Any,
+    X: Any,
+    y: Any,
+    fold: Fold,
+    report: FoldReport,
 ) -> tuple[FloatArray, float]:
     """Scores, fit times and score times (3, n_diversities) of one fold, and seconds for representations."""
     train, test = fold
@@ -354,16 +423,20 @@ def score_fold(
         scorer = scorer.prepared(X_train, X_test)
     decomposition = Decomposition(estimator if place == "" else estimator.get_params()[place])
     results = np.empty((3, len(diversities)))
-    for i, diversity in enumerate(diversities):
-        start = time.perf_counter()
-        if place == "":
-            candidate = decomposition.at(diversity, X_train, y_train)
-        else:
-            candidate = clone(estimator).set_params(**{place: SharedModules(decomposition, diversity)})
-            candidate.fit(X_train, y_train)
-        fitted = time.perf_counter()
-        score = float(scorer(candidate, X_test, y_test))
-        results[:, i] = score, fitted - start, time.perf_counter() - fitted
+    with reported(report.context, report.search):
+        for i, diversity in enumerate(diversities):
+            with reported(subtask(report.context, "diversity"), report.search):
+                start = time.perf_counter()
+                if place == "":
+                    candidate = decomposition.at(diversity, X_train, y_train)
+                else:
+                    shared = SharedModules(decomposition, diversity)
+                    candidate = clone(estimator).set_params(**{place: shared}).fit(X_train, y_train)
+                fitted = time.perf_counter()
+                score = float(scorer(candidate, X_test, y_test))
+                results[:, i] = score, fitted - start, time.perf_counter() - fitted
+            report.print_score(diversity, score)
+    report.print_fold(diversities, results[0], results[1:].sum())
     return results, decomposition.seconds
 
 

@@ -24,6 +24,7 @@ from manylens.ensembles.representation import (
     resolve_modules,
     transform_rows,
 )
+from manylens.reprs import FactsMixin
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import (
     PlainScoreMixin,
@@ -45,7 +46,7 @@ from manylens.validation import (
 VOTINGS = ("auto", "hard", "soft")
 
 
-class ModuleVoting(BaseEstimator):
+class ModuleVoting(FactsMixin, BaseEstimator):
     """Base class of the voting classifier and regressor: one clone of `estimator` per module."""
 
     modules: ModuleSet | None
@@ -69,6 +70,15 @@ class ModuleVoting(BaseEstimator):
         self
         """
         raise NotImplementedError
+
+    def _facts(self) -> dict[str, Any]:
+        if not hasattr(self, "estimators_"):
+            return {}
+        member = type(self.estimators_[0]).__name__
+        shown: dict[str, Any] = {"predictors": f"{len(self.estimators_)} of type {member}, one per module"}
+        diversity = getattr(self.modules_, "diversity_", None)
+        shown |= {} if diversity is None else {"diversity of the modules": diversity}
+        return shown | ({"classes": list(self.classes_)} if hasattr(self, "classes_") else {})
 
     def _encode(self, y: AnyArray) -> AnyArray:
         """Targets in the encoding that the modules' predictors were fitted to."""

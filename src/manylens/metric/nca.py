@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -15,7 +14,9 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from manylens.callbacks import CallbackSupportMixin, FitTasks, with_callbacks
 from manylens.metric.batching import Batcher
+from manylens.metric.evaluation import Evaluation
 from manylens.metric.initialization import Init, given_map, initial_map, scale_for, subsample
 from manylens.metric.methods import (
     BatchMethod,
@@ -35,12 +36,14 @@ from manylens.metric.optimizers import (
     Schedule,
     Search,
     WholeObjective,
+    count_steps,
     maximize_batches,
     maximize_whole,
     project,
     step_units,
 )
 from manylens.native.threads import one_blas_thread
+from manylens.reprs import FactsMixin
 from manylens.typing import AnyArray, FloatArray, IntArray, Seed
 from manylens.validation import (
     check_choice,
@@ -51,11 +54,13 @@ from manylens.validation import (
     is_sparse,
     plain_conversion_errors,
     plain_label_errors,
+    refuse_collection,
     require_two_classes,
     restore_on_error,
     safe_scale,
     shown,
     times_power,
+    warn_once,
 )
 
 if TYPE_CHECKING:
@@ -63,12 +68,13 @@ if TYPE_CHECKING:
 
 SINGLE_ROWS = 5000  # with more rows, pairs are computed in float32: its rounding is below the tolerance
 
+VANISHED = 1e-2  # range of the projected rows below which all p_ij are practically equal
 FIRST_STEP = 0.1  # length of the first step of L-BFGS relative to a row of A: longer ones leave a good start
 START_ROWS = 256  # rows from which partial_fit takes its first step
 KEPT_SCORES = 10_000  # of partial_fit
 
 
-class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Neighborhood components analysis at any size.
 
     Each row picks a neighbor at random, near rows with a higher probability. NCA learns the linear map A
@@ -105,7 +111,8 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Tolerance of L-BFGS.
     callback : callable, default=None
         Called as callback(iteration, A, mean score) after each iteration or epoch, or, if it takes two
-        arguments, in scikit-learn's form: callback(A.ravel(), iteration).
+        arguments, in scikit-learn's form: callback(A.ravel(), iteration). Progress bars and other callbacks
+        of scikit-learn 1.9 are set by `set_callbacks`.
     verbose : int, default=0
         If positive, print a line per iteration.
     random_state : int, RandomState instance or None, default=None
@@ -143,6 +150,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     components_: FloatArray
     scale_: float
+    _facts_shown = {"method_": "method", "n_iter_": "iterations"}
 
     def __init__(
         self,
@@ -174,6 +182,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     @restore_on_error
+    @with_callbacks
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the map.
 
@@ -189,17 +198,16 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self
         """
         search = self._fit(X, y)
-        if not search.converged:
+        if not search.converged and search.reason != "callback":
             advice = {
                 "max_iter": f"raise max_iter (now {self.max_iter}) or tol (now {self.tol})",
                 "interrupt": "it was interrupted, and components_ is the last map",
                 "overflow": "the next map has no finite score, and components_ is the last one that has",
             }[search.reason]
-            warnings.warn(
-                f"NCA stopped after {search.n_iter} iterations before it converged: {advice}.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            *_, before, last = [np.nan, *self._scores]
+            gain = "" if np.isnan(before) else f", its mean score still changing ({before:.4g} to {last:.4g})"
+            message = f"NCA stopped after {search.n_iter} iterations before it converged{gain}: {advice}."
+            warn_once(self, message, ConvergenceWarning, stacklevel=4)
         return self
 
     @restore_on_error
@@ -280,6 +288,13 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         vote = KNeighborsClassifier(n_neighbors, algorithm="kd_tree").fit(self.transform(X), y)
         return Pipeline([("nca", self), ("vote", vote)])
 
+    def _facts(self) -> dict[str, Any]:
+        if not hasattr(self, "components_"):
+            return {}
+        n_components, n_features = self.components_.shape
+        shown = {"map": f"{n_features} features to {n_components} components", **super()._facts()}
+        return {**shown, "mean score": self._scores[-1]}
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
@@ -314,19 +329,32 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if isinstance(method, BatchMethod):
             batcher = method.make_batcher(len(classes))
             part = self._batch_objective(rows, labels, batcher.against_all, exponent)
+            if hasattr(self, "_skl_callbacks"):
+                n_epochs = count_steps(len(rows), batcher, self.max_iter)[1]
+                progress.tasks = FitTasks(self, X, y, "epoch", n_epochs)
             A, scale = self._start(rows, labels, n_components, part.objective, exponent, rng, batcher)
             optimizer = STEP_OPTIMIZERS[method.optimizer]
             search = maximize_batches(part, A, batcher, optimizer, self.max_iter, rng, progress)
             A = search.parameters
         else:
             objective = method.make_objective(self.objective)
-            A, scale = self._start(rows, labels, n_components, objective, exponent, rng)
+            if hasattr(self, "_skl_callbacks"):
+                progress.tasks = FitTasks(self, X, y, "iteration", self.max_iter)
             assert isinstance(method, WholeMethod)
             evaluation = method.make_evaluation(labels, dtype)
-            unit = scale * FIRST_STEP if isinstance(self.init, str) else scale
-            whole = WholeObjective(rows, evaluation, objective, self._penalty(exponent), A.shape, unit)
-            extra = objective.initial_extra(np.bincount(labels))
-            A, extra, search = maximize_whole(whole, A, extra, self.max_iter, self.tol, progress)
+            A, extra, scale, search = self._climb(
+                rows, labels, n_components, objective, evaluation, exponent, rng, self.init, progress
+            )
+            # A map that vanishes is a saddle, to which symmetric rows may lead: try a random start.
+            vanished = np.ptp(project(rows, A), axis=0).max() < VANISHED
+            if vanished and progress.path and isinstance(self.init, str) and not self.alpha:
+                again = Progress(progress.name, self.verbose, self.callback, exponent)
+                other = self._climb(
+                    rows, labels, n_components, objective, evaluation, exponent, rng, "random", again
+                )
+                again.tasks = progress.tasks  # closed below
+                if again.path and again.path[-1] > progress.path[-1] + VANISHED:
+                    progress, (A, extra, scale, search) = again, other
             mixing = float(expit(extra[0])) if len(extra) else None
         if search.reason == "overflow" and not search.n_iter:
             raise ValueError(
@@ -342,7 +370,29 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             codes, base.classes = base.encode(names)
             base.add(rows, codes, rng)
             self._online = Online(base, exponent, rng)
+        if progress.tasks is not None:
+            progress.tasks.close()
         return search
+
+    def _climb(
+        self,
+        rows: FloatArray,
+        labels: IntArray,
+        n_components: int,
+        objective: Objective,
+        evaluation: Evaluation,
+        exponent: int,
+        rng: np.random.RandomState,
+        init: Init | ArrayLike,
+        progress: Progress,
+    ) -> tuple[FloatArray, FloatArray, float, Search]:
+        """Maximize the whole objective from `init`; the map, extra parameters, initial scale, and search."""
+        A, scale = self._start(rows, labels, n_components, objective, exponent, rng, init=init)
+        unit = scale * FIRST_STEP if isinstance(init, str) else scale
+        whole = WholeObjective(rows, evaluation, objective, self._penalty(exponent), A.shape, unit)
+        extra = objective.initial_extra(np.bincount(labels))
+        A, extra, search = maximize_whole(whole, A, extra, self.max_iter, self.tol, progress)
+        return A, extra, scale, search
 
     def _partial_fit(self, X: ArrayLike, y: ArrayLike) -> None:
         """Take the steps on copies, then set the attributes."""
@@ -408,6 +458,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 "NCA needs dense rows, and X is sparse. Reduce the columns first, such as with "
                 "make_pipeline(TruncatedSVD(100), NCA(...)), or use X.toarray() if it fits in memory."
             )
+        refuse_collection(X, "X", "manylens.cluster.Blockwise(NCA(...))")
         with plain_conversion_errors("X"):
             rows, names = validate_data(
                 self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=min_rows, reset=reset
@@ -464,6 +515,7 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         exponent: int,
         rng: np.random.RandomState,
         batcher: Batcher | None = None,
+        init: Init | ArrayLike | None = None,
     ) -> tuple[FloatArray, float]:
         """The initial A, multiplied by its scale, and the scale, both in units of 2^-exponent."""
         if self.warm_start and hasattr(self, "components_"):
@@ -474,9 +526,10 @@ class NCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                     "the features."
                 )
             return _in_units(self.components_, exponent), float(np.ldexp(self.scale_, exponent))
+        init = self.init if init is None else init
         with one_blas_thread():
-            start = initial_map(self.init, X, labels, n_components, batcher is not None, rng)
-            if not isinstance(self.init, str):
+            start = initial_map(init, X, labels, n_components, batcher is not None, rng)
+            if not isinstance(init, str):
                 return _in_units(start.A, exponent), float(np.ldexp(1.0, exponent))
             scale = start.scale
             if scale is None or not isinstance(objective, GaussianObjective):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.optimize import minimize
 
+from manylens.callbacks import FitTasks, StopFit
 from manylens.metric.batching import Batcher
 from manylens.metric.evaluation import Evaluation
 from manylens.metric.objectives import GaussianObjective, Objective
@@ -34,7 +35,7 @@ class Search:
     parameters: FloatArray
     n_iter: int
     converged: bool
-    reason: str = "max_iter"  # why it stopped before it converged: "max_iter", "interrupt" or "overflow"
+    reason: str = "max_iter"  # why it stopped: "max_iter", "callback", "interrupt" or "overflow"
 
 
 class NotFinite(ArithmeticError):
@@ -48,10 +49,13 @@ def require_finite(value: float, gradient: FloatArray) -> None:
 
 
 class Progress:
-    """Keep the mean score of each iteration in `path`, print it if verbose, and call the user's callback.
+    """Keep the mean score of each iteration in `path`, print it if verbose, and call the user's callbacks.
 
-    The callback gets the map of the given rows, of which the optimizer sees 2^-exponent times.
+    Callbacks get the map of the given rows, of which the optimizer sees 2^-exponent times. `tasks` are those
+    of scikit-learn's callbacks.
     """
+
+    tasks: FitTasks | None = None
 
     def __init__(
         self, name: str, verbose: int, callback: Callable[..., Any] | None, exponent: int = 0
@@ -67,7 +71,13 @@ class Progress:
             seconds = time.perf_counter() - self.start
             print(f"[{self.name}] iteration {iteration}: mean score {value:.6f} after {seconds:.1f} s")
         if self.callback is not None:
-            self.callback(iteration, np.ldexp(A, -self.exponent) if self.exponent else A, value)
+            self.callback(iteration, self.in_given_units(A), value)
+        if self.tasks is not None:
+            self.tasks.end(lambda: {"components_": self.in_given_units(A).copy()})
+
+    def in_given_units(self, A: FloatArray) -> FloatArray:
+        """The map of the given rows."""
+        return np.ldexp(A, -self.exponent) if self.exponent else A
 
 
 def three_arguments(callback: Callable[..., Any]) -> Report:
@@ -181,6 +191,8 @@ def lbfgs(
             if reached.converged or found.status == OUT_OF_ITERATIONS:
                 break
             best = -found.fun
+    except StopFit:
+        reached.reason = "callback"
     except KeyboardInterrupt:
         reached.converged, reached.reason = False, "interrupt"
     except (NotFinite, np.linalg.LinAlgError):
@@ -230,8 +242,7 @@ def maximize_batches(
     progress: Report,
 ) -> Search:
     """Epochs over batches, from A: enough for `STEPS` steps, at most `max_iter`."""
-    per_epoch = max(1, round(len(part.X) / batcher.size))
-    n_epochs = max(1, min(max_iter, -(-STEPS // per_epoch)))
+    per_epoch, n_epochs = count_steps(len(part.X), batcher, max_iter)
     stepper = optimizer(A.ravel(), Schedule(n_epochs * per_epoch), step_units(part.X, len(A)))
     reached = Search(A, 0, False)
     try:
@@ -241,11 +252,19 @@ def maximize_batches(
                 reached.n_iter = epoch
                 progress(epoch, reached.parameters, score)
         reached.converged = True
+    except StopFit:
+        reached.reason = "callback"
     except KeyboardInterrupt:
         reached.reason = "interrupt"
     except NotFinite:
         reached.reason = "overflow"
     return reached
+
+
+def count_steps(n: int, batcher: Batcher, max_iter: int) -> tuple[int, int]:
+    """Steps per epoch, and epochs: enough for `STEPS` steps, at most `max_iter`."""
+    per_epoch = max(1, round(n / batcher.size))
+    return per_epoch, max(1, min(max_iter, -(-STEPS // per_epoch)))
 
 
 def one_epoch(

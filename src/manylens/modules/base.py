@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.kernels.feature_maps import FeatureMap
 from manylens.kernels.spectrum import Spectrum
 from manylens.modules.solver import ModularSolution
+from manylens.reprs import FactsMixin
 from manylens.summaries import block_rows
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows
 from manylens.validation import (
@@ -28,8 +29,18 @@ from manylens.validation import (
 )
 
 
-class ModuleTransformer(TransformerMixin, BaseEstimator):
+class ModuleTransformer(FactsMixin, TransformerMixin, BaseEstimator):
     """Base class of transformers whose output is M modules of H columns, side by side."""
+
+    _facts_shown = {
+        "module_shape_": "modules, dimensions of each",
+        "diversity_": "diversity",
+        "loss_": "loss",
+        "lower_bound_": "lower bound of the loss",
+        "optimality_gap_": "optimality gap",
+        "n_shared_": "components that all modules share",
+        "n_iter_": "epochs",
+    }
 
     module_shape_: tuple[int, int]  # (M, H)
     n_features_in_: int

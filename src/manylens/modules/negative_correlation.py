@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_clas
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from manylens.callbacks import CallbackSupportMixin, FitTasks, with_callbacks
 from manylens.modules.network_training import (
     TensorRows,
     hidden_widths,
@@ -26,6 +27,7 @@ from manylens.modules.networks import (
     standardize,
 )
 from manylens.modules.solver import Ambiguity
+from manylens.reprs import FactsMixin
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     PlainScoreMixin,
@@ -44,8 +46,10 @@ from manylens.validation import (
 )
 
 
-class NegativeCorrelationNetworks(BaseEstimator):
+class NegativeCorrelationNetworks(CallbackSupportMixin, FactsMixin, BaseEstimator):
     """Base class of the regressor and the classifier: networks trained on a table of targets."""
+
+    _facts_shown = {"n_iter_": "epochs", "classes_": "classes"}
 
     def __init__(
         self,
@@ -70,7 +74,7 @@ class NegativeCorrelationNetworks(BaseEstimator):
         self.tol, self.patience, self.validation_fraction = tol, patience, validation_fraction
         self.device, self.verbose, self.random_state = device, verbose, random_state
 
-    def _train(self, X: Rows, targets: FloatArray) -> None:
+    def _train(self, X: Rows, y: AnyArray, targets: FloatArray) -> None:
         """Train networks on rows (n, d) and targets (n, Q), after scaling both to variance one."""
         M = check_count(self.n_networks, "n_networks")
         options = training_options(self, check_network_diversity(self.diversity, M))
@@ -86,12 +90,16 @@ class NegativeCorrelationNetworks(BaseEstimator):
         rows = TensorRows(X, self.mean_, self.scale_, options.device)
         standard = ((targets - self.target_mean_) / self.target_scale_).astype(X.dtype)
         wanted = TensorRows(standard, 0.0, 1.0, options.device)
-        trained = train(start, rows, wanted, options, rng, type(self).__name__)
+        has_callbacks = hasattr(self, "_skl_callbacks")
+        tasks = FitTasks(self, X, y, "epoch", options.max_iter) if has_callbacks else None
+        trained = train(start, rows, wanted, options, rng, type(self).__name__, tasks)
         self.networks_ = trained.networks
         self.loss_path_ = trained.path * self.target_scale_**2
         self.validation_path_ = trained.monitored_path * self.target_scale_**2
         self.n_iter_ = len(trained.path)
-        warn_unless_converged(trained, options, stacklevel=5)
+        if tasks is not None:
+            tasks.close()
+        warn_unless_converged(self, trained, options, stacklevel=6)
 
     def _in_blocks(self, X: MatrixLike, reduce: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """reduce(outputs) of blocks of rows, with outputs (M, n_block, Q) in the units of the targets."""
@@ -246,6 +254,7 @@ class NegativeCorrelationRegressor(PlainScoreMixin, RegressorMixin, NegativeCorr
     """
 
     @restore_on_error
+    @with_callbacks
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Train the networks.
 
@@ -260,7 +269,7 @@ class NegativeCorrelationRegressor(PlainScoreMixin, RegressorMixin, NegativeCorr
         """
         rows, values = validate_targets(self, X, y, y_numeric=True, min_rows=2)
         self._single_output = values.ndim == 1
-        self._train(rows, target_table(values))
+        self._train(rows, values, target_table(values))
         return self
 
     def predict(self, X: MatrixLike) -> FloatArray:
@@ -331,6 +340,7 @@ class NegativeCorrelationClassifier(PlainScoreMixin, ClassifierMixin, NegativeCo
     """
 
     @restore_on_error
+    @with_callbacks
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Train the networks.
 
@@ -345,7 +355,7 @@ class NegativeCorrelationClassifier(PlainScoreMixin, ClassifierMixin, NegativeCo
         """
         rows, labels, self.classes_, _ = validate_classes(self, X, y, min_rows=2)
         require_two_classes(self.classes_, type(self).__name__)
-        self._train(rows, target_table(labels, self.classes_))
+        self._train(rows, labels, target_table(labels, self.classes_))
         return self
 
     def predict(self, X: MatrixLike) -> AnyArray:

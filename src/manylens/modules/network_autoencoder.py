@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.callbacks import CallbackSupportMixin, FitTasks, with_callbacks
 from manylens.modules.base import ModuleTransformer
 from manylens.modules.network_training import (
     TensorRows,
@@ -31,7 +32,7 @@ from manylens.validation import (
 )
 
 
-class NetworkAutoencoder(ModuleTransformer):
+class NetworkAutoencoder(CallbackSupportMixin, ModuleTransformer):
     """Many small autoencoders with hidden layers, trained together by torch.
 
     M modules of H dimensions each minimize, over the rows x,
@@ -129,6 +130,7 @@ class NetworkAutoencoder(ModuleTransformer):
         self.device, self.verbose, self.random_state = device, verbose, random_state
 
     @restore_on_error
+    @with_callbacks
     def fit(self, X: MatrixLike, y: Any = None) -> Self:
         """Train encoders and decoders.
 
@@ -153,13 +155,18 @@ class NetworkAutoencoder(ModuleTransformer):
         activations = [*[self.activation] * len(widths), "identity"]  # the narrow layer is linear
         start = random_networks(M, [d, *widths, H, *widths[::-1], d], activations * 2, rng)
         rows = TensorRows(X, self.mean_, self.scale_, options.device)
-        trained = train(start, rows, rows, options, rng, type(self).__name__)
-        self.module_shape_, self.diversity_, self.n_iter_ = (M, H), options.diversity, len(trained.path)
+        self.module_shape_, self.diversity_ = (M, H), options.diversity
+        has_callbacks = hasattr(self, "_skl_callbacks")
+        tasks = FitTasks(self, X, None, "epoch", options.max_iter) if has_callbacks else None
+        trained = train(start, rows, rows, options, rng, type(self).__name__, tasks)
+        self.n_iter_ = len(trained.path)
         self.loss_path_ = trained.path * self.scale_**2
         self.validation_path_ = trained.monitored_path * self.scale_**2
         self.networks_ = trained.networks
         self.loss_ = self._loss(X)
-        warn_unless_converged(trained, options, stacklevel=4)
+        if tasks is not None:
+            tasks.close()
+        warn_unless_converged(self, trained, options, stacklevel=5)
         return self
 
     def _standardized(self, rows: Rows) -> FloatArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -13,9 +12,10 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import gen_batches
 
+from manylens.callbacks import FitTasks, StopFit
 from manylens.modules.networks import ACTIVATIONS, StackedNetworks, network_loss, output_gradient, standardize
 from manylens.typing import FloatArray, IntArray, Rows
-from manylens.validation import check_choice, check_count, check_real, import_torch, shown
+from manylens.validation import check_choice, check_count, check_real, import_torch, shown, warn_once
 
 Tensor: TypeAlias = Any  # torch.Tensor; torch is optional
 
@@ -105,6 +105,11 @@ def as_networks(parameters: list[Tensor], activations: Sequence[str]) -> Stacked
     return StackedNetworks(arrays[::2], [b[:, 0] for b in arrays[1::2]], list(activations))
 
 
+def copies(parameters: list[Tensor]) -> list[Tensor]:
+    """Copies that the next step does not change."""
+    return [p.detach().clone() for p in parameters]
+
+
 def forward(parameters: list[Tensor], activations: Sequence[str], rows: Tensor) -> Tensor:
     """Outputs (M, n, Q) for rows (n, d), with one matrix product per layer for all networks."""
     torch = import_torch()
@@ -128,7 +133,7 @@ class Trained:
     networks: StackedNetworks  # from the epoch with the smallest monitored loss
     path: FloatArray  # training loss of every epoch, averaged over its batches
     monitored_path: FloatArray  # the monitored loss before the first epoch and after every epoch
-    converged: bool  # whether early stopping ended the training
+    converged: bool  # whether early stopping or a callback ended the training
     interrupted: bool  # whether Ctrl-C ended the training
 
 
@@ -139,6 +144,7 @@ def train(
     options: TrainingOptions,
     rng: np.random.Generator,
     name: str,
+    tasks: FitTasks | None = None,
 ) -> Trained:
     """Minimize M times the common loss by Adam; Ctrl-C keeps the best networks; `name` is for printing.
 
@@ -176,8 +182,12 @@ def train(
             done = stopping.finished or epoch == options.max_iter
             if options.verbose and (done or options.verbose > 1 or epoch % 10 == 0):
                 print(f"{name}: epoch {epoch}, loss {path[-1]:.6g}, monitored loss {loss:.6g}")
+            if tasks is not None:
+                tasks.end(lambda: {"networks_": as_networks(copies(parameters), networks.activations)})
             if done:
                 break
+    except StopFit:
+        stopping.converged = True
     except KeyboardInterrupt:
         interrupted = True
     best = as_networks(stopping.best if stopping.best is not None else parameters, networks.activations)
@@ -198,7 +208,7 @@ class EarlyStopping:
         """Record the loss of parameters."""
         self.path.append(loss)
         if loss < self._lowest:
-            self._lowest, self.best = loss, [p.detach().clone() for p in parameters]
+            self._lowest, self.best = loss, copies(parameters)
         if loss < self._reference - self.tol * abs(self._reference) or not np.isfinite(self._reference):
             self._reference, self._waited = loss, 0
         else:
@@ -229,7 +239,9 @@ def mean_loss(
     return total / len(index)
 
 
-def warn_unless_converged(trained: Trained, options: TrainingOptions, stacklevel: int) -> None:
+def warn_unless_converged(
+    estimator: Any, trained: Trained, options: TrainingOptions, stacklevel: int
+) -> None:
     """Warn if training was interrupted, diverged or ran out of epochs."""
     kind: type[Warning] = ConvergenceWarning
     if trained.interrupted:
@@ -243,4 +255,4 @@ def warn_unless_converged(trained: Trained, options: TrainingOptions, stacklevel
         message = f"Training did not converge in {options.max_iter} epochs: raise max_iter or tol."
     else:
         return
-    warnings.warn(message, kind, stacklevel=stacklevel)
+    warn_once(estimator, message, kind, stacklevel + 1)

@@ -25,6 +25,7 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
 from manylens.native.threads import one_blas_thread
+from manylens.reprs import result_table
 from manylens.typing import FloatArray, IntArray
 
 NEGLIGIBLE = 1e-13  # share of the level below which a coverage is rounding error
@@ -191,6 +192,8 @@ class Ambiguity:
     individual: float
     diversity: float
     ensemble: float
+
+    _repr_html_ = result_table
 
 
 def modular_loss(

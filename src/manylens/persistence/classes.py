@@ -13,10 +13,14 @@ from sklearn.base import BaseEstimator
 # The public classes of manylens and those that their fitted instances hold; tests/persistence compares the
 # list with fitted estimators and prints what is missing.
 OWN: dict[str, tuple[str, ...]] = {
+    "manylens.alignment.comparing": ("Similarity", "SimilarityMatrix"),
     "manylens.alignment.kernel_weights": ("KernelAlignment",),
+    "manylens.alignment.matched_measures": ("CCA", "Procrustes"),
+    "manylens.alignment.measure": ("Measure",),
+    "manylens.alignment.product_measures": ("CKA", "DistanceCorrelation", "NeighborOverlap", "RSA"),
+    "manylens.alignment.ranking": ("ModelRanking", "ModelScore"),
     "manylens.alignment.sketches": ("Estimate", "FeatureSketch"),
     "manylens.alignment.streaming": ("StreamingCKA",),
-    "manylens.alignment.transferability": ("ModelRanking", "ModelScore"),
     "manylens.baselines.autoencoder": ("BaggingAutoencoder",),
     "manylens.baselines.kernel_pca": (
         *("BootstrapKernelPCA", "MonolithicKernelPCA", "PartitionKernelPCA", "RandomKernelProjection"),
@@ -28,7 +32,9 @@ OWN: dict[str, tuple[str, ...]] = {
     "manylens.cluster.sources": ("Layout", "SavedBlock", "Segment"),
     "manylens.ensembles.calibration": ("MeasuredRecall", "SearchPlan"),
     "manylens.ensembles.diversity_search": ("DiversitySearchCV",),
-    "manylens.ensembles.finders": ("FaissFinder", "GrowingRows", "ScanFinder"),
+    "manylens.ensembles.finders": ("FaissFinder", "ScanFinder"),
+    "manylens.ensembles.graph_finder": ("GraphFinder",),
+    "manylens.ensembles.growing": ("GrowingRows",),
     "manylens.ensembles.index": ("SearchIndex",),
     "manylens.ensembles.neighbors": ("ModuleNeighbors",),
     "manylens.ensembles.representation": ("CompositeAxes", "Frame", "InputRows"),
@@ -76,6 +82,7 @@ OWN: dict[str, tuple[str, ...]] = {
     "manylens.transfer.layer_models": ("LayerMaps", "StackedLayers", "WeightedLayers"),
     "manylens.transfer.layer_ridge": ("LayerRidgeClassifier", "LayerRidgeRegressor"),
     "manylens.transfer.layer_rows": ("LayerRows",),
+    "manylens.transfer.layer_transfer": ("LayerTransfer",),
     "manylens.transfer.network_layers": ("LayerSketches",),
     "manylens.transfer.ridge": ("KernelColumns", "RidgePredictor", "RidgeSearch"),
     "manylens.transfer.transduction": ("TransductionSearch", "TransductiveRidgeClassifier"),

@@ -7,7 +7,8 @@ from manylens._lazy import attach
 if TYPE_CHECKING:
     from manylens.plotting.bars import BarDisplay
     from manylens.plotting.curves import CoverageDisplay, CurveDisplay, ReliabilityDisplay
-    from manylens.plotting.images import BoundaryDisplay, GalleryDisplay, HeatMapDisplay
+    from manylens.plotting.gallery import GalleryDisplay
+    from manylens.plotting.images import BoundaryDisplay, HeatMapDisplay
     from manylens.plotting.points import NeighborProbabilitiesDisplay, ProjectionDisplay, ScatterDisplay
 
 __all__ = [
@@ -28,7 +29,8 @@ __getattr__, __dir__ = attach(
     {
         "manylens.plotting.bars": ["BarDisplay"],
         "manylens.plotting.curves": ["CoverageDisplay", "CurveDisplay", "ReliabilityDisplay"],
-        "manylens.plotting.images": ["BoundaryDisplay", "GalleryDisplay", "HeatMapDisplay"],
+        "manylens.plotting.gallery": ["GalleryDisplay"],
+        "manylens.plotting.images": ["BoundaryDisplay", "HeatMapDisplay"],
         "manylens.plotting.points": ["NeighborProbabilitiesDisplay", "ProjectionDisplay", "ScatterDisplay"],
     },
 )

@@ -23,6 +23,7 @@ from manylens.plotting.style import (
     name_ticks,
     numbers,
 )
+from manylens.pruning.pruned_ensemble import validate_member_rows
 from manylens.pruning.pruner import read_members
 from manylens.transfer.calibration import ReliabilityBins, check_probabilities, top_bins
 from manylens.typing import AnyArray, FloatArray, ModuleSet
@@ -85,6 +86,55 @@ class CurveDisplay(Display):
     y_scale: Scale = "linear"
     y_limits: tuple[float, float] | None = None
     fill: bool = False
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any = None, y: ArrayLike | None = None, **options: Any
+    ) -> Self:
+        """Draw the curve that a fitted estimator has: scores by diversity, the path of a fit, or a pruning.
+
+        Parameters
+        ----------
+        estimator : DiversitySearchCV, AlignmentPruner, or estimator with `score_path_` or `loss_path_`
+            Fitted; the last are `NCA` and the networks.
+        X, y : array-like, shape (n, d) and (n,), default=None
+            Rows, preferably of a test set, and their targets, needed for a pruner.
+        **options
+            Passed to `plot`, such as `ax`.
+        """
+        check_is_fitted(estimator)
+        results = getattr(estimator, "cv_results_", {})
+        if "param_diversity" in results:
+            mean, spread = results["mean_test_score"], results["std_test_score"]
+            return cls(
+                [f"{each:g}" for each in results["param_diversity"]],
+                {"mean over folds": mean},
+                bands={"mean over folds": (mean - spread, mean + spread)},
+                points={
+                    f"best: {estimator.best_diversity_:g}": (estimator.best_index_, estimator.best_score_)
+                },
+                x_label="diversity",
+                y_label="score",
+            ).plot(**options)
+        if hasattr(estimator, "alignments_"):
+            if X is None or y is None:
+                raise ValueError(
+                    "The errors of a pruned ensemble are drawn for rows and targets: give X and y."
+                )
+            return cls.from_pruners(estimator, X, y, **options)
+        if hasattr(estimator, "loss_path_"):
+            loss, monitored = estimator.loss_path_, estimator.validation_path_[1:]
+            n = min(len(loss), len(monitored))  # an interrupted fit may lack the last one
+            curves, name = {"training": loss[:n], "monitored": monitored[:n]}, "loss"
+        elif hasattr(estimator, "score_path_"):
+            curves, name = {"mean score": estimator.score_path_}, "mean score"
+        else:
+            raise TypeError(
+                f"{type(estimator).__name__} has no curve: give a DiversitySearchCV, an AlignmentPruner, NCA "
+                "or a network."
+            )
+        x = np.arange(1, len(next(iter(curves.values()))) + 1)
+        return cls(x, curves, x_label="iteration", y_label=name).plot(**options)
 
     @classmethod
     def from_densities(
@@ -435,6 +485,7 @@ def accumulated_error(pruner: Any, X: Any, y: AnyArray) -> FloatArray:
             "This pruner was loaded or copied and holds only the kept members, so the curve of all members "
             "cannot be drawn: use the pruner that was fitted, or fit it again."
         )
+    X = validate_member_rows(pruner, X, members, reset=False)
     P = members.predict(X)  # (n, p, columns)
     order = np.arange(P.shape[1]) if members.additive else np.argsort(-pruner.alignments_, kind="stable")
     totals = np.cumsum(P[:, order], axis=1)

@@ -1,4 +1,4 @@
-"""Heat maps, decision regions and galleries of images."""
+"""Heat maps and decision regions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.alignment.distances import distance_correlation_matrix
 from manylens.alignment.similarity import cka_matrix
-from manylens.ensembles.retrieval import module_neighbors, rerank
 from manylens.plotting.style import (
     COLORMAP,
     PALETTE,
-    WRONG_COLOR,
     Display,
     Named,
     by_name,
@@ -25,7 +23,7 @@ from manylens.plotting.style import (
     name_ticks,
     numbers,
 )
-from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, ModuleSet
+from manylens.typing import FloatArray, IntArray, ModuleSet
 from manylens.validation import check_choice, check_real
 
 if TYPE_CHECKING:
@@ -36,7 +34,8 @@ MEASURES: dict[str, tuple[Callable[[list[Any]], Any], str]] = {
     "distance_correlation": (distance_correlation_matrix, "distance correlation"),
 }
 MAX_TICKS = 24
-MIN_CELL = 0.36  # inches that a written value needs
+MIN_CELL = (0.36, 0.17)  # width and height in inches that a written value needs
+CELL = 0.55  # inches of a cell of a rectangular heat map, unless there are too many
 
 
 @dataclass(eq=False, repr=False)
@@ -80,14 +79,22 @@ class HeatMapDisplay(Display):
 
     @classmethod
     def from_representations(
-        cls, representations: Named, *, measure: str | Callable[[list[Any]], Any] = "cka", **options: Any
+        cls,
+        representations: Named,
+        others: Named | None = None,
+        *,
+        measure: str | Callable[[list[Any]], Any] = "cka",
+        **options: Any,
     ) -> Self:
-        """Draw how similar representations of the same rows are.
+        """Draw how similar representations of the same rows are, to each other or to those of another model.
 
         Parameters
         ----------
         representations : dict or list of array-like, each of shape (n, d_k)
-            Representations of the same rows.
+            Representations of the same rows, such as the layers of a network.
+        others : dict or list of array-like, each of shape (n, d_l), default=None
+            Representations to compare with, such as the layers of another network: they are the columns of a
+            rectangular heat map. None compares the representations with each other.
         measure : {"cka", "distance_correlation"} or callable, default="cka"
             Similarity; a callable takes the list of representations and returns a matrix, such as
             `functools.partial(cka_matrix, estimator="unbiased")`.
@@ -98,7 +105,34 @@ class HeatMapDisplay(Display):
         if not callable(measure):
             check_choice(measure, "measure", MEASURES)
         compute, value_name = (measure, "similarity") if callable(measure) else MEASURES[measure]
-        return cls(compute(list(named.values())), list(named), value_name=value_name).plot(**options)
+        beside = {} if others is None else by_name(others)
+        values = compute([*named.values(), *beside.values()])
+        if others is not None:
+            values = np.asarray(values)[: len(named), len(named) :]
+        columns = None if others is None else list(beside)
+        return cls(values, list(named), columns, value_name=value_name).plot(**options)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any = None, **options: Any) -> Self:
+        """Draw the distance correlation of fitted modules, or the layer weights of a model.
+
+        Parameters
+        ----------
+        estimator : transformer with `split`, or estimator with `layer_weights_`
+            Fitted, such as `ModularKernelPCA` or `LayerRidgeClassifier`.
+        X : array-like, shape (n, d), default=None
+            Rows, needed for modules.
+        **options
+            Passed to `plot`, such as `ax`.
+        """
+        if hasattr(estimator, "layer_weights_"):
+            return cls.from_layer_weights(estimator, **options)
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "split"):
+            raise TypeError(f"{type(estimator).__name__} has neither modules nor weights of layers to draw.")
+        if X is None:
+            raise ValueError("Modules are compared by the rows that they transform: give X.")
+        return cls.from_modules(estimator, X, **options)
 
     @classmethod
     def from_modules(cls, modules: ModuleSet, X: Any, **options: Any) -> Self:
@@ -162,8 +196,15 @@ class HeatMapDisplay(Display):
         if not isinstance(self.limits, tuple | list) or len(self.limits) != 2:
             raise TypeError(f"limits={self.limits!r} must be a pair such as (0, 1) or (0, None).")
         low, high = (None if end is None else check_real(end, "limits") for end in self.limits)
-        ax = self._open(ax, 5.2, 4.2, framed=True)
-        options = {"vmin": low, "vmax": high, "cmap": COLORMAP, "aspect": "equal" if square else "auto"}
+        n_rows, n_columns = values.shape
+        cell = min(CELL, 7 / n_rows, 10 / n_columns)
+        long = 0.07 * max(map(len, row_names))  # room for the names
+        size = (
+            (5.2, 4.2) if square else (max(3.2, cell * n_columns + 1.4 + long), max(2.2, cell * n_rows + 1.2))
+        )
+        ax = self._open(ax, *size, framed=True)
+        even = max(n_rows, n_columns) <= 4 * min(n_rows, n_columns)  # otherwise cells would be specks
+        options = {"vmin": low, "vmax": high, "cmap": COLORMAP, "aspect": "equal" if even else "auto"}
         self.image_ = ax.imshow(values, **(options | style))
         self._write_values(ax, values)
         rows, columns = (range(0, n, -(-n // MAX_TICKS)) for n in values.shape)
@@ -176,7 +217,14 @@ class HeatMapDisplay(Display):
 
     def _write_values(self, ax: Axes, values: FloatArray) -> None:
         """Write each value into its cell in a readable color, if the cells are large enough."""
-        if ax.get_window_extent().width / self.figure_.dpi / values.shape[1] < MIN_CELL:
+        box = ax.get_window_extent()
+        width, height = (
+            side / self.figure_.dpi / n
+            for side, n in zip((box.width, box.height), values.shape[::-1], strict=True)
+        )
+        if ax.get_aspect() == 1:
+            width = height = min(width, height)
+        if width < MIN_CELL[0] or height < MIN_CELL[1]:
             return
         colors = np.asarray(self.image_.cmap(self.image_.norm(values)))
         dark = colors[..., :3] @ (0.3, 0.59, 0.11) < 0.5  # luminance of the cells
@@ -275,101 +323,4 @@ class BoundaryDisplay(Display):
             dots = {"c": "0.3"} if labels is None else {"c": labels % len(PALETTE), **colors}
             ax.scatter(points[:, 0], points[:, 1], s=8, linewidths=0, **dots)
         ax.set(xticks=[], yticks=[])
-        return self
-
-
-@dataclass(eq=False, repr=False)
-class GalleryDisplay(Display):
-    """Query images and the images that several searches return; results with a wrong label are framed.
-
-    Parameters
-    ----------
-    query_images : ndarray, shape (q, height, width)
-        One query per line.
-    found_images : ndarray, shape (q, n_searches, k, height, width)
-        Results of each search, nearest first.
-    names : sequence of str
-        Names of the searches.
-    wrong : ndarray of bool, shape (q, n_searches, k), default=None
-        Results whose label differs from that of the query.
-    """
-
-    query_images: AnyArray
-    found_images: AnyArray
-    names: Sequence[str]
-    wrong: BoolArray | None = None
-
-    @classmethod
-    def from_modules(
-        cls,
-        modules: ModuleSet,
-        X: ArrayLike,
-        queries: ArrayLike,
-        *,
-        image_shape: tuple[int, int],
-        y: ArrayLike | None = None,
-        query_labels: ArrayLike | None = None,
-        n_neighbors: int = 5,
-        n_candidates: int = 10,
-        **options: Any,
-    ) -> Self:
-        """Search images with each of the first three modules and with all modules, and draw the results.
-
-        Parameters
-        ----------
-        modules : transformer with `split`
-            Fitted modules.
-        X, queries : array-like, shape (n, height * width) and (q, height * width)
-            Images to search and images to search for, as rows.
-        image_shape : tuple of (int, int)
-            Height and width.
-        y, query_labels : array-like, default=None
-            Labels of the rows and of the queries; if both are given, wrong results are framed.
-        n_neighbors : int, default=5
-            Results shown per search.
-        n_candidates : int, default=10
-            Candidates per module in the search with all modules.
-        **options
-            Passed to `plot`, such as `ax`.
-        """
-        X, queries = np.asarray(X), np.asarray(queries)
-        base, sought = (modules.split(modules.transform(rows)) for rows in (X, queries))
-        found = module_neighbors(base, sought, max(n_candidates, n_neighbors))
-        together = rerank(found, base, sought, n_neighbors)
-        shown = np.concatenate([found[:, :3, :n_neighbors], together[:, None]], axis=1)
-        names = [f"module {m + 1}" for m in range(min(3, base.shape[1]))]
-        wrong = None
-        if y is not None and query_labels is not None:
-            wrong = np.asarray(y)[shown] != np.asarray(query_labels)[:, None, None]
-        images, query_images = (rows.reshape(-1, *image_shape) for rows in (X, queries))
-        names.append(f"all {base.shape[1]} together")
-        return cls(query_images, images[shown], names, wrong).plot(**options)
-
-    def plot(self, ax: Axes | None = None, **style: Any) -> Self:
-        found = numbers(self.found_images, "found_images", None, None, None, None, None)
-        n_queries, n_searches, k, height, width = found.shape
-        queries = numbers(self.query_images, "query_images", n_queries, height, width)
-        wrong = None if self.wrong is None else numbers(self.wrong, "wrong", n_queries, n_searches, k) != 0
-        names = check_names(self.names, "names", n_searches)
-        ax = self._open(ax, 11, 0.5 * n_queries + 0.5, framed=True)
-        from matplotlib.patches import Rectangle
-
-        step, gap = width + 2, width // 2 + 1
-        starts = [step + gap + search * (k * step + gap) for search in range(n_searches)]
-        canvas = np.full((n_queries * (height + 2) - 2, starts[-1] + k * step - 2), np.nan)  # NaN is blank
-        for line, query in enumerate(queries):
-            rows = slice(line * (height + 2), line * (height + 2) + height)
-            canvas[rows, :width] = query
-            for search, rank in np.ndindex(n_searches, k):
-                left = starts[search] + rank * step
-                canvas[rows, left : left + width] = found[line, search, rank]
-                if wrong is not None and wrong[line, search, rank]:
-                    corner, size = (left - 0.9, rows.start - 0.9), (width + 0.8, height + 0.8)
-                    ax.add_patch(Rectangle(corner, *size, fill=False, edgecolor=WRONG_COLOR, linewidth=1.6))
-        ax.imshow(canvas, **{"cmap": "gray_r", "interpolation": "nearest", **style})
-        middles = [width / 2 - 0.5, *(start + (k * step - 2) / 2 - 0.5 for start in starts)]
-        for name, middle in zip(["query", *names], middles, strict=True):
-            ax.text(middle, -1.5, name, ha="center", va="bottom")
-        ax.set(xlim=(-1.5, canvas.shape[1] + 0.5), ylim=(canvas.shape[0] + 0.5, -1.5))
-        ax.set_axis_off()
         return self

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 from scipy.special import softmax
+from sklearn.base import is_regressor
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
@@ -61,6 +62,28 @@ class ScatterDisplay(Display):
     y_label: str = ""
     title: str = ""
     diagonal: bool = False
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, y: ArrayLike, **options: Any) -> Self:
+        """Draw predicted against true values of a fitted regressor.
+
+        Parameters
+        ----------
+        estimator : regressor
+            Fitted.
+        X, y : array-like, shape (n, d) and (n,)
+            Rows, preferably of a test set, and their values.
+        **options
+            Passed to `plot`, such as `ax`.
+        """
+        check_is_fitted(estimator)
+        if not is_regressor(estimator):
+            raise TypeError(
+                f"{type(estimator).__name__} is no regressor, whose values could be compared with y."
+            )
+        predicted = numbers(estimator.predict(X), "predictions", None)
+        labels = {"x_label": "true value", "y_label": "predicted value", "diagonal": True}
+        return cls(y, predicted, **labels).plot(**options)
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Self:
         x = numbers(self.x, "x", None)
@@ -192,6 +215,25 @@ class NeighborProbabilitiesDisplay(Display):
     probabilities: FloatArray
     same_class: BoolArray
     stages: Sequence[int]
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: ArrayLike, y: ArrayLike, row: int = 0, **options: Any) -> Self:
+        """Draw the probabilities under the rows' own distances and under the map that NCA learned.
+
+        Parameters
+        ----------
+        estimator : NCA
+            Fitted.
+        X, y : array-like, shape (n, n_features) and (n,)
+            Rows and their classes.
+        row : int, default=0
+            The row whose neighbors are drawn.
+        **options
+            Passed to `plot`, such as `ax`.
+        """
+        check_is_fitted(estimator, "components_")
+        maps = {0: np.eye(estimator.components_.shape[1]), estimator.n_iter_: estimator.components_}
+        return cls.from_maps(maps, X, y, row, **options)
 
     @classmethod
     def from_maps(

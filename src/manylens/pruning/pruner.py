@@ -25,6 +25,8 @@ from manylens.pruning.selection import (
     select_predictors,
 )
 from manylens.pruning.training_moments import CV, new_moments, training_moments
+from manylens.reprs import FactsMixin
+from manylens.summaries.prediction_moments import FoldedMoments
 from manylens.typing import AnyArray, FloatArray, MatrixLike
 from manylens.validation import (
     check_choice,
@@ -42,7 +44,7 @@ ANCHOR_ROWS = 2000  # with more rows, weights rarely fit noise, and refitting th
 ANCHOR_FOLDS = 3
 
 
-class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
+class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     """Keep the few members of an ensemble that matter, and weight them.
 
     Step one selects the members whose rank-one kernels, in a non-negative sum, are best aligned with the
@@ -113,6 +115,12 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     True
     """
 
+    _facts_shown = {
+        "whole_error_": "squared error of all members",
+        "error_": "squared error of the kept members",
+        "held_out_error_": "squared error by cross-validation",
+    }
+
     def __init__(
         self,
         ensemble: Any,
@@ -166,6 +174,12 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         named_rows = X if hasattr(X, "iloc") else rows
         anchor = self._choose_anchor(ensemble, members, named_rows, target)
         moments, exponent = training_moments(members, rows, target, self.cv, anchor, self.n_jobs, self.method)
+        return self._select(ensemble, members, moments, exponent, anchor)
+
+    def _select(
+        self, ensemble: Any, members: Members, moments: FoldedMoments, exponent: int, anchor: float
+    ) -> Self:
+        """Select and weight members by the moments of 2^-exponent times their predictions and the target."""
         result = select_predictors(
             moments,
             self.method,
@@ -181,6 +195,12 @@ class AlignmentPruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         self.n_kept_ = len(self.kept_)
         self.estimator_ = self._pruned_ensemble(members.keep(self.kept_))
         return self
+
+    def _facts(self) -> dict[str, Any]:
+        if not hasattr(self, "kept_"):
+            return {}
+        kept = {"kept": f"{self.n_kept_:,} of {len(self.weights_):,} members"}
+        return {**kept, **super()._facts()}
 
     def _pruned_ensemble(self, kept: Members) -> PrunedEnsemble:
         """The pruned model of the kept members."""

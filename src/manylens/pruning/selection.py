@@ -15,6 +15,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from manylens.alignment.nonnegative_least_squares import nonnegative_minimum
+from manylens.reprs import result_table
 from manylens.summaries.prediction_moments import (
     FoldedMoments,
     InnerProducts,
@@ -99,6 +100,8 @@ class PruningResult(NamedTuple):
     error: float
     whole_error: float
     held_out_error: float
+
+    _repr_html_ = result_table
 
 
 def check_method(method: Method, refit: Refit, max_members: int | None = None) -> None:

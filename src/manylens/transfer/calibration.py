@@ -14,6 +14,7 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.reprs import FactsMixin
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manylens.validation import (
     check_choice,
@@ -139,7 +140,7 @@ def check_probabilities(
     return labels, P, columns
 
 
-class TemperatureScaler(BaseEstimator):
+class TemperatureScaler(FactsMixin, BaseEstimator):
     """Probabilities softmax(scores / T) with the maximum-likelihood temperature T > 0.
 
     Dividing by T does not change the predicted labels. Fit it to scores of rows that the classifier was not
@@ -163,6 +164,8 @@ class TemperatureScaler(BaseEstimator):
     >>> scaler.predict_proba([[9, 0]]).round(2)
     array([[0.75, 0.25]])
     """
+
+    _facts_shown = {"temperature_": "temperature", "classes_": "classes"}
 
     @restore_on_error
     def fit(self, scores: ArrayLike, y: ArrayLike) -> Self:

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.alignment.features import centered, largest, resolve_groups, sets_by_name, side_by_side
 from manylens.alignment.kernel_weights import align_kernels
 from manylens.kernels import CountSketchMap, Linear
+from manylens.reprs import FactsMixin
 from manylens.transfer.calibration import tempered
 from manylens.transfer.ridge import RidgePredictor
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -101,14 +102,28 @@ class StackedLayers:
         return (parts @ self.coef + self.intercept).astype(parts.dtype)
 
 
-class LayerEstimator(BaseEstimator):
+class LayerEstimator(FactsMixin, BaseEstimator):
     """Base class of all estimators on layers."""
 
+    _facts_shown = {
+        "loo_score_": "leave-one-out score",
+        "alpha_": "penalty",
+        "beta_": "β",
+        "ratio_": "β'/β",
+        "temperature_": "temperature",
+        "classes_": "classes",
+    }
     layer_slices: LayerSlices
     layer_rank: int | None
     weights: LayerWeights
     model_: WeightedLayers | StackedLayers
     _slices: Slices
+
+    def _facts(self) -> dict[str, Any]:
+        if not hasattr(self, "layer_weights_"):
+            return {}
+        weights = dict(zip(self.layer_names_, self.layer_weights_.tolist(), strict=True))
+        return {"weights of the layers": weights, **super()._facts()}
 
     @restore_on_error
     def fit(self, X: Layers, y: ArrayLike) -> Self:
