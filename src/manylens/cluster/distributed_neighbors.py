@@ -54,7 +54,7 @@ MANIFEST = "index.manylens"
 class ClusterNeighbors:
     """Neighbors, the modules whose distances rank them, and the recall to expect; unpacks to a pair.
 
-    Attributes
+    Parameters
     ----------
     distances : ndarray of shape (n_queries, k)
         Root mean squared distances over modules, ascending; estimated if some did not answer.
@@ -313,7 +313,7 @@ class DistributedNeighbors(BaseEstimator):
         check_path(path)
         folder, layout = Path(path).resolve(), self.layout_
         if folder.exists() and not folder.is_dir():
-            raise NotADirectoryError(f"{path} is a file: give a folder.")
+            raise ValueError(f"{path} is a file: give a folder.")
         folder.mkdir(parents=True, exist_ok=True)
         renamed = [replace(segment, uid=new_uid()) for segment in layout.segments]
         names = dict(zip((s.uid for s in layout.segments), (s.uid for s in renamed), strict=True))
