@@ -343,7 +343,7 @@ class DaskParts:
 
     async def _workers(self) -> list[str]:
         """Workers that are alive; notes those that are silent."""
-        identity = await asyncio.wait_for(self.client.scheduler.identity(n_workers=-1), ASK_SECONDS)
+        identity = await asyncio.wait_for(self.client.scheduler.identity(), ASK_SECONDS)
         seen = {address: info["last_seen"] for address, info in identity["workers"].items()}
         latest = max(seen.values(), default=0.0)
         self.silent = {address for address, at in seen.items() if latest - at > self.patience}
