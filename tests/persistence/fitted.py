@@ -90,6 +90,8 @@ def layer_sketches():
 
 
 FEW = {"max_iter": 2, "hidden": 4, "random_state": 0}  # a little training
+
+
 # Public classes that need arguments, other data, or something else than `fit`.
 def distributed(in_files=False):
     """A distributed index of rows in memory or in files."""
