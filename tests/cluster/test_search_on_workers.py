@@ -49,7 +49,7 @@ def victim(index, client):
     return worker, client.run(os.getpid, workers=[worker])[worker]
 
 
-@within(180)
+@within(300)
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_rows_from_anywhere_give_the_embedded_answer(client, tmp_path):
     for number, rows in enumerate(np.split(BASE, 4)):
