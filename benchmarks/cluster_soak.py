@@ -41,7 +41,7 @@ class Report:
     recall: dict[int, float] = field(default_factory=dict)  # by number of modules that answered
     expected: dict[int, float] = field(default_factory=dict)
     n_by_modules: dict[int, int] = field(default_factory=dict)
-    below: int = 0  # searches with fewer modules than workers that were alive and undisturbed could give
+    below: int = 0  # searches that fewer than half of the modules answered
     p50_ms: float = 0.0
     p99_ms: float = 0.0
     back_after: float = float("nan")  # seconds from the last fault to an exact answer of all modules
