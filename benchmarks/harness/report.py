@@ -73,7 +73,7 @@ def page(records, pictures=None):
         *short_lines(records),
         *paper_lines(of_kind(records, "reproduction"), pictures or {}),
         *growth_lines(of_kind(records, "growth")),
-        *comparison_lines(of_kind(records, "comparison")),
+        *comparison_lines(of_kind(records, "comparison"), pictures or {}),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -150,7 +150,7 @@ def growth_lines(records):
     ]
 
 
-def comparison_lines(records):
+def comparison_lines(records, pictures):
     """Comparisons with other libraries and methods."""
     lines = [
         "## Comparisons",
@@ -168,6 +168,8 @@ def comparison_lines(records):
         )
         about = record["about"] + beside
         lines += [f"### {record['name']}", "", about, "", *tables.comparison_table(record), ""]
+        if record["name"] in pictures:
+            lines += [f"![{record['name']}]({pictures[record['name']]})", ""]
         lines += [f"- {tables.verdict(claim)}" for claim in record["claims"]]
         lines.append("")
     return lines

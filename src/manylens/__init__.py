@@ -7,10 +7,10 @@ from manylens._lazy import attach
 if TYPE_CHECKING:
     from manylens.alignment.distances import distance_correlation, distance_correlation_matrix
     from manylens.alignment.kernel_weights import KernelAlignment, align_kernels
+    from manylens.alignment.ranking import rank_models
     from manylens.alignment.similarity import cka, cka_matrix, hsic_test, stable_rank
     from manylens.alignment.sketches import sketched_cka
     from manylens.alignment.streaming import StreamingCKA
-    from manylens.alignment.transferability import rank_models
     from manylens.ensembles.diversity_search import DiversitySearchCV
     from manylens.ensembles.neighbors import ModuleNeighbors
     from manylens.ensembles.retrieval import retrieval_precision
@@ -85,7 +85,7 @@ __getattr__, __dir__ = attach(
         "manylens.alignment.similarity": ["cka", "cka_matrix", "hsic_test", "stable_rank"],
         "manylens.alignment.sketches": ["sketched_cka"],
         "manylens.alignment.streaming": ["StreamingCKA"],
-        "manylens.alignment.transferability": ["rank_models"],
+        "manylens.alignment.ranking": ["rank_models"],
         "manylens.ensembles.diversity_search": ["DiversitySearchCV"],
         "manylens.ensembles.neighbors": ["ModuleNeighbors"],
         "manylens.ensembles.retrieval": ["retrieval_precision"],

@@ -30,7 +30,7 @@ else:
         class CallbackSupportMixin:
             """Before scikit-learn 1.9 there are no callbacks."""
 
-        def with_callbacks(fit):
+        def with_callbacks(fit: Fit) -> Fit:
             """Before scikit-learn 1.9 there is nothing to close."""
             return fit
 

@@ -47,6 +47,7 @@ def validate_rows(
     estimator: BaseEstimator, X: Any, *, reset: bool = False, accept_sparse: bool = True, min_rows: int = 1
 ) -> Rows:
     """Rows as float32 or float64, dense or CSR; with `reset`, record the features seen in fit."""
+    refuse_collection(X, "X", f"manylens.cluster.Blockwise({type(estimator).__name__}(...))")
     with plain_conversion_errors("X"):
         return validate_data(
             estimator,
@@ -58,10 +59,20 @@ def validate_rows(
         )
 
 
+def refuse_collection(X: Any, name: str, instead: str) -> None:
+    """Raise for a dask collection, which would be copied into this process without a word."""
+    if hasattr(X, "__dask_graph__"):
+        raise TypeError(
+            f"{name} is a dask {type(X).__name__}, whose rows would all be copied to this process: use "
+            f"{instead}, or {name}.compute() if they fit in memory."
+        )
+
+
 def validate_targets(
     estimator: BaseEstimator, X: Any, y: Any, *, y_numeric: bool = False, min_rows: int = 1, **options: Any
 ) -> tuple[Rows, AnyArray]:
     """Training rows and their targets, of any number of columns; records the features seen in fit."""
+    refuse_collection(X, "X", f"manylens.cluster.Blockwise({type(estimator).__name__}(...))")
     if y is not None and not is_sparse(y):
         with plain_conversion_errors("y"):
             y = np.asarray(y)

@@ -197,7 +197,7 @@ def test_rank_puts_the_better_representation_first_and_notes_ties(tmp_path, caps
     facts = run_json(capsys, *words)
     assert [row["representation"] for row in facts["rows"]] == ["good.npy", "bad.npy"]
     assert not facts["notes"]
-    assert "may reverse" in run_json(capsys, *words, tmp_path / "same.npy")["notes"][0]
+    assert "too close to" in run_json(capsys, *words, tmp_path / "same.npy")["notes"][0]
 
 
 def test_rank_takes_the_label_from_one_of_the_tables(folder, tmp_path, capsys):

@@ -9,18 +9,25 @@ import time
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
 
 from manylens import (
+    NCA,
+    AlignmentPruner,
     CountSketch,
     LayerRidgeClassifier,
     ModularAutoencoder,
     ModularKernelPCA,
     StreamingCKA,
+    align_kernels,
     cka_matrix,
     rank_models,
+    stable_rank,
 )
 from manylens.alignment import FeatureSketch
-from manylens.cluster import Blockwise, summarize_blocks
+from manylens.baselines import BaggingAutoencoder, BootstrapKernelPCA
+from manylens.cluster import Blockwise, over_blocks, summarize_blocks
 
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")
@@ -196,16 +203,30 @@ def test_transform_and_predict_give_dask_arrays(client):
 def test_data_frames(client):
     pd = pytest.importorskip("pandas")
     dd = pytest.importorskip("dask.dataframe")
-    frame = pd.DataFrame(X, columns=[f"pixel{k}" for k in range(64)])
+    frame = pd.DataFrame(X, index=np.arange(900) * 3 + 7, columns=[f"pixel{k}" for k in range(64)])
     rows = dd.from_pandas(frame, npartitions=5)
     fitted = Blockwise(ModularAutoencoder(3, 4, random_state=0)).fit(rows)
     assert list(fitted.estimator_.feature_names_in_) == list(frame)
     Z = fitted.transform(rows)
-    assert isinstance(Z, da.Array)
-    np.testing.assert_allclose(Z.compute(), fitted.estimator_.transform(frame), atol=1e-10)
-    target = dd.from_pandas(pd.Series(Y), npartitions=5)
+    assert isinstance(Z, dd.DataFrame)
+    assert Z.divisions == rows.divisions
+    assert list(Z.columns) == list(fitted.estimator_.get_feature_names_out())
+    expected = pd.DataFrame(fitted.estimator_.transform(frame), index=frame.index, columns=Z.columns)
+    pd.testing.assert_frame_equal(Z.compute(), expected, atol=1e-9)
+    target = dd.from_pandas(pd.Series(Y, index=frame.index), npartitions=5)
     classifier = Blockwise(LayerRidgeClassifier(kernel="linear")).fit(rows, target)
-    assert (classifier.predict(rows).compute() == Y).mean() > 0.9
+    labels = classifier.predict(rows)
+    assert isinstance(labels, dd.Series)
+    np.testing.assert_array_equal(labels.compute().index, frame.index)
+    assert (labels.compute() == Y).mean() > 0.9
+    odd = rows[rows["pixel20"] > 8]  # partitions of unknown length
+    kept = frame[frame["pixel20"] > 8]
+    probabilities = classifier.predict_proba(odd).compute()
+    assert list(probabilities.columns) == list(range(10))
+    np.testing.assert_array_equal(probabilities.index, kept.index)
+    few = Blockwise(ModularAutoencoder(3, 4, random_state=0)).fit(odd).estimator_
+    whole = ModularAutoencoder(3, 4, random_state=0).fit(kept)
+    np.testing.assert_allclose(few.spectrum_, whole.spectrum_, atol=1e-9 * whole.spectrum_[0])
 
 
 @within(180)
@@ -223,6 +244,72 @@ def test_files_as_delayed_blocks(client, tmp_path):
         RuntimeError, match=r"Block 4 \(the first is 0\) could not be read: FileNotFoundError"
     ):
         Blockwise(KERNEL_PCA).fit(blocks)
+
+
+@within(180)
+def test_folders_are_read_by_workers(client, tmp_path):
+    for k, rows in enumerate(np.split(X, 9)):
+        np.save(tmp_path / f"{k}.npy", rows)
+    fitted = Blockwise(KERNEL_PCA, sample_rows=300).fit(tmp_path)
+    same_bits(fitted, Blockwise(KERNEL_PCA, sample_rows=300).fit(array()))
+    names = client.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.task_prefixes))
+    assert "manylens-read" in names
+    (tmp_path / "4.npy").unlink()
+    np.save(tmp_path / "4.npy", np.array([None]), allow_pickle=True)
+    with pytest.raises(RuntimeError, match=r"Block 4 \(the first is 0\) could not be read: ValueError"):
+        Blockwise(KERNEL_PCA).fit(tmp_path)
+
+
+@within(240)
+def test_bootstrap_pruning_and_nca_give_the_bits_of_batches_in_memory(client):
+    def check(estimator, get, y=None):
+        batches = (np.split(X, 9),) if y is None else (np.split(X, 9), np.split(y, 9))
+        lazy = (array(),) if y is None else (array(), array(y))
+        here = get(Blockwise(estimator, sample_rows=300).fit(*batches).estimator_)
+        there = get(Blockwise(estimator, sample_rows=300).fit(*lazy).estimator_)
+        assert here.tobytes() == there.tobytes()
+
+    check(BootstrapKernelPCA(3, 3, rank=60, random_state=0), lambda fitted: fitted.components_)
+    check(BaggingAutoencoder(3, 3, random_state=0), lambda fitted: fitted.components_)
+    forest = RandomForestClassifier(12, random_state=0).fit(X, Y)
+    check(AlignmentPruner(forest), lambda fitted: fitted.weights_, Y)
+    check(NCA(2, max_iter=2, method="stochastic", random_state=0), lambda fitted: fitted.components_, Y)
+    with pytest.warns(ConvergenceWarning, match="NCA stopped after 2 iterations"):  # though it ran elsewhere
+        check(NCA(2, max_iter=2, random_state=0), lambda fitted: fitted.components_, Y)
+
+
+@within(240)
+def test_a_worker_killed_during_the_walk_of_nca_changes_no_bit(client, tmp_path):
+    nca = NCA(2, method="stochastic", max_iter=2, random_state=0)
+    expected = Blockwise(nca, sample_rows=300).fit(np.split(X, 9), np.split(Y, 9)).estimator_
+    threading.Thread(target=kill_marked, args=(tmp_path / "pid-5",), daemon=True).start()
+    blocks = [dask.delayed(second_time, pure=False)(k, str(tmp_path), 5) for k in range(9)]
+    labels = [dask.delayed(np.asarray)(part) for part in np.split(Y, 9)]
+    fitted = Blockwise(nca, sample_rows=300).fit(list(zip(blocks, labels, strict=True))).estimator_
+    assert fitted.components_.tobytes() == expected.components_.tobytes()
+    client.wait_for_workers(3, timeout=60)
+
+
+def kill_marked(mark):
+    while not mark.exists():
+        time.sleep(0.05)
+    os.kill(int(mark.read_text()), signal.SIGKILL)
+
+
+@within(180)
+def test_functions_of_collections(client):
+    other = X[:, :20] ** 2
+    A, B, labels = array(), array(other), array(Y)
+    scores = over_blocks(cka_matrix, [A, B])
+    assert isinstance(scores, np.ndarray)
+    np.testing.assert_allclose(scores, cka_matrix([X, other]), atol=1e-9)
+    found = over_blocks(align_kernels, {"a": A, "b": B}, labels)
+    assert found == pytest.approx(align_kernels({"a": X, "b": other}, Y), abs=1e-8)
+    assert over_blocks(align_kernels, {"a": A, "b": B}, Y) == pytest.approx(found)  # y in memory
+    ranking = over_blocks(rank_models, {"a": A, "b": B}, labels)
+    expected = rank_models({"a": X, "b": other}, Y)
+    np.testing.assert_allclose([r.score for r in ranking], [r.score for r in expected], atol=1e-8)
+    assert over_blocks(stable_rank, A) == pytest.approx(stable_rank(X), rel=1e-9)
 
 
 @within(180)
@@ -274,6 +361,43 @@ def test_bad_blocks_are_named(client):
         summarize_blocks(StreamingCKA(), {"a": array(), "b": array(X, 300)})
     with pytest.raises(TypeError, match="list of dask collections"):
         Blockwise(KERNEL_PCA).fit([array(), array()])
+    many = [dask.delayed(np.full)((4, 3), np.nan if k == 37 else 1.0 * k) for k in range(50)]
+    for estimator in (KERNEL_PCA, ModularAutoencoder(2, 1)):
+        with pytest.raises(ValueError, match=r"Block 37 \(the first is 0\): Input X contains NaN"):
+            Blockwise(estimator).fit(many)
+    empty = [dask.delayed(np.ones)((4 * (k != 2), 3)) for k in range(4)]
+    with pytest.raises(ValueError, match=r"Block 2 \(the first is 0\): Found array with 0 sample"):
+        Blockwise(KERNEL_PCA).fit(empty)
+
+
+@within(180)
+def test_a_closed_client_is_refused():
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as small:
+        with Client(small, timeout=30):
+            kept = array().persist()
+        with pytest.raises(RuntimeError, match="persisted by a dask client that is closed"):
+            Blockwise(KERNEL_PCA).fit(kept)
+        with Client(small, timeout=30) as made:
+            threading.Timer(2.0, made.close).start()
+            slow = [dask.delayed(time.sleep)(20) for _ in range(3)]
+            with pytest.raises(RuntimeError, match=r"The dask client of .* is closed"):
+                Blockwise(KERNEL_PCA).fit(slow)
+
+
+@within(180)
+def test_progress_on_a_cluster(client, capsys):
+    slow = [dask.delayed(slowly)(rows) for rows in np.split(X, 9)]
+    Blockwise(KERNEL_PCA, sample_rows=300, verbose=1).fit(slow)
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("[manylens] sample: ") and line.endswith(" of 9 blocks") for line in lines)
+    assert any(line.startswith("[manylens] summarize: ") for line in lines)
+
+
+def slowly(rows):
+    time.sleep(0.7)
+    return rows
 
 
 @within(180)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import manylens
-from manylens.ensembles.finders import FaissFinder, GrowingRows, ScanFinder, pad_columns
+from manylens.ensembles.finders import FaissFinder, ScanFinder, pad_columns
+from manylens.ensembles.graph_finder import GraphFinder
+from manylens.ensembles.growing import GrowingRows
 
 
 class FinderContract:
@@ -89,6 +91,77 @@ class TestScanFinder(FinderContract):
         leading = slice(0, 2)
         _, found = self.make(rows[:, leading]).complete(queries[:, leading], queries, rows, lists, 1)
         np.testing.assert_array_equal(found, np.argsort(self.distances(rows, queries), axis=1)[:, :4])
+
+
+class TestGraphFinder(FinderContract):
+    share = 0.98
+
+    def make(self, rows):
+        return GraphFinder(rows)
+
+    def test_the_number_of_threads_changes_nothing(self, rows, queries):
+        one, four = GraphFinder(rows, 1), GraphFinder(rows, 4)
+        np.testing.assert_array_equal(one._links.array, four._links.array)
+        for a, b in zip(one.search(rows, 7, n_jobs=1), four.search(rows, 7, n_jobs=4), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+    def test_links_are_rows_other_than_their_own_each_once(self, rows, queries):
+        for finder in (self.make(rows), self.make(rows).added(queries), self.make(rows).without([3, 5])):
+            links = finder._links.array
+            assert links.min() >= -1
+            assert links.max() < len(links)
+            for row, line in enumerate(links):
+                to = line[line >= 0]
+                assert row not in to
+                assert len(set(to)) == len(to) > 0
+
+    def test_every_row_is_found_by_its_own_coordinates(self, rows):
+        assert np.mean(self.make(rows).search(rows, 5)[1][:, 0] == np.arange(len(rows))) > 0.995
+
+    def test_a_hidden_row_is_not_found(self, rows):
+        own = np.arange(len(rows))
+        found = self.make(rows).search(rows, 25, hidden=own)[1]
+        assert not np.any(found == own[:, None])
+        distances = self.distances(rows, rows)
+        np.fill_diagonal(distances, np.inf)
+        nearest = np.argsort(distances, axis=1)[:, :5]
+        assert np.mean([np.isin(a, b).mean() for a, b in zip(nearest, found, strict=True)]) > 0.95
+
+    @pytest.mark.parametrize("share", [0.001, 0.3, 0.9, 0.999])
+    def test_rows_that_remain_are_found_after_others_are_removed(self, rows, queries, share):
+        removed = np.random.default_rng(2).permutation(self.n_rows)[: int(share * self.n_rows)]
+        kept = np.delete(np.arange(self.n_rows), removed)
+        found = self.make(rows).without(removed).search(queries, min(40, len(kept)))[1]
+        nearest = np.argsort(self.distances(rows[kept], queries), axis=1)[:, :10]
+        assert np.mean([np.isin(a, b).mean() for a, b in zip(nearest, found, strict=True)]) >= self.share
+
+    def test_copies_of_rows_are_no_islands(self, rows, queries):
+        many = np.concatenate([np.repeat(rows[:5], 200, axis=0), rows])
+        found = self.make(many).search(queries, 60)[1]
+        nearest = np.sort(self.distances(many, queries), axis=1)[:, 9]
+        near = np.take_along_axis(self.distances(many, queries), found[:, :10], axis=1)
+        assert np.mean(near <= nearest[:, None] * (1 + 1e-3)) > 0.95
+
+    def test_a_row_far_away_leaves_the_others_their_resolution(self, rows, queries):
+        far = np.concatenate([rows, np.full((1, 6), 1e6, dtype=np.float32)])
+        finder = self.make(far)
+        nearest = np.argsort(self.distances(rows, queries), axis=1)[:, :10]
+        found = finder.search(queries, 40)[1]
+        assert np.mean([np.isin(a, b).mean() for a, b in zip(nearest, found, strict=True)]) >= self.share
+        assert self.n_rows in finder.search(far[-1:], 5)[1]
+
+    def test_links_out_of_bounds_in_a_mapped_file_are_not_followed(self, rows, queries):
+        finder = self.make(rows)
+        links = finder._links.array
+        links[::2, 0] = 10**8
+        assert finder.search(queries, 9)[1].max() < self.n_rows
+
+    def test_rows_of_a_new_kind_are_linked_to_each_other(self, rows):
+        away = rows[:300] + np.float32(8)
+        finder = self.make(rows).added(away)
+        nearest = np.argsort(self.distances(away, away), axis=1)[:, :5] + self.n_rows
+        found = finder.search(away, 20)[1]
+        assert np.mean([np.isin(a, b).mean() for a, b in zip(nearest, found, strict=True)]) > 0.97
 
 
 class TestFaissFinderThatScans(FinderContract):

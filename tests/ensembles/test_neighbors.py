@@ -305,7 +305,7 @@ def test_a_search_before_fit_is_refused(lenses):
     ("options", "message"),
     [
         ({"method": "magic"}, "method='magic' is unknown: give one of nested, exact, paper"),
-        ({"backend": "annoy"}, "backend='annoy' is unknown: give one of numpy, faiss"),
+        ({"backend": "annoy"}, "backend='annoy' is unknown: give one of auto, numpy, graph, faiss"),
         (
             {"method": "exact", "backend": "faiss"},
             "method='exact' needs bounds on the distances of rows that are not candidates",

@@ -174,7 +174,7 @@ def test_modules_that_return_infinity_are_refused():
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e20, 1e37])
-@pytest.mark.parametrize("backend", ["numpy", "faiss"])
+@pytest.mark.parametrize("backend", ["numpy", "graph", "faiss"])
 def test_neither_lists_nor_graphs_contain_minus_one(scale, backend):
     if backend == "faiss":
         pytest.importorskip("faiss", reason="the faiss backend needs faiss")

@@ -14,10 +14,16 @@ from manylens.ensembles.finders import FaissFinder
 DIGITS, LABELS = load_digits(return_X_y=True)
 BASE, QUERIES = DIGITS[:1200], DIGITS[1200:1260]
 NAMES = np.array([f"digit-{i}" for i in range(1200)])
-KINDS = [("nested", "numpy"), ("exact", "numpy"), ("paper", "numpy"), ("nested", "faiss")]
+KINDS = [
+    ("nested", "numpy"),
+    ("exact", "numpy"),
+    ("paper", "numpy"),
+    ("nested", "graph"),
+    ("nested", "faiss"),
+]
 
 
-@pytest.fixture(params=KINDS, ids=["nested", "exact", "paper", "faiss"])
+@pytest.fixture(params=KINDS, ids=["nested", "exact", "paper", "graph", "faiss"])
 def index(request, monkeypatch):
     method, backend = request.param
     if backend == "faiss":
@@ -151,6 +157,8 @@ def test_a_saved_index_keeps_its_ids_even_without_its_first_row(tmp_path):
     [
         (lambda index: index.remove("digit-9999"), "1 of 1 ids are not in this index: 'digit-9999'"),
         (lambda index: index.remove(["digit-1", "digit-1"]), "Some ids are given twice"),
+        (lambda index: index.remove([["digit-1"], ["digit-2", "digit-3"]]), "ids mixes values and lists"),
+        (lambda index: index.kneighbors(QUERIES, where=[["a"], ["b", "c"]]), "where mixes values and lists"),
         (lambda index: index.replace(["digit-1"], QUERIES[:2]), "1 ids do not fit 2 rows"),
         (lambda index: index.replace(["digit-1"], QUERIES[:1, :9]), "X has 9 features"),
         (lambda index: index.partial_fit(QUERIES[:1]), "new rows need ids, too: give ids="),

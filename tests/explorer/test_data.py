@@ -2,6 +2,7 @@
 
 import base64
 import builtins
+import gzip
 import json
 import re
 
@@ -11,10 +12,12 @@ import pytest
 from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
-from manylens import ModularKernelPCA, explore
+from manylens import ModularKernelPCA, cka_matrix, distance_correlation_matrix, explore
 from manylens.explorer import hosts
 from manylens.explorer.curves import diversity_curves, majority, nearest
 from manylens.explorer.data import LARGEST, explorer_data
+from manylens.explorer.images import pixel_scale
+from manylens.explorer.similarities import linear_cka, similarity_matrix
 
 X = np.random.default_rng(0).standard_normal((40, 5))
 LENSES = ModularKernelPCA(3, 2, diversity=0.9, random_state=0).fit(X)
@@ -156,7 +159,8 @@ class TestFile:
         assert text.count("</script>") == 3
         data = json.loads(re.search(r'<script id="data"[^>]*>(.*?)</script>', text, re.DOTALL)[1])
         assert data["meta"]["text"] == ["</script>"] * 40
-        assert base64.b64decode(data["coordinates"]) == explorer_data(LENSES, X).coordinates
+        packed = gzip.decompress(base64.b64decode(data["coordinates"]))
+        assert packed == explorer_data(LENSES, X).coordinates
         assert set(re.findall(r"https?://[\w./]+", text)) <= {"http://www.w3.org/2000/svg"}
         assert "{{" not in text.partition('<script id="data"')[0]
 
@@ -203,3 +207,69 @@ class TestWidget:
         hosts.widget_class.cache_clear()
         with pytest.raises(ImportError, match=r"needs anywidget: pip install 'manylens\[explore\]'"):
             explore(LENSES, "not even rows")
+
+
+class TestImages:
+    def test_files_and_pil_images_fit_into_a_square_and_keep_their_shape(self, tmp_path):
+        image = pytest.importorskip("PIL.Image")
+        wide = image.new("RGB", (200, 100), (10, 200, 30))
+        wide.save(tmp_path / "wide.png")
+        for given in ([wide] * 40, [tmp_path / "wide.png"] * 40, [str(tmp_path / "wide.png")] * 40):
+            data = explorer_data(LENSES, X, images=given)
+            assert data.meta["image_shape"] == [64, 64, 4]
+            square = np.frombuffer(data.images, np.uint8).reshape(40, 64, 64, 4)[0]
+            assert square[32, 32].tolist() == [10, 200, 30, 255]
+            assert square[4, 32].tolist() == [0, 0, 0, 0]  # nothing above a wide image
+
+    def test_broken_missing_and_too_few_files_are_named(self, tmp_path):
+        image = pytest.importorskip("PIL.Image")
+        (tmp_path / "broken.png").write_bytes(b"no image")
+        with pytest.raises(ValueError, match=r"broken.png'?\)? could not be read as an image"):
+            explorer_data(LENSES, X, images=[tmp_path / "broken.png"] * 40)
+        with pytest.raises(ValueError, match=r"nothing\.png does not exist"):
+            explorer_data(LENSES, X, images=[str(tmp_path / "nothing.png")] * 40)
+        with pytest.raises(ValueError, match="images holds 3 images; X has 40 rows"):
+            explorer_data(LENSES, X, images=[image.new("L", (2, 2))] * 3)
+
+    def test_rows_that_are_pixels_are_recognized(self):
+        pixels = np.random.default_rng(0).integers(0, 256, (40, 2, 3, 1), dtype=np.uint8)
+        flat = pixels.reshape(40, -1)
+        assert pixel_scale(flat / 255, pixels) == pytest.approx((1 / 255, 0), abs=1e-12)
+        assert pixel_scale(0.5 - 2.0 * flat, pixels) == pytest.approx((-2, 0.5))
+        assert pixel_scale(np.sqrt(flat), pixels) is None
+        assert pixel_scale(flat[:, ::-1], pixels) is None
+        assert pixel_scale(sparse.csr_matrix(flat), pixels) is None
+        assert pixel_scale(flat, None) is None
+        assert pixel_scale(np.zeros((40, 6)), np.zeros((40, 2, 3, 1), np.uint8)) is None
+
+
+def test_similarities_are_those_of_the_modules_at_every_stop():
+    data = explorer_data(LENSES, X, diversities=[0.5])
+    for s, diversity in enumerate((0.5, 0.9)):
+        lenses = LENSES.with_diversity(diversity)
+        views = list(lenses.split(lenses.transform(X)).swapaxes(0, 1))
+        for name, wanted in (
+            ("CKA", cka_matrix(views, estimator="unbiased")),
+            ("distance correlation", distance_correlation_matrix(views)),
+        ):
+            np.testing.assert_allclose(data.meta["similarity"][name][s], wanted, atol=1e-4)
+
+
+def test_similarity_with_a_constant_module_is_unknown():
+    views = [X[:, :2], np.zeros((40, 2)), X[:, 2:]]
+    found = similarity_matrix(views, None, linear_cka)
+    assert found[1] == [None, None, None]
+    assert found[0][0] == pytest.approx(1)
+
+
+def test_columns_of_a_table_are_shown_as_text():
+    table = pd.DataFrame({"price": np.linspace(0, 1, 40), "shop": ["<b>", None] * 20}, index=range(5, 45))
+    assert explorer_data(LENSES, X, table=table).meta["table"] == {
+        "names": ["price", "shop"],
+        "values": [[f"{v:.6g}" for v in np.linspace(0, 1, 40)], ["<b>", ""] * 20],
+    }
+    polars = pytest.importorskip("polars")
+    assert explorer_data(LENSES, X, table=polars.from_pandas(table)).meta["table"]["values"][1][0] == "<b>"
+    for bad in (table[:3], [1, 2]):
+        with pytest.raises(ValueError, match="table must be a data frame with one row per row of X"):
+            explorer_data(LENSES, X, table=bad)

@@ -3,16 +3,23 @@
 import csv
 import io
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.neighbors import NearestNeighbors
 
-from manylens import ModularAutoencoder, ModularKernelPCA, explore
-from manylens.explorer.data import explorer_data
+from manylens import (
+    ModularAutoencoder,
+    ModularKernelPCA,
+    cka_matrix,
+    distance_correlation_matrix,
+    explore,
+)
+from manylens.explorer.data import BUFFERS, explorer_data
+from manylens.explorer.hosts import module_source
 from manylens.explorer.hosts import page as make_page
-from manylens.explorer.hosts import source
 
 HOSTILE = [
     "<img src=x onerror=\"console.log('pwned')\">",
@@ -177,7 +184,7 @@ class TestFigures:
           return new Set(new Uint32Array(copy.getImageData(0, 0, width, height).data.buffer)).size;
         }"""
         assert page.locator(".mlx-map canvas").first.evaluate(different) > 20
-        page.get_by_label("Two leading dimensions of").select_option("module 2")
+        page.get_by_label("Map of", exact=True).select_option("module 2")
         assert page.locator(".mlx-map canvas").first.evaluate(different) > 20
         assert page.locator(".mlx-legend li").all_inner_texts() == [str(digit) for digit in range(10)]
 
@@ -214,6 +221,141 @@ class TestFigures:
         assert [int(line["row"]) for line in table] == neighbors(page)
         assert set(table[0]["found_by"].split()) <= {"1", "2", "3", "4", "5", "6"}
 
+    def test_the_heat_map_follows_the_slider_and_the_measure(self, page, lenses, digits):
+        heat = page.get_by_role("region", name="Similarity of the modules")
+
+        def shown():
+            titles = heat.locator("rect title").evaluate_all("nodes => nodes.map(n => n.textContent)")
+            return np.array([float(text.rpartition(" ")[2]) for text in titles]).reshape(6, 6)
+
+        sample = digits.data[:500]
+        np.testing.assert_allclose(
+            shown(), cka_matrix(views_of(lenses, sample), estimator="unbiased"), atol=6e-4
+        )
+        move(page, 0.21)
+        heat.get_by_label("Measure").select_option("distance correlation")
+        expected = distance_correlation_matrix(views_of(lenses.with_diversity(0.2), sample))
+        np.testing.assert_allclose(shown(), expected, atol=6e-4)
+
+    def test_any_two_components_make_a_map_that_a_link_restores(self, new_page, digits_page, page):
+        picture = "canvas => canvas.toDataURL()"
+        canvas = page.locator(".mlx-map canvas").first
+        before = canvas.evaluate(picture)
+        page.get_by_label("across").select_option("component 3")
+        assert canvas.evaluate(picture) != before
+        page.get_by_label("Map of", exact=True).select_option("module 2")
+        page.get_by_label("up", exact=True).select_option("dimension 5")
+        assert page.get_by_label("across").locator("option").count() == 5
+        again = opened(new_page(), digits_page, "#" + page.url.partition("#")[2])
+        assert again.get_by_label("up", exact=True).input_value() == "4"
+        assert again.locator(".mlx-map canvas").first.evaluate(picture) == canvas.evaluate(picture)
+
+    @pytest.mark.parametrize("title", ["the map", "Coverage of the spectrum", "Similarity of the modules"])
+    def test_figures_can_be_downloaded(self, page, title):
+        image = pytest.importorskip("PIL.Image")
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name=f"Download {title} as PNG").click()
+        with image.open(waiting.value.path()) as picture:
+            assert picture.format == "PNG"
+            assert len(picture.convert("RGB").getcolors(2**24)) > 5
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name=f"Download {title} as SVG").click()
+        svg = ElementTree.fromstring(waiting.value.path().read_text())
+        kinds = {node.tag.rpartition("}")[2] for node in svg.iter()}
+        assert {"circle"} <= kinds if title == "the map" else {"text", "rect"} <= kinds
+        assert "var(" not in ElementTree.tostring(svg, "unicode")  # needs no style sheet
+
+
+class TestImageAsQuery:
+    def test_a_chosen_file_finds_the_rows_nearest_to_it(self, page, lenses, digits, tmp_path):
+        image = pytest.importorskip("PIL.Image")
+        row = 1234  # not among the 500 rows of the page
+        image.fromarray(np.round(digits.images[row] * 255 / 16).astype(np.uint8)).save(tmp_path / "new.png")
+        page.locator("input[type=file]").set_input_files(tmp_path / "new.png")
+        page.wait_for_function("document.querySelector('.mlx-query strong').textContent === 'Your image'")
+        settled(page)
+        Z = lenses.transform(digits.data[:500])
+        q = lenses.transform(digits.data[[row]])
+        found = NearestNeighbors(n_neighbors=10).fit(Z).kneighbors(q, return_distance=False)[0]
+        assert len({*neighbors(page)} & {*found.tolist()}) >= 9  # pixels are rounded to 8 bits
+        assert neighbors(page)[0] == found[0]
+        first = neighbors(page)
+        page.get_by_role("button", name="Invert").click()
+        page.wait_for_function(
+            "(row) => document.querySelector('.mlx-card').dataset.row !== row", arg=str(first[0])
+        )
+        page.locator(".mlx-card").first.click()
+        settled(page)
+        assert page.locator(".mlx-query strong").inner_text().startswith("row ")
+
+    def test_the_page_maps_pixels_to_the_coordinates_of_the_lenses(self, new_page, lenses, digits):
+        linear = ModularAutoencoder(3, 2, random_state=0).fit(digits.data[:500])
+        for each in (lenses, linear):
+            data = explorer_data(each, digits.data[:50], images=digits.images[:50])
+            pixels = np.frombuffer(data.images, np.uint8).reshape(50, -1)[:5]
+            wanted = np.frombuffer(data.coordinates, "<f4").reshape(50, -1)[:5]
+            found = new_page().evaluate(
+                """async ([source, map, bytes, rows]) => {
+                  const url = URL.createObjectURL(new Blob([source], {type: "text/javascript"}));
+                  const {imageCoordinates} = await import(url);
+                  const buffer = Uint8Array.from(bytes).buffer;
+                  return rows.map((row) => [...imageCoordinates(map, buffer, row)]);
+                }""",
+                [module_source(), data.meta["query"], list(data.query), pixels.tolist()],
+            )
+            np.testing.assert_allclose(found, wanted, atol=0.01 * np.abs(wanted).max())
+
+    def test_dropping_works_and_what_is_no_image_is_refused(self, page):
+        drop = """async (kind) => {
+          const transfer = new DataTransfer();
+          const canvas = new OffscreenCanvas(20, 20);
+          canvas.getContext("2d").fillRect(0, 0, 9, 20);
+          const file = kind === "image/png" ? await canvas.convertToBlob() : new Blob(["x"]);
+          transfer.items.add(new File([file], "dropped", {type: kind}));
+          document.querySelector(".mlx").dispatchEvent(
+            new DragEvent("drop", {dataTransfer: transfer, bubbles: true, cancelable: true}));
+        }"""
+        page.evaluate(drop, "text/plain")
+        page.wait_for_function("document.querySelector('.mlx-status').textContent.startsWith('Only images')")
+        page.evaluate(drop, "image/jpeg")  # which it is not
+        page.wait_for_function("document.querySelector('.mlx-status').textContent.includes('not an image')")
+        page.evaluate(drop, "image/png")
+        page.wait_for_function("document.querySelector('.mlx-query strong').textContent === 'Your image'")
+        assert len(neighbors(page)) == 10
+
+    def test_other_rows_than_pixels_offer_no_image(self, new_page, tmp_path, digits):
+        features = np.log1p(digits.data[:60])
+        lenses = ModularKernelPCA(2, 2, random_state=0).fit(features)
+        path = explore(lenses, features, images=digits.images[:60], output=tmp_path / "x.html")
+        assert opened(new_page(), path).locator("input[type=file]").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "dark"),
+    [
+        ("data-jp-theme-light", "false", True),
+        ("data-jp-theme-light", "true", False),
+        ("data-vscode-theme-kind", "vscode-dark", True),
+        ("data-vscode-theme-kind", "vscode-light", False),
+        ("class", "vscode-high-contrast", True),
+        ("class", "dark dark-theme", True),
+        ("data-theme", "light", False),
+    ],
+)
+def test_the_theme_of_the_notebook_wins_over_that_of_the_system(
+    new_page, digits_page, attribute, value, dark
+):
+    page = opened(new_page(color_scheme="light" if dark else "dark"), digits_page)
+    card = "getComputedStyle(document.querySelector('.mlx')).getPropertyValue('--mlx-card').trim()"
+    before = page.evaluate(card)
+    page.evaluate("([name, value]) => document.body.setAttribute(name, value)", [attribute, value])
+    page.wait_for_function("(dark) => document.querySelector('.mlx').matches('.mlx-dark') === dark", arg=dark)
+    assert page.evaluate(card) != before
+
+
+def views_of(lenses, X):
+    return list(lenses.split(lenses.transform(X)).swapaxes(0, 1))
+
 
 def contrast(first, second):
     """Contrast ratio of two colors by WCAG 2."""
@@ -235,7 +377,10 @@ def test_hostile_strings_are_shown_as_they_are(new_page, tmp_path):
     X = pd.DataFrame(rng.standard_normal((n, 4)), index=[f"{s} {i}" for i, s in enumerate(strings)])
     X.columns = HOSTILE[:4]
     lenses = ModularKernelPCA(2, 2, random_state=0).fit(X)
-    path = explore(lenses, X, strings, text=strings, title=HOSTILE[1], output=tmp_path / "x.html")
+    table = pd.DataFrame(dict.fromkeys(HOSTILE, strings))
+    path = explore(
+        lenses, X, strings, text=strings, table=table, title=HOSTILE[1], output=tmp_path / "x.html"
+    )
     page = opened(new_page(), path)  # which fails on any message on the console
     assert page.locator("img").count() == 0
     assert page.locator("script").count() == 3
@@ -250,6 +395,8 @@ def test_hostile_strings_are_shown_as_they_are(new_page, tmp_path):
         settled(page)
         assert page.locator(".mlx-query strong").text_content() == f"{strings[row]} {row}"
         assert page.locator(".mlx-query .mlx-text").text_content() == strings[row]
+        assert page.locator(".mlx-query dt").all_text_contents() == HOSTILE
+        assert page.locator(".mlx-query dd").all_text_contents() == [strings[row]] * len(HOSTILE)
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Download as CSV").click()
     names = [
@@ -318,8 +465,8 @@ def test_the_same_module_runs_in_a_notebook_with_buffers_at_odd_offsets(new_page
             }};
           window.stop = explorer.render({model: window.model, el: document.body});
         }""",
-        [source("explorer.js"), data.meta,
-         {name: list(getattr(data, name)) for name in ("coordinates", "modules", "images")}],
+        [module_source(), data.meta,
+         {name: list(getattr(data, name)) for name in BUFFERS}],
     )  # fmt: skip
     settled(page)
     Z = lenses.transform(digits.data[:60])
@@ -330,7 +477,7 @@ def test_the_same_module_runs_in_a_notebook_with_buffers_at_odd_offsets(new_page
     page.locator(".mlx-card").first.click()
     assert page.evaluate("saved.selected") == expected(Z, 7)[0]
     page.evaluate("stop()")
-    assert page.evaluate("removed") == 3
+    assert page.evaluate("removed") == 4
 
 
 def test_pages_are_small(lenses, digits):

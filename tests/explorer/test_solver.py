@@ -5,7 +5,7 @@ import pytest
 
 from manylens import ModularAutoencoder, ModularKernelPCA
 from manylens.explorer.data import describe_diverse, diverse_stops, module_weights
-from manylens.explorer.hosts import source
+from manylens.explorer.hosts import module_source
 from manylens.modules.solver import lower_bound, solve_modules
 
 CALL = """async ([source, name, calls]) => {
@@ -20,7 +20,7 @@ CALL = """async ([source, name, calls]) => {
 @pytest.fixture
 def javascript(new_page):
     page = new_page()
-    return lambda name, calls: page.evaluate(CALL, [source("explorer.js"), name, calls])
+    return lambda name, calls: page.evaluate(CALL, [module_source(), name, calls])
 
 
 def spectra():

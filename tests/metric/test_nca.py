@@ -458,16 +458,22 @@ def few_rows_per_class(seed, n_classes=40, per_class=10, noise=3.0):
     return X[:half], y[:half], X[half:], y[half:]
 
 
-def test_many_small_classes_and_noise_are_no_harder_than_for_scikit_learn():
+@pytest.mark.parametrize(
+    ("n_components", "n_classes", "per_class", "noise"),
+    [(6, 40, 10, 3.0), (4, 10, 8, 3.0), (4, 10, 8, 10.0), (1, 5, 4, 0.1), (2, 5, 4, 1.0)],
+)
+def test_many_small_classes_and_noise_are_no_harder_than_for_scikit_learn(
+    n_components, n_classes, per_class, noise
+):
     scores = []
     for seed in range(10, 14):
-        X, y, X_test, y_test = few_rows_per_class(seed)
+        X, y, X_test, y_test = few_rows_per_class(seed, n_classes, per_class, noise)
         scores.append(
             [
                 KNeighborsClassifier(5).fit(nca.transform(X), y).score(nca.transform(X_test), y_test)
                 for nca in (
-                    NCA(6, random_state=0).fit(X, y),
-                    NeighborhoodComponentsAnalysis(6, random_state=0).fit(X, y),
+                    NCA(n_components, random_state=0).fit(X, y),
+                    NeighborhoodComponentsAnalysis(n_components, random_state=0).fit(X, y),
                 )
             ]
         )
@@ -533,3 +539,12 @@ def test_one_warning_says_why_a_fit_stopped():
         with pytest.warns(ConvergenceWarning, match=reason) as caught:
             NCA(2, **parameters).fit(IRIS, SPECIES)
         assert len(caught) == 1
+
+
+@pytest.mark.parametrize("init", ["auto", "pca", "identity"])
+def test_symmetric_rows_do_not_make_the_map_vanish(init):
+    X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 9, float)
+    y = (X[:, 0] != X[:, 1]).astype(int)  # along either axis, the classes are the same
+    nca = NCA(1, init=init, random_state=0).fit(X, y)
+    assert nca.score_path_[-1] > 0.99
+    assert nca.n_iter_ == len(nca.score_path_)

@@ -5,12 +5,14 @@ import pandas as pd
 import pytest
 
 from manylens import (
+    LayerRidgeRegressor,
     ModularAutoencoder,
     ModularKernelPCA,
     NegativeCorrelationClassifier,
     NegativeCorrelationRegressor,
     NetworkAutoencoder,
 )
+from manylens.baselines import PartitionKernelPCA
 from manylens.summaries import Moments
 
 X = np.random.default_rng(0).normal(size=(30, 4))
@@ -52,14 +54,24 @@ def test_split_and_diversities_are_checked(lenses):
         lenses.diversity_path(0.5)
 
 
-def test_learning_needs_the_summary_of_the_same_features():
-    model = ModularKernelPCA(2, 2, random_state=0).fit_feature_map(X)
+@pytest.mark.parametrize(
+    ("model", "width"),
+    [
+        (ModularKernelPCA(2, 2, random_state=0).fit_feature_map(X), 30),
+        (PartitionKernelPCA(2, 2, random_state=0).fit_feature_map(X), 30),
+        (ModularAutoencoder(2, 2, random_state=0).fit_feature_map(X), X.shape[1]),
+        (LayerRidgeRegressor().fit_feature_map({"a": X}, X[:, 0]), None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_learning_needs_the_summary_of_the_same_features(model, width):
     with pytest.raises(TypeError, match=r"summary=0\.5 must be the Moments that summarize returns"):
         model.learn_from(0.5)
-    with pytest.raises(ValueError, match="summary has 3 features of 30 rows, but the feature map has 30"):
-        model.learn_from(Moments(3).update(X[:, :3]))
-    with pytest.raises(ValueError, match="summary has 30 features of 0 rows"):
-        model.learn_from(Moments(30))
+    with pytest.raises(ValueError, match="summary has 2 features of 30 rows, but this model needs"):
+        model.learn_from(Moments(2).update(X[:, :2]))
+    if width is not None:
+        with pytest.raises(ValueError, match=f"summary has {width} features of 0 rows"):
+            model.learn_from(Moments(width))
 
 
 @pytest.mark.parametrize(

@@ -228,9 +228,10 @@ class HasUnusedLayer(nn.Module):
 
 def test_layers_without_features_raise(cnn):
     rows = [np.ones((3, 4), dtype=np.float32)]
+    assert list(collect_layers(HasUnusedLayer(), rows)) == ["used"]
     cases = [
         ((nn.Sequential(ReturnsText()), rows), {}, "Layer '0' returned a str without a tensor"),
-        ((HasUnusedLayer(), rows), {}, "Layer 'unused' did not run in the forward pass"),
+        ((HasUnusedLayer(), rows, ["used", "unused"]), {}, "Layer 'unused' did not run in the forward pass"),
         ((cnn, [images()], ["7"]), {}, "The model has no layer '7'"),
         ((cnn, [images()], lambda *_: False), {}, "layers matches no module"),
         ((cnn, [images()], "all"), {}, "layers='all' is unknown"),
@@ -257,7 +258,7 @@ def test_values_of_other_types_are_refused(cnn):
         ({"layers": [["0"]]}, "has no layer <list of 1 items>"),
         ({"pooling": 0.5}, "pooling=0.5 is unknown"),
         ({"batches": ["text"]}, r"could not run on a batch \(str\).*forward\(model, batch\)"),
-        ({"batches": [images().astype(np.float64)]}, r"float64\): .* Give batches"),
+        ({"batches": [images().astype(np.int64)]}, r"int64\): .* Give batches"),
     ]:
         with pytest.raises((TypeError, ValueError), match=message):
             collect_layers(cnn, **({"batches": [images()]} | arguments))

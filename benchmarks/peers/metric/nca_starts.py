@@ -72,6 +72,14 @@ class NCASmallClasses(NCAManyClasses):
     settings = (100, 8, 3.0, 3.0)
 
 
+class NCAFewRows(NCAManyClasses):
+    """Ten classes of eight rows around centers in ten columns, 20 columns of noise, four dimensions."""
+
+    settings = (10, 8, 3.0, 3.0)
+    n_components = 4
+    draws = 20
+
+
 class NCALargeNoise(Starts):
     """Five classes whose ten informative columns are small beside 20 columns of noise, in four dimensions, by
     every optimizer."""

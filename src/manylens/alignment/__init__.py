@@ -5,23 +5,38 @@ from typing import TYPE_CHECKING
 from manylens._lazy import attach
 
 if TYPE_CHECKING:
+    from manylens.alignment.comparing import Similarity, SimilarityMatrix, compare, compare_matrix
     from manylens.alignment.distances import distance_correlation, distance_correlation_matrix
     from manylens.alignment.kernel_weights import KernelAlignment, align_bandwidths, align_kernels
+    from manylens.alignment.matched_measures import CCA, Procrustes
+    from manylens.alignment.measure import Measure
+    from manylens.alignment.product_measures import CKA, RSA, DistanceCorrelation, NeighborOverlap
+    from manylens.alignment.ranking import ModelRanking, rank_models
     from manylens.alignment.similarity import cka, cka_matrix, hsic, hsic_test, stable_rank
     from manylens.alignment.sketches import Estimate, FeatureSketch, scka, sketched_cka
     from manylens.alignment.streaming import StreamingCKA
-    from manylens.alignment.transferability import ModelRanking, rank_models
 
 __all__ = [
+    "CCA",
+    "CKA",
+    "RSA",
+    "DistanceCorrelation",
     "Estimate",
     "FeatureSketch",
     "KernelAlignment",
+    "Measure",
     "ModelRanking",
+    "NeighborOverlap",
+    "Procrustes",
+    "Similarity",
+    "SimilarityMatrix",
     "StreamingCKA",
     "align_bandwidths",
     "align_kernels",
     "cka",
     "cka_matrix",
+    "compare",
+    "compare_matrix",
     "distance_correlation",
     "distance_correlation_matrix",
     "hsic",
@@ -35,11 +50,15 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
+        "manylens.alignment.comparing": ["Similarity", "SimilarityMatrix", "compare", "compare_matrix"],
         "manylens.alignment.distances": ["distance_correlation", "distance_correlation_matrix"],
         "manylens.alignment.kernel_weights": ["KernelAlignment", "align_bandwidths", "align_kernels"],
+        "manylens.alignment.matched_measures": ["CCA", "Procrustes"],
+        "manylens.alignment.measure": ["Measure"],
+        "manylens.alignment.product_measures": ["CKA", "RSA", "DistanceCorrelation", "NeighborOverlap"],
         "manylens.alignment.similarity": ["cka", "cka_matrix", "hsic", "hsic_test", "stable_rank"],
         "manylens.alignment.sketches": ["Estimate", "FeatureSketch", "scka", "sketched_cka"],
         "manylens.alignment.streaming": ["StreamingCKA"],
-        "manylens.alignment.transferability": ["ModelRanking", "rank_models"],
+        "manylens.alignment.ranking": ["ModelRanking", "rank_models"],
     },
 )

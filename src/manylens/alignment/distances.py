@@ -109,6 +109,15 @@ def centered_lenses(lenses: Sequence[Any] | AnyArray) -> list[FloatArray]:
 
 def distance_covariances(lenses: Sequence[FloatArray], n_jobs: int | None) -> FloatArray:
     """dCov² of every pair of centered lenses, mean_ij a_ij b_ij - 2 mean_i a_i. b_i. + a.. b.., (L, L)."""
+    n = len(lenses[0])
+    products, row_sums = distance_sums(lenses, n_jobs)
+    means = row_sums / n  # (L, n)
+    grand = means.mean(axis=1)
+    return products / n**2 - 2 * (means @ means.T) / n + np.outer(grand, grand)
+
+
+def distance_sums(lenses: Sequence[FloatArray], n_jobs: int | None) -> tuple[FloatArray, FloatArray]:
+    """Σ_ij a_ij b_ij for every pair of lenses (L, L), and Σ_j a_ij (L, n)."""
     n, L = len(lenses[0]), len(lenses)
     products, row_sums = np.zeros((PARTS, L, L)), np.zeros((PARTS, L, n))
 
@@ -117,9 +126,7 @@ def distance_covariances(lenses: Sequence[FloatArray], n_jobs: int | None) -> Fl
             add_tiles(lenses, part, products[part], row_sums[part])
 
     over_blocks(work, PARTS, 1, n_jobs)
-    means = row_sums.sum(axis=0) / n  # (L, n)
-    grand = means.mean(axis=1)
-    return products.sum(axis=0) / n**2 - 2 * (means @ means.T) / n + np.outer(grand, grand)
+    return products.sum(axis=0), row_sums.sum(axis=0)
 
 
 def add_tiles(lenses: Sequence[FloatArray], part: int, products: FloatArray, row_sums: FloatArray) -> None:

@@ -20,6 +20,7 @@ from manylens.validation import (
     is_sparse,
     plain_conversion_errors,
     plain_label_errors,
+    refuse_collection,
     require_two_classes,
     times_power,
 )
@@ -61,6 +62,12 @@ def refuse_other_rows(names: Names, arrays: Sequence[Rows]) -> None:
 
 def check_features(X: MatrixLike, name: Hashable = "X", accept_sparse: bool = True) -> Rows:
     """One feature set as a finite 2-d float array or CSR matrix; float32 stays float32."""
+    refuse_collection(
+        X,
+        str(name),
+        "manylens.cluster.over_blocks (cka_matrix, align_kernels, rank_models, stable_rank) or "
+        "manylens.cluster.summarize_blocks (StreamingCKA, sketches)",
+    )
     formats = "csr" if accept_sparse else False
     with plain_conversion_errors(str(name)):
         return check_array(X, accept_sparse=formats, dtype=[np.float64, np.float32], input_name=str(name))
@@ -259,11 +266,16 @@ def read_target(y: AnyArray) -> Literal["classes", "values"]:
     if y.dtype.kind == "f" and kind == "multiclass":
         if 2 * len(np.unique(y)) > len(y):
             return "values"
-        raise ValueError(
-            "y holds whole numbers stored as floats, which may be classes or values: give "
-            "target='classes' or target='values'."
-        )
+        raise ValueError(target_is_ambiguous())
     return "classes"
+
+
+def target_is_ambiguous() -> str:
+    """Error message for a target that may be classes or values."""
+    return (
+        "y holds whole numbers stored as floats, which may be classes or values: give "
+        "target='classes' or target='values'."
+    )
 
 
 def as_returned(scores: Any, return_: Returned) -> Any:

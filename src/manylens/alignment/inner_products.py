@@ -237,6 +237,25 @@ def gram_products(
         return corrected_products(P, R, D, shifts, estimator, center)
 
 
+def doubly_centered(K: FloatArray) -> FloatArray:
+    """H K H, (n, n)."""
+    K = K - K.mean(axis=0)
+    return K - K.mean(axis=1, keepdims=True)
+
+
+def u_centered(K: FloatArray) -> FloatArray:
+    """The U-centered matrix (n, n) of Székely and Rizzo (2014), whose products are the unbiased ones."""
+    n = len(K)
+    K = K - K.mean()
+    np.fill_diagonal(K, 0.0)
+    sums = K.sum(axis=0)
+    K -= (sums / (n - 2))[:, np.newaxis]
+    K -= sums / (n - 2)
+    K += sums.sum() / ((n - 1) * (n - 2))
+    np.fill_diagonal(K, 0.0)
+    return K
+
+
 def corrected_products(
     P: FloatArray, R: FloatArray, D: FloatArray, shifts: FloatArray, estimator: Estimator, center: bool
 ) -> tuple[FloatArray, FloatArray]:

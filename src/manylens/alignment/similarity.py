@@ -27,6 +27,7 @@ from manylens.alignment.inner_products import (
     KernelGram,
     alignments,
     check_convention,
+    doubly_centered,
     scaled_products,
     unscaled,
 )
@@ -297,12 +298,6 @@ def centered_gram(X: Rows, kernel: Kernel, name: str) -> FloatArray:
     if not finite:
         raise ValueError(range_message(name))
     return K
-
-
-def doubly_centered(K: FloatArray) -> FloatArray:
-    """H K H, (n, n)."""
-    K = K - K.mean(axis=0)
-    return K - K.mean(axis=1, keepdims=True)
 
 
 def stable_rank(X: MatrixLike | Moments, center: bool = True) -> float:

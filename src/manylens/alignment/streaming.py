@@ -16,7 +16,13 @@ from manylens.alignment.features import (
     constant_message,
     labeled,
 )
-from manylens.alignment.inner_products import ROUNDING, Estimator, check_convention, without_diagonals
+from manylens.alignment.inner_products import (
+    ROUNDING,
+    Estimator,
+    Scaled,
+    check_convention,
+    without_diagonals,
+)
 from manylens.alignment.sketches import stream_exponent
 from manylens.summaries import CrossMoments, Summary
 from manylens.summaries.base import check_same_kind
@@ -155,6 +161,22 @@ class StreamingCKA(Summary):
             return labeled(scores, self.names_, self._by_name)
         position = {name: k for k, name in enumerate(self.names_)}
         return {(one, other): float(scores[position[one], position[other]]) for one, other in self.pairs}
+
+    def scaled_products(self) -> Scaled:
+        """Inner products of the kernels of all pairs; raises if a representation is constant."""
+        check_convention(self.estimator, self.center, self.n_rows_)
+        p = len(self.names_)
+        values = np.zeros((p, p))
+        for (k, m), product in self._products().items():
+            values[k, m] = values[m, k] = product
+        exponents = np.array([2 * (exponent or 0) for exponent in self._exponents])
+        return Scaled(values, exponents, np.zeros(p, dtype=bool))
+
+    def alignment_of(self, one: Hashable, other: Hashable) -> float:
+        """Alignment of one pair."""
+        values = self.scaled_products().values
+        k, m = self.names_.index(one), self.names_.index(other)
+        return float(np.clip(values[k, m] / (np.sqrt(values[k, k]) * np.sqrt(values[m, m])), -1.0, 1.0))
 
     def _moments_at(self, exponents: list[int | None]) -> CrossMoments:
         """The moments as if the rows had been scaled by 2^-exponents."""

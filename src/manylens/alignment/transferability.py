@@ -1,230 +1,153 @@
-"""Ranking pretrained models for a task without training: scores of features, or of class probabilities."""
+"""Scores of features for a task: how well a model on top of them would do, without training it.
+
+Each score comes with the influence of every row on it, ψ_i = n ∂score/∂w_i at equal weights w = 1, centered.
+Its standard error is |ψ|/n (the infinitesimal jackknife: Efron 1982), and that of the difference of the
+scores of two models |ψ - ψ'|/n, so that errors cost no second decomposition and respect what the models
+share. A score takes O(n d min(n, d)) time for features (n, d).
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, NamedTuple
+import warnings
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import xlogy
-from sklearn.covariance import ledoit_wolf
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
 
-from manylens.alignment.features import (
-    FeatureSets,
-    Target,
-    check_feature_sets,
-    narrowed,
-    refuse_constant,
-    target_features,
+from manylens.alignment.features import centered, constant_message
+from manylens.alignment.inner_products import ROUNDING, Estimator, check_convention
+from manylens.alignment.probes import (
+    MOST_QUERIES,
+    Decomposition,
+    decomposed,
+    neighbor_left_out,
+    ridge_left_out,
 )
-from manylens.alignment.inner_products import Estimator, alignments
-from manylens.alignment.sketches import (
-    Sketched,
-    estimated_alignment,
-    pair_products,
-    sketches_by_name,
-    target_sketch,
-)
-from manylens.kernels.kernels import Linear
-from manylens.typing import FloatArray, IntArray, Seed
-from manylens.validation import check_count, check_seed, safe_scale, shown, times_power
+from manylens.typing import FloatArray, IntArray
+from manylens.validation import safe_scale, times_power
 
 EPS = float(np.finfo(np.float64).eps)
 
 
-class ModelScore(NamedTuple):
-    """The score of one model."""
+class Scored(NamedTuple):
+    """A score, and the influence of each row on it."""
 
-    name: Any
-    score: float  # larger is better
-    standard_error: float | None
-    seconds: float  # time to compute the score, without its standard error
+    value: float
+    influence: FloatArray  # ψ, (n,), with mean 0
 
 
-class ModelRanking(list[ModelScore]):
-    """Scores of several models, best first; prints as a table, and `pandas.DataFrame(ranking)` works.
-
-    Parameters
-    ----------
-    rows : iterable of ModelScore
-        Scores in any order.
-    metric : str
-        Name of the score.
-    """
-
-    def __init__(self, rows: Iterable[ModelScore], metric: str) -> None:
-        super().__init__(sorted(rows, key=lambda row: -row.score))
-        self.metric = metric
-
-    def __repr__(self) -> str:
-        width = max(len("model"), *(len(str(row.name)) for row in self))
-        lines = [f"{'model':<{width}}  {self.metric:>14}  {'standard error':>14}  {'seconds':>8}"]
-        for name, score, error, seconds in self:
-            shown = "" if error is None else f"{error:.2g}"
-            lines.append(f"{name!s:<{width}}  {score:>14.6g}  {shown:>14}  {seconds:>8.3f}")
-        return "\n".join(lines)
+def mean_score(parts: FloatArray) -> Scored:
+    """The mean over rows of their parts (n,)."""
+    value = float(parts.mean())
+    return Scored(value, parts - value)
 
 
-def rank_models(
-    models: FeatureSets,
-    y: ArrayLike,
-    metric: str | Callable[..., float] = "cka",
-    *,
-    target: Target = "auto",
-    n_groups: int = 10,
-    random_state: Seed = 0,
-) -> ModelRanking:
-    """Rank pretrained models by how well a linear model on their features would do on a task.
-
-    Use rows that the models were not trained on. Scores of different metrics cannot be compared.
-
-    Parameters
-    ----------
-    models : dict or sequence of array-like, each of shape (n, d_k), or of FeatureSketch
-        Output of each model for the task's n rows: features (or sketches of them, for "cka" and
-        "biased-cka"), or class probabilities for "leep" and "nce".
-    y : array-like, shape (n,) or (n, C), or FeatureSketch
-        Classes, or real targets for "cka", "biased-cka" and "logme". For sketches y holds rows 0 ... n - 1,
-        or is a sketch of the target's columns.
-    metric : str or callable, default="cka"
-        "cka" (alignment with the target kernel, unbiased), "biased-cka" (the same as defined in the papers,
-        which favors wide features), "logme", "h-score", "shrunk-h-score", "transrate", "leep", "nce"; or a
-        function of features and class numbers (n,), for which larger is better.
-    target : {"auto", "classes", "values"}, default="auto"
-        How to read y. "auto" reads 1-d integers, strings and booleans as classes, and refuses a few whole
-        numbers that are stored as floats.
-    n_groups : int, default=10
-        Number of random groups of rows for the jackknife standard error; 0 for no standard error. For
-        sketches the error is due to sketching alone, by a jackknife over the replicates.
-    random_state : int, RandomState or None, default=0
-        Seed of the groups.
-
-    Returns
-    -------
-    ModelRanking
-        A table, best first: name, score, standard error, seconds.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from manylens import rank_models
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.integers(0, 3, 300)
-    >>> blurred = np.eye(3)[y] + rng.standard_normal((300, 3))
-    >>> ranking = rank_models({"blurred": blurred, "sharp": np.eye(3)[y] + 0.1 * blurred}, y)
-    >>> ranking[0].name
-    'sharp'
-    """
-    if not callable(metric) and not (isinstance(metric, str) and metric in METRICS):
-        raise ValueError(
-            f"metric={shown(metric)} is unknown: give one of {', '.join(METRICS)} or a function."
-        )
-    n_groups = check_count(n_groups, "n_groups", minimum=0)
-    sketches = sketches_by_name(models)
-    if sketches is not None:
-        if metric not in ("cka", "biased-cka"):
-            raise ValueError(f"Sketches can be ranked by 'cka' or 'biased-cka', not by {shown(metric)}.")
-        estimator: Estimator = "unbiased" if metric == "cka" else "biased"
-        made = target_sketch(y, sketches, target)
-        scores = [score_sketch(name, each, made, estimator) for name, each in sketches.items()]
-        if not n_groups:
-            scores = [score._replace(standard_error=None) for score in scores]
-        return ModelRanking(scores, str(metric))
-    chosen = Metric(metric, scale_free=False) if callable(metric) else METRICS[metric]
-    names, arrays = check_feature_sets(models, accept_sparse=False)
-    n = arrays[0].shape[0]
-    columns = target_features(y, n, target)
-    if chosen.target == "classes" and not (
-        np.isin(columns, (0, 1)).all() and np.all(columns.sum(axis=1) == 1)
-    ):
-        raise ValueError(
-            f"metric={shown(metric)} needs classes; for real targets use metric='cka' or 'logme'."
-        )
-    refuse_constant(arrays, names)
-    for name, P in zip(names, arrays, strict=True):
-        if chosen.takes == "probabilities" and (P.min() < 0 or abs(P.sum(axis=1) - 1).max() > 1e-3):
-            raise ValueError(
-                f"metric={shown(metric)} needs class probabilities, with rows that add up to 1, but those of "
-                f"{name} do not. For features use metric='cka', 'logme' or 'shrunk-h-score'."
-            )
-    if n_groups and not 2 <= n_groups <= n // 2:
-        raise ValueError(
-            f"n_groups={n_groups} is not between 2 and half the {n} rows; use 0 for no standard error."
-        )
-    if chosen.scale_free:
-        arrays = [times_power(X, -safe_scale(X)) for X in arrays]
-    groups = check_seed(random_state).permutation(n) % n_groups if n_groups else None
-    for g in range(n_groups):
-        if np.all(np.ptp(columns[groups != g], axis=0) == 0):
-            raise ValueError(
-                "y is constant except for a few rows in one group, so the score has no standard error: use "
-                "n_groups=0."
-            )
-    rows = [score_model(name, X, columns, chosen, groups) for name, X in zip(names, arrays, strict=True)]
-    return ModelRanking(rows, metric if isinstance(metric, str) else getattr(metric, "__name__", "score"))
+# --- What a model on top would do: leave-one-out ---
 
 
-def score_model(
-    name: Any, X: FloatArray, columns: FloatArray, metric: Metric, groups: IntArray | None = None
-) -> ModelScore:
-    """Score of features (n, d) for target columns (n, C), with its jackknife error over groups of rows."""
-    start = time.perf_counter()
-    score = evaluate(metric, X, columns)
-    seconds = time.perf_counter() - start
-    if not np.isfinite(score):
-        raise ValueError(f"The score of {name} is {score}: the metric is not defined for these features.")
-    error = None
-    if groups is not None:
-        n_groups = groups.max() + 1
-        parts = [evaluate(metric, X[groups != g], columns[groups != g]) for g in range(n_groups)]
-        if not np.all(np.isfinite(parts)):
-            raise ValueError(
-                f"The score of {name} is undefined if some rows are left out, so it has no standard error: "
-                "use n_groups=0."
-            )
-        error = float(np.sqrt((n_groups - 1) * np.var(parts)))
-    return ModelScore(name, score, error, seconds)
+def probe_scores(X: FloatArray, Y: FloatArray, is_class: bool) -> dict[str, Scored]:
+    """Leave-one-out accuracy (classes) or R² (values) of a ridge and of k-NN, and their mean."""
+    ridge, knn = ridge_score(X, Y, is_class), neighbor_score(X, Y, is_class)
+    mean = Scored((ridge.value + knn.value) / 2, (ridge.influence + knn.influence) / 2)
+    return {"accuracy": mean, "ridge": ridge, "knn": knn}
 
 
-def evaluate(metric: Metric, X: FloatArray, columns: FloatArray) -> float:
-    """The score of features (n, d) for target columns (n, C)."""
-    if metric.target == "columns":
-        return float(metric.score(X, columns))
-    # Classes are renumbered, because leaving out a group may leave a class without rows.
-    return float(metric.score(X, np.unique(columns.argmax(axis=1), return_inverse=True)[1]))
+def ridge_score(X: FloatArray, Y: FloatArray, is_class: bool) -> Scored:
+    """Leave-one-out accuracy or R² of a ridge on centered features (n, d), for columns Y (n, C)."""
+    return prediction_score(ridge_left_out(decomposed(X.astype(np.float64)), Y), Y, is_class)
 
 
-def score_sketch(name: Any, sketched: Sketched, target: Sketched, estimator: Estimator) -> ModelScore:
-    """CKA of sketched features with the sketched target, with its jackknife error over replicates."""
-    start = time.perf_counter()
-    estimate = estimated_alignment(pair_products([sketched, target], [name, "y"], estimator))
-    return ModelScore(name, estimate.value, estimate.standard_error, time.perf_counter() - start)
+def neighbor_score(X: FloatArray, Y: FloatArray, is_class: bool) -> Scored:
+    """Leave-one-out accuracy or R² of k-NN, for the best k; on `MOST_QUERIES` random rows if n is larger."""
+    n = len(X)
+    queries = np.arange(n)
+    if n > MOST_QUERIES:
+        queries = np.sort(np.random.default_rng(0).permutation(n)[:MOST_QUERIES])
+    found = [prediction_score(each, Y[queries], is_class) for each in neighbor_left_out(X, Y, queries)]
+    best = max(found, key=lambda scored: scored.value)
+    influence = np.zeros(n)
+    influence[queries] = best.influence * (n / len(queries))
+    return Scored(best.value, influence)
 
 
-def alignment_score(X: FloatArray, Y: FloatArray, estimator: Estimator = "unbiased") -> float:
+def prediction_score(predictions: FloatArray, Y: FloatArray, is_class: bool) -> Scored:
+    """Accuracy, or R² (mean over columns), of predictions (n, C)."""
+    if is_class:
+        return mean_score((predictions.argmax(axis=1) == Y.argmax(axis=1)).astype(np.float64))
+    errors, spreads = np.square(predictions - Y), np.square(Y - Y.mean(axis=0))
+    varied = spreads.mean(axis=0) > 0
+    errors, spreads = errors[:, varied], spreads[:, varied]
+    ratios = errors.mean(axis=0) / spreads.mean(axis=0)
+    # ∂(mean e / mean s): (e_i - ratio s_i) / mean s
+    influence = -np.mean((errors - ratios * spreads) / spreads.mean(axis=0), axis=1)
+    return Scored(float(1 - ratios.mean()), influence)
+
+
+# --- Alignment with the target ---
+
+
+def alignment_score(X: FloatArray, Y: FloatArray, estimator: Estimator = "unbiased") -> Scored:
     """Linear CKA of the features (n, d) with the target columns (n, C)."""
-    sets = [X, narrowed(Y, X.dtype)]
-    return float(alignments(sets, ["the features", "y"], Linear(), estimator)[0, 1])
+    check_convention(estimator, True, len(X))
+    X, Y = (centered(times_power(Z, -safe_scale(Z)).astype(np.float64)) for Z in (X, Y))
+    cross, own, target = (row_products(A, B, estimator) for A, B in ((X, Y), (X, X), (Y, Y)))
+    for name, parts, Z in (("the features", own, X), ("y", target, Y)):
+        if parts.sum() <= ROUNDING[estimator] * float(np.square(np.einsum("ij,ij->", Z, Z))) / len(Z):
+            raise ValueError(constant_message(name, estimator))
+    norm = np.sqrt(own.sum()) * np.sqrt(target.sum())
+    value = float(np.clip(cross.sum() / norm, -1.0, 1.0))
+    influence = 2 * cross / norm - value * (own / own.sum() + target / target.sum())
+    return Scored(value, len(X) * influence)
 
 
-def biased_alignment_score(X: FloatArray, Y: FloatArray) -> float:
+def biased_alignment_score(X: FloatArray, Y: FloatArray) -> Scored:
     """Biased linear CKA of the features (n, d) with the target columns (n, C)."""
     return alignment_score(X, Y, "biased")
 
 
-def log_evidence(X: FloatArray, Y: FloatArray, tolerance: float = 1e-6, most: int = 300) -> float:
+def row_products(X: FloatArray, Y: FloatArray, estimator: Estimator) -> FloatArray:
+    """Σ_j K_ij L_ij (n,) of the centered kernels of centered features; their sum is <K, L>.
+
+    With k_i = |x_i|², the U-centered K is K_ij + (k_i + k_j)/(n - 2) - Σ k/((n - 1)(n - 2)) off the diagonal.
+    Its lines add up to 0, so parts of L that are constant along a line may be left out.
+    """
+    n, widths = len(X), (X.shape[1], Y.shape[1])
+    if widths[0] * widths[1] <= n * max(widths):
+        products = np.einsum("ij,ij->i", X @ (X.T @ Y), Y)
+    else:
+        K = X @ X.T
+        products = np.einsum("ij,ij->i", K, K if Y is X else Y @ Y.T)
+    if estimator == "biased":
+        return products
+    k, m = (np.einsum("ij,ij->i", Z, Z) for Z in (X, Y))
+    a, b = k / (n - 2), m / (n - 2)
+    shift = a - k.sum() / ((n - 1) * (n - 2))
+    products = products - k * m
+    products += X @ (X.T @ b) - k * b + Y @ (Y.T @ a) - m * a
+    return products + shift * (b.sum() - b - m) + (a @ b - a * b)
+
+
+# --- Evidence ---
+
+
+def log_evidence(X: FloatArray, Y: FloatArray, tolerance: float = 1e-6, most: int = 300) -> Scored:
     """LogME (You et al. 2021): largest log evidence of Bayesian linear regression per row, mean over columns.
 
     y ~ N(0, I/β + X Xᵀ/α) at the fixed point α = γ/|m|², β = (n - γ)/|Xm - y|² of MacKay's equations, with
-    γ = Σ β σ_i²/(α + β σ_i²). Features are not centered; constant target columns are left out.
+    γ = Σ β σ_i²/(α + β σ_i²). Features are not centered; constant target columns are left out. α and β
+    maximize the evidence, so the influence of row i is its own part of it,
+    ½ (log β - log 2π - β (y_i - m.x_i)² - γ_i) with γ_i the share of row i in γ.
     """
     exponent = safe_scale(Y)
     X, Y = X.astype(np.float64), times_power(Y[:, np.ptp(Y, axis=0) > 0], -exponent)
     n = len(X)
-    squares, projections = left_projections(X, Y)
+    U, squares, _ = decomposed(X)
     squares = squares[:, np.newaxis]
+    targets = U.T @ Y
+    projections = np.square(targets)
     outside = np.maximum((Y**2).sum(axis=0) - projections.sum(axis=0), 0.0)
     least = EPS * (Y**2).sum(axis=0)  # keeps β finite if X explains y entirely
 
@@ -247,75 +170,173 @@ def log_evidence(X: FloatArray, Y: FloatArray, tolerance: float = 1e-6, most: in
     size, residual = squared_sizes(ratio)
     evidence = n * np.log(beta / (2 * np.pi)) - beta * residual - alpha * size
     evidence += np.log(ratio / (ratio + squares)).sum(axis=0)
-    return float(np.mean(evidence) / (2 * n) - exponent * np.log(2))  # the density of the unscaled targets
+    value = float(np.mean(evidence) / (2 * n) - exponent * np.log(2))  # the density of the unscaled targets
+    kept = squares / (ratio + squares)  # (r, C)
+    parts = np.log(beta) - beta * np.square(Y - U @ (kept * targets)) - np.square(U) @ kept
+    parts = parts.mean(axis=1) / 2
+    return Scored(value, parts - parts.mean())
 
 
-def left_projections(X: FloatArray, Y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """σ² > 0 (r,) of X (n, d) and (Uᵀ Y)² (r, C), from the smaller Gram matrix."""
-    n, d = X.shape
-    values, vectors = np.linalg.eigh(X.T @ X if d <= n else X @ X.T)
-    kept = values > max(n, d) * EPS * values[-1]
-    values, vectors = values[kept], vectors[:, kept]
-    if d <= n:
-        return values, (vectors.T @ (X.T @ Y)) ** 2 / values[:, np.newaxis]
-    return values, (vectors.T @ Y) ** 2
+# --- Discriminant analysis ---
 
 
-def between_covariance(X: FloatArray, codes: IntArray) -> FloatArray:
-    """Covariance (d, d) of E[x | y], with class numbers (n,)."""
-    counts = np.bincount(codes)
-    sums = np.zeros((len(counts), X.shape[1]))
-    np.add.at(sums, codes, X)
-    means, shares = sums / counts[:, np.newaxis], counts / len(codes)
-    residual = means - shares @ means
-    return residual.T @ (residual * shares[:, np.newaxis])
-
-
-def h_score(X: FloatArray, codes: IntArray) -> float:
+def h_score(X: FloatArray, codes: IntArray) -> Scored:
     """H-score (Bao et al. 2019), tr(Cov(x)⁺ Cov(E[x | y])) in [0, C - 1]; meaningless if d is close to n."""
-    X = X.astype(np.float64)
-    covariance = np.cov(X.T, bias=True).reshape(X.shape[1], X.shape[1])
-    return float(np.sum(np.linalg.pinv(covariance, hermitian=True) * between_covariance(X, codes)))
+    rows = decomposed(centered(X.astype(np.float64)))
+    return discriminant_score(rows, codes, np.ones(len(rows.squares)))
 
 
-def shrunk_h_score(X: FloatArray, codes: IntArray) -> float:
+def shrunk_h_score(X: FloatArray, codes: IntArray) -> Scored:
     """tr(Σ_s⁻¹ (1 - s) Cov(E[x | y])) with Ledoit and Wolf's shrinkage s of Cov(x) (Ibrahim et al. 2022)."""
-    X = X.astype(np.float64)
-    covariance, shrinkage = ledoit_wolf(X)
-    return float((1 - shrinkage) * np.trace(np.linalg.solve(covariance, between_covariance(X, codes))))
+    X = centered(X.astype(np.float64))
+    rows = decomposed(X)
+    variances = rows.squares / len(X)
+    s = ledoit_wolf_shrinkage(X, variances)
+    kept = (1 - s) * variances
+    return discriminant_score(rows, codes, kept / (kept + s * variances.sum() / X.shape[1]))
 
 
-def coding_rate(Z: FloatArray, epsilon: float = 1e-4) -> float:
-    """½ log det(I + ZᵀZ/(n ε)) of Z (n, d), from the smaller Gram matrix."""
-    n, d = Z.shape
-    exponent = safe_scale(Z)
-    Z = times_power(Z, -exponent)
-    gram = Z.T @ Z if d <= n else Z @ Z.T
-    if exponent:
-        logs = np.log(np.maximum(np.linalg.eigvalsh(gram), np.finfo(np.float64).tiny) / (n * epsilon))
-        return float(0.5 * np.logaddexp(0.0, logs + 2 * exponent * np.log(2)).sum())
-    return float(0.5 * np.linalg.slogdet(np.eye(len(gram)) + gram / (n * epsilon))[1])
+def discriminant_score(rows: Decomposition, codes: IntArray, weights: FloatArray) -> Scored:
+    """Σ_k f_k Σ_c n_c m_ck² for the means m_c of the rows of class c in U (n, r) and weights f (r,).
+
+    The influence of row i of class c is n times 2 u_i.F m_c - Σ_b n_b (u_i.F m_b)² - m_c.F m_c, with f fixed.
+    """
+    U = rows.vectors
+    means = class_means(U, codes)
+    counts = np.bincount(codes)
+    value = float(counts @ (np.square(means) @ weights))
+    fitted = U @ (weights * means).T  # (n, C)
+    own = np.take_along_axis(fitted, codes[:, np.newaxis], axis=1)[:, 0]
+    influence = 2 * own - np.square(fitted) @ counts - (np.square(means) @ weights)[codes]
+    return Scored(value, len(U) * (influence - influence.mean()))
 
 
-def trans_rate(X: FloatArray, codes: IntArray) -> float:
-    """TransRate (Huang et al. 2022), R(Z) - (1/C) Σ_c R(Z_c) of centered features; depends on their scale."""
+def class_means(X: FloatArray, codes: IntArray) -> FloatArray:
+    """Mean row (C, d) of each class."""
+    members = np.eye(codes.max() + 1)[codes]
+    return (members.T @ X) / np.bincount(codes)[:, np.newaxis]
+
+
+def ledoit_wolf_shrinkage(X: FloatArray, variances: FloatArray) -> float:
+    """Ledoit and Wolf's shrinkage of the covariance of centered rows (n, d) with these eigenvalues (r,)."""
+    n, d = X.shape
+    trace, square = variances.sum(), np.square(variances).sum()
+    distance = square - trace**2 / d
+    fourth = float(np.square(np.einsum("ij,ij->i", X, X)).mean())
+    noise = min(max((fourth - square) / n, 0.0), distance)
+    return float(noise / distance) if noise > 0 else 0.0
+
+
+def sfda(X: FloatArray, codes: IntArray) -> Scored:
+    """SFDA (Shao et al. 2022): mean probability of the class after two discriminant analyses.
+
+    Linear discriminant analysis with the within-class covariance W replaced by (1 - s) W + s tr(W)/d I and
+    s = exp(-5 λ_max(W)). Before the second one, with the same s, rows are mixed with the means of the other
+    classes, the more the less probable their own class is. s depends on the scale of the features.
+    """
+    X = centered(X.astype(np.float64))
+    own = np.arange(len(X)), codes
+    first, shrinkage = discriminant_probabilities(X, codes, None)
+    confidence = softmax(first, axis=1)[own][:, np.newaxis]
+    means = class_means(X, codes)
+    other_means = (means.sum(axis=0) - means) / max(len(means) - 1, 1)
+    mixed = confidence * X + (1 - confidence) * other_means[codes]
+    return mean_score(discriminant_probabilities(mixed, codes, shrinkage)[0][own])
+
+
+def discriminant_probabilities(
+    X: FloatArray, codes: IntArray, shrinkage: float | None
+) -> tuple[FloatArray, float]:
+    """Class probabilities (n, C) by linear discriminant analysis of rows (n, d), and the shrinkage used."""
+    n, d = X.shape
+    means, counts = class_means(X, codes), np.bincount(codes)
+    within = X - means[codes]
+    gram = (within.T @ within if d <= n else within @ within.T) / n
+    trace = float(np.trace(gram))
+    if trace <= EPS * float(np.einsum("ij,ij->", X, X)) / n:  # each class is one point
+        return np.eye(len(counts))[codes], 1.0
+    if shrinkage is None:
+        shrinkage = float(np.maximum(np.exp(-5 * largest_eigenvalue(gram)), 1e-10))
+    keep, add = 1 - shrinkage, shrinkage * trace / d
+    if d <= n:
+        coef = ridge_solve(keep * gram, add, means.T)
+    else:  # (keep WᵀW/n + add I)⁻¹ m = (m - keep Wᵀ (keep W Wᵀ + n add I)⁻¹ W m) / add
+        inner = ridge_solve(keep * gram, add, within @ means.T) * (keep / n)
+        coef = (means.T - within.T @ inner) / add
+    offsets = np.log(counts / n) - 0.5 * np.einsum("cd,dc->c", means, coef)
+    return softmax(X @ coef + offsets, axis=1), shrinkage
+
+
+def ridge_solve(gram: FloatArray, add: float, right: FloatArray) -> FloatArray:
+    """(gram + add I)⁻¹ right, with at least as much added as rounding needs."""
+    add = max(add, len(gram) * EPS * float(np.trace(gram)))
+    return cho_solve(cho_factor(gram + add * np.eye(len(gram)), overwrite_a=True), right)
+
+
+def largest_eigenvalue(gram: FloatArray, steps: int = 30) -> float:
+    """Largest eigenvalue of a positive semi-definite matrix by power iteration, as exp(-5 λ) needs it."""
+    vector = np.random.default_rng(0).standard_normal(len(gram))
+    value = 0.0
+    for _ in range(steps):
+        vector = gram @ (vector / np.linalg.norm(vector))
+        value = float(np.linalg.norm(vector))
+        if value == 0:
+            break
+    return value
+
+
+# --- Coding rate ---
+
+
+def trans_rate(X: FloatArray, codes: IntArray, epsilon: float = 1e-4) -> Scored:
+    """TransRate (Huang et al. 2022), R(Z) - (1/C) Σ_c R(Z_c) of centered features; depends on their scale.
+
+    R(Z) = ½ log det(I + ZᵀZ/(n ε)).
+    """
     exponent = safe_scale(X)
     Z = times_power(X.astype(np.float64), -exponent)
-    Z = times_power(Z - Z.mean(axis=0), exponent)
-    return coding_rate(Z) - float(np.mean([coding_rate(Z[codes == c]) for c in np.unique(codes)]))
+    Z = Z - Z.mean(axis=0)
+    n, n_classes = len(Z), codes.max() + 1
+    value, leverages, _ = coding_rate(Z, exponent, epsilon)
+    influence = leverages - leverages.mean()
+    for c in range(n_classes):
+        members = codes == c
+        rate, leverages, drift = coding_rate(Z[members], exponent, epsilon)
+        value -= rate / n_classes
+        influence[members] -= (leverages - leverages.mean()) / n_classes
+        influence += Z @ drift * (2 / n / n_classes)  # row i moves the mean that the class is centered by
+    return Scored(value, n * (influence - influence.mean()) / 2)
 
 
-def log_expected_prediction(P: FloatArray, codes: IntArray) -> float:
+def coding_rate(Z: FloatArray, exponent: int, epsilon: float) -> tuple[float, FloatArray, FloatArray]:
+    """R(Z) of rows Z (n, d) times 2^exponent, from the smaller Gram matrix.
+
+    Also the leverages z_i.M z_i (n,) and M Σ_i z_i (d,), for M = (n ε I + ZᵀZ)⁻¹, of which the derivatives of
+    R are made.
+    """
+    n = len(Z)
+    U, squares, _ = decomposed(Z)
+    logs = np.log(squares / (n * epsilon)) + 2 * exponent * np.log(2)
+    kept = np.exp(-np.logaddexp(0.0, -logs))  # q/(1 + q) for q = σ²/(n ε)
+    drift = Z.T @ (U @ (kept / squares * U.sum(axis=0)))
+    return float(0.5 * np.logaddexp(0.0, logs).sum()), np.square(U) @ kept, drift
+
+
+# --- Class probabilities ---
+
+
+def log_expected_prediction(P: FloatArray, codes: IntArray) -> Scored:
     """LEEP (Nguyen et al. 2020), (1/n) Σ_i log Σ_z p(y_i | z) θ_iz with source probabilities θ."""
     conditional = target_given_source(P, codes)
-    return float(np.mean(np.log(np.einsum("iz,iz->i", P, conditional[codes]))))
+    return mean_score(np.log(np.einsum("iz,iz->i", P, conditional[codes])))
 
 
-def negative_conditional_entropy(P: FloatArray, codes: IntArray) -> float:
+def negative_conditional_entropy(P: FloatArray, codes: IntArray) -> Scored:
     """NCE (Tran, Nguyen and Hassner 2019): -H(Y | Z), Z the most probable source class of each row."""
-    hard = np.eye(P.shape[1])[P.argmax(axis=1)]
-    conditional = target_given_source(hard, codes)
-    return float(np.sum(hard.mean(axis=0) * xlogy(conditional, conditional).sum(axis=0)))
+    source = P.argmax(axis=1)
+    conditional = target_given_source(np.eye(P.shape[1])[source], codes)
+    parts = np.log(conditional[codes, source])  # whose mean over rows is -H(Y | Z)
+    return mean_score(parts)
 
 
 def target_given_source(P: FloatArray, codes: IntArray) -> FloatArray:
@@ -326,22 +347,20 @@ def target_given_source(P: FloatArray, codes: IntArray) -> FloatArray:
     return np.divide(joint, mass, out=np.zeros_like(joint), where=mass > 0)
 
 
-class Metric(NamedTuple):
-    """A transferability score and its requirements, which `rank_models` checks."""
+def nleep(X: FloatArray, codes: IntArray, per_class: int = 5, variance: float = 0.8) -> Scored:
+    """N-LEEP (Li et al. 2021): LEEP of the components of a Gaussian mixture, as many as 5 per class.
 
-    score: Callable[..., float]
-    target: Literal["columns", "classes"] = "classes"  # target columns (n, C), or class numbers (n,)
-    takes: Literal["features", "probabilities"] = "features"
-    scale_free: bool = True  # whether the score stays the same if features are multiplied by a number
-
-
-METRICS = {
-    "cka": Metric(alignment_score, target="columns"),
-    "biased-cka": Metric(biased_alignment_score, target="columns"),
-    "logme": Metric(log_evidence, target="columns"),
-    "h-score": Metric(h_score),
-    "shrunk-h-score": Metric(shrunk_h_score),
-    "transrate": Metric(trans_rate, scale_free=False),
-    "leep": Metric(log_expected_prediction, takes="probabilities"),
-    "nce": Metric(negative_conditional_entropy, takes="probabilities"),
-}
+    The mixture is fitted to the principal components that explain 80% of the variance, with diagonal
+    covariances: full ones would take longer than a ridge.
+    """
+    X = centered(X.astype(np.float64))
+    rows = decomposed(X)
+    shares = np.cumsum(rows.squares) / rows.squares.sum()
+    kept = int(np.searchsorted(shares, variance)) + 1
+    Z = rows.vectors[:, :kept] * np.sqrt(len(X) * rows.squares[:kept] / rows.squares[0])
+    n_components = max(1, min(per_class * (codes.max() + 1), len(Z) // 2))
+    mixture = GaussianMixture(n_components, covariance_type="diag", max_iter=30, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # 30 steps are intended, and few distinct rows
+        P = mixture.fit(Z).predict_proba(Z)
+    return log_expected_prediction(P, codes)

@@ -5,17 +5,30 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted
 
-from manylens.kernels.spectrum import leading_eigenpairs
+from manylens.baselines.kernel_pca import check_bootstrap, check_counts
+from manylens.kernels.spectrum import leading_eigenpairs, principal_spectrum
 from manylens.modules.autoencoder import LinearAutoencoders
-from manylens.summaries import block_rows, bootstrap_moments
-from manylens.typing import MatrixLike, Seed
-from manylens.validation import check_count, clear_fitted, new_generator, restore_on_error, validate_rows
+from manylens.summaries import BootstrapMoments, block_rows, bootstrap_moments
+from manylens.typing import FloatArray, MatrixLike, Seed
+from manylens.validation import (
+    check_count,
+    clear_fitted,
+    new_generator,
+    refuse_more_components,
+    restore_on_error,
+    validate_rows,
+)
 
 
 class BaggingAutoencoder(LinearAutoencoders):
     """Linear autoencoders on bootstrap samples of the rows.
+
+    To fit in parts, `summarize` takes how often each sample holds each row, from
+    `manylens.summaries.bootstrap_counts`.
 
     Parameters
     ----------
@@ -50,16 +63,62 @@ class BaggingAutoencoder(LinearAutoencoders):
         -------
         self
         """
-        M, H = check_count(self.n_modules, "n_modules"), check_count(self.n_components, "n_components")
+        M = check_count(self.n_modules, "n_modules")
+        check_count(self.n_components, "n_components")
         X = validate_rows(self, X, reset=True, min_rows=2)
         clear_fitted(self, "components_")
         self._set_axes(X)
         k, axes = len(self.spectrum_), self.decomposition_.projection
         blocks = (X[batch] @ axes for batch in gen_batches(X.shape[0], block_rows(k)))
         samples = bootstrap_moments(blocks, X.shape[0], M, new_generator(self.random_state))
-        encoders = np.zeros((M, H, k))
-        for encoder, sample in zip(encoders, samples, strict=True):
-            _, vectors = leading_eigenpairs(sample.covariance(), H)
+        return self._set_samples([sample.covariance() for sample in samples])
+
+    def _set_samples(self, covariances: list[FloatArray]) -> Self:
+        """Set one module per sample, from the covariances (k, k) of their principal coordinates."""
+        M, H = len(covariances), self.n_components
+        encoders = np.zeros((M, H, len(self.spectrum_)))
+        for encoder, covariance in zip(encoders, covariances, strict=True):
+            _, vectors = leading_eigenpairs((covariance + covariance.T) / 2, H)
             encoder[: vectors.shape[1]] = vectors.T
         self._set_modules(encoders, encoders.swapaxes(1, 2))
         return self
+
+    def summarize(self, X: MatrixLike, counts: ArrayLike | None = None) -> BootstrapMoments:
+        """Second step of fitting in parts: summarize a batch of rows.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+        counts : array-like of shape (n_modules, n), default=None
+            How often each module's sample holds each row; None is refused.
+
+        Returns
+        -------
+        BootstrapMoments
+            Combine the summaries of several batches with `merge`.
+        """
+        check_is_fitted(self, "feature_map_")
+        rows = validate_rows(self, X)
+        return BootstrapMoments(rows.shape[1], self.n_modules).update(rows, check_counts(counts))
+
+    @restore_on_error
+    def learn_from(self, summary: BootstrapMoments) -> Self:
+        """Last step of fitting in parts: learn encoders and decoders from the summary of all rows.
+
+        Parameters
+        ----------
+        summary : BootstrapMoments
+            From `summarize`, merged over all batches.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "feature_map_")
+        check_count(self.n_components, "n_components")
+        check_bootstrap(summary, check_count(self.n_modules, "n_modules"))
+        refuse_more_components(self.n_components, int(summary.whole.weight), summary.whole.n_features)
+        self.mean_ = summary.whole.mean.copy()
+        self._set_spectrum(principal_spectrum(summary.whole, self.feature_map_))
+        axes = self.decomposition_.projection
+        return self._set_samples([axes.T @ sample.covariance() @ axes for sample in summary.samples])

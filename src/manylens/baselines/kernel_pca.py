@@ -5,18 +5,34 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import linalg
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.feature_maps import Landmarks
 from manylens.kernels.kernels import KernelLike
-from manylens.kernels.spectrum import Spectrum, feature_moments, leading_eigenpairs, principal_spectrum
+from manylens.kernels.spectrum import (
+    Spectrum,
+    axes_of_moments,
+    feature_moments,
+    leading_eigenpairs,
+    moments_width,
+    principal_spectrum,
+)
 from manylens.modules.kernel_pca import KernelModules, MapLike
 from manylens.modules.solver import pad_spectrum
-from manylens.summaries import Moments, bootstrap_moments
+from manylens.summaries import BootstrapMoments, Moments, bootstrap_moments, check_moments
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import clear_fitted, new_generator, refuse_equal_rows, restore_on_error, shown
+from manylens.validation import (
+    clear_fitted,
+    finite_array,
+    new_generator,
+    refuse_equal_rows,
+    restore_on_error,
+    shown,
+    validate_rows,
+)
 
 
 class KernelBaseline(KernelModules):
@@ -64,8 +80,7 @@ class KernelBaseline(KernelModules):
         self
         """
         check_is_fitted(self, "feature_map_")
-        if not isinstance(summary, Moments):
-            raise TypeError(f"summary={shown(summary)} must be the Moments that summarize returns.")
+        check_moments(summary, moments_width(self.feature_map_))
         return self._learn(summary, None, new_generator(self.random_state))
 
     def _learn(self, moments: Moments, X: Rows | None, rng: np.random.Generator) -> Self:
@@ -160,6 +175,9 @@ class PartitionKernelPCA(KernelBaseline):
 class BootstrapKernelPCA(KernelBaseline):
     """Bagging of kernel PCA: each module is kernel PCA of a bootstrap sample of the rows.
 
+    To fit in parts, `summarize` takes how often each sample holds each row, from
+    `manylens.summaries.bootstrap_counts`; a summary is M + 1 matrices of `rank`² doubles.
+
     Parameters
     ----------
     n_modules, n_components : int, default=10
@@ -176,16 +194,89 @@ class BootstrapKernelPCA(KernelBaseline):
     """
 
     def _choose_modules(self, spectrum: Spectrum, X: Rows | None, rng: np.random.Generator) -> FloatArray:
-        if X is None:
-            raise ValueError("BootstrapKernelPCA draws samples of the rows and needs all of them: use fit.")
-        modules = np.zeros((self.n_modules, self.n_components, len(spectrum.values)))
+        assert X is not None
         blocks = (spectrum.coordinates(block) for block in self.feature_map_.feature_blocks(X))
         samples = bootstrap_moments(blocks, X.shape[0], self.n_modules, rng)
-        for module, sample in zip(modules, samples, strict=True):
-            _, vectors = leading_eigenpairs(sample.covariance(), self.n_components)
+        return self._modules_of([sample.covariance() for sample in samples], spectrum)
+
+    def _modules_of(self, covariances: list[FloatArray], spectrum: Spectrum) -> FloatArray:
+        """Modules (M, H, k) from the covariances (k, k) of the samples' coordinates."""
+        modules = np.zeros((self.n_modules, self.n_components, len(spectrum.values)))
+        for module, covariance in zip(modules, covariances, strict=True):
+            _, vectors = leading_eigenpairs((covariance + covariance.T) / 2, self.n_components)
             # A projection on v maps coordinates c to v.c; in coordinates of unit variance that is v q^½.
             module[: vectors.shape[1]] = vectors.T * np.sqrt(spectrum.values)
         return modules
+
+    def summarize(self, X: MatrixLike, counts: ArrayLike | None = None) -> BootstrapMoments:  # type: ignore[override]
+        """Second step of fitting in parts: summarize a batch of rows.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+        counts : array-like of shape (n_modules, n), default=None
+            How often each module's sample holds each row; None is refused.
+
+        Returns
+        -------
+        BootstrapMoments
+            Combine the summaries of several batches with `merge`.
+        """
+        check_is_fitted(self, "feature_map_")
+        rows, counts = validate_rows(self, X), check_counts(counts)
+        summary, start = BootstrapMoments(moments_width(self.feature_map_), self.n_modules), 0
+        for block in self.feature_map_.feature_blocks(rows):
+            stop = start + block.shape[0]
+            part = block if self.feature_map_.late_root_ else self.feature_map_.apply_root(block)
+            summary.update(part, counts[:, start:stop])
+            start = stop
+        return summary
+
+    @restore_on_error
+    def learn_from(self, summary: BootstrapMoments) -> Self:  # type: ignore[override]
+        """Last step of fitting in parts: learn the modules from the summary of all rows.
+
+        Parameters
+        ----------
+        summary : BootstrapMoments
+            From `summarize`, merged over all batches.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "feature_map_")
+        check_bootstrap(summary, self.n_modules)
+        spectrum = principal_spectrum(summary.whole, self.feature_map_)
+        refuse_equal_rows(spectrum.values)
+        axes = axes_of_moments(spectrum, self.feature_map_)
+        covariances = [axes.T @ sample.covariance() @ axes for sample in summary.samples]
+        self._set_modules(spectrum, self._modules_of(covariances, spectrum))
+        return self
+
+
+def check_counts(counts: ArrayLike | None) -> FloatArray:
+    """Counts (n_modules, n) of rows in bootstrap samples; raises if they are not numbers from 0."""
+    if counts is None:
+        raise ValueError(
+            "counts is None, but bootstrap samples are defined by how often they hold each row: give "
+            "bootstrap_counts of this batch, or use fit."
+        )
+    checked = finite_array(counts, "counts", 2)
+    if checked.size and checked.min() < 0:
+        raise ValueError("counts has negative entries: give how often each sample holds each row.")
+    return checked
+
+
+def check_bootstrap(summary: Any, n_modules: int) -> None:
+    """Raise unless a summary holds one bootstrap sample per module."""
+    if not isinstance(summary, BootstrapMoments):
+        raise TypeError(f"summary={shown(summary)} must be the BootstrapMoments that summarize returns.")
+    if len(summary.samples) != n_modules or summary.whole.weight == 0:
+        raise ValueError(
+            f"summary has {len(summary.samples)} samples of {summary.whole.weight:g} rows, but there are "
+            f"{n_modules} modules: give what summarize of this model returned."
+        )
 
 
 class RandomKernelProjection(KernelBaseline):

@@ -18,6 +18,7 @@ FILE_COMMANDS = {
     "rank": "rank representations by how well they suit a label",
     "prune": "keep the few members of an ensemble that matter",
     "nca": "learn a map under which rows of a class are near each other",
+    "explore": "look at rows and their neighbors in the browser",
     "report": "write a page about a model and its data",
     "info": "describe a model or a data file",
 }
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command == "demo":
             from manylens.cli.demo import demo
 
-            demo(options.output, options.quick, options.seed)
+            demo(options.output, options.quick, options.seed, not options.no_open)
         elif options.command == "warmup":
             from manylens.cli.warmup import warmup
 
@@ -93,13 +94,14 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
     demo = commands.add_parser(
         "demo",
-        help="learn modules of the digits, compare them, write a report",
+        help="learn modules of the digits, compare them, write a report, open the explorer",
         description="Learn modules of scikit-learn's digits, compare them with other representations, print "
-        "a table and write a self-contained HTML page.",
+        "a table, write a self-contained HTML page, and open a second one: the explorer.",
     )
     demo.add_argument("--output", default="manylens-report.html", help="file to write (%(default)s)")
     demo.add_argument("--quick", action="store_true", help="use fewer digits and diversities")
     demo.add_argument("--seed", type=seed, default=0, help="seed of the split and the modules (%(default)s)")
+    demo.add_argument("--no-open", action="store_true", help="do not open the explorer in the browser")
     commands.add_parser(
         "warmup",
         help="compile all loops ahead of time",

@@ -415,9 +415,12 @@ def compare(
 @click.option(
     "--metric",
     type=click.Choice(
-        ["cka", "biased-cka", "logme", "h-score", "shrunk-h-score", "transrate", "leep", "nce"]
+        [
+            *("accuracy", "ridge", "knn", "cka", "biased-cka", "logme", "h-score", "shrunk-h-score", "sfda"),
+            *("nleep", "transrate", "leep", "nce"),
+        ]
     ),
-    default="cka",
+    default="accuracy",
     help="Score, as in manylens.rank_models.",
 )
 @click.option("--regression", is_flag=True, help="The label holds values, even if they are whole numbers.")
@@ -533,3 +536,6 @@ def report(
         said = write_report(loaded, rows, label, output, common.seed, f"manylens report {model} {data}")
     shown = {name: value for name, value in said.items() if name != "diversities" or common.talk.as_json}
     common.talk.result(f"Report on {rows.name}", shown)
+
+
+import manylens.cli.explore_command  # noqa: E402, F401  (registers its command; it needs the options above)

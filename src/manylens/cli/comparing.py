@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from manylens.alignment.distances import distance_correlation_matrix
+from manylens.alignment.ranking import rank_models
 from manylens.alignment.similarity import cka_matrix
-from manylens.alignment.transferability import rank_models
 from manylens.cli import CommandError
 from manylens.cli.columns import ColumnOptions, choose_features, labels
 from manylens.cli.learning import Common
@@ -166,17 +166,15 @@ def rank(
     if len(y) != len(next(iter(arrays.values()))):
         raise CommandError(f"the label has {len(y):,} rows, the representations have other numbers of rows.")
     target: Any = "values" if regression or y.dtype.kind == "f" else "classes"
-    n_groups = min(10, len(y) // 2)
     with common.talk.step(f"Scoring {len(arrays)} representations"):
-        ranking = rank_models(arrays, y, metric, target=target, n_groups=n_groups, random_state=common.seed)
-    if len(ranking) > 1:
-        first, second = ranking[:2]
-        error = np.hypot(first.standard_error or 0.0, second.standard_error or 0.0)
-        if first.score - second.score < 2 * error:
-            common.talk.note(
-                f"{first.name} is ahead of {second.name} by {first.score - second.score:.2g}, less than "
-                f"twice the standard error of {error:.2g}: more rows may reverse their order."
-            )
+        ranking = rank_models(arrays, y, metric, target=target, random_state=common.seed)
+    close = [row for row in ranking if row.too_close]
+    if close:
+        needed = max((row.rows_to_tell or 0 for row in close), default=0)
+        more = f": about {needed:,} rows would tell" if needed else ""
+        common.talk.note(
+            f"{', '.join(str(row.name) for row in close)} too close to {ranking[0].name} to call{more}."
+        )
     rows = [[score.name, score.score, score.standard_error, score.seconds] for score in ranking]
     columns = ["representation", metric, "standard error", "seconds"]
     if output is not None:

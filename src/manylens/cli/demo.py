@@ -1,4 +1,4 @@
-"""`manylens demo`: run the experiment, print its table, write its report."""
+"""`manylens demo`: run the experiment, print its table, write its report, open the explorer."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from manylens.cli import CommandError
+from manylens.cli.browser import open_in_browser
 from manylens.cli.experiment import Experiment, Settings, run_experiment
 from manylens.cli.report import COLUMNS, gap_text, report_page, table_rows
+from manylens.explorer.hosts import explore
 from manylens.validation import import_optional
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 
-def demo(output: str, quick: bool, seed: int) -> None:
-    """Learn modules of the digits, compare them, print a table and write a report to the file `output`."""
+def demo(output: str, quick: bool, seed: int, open_page: bool) -> None:
+    """Learn modules of the digits, compare them, print a table, write a report to `output`, show them."""
     path = check_output(output)
     for package in ("rich", "matplotlib"):
         try:
@@ -42,6 +44,28 @@ def demo(output: str, quick: bool, seed: int) -> None:
         f"{best.lower_bound_:.6g}, gap {gap_text(best.optimality_gap_)}."
     )
     console.print(f"Report: {path} ({len(page.encode()) / 1000:.0f} kB)", soft_wrap=True)
+    explorer = write_digits(experiment, path.with_name(f"{path.stem}-explorer.html"))
+    how = "opened in the browser" if open_page and open_in_browser(explorer) else "open it in a browser"
+    console.print(f"Explorer: {explorer} ({how})", soft_wrap=True)
+
+
+def write_digits(experiment: Experiment, path: Path) -> Path:
+    """The explorer of the digits that were learned from, with the modules at every diversity."""
+    digits = experiment.digits
+    try:
+        explore(
+            experiment.best.model,
+            digits.base,
+            digits.base_labels,
+            digits.base.reshape(-1, 8, 8),
+            diversities=experiment.settings.diversities,
+            title="Digits: manylens explorer",
+            output=path,
+        )
+    except OSError as error:
+        reason = error.strerror or error
+        raise CommandError(f"{path} could not be written ({reason}): choose another --output.") from error
+    return path
 
 
 def check_output(output: str) -> Path:

@@ -1,4 +1,4 @@
-"""Fits whose rows live on many machines: summarize each block where it is, merge, learn once."""
+"""Many machines: fits whose rows stay where they are, and search with the machines that reply."""
 
 from typing import TYPE_CHECKING
 
@@ -6,14 +6,18 @@ from manylens._lazy import attach
 
 if TYPE_CHECKING:
     from manylens.cluster.blockwise import Blockwise
+    from manylens.cluster.distributed_neighbors import ClusterNeighbors, DistributedNeighbors
+    from manylens.cluster.functions import over_blocks
     from manylens.cluster.reduction import summarize_blocks
 
-__all__ = ["Blockwise", "summarize_blocks"]
+__all__ = ["Blockwise", "ClusterNeighbors", "DistributedNeighbors", "over_blocks", "summarize_blocks"]
 
 __getattr__, __dir__ = attach(
     __name__,
     {
         "manylens.cluster.blockwise": ["Blockwise"],
+        "manylens.cluster.distributed_neighbors": ["ClusterNeighbors", "DistributedNeighbors"],
+        "manylens.cluster.functions": ["over_blocks"],
         "manylens.cluster.reduction": ["summarize_blocks"],
     },
 )

@@ -1,7 +1,8 @@
-"""Rows in blocks: dask arrays and data frames, `delayed` blocks, or an iterable of batches in memory."""
+"""Rows in blocks: dask collections, `delayed` blocks, files, or an iterable of batches in memory."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, chain
@@ -9,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from manylens.validation import is_sparse
+from manylens.cluster.files import file_list, holds_files, read_part
+from manylens.cluster.running import current_client, refuse_closed
+from manylens.validation import import_optional, is_sparse
 
 Arguments = tuple[Any, ...]  # of one block: rows, and the target if there is one
 
@@ -33,6 +36,14 @@ class Blocks:
                 "list of batches, `delayed` blocks, or an object whose __iter__ starts over."
             )
 
+    def first(self) -> tuple[Arguments, Blocks]:
+        """The first block, and all blocks."""
+        start = iter(self.arguments)
+        first = next(start)
+        if not isinstance(self.arguments, Iterator):
+            return first, self
+        return first, Blocks(chain([first], start), self.is_lazy, self.lengths)
+
     def first_rows(self, lengths: list[int]) -> list[int]:
         """Number of the first row of each block."""
         return [0, *accumulate(lengths)][: len(lengths)]
@@ -40,6 +51,8 @@ class Blocks:
 
 def read_blocks(X: Any, y: Any = None) -> Blocks:
     """Blocks of X and, if given, of y, cut at the same rows."""
+    files = file_list(X)
+    X, y = files, y if files is X else file_list(y)
     if is_collection(X) or (isinstance(X, Mapping) and any(map(is_collection, X.values()))):
         rows, lengths = collection_blocks(X)
         if y is None:
@@ -48,8 +61,8 @@ def read_blocks(X: Any, y: Any = None) -> Blocks:
     if isinstance(X, Mapping) or is_sparse(X) or hasattr(X, "shape") or not isinstance(X, Iterable):
         raise TypeError(
             f"X is {type(X).__name__}, which is not in blocks: give a dask array or data frame, a dict of "
-            "them, or an iterable of batches or `delayed` blocks. For rows in memory call fit of the "
-            "estimator itself."
+            "them, or an iterable of batches, `delayed` blocks or files. For rows in memory call the "
+            "estimator or function itself."
         )
     return iterable_blocks(X if y is None else paired(X, y))
 
@@ -79,6 +92,7 @@ def collection_blocks(X: Any) -> tuple[list[Any], list[int] | None]:
                 )
         rows = zip(*(blocks for blocks, _ in parts.values()), strict=True)
         return [dict(zip(parts, each, strict=True)) for each in rows], parts[first][1]
+    refuse_closed(X)
     if not hasattr(X, "chunks"):
         return list(X.to_delayed()), None
     if X.ndim > 1:
@@ -125,8 +139,25 @@ def iterable_blocks(batches: Iterable[Any]) -> Blocks:
             "of them if they are different features of the same rows."
         )
     if any(map(is_delayed, parts)):
-        return Blocks([each if isinstance(each, tuple) else (each,) for each in whole], True)
+        together = [each if isinstance(each, tuple) else (each,) for each in whole]
+        refuse_closed(together)
+        return Blocks(together, True)
+    if holds_files(first) and current_client() is not None:
+        return Blocks([delayed_files(k, each) for k, each in enumerate(whole)], True)
     return Blocks(Tuples(whole) if start is not batches else iter(Tuples(whole)), False)
+
+
+def delayed_files(number: int, block: Any) -> Arguments:
+    """Parts of a block whose files are read by workers."""
+    dask = import_optional("dask", "Fitting on a cluster", "'manylens[dask]'")
+    parts = block if isinstance(block, tuple) else (block,)
+    read = dask.delayed(read_part, pure=False)
+    return tuple(
+        read(part, dask_key_name=f"manylens-read-{number}-{k}-{uuid.uuid4().hex}")
+        if holds_files(part)
+        else part
+        for k, part in enumerate(parts)
+    )
 
 
 @dataclass
@@ -136,7 +167,19 @@ class Tuples:
     batches: Iterable[Any]
 
     def __iter__(self) -> Iterator[Arguments]:
-        return (batch if isinstance(batch, tuple) else (batch,) for batch in self.batches)
+        for number, batch in enumerate(self.batches):
+            parts = batch if isinstance(batch, tuple) else (batch,)
+            yield read_here(number, parts) if holds_files(parts) else parts
+
+
+def read_here(number: int, parts: Arguments) -> Arguments:
+    """Parts of a block whose files are read by this process."""
+    try:
+        return tuple(map(read_part, parts))
+    except (OSError, ValueError) as error:
+        raise RuntimeError(
+            f"Block {number} (the first is 0) could not be read: {type(error).__name__}: {error}"
+        ) from error
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import warnings
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -13,15 +13,21 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.cluster.blocks import Blocks, is_collection, read_blocks
-from manylens.cluster.reduction import get_summary, literal, named, naming, reduce_blocks, reduction_graph
+from manylens.cluster.plans import Plan, Prepared, as_fitted, learn, plan_for, prepare, summarize_block
+from manylens.cluster.reduction import (
+    get_summary,
+    literal,
+    named,
+    naming,
+    reduce_blocks,
+    reduction_graph,
+    work_on,
+)
 from manylens.cluster.running import Runner
 from manylens.cluster.sample import RowSample
 from manylens.native.threads import one_blas_thread
-from manylens.summaries import Summary
 from manylens.typing import FloatArray
 from manylens.validation import check_count, check_real, check_seed, import_optional, restore_on_error
-
-STEPS = ("fit_feature_map", "summarize", "learn_from")
 
 
 def estimator_has(method: str) -> Any:
@@ -35,19 +41,24 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
     A fit reads the blocks twice: once for a uniform random sample, which fixes landmarks and scales, and once
     for the summaries, which are merged in a fixed tree. The estimator then learns from the merged summary on
     one worker. Given the feature map, the result is that of all rows; if the sample holds all rows, it is
-    that of `fit` up to rounding. It has the same bits for any number of workers, whichever of them ran what,
-    and if some are killed on the way. A worker needs memory for one block and two summaries, one of them also
-    for the sample; only the fitted estimator comes to the client.
+    that of `fit` up to rounding. If nothing is learned from the sample (`ModularAutoencoder`), the blocks are
+    read once. The result has the same bits for any number of workers, whichever of them ran what, and if some
+    are killed on the way. A worker needs memory for one block and two summaries, one of them also for the
+    sample; only the fitted estimator comes to the client.
 
     Parameters
     ----------
     estimator : estimator
-        `ModularKernelPCA`, `ModularAutoencoder`, `LayerRidgeClassifier`, `LayerRidgeRegressor`, or a kernel
-        baseline other than the bootstrap: estimators with `fit_feature_map`, `summarize` and `learn_from`.
+        `ModularKernelPCA`, `ModularAutoencoder`, their baselines, `LayerRidgeClassifier`,
+        `LayerRidgeRegressor`: estimators with `fit_feature_map`, `summarize` and `learn_from`. Also
+        `AlignmentPruner`, whose members predict each block where it lives, and `NCA`, which is fitted to the
+        sample; NCA(method="stochastic") then takes one on-line pass over all blocks, one after the other.
     sample_rows : int, default=10000
         Number of rows in the sample; it should exceed the `rank` of the estimator.
     patience : float, default=60.0
         Seconds to wait without any worker before giving up.
+    verbose : int, default=0
+        If positive, print how many blocks of each pass are done.
 
     Attributes
     ----------
@@ -75,11 +86,17 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
     """
 
     def __init__(
-        self, estimator: BaseEstimator, *, sample_rows: int = 10_000, patience: float = 60.0
+        self,
+        estimator: BaseEstimator,
+        *,
+        sample_rows: int = 10_000,
+        patience: float = 60.0,
+        verbose: int = 0,
     ) -> None:
         self.estimator = estimator
         self.sample_rows = sample_rows
         self.patience = patience
+        self.verbose = verbose
 
     @restore_on_error
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -87,27 +104,32 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : dask array or data frame, dict of them, or iterable of batches or `delayed` blocks
+        X : dask array or data frame, dict of them, folder, or iterable of batches, `delayed` blocks or files
             Rows, in blocks; a dict holds layers of the same rows. A batch may be a pair of rows and target.
-        y : dask array, series or iterable of blocks, default=None
+            Files are .npy or Parquet files, or a folder of them; every worker must be able to read them.
+        y : dask array, series, folder, or iterable of blocks or files, default=None
             Target, cut at the same rows; with a dask array X also an array in memory.
 
         Returns
         -------
         self
         """
-        check_fits_in_parts(self.estimator)
+        plan = plan_for(self.estimator)
         size = check_count(self.sample_rows, "sample_rows", minimum=2)
-        runner = Runner(check_real(self.patience, "patience", 0, None, include="neither"))
+        patience = check_real(self.patience, "patience", 0, None, include="neither")
+        runner = Runner(patience, check_count(self.verbose, "verbose", minimum=0))
         blocks = read_blocks(X, y)
-        blocks.read_twice()
         model, seed = seeded(self.estimator)
-        sample = RowSample(size, seed, is_classifier(model))
-        fitted = (
-            fit_lazy(model, blocks, sample, runner) if blocks.is_lazy else fit_here(model, blocks, sample)
-        )
-        if "random_state" in fitted.get_params(deep=False):
-            fitted.set_params(random_state=self.estimator.get_params(deep=False)["random_state"])
+        sampled = plan.needs_sample(model)
+        if sampled and (plan.summarizes or plan.walks):
+            blocks.read_twice()
+        allow_nan = model.__sklearn_tags__().input_tags.allow_nan
+        sample = RowSample(size if sampled else 2, seed, is_classifier(model), allow_nan)
+        fit = fit_lazy if blocks.is_lazy else fit_here
+        fitted, notes = fit(plan, model, blocks, sample, runner)
+        for message, category in notes:
+            warnings.warn(message, category, stacklevel=3)
+        fitted.set_params(**self.estimator.get_params(deep=False))
         self.estimator_ = fitted
         return self
 
@@ -117,13 +139,14 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : dask array or data frame, dict of them, or iterable of batches or `delayed` blocks
+        X : dask array or data frame, dict of them, folder, or iterable of batches, `delayed` blocks or files
 
         Returns
         -------
-        dask array, list of `delayed` blocks, or generator of arrays
-            A dask array for a collection; otherwise one block or batch for each of those given. For a single
-            array in memory, the output of `estimator_`.
+        dask array, dask data frame, list of `delayed` blocks, or generator of arrays
+            A dask array for dask arrays, a data frame or series with the same index for a data frame;
+            otherwise one block or batch for each of those given. For rows in memory, the output of
+            `estimator_`.
         """
         return self._apply("transform", X)
 
@@ -133,11 +156,11 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : dask array or data frame, dict of them, or iterable of batches or `delayed` blocks
+        X : dask array or data frame, dict of them, folder, or iterable of batches, `delayed` blocks or files
 
         Returns
         -------
-        dask array, list of `delayed` blocks, or generator of arrays
+        dask array or series, list of `delayed` blocks, or generator of arrays
             As for `transform`.
         """
         return self._apply("predict", X)
@@ -148,11 +171,11 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : dask array or data frame, dict of them, or iterable of batches or `delayed` blocks
+        X : dask array or data frame, dict of them, folder, or iterable of batches, `delayed` blocks or files
 
         Returns
         -------
-        dask array, list of `delayed` blocks, or generator of arrays
+        dask array or series, list of `delayed` blocks, or generator of arrays
             As for `transform`.
         """
         return self._apply("predict_proba", X)
@@ -166,10 +189,14 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
         if not blocks.is_lazy:
             return (apply(model, method, k, *arguments) for k, arguments in enumerate(blocks))
         shared = literal(model, "manylens-model")
+        framed = hasattr(X, "divisions")
+        work = apply_to_frame if framed else apply
         parts = [
-            named(apply, f"manylens-{method}", k)(shared, method, k, *arguments)
+            named(work, f"manylens-{method}", k)(shared, method, k, *arguments)
             for k, arguments in enumerate(blocks)
         ]
+        if framed:
+            return frame_of(parts, apply_to_frame(model, method, 0, one_row(X)), X.divisions)
         if not (is_collection(X) or isinstance(X, Mapping)):
             return parts
         da = import_optional("dask.array", "Applying an estimator to dask collections", "'manylens[dask]'")
@@ -190,17 +217,6 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
-def check_fits_in_parts(estimator: Any) -> None:
-    """Raise unless the estimator can be fitted from a summary."""
-    if not all(hasattr(estimator, step) for step in STEPS):
-        raise TypeError(
-            f"{type(estimator).__name__} does not learn from a summary of the rows, so it cannot be fitted "
-            f"block by block: that needs the methods {', '.join(STEPS)}. Fit it on a sample of the rows."
-        )
-    if estimator.__sklearn_tags__().input_tags.pairwise:
-        raise ValueError("kernel='precomputed' has no rows to divide into blocks: use fit of the estimator.")
-
-
 def seeded(estimator: Any) -> tuple[Any, int]:
     """A copy whose seed is an integer, so that a task gives the same bits if run again, and that seed."""
     model = clone(estimator)
@@ -212,22 +228,46 @@ def seeded(estimator: Any) -> tuple[Any, int]:
     return model.set_params(random_state=seed), seed
 
 
-def fit_here(model: Any, blocks: Blocks, sample: RowSample) -> Any:
+def fit_here(plan: Plan, model: Any, blocks: Blocks, sample: RowSample, runner: Runner) -> Any:
     """Fit on batches in memory."""
-    runner = Runner(0.0)
-    prepared = prepare(model, reduce_blocks(blocks, sample_block, "sample", runner, sample))
-    return learn(prepared, reduce_blocks(blocks, summarize_block, "summarize", runner, prepared))
+    if plan.needs_sample(model):
+        drawn = reduce_blocks(blocks, sample_block, "sample", runner, sample)
+    else:
+        first, blocks = blocks.first()
+        drawn = work_on(sample_block, sample, 0, *first).summary
+    prepared = prepare(plan, model, drawn)
+    if plan.walks:
+        for number, arguments in enumerate(blocks):
+            prepared = step(plan, prepared, number, *arguments)
+    if not plan.summarizes:
+        return as_fitted(prepared)
+    return learn(
+        plan, prepared, reduce_blocks(blocks, summarize_block, "summarize", runner, (plan, prepared))
+    )
 
 
-def fit_lazy(model: Any, blocks: Blocks, sample: RowSample, runner: Runner) -> Any:
+def fit_lazy(plan: Plan, model: Any, blocks: Blocks, sample: RowSample, runner: Runner) -> Any:
     """Fit on blocks on a cluster, in two graphs: in one, dask would keep all blocks from pass to pass."""
-    tree = reduction_graph(blocks, sample_block, "sample", sample)
+    if plan.needs_sample(model):
+        tree = reduction_graph(blocks, sample_block, "sample", sample)
+    else:
+        first, _ = blocks.first()
+        tree = named(work_on, "manylens-sample", 0)(sample_block, literal(sample, "manylens-rows"), 0, *first)
     drawn = named(get_summary, "manylens-sample-result")(tree)
-    start = literal(model, "manylens-estimator")
-    prepared = runner.persist(named(prepare, "manylens-prepare")(start, drawn), blocks)
-    tree = reduction_graph(blocks, summarize_block, "summarize", prepared)
+    start, how = literal(model, "manylens-estimator"), literal(plan, "manylens-plan")
+    prepared = runner.persist(named(prepare, "manylens-prepare")(how, start, drawn), blocks, "sample")
+    if plan.walks:  # one graph per block: in one for all, dask would read the blocks ahead
+        for number, arguments in enumerate(blocks):
+            runner.say("step", number)
+            task = named(step, "manylens-step", number)(how, prepared, number, *arguments)
+            prepared = runner.persist(task, blocks)
+    if not plan.summarizes:
+        return runner.compute(named(as_fitted, "manylens-result")(prepared), blocks)
+    tree = reduction_graph(
+        blocks, summarize_block, "summarize", named(pair, "manylens-shared")(how, prepared)
+    )
     merged = named(get_summary, "manylens-summarize-result")(tree)
-    return runner.compute(named(learn, "manylens-learn")(prepared, merged), blocks)
+    return runner.compute(named(learn, "manylens-learn")(how, prepared, merged), blocks, "summarize")
 
 
 def sample_block(empty: RowSample, number: int, *arguments: Any) -> RowSample:
@@ -235,29 +275,47 @@ def sample_block(empty: RowSample, number: int, *arguments: Any) -> RowSample:
     return empty.fresh().update(number, *arguments)
 
 
-def prepare(model: Any, sample: RowSample) -> Any:
-    """A copy of the estimator with the feature map fitted to the sample."""
-    prepared = copy.deepcopy(model)
-    classes = {} if sample.labels is None else {"classes": sample.labels}
-    with one_blas_thread():
-        return prepared.fit_feature_map(*sample.arguments(), **classes)
+def step(plan: Plan, prepared: Prepared, number: int, *arguments: Any) -> Prepared:
+    """The model after it has seen one more block."""
+    with naming(f"Block {number} (the first is 0)"), one_blas_thread():
+        return plan.step(prepared, number, *arguments)
 
 
-def summarize_block(prepared: Any, _number: int, *arguments: Any) -> Summary:
-    """The summary of one block."""
-    return prepared.summarize(*arguments)
-
-
-def learn(prepared: Any, summary: Summary) -> Any:
-    """The fitted estimator."""
-    with one_blas_thread():
-        return copy.deepcopy(prepared).learn_from(summary)
+def pair(one: Any, other: Any) -> tuple[Any, Any]:
+    """Both, as a tuple."""
+    return one, other
 
 
 def apply(model: Any, method: str, number: int, X: Any, *_rest: Any) -> FloatArray:
     """The output of a method for one block."""
     with naming(f"Block {number} (the first is 0)"):
         return np.asarray(getattr(model, method)(X))
+
+
+def apply_to_frame(model: Any, method: str, number: int, X: Any) -> Any:
+    """The output of a method for one partition, as a data frame or series with the index of the rows."""
+    import pandas as pd
+
+    values = apply(model, method, number, X)
+    if values.ndim == 1:
+        return pd.Series(values, index=X.index, name=method)
+    return pd.DataFrame(values, index=X.index, columns=output_names(model, method, values.shape[1]))
+
+
+def output_names(model: Any, method: str, width: int) -> list[Any]:
+    """Names of the columns of a method's output."""
+    if method == "predict_proba":
+        return list(model.classes_)
+    if method == "transform" and hasattr(model, "get_feature_names_out"):
+        return list(model.get_feature_names_out())
+    return [f"{method}{k}" for k in range(width)]
+
+
+def frame_of(parts: list[Any], like: Any, divisions: Any) -> Any:
+    """A dask data frame or series of delayed partitions, with the divisions of the rows."""
+    dd = import_optional("dask.dataframe", "Applying an estimator to data frames", "'manylens[dask]'")
+    known = divisions if all(each is not None for each in divisions) else None
+    return dd.from_delayed(parts, meta=like.iloc[:0], divisions=known, verify_meta=False)
 
 
 def is_in_memory(X: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import itertools
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,6 +18,8 @@ from manylens.summaries import Summary, merge_tree
 from manylens.validation import check_real, import_optional
 
 S = TypeVar("S", bound=Summary)
+
+SECONDS_BETWEEN_LINES = 1.0  # of progress
 
 Work = Callable[..., Any]  # work(shared, number, *arguments) gives the summary of one block
 
@@ -83,10 +86,20 @@ def update_block(empty: S, _number: int, *arguments: Any) -> S:
 def reduce_blocks(blocks: Blocks, work: Work, stage: str, runner: Runner, shared: Any) -> Any:
     """The merged summary of all blocks."""
     if not blocks.is_lazy:
-        parts = (work_on(work, shared, k, *arguments) for k, arguments in enumerate(blocks))
-        return merge_tree(parts, merge_into).summary
+        return merge_tree(parts_here(blocks, work, stage, runner, shared), merge_into).summary
     tree = reduction_graph(blocks, work, stage, shared)
-    return runner.compute(named(get_summary, f"manylens-{stage}-result")(tree), blocks)
+    return runner.compute(named(get_summary, f"manylens-{stage}-result")(tree), blocks, stage)
+
+
+def parts_here(blocks: Blocks, work: Work, stage: str, runner: Runner, shared: Any) -> Iterator[Part]:
+    """Parts of batches in memory, one after the other."""
+    said = time.monotonic()
+    for number, arguments in enumerate(blocks):
+        yield work_on(work, shared, number, *arguments)
+        if time.monotonic() - said > SECONDS_BETWEEN_LINES:
+            runner.say(stage, number + 1)
+            said = time.monotonic()
+    runner.say(stage, number + 1)
 
 
 def reduction_graph(blocks: Blocks, work: Work, stage: str, shared: Any) -> Any:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from manylens.cluster.blocks import Blocks
 from manylens.validation import import_optional
+
+if TYPE_CHECKING:
+    from manylens.cluster.blocks import Blocks
 
 POLL_SECONDS = 1.0
 ASK_SECONDS = 10.0  # limit of a question to the scheduler
@@ -19,47 +24,107 @@ class Runner:
     """Computes on the current dask client, or with dask's own scheduler if there is none."""
 
     patience: float  # seconds without any worker before giving up
+    verbose: int = 0
 
-    def compute(self, root: Any, blocks: Blocks) -> Any:
+    def compute(self, root: Any, blocks: Blocks, stage: str = "") -> Any:
         """The value of a `Delayed`, on the client."""
         client = current_client()
         if client is None:
-            return root.compute()
+            with self._bar(stage):
+                return root.compute()
         future = client.compute(root)
-        self._wait(client, future, blocks)
+        self._wait(client, future, blocks, stage)
         return future.result(timeout=self.patience)
 
-    def persist(self, root: Any, blocks: Blocks) -> Any:
+    def persist(self, root: Any, blocks: Blocks, stage: str = "") -> Any:
         """The `Delayed`, computed and kept on a worker; dask computes it again if that worker dies."""
         client = current_client()
         if client is None:
-            return root.persist()
+            with self._bar(stage):
+                return root.persist()
         kept = client.persist(root)
         for future in distributed().futures_of(kept):
-            self._wait(client, future, blocks)
+            self._wait(client, future, blocks, stage)
         return kept
 
-    def _wait(self, client: Any, future: Any, blocks: Blocks) -> None:
-        """Wait for a future; raise if it failed, or if there is no worker for `patience` seconds."""
-        alone_since = None
+    def say(self, stage: str, done: int, total: int | None = None) -> None:
+        """Print how many blocks of a stage are done, if `verbose`."""
+        if self.verbose and stage:
+            print(f"[manylens] {stage}: {done}{'' if total is None else f' of {total}'} blocks", flush=True)
+
+    def _bar(self, stage: str) -> Any:
+        """The progress bar of dask's own scheduler."""
+        if not (self.verbose and stage):
+            return nullcontext()
+        print(f"[manylens] {stage}", flush=True)
+        return import_optional("dask.diagnostics", "A progress bar", "'manylens[dask]'").ProgressBar()
+
+    def _wait(self, client: Any, future: Any, blocks: Blocks, stage: str) -> None:
+        """Wait for a future; raise if it failed, if the client is closed, or if there are no workers."""
+        alone_since, said = None, -1
         while True:
             try:
                 distributed().wait(future, timeout=POLL_SECONDS)
                 break
             except TimeoutError:
                 pass
+            except (asyncio.CancelledError, concurrent.futures.CancelledError):
+                raise RuntimeError(
+                    closed_message(client)
+                    if client.status != "running"
+                    else "The computation was cancelled by another client, or by a restart: call fit again."
+                ) from None
+            if client.status in ("closing", "closed"):
+                raise RuntimeError(closed_message(client))
             if client.status == "running" and client.scheduler_info()["workers"]:
                 alone_since = None
+                if self.verbose and stage:
+                    total = len(list(blocks))
+                    done = max(0, total - client.run_on_scheduler(tasks_left, name=f"manylens-{stage}"))
+                    if done != said:
+                        self.say(stage, done, total)
+                    said = done
                 continue
             alone_since = alone_since or time.monotonic()
             if time.monotonic() - alone_since > self.patience:
                 future.cancel()
                 raise TimeoutError(
-                    f"No worker for {self.patience:g} seconds at {client.scheduler_info().get('address')}: "
+                    f"No worker for {self.patience:g} seconds at {address_of(client)}: "
                     "start workers, or wait longer with a larger `patience`."
                 )
         if future.status == "error":
             raise_named(client, future, blocks)
+
+
+def address_of(client: Any) -> str:
+    """Address of the scheduler."""
+    scheduler = getattr(client, "scheduler", None)
+    return str(getattr(scheduler, "address", "") or "an unknown address")
+
+
+def closed_message(client: Any) -> str:
+    """Error message for a client that was closed."""
+    return f"The dask client of {address_of(client)} is closed: make a new one, distributed.Client(...)."
+
+
+def refuse_closed(collection: Any) -> None:
+    """Raise if a collection or `Delayed` holds results of a client that is closed."""
+    if "distributed" not in sys.modules:
+        return
+    for future in distributed().futures_of(collection):
+        owner = getattr(future, "client", None)
+        if owner is None or owner.status in ("closing", "closed"):
+            raise RuntimeError(
+                "X was persisted by a dask client that is closed, so its blocks are gone: make a new client "
+                "and read or persist X again."
+            )
+
+
+def tasks_left(name: str, dask_scheduler: Any = None) -> int:
+    """On the scheduler: the number of tasks with this name that are not done; of all fits at a time."""
+    prefix = dask_scheduler.task_prefixes.get(name)
+    waiting = ("waiting", "processing", "queued", "no-worker", "erred")
+    return 0 if prefix is None else sum(prefix.states.get(state, 0) for state in waiting)
 
 
 def distributed() -> Any:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from sklearn.utils import gen_batches
 
-from manylens.ensembles.finders import FINDERS, Finder, ScanFinder, rank_leading
+from manylens.ensembles.finders import FaissFinder, LeadingScan, ScanFinder, rank_leading
 from manylens.ensembles.representation import FramedRows
-from manylens.native.nearest import drop_self, nearest
+from manylens.native.nearest import drop_self, largest_norm, nearest
 from manylens.native.threads import one_blas_thread
 from manylens.reprs import result_table
 from manylens.typing import BoolArray, FloatArray, IntArray
@@ -26,6 +26,8 @@ IN_A_SCAN = 65536  # rows of the base per scan for exact neighbors
 WIDTHS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
 # Time to rank one candidate, in multiplications of a scan (`python -m benchmarks.tuning.candidates`).
 CANDIDATE_COST = 25_000
+HOP_COST = 60  # time to follow a link of a graph, in coordinates of a distance
+SCAN_STEP, GRAPH_STEP = 1.5, 1.15  # factors for the number of candidates if recall was too low
 DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
 DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove most results exact
 MIN_PER_NEIGHBOR = 2.0  # fewest candidates per neighbor; even fewer would save no time
@@ -66,6 +68,13 @@ class MeasuredRecall:
     _repr_html_ = result_table
 
 
+class Ranks(NamedTuple):
+    """Ranks of the exact neighbors on leading coordinates, as from `ranks_on_leading`."""
+
+    widths: IntArray  # (w,)
+    ranks: IntArray  # (w, s, k)
+
+
 class CalibrationQueries(NamedTuple):
     """Queries for calibration."""
 
@@ -84,10 +93,10 @@ def calibrated(index: SearchIndex, wish: Wish, queries: FloatArray | None = None
     """The index with a plan for the wish, calibrated with the queries or with rows of the base."""
     points = index.coordinates
     sample = calibration_queries(points, queries)
-    if index.method == "nested" and FINDERS[index.backend].gives_bounds:
-        return calibrated_scan(index, wish, sample)
+    if index.method == "nested" and index.backend != "faiss":
+        return calibrated_nested(index, wish, sample)
     n_leading = min(wish.n_leading or DEFAULT_LEADING, points.shape[1])
-    index = index.planned(SearchPlan(n_leading, DEFAULT_CANDIDATES))
+    index = index.planned(SearchPlan(n_leading, DEFAULT_CANDIDATES), wish.n_jobs)
     if index.method == "nested" and wish.n_candidates is None:
         finder = index.finders[0]
         plan = choose_list_plan(finder, points, n_leading, sample, wish.n_neighbors, wish.recall)
@@ -95,18 +104,32 @@ def calibrated(index: SearchIndex, wish: Wish, queries: FloatArray | None = None
     return index
 
 
-def calibrated_scan(
-    index: SearchIndex, wish: Wish, sample: CalibrationQueries, neighbors: IntArray | None = None
+def calibrated_nested(
+    index: SearchIndex,
+    wish: Wish,
+    sample: CalibrationQueries,
+    neighbors: IntArray | None = None,
+    known: Ranks | None = None,
 ) -> SearchIndex:
     """The index with the cheapest plan that reaches the recall, or one that proves results if none does.
 
     The recall is of the given neighbors (s, k), which need not be the nearest by the index's coordinates, or
-    of the exact ones.
+    of the exact ones. If a graph cannot reach it, the index scans instead.
     """
+    graph, chooser = index.backend == "graph", sample
     plan = choose_scan_plan(
-        index.coordinates, sample, wish.n_neighbors, wish.recall, wish.n_leading, wish.n_candidates, neighbors
+        index.coordinates,
+        sample,
+        wish.n_neighbors,
+        wish.recall,
+        wish.n_leading,
+        wish.n_candidates,
+        neighbors,
+        graph=graph,
+        ordered=index.axes.axes.shape[1],
+        known=known,
     )
-    index = index.planned(plan)
+    index = index.planned(plan, wish.n_jobs)
     if wish.n_candidates is not None:
         return index
     if sample.own is not None:  # check the plan with other rows than those that chose it
@@ -119,10 +142,14 @@ def calibrated_scan(
         rounding = finder.rounding(index.seen_by(0, sample.coordinates), index.coordinates.shape[1])
         if np.mean(exact[:, -1] ** 2 < 2 * rounding) > 1 - wish.recall:  # float32 cannot tell rows apart
             return index.planned(replace(plan, prove=True))
-    while len(exact) and recall_by_distance(index, sample, exact, wish.n_jobs) < wish.recall:
+    target = graph_recall(wish.recall) if graph else wish.recall
+    while len(exact) and recall_by_distance(index, sample, exact, wish.n_jobs) < target:
         if plan.candidates_per_neighbor >= MAX_PER_NEIGHBOR:
+            if graph:
+                return calibrated_nested(index.found_by("numpy"), wish, chooser, neighbors, known)
             return index.planned(replace(plan, prove=True))
-        plan = replace(plan, candidates_per_neighbor=1.5 * plan.candidates_per_neighbor)
+        more = GRAPH_STEP if graph else SCAN_STEP
+        plan = replace(plan, candidates_per_neighbor=more * plan.candidates_per_neighbor)
         index = index.planned(plan)
     return index
 
@@ -131,12 +158,7 @@ def recall_by_distance(
     index: SearchIndex, sample: CalibrationQueries, exact: FloatArray, n_jobs: int | None
 ) -> float:
     """Fraction of the neighbors found by an index that are as near as the exact ones (s, k) in its frame."""
-    k = exact.shape[1]
-    if sample.own is None:
-        found = index.search(sample.coordinates, k, None, n_jobs).distances
-    else:
-        found, rows, _ = index.search(sample.coordinates, k + 1, None, n_jobs)
-        found = drop_self(sample.own, rows, found)[1]
+    found = index.search(sample.coordinates, exact.shape[1], None, n_jobs, own=sample.own).distances
     return float(as_near(found, index.outside(exact)).mean())
 
 
@@ -150,17 +172,17 @@ def leading_index(index: SearchIndex, wish: Wish) -> SearchIndex:
     k = min(wish.n_neighbors, len(points) - 1)
     widths = np.array([w for w in WIDTHS if 2 * w <= points.shape[1]])
     if k < 1 or not len(widths):
-        return calibrated_scan(index, wish, sample)
+        return calibrated_nested(index, wish, sample)
     _, neighbors = exact_neighbors(points, sample, k, wish.n_jobs)
-    ranks = ranks_on_leading(points, sample, neighbors, widths)
-    reached = np.mean(ranks <= k, axis=(1, 2)) >= calibration_recall(wish.recall)
+    known = Ranks(widths, ranks_on_leading(points, sample, neighbors, widths))
+    reached = np.mean(known.ranks <= k, axis=(1, 2)) >= calibration_recall(wish.recall)
     for width in widths[reached]:
         fewer = index.leading(int(width))
         shorter = CalibrationQueries(sample.coordinates[:, :width], sample.own)
-        fewer = calibrated_scan(fewer, wish, shorter, neighbors)
+        fewer = calibrated_nested(fewer, wish, shorter, neighbors, known)
         if measured_recall(fewer, points, "input", wish).recall >= wish.recall:
             return fewer
-    return calibrated_scan(index, wish, sample, neighbors)
+    return calibrated_nested(index, wish, sample, neighbors, known)
 
 
 def measured_recall(index: SearchIndex, space: RowSource, name: str, wish: Wish) -> MeasuredRecall:
@@ -171,8 +193,8 @@ def measured_recall(index: SearchIndex, space: RowSource, name: str, wish: Wish)
     own = held_out_rows(len(space))
     exact, _ = exact_neighbors(space, CalibrationQueries(space[own], own), k, wish.n_jobs)
     sample = CalibrationQueries(index.coordinates[own], own)
-    _, rows, _ = index.search(sample.coordinates, k + 1, wish.n_candidates, wish.n_jobs)
-    shares = as_near(distances_in(space, own, drop_self(own, rows)[0]), exact).mean(axis=1)
+    _, rows, _ = index.search(sample.coordinates, k, wish.n_candidates, wish.n_jobs, own=own)
+    shares = as_near(distances_in(space, own, rows), exact).mean(axis=1)
     reachable = 1.0
     if not (isinstance(space, np.ndarray) and space.shape == index.coordinates.shape):
         _, rows = exact_neighbors(index.coordinates, sample, k, wish.n_jobs)
@@ -200,6 +222,11 @@ def calibration_recall(recall: float) -> float:
     return (1 + recall) / 2
 
 
+def graph_recall(recall: float) -> float:
+    """Recall to calibrate a graph for; less is left to chance because its searches are measured."""
+    return recall + (1 - recall) / 5
+
+
 def choose_scan_plan(
     points: FloatArray,
     queries: CalibrationQueries,
@@ -208,34 +235,45 @@ def choose_scan_plan(
     n_leading: int | None = None,
     n_candidates: int | None = None,
     neighbors: IntArray | None = None,
+    *,
+    graph: bool = False,
+    ordered: int | None = None,
+    known: Ranks | None = None,
 ) -> SearchPlan:
     """The cheapest plan that reaches the recall, given the user's choices and the exact neighbors, if known.
 
-    A scan of d leading coordinates with m candidates finds the neighbors that rank among the first m on those
-    coordinates. Returns the (d, m) with the least cost n d + 25,000 m that reaches the recall; if m is given,
-    the smallest d, or all coordinates if none suffices.
+    A search on d leading coordinates with m candidates finds the neighbors that rank among the first m on
+    those coordinates. Returns the (d, m) that reaches the recall with the least cost, n d + 25,000 m for a
+    scan and (d + 60) m for a graph; if m is given, the smallest d, or all coordinates if none suffices. Only
+    the first `ordered` coordinates are by variance; `known` are ranks that need not be computed again.
     """
     n, width = points.shape
     k = min(n_neighbors, n - (queries.own is not None))
-    widths = np.array([*(w for w in WIDTHS if w < width), width])
+    widths = np.array([*(w for w in WIDTHS if w < width and w <= (ordered or width)), width])
     if n_leading is not None:
         widths = np.minimum([n_leading], width)
     if k < 1 or (n_leading is not None and n_candidates is not None):  # one row, or nothing to choose
         per_neighbor = MIN_PER_NEIGHBOR if n_candidates is None else n_candidates / n_neighbors
         return SearchPlan(int(widths[-1]), per_neighbor)
     neighbors = exact_neighbors(points, queries, k)[1] if neighbors is None else neighbors
-    ranks = ranks_on_leading(points, queries, neighbors, widths)
-    needed = np.quantile(ranks.reshape(len(widths), -1), calibration_recall(recall), axis=1, method="higher")
+    if known is not None and n_leading is None and n_candidates is None and len(known.widths):
+        inside = known.widths <= width
+        widths, ranks = known.widths[inside], known.ranks[inside]
+    else:
+        ranks = ranks_on_leading(points, queries, neighbors, widths)
+    share = graph_recall(recall) if graph else calibration_recall(recall)
+    needed = np.quantile(ranks.reshape(len(widths), -1), share, axis=1, method="higher")
     needed = np.maximum(needed, MIN_PER_NEIGHBOR * k)
     if n_candidates is None:
-        chosen = np.argmin(n * widths + CANDIDATE_COST * needed)
+        costs = (widths + HOP_COST) * needed if graph else n * widths + CANDIDATE_COST * needed
+        chosen = np.argmin(costs)
         return SearchPlan(int(widths[chosen]), float(needed[chosen] / k))
     enough = np.append(np.flatnonzero(needed <= max(n_candidates, k)), len(widths) - 1)
     return SearchPlan(int(widths[enough[0]]), n_candidates / n_neighbors)
 
 
 def choose_list_plan(
-    finder: Finder,
+    finder: FaissFinder,
     points: FloatArray,
     n_leading: int,
     queries: CalibrationQueries,
@@ -266,10 +304,12 @@ def exact_neighbors(
     sought = np.ascontiguousarray(queries.coordinates, dtype=points.dtype)
     distances: FloatArray = np.empty((len(sought), 0), points.dtype)
     rows: IntArray = np.empty((len(sought), 0), np.int64)
+    width = min(DEFAULT_LEADING, sought.shape[1]) if isinstance(points, np.ndarray) else sought.shape[1]
     for batch in gen_batches(len(points), IN_A_SCAN):
         some = points[batch]
+        finder = LeadingScan(some, width, largest_norm(some))
         near, found, _ = rank_leading(
-            ScanFinder(some), sought, sought, some, min(k, len(some)), 3 * k, n_jobs, prove=True
+            finder, sought[:, :width], sought, some, min(k, len(some)), 10 * k, n_jobs, prove=True
         )
         merged = np.hstack([distances, near]), np.hstack([rows, found + batch.start])
         distances, rows = nearest(*merged, min(k, merged[0].shape[1]))

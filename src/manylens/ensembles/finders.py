@@ -1,19 +1,23 @@
-"""Find candidates: scan all rows on their leading coordinates, or use faiss's inverted lists."""
+"""Find candidates: scan all rows on their leading coordinates, or use a graph or faiss's inverted lists."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from threading import Lock
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
+from manylens.ensembles.graph_finder import GraphFinder
+from manylens.ensembles.growing import GrowingRows, Lists
 from manylens.native.nearest import (
     FINISH_BLOCK,
     QUERY_BLOCK,
+    LeadingColumns,
     SelectedRows,
+    drop_self,
     finish,
+    first_lists,
     rerank,
     scan_smallest,
     score_queries,
@@ -21,19 +25,18 @@ from manylens.native.nearest import (
     within,
 )
 from manylens.native.threads import over_blocks
-from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manylens.typing import BoolArray, FloatArray, IntArray
 from manylens.validation import CheckedState, import_optional
 
-Backend = Literal["numpy", "faiss"]
-FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
-Lists: TypeAlias = tuple[FloatArray, IntArray]  # keys or squared distances, and rows
-ONE_WRITER = Lock()  # held for an instant, to claim memory or to replace an index
+Backend = Literal["auto", "numpy", "graph", "faiss"]
 
 
 def by_blocks(
     make: Callable[[slice], Lists], shape: tuple[int, int], dtype: Any, n_jobs: int | None
 ) -> Lists:
     """Lists of all queries, from a function that makes the lists of one block of queries."""
+    if shape[0] == 1:  # one query needs neither threads nor a limit on those of BLAS
+        return make(slice(0, 1))
     keys, rows = np.empty(shape, dtype=dtype), np.empty(shape, dtype=np.int64)
 
     def fill(block: slice) -> None:
@@ -41,54 +44,6 @@ def by_blocks(
 
     over_blocks(fill, shape[0], QUERY_BLOCK, n_jobs)
     return keys, rows
-
-
-class GrowingRows(CheckedState):
-    """An immutable array; `extended` copies share its memory, which doubles when it is full.
-
-    The first rows may be mapped from a file.
-    """
-
-    _mappable = True  # `manylens.persistence` may leave the array in its file
-
-    def __init__(self, rows: AnyArray, used: int | None = None, filled: list[int] | None = None) -> None:
-        self._store = rows
-        self._used = len(rows) if used is None else used
-        self._filled = [self._used] if filled is None else filled  # rows written to the shared memory
-
-    def __len__(self) -> int:
-        return self._used
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_store": self.array, "_used": self._used}
-
-    def _check_state(self) -> None:
-        store = self._store
-        self._require(isinstance(store, np.ndarray) and store.ndim == 2 and store.dtype in FLOATS)
-        self._require(store.flags.c_contiguous and self._used == len(store))
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._filled = [self._used]
-
-    @property
-    def array(self) -> AnyArray:
-        """The rows (a view)."""
-        return self._store[: self._used]
-
-    def extended(self, rows: AnyArray) -> GrowingRows:
-        """These rows and more at the end, in the precision of the first ones."""
-        needed = self._used + len(rows)
-        with ONE_WRITER:  # another thread may extend the same rows
-            fits = self._filled[0] == self._used and needed <= len(self._store)
-            if fits:
-                self._filled[0] = needed
-        store, filled = self._store, self._filled
-        if not fits:
-            store = np.empty((max(needed, 2 * self._used), rows.shape[1]), dtype=self._store.dtype)
-            store[: self._used], filled = self.array, [needed]
-        store[self._used : needed] = rows
-        return GrowingRows(store, needed, filled)
 
 
 class ScanFinder(CheckedState):
@@ -99,10 +54,12 @@ class ScanFinder(CheckedState):
 
     gives_bounds = True  # candidates are the nearest rows, and `bounds` bounds the distances of all others
 
-    def __init__(self, rows: FloatArray) -> None:
-        self._rows = GrowingRows(score_rows(rows))
+    def __init__(self, rows: FloatArray, n_jobs: int | None = None) -> None:
+        scored = score_rows(rows)
+        self._rows = GrowingRows(scored)
+        self._reach = farthest(scored)
 
-    def rebuilt(self, rows: FloatArray) -> ScanFinder:
+    def rebuilt(self, rows: FloatArray, n_jobs: int | None = None) -> ScanFinder:
         """A finder of other rows."""
         return ScanFinder(rows)
 
@@ -112,10 +69,11 @@ class ScanFinder(CheckedState):
         n, width = self._rows.array.shape
         return n, width - 1
 
-    def added(self, rows: FloatArray) -> ScanFinder:
+    def added(self, rows: FloatArray, n_jobs: int | None = None) -> ScanFinder:
         """A finder of these and more rows, whose numbers continue those of the rows present."""
-        finder = copy(self)
-        finder._rows = self._rows.extended(score_rows(rows))
+        finder, scored = copy(self), score_rows(rows)
+        finder._rows = self._rows.extended(scored)
+        finder._reach = max(self._reach, farthest(scored))
         return finder
 
     def search(
@@ -123,15 +81,11 @@ class ScanFinder(CheckedState):
         queries: FloatArray,
         n_candidates: int,
         n_jobs: int | None = None,
-        chosen: IntArray | None = None,
     ) -> Lists:
         """Scores |b|² - 2 q.b and rows (n_queries, n_candidates), ascending, padded with row -1."""
-        scored, base = score_queries(queries), self._base(chosen)
+        scored, base = score_queries(queries), self._base(None)
         shape = (len(scored), n_candidates)
-        keys, rows = by_blocks(
-            lambda b: scan_smallest(scored[b], base, n_candidates), shape, scored.dtype, n_jobs
-        )
-        return keys, rows if chosen is None else np.where(rows < 0, -1, chosen[rows])
+        return by_blocks(lambda b: scan_smallest(scored[b], base, n_candidates), shape, scored.dtype, n_jobs)
 
     def bounds(self, queries: FloatArray, keys: FloatArray, width: int) -> FloatArray:
         """Lower bounds on the squared distances over all `width` coordinates."""
@@ -144,10 +98,9 @@ class ScanFinder(CheckedState):
         points: FloatArray,
         lists: Lists,
         n_jobs: int | None,
-        chosen: IntArray | None = None,
     ) -> Lists:
         """Make lists of neighbors (squared distances and rows) exact by another scan."""
-        scored, base = score_queries(leading), self._base(chosen)
+        scored, base = score_queries(leading), self._base(None)
         shift = self._shift(leading, queries.shape[1])
         distances, rows = lists[0].copy(), lists[1].copy()
 
@@ -156,6 +109,25 @@ class ScanFinder(CheckedState):
 
         over_blocks(complete, len(queries), FINISH_BLOCK, n_jobs)
         return distances, rows
+
+    def nearest(
+        self,
+        leading: FloatArray,
+        queries: FloatArray,
+        points: FloatArray,
+        k: int,
+        n_jobs: int | None,
+        chosen: IntArray,
+    ) -> Lists:
+        """Squared distances and rows (n_queries, k) of the nearest chosen rows, exactly, by one scan."""
+        scored, base = score_queries(leading), self._base(chosen)
+        shift = self._shift(leading, queries.shape[1])
+
+        def search(b: slice) -> Lists:
+            lists = first_lists(scored[b], base, queries[b], points, k)
+            return finish(scored[b], base, shift[b], queries[b], points, *lists)
+
+        return by_blocks(search, (len(queries), k), points.dtype, n_jobs)
 
     def within(
         self,
@@ -196,12 +168,32 @@ class ScanFinder(CheckedState):
         """
         number = np.finfo(np.float32)
         norms = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64))
-        largest = np.sqrt(float(self._rows.array[:, -1].max()))
-        bounds: FloatArray = (width + 8) * (number.eps * (norms + largest) ** 2 + number.tiny)
+        bounds: FloatArray = (width + 8) * (number.eps * (norms + self._reach) ** 2 + number.tiny)
         return bounds
 
     def _check_state(self) -> None:
         self._require(isinstance(self._rows, GrowingRows) and self._rows.array.dtype == np.float32)
+        self._require(self._reach >= 0)
+
+
+def farthest(scored: FloatArray) -> float:
+    """Largest norm of rows from `score_rows`."""
+    return float(np.sqrt(scored[:, -1].max(initial=0)))
+
+
+class LeadingScan(ScanFinder):
+    """Scans the leading columns of rows (n, D), none longer than `reach`, without a copy of them."""
+
+    def __init__(self, rows: FloatArray, width: int, reach: float) -> None:
+        self._all, self._width, self._reach = rows, width, reach
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows, and number of their leading columns."""
+        return len(self._all), self._width
+
+    def _base(self, chosen: IntArray | None) -> LeadingColumns:
+        return LeadingColumns(self._all, self._width, chosen)
 
 
 class FaissFinder(CheckedState):
@@ -211,7 +203,7 @@ class FaissFinder(CheckedState):
     smallest = 10_000  # rows needed to train the lists
     n_probe = 20  # lists visited per query
 
-    def __init__(self, rows: FloatArray) -> None:
+    def __init__(self, rows: FloatArray, n_jobs: int | None = None) -> None:
         faiss = import_faiss()
         rows = pad_columns(rows)
         n, width = rows.shape
@@ -224,7 +216,7 @@ class FaissFinder(CheckedState):
             self.lists.nprobe = min(self.n_probe, n_lists)
         self.lists.add(rows)
 
-    def added(self, rows: FloatArray) -> FaissFinder:
+    def added(self, rows: FloatArray, n_jobs: int | None = None) -> FaissFinder:
         """A finder of these and more rows, whose numbers continue those of the rows present."""
         finder = copy(self)  # lists that grow while another thread searches them give wrong answers
         finder.lists.add(pad_columns(rows))
@@ -246,7 +238,7 @@ class FaissFinder(CheckedState):
         per_row = getattr(self.lists, "code_size", 4 * self.lists.d) + 8
         return int(self.lists.ntotal * per_row)
 
-    def rebuilt(self, rows: FloatArray) -> FaissFinder:
+    def rebuilt(self, rows: FloatArray, n_jobs: int | None = None) -> FaissFinder:
         """A finder of other rows, with the same lists."""
         finder = copy(self)
         finder.lists.reset()
@@ -278,8 +270,8 @@ class FaissFinder(CheckedState):
                 self._require(np.all((numbers >= 0) & (numbers < n)))
 
 
-Finder: TypeAlias = ScanFinder | FaissFinder
-FINDERS: dict[str, type[Finder]] = {"numpy": ScanFinder, "faiss": FaissFinder}
+Finder: TypeAlias = ScanFinder | GraphFinder | FaissFinder
+FINDERS: dict[str, type[Finder]] = {"numpy": ScanFinder, "graph": GraphFinder, "faiss": FaissFinder}
 
 
 def rank_leading(
@@ -292,38 +284,46 @@ def rank_leading(
     n_jobs: int | None,
     *,
     prove: bool,
-    chosen: IntArray | None = None,
+    hidden: IntArray | None = None,
 ) -> tuple[FloatArray, IntArray, BoolArray]:
     """Squared distances and rows (n_queries, k) of the candidates nearest by all coordinates, and proofs.
 
     `leading` are the columns of the queries that the finder sees. With `prove`, lists that the bounds do not
-    prove exact are completed by another scan. `chosen` are the rows to choose from, if not all; only scans
-    can choose.
+    prove exact are completed by another scan. `hidden` is one row per query that the query may not find; only
+    graphs can hide rows.
     """
-    n_rows = len(points) if chosen is None else len(chosen)
-    n_candidates = min(max(n_candidates, k), n_rows)
-    if isinstance(finder, ScanFinder):
-        keys, candidates = finder.search(leading, n_candidates, n_jobs, chosen)
+    n_candidates = min(max(n_candidates, k), len(points))
+    proven = np.zeros(len(queries), dtype=bool)
+    if isinstance(finder, GraphFinder):
+        distances, rows = finder.nearest(queries, points, k, n_candidates, n_jobs, hidden)
+        if not prove and rows[:, -1].min() >= 0:
+            return distances, rows, proven
     else:
         keys, candidates = finder.search(leading, n_candidates, n_jobs)
-    bounds = finder.bounds(leading, keys, queries.shape[1])
+        bounds = finder.bounds(leading, keys, queries.shape[1])
 
-    def rank(block: slice) -> Lists:
-        some = None if bounds is None else bounds[block]
-        return rerank(queries[block], points, candidates[block], some, k)
+        def rank(block: slice) -> Lists:
+            some = None if bounds is None else bounds[block]
+            return rerank(queries[block], points, candidates[block], some, k)
 
-    distances, rows = by_blocks(rank, (len(queries), k), points.dtype, n_jobs)
-    proven = np.zeros(len(queries), dtype=bool)
-    if bounds is not None:  # the last candidate bounds all rows that are not candidates
-        proven = (bounds[:, -1] > distances[:, -1]) | (n_candidates >= n_rows)
+        distances, rows = by_blocks(rank, (len(queries), k), points.dtype, n_jobs)
+        if bounds is not None:  # the last candidate bounds all rows that are not candidates
+            proven = (bounds[:, -1] > distances[:, -1]) | (n_candidates >= len(points))
     incomplete = np.flatnonzero(~proven if prove else rows[:, -1] < 0)
     if len(incomplete):  # approximate lists may have fewer candidates than neighbors
         if not isinstance(finder, ScanFinder):
             finder, leading = ScanFinder(points), queries
-        lists = (distances[incomplete], rows[incomplete])
-        distances[incomplete], rows[incomplete] = finder.complete(
-            leading[incomplete], queries[incomplete], points, lists, n_jobs, chosen
-        )
+        lists = distances[incomplete], rows[incomplete]
+        if hidden is not None:  # one more, because the scan finds the hidden row
+            lists = (
+                np.full((len(lists[0]), k + 1), np.inf, points.dtype),
+                np.full((len(lists[0]), k + 1), -1),
+            )
+        lists = finder.complete(leading[incomplete], queries[incomplete], points, lists, n_jobs)
+        if hidden is not None:
+            rows[incomplete], distances[incomplete] = drop_self(hidden[incomplete], lists[1], lists[0])
+        else:
+            distances[incomplete], rows[incomplete] = lists
     return distances, rows, proven
 
 

@@ -9,28 +9,29 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from sklearn.utils import gen_batches
 
-from manylens.ensembles.calibration import DEFAULT_CANDIDATES, DEFAULT_LEADING, SearchPlan
+from manylens.ensembles.calibration import DEFAULT_LEADING, SearchPlan
 from manylens.ensembles.finders import (
     FINDERS,
     Backend,
+    FaissFinder,
     Finder,
-    GrowingRows,
-    Lists,
+    LeadingScan,
     ScanFinder,
     by_blocks,
     rank_leading,
 )
+from manylens.ensembles.growing import GrowingRows, Lists
 from manylens.ensembles.representation import CompositeAxes, check_near, transform_rows
-from manylens.native.nearest import rerank_union
+from manylens.native.nearest import drop_self, largest_norm, rerank_union
 from manylens.native.threads import one_blas_thread
-from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Rows
 from manylens.validation import CheckedState, check_path, plain_conversion_errors, times_power
 
 Method = Literal["nested", "exact", "paper"]
 METHODS: tuple[Method, ...] = ("nested", "exact", "paper")
 MIN_NEIGHBORS = 5  # searches for fewer neighbors use as many candidates as for this number
+MANY_COLUMNS = 256  # rotating a query in fewer dimensions takes less time than the search
 AT_ONCE = 16384  # queries whose candidates are in memory at a time
 
 
@@ -59,6 +60,7 @@ class SearchIndex(CheckedState):
         self.finders: list[Finder] = []
         self.plan = SearchPlan(coordinates.shape[1], 1.0)  # replaced by `planned`
         self.n_planned = 0  # rows when the plan was made
+        self.reach = largest_norm(coordinates)
 
     @property
     def coordinates(self) -> FloatArray:
@@ -70,29 +72,60 @@ class SearchIndex(CheckedState):
         """One finder per module for method="paper", otherwise one."""
         return len(self.axes.widths) if self.method == "paper" else 1
 
-    def planned(self, plan: SearchPlan) -> SearchIndex:
+    def planned(self, plan: SearchPlan, n_jobs: int | None = None) -> SearchIndex:
         """With another plan, and with new finders if it changes the coordinates that they see."""
         index = copy(self)
         index.plan, index.n_planned = plan, len(self.rows)
         if not self.finders or plan.n_leading != self.plan.n_leading:
             kind = FINDERS[self.backend]
-            index.finders = [kind(index.seen_by(m, self.coordinates)) for m in range(self.n_finders)]
+            seen = (index.seen_by(m, self.coordinates) for m in range(self.n_finders))
+            index.finders = [kind(rows, n_jobs) for rows in seen]
         return index
 
-    def added(self, coordinates: FloatArray, ids: AnyArray | None = None) -> SearchIndex:
+    def found_by(self, backend: Backend) -> SearchIndex:
+        """With another kind of finders, and without a plan."""
+        index = copy(self)
+        index.backend, index.finders = backend, []
+        return index
+
+    def added(
+        self, coordinates: FloatArray, ids: AnyArray | None = None, n_jobs: int | None = None
+    ) -> SearchIndex:
         """With more rows; `ids` are those of all rows."""
         index = copy(self)
         index.ids = ids
         index.rows = self.rows.extended(coordinates)
-        index.finders = [finder.added(self.seen_by(m, coordinates)) for m, finder in enumerate(self.finders)]
+        index.reach = max(self.reach, largest_norm(coordinates))
+        index.finders = [
+            finder.added(self.seen_by(m, coordinates), n_jobs) for m, finder in enumerate(self.finders)
+        ]
         return index
 
-    def rebuilt(self, coordinates: FloatArray, ids: AnyArray | None) -> SearchIndex:
+    def without(self, removed: IntArray, ids: AnyArray, n_jobs: int | None = None) -> SearchIndex:
+        """Without some rows; `ids` are those of the others."""
+        kept = np.delete(np.arange(len(self.rows)), removed)
+        if self.backend != "graph":
+            return self.rebuilt(self.coordinates[kept], ids, n_jobs)
+        index = copy(self)
+        index.rows, index.ids = GrowingRows(self.coordinates[kept]), ids
+        index.finders = [finder.without(removed) for finder in self.finders]
+        return index
+
+    def replaced(self, places: IntArray, coordinates: FloatArray, n_jobs: int | None = None) -> SearchIndex:
+        """With other rows at some places."""
+        rows = np.array(self.coordinates)
+        rows[places] = coordinates
+        return self.rebuilt(rows, self.ids, n_jobs)
+
+    def rebuilt(
+        self, coordinates: FloatArray, ids: AnyArray | None, n_jobs: int | None = None
+    ) -> SearchIndex:
         """With other rows."""
         index = copy(self)
         index.rows, index.ids = GrowingRows(coordinates), ids
+        index.reach = largest_norm(coordinates)
         index.finders = [
-            finder.rebuilt(self.seen_by(m, coordinates)) for m, finder in enumerate(self.finders)
+            finder.rebuilt(self.seen_by(m, coordinates), n_jobs) for m, finder in enumerate(self.finders)
         ]
         return index
 
@@ -101,6 +134,18 @@ class SearchIndex(CheckedState):
         axes = self.axes.leading(width, self.coordinates)
         kept = np.ascontiguousarray(self.coordinates[:, :width])
         return SearchIndex(axes, kept, self.method, self.backend)
+
+    def unrotated(self, Z: Rows) -> SearchIndex:
+        """With only the leading ones of many coordinates on principal axes, so that queries enter faster."""
+        n_columns, width = self.axes.axes.shape
+        ordered = max(2 * self.plan.n_leading, MIN_NEIGHBORS)
+        if self.axes.completed or width < max(n_columns, MANY_COLUMNS) or 4 * ordered > width:
+            return self
+        index = copy(self)
+        index.axes = self.axes.completing(ordered)
+        index.rows = GrowingRows(check_near(index.axes.coordinates(Z), "X"))
+        index.first = index.coordinates[:1].copy()
+        return index
 
     def seen_by(self, finder: int, coordinates: FloatArray) -> FloatArray:
         """Columns that a finder sees: the leading coordinates, or those of one module."""
@@ -116,63 +161,65 @@ class SearchIndex(CheckedState):
         n_candidates: int | None,
         n_jobs: int | None,
         chosen: IntArray | None = None,
+        own: IntArray | None = None,
     ) -> Neighbors:
         """The k nearest rows by coordinates in the frame of the axes; distances are not in the frame.
 
-        If rows to choose from are given, the result is exact among them, whatever the method.
+        If rows to choose from are given, the result is exact among them, whatever the method. `own` is one
+        row per query that is not its neighbor.
         """
-        if chosen is not None and not self.scans:
-            near = self.subset(chosen).search(coordinates, k, n_candidates, n_jobs)
-            return near._replace(rows=chosen[near.rows])
+        if own is not None and not (self.method == "nested" and self.backend == "graph"):
+            distances, rows, proven = self.search(coordinates, k + 1, n_candidates, n_jobs)
+            rows, distances = drop_self(own, rows, distances)
+            return Neighbors(distances, rows, proven)
         distances = np.empty((len(coordinates), k), dtype=self.coordinates.dtype)
         rows = np.empty(distances.shape, dtype=np.int64)
-        proven = np.zeros(len(coordinates), dtype=bool)
-        per_neighbor = self.plan.candidates_per_neighbor
-        if chosen is not None:  # more candidates prove more results
-            per_neighbor = max(per_neighbor, DEFAULT_CANDIDATES)
-        m = n_candidates or math.ceil(per_neighbor * max(k, MIN_NEIGHBORS))
-        for batch in gen_batches(len(coordinates), AT_ONCE):
+        proven = np.full(len(coordinates), chosen is not None)
+        m = n_candidates or math.ceil(self.plan.candidates_per_neighbor * max(k, MIN_NEIGHBORS))
+        for start in range(0, len(coordinates), AT_ONCE):
+            batch = slice(start, start + AT_ONCE)
             queries = np.ascontiguousarray(coordinates[batch], dtype=distances.dtype)
-            if self.method == "paper":
+            if chosen is not None:
+                distances[batch], rows[batch] = self._search_chosen(queries, k, n_jobs, chosen)
+            elif self.method == "paper":
                 distances[batch], rows[batch] = self._search_modules(queries, k, n_jobs)
             else:
-                prove = self.method == "exact" or self.plan.prove or chosen is not None
-                leading = self.seen_by(0, queries)
                 distances[batch], rows[batch], proven[batch] = rank_leading(
                     self.finders[0],
-                    leading,
+                    self.seen_by(0, queries),
                     queries,
                     self.coordinates,
                     k,
                     m,
                     n_jobs,
-                    prove=prove,
-                    chosen=chosen,
+                    prove=self.method == "exact" or self.plan.prove,
+                    hidden=None if own is None else own[batch],
                 )
         return Neighbors(self.outside(np.sqrt(distances, out=distances)), rows, proven)
 
     @property
-    def scans(self) -> bool:
-        """Whether one scan of leading coordinates finds the candidates."""
-        return self.method != "paper" and isinstance(self.finders[0], ScanFinder)
+    def scanner(self) -> ScanFinder:
+        """A finder that scans leading coordinates, for filters and radius searches."""
+        finder = self.finders[0]
+        width = min(max(DEFAULT_LEADING, self.plan.n_leading), self.coordinates.shape[1])
+        if self.method != "paper" and isinstance(finder, ScanFinder) and finder.shape[1] == width:
+            return finder
+        return LeadingScan(self.coordinates, width, self.reach)
 
-    def subset(self, chosen: IntArray | slice) -> SearchIndex:
-        """An index of some rows that scans them and proves its results, for finders that cannot choose."""
-        index = SearchIndex(self.axes, self.coordinates[chosen], "exact", "numpy")
-        plan = SearchPlan(min(DEFAULT_LEADING, self.coordinates.shape[1]), DEFAULT_CANDIDATES)
-        return index.planned(plan)
+    def _search_chosen(self, queries: FloatArray, k: int, n_jobs: int | None, chosen: IntArray) -> Lists:
+        """Squared distances and rows of the k nearest of the chosen rows, exactly."""
+        scanner = self.scanner
+        leading = queries[:, : scanner.shape[1]]
+        return scanner.nearest(leading, queries, self.coordinates, k, n_jobs, chosen)
 
     def within(
         self, coordinates: FloatArray, radius: float, n_jobs: int | None, chosen: IntArray | None = None
     ) -> list[Lists]:
         """Distances up to a radius, ascending, and rows, for each query in the frame of the axes."""
-        finder = self.finders[0]
-        if self.method == "paper" or not isinstance(finder, ScanFinder):
-            some = slice(None) if chosen is None else chosen
-            found = self.subset(some).within(coordinates, radius, n_jobs)
-            return found if chosen is None else [(lengths, chosen[rows]) for lengths, rows in found]
+        finder = self.scanner
         queries = np.ascontiguousarray(coordinates, dtype=self.coordinates.dtype)
-        leading, inside = self.seen_by(0, queries), float(np.ldexp(radius, -self.axes.frame.exponent))
+        leading = queries[:, : finder.shape[1]]
+        inside = float(np.ldexp(radius, -self.axes.frame.exponent))
         found = finder.within(leading, queries, self.coordinates, inside, n_jobs, chosen)
         return [(self.outside(np.sqrt(squares)), rows) for squares, rows in found]
 
@@ -215,15 +262,17 @@ class SearchIndex(CheckedState):
         self._require(isinstance(self.rows, GrowingRows) and self.method in METHODS)
         self._require(self.backend in FINDERS and all(width >= 0 for width in widths))
         self._require(
-            axes.shape == (sum(widths), points.shape[1]) == (len(frame.center), self.first.shape[1])
+            (sum(widths), points.shape[1])
+            == (len(axes), self.axes.n_coordinates)
+            == (len(frame.center), self.first.shape[1])
         )
-        self._require(1 <= self.plan.n_leading <= points.shape[1])
+        self._require(1 <= self.plan.n_leading <= points.shape[1] and self.reach >= 0)
         self._require(isinstance(frame.before, int) and isinstance(frame.after, int))
         self._require(self.ids is None or self.ids.shape == (len(points),))
         self._require(len(self.finders) in (0, self.n_finders))
         for m, finder in enumerate(self.finders):
             width = widths[m] if self.method == "paper" else self.plan.n_leading
-            padded = width if isinstance(finder, ScanFinder) else width + -width % 8
+            padded = width + -width % 8 if isinstance(finder, FaissFinder) else width
             self._require(type(finder) is FINDERS[self.backend] and finder.shape == (len(points), padded))
 
 

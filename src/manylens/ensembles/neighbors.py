@@ -24,7 +24,8 @@ from manylens.ensembles.calibration import (
     measured_recall,
 )
 from manylens.ensembles.coordinate_search import CoordinateSearch
-from manylens.ensembles.finders import FINDERS, ONE_WRITER, Backend
+from manylens.ensembles.finders import FINDERS, Backend
+from manylens.ensembles.growing import ONE_WRITER
 from manylens.ensembles.index import (
     METHODS,
     MIN_NEIGHBORS,
@@ -47,7 +48,6 @@ from manylens.ensembles.representation import (
     transform_rows,
 )
 from manylens.ensembles.selection import RowSelection, Where, check_ids, chosen_rows, joined_ids
-from manylens.native.nearest import drop_self
 from manylens.persistence.models import load, save
 from manylens.reprs import FactsMixin
 from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet, Rows
@@ -55,6 +55,9 @@ from manylens.validation import check_choice, check_count, check_real, validate_
 
 Metric = Literal["euclidean", "cosine"]
 METRICS: tuple[Metric, ...] = ("euclidean", "cosine")
+GRAPH_FROM = 20_000  # rows from which a graph answers faster than a scan
+FEW_ROWS = 16  # up to this number, checking queries takes as long as the search
+PLAIN = (np.dtype(np.float32), np.dtype(np.float64))
 LAYOUT = ("metric", "method", "backend", "n_leading")  # parameters that determine what is stored
 NARROW = ("float16", "int8", "uint8", "int16", "uint16", "bool")  # types whose values float32 contains
 
@@ -77,8 +80,9 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
     method : {"nested", "exact", "paper"}, default="nested"
         "nested" ranks the candidates from the leading coordinates. "exact" also proves that no other row is
         nearer, or continues the search. "paper" ranks the nearest neighbors in each module.
-    backend : {"numpy", "faiss"}, default="numpy"
-        Whether a scan or faiss's approximate lists find candidates; faiss manages its own threads.
+    backend : {"auto", "numpy", "graph", "faiss"}, default="auto"
+        Whether a scan, a graph or faiss's approximate lists find candidates; faiss manages its own threads.
+        "auto" uses a graph for "nested" from 20,000 rows on, otherwise a scan.
     n_leading : int, default=None
         Number of leading coordinates. None means the cheapest for `recall`, or 96 for "exact" and faiss.
     n_candidates : int, default=None
@@ -141,7 +145,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
         *,
         metric: Metric = "euclidean",
         method: Method = "nested",
-        backend: Backend = "numpy",
+        backend: Backend = "auto",
         n_leading: int | None = None,
         n_candidates: int | None = None,
         recall: float = 0.99,
@@ -182,9 +186,12 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
         modules = fit_modules(modules, X, y, fitted)
         Z = finite_columns(transform_rows(modules, X))
         axes = composite_axes(Z, tuple(view.shape[1] for view in module_views(modules, dense(Z[:1]))))
-        index = SearchIndex(axes, check_near(axes.coordinates(Z), "X"), self.method, self.backend)
+        index = SearchIndex(
+            axes, check_near(axes.coordinates(Z), "X"), self.method, self._finds_by(Z.shape[0])
+        )
         given = None if ids is None else check_ids(ids, len(index.rows))
         fitted.measured_, index = self._fitted_index(index, X)
+        index = index.unrotated(Z) if self.modules is None else index
         index.ids = given
         fitted.modules_, fitted.index_, fitted.fitted_as_ = modules, index, self._layout()
         fitted.probe_ = X[:1].copy() if isinstance(X, np.ndarray) else X[:1].toarray()  # checked by `load`
@@ -214,7 +221,9 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
         axes = self.index_.axes
         coordinates = check_near(axes.coordinates(Z), "X")
         self._change(
-            lambda index: self._grown(index.added(coordinates, joined_ids(index, ids, len(coordinates))))
+            lambda index: self._grown(
+                index.added(coordinates, joined_ids(index, ids, len(coordinates)), self.n_jobs)
+            )
         )
         missed = axes.missed_share(Z, coordinates) if axes.missed > 0 else 0.0
         if missed > 2 * axes.missed + 0.01:
@@ -256,7 +265,8 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
         rows : ndarray of shape (n_queries, n_neighbors)
             Rows of the base as int64, or their ids if `fit` got any; ties are broken by row number.
         """
-        check_is_fitted(self)
+        if "index_" not in self.__dict__:  # takes less time than `check_is_fitted` does
+            check_is_fitted(self)
         index = self.index_  # once, because another thread may replace it
         distances, rows = self._nearest(index, X, n_neighbors, where)
         rows = rows if index.ids is None else index.ids[rows]
@@ -272,8 +282,8 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
         chosen = None if where is None else chosen_rows(index, where)
         k = self._check_neighbors(index, n_neighbors, others_only=X is None, chosen=chosen)
         if X is None:
-            distances, rows, _ = index.search(index.coordinates, k + 1, *self._effort())
-            rows, distances = drop_self(np.arange(len(rows)), rows, distances)
+            own = np.arange(len(index.rows))
+            distances, rows, _ = index.search(index.coordinates, k, *self._effort(), own=own)
         else:
             distances, rows, _ = index.search(self._enter(index, X), k, *self._effort(), chosen)
         return distances, rows
@@ -377,14 +387,28 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
 
     def _columns(self, X: MatrixLike) -> Rows:
         """Columns of all modules for rows."""
+        if isinstance(self.modules_, InputRows) and self._is_plain(X):
+            return self.modules_.directions(X)
         return finite_columns(transform_rows(self.modules_, validate_rows(self, widened(X))))
+
+    def _is_plain(self, X: Any) -> bool:
+        """Whether X is one row, or few, that `validate_rows` would return as it is; this is faster to say."""
+        return (
+            type(X) is np.ndarray
+            and X.dtype in PLAIN
+            and X.ndim == 2
+            and 0 < len(X) <= FEW_ROWS
+            and X.shape[1] == self.n_features_in_
+            and not hasattr(self, "feature_names_in_")
+            and bool(np.isfinite(X).all())
+        )
 
     def _fitted_index(self, index: SearchIndex, X: Rows) -> tuple[MeasuredRecall, SearchIndex]:
         """The calibrated index of the rows, and its recall in the input space."""
         wish = self._wish()
         space: RowSource = index.coordinates
         name = "input"
-        if self.modules is None and self.method == "nested" and self.backend == "numpy":
+        if self.modules is None and self.method == "nested" and self.backend != "faiss":
             index = leading_index(index, wish)
         else:
             index = calibrated(index, wish)
@@ -424,7 +448,16 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
 
     def _grown(self, index: SearchIndex) -> SearchIndex:
         """Calibrate again if the base has doubled: a denser base needs more candidates."""
-        return calibrated(index, self._wish()) if len(index.rows) >= 2 * index.n_planned else index
+        if len(index.rows) < 2 * index.n_planned:
+            return index
+        backend = self._finds_by(len(index.rows))
+        return calibrated(index if index.backend == backend else index.found_by(backend), self._wish())
+
+    def _finds_by(self, n_rows: int) -> Backend:
+        """The kind of finder for a number of rows."""
+        if self.backend != "auto":
+            return self.backend
+        return "graph" if self.method == "nested" and n_rows >= GRAPH_FROM else "numpy"
 
     def _wish(self) -> Wish:
         k = max(check_count(self.n_neighbors, "n_neighbors"), MIN_NEIGHBORS)
@@ -465,8 +498,8 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
                 "normalize the rows before the modules see them, or leave the modules out."
             )
         check_choice(self.method, "method", METHODS)
-        check_choice(self.backend, "backend", FINDERS)
-        if self.method == "exact" and not FINDERS[self.backend].gives_bounds:
+        check_choice(self.backend, "backend", ("auto", *FINDERS))
+        if self.method == "exact" and self.backend != "auto" and not FINDERS[self.backend].gives_bounds:
             raise ValueError(
                 "method='exact' needs bounds on the distances of rows that are not candidates, which "
                 f"backend={self.backend!r} does not give: use backend='numpy' or method='nested'."

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from scipy import linalg
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import normalize
@@ -56,6 +57,10 @@ class InputRows(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Any:
         """The rows, or their directions, dense or CSR."""
+        return self.directions(X)
+
+    def directions(self, X: Any) -> Any:
+        """`transform` without what scikit-learn wraps around it."""
         if self.metric == "euclidean":
             return X
         largest = np.abs(X).max(axis=1)
@@ -146,7 +151,7 @@ class Frame:
 
     def enter(self, rows: Rows) -> FloatArray:
         """Rows (n, D) in the frame, in their precision; CSR rows become dense."""
-        scaled = dense(times_power(rows, -self.before)) - self.center.astype(rows.dtype)
+        scaled = dense(times_power(rows, -self.before)) - self.center.astype(rows.dtype, copy=False)
         return np.asarray(times_power(scaled, -self.after))
 
 
@@ -193,7 +198,7 @@ class FramedRows:
 def check_near(rows: FloatArray, what: str) -> FloatArray:
     """The rows (n, D) of a frame; raise if one is so far away that squared distances to it could overflow."""
     norms = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    if not np.all(norms <= FARTHEST**2):  # False for NaN, too
+    if not norms.max(initial=0) <= FARTHEST**2:  # False for NaN, too
         row = int(np.argmin(norms <= FARTHEST**2))
         raise ValueError(
             f"Row {row} of {what} is so far from the rows of the base that squared distances to it would "
@@ -215,14 +220,48 @@ class CompositeAxes:
     frame: Frame  # centers the columns and brings them to a safe scale
     axes: FloatArray  # (D, d), orthogonal, one axis per column; d < D for the leading ones only
     missed: float = 0.0  # share of the variance of the base that is not on the axes
+    completed: bool = False  # whether D - d coordinates on other orthogonal axes follow, in no order
+
+    @property
+    def n_coordinates(self) -> int:
+        """Number of coordinates, D if the axes are completed."""
+        return int(self.axes.shape[0 if self.completed else 1])
 
     def coordinates(self, Z: Rows) -> FloatArray:
-        """Coordinates of z in the frame on the axes, divided by sqrt(M), (n, d), in the precision of Z."""
-        axes = self.axes.astype(Z.dtype) * Z.dtype.type(len(self.widths) ** -0.5)
-        out = np.empty((Z.shape[0], axes.shape[1]), dtype=Z.dtype)
+        """Coordinates of z in the frame on the axes, divided by sqrt(M), in the precision of Z."""
+        if Z.shape[0] == 1 and isinstance(Z, np.ndarray):
+            return self._rotated(self.frame.enter(Z))
+        out = np.empty((Z.shape[0], self.n_coordinates), dtype=Z.dtype)
         for batch in batches_of(Z):
-            np.matmul(self.frame.enter(Z[batch]), axes, out=out[batch])
+            out[batch] = self._rotated(self.frame.enter(Z[batch]))
         return out
+
+    def completing(self, width: int) -> CompositeAxes:
+        """The leading axes and a completion, which takes 2 D width products per row instead of D²."""
+        return replace(self, axes=np.ascontiguousarray(self.axes[:, :width]), completed=True)
+
+    def _rotated(self, rows: FloatArray) -> FloatArray:
+        """Rows (n, D) of the frame on the axes: x A, or x (I - V T Vᵀ) from the QR decomposition of A."""
+        first, second, signs = self._factors(rows.dtype)
+        if not self.completed:
+            return rows @ first
+        out: FloatArray = rows - (rows @ first) @ second
+        out[:, : len(signs)] *= signs
+        return out * rows.dtype.type(len(self.widths) ** -0.5) if len(self.widths) > 1 else out
+
+    def _factors(self, dtype: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Matrices for `_rotated` in a precision, which are kept for the next query."""
+        kept: dict[Any, Any] = self.__dict__.setdefault("_kept", {})
+        if dtype not in kept:
+            if self.completed:
+                kept[dtype] = tuple(each.astype(dtype) for each in block_reflector(self.axes))
+            else:
+                kept[dtype] = (self.axes.astype(dtype) * dtype.type(len(self.widths) ** -0.5), None, None)
+        factors: tuple[FloatArray, FloatArray, FloatArray] = kept[dtype]
+        return factors
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_kept"}
 
     def leading(self, width: int, coordinates: FloatArray) -> CompositeAxes:
         """The leading axes, given the coordinates (n, d) of the base on all of them."""
@@ -241,6 +280,21 @@ class CompositeAxes:
         end = sum(self.widths[: module + 1])
         part = slice(end - self.widths[module], end)
         return coordinates @ self.axes[part].T.astype(coordinates.dtype)
+
+
+def block_reflector(axes: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """V (D, d), T Vᵀ (d, D) and signs (d,) with I - V T Vᵀ orthogonal and its first columns axes * signs.
+
+    V are the Householder vectors of the QR decomposition of orthonormal axes, whose R is diagonal.
+    """
+    (packed, tau), R = linalg.qr(axes, mode="raw")
+    V = np.tril(packed[:, : len(tau)], -1)
+    np.fill_diagonal(V, 1)
+    T, products = np.zeros((len(tau), len(tau))), V.T @ V
+    for j, factor in enumerate(tau):
+        T[:j, j] = -factor * (T[:j, :j] @ products[:j, j])
+        T[j, j] = factor
+    return V, T @ V.T, np.sign(np.diagonal(R)).copy()
 
 
 def composite_axes(Z: Rows, widths: tuple[int, ...]) -> CompositeAxes:

@@ -18,9 +18,17 @@ from manylens.validation import check_real
 Where: TypeAlias = ArrayLike | Callable[[AnyArray], ArrayLike] | None
 
 
+def as_array(values: Any, name: str) -> AnyArray:
+    """Values as an array; nested lists of different lengths are refused in our words."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{name} mixes values and lists of different lengths: give a flat list.") from None
+
+
 def check_ids(ids: Any, n_rows: int, present: AnyArray | None = None) -> AnyArray:
     """One id per row (n,), all different from each other and from those present; anything hashable."""
-    ids = np.asarray(ids)
+    ids = as_array(ids, "ids")
     if ids.ndim != 1 or len(ids) != n_rows:
         raise ValueError(f"ids has shape {ids.shape}; {n_rows} rows need one id each, shape ({n_rows},).")
     seen: set[Any] = set() if present is None else set(present.tolist())
@@ -57,7 +65,7 @@ def joined_ids(index: SearchIndex, ids: Any, n_new: int) -> AnyArray | None:
 
 def positions_of(index: SearchIndex, ids: Any) -> IntArray:
     """Row numbers of ids (m,), which must be in the index, each once."""
-    wanted = np.atleast_1d(np.asarray(ids))
+    wanted = np.atleast_1d(as_array(ids, "ids"))
     if wanted.ndim != 1:
         raise ValueError(f"ids has shape {wanted.shape}: give one id or a list of ids.")
     place = {one: row for row, one in enumerate(row_ids(index).tolist())}
@@ -75,7 +83,7 @@ def chosen_rows(index: SearchIndex, where: Where) -> IntArray | None:
     """Row numbers that `where` lets through, ascending: a mask, ids, or a function from ids to a mask."""
     if where is None:
         return None
-    given = np.asarray(where(row_ids(index)) if callable(where) else where)
+    given = as_array(where(row_ids(index)) if callable(where) else where, "where")
     n = len(index.rows)
     if given.dtype == bool or callable(where):
         if given.shape != (n,) or given.dtype != bool:
@@ -181,10 +189,10 @@ class RowSelection:
         self._check_layout()
 
         def without(index: SearchIndex) -> SearchIndex:
-            kept = np.delete(np.arange(len(index.rows)), positions_of(index, ids))
-            if len(kept) == 0:
+            removed = positions_of(index, ids)
+            if len(removed) == len(index.rows):
                 raise ValueError("This would remove all rows: an index needs at least one.")
-            return index.rebuilt(index.coordinates[kept], row_ids(index)[kept])
+            return index.without(removed, np.delete(row_ids(index), removed), self.n_jobs)
 
         return self._change(without)
 
@@ -210,9 +218,7 @@ class RowSelection:
             places = positions_of(index, ids)
             if len(places) != len(new):
                 raise ValueError(f"{len(places)} ids do not fit {len(new)} rows: give one row per id.")
-            coordinates = np.array(index.coordinates)
-            coordinates[places] = new
-            return index.rebuilt(coordinates, index.ids)
+            return index.replaced(places, new, self.n_jobs)
 
         return self._change(changed)
 

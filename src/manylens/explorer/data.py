@@ -17,6 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.representation import finite_columns, module_views
 from manylens.explorer.curves import diversity_curves
+from manylens.explorer.images import image_bytes, image_query
+from manylens.explorer.similarities import module_similarities, sample_of
 from manylens.modules.autoencoder import ModularAutoencoder
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, FloatArray, MatrixLike, ModuleSet
@@ -30,33 +32,89 @@ LARGEST = 300 * 2**20  # bytes; browsers hold strings of at most 512 MB, and bas
 
 @dataclass(frozen=True)
 class ExplorerData:
-    """A description that is JSON, and three buffers of numbers in little-endian order."""
+    """A description that is JSON, and buffers of numbers in little-endian order."""
 
     meta: dict[str, Any]
     coordinates: bytes  # (n, k) float32
-    modules: bytes  # (n_stops, M, H, k) float32 for diverse modules, otherwise empty
-    images: bytes  # (n, height, width, channels) uint8, or empty
+    modules: bytes = b""  # (n_stops, M, H, k) float32 for diverse modules, otherwise empty
+    images: bytes = b""  # (n, height, width, channels) uint8, or empty
+    query: bytes = b""  # map from pixels to coordinates, see image_query
+
+
+BUFFERS = ("coordinates", "modules", "images", "query")
 
 
 def explorer_data(
     lenses: Any,
-    X: MatrixLike,
+    X: MatrixLike | None,
     labels: Any = None,
     images: Any = None,
     text: Sequence[Any] | None = None,
     *,
+    table: Any = None,
+    ids: Sequence[Any] | None = None,
     diversities: Iterable[float] | None = None,
     n_neighbors: int = 10,
     title: str = "manylens explorer",
 ) -> ExplorerData:
     """Everything that the page shows, computed once."""
+    check_count(n_neighbors, "n_neighbors")
+    prepared = prepare(lenses, X, diversities)
+    coordinates, described, weights = prepared.coordinates, prepared.described, prepared.weights
+    n = len(coordinates)
+    n_neighbors = min(n_neighbors, n - 1)
+    beside = row_data(X, n, labels, images, text, table, ids)
+    size = 4 * coordinates.size + len(beside.images)
+    if size > LARGEST:
+        raise ValueError(
+            f"{n:,} rows make a page of {size / 2**20:,.0f} MB, more than a browser can hold: explore a "
+            "random sample of the rows."
+        )
+    query, query_map = (None, b"")
+    if described["stops"]:
+        query, query_map = image_query(lenses, X, beside.pixels, coordinates.shape[1])
+    sample = coordinates[sample_of(n)]
+    meta = {
+        **described,
+        **beside.described,
+        "title": str(title),
+        "kind": type(lenses).__name__,
+        "n": n,
+        "k": int(coordinates.shape[1]),
+        "n_neighbors": n_neighbors,
+        "query": query,
+        "similarity": module_similarities([module_columns(sample, stop) for stop in weights]),
+        "curves": diversity_curves(
+            coordinates,
+            weights,
+            None if is_pairwise(lenses) else X,
+            beside.described["codes"],
+            n_neighbors,
+        ),
+    }
+    matrices = np.stack(weights) if described["stops"] else np.zeros(0)
+    return ExplorerData(meta, little_endian(coordinates), little_endian(matrices), beside.images, query_map)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Rows on the coordinates that all diversities share, and the modules on them."""
+
+    coordinates: FloatArray  # (n, k)
+    described: dict[str, Any]
+    weights: list[Any]  # modules per stop: (M, H, k), or slices
+
+
+def prepare(lenses: Any, X: MatrixLike | None, diversities: Iterable[float] | None) -> Prepared:
+    """Check the lenses, map the rows, and learn the modules at every stop."""
     if isinstance(lenses, type) or not isinstance(lenses, ModuleSet):
         raise TypeError(
             f"lenses={shown(lenses)} must be a fitted transformer with `transform` and `split`, such as "
             "ModularKernelPCA(n_modules=10, n_components=10).fit(X)."
         )
     check_is_fitted(lenses)
-    check_count(n_neighbors, "n_neighbors")
+    if X is None:
+        raise ValueError("X is missing: give the rows to show.")
     weights: list[Any]
     if isinstance(lenses, ModularKernelPCA | ModularAutoencoder):
         stops = diverse_stops(lenses, diversities)
@@ -72,35 +130,67 @@ def explorer_data(
         coordinates = finite_columns(np.asarray(lenses.transform(X)))
         widths = [view.shape[1] for view in module_views(lenses, coordinates)]
         described, weights = {"widths": widths, "stops": []}, [fixed_weights(widths)]
-    n = len(coordinates)
-    if n < 2:
-        raise ValueError(f"X has {n} row, which has no neighbors: give at least two rows.")
-    n_neighbors = min(n_neighbors, n - 1)
+    if len(coordinates) < 2:
+        raise ValueError(f"X has {len(coordinates)} row, which has no neighbors: give at least two rows.")
+    return Prepared(coordinates, described, weights)
+
+
+@dataclass(frozen=True)
+class RowData:
+    """What is known of rows beside their coordinates."""
+
+    described: dict[str, Any]
+    pixels: AnyArray | None  # (n, height, width, channels) uint8
+
+    @property
+    def images(self) -> bytes:
+        """The pixels as bytes."""
+        return b"" if self.pixels is None else self.pixels.tobytes()
+
+
+def row_data(X: Any, n: int, labels: Any, images: Any, text: Any, table: Any, ids: Any) -> RowData:
+    """Labels, images, texts, columns and names of n rows, checked."""
     pixels, shape = image_bytes(images, n)
-    size = 4 * coordinates.size + len(pixels)
-    if size > LARGEST:
+    return RowData(
+        {
+            **label_names(labels, n),
+            "image_shape": shape,
+            "text": None if text is None else checked_strings(text, n, "text"),
+            "table": table_columns(table, n),
+            "ids": row_ids(X, n) if ids is None else checked_strings(ids, n, "ids"),
+        },
+        pixels,
+    )
+
+
+def table_columns(table: Any, n: int) -> dict[str, list[Any]] | None:
+    """Columns of a data frame as names and texts, one list per column."""
+    if table is None:
+        return None
+    if not hasattr(table, "columns") or len(table) != n:
+        given = f"{len(table)} rows" if hasattr(table, "columns") else type(table).__name__
         raise ValueError(
-            f"{n:,} rows make a page of {size / 2**20:,.0f} MB, more than a browser can hold: explore a "
-            "random sample of the rows."
+            f"table must be a data frame with one row per row of X: {n} are needed, not {given}."
         )
-    names = label_names(labels, n)
-    meta = {
-        **described,
-        **names,
-        "title": str(title),
-        "kind": type(lenses).__name__,
-        "n": n,
-        "k": int(coordinates.shape[1]),
-        "n_neighbors": n_neighbors,
-        "image_shape": shape,
-        "text": None if text is None else checked_strings(text, n, "text"),
-        "ids": row_ids(X, n),
-        "curves": diversity_curves(
-            coordinates, weights, None if is_pairwise(lenses) else X, names["codes"], n_neighbors
-        ),
-    }
-    matrices = np.stack(weights) if described["stops"] else np.zeros(0)
-    return ExplorerData(meta, little_endian(coordinates), little_endian(matrices), pixels)
+    names = [str(name) for name in table.columns]
+    columns = [
+        np.asarray(table.iloc[:, k] if hasattr(table, "iloc") else table[name])
+        for k, name in enumerate(table.columns)
+    ]
+    return {"names": names, "values": [[cell(value) for value in column.tolist()] for column in columns]}
+
+
+def cell(value: Any) -> str:
+    """A value of a table as text; empty if it is missing."""
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.6g}"
+    text = str(value)
+    return "" if text in MISSING else text
+
+
+def module_columns(coordinates: FloatArray, stop: Any) -> list[FloatArray]:
+    """The modules of a stop on these coordinates: matrices (H, k) or slices."""
+    return [coordinates[:, W] if isinstance(W, slice) else coordinates @ W.T for W in stop]
 
 
 def diverse_stops(lenses: Any, diversities: Iterable[float] | None) -> list[Any]:
@@ -208,30 +298,3 @@ def row_ids(X: Any, n: int) -> list[str] | None:
     if index is None or callable(index) or len(index) != n or list(index) == list(range(n)):
         return None
     return [str(name) for name in index]
-
-
-def image_bytes(images: Any, n: int) -> tuple[bytes, list[int] | None]:
-    """Images (n, height, width[, 1, 3 or 4]) as bytes, scaled to 0-255 unless they are uint8."""
-    if images is None:
-        return b"", None
-    array = np.asarray(images)
-    if array.ndim == 3:
-        array = array[..., None]
-    if (
-        array.ndim != 4
-        or array.size == 0
-        or len(array) != n
-        or array.shape[3] not in (1, 3, 4)
-        or array.dtype.kind not in "biuf"
-    ):
-        raise ValueError(
-            f"images has shape {np.shape(images)} and type {array.dtype}: numbers of shape "
-            f"({n}, height, width) or ({n}, height, width, 1, 3 or 4) are needed, one image per row of X."
-        )
-    if array.dtype != np.uint8:
-        if not np.isfinite(array).all():
-            raise ValueError("images contains NaN or infinity: replace them, for example by 0.")
-        low = min(float(array.min()), 0.0)
-        span = float(array.max()) - low
-        array = np.round(255 * ((array - low) / (span or 1.0))).astype(np.uint8)
-    return np.ascontiguousarray(array).tobytes(), [int(side) for side in array.shape[1:]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import html
 import json
 import os
@@ -11,20 +12,36 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from manylens.explorer.data import ExplorerData, explorer_data
+from manylens.explorer.comparison import comparison_data
+from manylens.explorer.data import BUFFERS, ExplorerData, explorer_data
 from manylens.typing import MatrixLike
 from manylens.validation import import_optional
 
 HERE = Path(__file__).parent
+SCRIPTS = (
+    "nearest",
+    "solver",
+    "drawing",
+    "rows",
+    "map",
+    "image_query",
+    "remote",
+    "modules",
+    "comparison",
+    "explorer",
+)
 
 
 def explore(
     lenses: Any,
-    X: MatrixLike,
+    X: MatrixLike | None = None,
     labels: Any = None,
     images: Any = None,
     text: Sequence[Any] | None = None,
     *,
+    compare: Any = None,
+    table: Any = None,
+    ids: Sequence[Any] | None = None,
     diversities: Iterable[float] | None = None,
     n_neighbors: int = 10,
     title: str = "manylens explorer",
@@ -34,21 +51,35 @@ def explore(
 
     The page shows a map of the rows, the neighbors of the row that is clicked, in each module and in all of
     them together, what happens when modules are switched off, the coverage of the spectrum, the certificate,
-    and retrieval precision and vote against the diversity. Distances over all modules are exact at any
-    diversity; single modules are those of the nearest of `diversities`, and the page says which.
+    retrieval precision and vote against the diversity, and the similarity of the modules. Distances over all
+    modules are exact at any diversity; single modules are those of the nearest of `diversities`, and the page
+    says which.
+
+    With `compare`, the page shows two representations of the same rows, such as two embeddings or a network
+    before and after fine-tuning: two linked maps, whose neighbors changed most, and CKA of layers by layers.
 
     Parameters
     ----------
     lenses : fitted transformer with `transform` and `split`
-        The diversity can be moved for `ModularKernelPCA` and `ModularAutoencoder`.
-    X : array-like or CSR matrix of shape (n, d)
-        Rows to show, up to a few ten thousand. The index of a data frame names them.
+        The diversity can be moved for `ModularKernelPCA` and `ModularAutoencoder`. With `compare`, also any
+        representation, see there.
+    X : array-like or CSR matrix of shape (n, d), default=None
+        Rows to show, up to a few ten thousand. The index of a data frame names them. Needed unless two
+        arrays are compared.
     labels : array-like of shape (n,), default=None
         Labels, which color the map and vote; many different float values are shown on a scale and do not.
-    images : array-like of shape (n, height, width) or (n, height, width, channels), default=None
-        One image per row: uint8, or other numbers, which are scaled to the range of all images.
+    images : array-like of shape (n, height, width[, channels]) or sequence, default=None
+        One image per row: uint8, or other numbers, which are scaled to the range of all images; or a sequence
+        of files or PIL images. If the rows of X are these pixels, an image can be dropped as a query.
     text : sequence of str, default=None
         One text per row.
+    compare : representation, default=None
+        If given, a page of two representations side by side: `lenses` is A and this is B. Each is an array
+        (n, d), a dict or list of such arrays (layers), a fitted transformer, or a pair (name, one of these).
+    table : data frame of n rows, default=None
+        Columns to show beside each row.
+    ids : sequence of str, default=None
+        Names of the rows; the index of X, if it is a data frame, by default.
     diversities : iterable of float, default=None
         Where to learn single modules and measure the curves; nine values in [0, 1] if None.
     n_neighbors : int, default=10
@@ -61,7 +92,7 @@ def explore(
     Returns
     -------
     widget or pathlib.Path
-        The widget, with the traits `selected`, `diversity` and `switched_off`, or the file that was written.
+        The widget, with the traits `selected`, `diversity`, `switched_off` and `view`, or the file.
 
     Examples
     --------
@@ -75,9 +106,13 @@ def explore(
     """
     if output is None:
         widget_class()  # before the work, so that a missing package is reported at once
-    data = explorer_data(
-        lenses, X, labels, images, text, diversities=diversities, n_neighbors=n_neighbors, title=title
-    )
+    shared: dict[str, Any] = {"table": table, "ids": ids, "n_neighbors": n_neighbors, "title": title}
+    if compare is not None:
+        if diversities is not None:
+            raise ValueError("Two representations are compared as they are: leave out diversities.")
+        data = comparison_data(lenses, compare, X, labels, images, text, **shared)
+    else:
+        data = explorer_data(lenses, X, labels, images, text, diversities=diversities, **shared)
     return widget(data) if output is None else write_page(data, Path(output))
 
 
@@ -94,19 +129,28 @@ def write_page(data: ExplorerData, path: Path) -> Path:
 
 def page(data: ExplorerData) -> str:
     """The page as html; what users gave is in it as JSON without "<" and in the escaped title only."""
-    buffers = {
-        name: base64.b64encode(getattr(data, name)).decode("ascii")
-        for name in ("coordinates", "modules", "images")
-    }
+    packed = {name: compressed(getattr(data, name)) for name in BUFFERS}
     parts = {
         "TITLE": html.escape(data.meta["title"]),
+        "CONNECT": "'self'" if "remote" in data.meta else "'none'",
         "CSS": source("explorer.css"),
-        "DATA": as_script({"meta": data.meta, **buffers}),
-        "MODULE": as_script(source("explorer.js")),
+        "DATA": as_script({"meta": data.meta, **packed}),
+        "MODULE": as_script(module_source()),
     }
     before, *rest = source("page.html").split("{{")
     filled = [parts[name] + text for name, text in (piece.split("}}", 1) for piece in rest)]
     return before + "".join(filled)
+
+
+def compressed(buffer: bytes) -> str:
+    """Bytes, compressed by gzip, as text."""
+    return base64.b64encode(gzip.compress(buffer, 6, mtime=0)).decode("ascii")
+
+
+@cache
+def module_source() -> str:
+    """The front end as one ES module: its files share one scope and import nothing."""
+    return "\n".join(source(f"js/{name}.js") for name in SCRIPTS)
 
 
 def as_script(value: Any) -> str:
@@ -124,10 +168,8 @@ def widget(data: ExplorerData) -> Any:
     start = float(data.meta.get("diversity", 1.0))
     return widget_class()(
         meta=data.meta,
-        coordinates=data.coordinates,
-        modules=data.modules,
-        images=data.images,
         diversity=start,
+        **{name: getattr(data, name) for name in BUFFERS},
     )
 
 
@@ -140,14 +182,16 @@ def widget_class() -> Any:
     class Explorer(anywidget.AnyWidget):  # type: ignore[name-defined]
         """Explorer in a notebook; `selected`, `diversity` and `switched_off` follow the page and set it."""
 
-        _esm = source("explorer.js")
+        _esm = module_source()
         _css = source("explorer.css")
         meta = traitlets.Dict().tag(sync=True)
         coordinates = traitlets.Bytes().tag(sync=True)
         modules = traitlets.Bytes().tag(sync=True)
         images = traitlets.Bytes().tag(sync=True)
+        query = traitlets.Bytes().tag(sync=True)
         selected = traitlets.Int(0).tag(sync=True)
         diversity = traitlets.Float(1.0, min=0.0, max=1.0).tag(sync=True)
         switched_off = traitlets.List(traitlets.Int()).tag(sync=True)
+        view = traitlets.Dict().tag(sync=True)
 
     return Explorer

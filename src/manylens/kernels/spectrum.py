@@ -71,6 +71,14 @@ def principal_spectrum(
     return Spectrum(values, projection * signs, mean @ vectors * signs, float(np.sum(covariance**2)))
 
 
+def axes_of_moments(spectrum: Spectrum, feature_map: FeatureMap) -> FloatArray:
+    """Directions (w, k) of the components in the columns of `feature_moments`, features or psi."""
+    root = feature_map.root_
+    if root is None or feature_map.late_root_:
+        return spectrum.projection
+    return np.asarray(np.linalg.lstsq(root, spectrum.projection)[0])  # the root has full column rank
+
+
 def sandwich(matrix: FloatArray, root: FloatArray) -> FloatArray:
     """rootᵀ matrix root, (R, R) to (r, r), at half the cost if the root is upper triangular."""
     if root.shape[0] != root.shape[1] or np.tril(root, -1).any():

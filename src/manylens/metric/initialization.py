@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
+from scipy.linalg import solve_triangular
 from sklearn.utils import check_array
 
 from manylens.metric.objectives import CompactObjective, GaussianObjective, Objective
@@ -25,7 +26,6 @@ PCA_SAMPLE = 20_000  # rows from which initial directions are computed
 SVD_COST = 2e9  # n² p up to which all principal directions are computed
 SMALLEST_SHARE = 1e-4  # standard deviations of directions below this share of the largest count as zero
 LDA_SCALE = 1.25  # deviation of the discriminants within classes; 1 overfits small classes, 2 stays at LDA
-FEW_DIRECTIONS = 10  # principal components that LDA may use however few rows there are
 
 Init: TypeAlias = Literal["auto", "pca", "lda", "identity", "random"]
 INITS = ("auto", "pca", "lda", "identity", "random")
@@ -129,35 +129,55 @@ def named_map(init: str, X: FloatArray, y: IntArray, n_components: int, rng: np.
 def discriminants(X: FloatArray, y: IntArray, n_components: int) -> FloatArray:
     """At most `n_components` directions of LDA, shape (k, n_features); none if all class means are equal.
 
-    They maximize the share ρ of the variance that lies between the classes, so a direction without variance
-    within the classes (ρ = 1) comes first. LDA divides by the variance within the classes, which it has
-    itself made small: on other rows it is larger by about 1 / (1 - r / (n - C))², with r the rank of X and
-    C the number of classes. The directions have deviation `LDA_SCALE` within the classes of *other* rows. The
-    rank is limited to (n - C) / 2 leading principal components of the standardized columns.
+    They maximize the variance between the classes relative to that within them. With few rows the latter
+    seems too small along some directions, so the covariance within the classes is shrunk. The directions have
+    deviation `LDA_SCALE` within the classes.
     """
-    n, n_classes = len(X), int(y.max()) + 1
+    n, counts = len(X), np.bincount(y)
     rounding = 8 * np.finfo(X.dtype).eps * np.abs(X).max(axis=0)
     X = X - X.mean(axis=0, dtype=np.float64)
     deviations = X.std(axis=0)
     live = deviations > rounding
-    X = X[:, live] / deviations[live]
-    variances, directions = _spectrum(X)
     if not live.any():
         return np.empty((0, len(live)))
-    freedom = max(1, n - n_classes)
-    rank = min(int((variances > SMALLEST_SHARE**2 * variances[:1]).sum()), max(freedom // 2, FEW_DIRECTIONS))
-    white = directions[:, :rank] / np.sqrt(variances[:rank])  # X @ white has unit covariance
-    counts = np.bincount(y)
-    sums = np.zeros((n_classes, X.shape[1]))
-    np.add.at(sums, y, X)
-    _, roots, basis = np.linalg.svd(sums @ white / np.sqrt(n * counts)[:, None], full_matrices=False)
-    between = np.minimum(roots**2, 1.0)[:n_components]
-    between = between[between > SMALLEST_SHARE**2]
-    within = np.maximum((1.0 - between) * (n / freedom), SMALLEST_SHARE)
-    honest = LDA_SCALE * max(1.0 - rank / freedom, 0.5)
-    A = np.zeros((len(between), len(live)))
-    A[:, live] = (basis[: len(between)] @ white.T) * (honest / np.sqrt(within))[:, None] / deviations[live]
+    X, deviations = X[:, live], deviations[live]
+    means = np.zeros((len(counts), X.shape[1]))
+    np.add.at(means, y, X / counts[y][:, None])
+    X -= means[y]
+    freedom = max(1, n - len(counts))
+    within = np.sqrt(np.square(X).sum(axis=0) / freedom)
+    within = np.maximum(within, SMALLEST_SHARE * deviations)  # a column may be constant within the classes
+    X /= within
+    between = means * np.sqrt(counts / n)[:, None] / within
+    shrinkage = shrinkage_intensity(X, freedom)
+    if X.shape[1] > n:  # all that matters is in the span of these rows
+        basis = np.linalg.svd(np.concatenate([X, between]), full_matrices=False)[2]
+        X, between = X @ basis.T, between @ basis.T
+    else:
+        basis = np.eye(X.shape[1])
+    covariance = (1.0 - shrinkage) * (X.T @ X) / freedom + shrinkage * np.eye(X.shape[1])
+    factor = np.linalg.cholesky(covariance)
+    white = solve_triangular(factor, between.T, lower=True)
+    directions, ratios, _ = np.linalg.svd(white, full_matrices=False)
+    found = int((ratios[:n_components] > SMALLEST_SHARE).sum())
+    chosen = solve_triangular(factor, directions[:, :found], lower=True, trans="T")
+    A = np.zeros((found, len(live)))
+    A[:, live] = LDA_SCALE * (chosen.T @ basis) / within
     return A
+
+
+def shrinkage_intensity(X: FloatArray, freedom: int) -> float:
+    """Weight of the identity in the covariance of centered rows with variances one, between 0 and 1.
+
+    The square root of the intensity by Ledoit and Wolf (2004), which has the least error of the covariance:
+    LDA uses the inverse of the covariance, which needs more.
+    """
+    n, p = X.shape
+    products = X.T @ X if p <= n else X @ X.T
+    size = float(np.square(products).sum()) / freedom**2  # |W|² for the covariance W
+    distance = size - (float(np.square(X).sum()) / freedom) ** 2 / p  # of W from the nearest multiple of I
+    noise = float(np.square(np.square(X).sum(axis=1)).sum()) / freedom**2 - size / freedom
+    return float(np.sqrt(np.clip(noise / distance, SMALLEST_SHARE**2, 1.0))) if distance > 0 else 1.0
 
 
 def _spectrum(X: FloatArray) -> tuple[FloatArray, FloatArray]:

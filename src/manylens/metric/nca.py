@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manylens.callbacks import CallbackSupportMixin, FitTasks, with_callbacks
 from manylens.metric.batching import Batcher
+from manylens.metric.evaluation import Evaluation
 from manylens.metric.initialization import Init, given_map, initial_map, scale_for, subsample
 from manylens.metric.methods import (
     BatchMethod,
@@ -53,6 +54,7 @@ from manylens.validation import (
     is_sparse,
     plain_conversion_errors,
     plain_label_errors,
+    refuse_collection,
     require_two_classes,
     restore_on_error,
     safe_scale,
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
 
 SINGLE_ROWS = 5000  # with more rows, pairs are computed in float32: its rounding is below the tolerance
 
+VANISHED = 1e-2  # range of the projected rows below which all p_ij are practically equal
 FIRST_STEP = 0.1  # length of the first step of L-BFGS relative to a row of A: longer ones leave a good start
 START_ROWS = 256  # rows from which partial_fit takes its first step
 KEPT_SCORES = 10_000  # of partial_fit
@@ -337,13 +340,21 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
             objective = method.make_objective(self.objective)
             if hasattr(self, "_skl_callbacks"):
                 progress.tasks = FitTasks(self, X, y, "iteration", self.max_iter)
-            A, scale = self._start(rows, labels, n_components, objective, exponent, rng)
             assert isinstance(method, WholeMethod)
             evaluation = method.make_evaluation(labels, dtype)
-            unit = scale * FIRST_STEP if isinstance(self.init, str) else scale
-            whole = WholeObjective(rows, evaluation, objective, self._penalty(exponent), A.shape, unit)
-            extra = objective.initial_extra(np.bincount(labels))
-            A, extra, search = maximize_whole(whole, A, extra, self.max_iter, self.tol, progress)
+            A, extra, scale, search = self._climb(
+                rows, labels, n_components, objective, evaluation, exponent, rng, self.init, progress
+            )
+            # A map that vanishes is a saddle, to which symmetric rows may lead: try a random start.
+            vanished = np.ptp(project(rows, A), axis=0).max() < VANISHED
+            if vanished and progress.path and isinstance(self.init, str) and not self.alpha:
+                again = Progress(progress.name, self.verbose, self.callback, exponent)
+                other = self._climb(
+                    rows, labels, n_components, objective, evaluation, exponent, rng, "random", again
+                )
+                again.tasks = progress.tasks  # closed below
+                if again.path and again.path[-1] > progress.path[-1] + VANISHED:
+                    progress, (A, extra, scale, search) = again, other
             mixing = float(expit(extra[0])) if len(extra) else None
         if search.reason == "overflow" and not search.n_iter:
             raise ValueError(
@@ -362,6 +373,26 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         if progress.tasks is not None:
             progress.tasks.close()
         return search
+
+    def _climb(
+        self,
+        rows: FloatArray,
+        labels: IntArray,
+        n_components: int,
+        objective: Objective,
+        evaluation: Evaluation,
+        exponent: int,
+        rng: np.random.RandomState,
+        init: Init | ArrayLike,
+        progress: Progress,
+    ) -> tuple[FloatArray, FloatArray, float, Search]:
+        """Maximize the whole objective from `init`; the map, extra parameters, initial scale, and search."""
+        A, scale = self._start(rows, labels, n_components, objective, exponent, rng, init=init)
+        unit = scale * FIRST_STEP if isinstance(init, str) else scale
+        whole = WholeObjective(rows, evaluation, objective, self._penalty(exponent), A.shape, unit)
+        extra = objective.initial_extra(np.bincount(labels))
+        A, extra, search = maximize_whole(whole, A, extra, self.max_iter, self.tol, progress)
+        return A, extra, scale, search
 
     def _partial_fit(self, X: ArrayLike, y: ArrayLike) -> None:
         """Take the steps on copies, then set the attributes."""
@@ -427,6 +458,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
                 "NCA needs dense rows, and X is sparse. Reduce the columns first, such as with "
                 "make_pipeline(TruncatedSVD(100), NCA(...)), or use X.toarray() if it fits in memory."
             )
+        refuse_collection(X, "X", "manylens.cluster.Blockwise(NCA(...))")
         with plain_conversion_errors("X"):
             rows, names = validate_data(
                 self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=min_rows, reset=reset
@@ -483,6 +515,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         exponent: int,
         rng: np.random.RandomState,
         batcher: Batcher | None = None,
+        init: Init | ArrayLike | None = None,
     ) -> tuple[FloatArray, float]:
         """The initial A, multiplied by its scale, and the scale, both in units of 2^-exponent."""
         if self.warm_start and hasattr(self, "components_"):
@@ -493,9 +526,10 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
                     "the features."
                 )
             return _in_units(self.components_, exponent), float(np.ldexp(self.scale_, exponent))
+        init = self.init if init is None else init
         with one_blas_thread():
-            start = initial_map(self.init, X, labels, n_components, batcher is not None, rng)
-            if not isinstance(self.init, str):
+            start = initial_map(init, X, labels, n_components, batcher is not None, rng)
+            if not isinstance(init, str):
                 return _in_units(start.A, exponent), float(np.ldexp(1.0, exponent))
             scale = start.scale
             if scale is None or not isinstance(objective, GaussianObjective):

@@ -10,10 +10,16 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.feature_maps import LinearMap
-from manylens.kernels.spectrum import Spectrum, feature_moments, leading_eigenpairs, principal_spectrum
+from manylens.kernels.spectrum import (
+    Spectrum,
+    feature_moments,
+    leading_eigenpairs,
+    moments_width,
+    principal_spectrum,
+)
 from manylens.modules.base import AffineModules, DiverseModulesMixin
 from manylens.modules.solver import ModularSolution, count_equal, lower_bound, pad_spectrum, solve_modules
-from manylens.summaries import Moments, column_means
+from manylens.summaries import Moments, check_moments, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     check_count,
@@ -56,6 +62,28 @@ class LinearAutoencoders(AffineModules):
         self._set_weights(self.decomposition_, encoders)
         self.encoders_ = self.components_.reshape(*encoders.shape[:2], -1)
         self.decoders_ = self.decomposition_.projection @ decoders
+
+    def _needs_sample(self) -> bool:
+        """The columns are all that `fit_feature_map` learns."""
+        return False
+
+    @restore_on_error
+    def fit_feature_map(self, X: MatrixLike) -> Self:
+        """First step of fitting in parts: learn names and number of the columns from a sample of rows.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+            Any rows; no more is learned from them.
+
+        Returns
+        -------
+        self
+        """
+        X = validate_rows(self, X, reset=True)
+        clear_fitted(self, "components_")
+        self.feature_map_ = LinearMap().fit(X)
+        return self
 
     def inverse_transform(self, Z: ArrayLike) -> FloatArray:
         """Reconstruct rows by the mean of the modules' reconstructions.
@@ -165,24 +193,6 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
         self._set_axes(X)
         return self._learn(self.decomposition_)
 
-    @restore_on_error
-    def fit_feature_map(self, X: MatrixLike) -> Self:
-        """First step of fitting in parts: learn names and number of the columns from a sample of rows.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-            Any rows; no more is learned from them.
-
-        Returns
-        -------
-        self
-        """
-        X = validate_rows(self, X, reset=True)
-        clear_fitted(self, "components_")
-        self.feature_map_ = LinearMap().fit(X)
-        return self
-
     def summarize(self, X: MatrixLike) -> Moments:
         """Second step of fitting in parts: summarize a batch of rows.
 
@@ -212,6 +222,7 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
         self
         """
         check_is_fitted(self, "feature_map_")
+        check_moments(summary, moments_width(self.feature_map_))
         check_count(self.n_modules, "n_modules")
         check_count(self.n_components, "n_components")
         refuse_more_components(self.n_components, int(summary.weight), summary.n_features)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from numbers import Real
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
@@ -29,7 +30,7 @@ from manylens.modules.solver import (
     solve_modules,
     under_dropping,
 )
-from manylens.summaries import Moments, block_rows, column_means
+from manylens.summaries import Moments, block_rows, check_moments, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     check_count,
@@ -41,7 +42,6 @@ from manylens.validation import (
     new_generator,
     refuse_equal_rows,
     restore_on_error,
-    shown,
     validate_rows,
     warn_zero_columns,
 )
@@ -105,6 +105,15 @@ class KernelModules(AffineModules):
         clear_fitted(self, "components_", "moments_", "preimage_")
         self.feature_map_ = self._fit_feature_map(X)
         return self
+
+    def _needs_sample(self) -> bool:
+        """Whether the feature map depends on more than the columns of the rows."""
+        if isinstance(self.feature_map, str) and self.feature_map == "linear":
+            return False
+        named = isinstance(self.kernel, str) and self.kernel in ("rbf", "laplacian", "linear")
+        fixed = named and isinstance(self.gamma, Real)
+        given = self.feature_map == "nystroem" and not isinstance(self.landmarks, str)
+        return not (fixed and (given or self.feature_map == "fourier"))
 
     def summarize(self, X: MatrixLike) -> Moments:
         """Second step of fitting in parts: summarize a batch of rows.
@@ -364,13 +373,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         self
         """
         check_is_fitted(self, "feature_map_")
-        if not isinstance(summary, Moments):
-            raise TypeError(f"summary={shown(summary)} must be the Moments that summarize returns.")
-        if summary.n_features != moments_width(self.feature_map_) or summary.weight == 0:
-            raise ValueError(
-                f"summary has {summary.n_features} features of {summary.weight:g} rows, but the feature map "
-                f"has {moments_width(self.feature_map_)}: give what summarize of this model returned."
-            )
+        check_moments(summary, moments_width(self.feature_map_))
         spectrum = principal_spectrum(summary, self.feature_map_, self.n_modules * self.n_components)
         refuse_equal_rows(spectrum.values)
         warn_zero_columns(self.n_components, len(spectrum.values))

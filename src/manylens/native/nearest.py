@@ -5,7 +5,6 @@ The score of a row b for a query q is |b|² - 2 q.b = |q - b|² - |q|².
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -20,8 +19,10 @@ SAMPLE = 2048  # rows in the sample that determines limits
 MISSES = 0.005  # fraction of queries whose limit may be too low (they are scanned again)
 STEP = 64  # scores or coordinates between two tests of a loop's limit
 FEW = 16  # number of candidates up to which limits from the first rows are as good as from a sample
-FINISH_ROWS = 4096  # rows per matrix product in `finish`
+FINISH_ROWS = 512  # rows per matrix product in `finish`
 FINISH_BLOCK = 128  # queries per block in `finish`
+NO_BOUNDS = np.empty((0, 0))
+NO_NUMBERS = np.empty(0, dtype=np.int64)
 
 
 def score_rows(leading: FloatArray) -> FloatArray:
@@ -35,6 +36,12 @@ def score_rows(leading: FloatArray) -> FloatArray:
     return rows
 
 
+def largest_norm(rows: FloatArray) -> float:
+    """Largest norm of rows (n, d)."""
+    squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    return float(np.sqrt(squares.max(initial=0)))
+
+
 def score_queries(leading: FloatArray) -> FloatArray:
     """Queries in the form that a scan multiplies with rows, [q, 1] in float32, (n, d + 1)."""
     queries = np.empty((len(leading), leading.shape[1] + 1), dtype=np.float32)
@@ -43,7 +50,7 @@ def score_queries(leading: FloatArray) -> FloatArray:
 
 
 class SelectedRows:
-    """Some rows of an array, copied a tile at a time, which scans read like an array."""
+    """Some rows of an array from `score_rows`, copied a tile at a time, which scans read like an array."""
 
     def __init__(self, rows: FloatArray, numbers: IntArray) -> None:
         self.rows, self.numbers = rows, numbers
@@ -53,6 +60,20 @@ class SelectedRows:
 
     def __getitem__(self, which: slice | IntArray) -> FloatArray:
         return self.rows[self.numbers[which]]
+
+
+class LeadingColumns(SelectedRows):
+    """The leading columns of some or all rows of an array, brought into scored form a tile at a time.
+
+    A tile is multiplied with hundreds of queries, so this costs little, and saves a copy of the columns.
+    """
+
+    def __init__(self, rows: FloatArray, width: int, numbers: IntArray | None = None) -> None:
+        super().__init__(rows[:, :width], np.arange(len(rows)) if numbers is None else numbers)
+        self.all = numbers is None
+
+    def __getitem__(self, which: slice | IntArray) -> FloatArray:
+        return score_rows(self.rows[which if self.all else self.numbers[which]])
 
 
 Scanned: TypeAlias = FloatArray | SelectedRows
@@ -176,27 +197,74 @@ def nearest(distances: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, 
     return np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1)
 
 
+@compiled(cache=False, fastmath={"nsz", "contract", "reassoc"})
+def squared_distance(query: FloatArray, point: FloatArray, limit: float) -> float:
+    """Squared distance, or some number above the limit if the distance is."""
+    total, start = query.dtype.type(0), 0
+    while start < len(query) and total <= limit:
+        # With slices the inner loop compiles to vector instructions.
+        part, other = query[start : start + STEP], point[start : start + STEP]
+        for c in range(len(part)):
+            gap = part[c] - other[c]
+            total += gap * gap
+        start += STEP
+    return total
+
+
 @compiled(fastmath={"nsz", "contract", "reassoc"})
 def measure(
     queries: FloatArray, points: FloatArray, candidates: IntArray, limits: FloatArray, out: FloatArray
 ) -> None:
     """Squared distances to candidates; infinity for row -1 and for distances above the query's limit."""
-    width = points.shape[1]
     for i in range(candidates.shape[0]):
         for j in range(candidates.shape[1]):
-            row, total, start = candidates[i, j], out.dtype.type(0), 0
+            row = candidates[i, j]
             out[i, j] = np.inf
-            if row < 0:
-                continue
-            while start < width and total <= limits[i]:
-                # With slices the inner loop compiles to vector instructions.
-                query, point = queries[i, start : start + STEP], points[row, start : start + STEP]
-                for c in range(len(query)):
-                    gap = query[c] - point[c]
-                    total += gap * gap
-                start += STEP
-            if total <= limits[i]:
-                out[i, j] = total
+            if row >= 0:
+                total = squared_distance(queries[i], points[row], limits[i])
+                if total <= limits[i]:
+                    out[i, j] = total
+
+
+@compiled(cache=False, fastmath={"nsz", "contract", "reassoc"})
+def put_candidate(
+    query: FloatArray, points: FloatArray, row: int, limit: float, distances: FloatArray, rows: IntArray
+) -> None:
+    """Insert a row into the list (k,) of the nearest so far, if it is nearer than the last; ties by row.
+
+    `limit` is the distance of the last, or a smaller one that the row may not exceed.
+    """
+    place = len(rows) - 1
+    total = squared_distance(query, points[row], limit)
+    if total > limit or (total == distances[place] and row > rows[place] >= 0):
+        return
+    while place > 0 and (
+        total < distances[place - 1]
+        or rows[place - 1] < 0
+        or (total == distances[place - 1] and row < rows[place - 1])
+    ):
+        distances[place], rows[place] = distances[place - 1], rows[place - 1]
+        place -= 1
+    distances[place], rows[place] = total, row
+
+
+@compiled(fastmath={"nsz", "contract", "reassoc"})
+def rank(
+    queries: FloatArray,
+    points: FloatArray,
+    candidates: IntArray,
+    bounds: FloatArray,
+    distances: FloatArray,
+    rows: IntArray,
+) -> None:
+    """Fill lists (n_queries, k) with the nearest candidates; ties by row, padded with infinity and -1."""
+    last, bounded = distances.shape[1] - 1, bounds.size > 0
+    for i in range(candidates.shape[0]):
+        distances[i], rows[i] = np.inf, -1
+        for j in range(candidates.shape[1]):
+            row = candidates[i, j]
+            if row >= 0 and not (bounded and bounds[i, j] > distances[i, last]):
+                put_candidate(queries[i], points, row, distances[i, last], distances[i], rows[i])
 
 
 def rerank(
@@ -206,19 +274,10 @@ def rerank(
 
     Likely candidates should come first, and -1 last; `bounds` are lower bounds on squared distances.
     """
-    distances = np.empty(candidates.shape, dtype=points.dtype)
-    limits = np.full(len(queries), np.inf, dtype=points.dtype)
-    stops = [stop for stop in (k, 4 * k) if stop < candidates.shape[1]]
-    for start, stop in pairwise([0, *stops, candidates.shape[1]]):
-        some = candidates[:, start:stop].copy()
-        if bounds is not None:
-            some[bounds[:, start:stop] > limits[:, None]] = -1
-        found = np.empty(some.shape, dtype=points.dtype)
-        measure(queries, points, some, limits, found)
-        distances[:, start:stop] = found
-        if stop in stops:  # later candidates must be nearer than the k-th so far
-            limits = np.partition(distances[:, :stop], k - 1, axis=1)[:, k - 1].copy()
-    return nearest(distances, np.where(distances < np.inf, candidates, -1), k)
+    distances = np.empty((len(queries), k), dtype=points.dtype)
+    rows = np.empty(distances.shape, dtype=np.int64)
+    rank(queries, points, candidates, NO_BOUNDS if bounds is None else bounds, distances, rows)
+    return distances, rows
 
 
 def rerank_union(
@@ -245,25 +304,60 @@ def finish(
     """
     limits = distances[:, -1].copy()
     distances[:], rows[:] = np.inf, -1
+    numbers = base.numbers if isinstance(base, SelectedRows) else NO_NUMBERS
     for first in range(0, len(base), FINISH_ROWS):
-        below = np.nextafter((limits - shift).astype(np.float32), np.float32(np.inf))
         scores = scored @ base[first : first + FINISH_ROWS].T
-        keys, found = np.empty_like(scores), np.full(scores.shape, -1, dtype=np.int64)
-        counts = np.zeros(len(scores), dtype=np.int64)
-        note_below(scores, first, below, keys, found, counts)
-        hit = np.flatnonzero(counts)
-        if not len(hit):
-            continue
-        found = found[hit, : int(counts.max())]
-        if isinstance(base, SelectedRows):
-            found = np.where(found < 0, -1, base.numbers[found])
-        near = np.empty(found.shape, dtype=points.dtype)
-        measure(queries[hit], points, found, limits[hit], near)
-        found[near == np.inf] = -1
-        near, found = np.hstack([distances[hit], near]), np.hstack([rows[hit], found])
-        distances[hit], rows[hit] = nearest(near, found, distances.shape[1])
-        limits[hit] = np.minimum(limits[hit], distances[hit, -1])
+        some = numbers[first : first + FINISH_ROWS]
+        take_below(scores, first, some, shift, limits, queries, points, distances, rows)
     return distances, rows
+
+
+@compiled(fastmath={"nsz", "contract", "reassoc"})
+def take_below(
+    scores: FloatArray,
+    first_row: int,
+    numbers: IntArray,
+    shift: FloatArray,
+    limits: FloatArray,
+    queries: FloatArray,
+    points: FloatArray,
+    distances: FloatArray,
+    rows: IntArray,
+) -> None:
+    """Put all rows of a tile whose lower bound does not exceed the query's limit on its list, if near enough.
+
+    The limits fall to the distance of the last row on the list. `numbers` are the rows of the tile, if they
+    do not follow each other.
+    """
+    last = distances.shape[1] - 1
+    for i in range(scores.shape[0]):
+        below = np.nextafter(np.float32(limits[i] - shift[i]), np.float32(np.inf))
+        for start in range(0, scores.shape[1], STEP):
+            score, hits = scores[i, start : start + STEP], 0
+            for j in range(len(score)):
+                hits += score[j] <= below
+            if hits == 0:
+                continue
+            for j in range(len(score)):
+                if score[j] <= below:
+                    row = numbers[start + j] if len(numbers) else first_row + start + j
+                    put_candidate(queries[i], points, row, limits[i], distances[i], rows[i])
+                    if distances[i, last] < limits[i]:
+                        limits[i] = distances[i, last]
+                        below = np.nextafter(np.float32(limits[i] - shift[i]), np.float32(np.inf))
+
+
+def first_lists(
+    scored: FloatArray, base: Scanned, queries: FloatArray, points: FloatArray, k: int
+) -> tuple[FloatArray, IntArray]:
+    """The k nearest by score of the first rows, as lists for `finish` to make exact."""
+    scores = scored @ base[: max(TILE, 4 * k)].T
+    near = (
+        np.argpartition(scores, k - 1, axis=1)[:, :k] if k < scores.shape[1] else np.argsort(scores, axis=1)
+    )
+    if isinstance(base, SelectedRows):
+        near = base.numbers[near]
+    return rerank(queries, points, near, None, k)
 
 
 def within(

@@ -33,3 +33,31 @@ def fill_products(K: FloatArray, L: FloatArray, permutations: IntArray, products
                 part += row[j] * other[order[j]]
             total += part
         products[t] = total
+
+
+@compiled
+def fill_jaccard(
+    starts: IntArray,
+    neighbors: IntArray,
+    shares: FloatArray,
+    own: FloatArray,
+    B: FloatArray,
+    other_own: FloatArray,
+    permutations: IntArray,
+    means: FloatArray,
+) -> None:
+    """Set means (p,) to mean_i o_i / (a_i + b_π(i) - o_i), with o_i = Σ_j A[i, j] B[π(i), π(j)].
+
+    A is given by its rows: neighbors[starts[i] : starts[i + 1]] and their shares. `own` and `other_own` are
+    the sums of squares of the rows of A and B, a and b.
+    """
+    n = len(own)
+    for t in range(permutations.shape[0]):
+        order = permutations[t]
+        total = 0.0
+        for i in range(n):
+            row, shared = B[order[i]], 0.0
+            for position in range(starts[i], starts[i + 1]):
+                shared += shares[position] * row[order[neighbors[position]]]
+            total += shared / (own[i] + other_own[order[i]] - shared)
+        means[t] = total / n

@@ -16,15 +16,16 @@ class FlatTrees(NamedTuple):
     roots: IntArray  # (t,) uint32: position of each root
     depths: IntArray  # (t,) int64: steps from the root to the deepest leaf
     feature: IntArray  # (m,) uint32: feature that a node compares; 0 for leaves
-    threshold: FloatArray  # (m,) float32: rows with at most this value go to the first child
+    threshold: FloatArray  # (m,) float32 or float64: rows with at most this value go to the first child
     children: IntArray  # (m, 2) uint32: positions of the children
     missing: IntArray  # (m,) uint8: which child takes rows with a missing value
     leaf: IntArray  # (m,) uint32: index into `value` of each leaf; 0 for other nodes
-    value: FloatArray  # (n_leaves, C) float64: what each leaf adds to the sum
+    value: FloatArray  # (n_leaves, V) float64: what each leaf adds to the sum
+    column: IntArray  # (t,) uint32: first of the V columns of the sum that each tree adds to
 
 
 LANES = 8  # rows that descend a tree together
-DTYPES = ("u4", "i8", "u4", "f4", "u4", "u1", "u4", "f8")  # of the arrays of FlatTrees
+DTYPES = ("u4", "i8", "u4", "f4", "u4", "u1", "u4", "f8", "u4")  # of the arrays of FlatTrees
 
 
 class Tree(NamedTuple):
@@ -56,6 +57,7 @@ def flatten_trees(trees: list[Tree]) -> FlatTrees:
         np.concatenate([tree.nodes.missing_go_to_left == 0 for tree in trees]),
         np.where(is_leaf, np.cumsum(is_leaf) - 1, 0),
         np.concatenate([tree.value for tree in trees])[is_leaf],
+        np.zeros(len(trees)),
     )
     return FlatTrees(*(np.ascontiguousarray(a, dtype=kind) for a, kind in zip(flat, DTYPES, strict=True)))
 
@@ -63,10 +65,12 @@ def flatten_trees(trees: list[Tree]) -> FlatTrees:
 def check_flat_trees(trees: FlatTrees, n_features: int, n_outputs: int) -> None:
     """Raise if an array has the wrong type or shape, or an index is out of bounds: for trees from a file."""
     m, t, n_leaves = len(trees.feature), len(trees.roots), len(trees.value)
-    shapes = ((t,), (t,), (m,), (m,), (m, 2), (m,), (m,), (n_leaves, n_outputs))
-    bounds = (m, m, n_features, None, m, 2, n_leaves, None)
+    width = np.shape(trees.value)[1] if np.ndim(trees.value) == 2 else 0
+    shapes = ((t,), (t,), (m,), (m,), (m, 2), (m,), (m,), (n_leaves, width), (t,))
+    bounds = (m, m, n_features, None, m, 2, n_leaves, None, n_outputs + 1 - width)
     for array, dtype, shape, bound in zip(trees, DTYPES, shapes, bounds, strict=True):
-        well_formed = isinstance(array, np.ndarray) and array.dtype == dtype and array.shape == shape
+        well_formed = isinstance(array, np.ndarray) and array.shape == shape
+        well_formed = well_formed and array.dtype in ((dtype, "f8") if dtype == "f4" else (dtype,))
         if not (well_formed and array.flags.c_contiguous and (bound is None or np.all(array < bound))):
             raise ValueError(
                 "The trees have node indices out of bounds, or arrays of the wrong type or shape: the file "
@@ -80,9 +84,13 @@ def round_down(threshold: FloatArray) -> FloatArray:
     return np.where(narrow > threshold, np.nextafter(narrow, np.float32(-np.inf)), narrow)
 
 
-def sum_of_trees(X: FloatArray, trees: FlatTrees) -> FloatArray:
-    """Sums (n, C) over all trees of the value of each row's leaf; X (n, d) is float32 and may have NaN."""
-    total = np.zeros((len(X), trees.value.shape[1]))  # allocated outside the loops, which then compile faster
+def sum_of_trees(X: FloatArray, trees: FlatTrees, n_outputs: int | None = None) -> FloatArray:
+    """Sums (n, C) over all trees of the value of each row's leaf.
+
+    X (n, d) has the type of the thresholds and may have NaN. C is the width of the values if not given.
+    """
+    # allocated outside the loops, which then compile faster
+    total = np.zeros((len(X), trees.value.shape[1] if n_outputs is None else n_outputs))
     if np.isnan(X).any():
         add_rows_with_missing(X, trees, total)
     else:
@@ -97,8 +105,8 @@ def add_complete_rows(X: FloatArray, trees: FlatTrees, at: IntArray, total: Floa
     Eight rows descend a tree together, without branches that depend on the data: while one waits for memory,
     the others proceed. All rows take as many steps as the deepest leaf: mispredicted branches cost more.
     """
-    roots, depths, feature, threshold, children, _missing, leaf, value = trees
-    n, C = total.shape
+    roots, depths, feature, threshold, children, _missing, leaf, value, column = trees
+    n, width = len(total), value.shape[1]
     for t in range(roots.shape[0]):
         for first in range(0, n - n % LANES, LANES):
             for j in range(LANES):
@@ -108,23 +116,23 @@ def add_complete_rows(X: FloatArray, trees: FlatTrees, at: IntArray, total: Floa
                     node = at[j]
                     at[j] = children[node, np.uint8(not (X[first + j, feature[node]] <= threshold[node]))]
             for j in range(LANES):
-                for k in range(C):
-                    total[first + j, k] += value[leaf[at[j]], k]
+                for k in range(width):
+                    total[first + j, column[t] + k] += value[leaf[at[j]], k]
         for i in range(n - n % LANES, n):
             node = roots[t]
             for _ in range(depths[t]):
                 if children[node, 0] == node:
                     break
                 node = children[node, np.uint8(not (X[i, feature[node]] <= threshold[node]))]
-            for k in range(C):
-                total[i, k] += value[leaf[node], k]
+            for k in range(width):
+                total[i, column[t] + k] += value[leaf[node], k]
 
 
 @compiled
 def add_rows_with_missing(X: FloatArray, trees: FlatTrees, total: FloatArray) -> None:
     """Add the sums over trees of rows that may have missing values to `total`."""
-    roots, depths, feature, threshold, children, missing, leaf, value = trees
-    n, C = total.shape
+    roots, depths, feature, threshold, children, missing, leaf, value, column = trees
+    n, width = len(total), value.shape[1]
     for t in range(roots.shape[0]):
         for i in range(n):
             node = roots[t]
@@ -132,5 +140,5 @@ def add_rows_with_missing(X: FloatArray, trees: FlatTrees, total: FloatArray) ->
                 x = X[i, feature[node]]
                 child = missing[node] if np.isnan(x) else np.uint8(not (x <= threshold[node]))
                 node = children[node, child]
-            for k in range(C):
-                total[i, k] += value[leaf[node], k]
+            for k in range(width):
+                total[i, column[t] + k] += value[leaf[node], k]

@@ -124,6 +124,7 @@ class Encoder:
         state = {**state, **left_out} if left_out else state
         if isinstance(state, dict):  # callbacks of scikit-learn belong to the process, not to the model
             state = {key: each for key, each in state.items() if key != "_skl_callbacks"}
+        state = value._state_for_file(state) if hasattr(kind, "_state_for_file") else state
         with self._within(f"{kind.__name__}."):
             content = [name, self._items(args[1:]), self.encode(state)]
             held = None if items is None else self._items(items)  # of a class derived from list or dict

@@ -205,17 +205,23 @@ def validate_member_rows(estimator: BaseEstimator, X: Any, members: Members, res
         )
 
 
-def tree_sums(X: Any, trees: FlatTrees) -> FloatArray:
+def tree_sums(X: Any, trees: FlatTrees, n_outputs: int | None = None) -> FloatArray:
     """Sums (n, C) of flat trees for dense or sparse rows."""
     if hasattr(X, "toarray"):
         size = max(1, BLOCK_BYTES // (4 * X.shape[1]))
         blocks = [X[start : start + size].toarray() for start in range(0, X.shape[0], size)]
-        return np.concatenate([tree_sums(block, trees) for block in blocks])
+        return np.concatenate([tree_sums(block, trees, n_outputs) for block in blocks])
+    return sum_of_trees(comparable_rows(X, trees), trees, n_outputs)
+
+
+def comparable_rows(X: FloatArray, trees: FlatTrees) -> FloatArray:
+    """Rows in the precision in which the trees compare."""
+    dtype = trees.threshold.dtype
     with np.errstate(over="ignore"):
-        narrow = np.ascontiguousarray(X, dtype=np.float32)  # trees compare in single precision
-    if np.isinf(narrow).any():
-        raise ValueError("Input X contains infinity or a value too large for dtype('float32').")
-    return sum_of_trees(narrow, trees)
+        rows = np.ascontiguousarray(X, dtype=dtype)
+    if np.isinf(rows).any():
+        raise ValueError(f"Input X contains infinity or a value too large for {dtype!r}.")
+    return rows
 
 
 def probabilities(scores: FloatArray, link: Link) -> FloatArray:

@@ -26,6 +26,7 @@ from manylens.pruning.selection import (
 )
 from manylens.pruning.training_moments import CV, new_moments, training_moments
 from manylens.reprs import FactsMixin
+from manylens.summaries.prediction_moments import FoldedMoments
 from manylens.typing import AnyArray, FloatArray, MatrixLike
 from manylens.validation import (
     check_choice,
@@ -173,6 +174,12 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
         named_rows = X if hasattr(X, "iloc") else rows
         anchor = self._choose_anchor(ensemble, members, named_rows, target)
         moments, exponent = training_moments(members, rows, target, self.cv, anchor, self.n_jobs, self.method)
+        return self._select(ensemble, members, moments, exponent, anchor)
+
+    def _select(
+        self, ensemble: Any, members: Members, moments: FoldedMoments, exponent: int, anchor: float
+    ) -> Self:
+        """Select and weight members by the moments of 2^-exponent times their predictions and the target."""
         result = select_predictors(
             moments,
             self.method,

@@ -67,23 +67,32 @@ def training_moments(
     in_bag = _rows_in_bag(members, X, Y, cv, n_jobs) if folds is None else None
     moments = new_moments(method, len(members.members), members.n_outputs)
     exponent = safe_scale(Y)
+    share = None if in_bag is None else 1 - in_bag.mean(axis=0)
     for batch in (
-        _batches(members, X, Y, in_bag, anchor, n_jobs)
+        direct_batches(members, X, Y, in_bag, share, anchor, n_jobs)
         if folds is None
         else _cross_fitted_batches(members, X, y, Y, folds, n_jobs)
     ):
         P, target, weight = batch
         moments.update(times_power(P, -exponent), times_power(target, -exponent), weight)
     if folds is None and in_bag is None and not members.additive:
-        _warn_of_interpolation(moments)
+        warn_of_interpolation(moments)
     return moments, exponent
 
 
-def _batches(
-    members: Members, X: Any, Y: FloatArray, in_bag: BoolArray | None, anchor: float, n_jobs: int | None
+def direct_batches(
+    members: Members,
+    X: Any,
+    Y: FloatArray,
+    in_bag: BoolArray | None,
+    share: FloatArray | None,
+    anchor: float,
+    n_jobs: int | None,
 ) -> Iterator[Batch]:
-    """Out-of-bag predictions, or predictions as they are; boosting has its working response as target."""
-    share = None if in_bag is None else 1 - in_bag.mean(axis=0)
+    """Out-of-bag predictions, or predictions as they are; boosting has its working response as target.
+
+    `in_bag` (n, p) is the mask of these rows, and `share` (p,) the share of all rows out of each bag.
+    """
     for rows, P in prediction_blocks(members, X, n_jobs):
         if in_bag is not None:
             filled, unseen = out_of_bag(P, in_bag[rows], share)
@@ -122,29 +131,41 @@ def _rows_in_bag(members: Members, X: Any, Y: FloatArray, cv: CV, n_jobs: int | 
         resembling = False
     else:
         some = np.unique(np.linspace(0, X.shape[0] - 1, CHECKED_ROWS).astype(int))
-        exponent = safe_scale(Y)
-        errors = np.sum(
-            np.ldexp(members.predict(take_rows(X, some), n_jobs) - Y[some][:, np.newaxis], -exponent) ** 2,
-            axis=2,
-        )
+        errors = member_errors(members, take_rows(X, some), Y[some], n_jobs)
         if in_bag is not None and in_bag_advantage(errors, in_bag[some]) > SIGNIFICANT:
             return in_bag
         resembling = resemble_training_rows(errors, samples)
         in_bag = None if resembling or cv == "auto" else in_bag
     if in_bag is None and cv == "oob":
-        raise ValueError(
-            f"cv='oob' needs members that were each trained on a known sample of these {X.shape[0]} rows, "
-            f"but this {members.name} has no samples, or was fitted to other rows or to these in another "
-            "order: give all training rows in the order of its fit, or use cv=None."
-        )
+        raise ValueError(no_samples_message(members, X.shape[0]))
     if resembling:
-        warnings.warn(
-            f"These rows resemble rows that the members of this {members.name} were trained on, but they are "
-            "not all of them in the order of its fit. Predictions for training rows say little about the "
-            "quality of a member: give all training rows in their order, or other rows.",
-            stacklevel=5,
-        )
+        warn_of_training_rows(members)
     return in_bag
+
+
+def warn_of_training_rows(members: Members) -> None:
+    """Warn that rows look like training rows, but not like all of them in their order."""
+    warnings.warn(
+        f"These rows resemble rows that the members of this {members.name} were trained on, but they are "
+        "not all of them in the order of its fit. Predictions for training rows say little about the "
+        "quality of a member: give all training rows in their order, or other rows.",
+        stacklevel=6,
+    )
+
+
+def no_samples_message(members: Members, n_rows: int) -> str:
+    """Error message of cv="oob" for rows that are not the training rows in their order."""
+    return (
+        f"cv='oob' needs members that were each trained on a known sample of these {n_rows} rows, "
+        f"but this {members.name} has no samples, or was fitted to other rows or to these in another "
+        "order: give all training rows in the order of its fit, or use cv=None."
+    )
+
+
+def member_errors(members: Members, X: Any, Y: FloatArray, n_jobs: int | None) -> FloatArray:
+    """Squared errors (m, p) of the members for rows X and target columns Y (m, C), up to a scale."""
+    P = members.predict(X, n_jobs) - Y[:, np.newaxis]
+    return np.asarray(np.sum(np.ldexp(P, -safe_scale(Y)) ** 2, axis=2))
 
 
 def in_bag_advantage(errors: FloatArray, in_bag: BoolArray) -> float:
@@ -207,8 +228,11 @@ def out_of_bag(
     return mean[:, np.newaxis] + (P - mean[:, np.newaxis]) * own[:, :, np.newaxis], rows
 
 
-def target_columns(y: AnyArray, members: Members) -> FloatArray:
-    """Target (n, C) as the members predict it: values, one column per class, or one of 0 and 1."""
+def target_columns(y: AnyArray, members: Members, whole: bool = True) -> FloatArray:
+    """Target (n, C) as the members predict it: values, one column per class, or one of 0 and 1.
+
+    If y is the `whole` target, not a block of it, it must hold two classes.
+    """
     if members.classes is None:
         with plain_conversion_errors("y"):
             y = y.astype(np.float64)
@@ -222,7 +246,8 @@ def target_columns(y: AnyArray, members: Members) -> FloatArray:
         raise ValueError(
             f"y has classes that the ensemble was not fitted to: {', '.join(map(str, unknown[:5]))}."
         )
-    require_two_classes(np.unique(y), "AlignmentPruner")
+    if whole:
+        require_two_classes(np.unique(y), "AlignmentPruner")
     columns = (y[:, np.newaxis] == members.classes).astype(np.float64)
     return columns[:, 1:] if members.n_outputs == 1 else columns
 
@@ -242,7 +267,7 @@ def working_response(
     return score + (1 - anchor) * (Y - p) / weight, weight
 
 
-def _warn_of_interpolation(moments: FoldedMoments) -> None:
+def warn_of_interpolation(moments: FoldedMoments) -> None:
     """Warn if most members reproduce y exactly: their predictions then say nothing about their quality."""
     G, b, total = moments.whole().centered()
     exact = np.diag(G) - 2 * b + total <= 1e-9 * total

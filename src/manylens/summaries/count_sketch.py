@@ -17,6 +17,7 @@ from manylens.validation import (
     check_count,
     is_sparse,
     plain_conversion_errors,
+    refuse_collection,
     require_memory,
     shown,
 )
@@ -124,6 +125,7 @@ class CountSketch(CheckedState, Summary):
         -------
         CountSketch
         """
+        refuse_collection(rows, "rows", "manylens.cluster.summarize_blocks(CountSketch(...), rows)")
         with plain_conversion_errors("rows"):
             rows = check_array(
                 rows, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, input_name="rows"

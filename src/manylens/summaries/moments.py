@@ -10,7 +10,7 @@ from scipy import sparse
 
 from manylens.summaries.base import Summary
 from manylens.typing import AnyArray, FloatArray, Rows, SparseRows
-from manylens.validation import is_sparse, safe_scale, times_power
+from manylens.validation import is_sparse, safe_scale, shown, times_power
 
 LARGEST_EXPONENT = 500  # of rows whose squares are within the range of float64
 BLOCK_BYTES = 2**25  # large enough for BLAS to run at full speed
@@ -128,3 +128,15 @@ def _sparse_moments(
     mean = np.asarray(weighted.sum(axis=0)).ravel() / weight
     scatter = (rows.T @ weighted).toarray()
     return mean, scatter - weight * np.outer(mean, mean)
+
+
+def check_moments(summary: object, n_features: int) -> Moments:
+    """Moments of some rows with `n_features` features, given back by a user, or a clear error."""
+    if not isinstance(summary, Moments):
+        raise TypeError(f"summary={shown(summary)} must be the Moments that summarize returns.")
+    if summary.n_features != n_features or summary.weight == 0:
+        raise ValueError(
+            f"summary has {summary.n_features} features of {summary.weight:g} rows, but this model needs "
+            f"{n_features} of at least one: give what summarize of this model returned."
+        )
+    return summary

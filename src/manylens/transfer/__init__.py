@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from manylens.transfer.calibration import TemperatureScaler, expected_calibration_error
     from manylens.transfer.layer_ridge import LayerRidgeClassifier, LayerRidgeRegressor
     from manylens.transfer.layer_rows import LayerRows
+    from manylens.transfer.layer_transfer import LayerTransfer
+    from manylens.transfer.network_comparison import compare_models
     from manylens.transfer.network_layers import collect_layers
     from manylens.transfer.ridge import RidgeSearch
     from manylens.transfer.training import AlignmentHistory
@@ -18,11 +20,13 @@ __all__ = [
     "LayerRidgeClassifier",
     "LayerRidgeRegressor",
     "LayerRows",
+    "LayerTransfer",
     "RidgeSearch",
     "TemperatureScaler",
     "TransductionSearch",
     "TransductiveRidgeClassifier",
     "collect_layers",
+    "compare_models",
     "expected_calibration_error",
 ]
 
@@ -32,6 +36,8 @@ __getattr__, __dir__ = attach(
         "manylens.transfer.calibration": ["TemperatureScaler", "expected_calibration_error"],
         "manylens.transfer.layer_ridge": ["LayerRidgeClassifier", "LayerRidgeRegressor"],
         "manylens.transfer.layer_rows": ["LayerRows"],
+        "manylens.transfer.layer_transfer": ["LayerTransfer"],
+        "manylens.transfer.network_comparison": ["compare_models"],
         "manylens.transfer.network_layers": ["collect_layers"],
         "manylens.transfer.ridge": ["RidgeSearch"],
         "manylens.transfer.training": ["AlignmentHistory"],

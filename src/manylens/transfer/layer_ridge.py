@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.bandwidths import Gamma
-from manylens.summaries import Moments
+from manylens.summaries import Moments, check_moments
 from manylens.summaries.moments import LARGEST_EXPONENT
 from manylens.transfer import layer_models, ridge
 from manylens.transfer.calibration import best_temperature, tempered
@@ -33,7 +33,6 @@ from manylens.validation import (
     require_two_classes,
     restore_on_error,
     safe_scale,
-    shown,
     times_power,
 )
 
@@ -215,9 +214,8 @@ class LayerRidge(layer_models.LayerEstimator):
     def _learn_from(self, summary: Moments) -> tuple[FloatArray, FloatArray]:
         """Solve the ridge; targets and leave-one-out predictions of the rows kept from the sample."""
         check_is_fitted(self, "_first")
-        if not isinstance(summary, Moments):
-            raise TypeError(f"summary={shown(summary)} must be the Moments that summarize returns.")
         features, targets = self._kept
+        check_moments(summary, features.shape[1] + targets.shape[1])
         path = self._solve(self._first, summary, targets.shape[1])
         clear_fitted(self, "_first", "_kept")
         alpha = cast(float, self.alpha_)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -12,17 +13,27 @@ import numpy as np
 
 from manylens.kernels.spectrum import inverse_root, rank_tolerance
 from manylens.summaries import CountSketch
+from manylens.transfer.layer_outputs import (
+    Pooling,
+    PoolingRule,
+    batch_first,
+    channel_axis,
+    check_pooling,
+    first_tensor,
+    needs_channels,
+    pool,
+    unknown_axis,
+)
 from manylens.transfer.layer_rows import LayerRows
+from manylens.transfer.network_blocks import LayerChoice, choose_layers, is_auto
+from manylens.transfer.network_calls import Call, Caller, Forward, in_batches, with_progress
 from manylens.typing import FloatArray
-from manylens.validation import check_choice, check_iterable, import_torch, shown
+from manylens.validation import check_choice
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-LayerChoice: TypeAlias = "Sequence[str] | Callable[[str, nn.Module], bool]"  # or "auto", which is a str
-Pooling: TypeAlias = "Literal['auto', 'flatten', 'mean', 'first'] | Callable[[torch.Tensor], torch.Tensor]"
-Forward: TypeAlias = "Callable[[nn.Module, Any], Any]"
 Batch: TypeAlias = dict[str, FloatArray]  # rows of one batch, by layer
 RowTransform: TypeAlias = Callable[[FloatArray, str], FloatArray]  # of the rows and name of a layer
 
@@ -36,6 +47,7 @@ def collect_layers(
     hashed: Literal["rows", "columns"] = "rows",
     pooling: Pooling = "auto",
     forward: Forward | None = None,
+    verbose: bool | int = False,
 ) -> LayerSketches | LayerRows:
     """Features of the layers of a PyTorch network, from one forward pass.
 
@@ -44,24 +56,28 @@ def collect_layers(
     model : torch.nn.Module
         The network. It runs in evaluation mode, without gradients; its mode is restored afterward.
     batches : iterable
-        Inputs of the model: a tensor or array, a dict of keyword arguments, or a tuple of arguments.
+        Inputs of the model: tensors or arrays, dicts of keyword arguments, or tuples of arguments, of which
+        labels at the end are left out, so that a loader of (inputs, labels) can be given. They are moved to
+        the model's device, and real numbers to its dtype. One tensor or dict of all rows is split.
     layers : "auto", sequence of str, or callable, default="auto"
         Names in `model.named_modules()`, or a function of name and module that returns whether to keep it.
-        "auto" selects repeated blocks, and layers outside of blocks that have a weight matrix. If a module
-        runs several times, its last output is used.
+        "auto" selects repeated blocks, and layers outside of blocks that have a weight matrix, if they run
+        and return one row per sample. If a module runs several times, its last output is used.
     sketch : CountSketch, default=None
         Hash rows into the buckets of this sketch: memory is n_buckets x d_l doubles per layer. None keeps
         every row.
     hashed : {"rows", "columns"}, default="rows"
         "rows" collects S X, from which a second pass computes the Nystroem features
         X (S X)ᵀ (S X Xᵀ Sᵀ)^(-1/2). "columns" hashes features into buckets, X Sᵀ, in a single pass.
-    pooling : {"auto", "flatten", "mean", "first"} or callable, default="auto"
-        How image maps (n, channels, height, width) and tokens (n, tokens, width) become rows: flattened,
-        averaged over positions, or the first position. "auto" flattens maps and averages tokens. If a batch
-        is a dict with `attention_mask` (n, tokens), tokens with mask zero are left out of the average. A
-        callable maps a tensor to one of shape (n, d).
+    pooling : {"auto", "flatten", "mean", "first"}, callable, or dict of them by layer, default="auto"
+        How maps (n, channels, height, width) or (n, height, width, channels) and tokens (n, tokens, width)
+        become rows: flattened, averaged over positions, or the first position. "auto" flattens maps and
+        averages tokens. Tokens that the `attention_mask` (n, tokens) of a batch marks as padding do not
+        count. A callable maps a tensor to one of shape (n, d).
     forward : callable, default=None
         Called as `forward(model, batch)` to run the model; needed if the batches are not its inputs.
+    verbose : bool, default=False
+        Whether to print the number of batches read, every two seconds.
 
     Returns
     -------
@@ -78,20 +94,19 @@ def collect_layers(
     check_choice(hashed, "hashed", ("rows", "columns"))
     if sketch is not None and not isinstance(sketch, CountSketch):
         raise TypeError(f"sketch={sketch!r} is not a CountSketch: pass CountSketch(n_buckets, n_hashes).")
-    names = choose_layers(model, layers)
-    run = partial(run_layers, model=model, names=names, pooling=pooling, forward=forward)
+    steps = LayerPass(model, choose_layers(model, layers), pooling, forward, is_auto(layers), verbose)
     if sketch is None:
-        return gather(run(batches))
+        return gather(steps.run(batches))
     if hashed == "columns":
-        return gather(run(batches), column_hashing(sketch))
+        return gather(steps.run(batches), column_hashing(sketch))
     sketches: dict[str, CountSketch] = {}
     widths: dict[str, int] = {}
-    with closing(run(batches)) as passes:  # an error must not leave hooks behind
+    with closing(steps.run(batches)) as passes:  # an error must not leave hooks behind
         for features in passes:
             for name, rows in features.items():
                 check_width(name, rows, widths.setdefault(name, rows.shape[1]))
                 sketches.setdefault(name, sketch.fresh()).update(rows)
-    return LayerSketches(run, sketches)
+    return LayerSketches(steps.run, sketches)
 
 
 class LayerSketches(dict[str, FloatArray]):
@@ -169,161 +184,140 @@ def check_width(name: str, rows: FloatArray, width: int) -> None:
         raise ValueError(f"{fault}: pad the inputs to one size, or use pooling='mean'.")
 
 
-def choose_layers(model: nn.Module, layers: LayerChoice = "auto") -> list[str]:
-    """Names of the modules to hook, as in `model.named_modules()`."""
-    if not isinstance(model, import_torch("collect_layers").nn.Module):
-        raise TypeError(f"model is a {type(model).__name__}; it must be a torch.nn.Module.")
-    modules = dict(model.named_modules())
-    if isinstance(layers, str):
-        if layers != "auto":
-            raise ValueError(f"layers={layers!r} is unknown: give 'auto', a list of names, or a function.")
-        names = list(block_names(model))
-    elif callable(layers):
-        names = [name for name, module in modules.items() if layers(name, module)]
-    else:
-        names = list(check_iterable(layers, "layers", "'auto', a list of names, or a function"))
-    if unknown := [name for name in names if not isinstance(name, str) or name not in modules]:
-        examples = ", ".join(repr(name) for name in list(modules)[1:4])
-        raise ValueError(
-            f"The model has no layer {shown(unknown[0])}: give names in model.named_modules(), such as "
-            f"{examples}."
-        )
+@dataclass
+class LayerPass:
+    """One pass of batches through a model: rows of the named layers, batch by batch."""
+
+    model: nn.Module
+    names: list[str]
+    pooling: Pooling
+    forward: Forward | None
+    is_auto: bool = False  # then the first batch leaves out layers without one row per sample
+    verbose: bool | int = False
+    axes: dict[tuple[str, int], int] = field(default_factory=dict)  # of channels, by layer and number of axes
+
+    def run(self, batches: Iterable[Any]) -> Generator[Batch]:
+        """Float32 rows (n, d_l) of each layer for each batch, in the order in which the layers run."""
+        rules = check_pooling(self.pooling, self.names)
+        caller = Caller(self.model, self.forward)
+        modules = dict(self.model.named_modules())
+        hooks = LayerHooks({name: modules[name] for name in self.names}, rules, self.model, self.axes)
+        training = [module for module in modules.values() if module.training]
+        self.model.eval()
+        n_batches = 0
+        try:
+            for batch in with_progress(in_batches(batches), self.verbose, "layers"):
+                call = caller.read(batch)
+                hooks.start(call)
+                caller.run(call, batch)
+                rows = hooks.finish()
+                if self.is_auto:
+                    self.names, self.is_auto = hooks.keep_rows_per_sample(rows, call.n_rows), False
+                check_layers(rows, self.names, call.n_rows)
+                n_batches += 1
+                yield {name: own for name, own in rows.items() if name in hooks.modules}
+            if not n_batches:
+                raise ValueError("batches is empty: a generator can be read only once, so pass a new one.")
+        finally:
+            hooks.remove()
+            for module in training:
+                module.training = True
+
+
+class LayerHooks:
+    """Forward hooks that pool the outputs of modules."""
+
+    def __init__(
+        self,
+        modules: dict[str, nn.Module],
+        rules: dict[str, PoolingRule],
+        model: nn.Module,
+        axes: dict[tuple[str, int], int],
+    ) -> None:
+        self.modules, self.rules, self.model, self.axes = modules, rules, model, axes
+        self.rows: Batch = {}
+        self.undecided: dict[str, torch.Tensor] = {}
+        self.call = Call((), {}, None, {})
+        self.handles = {
+            name: module.register_forward_hook(partial(self._store, name)) for name, module in modules.items()
+        }
+
+    def start(self, call: Call) -> None:
+        """Forget the rows of the batch before."""
+        self.rows, self.call = {}, call
+        self.undecided.clear()
+
+    def finish(self) -> Batch:
+        """The rows of the batch, after the outputs whose channels other layers show have been pooled."""
+        for name, tensor in self.undecided.items():
+            others = {axis for (_, ndim), axis in self.axes.items() if ndim == tensor.ndim}
+            if len(others) != 1:
+                raise unknown_axis(name, tuple(tensor.shape), self.rules[name])
+            self.axes[name, tensor.ndim] = others.pop()
+            self.rows[name] = self._pooled(name, tensor)
+        return self.rows
+
+    def keep_rows_per_sample(self, rows: Batch, n_rows: int | None) -> list[str]:
+        """Remove the hooks of modules that did not run or did not return one row per sample."""
+        if n_rows is None:
+            n_rows = Counter(map(len, rows.values())).most_common(1)[0][0] if rows else 0
+        for name in [name for name in self.modules if len(rows.get(name, ())) != n_rows]:
+            self.handles.pop(name).remove()
+            del self.modules[name]
+        return list(self.modules)
+
+    def remove(self) -> None:
+        """Remove all hooks."""
+        for handle in self.handles.values():
+            handle.remove()
+
+    def _store(self, name: str, module: nn.Module, _inputs: Any, output: Any) -> None:
+        for earlier in (self.rows, self.undecided):
+            earlier.pop(name, None)  # if a module runs again, its last output counts and comes last
+        tensor = batch_first(first_tensor(output, name), module, self.call.n_rows, name)
+        if tensor.ndim > 1 and self.call.n_rows not in (None, len(tensor)) and not callable(self.rules[name]):
+            self.rows[name] = np.empty((len(tensor), 0))  # refused or left out when the batch is complete
+            return
+        key = name, tensor.ndim
+        if needs_channels(tensor, self.rules[name]) and key not in self.axes:
+            shape = tuple(tensor.shape)
+            axis = channel_axis(module, shape)
+            axis = channel_axis(self.model, shape) if axis is None else axis
+            if axis is None:  # decided when the other layers have run; a copy, as the next may work in place
+                self.rows[name], self.undecided[name] = np.empty((0, 0)), tensor.clone()
+                return
+            self.axes[key] = axis
+        self.rows[name] = self._pooled(name, tensor)
+
+    def _pooled(self, name: str, tensor: torch.Tensor) -> FloatArray:
+        rule = self.rules[name]
+        axis = self.axes.get((name, tensor.ndim)) if needs_channels(tensor, rule) else None
+        return pool(tensor, rule, name, axis, self.call.mask_of(name))
+
+
+def check_layers(rows: Batch, names: list[str], n_rows: int | None) -> None:
+    """Raise if a layer did not run, or did not return one row per sample."""
     if not names:
-        raise ValueError("layers matches no module of this model: give names in model.named_modules().")
-    return names
-
-
-def block_names(module: nn.Module, prefix: str = "") -> Iterator[str]:
-    """Names of repeated blocks, such as the layers of an encoder, and of layers with a weight matrix."""
-    for name, child in module.named_children():
-        if is_container(child) or has_repeated_units(child):
-            yield from block_names(child, f"{prefix}{name}.")
-        elif any(parameter.ndim > 1 for parameter in child.parameters()):
-            yield prefix + name
-
-
-def is_container(module: nn.Module) -> bool:
-    """Whether a module is a list of modules."""
-    return isinstance(module, import_torch().nn.Sequential | import_torch().nn.ModuleList)
-
-
-def has_repeated_units(module: nn.Module) -> bool:
-    """Whether a container inside a module has several composite children of the same class."""
-    for part in filter(is_container, module.modules()):
-        kinds = Counter(type(unit) for unit in part.children() if any(True for _ in unit.children()))
-        if kinds and max(kinds.values()) > 1:
-            return True
-    return False
+        raise ValueError(
+            "No module of this model returned one row per sample: give batches of rows, and layers, a list "
+            "of names in model.named_modules()."
+        )
+    if missing := [name for name in names if name not in rows]:
+        raise ValueError(f"Layer {missing[0]!r} did not run in the forward pass: leave it out.")
+    expected = len(rows[names[0]]) if n_rows is None else n_rows
+    for name in names:
+        if len(rows[name]) != expected:
+            whose = (
+                f"layer {names[0]!r} returned {expected}" if n_rows is None else f"the batch has {expected}"
+            )
+            raise ValueError(
+                f"Layer {name!r} returned {len(rows[name])} rows, but {whose}: leave it out of layers, or, "
+                "if the batches are single rows, give several rows per batch, such as X[:64]."
+            )
 
 
 def run_layers(
     batches: Iterable[Any], model: nn.Module, names: list[str], pooling: Pooling, forward: Forward | None
 ) -> Generator[Batch]:
     """Float32 rows (n, d_l) of the named layers for each batch, in the order in which the layers run."""
-    if not callable(pooling):
-        check_choice(pooling, "pooling", ("auto", "flatten", "mean", "first"))
-    if not (forward is None or callable(forward)):
-        raise TypeError(f"forward={shown(forward)} is no function: give forward(model, batch), or None.")
-    check_iterable(batches, "batches", "a list, loader or generator of inputs of the model")
-    seen: Batch = {}
-    mask: torch.Tensor | None = None
-    modules = dict(model.named_modules())
-
-    def store(name: str, _module: nn.Module, _inputs: Any, output: Any) -> None:
-        seen.pop(name, None)  # if a module runs again, its last output counts and comes last
-        seen[name] = pool(first_tensor(output, name), pooling, name, mask)
-
-    handles = [modules[name].register_forward_hook(partial(store, name)) for name in names]
-    training = [module for module in modules.values() if module.training]
-    model.eval()
-    try:
-        for batch in batches:
-            seen.clear()
-            mask = as_tensor(batch.get("attention_mask")) if isinstance(batch, Mapping) else None
-            with import_torch().inference_mode():
-                (forward or call_model)(model, batch)
-            if missing := [name for name in names if name not in seen]:
-                raise ValueError(f"Layer {missing[0]!r} did not run in the forward pass: leave it out.")
-            yield dict(seen)
-        if not seen:
-            raise ValueError("batches is empty: a generator can be read only once, so pass a new one.")
-    finally:
-        for handle in handles:
-            handle.remove()
-        for module in training:
-            module.training = True
-
-
-def call_model(model: nn.Module, batch: Any) -> Any:
-    """Call the model with a dict of keyword arguments, a tuple of arguments, or a single argument."""
-    try:
-        if isinstance(batch, Mapping):
-            return model(**{key: as_tensor(value) for key, value in batch.items()})
-        if isinstance(batch, list | tuple):
-            return model(*map(as_tensor, batch))
-        return model(as_tensor(batch))
-    except (RuntimeError, TypeError) as error:
-        if isinstance(error, import_torch().cuda.OutOfMemoryError):
-            raise
-        reason = str(error).partition("\n")[0][:300]
-        raise ValueError(
-            f"The model could not run on a batch ({described(batch)}): {reason}. "
-            "Give batches that the model can be called with, or forward(model, batch)."
-        ) from error
-
-
-def described(batch: Any) -> str:
-    """Type of a batch, and shape and dtype if it has them."""
-    shape, dtype = getattr(batch, "shape", None), getattr(batch, "dtype", None)
-    return type(batch).__name__ + ("" if shape is None else f" of shape {tuple(shape)}, {dtype}")
-
-
-def as_tensor(value: Any) -> Any:
-    """An array as a tensor; anything else unchanged."""
-    return import_torch().as_tensor(value) if isinstance(value, np.ndarray) else value
-
-
-def first_tensor(output: Any, name: str) -> torch.Tensor:
-    """The output of a layer, or the first tensor in its tuple, list or dict."""
-    parts = output.values() if isinstance(output, Mapping) else output
-    for part in parts if isinstance(output, Mapping | list | tuple) else [output]:
-        if isinstance(part, import_torch().Tensor):
-            return part
-    fault = f"Layer {name!r} returned a {type(output).__name__} without a tensor"
-    raise ValueError(f"{fault}: leave it out of layers, or name a module inside it.")
-
-
-def pool(tensor: torch.Tensor, pooling: Pooling, name: str, mask: torch.Tensor | None = None) -> FloatArray:
-    """Float32 rows (n, d) from the output of a layer."""
-    if callable(pooling):
-        tensor = pooling(tensor)
-        shape = tuple(tensor.shape) if isinstance(tensor, import_torch().Tensor) else None
-        if shape is None or len(shape) != 2:
-            what = "no tensor" if shape is None else f"a tensor of shape {shape}"
-            fault = f"pooling returned {what} for layer {name!r}"
-            raise ValueError(f"{fault}: the shape must be (samples, features).")
-    elif tensor.ndim < 2:
-        fault = f"Layer {name!r} returned a tensor of shape {tuple(tensor.shape)}, without one row per sample"
-        raise ValueError(f"{fault}: leave it out of layers.")
-    elif tensor.ndim > 2 and (pooling == "flatten" or (pooling == "auto" and tensor.ndim > 3)):
-        tensor = tensor.flatten(1)
-    elif tensor.ndim > 2:
-        positions = tensor if tensor.ndim == 3 else tensor.flatten(2).transpose(1, 2)  # (n, positions, width)
-        tensor = positions[:, 0] if pooling == "first" else average(positions, mask)
-    # A copy: the next module may work in place on memory that a flattened tensor shares.
-    rows = np.array(tensor.detach().float().cpu().numpy(), order="C", copy=True)
-    if not np.isfinite(rows).all():
-        raise ValueError(
-            f"Layer {name!r} returned NaN or infinity: check the inputs and the weights, or leave it out."
-        )
-    return rows
-
-
-def average(positions: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-    """Mean over the positions of a tensor (n, positions, width), or over those with a positive mask."""
-    if mask is None or mask.shape != positions.shape[:2]:
-        return positions.mean(dim=1)
-    counted = mask.to(device=positions.device, dtype=positions.dtype).unsqueeze(2)
-    # Not a product with zero: outputs of padding may be NaN.
-    total = positions.where(counted > 0, positions.new_zeros(())).sum(dim=1)
-    return total / (counted > 0).sum(dim=1).clamp(min=1)
+    return LayerPass(model, names, pooling, forward).run(batches)

@@ -13,14 +13,10 @@ from sklearn.utils import column_or_1d
 
 from manylens.alignment.streaming import StreamingCKA
 from manylens.summaries import CountSketch
-from manylens.transfer.network_layers import (
-    Forward,
-    LayerChoice,
-    Pooling,
-    choose_layers,
-    column_hashing,
-    run_layers,
-)
+from manylens.transfer.layer_outputs import Pooling
+from manylens.transfer.network_blocks import LayerChoice, choose_layers, is_auto
+from manylens.transfer.network_calls import Forward
+from manylens.transfer.network_layers import LayerPass, column_hashing
 from manylens.typing import AnyArray, FloatArray
 from manylens.validation import (
     check_count,
@@ -87,7 +83,7 @@ class AlignmentHistory:
         forward: Forward | None = None,
     ) -> None:
         self.model, self.pooling, self.forward = model, pooling, forward
-        self.layers = choose_layers(model, layers)
+        self.layers, self._is_auto = choose_layers(model, layers), is_auto(layers)
         if TARGETS in self.layers:
             raise ValueError(f"A layer of the model is named {TARGETS!r}: rename it, or leave it out.")
         self.width = check_count(width, "width")
@@ -119,11 +115,14 @@ class AlignmentHistory:
         if self.steps_ and not np.array_equal(classes, self.classes_):
             raise ValueError("y has other classes than in the first record: probe with the same rows.")
         against: list[Any] = [TARGETS, *range(len(classes))]  # all classes, and each against the rest
-        pairs = [*combinations(self.layers, 2), *product(self.layers, against)]
-        stream, done = StreamingCKA(pairs), 0
-        targets = np.eye(len(classes))[codes]
-        with closing(run_layers(batches, self.model, self.layers, self.pooling, self.forward)) as passes:
+        targets, done = np.eye(len(classes))[codes], 0
+        steps = LayerPass(self.model, self.layers, self.pooling, self.forward, self._is_auto)
+        stream = StreamingCKA()
+        with closing(steps.run(batches)) as passes:
             for features in passes:
+                if not done:
+                    pairs = [*combinations(steps.names, 2), *product(steps.names, against)]
+                    stream = StreamingCKA(pairs)
                 rows = {name: self._narrow(part, name) for name, part in features.items()}
                 n = len(next(iter(rows.values())))
                 own = targets[done : done + n]
@@ -134,6 +133,7 @@ class AlignmentHistory:
         if done < len(targets):
             raise ValueError(f"y has {len(targets)} labels, but the batches have only {done} rows.")
         found, self.classes_ = stream.result(), classes
+        self.layers, self._is_auto = steps.names, False
         similarities = np.eye(len(self.layers))
         for k, name in enumerate(self.layers):
             self.alignments_.setdefault(name, []).append(found[name, TARGETS])

@@ -1,0 +1,190 @@
+"""Precision@10 by the number of workers that answer: modules against shards, with equal memory."""
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+from benchmarks.harness import Claim, Comparison, curve, panel
+from benchmarks.peers.cluster.answers import (
+    precision_of_modules,
+    precision_of_shards,
+    random_subsets,
+    true_neighbors,
+)
+from manylens import ModularKernelPCA
+from manylens.baselines import PartitionKernelPCA, RandomKernelProjection
+from manylens.datasets import load_dataset
+
+N_WORKERS, WIDTH, NEIGHBORS = 15, 20, 10
+ANSWERING = (15, 14, 13, 11, 8, 5, 3, 1)
+LABELS = {
+    "ours": "modules, diversity 1",
+    "partition": "principal components, dealt at random",
+    "random_projections": "random projections",
+    "row_shards": "row shards",
+}
+
+
+def lost(contender, answering):
+    """Points of precision lost when only some of 15 workers answer."""
+
+    def points(results):
+        return 100 * (results[contender]["of 15"] - results[contender][f"of {answering}"])
+
+    return points
+
+
+def ahead(other, answering):
+    """Points of precision of our modules above another contender."""
+
+    def points(results):
+        return 100 * (results["ours"][f"of {answering}"] - results[other][f"of {answering}"])
+
+    return points
+
+
+class AnsweringCurve(Comparison):
+    """Base of the curves: 15 workers, each with 20 coordinates of all rows, or all 300 coordinates of a
+    fifteenth of the rows; neighbors of held-out queries, against those by the rows themselves."""
+
+    abstract = True
+    alone = False
+    memory = warm_up = False
+    repeats = 1
+    contenders = ("ours", "partition", "random_projections", "row_shards")
+    scores = ("of 8",)
+    name = ""
+
+    def parts(self):
+        """Rows to fit on, rows of the base, and queries."""
+        raise NotImplementedError
+
+    def make_data(self):
+        rows, base, queries = self.parts()
+        n_draws = 2 if self.quick else 10
+        return {
+            "rows": rows,
+            "base": base,
+            "queries": queries,
+            "truth": true_neighbors(queries, base, NEIGHBORS),
+            "subsets": random_subsets(N_WORKERS, ANSWERING, n_draws, self.seed),
+            "rank": 310 if self.quick else 1000,
+        }
+
+    def coordinates(self, data, kind, **settings):
+        """Queries and base by module."""
+        model = kind(N_WORKERS, WIDTH, rank=data["rank"], random_state=self.seed, **settings)
+        model.fit(data["rows"])
+        return [model.split(model.transform(data[part])) for part in ("queries", "base")]
+
+    def of_modules(self, data, kind, **settings):
+        """Precision by workers, each with one module; the embedded computation.
+
+        `manylens.cluster` ranks by the same sums of squared distances, so its answers from the same modules
+        are the same rows.
+        """
+        return precision_of_modules(*self.coordinates(data, kind, **settings), data["truth"], data["subsets"])
+
+    def ours(self, data):
+        return self.of_modules(data, ModularKernelPCA, diversity=1.0)
+
+    def partition(self, data):
+        return self.of_modules(data, PartitionKernelPCA)
+
+    def random_projections(self, data):
+        return self.of_modules(data, RandomKernelProjection)
+
+    def row_shards(self, data):
+        found = self.coordinates(data, ModularKernelPCA, diversity=1.0)
+        queries, base = (part.reshape(len(part), -1) for part in found)
+        return precision_of_shards(queries, base, data["truth"], data["subsets"], self.seed, N_WORKERS)
+
+    def score(self, data, outcome):
+        return {f"of {size}": value for size, value in outcome.items()}
+
+    def measure(self):
+        """Add the figure."""
+        found = super().measure()
+        curves = {
+            LABELS[name]: curve(ANSWERING, [100 * values[f"of {size}"] for size in ANSWERING], style="o-")
+            for name, values in found["results"].items()
+        }
+        title = f"{self.name}: precision@10"
+        return found | {"figures": {title: panel("workers that answer, of 15", "precision (%)", curves)}}
+
+
+class AnsweringCurveMNIST(AnsweringCurve):
+    """MNIST: precision@10 against pixels by the number of 15 workers that answer, for 1,000 held-out queries
+    and a base of 20,000 held-out rows; modules were fitted to 30,000 others. A worker holds one module of
+    20 dimensions (or as many principal components or random projections), or a fifteenth of the rows."""
+
+    needs = ("mnist",)
+    name = "MNIST"
+    claims = (
+        Claim(
+            "points lost by modules with 8 of 15 workers", lost("ours", 8), at_most=5.0, compared=("ours",)
+        ),
+        Claim(
+            "points lost by row shards with 8 of 15 workers",
+            lost("row_shards", 8),
+            at_least=20.0,
+            compared=("row_shards",),
+        ),
+        Claim(
+            "points by which modules exceed row shards with 8 of 15 workers",
+            ahead("row_shards", 8),
+            at_least=15.0,
+            compared=("ours", "row_shards"),
+        ),
+        Claim(
+            "points by which modules exceed dealt components with 5 of 15 workers",
+            ahead("partition", 5),
+            at_least=3.0,
+            compared=("ours", "partition"),
+        ),
+        Claim(
+            "points by which modules exceed random projections with 5 of 15 workers",
+            ahead("random_projections", 5),
+            at_least=1.0,
+            compared=("ours", "random_projections"),
+        ),
+    )
+
+    def parts(self):
+        if self.quick:
+            X = load_digits().data.astype(np.float32) / 16
+            return X[:700], X[700:1700], X[1700:]
+        X = load_dataset("mnist").X.astype(np.float32) / 255
+        return X[:30_000], X[30_000:50_000], X[60_000:61_000]
+
+
+class AnsweringCurveEmbeddings(AnsweringCurve):
+    """Caltech-101, embeddings of 1,280 dimensions by EfficientNet-Lite0: the same curve for 677 held-out
+    queries and a base of 4,000 held-out rows; modules were fitted to 4,000 others."""
+
+    needs = ("caltech101_effnetlite0_emb",)
+    name = "Caltech-101 embeddings"
+    claims = (
+        Claim(
+            "points lost by modules with 8 of 15 workers", lost("ours", 8), at_most=5.0, compared=("ours",)
+        ),
+        Claim(
+            "points by which modules exceed row shards with 8 of 15 workers",
+            ahead("row_shards", 8),
+            at_least=10.0,
+            compared=("ours", "row_shards"),
+        ),
+        Claim(
+            "points by which modules exceed dealt components with 5 of 15 workers",
+            ahead("partition", 5),
+            at_least=1.0,
+            compared=("ours", "partition"),
+        ),
+    )
+
+    def parts(self):
+        X = load_dataset("caltech101_effnetlite0_emb").X.astype(np.float32)
+        X = X[np.random.default_rng(self.seed).permutation(len(X))]
+        if self.quick:
+            X = X[:1600, :200]
+            return X[:700], X[700:1500], X[1500:]
+        return X[:4000], X[4000:8000], X[8000:]

@@ -1,0 +1,114 @@
+"""Measures that match the directions of two representations: canonical correlations and Procrustes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from manylens.alignment.canonical import (
+    Directions,
+    mean_correlation,
+    principal_directions,
+    procrustes_similarity,
+    projection_weighted_correlation,
+)
+from manylens.alignment.features import Names, refuse_constant
+from manylens.alignment.measure import Measure, Null, random_orders, sides
+from manylens.typing import FloatArray, Rows
+from manylens.validation import check_choice, check_real
+
+
+class MatchedMeasure(Measure):
+    """Base of measures that match the directions of two representations; permutations are made one by one."""
+
+    def directions(self, X: Rows) -> Directions:
+        """What is compared."""
+        return principal_directions(X)
+
+    def similarity(self, one: Directions, other: Directions) -> float:
+        """Similarity of two representations."""
+        raise NotImplementedError
+
+    def scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
+        refuse_constant(arrays, names)
+        ones, others = sides([self.directions(X) for X in arrays], split)
+        return np.array([[self.similarity(one, other) for other in others] for one in ones])
+
+    def null(
+        self,
+        arrays: Sequence[Rows],
+        names: Names,
+        split: int | None,
+        n_permutations: int,
+        rng: np.random.RandomState,
+    ) -> Null:
+        refuse_constant(arrays, names)
+        ones, others = sides([self.directions(X) for X in arrays], split)
+        lines = []
+        for order in random_orders(arrays[0].shape[0], n_permutations, rng):
+            permuted = [other._replace(vectors=other.vectors[order]) for other in others]
+            lines.append([[self.similarity(one, other) for other in permuted] for one in ones])
+        return np.array(lines)
+
+
+@dataclass(frozen=True)
+class Procrustes(MatchedMeasure):
+    """Orthogonal Procrustes similarity |XᵀY|_* / (|X| |Y|) of centered features.
+
+    The largest cosine between X and a rotation of Y; its arccos is the angular shape distance (Williams et
+    al. 2021).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manylens.alignment import Procrustes, compare
+    >>> X = np.random.default_rng(0).standard_normal((100, 5))
+    >>> round(compare(X, 2 * X[:, ::-1], Procrustes(), n_groups=0).value, 6)
+    1.0
+    """
+
+    def similarity(self, one: Directions, other: Directions) -> float:
+        return procrustes_similarity(one, other)
+
+
+@dataclass(frozen=True)
+class CCA(MatchedMeasure):
+    """Canonical correlation analysis: any invertible linear map of either representation changes nothing.
+
+    With at least as many columns as rows, it is 1 for any two representations: keep fewer directions.
+
+    Parameters
+    ----------
+    weights : {"mean", "projection"}, default="mean"
+        The mean of the canonical correlations, or their mean weighted by the share of X that each direction
+        explains (PWCCA, Morcos, Raghu and Bengio 2018; not symmetric in X and Y).
+    variance : float, default=1
+        Share of the variance, in (0, 1], that the principal directions kept from either representation
+        explain; 0.99 with `weights="mean"` is SVCCA (Raghu et al. 2017).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manylens.alignment import CCA, compare
+    >>> X = np.random.default_rng(0).standard_normal((100, 5))
+    >>> round(compare(X, X @ np.diag([1, 2, 3, 4, 5]), CCA(), n_groups=0).value, 6)
+    1.0
+    """
+
+    weights: Literal["mean", "projection"] = "mean"
+    variance: float = 1.0
+
+    def check(self, n_rows: int) -> None:
+        check_choice(self.weights, "weights", ("mean", "projection"))
+        check_real(self.variance, "variance", 0, 1, include="right")
+        super().check(n_rows)
+
+    def directions(self, X: Rows) -> Directions:
+        return principal_directions(X, self.variance)
+
+    def similarity(self, one: Directions, other: Directions) -> float:
+        mean = mean_correlation if self.weights == "mean" else projection_weighted_correlation
+        return mean(one, other)

@@ -1,0 +1,54 @@
+"""The interface of all measures of similarity: values, and values of permuted rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, TypeAlias, TypeVar
+
+import numpy as np
+
+from manylens.alignment.features import Names
+from manylens.typing import FloatArray, IntArray, Rows
+
+Item = TypeVar("Item")
+Null: TypeAlias = FloatArray  # scores of permuted rows, (number of permutations, p, q); first the identity
+
+
+class Measure:
+    """Base of all measures: the similarity of two representations of the same n rows."""
+
+    accepts_sparse: ClassVar[bool] = False
+    least_rows: ClassVar[int] = 2
+
+    def check(self, n_rows: int) -> None:
+        """Raise if parameters are invalid, or if there are too few rows."""
+        if n_rows < self.least_rows:
+            raise ValueError(f"{self!r} needs at least {self.least_rows} rows; {n_rows} were given.")
+
+    def scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
+        """Similarity (p, q) of each of the first p = `split` representations to each of the others.
+
+        Without `split`, of each representation to each, (p, p).
+        """
+        raise NotImplementedError
+
+    def null(
+        self,
+        arrays: Sequence[Rows],
+        names: Names,
+        split: int | None,
+        n_permutations: int,
+        rng: np.random.RandomState,
+    ) -> Null:
+        """Scores if the rows of the others are permuted, in lines; the first line is the identity."""
+        raise NotImplementedError
+
+
+def random_orders(n: int, n_permutations: int, rng: np.random.RandomState) -> IntArray:
+    """The identity and random permutations of n rows, (1 + n_permutations, n)."""
+    return np.stack([np.arange(n)] + [rng.permutation(n) for _ in range(n_permutations)]).astype(np.int64)
+
+
+def sides(each: Sequence[Item], split: int | None) -> tuple[Sequence[Item], Sequence[Item]]:
+    """What is compared with what: the first `split` items with the others, or all with all."""
+    return (each, each) if split is None else (each[:split], each[split:])

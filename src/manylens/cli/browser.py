@@ -1,0 +1,20 @@
+"""Showing a page in the browser."""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from pathlib import Path
+
+
+def open_in_browser(page: Path | str) -> bool:
+    """Show a file or an address, if there is a display; whether that succeeded."""
+    return has_display() and webbrowser.open(page if isinstance(page, str) else page.resolve().as_uri())
+
+
+def has_display() -> bool:
+    """Whether windows can be opened."""
+    return sys.platform in ("win32", "darwin") or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
+    )

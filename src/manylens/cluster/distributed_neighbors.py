@@ -1,0 +1,503 @@
+"""Nearest-neighbor index whose modules live on the workers of a dask cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from copy import copy
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import Tags, gen_batches, get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from manylens.cluster.blocks import Blocks
+from manylens.cluster.blockwise import Blockwise
+from manylens.cluster.local_parts import LocalParts, Parts
+from manylens.cluster.placement import DaskParts
+from manylens.cluster.recall_curve import all_answers, calibrate
+from manylens.cluster.reduction import named
+from manylens.cluster.rounds import Found, Search
+from manylens.cluster.running import Runner, current_client
+from manylens.cluster.sources import (
+    Layout,
+    RowBlock,
+    SavedBlock,
+    first_row,
+    is_in_memory,
+    new_uid,
+    part_file,
+    row_blocks,
+    segments_of,
+)
+from manylens.ensembles.representation import (
+    dense,
+    finite_columns,
+    module_views,
+    resolve_modules,
+    transform_rows,
+)
+from manylens.persistence import load, save
+from manylens.typing import BoolArray, FloatArray, IntArray, MatrixLike, ModuleSet
+from manylens.validation import check_count, check_path, check_real, times_power, validate_rows
+
+AT_ONCE = 512  # queries per round
+MANIFEST = "index.manylens"
+
+
+@dataclass(frozen=True)
+class ClusterNeighbors:
+    """Neighbors, the modules whose distances rank them, and the recall to expect; unpacks to a pair.
+
+    Attributes
+    ----------
+    distances : ndarray of shape (n_queries, k)
+        Root mean squared distances over modules, ascending; estimated if some did not answer.
+    rows : ndarray of shape (n_queries, k)
+        Row numbers of the base; -1 (and an infinite distance) if fewer rows could be reached.
+    answered : ndarray of bool of shape (n_modules,)
+        Modules that answered for all queries and all rows of the base.
+    expected_recall : ndarray of shape (n_queries,)
+        Share of the neighbors by all modules to expect with those that answered, as calibrated by `fit`.
+    proven : ndarray of bool of shape (n_queries,)
+        Whether the result is proven to be exact for the modules and rows that answered.
+    """
+
+    distances: FloatArray
+    rows: IntArray
+    answered: BoolArray
+    expected_recall: FloatArray
+    proven: BoolArray
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.distances, self.rows))
+
+
+class DistributedNeighbors(BaseEstimator):
+    """Search index whose modules live on dask workers, and which answers with those that reply.
+
+    Each worker keeps the coordinates of a group of modules, for all rows or for a shard of them. A search
+    asks all of them for their nearest rows, then for the distances to the union of these, and ranks it by the
+    mean squared distance over the modules that answer. With all modules the result is that of
+    `ModuleNeighbors(modules, method="exact")`. Lost parts are built again from where the rows live.
+
+    Parameters
+    ----------
+    modules : transformer with `transform` and `split`, default=None
+        Fitted modules are used unchanged; otherwise a copy is fitted, on the workers if the rows are there.
+        None means `ModularKernelPCA()`. Use `diversity=1` unless few modules answer.
+    n_neighbors : int, default=10
+        Number of neighbors that `kneighbors` returns by default.
+    n_groups : int, default=None
+        Number of groups of modules; a group lives and is lost together. None means one per worker, or one per
+        module if there are more workers.
+    n_shards : int, default=1
+        Number of row shards, for bases whose groups do not fit on a worker.
+    replicas : int, default=1
+        Copies of each part, on different workers.
+    patience : float, default=60.0
+        Seconds to wait without any worker, and for an answer if there is no deadline. A worker that is silent
+        for as long is treated as dead.
+
+    Attributes
+    ----------
+    modules_ : transformer
+        The fitted modules.
+    recall_curve_ : ndarray of shape (n_modules + 1,)
+        Share of the neighbors by all modules that 0, 1, ... answering modules find, measured by `fit`.
+    groups_ : tuple of tuple of int
+        Numbers of the modules in each group.
+    n_samples_fit_ : int
+        Number of rows in the base.
+
+    See Also
+    --------
+    manylens.ModuleNeighbors : The same search in one process.
+
+    Notes
+    -----
+    Uses the dask client that is current when it is fitted, loaded or first used after unpickling. Without
+    one, all parts live in this process. Several threads may search at once, also while rows are added;
+    another process can search the same parts with an unpickled copy.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from manylens import ModularKernelPCA
+    >>> from manylens.cluster import DistributedNeighbors
+    >>> X = load_digits().data
+    >>> lenses = ModularKernelPCA(5, 8, diversity=1, rank=200, random_state=0).fit(X)
+    >>> index = DistributedNeighbors(lenses).fit(X)
+    >>> found = index.kneighbors(X[:3], n_neighbors=5, deadline=10, at_least=4)
+    >>> found.rows[:, 0]
+    array([0, 1, 2])
+    """
+
+    layout_: Layout  # replaced as a whole, so that other threads see the old or the new one
+
+    def __init__(
+        self,
+        modules: ModuleSet | None = None,
+        n_neighbors: int = 10,
+        *,
+        n_groups: int | None = None,
+        n_shards: int = 1,
+        replicas: int = 1,
+        patience: float = 60.0,
+    ) -> None:
+        self.modules = modules
+        self.n_neighbors = n_neighbors
+        self.n_groups = n_groups
+        self.n_shards = n_shards
+        self.replicas = replicas
+        self.patience = patience
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit the modules, unless they are fitted, place the rows on workers and calibrate the recall.
+
+        Parameters
+        ----------
+        X : array-like, CSR matrix, folder, dask array or data frame, or iterable of `delayed` blocks
+            The base. A folder holds .npy or .npz files of rows, which every worker can read. Lost parts are
+            built again from it, so it must stay where it is; an array stays in this process.
+        y : array-like of shape (n,), default=None
+            Targets, for modules that need them.
+
+        Returns
+        -------
+        self
+        """
+        patience, n_shards = self._check_parameters()
+        fitted = copy(self)  # if anything fails, `self` stays as it was
+        blocks = row_blocks(X, n_shards, Runner(patience))
+        segments = segments_of(blocks, n_shards)
+        client = current_client()
+        fitted.modules_ = fitted_modules(self.modules, X, y, blocks, patience)
+        probe = validate_rows(fitted, one_row(blocks[0], patience), reset=True)
+        views = module_views(fitted.modules_, dense(transform_rows(fitted.modules_, probe)))
+        widths = tuple(view.shape[1] for view in views)
+        layout = Layout(segments, self._groups(client, len(widths)), widths, self.replicas)
+        parts = place(client, layout, fitted.modules_, patience)
+        calibration = calibrate(parts, layout, check_count(self.n_neighbors, "n_neighbors"), patience)
+        fitted.layout_, fitted._parts = layout, parts
+        fitted.recall_curve_, fitted.module_weights_ = calibration.recall, calibration.weights
+        fitted.candidates_per_neighbor_ = calibration.per_neighbor
+        before = vars(self).get("_parts")
+        self.__dict__ = fitted.__dict__
+        if before is not None:
+            before.close()
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Add rows to the base, numbered after those present; the first call is `fit`.
+
+        Parameters
+        ----------
+        X : array-like, CSR matrix, folder, dask array or data frame, or iterable of `delayed` blocks
+            Rows. The modules do not change.
+        y : array-like of shape (n,), default=None
+            Used only by the first call.
+
+        Returns
+        -------
+        self
+        """
+        if not hasattr(self, "layout_"):
+            return self.fit(X, y)
+        patience, _ = self._check_parameters()
+        blocks = row_blocks(X, 1, Runner(patience))
+        validate_rows(self, one_row(blocks[0], patience))
+        parts = self._connected()
+        with parts.writing:
+            try:
+                layout = self.layout_.with_rows(blocks)
+                parts.build(layout)
+                self.layout_ = layout
+            finally:
+                parts.keep(self.layout_)
+        return self
+
+    def kneighbors(
+        self,
+        X: MatrixLike,
+        n_neighbors: int | None = None,
+        *,
+        deadline: float | None = None,
+        at_least: int | None = None,
+    ) -> ClusterNeighbors:
+        """Nearest rows of the base by the modules that answer.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n_queries, d)
+            Queries.
+        n_neighbors : int, default=None
+            Number of neighbors. None means the parameter of the index.
+        deadline : float, default=None
+            Seconds after which the result rests on the modules that have answered by then. None means
+            `patience`.
+        at_least : int, default=None
+            Number of modules after whose answers no more are waited for. None means all on workers that are
+            alive. By the deadline there may be fewer: see `answered`.
+
+        Returns
+        -------
+        ClusterNeighbors
+            Unpacks to `distances, rows`; also has `answered`, `expected_recall` and `proven`.
+
+        Raises
+        ------
+        TimeoutError
+            If no module answered by the deadline.
+        """
+        check_is_fitted(self, "layout_")
+        start = time.monotonic()
+        n_modules = len(self.layout_.widths)
+        seconds = self.patience if deadline is None else deadline
+        end = start + check_real(seconds, "deadline", 0, None, include="neither")
+        if at_least is not None and check_count(at_least, "at_least") > n_modules:
+            raise ValueError(f"at_least={at_least} is more than the {n_modules} modules of this index.")
+        k = self._check_neighbors(self.layout_, n_neighbors)
+        queries = self._queries(X)
+        parts = self._connected()
+        while True:
+            layout = self.layout_  # once, because another thread may replace it
+            try:
+                result = self._search(Search(parts, layout, self.module_weights_, at_least), queries, k, end)
+            except TimeoutError:
+                if self.layout_ is layout:
+                    raise
+                continue
+            if self.layout_ is layout or result.answered.all():
+                return result
+
+    def _search(self, search: Search, queries: list[FloatArray], k: int, end: float) -> ClusterNeighbors:
+        """Search in batches, each with its share of the time that is left."""
+        n_nearest = max(k, int(np.ceil(self.candidates_per_neighbor_ * k)))
+        batches = list(gen_batches(len(queries[0]), AT_ONCE))
+        found = []
+        for number, batch in enumerate(batches):
+            now = time.monotonic()
+            until = now + max(0.0, end - now) / (len(batches) - number)
+            found.append(search.find([columns[batch] for columns in queries], k, n_nearest, until))
+        return self._result(search.layout, found)
+
+    def available(self) -> BoolArray:
+        """Modules that can answer now for all rows of the base; starts to rebuild the others.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_modules,)
+        """
+        check_is_fitted(self, "layout_")
+        slots, layout = self._connected().available(), self.layout_
+        out = np.zeros(len(layout.widths), dtype=bool)
+        for group, modules in enumerate(layout.groups):
+            out[list(modules)] = all((segment.uid, group) in slots for segment in layout.segments)
+        return out
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the index to a folder that every worker can write to: one file per part, by its worker.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The folder; it is created if it does not exist. After a crash it holds the old or the new index.
+        """
+        check_is_fitted(self, "layout_")
+        check_path(path)
+        folder, layout = Path(path).resolve(), self.layout_
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(f"{path} is a file: give a folder.")
+        folder.mkdir(parents=True, exist_ok=True)
+        renamed = [replace(segment, uid=new_uid()) for segment in layout.segments]
+        names = dict(zip((s.uid for s in layout.segments), (s.uid for s in renamed), strict=True))
+        requests: dict[Any, Any] = {
+            (uid, group): ("save", (str(folder / part_file(names[uid], group)),))
+            for uid, group in layout.slots
+        }
+        all_answers(self._connected(), requests, self.patience)
+        saved = copy(self)
+        blocks = [(SavedBlock(".", s.uid, s.n_rows),) for s in renamed]
+        segments = tuple(replace(s, blocks=b) for s, b in zip(renamed, blocks, strict=True))
+        saved.layout_ = replace(layout, segments=segments)
+        save(saved, folder / MANIFEST)
+        kept = {part_file(uid, group) for uid, group in saved.layout_.slots}
+        for old in folder.glob("part-*.manylens"):
+            if old.name not in kept:
+                old.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, trusted: Iterable[type | str] = ()) -> Self:
+        """Read an index that `save` wrote; each worker reads only its parts and checks them.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The folder, which every worker can read. Lost parts are read from it again.
+        trusted : iterable of classes or str, default=()
+            Classes of modules that manylens does not know, as for `manylens.load`.
+
+        Returns
+        -------
+        DistributedNeighbors
+            The fitted index, on the current dask client.
+        """
+        check_path(path)
+        folder = Path(path).resolve()
+        index = load(folder / MANIFEST, trusted=trusted)
+        if not isinstance(index, cls) or not hasattr(index, "layout_"):
+            raise ValueError(f"{path} contains {type(index).__name__}, not a fitted {cls.__name__}.")
+        if not all(isinstance(block, SavedBlock) for s in index.layout_.segments for block in s.blocks):
+            raise ValueError(f"{path} was not written by {cls.__name__}.save: use that to write it again.")
+        segments = tuple(
+            replace(s, blocks=(SavedBlock(str(folder), s.uid, s.n_rows),)) for s in index.layout_.segments
+        )
+        index.layout_ = replace(index.layout_, segments=segments)
+        for uid, group in index.layout_.slots:
+            if not (folder / part_file(uid, group)).exists():
+                raise FileNotFoundError(f"{path} lacks {part_file(uid, group)}: copy the whole folder.")
+        index._connected()
+        return index
+
+    def close(self) -> None:
+        """Free the memory of the workers; the next search builds the index again."""
+        parts = self.__dict__.pop("_parts", None)
+        if parts is not None:
+            parts.close()
+
+    @property
+    def groups_(self) -> tuple[tuple[int, ...], ...]:
+        """Numbers of the modules in each group."""
+        return self._layout().groups
+
+    @property
+    def n_samples_fit_(self) -> int:
+        """Number of rows in the base."""
+        return self._layout().n_rows
+
+    def _layout(self) -> Layout:
+        if not hasattr(self, "layout_"):
+            raise AttributeError("This index is not fitted: call fit first.")
+        return self.layout_
+
+    def _queries(self, X: MatrixLike) -> list[FloatArray]:
+        """Columns of each group for the queries."""
+        rows = validate_rows(self, X)
+        views = module_views(self.modules_, dense(finite_columns(transform_rows(self.modules_, rows))))
+        return [np.hstack([views[m] for m in group]) for group in self.layout_.groups]
+
+    def _connected(self) -> Parts:
+        """The parts; connect to them, or build them, if this index was unpickled or its client closed."""
+        parts = vars(self).get("_parts")
+        if isinstance(parts, DaskParts) and parts.client.status != "running":
+            client = current_client()
+            if client is not None and client.status == "running":
+                parts = None
+        if parts is None:
+            parts = place(current_client(), self.layout_, self.modules_, float(self.patience))
+            self._parts: Parts = parts
+        return parts
+
+    def _result(self, layout: Layout, found: list[Found]) -> ClusterNeighbors:
+        distances = [np.asarray(times_power(np.sqrt(part.squares), part.exponent)) for part in found]
+        answered = np.concatenate([part.answered for part in found])
+        sizes = np.array([len(group) for group in layout.groups])
+        n_rows = np.array([segment.n_rows for segment in layout.segments])
+        by_module = np.zeros(len(layout.widths), dtype=bool)
+        for group, modules in enumerate(layout.groups):
+            by_module[list(modules)] = answered[:, :, group].all()
+        return ClusterNeighbors(
+            np.concatenate(distances),
+            np.concatenate([part.rows for part in found]),
+            by_module,
+            self._expected_recall(answered @ sizes, n_rows),
+            np.concatenate([part.proven for part in found]),
+        )
+
+    def _expected_recall(self, counts: IntArray, n_rows: IntArray) -> FloatArray:
+        """Recall (n_queries,) given the numbers of modules that answered for each segment, and of its rows.
+
+        Segments with different modules are compared less well than by the fewest: an estimate from below.
+        """
+        fewest = np.where(counts > 0, counts, counts.max(axis=1, keepdims=True)).min(axis=1)
+        expected: FloatArray = self.recall_curve_[fewest] * ((counts > 0) @ n_rows / n_rows.sum())
+        return expected
+
+    def _groups(self, client: Any, n_modules: int) -> tuple[tuple[int, ...], ...]:
+        n_workers = n_modules if client is None else len(client.scheduler_info()["workers"])
+        if self.replicas > max(1, n_workers) and client is not None:
+            raise ValueError(
+                f"replicas={self.replicas} is more than the {n_workers} workers: copies of a part live on "
+                "different ones, so start more workers."
+            )
+        n_groups = self.n_groups or min(n_modules, max(1, n_workers))
+        if n_groups > n_modules:
+            raise ValueError(
+                f"n_groups={n_groups} is more than the {n_modules} modules: use at most that many."
+            )
+        return tuple(tuple(part.tolist()) for part in np.array_split(np.arange(n_modules), n_groups))
+
+    def _check_parameters(self) -> tuple[float, int]:
+        check_count(self.n_neighbors, "n_neighbors")
+        check_count(self.replicas, "replicas")
+        if self.n_groups is not None:
+            check_count(self.n_groups, "n_groups")
+        patience = check_real(self.patience, "patience", 0, None, include="neither")
+        return patience, check_count(self.n_shards, "n_shards")
+
+    def _check_neighbors(self, layout: Layout, n_neighbors: int | None) -> int:
+        k = check_count(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors")
+        if k > layout.n_rows:
+            raise ValueError(
+                f"n_neighbors={k} is more than the {layout.n_rows} rows to choose from: ask for fewer, or "
+                "add rows with partial_fit."
+            )
+        return k
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_parts"}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "layout_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.modules is None or get_tags(self.modules).input_tags.sparse
+        return tags
+
+
+def place(client: Any, layout: Layout, modules: Any, patience: float) -> Parts:
+    """The parts on the workers of a client, or in this process if there is none."""
+    if client is None:
+        return LocalParts(layout, modules)
+    if client.status != "running":
+        raise RuntimeError(f"The dask client is {client.status}: create another Client.")
+    return DaskParts(client, layout, modules, patience)
+
+
+def fitted_modules(modules: Any, X: Any, y: Any, blocks: list[RowBlock], patience: float) -> Any:
+    """The modules if they are fitted, otherwise a copy fitted to the rows, where they live."""
+    modules = resolve_modules(modules)
+    try:
+        check_is_fitted(modules)
+    except NotFittedError:
+        if is_in_memory(X):
+            return clone(modules).fit(X, y)
+        delayed = [block.delayed() for block in blocks]
+        return Blockwise(modules, patience=patience).fit(delayed).estimator_
+    return modules
+
+
+def one_row(block: RowBlock, patience: float) -> Any:
+    """The first row of a block, read where the block lives."""
+    if hasattr(block.rows, "__dask_graph__"):
+        row = named(first_row, "manylens-first-row")(block.rows)
+        return Runner(patience).compute(row, Blocks([(block.rows,)], True))
+    return first_row(block.rows)

@@ -1,0 +1,136 @@
+"""The columns of a group of modules for some rows: what one worker keeps, searches and measures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from manylens.cluster.reduction import naming
+from manylens.ensembles.finders import ScanFinder, rank_leading
+from manylens.ensembles.representation import Frame, check_near, frame_of
+from manylens.native.nearest import measure
+from manylens.persistence import save
+from manylens.typing import FloatArray, IntArray
+from manylens.validation import CheckedState, times_power
+
+SLACK = 8  # candidates of the scan beyond those asked for, so that float32 scores prove most lists
+
+
+class Columns(CheckedState):
+    """Columns of a group of modules for some rows, in a frame in which products are safe."""
+
+    def __init__(self, points: FloatArray, frame: Frame, widths: tuple[int, ...]) -> None:
+        self.points, self.frame, self.widths = points, frame, widths
+
+    def outside(self) -> FloatArray:
+        """The columns (n, width) as the modules gave them, up to rounding."""
+        centered = np.asarray(times_power(self.points, self.frame.after))
+        scaled = centered + self.frame.center.astype(self.points.dtype)
+        return np.asarray(times_power(scaled, self.frame.before))
+
+    def _check_state(self) -> None:
+        points = self.points
+        self._require(isinstance(points, np.ndarray) and points.ndim == 2 and points.dtype.kind == "f")
+        self._require(sum(self.widths) == points.shape[1] == len(self.frame.center))
+        self._require(points.flags.c_contiguous and bool(np.isfinite(points).all()))
+
+
+class PartError(Exception):
+    """An error of the disk of a worker; not an OSError, which would mean that the worker is gone."""
+
+
+class Part:
+    """Answers for one group of modules and one segment of rows; it never changes.
+
+    All distances are squared, in the frame of the part: times 4**exponent they are those of the modules.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self.exponent = columns.frame.exponent
+        self.finder = ScanFinder(columns.points)
+
+    def search(self, queries: FloatArray, n_nearest: int) -> tuple[FloatArray, IntArray, int]:
+        """Squared distances and rows (n_queries, n_nearest) nearest by this group, and the exponent."""
+        squares, rows = nearest_rows(self.finder, self.columns.points, self._enter(queries), n_nearest)
+        return squares, rows, self.exponent
+
+    def measure(self, queries: FloatArray, rows: IntArray) -> tuple[FloatArray, int]:
+        """Squared distances (n_queries, m) to the given rows, infinite for row -1, and the exponent."""
+        self._check_rows(rows)
+        return measured(self._enter(queries), self.columns.points, rows), self.exponent
+
+    def rows(self, which: IntArray) -> FloatArray:
+        """Columns of some rows, as the modules gave them, up to rounding."""
+        columns = self.columns
+        return Columns(columns.points[which], columns.frame, columns.widths).outside()
+
+    def search_modules(self, queries: FloatArray, n_nearest: int) -> IntArray:
+        """Nearest rows (n_queries, n_modules * n_nearest) in each module of the group by itself."""
+        queries, found = self._enter(queries), []
+        for part in self._modules():
+            points = np.ascontiguousarray(self.columns.points[:, part])
+            own = np.ascontiguousarray(queries[:, part])
+            found.append(nearest_rows(ScanFinder(points), points, own, n_nearest)[1])
+        return np.hstack(found)
+
+    def measure_modules(self, queries: FloatArray, rows: IntArray) -> tuple[FloatArray, int]:
+        """Squared distances (n_modules, n_queries, m) in each module, and the exponent."""
+        self._check_rows(rows)
+        queries, points = self._enter(queries), self.columns.points
+        cut = [(np.ascontiguousarray(queries[:, part]), points[:, part].copy()) for part in self._modules()]
+        return np.stack([measured(own, near, rows) for own, near in cut]), self.exponent
+
+    def save(self, path: str) -> None:
+        """Write the columns to a file."""
+        try:
+            save(self.columns, path)
+        except OSError as error:
+            raise PartError(str(error)) from None
+
+    def _check_rows(self, rows: IntArray) -> None:
+        if rows.size and not -1 <= rows.min() <= rows.max() < len(self.columns.points):
+            n_rows = len(self.columns.points)
+            raise ValueError(f"Rows {rows.min()} to {rows.max()} are not among the {n_rows} of this part.")
+
+    def _modules(self) -> list[slice]:
+        ends = np.cumsum(self.columns.widths).tolist()
+        return [slice(end - width, end) for end, width in zip(ends, self.columns.widths, strict=True)]
+
+    def _enter(self, queries: FloatArray) -> FloatArray:
+        points = self.columns.points
+        entered = self.columns.frame.enter(np.asarray(queries, dtype=points.dtype))
+        return np.ascontiguousarray(check_near(entered, "X"))
+
+
+def build_part(name: str, n_rows: int, widths: tuple[int, ...], pieces: Sequence[Any]) -> Part:
+    """A part from the columns of its blocks, each an array or saved `Columns`."""
+    with naming(name):
+        found = sum(len(p.points if isinstance(p, Columns) else p) for p in pieces)
+        if found != n_rows:
+            raise ValueError(
+                f"There are {found} rows instead of {n_rows}: they changed after they were counted."
+            )
+        if len(pieces) == 1 and isinstance(pieces[0], Columns):
+            return Part(pieces[0])
+        columns = np.concatenate([p.outside() if isinstance(p, Columns) else p for p in pieces])
+        frame = frame_of(columns)
+        return Part(Columns(check_near(frame.enter(columns), "X"), frame, widths))
+
+
+def nearest_rows(
+    finder: ScanFinder, points: FloatArray, queries: FloatArray, n_nearest: int
+) -> tuple[FloatArray, IntArray]:
+    """Squared distances and rows (n_queries, n_nearest) of the nearest points, exactly."""
+    n_scanned = n_nearest + n_nearest // 4 + SLACK
+    squares, rows, _ = rank_leading(finder, queries, queries, points, n_nearest, n_scanned, 1, prove=True)
+    return squares, rows
+
+
+def measured(queries: FloatArray, points: FloatArray, rows: IntArray) -> FloatArray:
+    """Squared distances (n_queries, m) to rows; infinite for row -1."""
+    out = np.empty(rows.shape, dtype=points.dtype)
+    measure(queries, points, rows.astype(np.int64), np.full(len(rows), np.inf, dtype=points.dtype), out)
+    return out

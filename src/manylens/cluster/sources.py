@@ -1,0 +1,275 @@
+"""Where the rows of a base live: arrays, files, dask blocks or saved parts, cut into row shards."""
+
+from __future__ import annotations
+
+import uuid
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import check_array
+
+from manylens.cluster.blocks import Blocks, read_blocks
+from manylens.cluster.reduction import named, naming, with_first_rows
+from manylens.cluster.running import Runner
+from manylens.ensembles.representation import dense, finite_columns, module_views, transform_rows
+from manylens.native.threads import one_blas_thread
+from manylens.persistence import load
+from manylens.typing import FloatArray
+from manylens.validation import is_sparse
+
+ARRAY_ROWS = 16_384  # rows of an array or of an .npy file per block
+SUFFIXES = (".npy", ".npz")
+
+
+@dataclass(frozen=True)
+class RowFile:
+    """Some rows of a file that every worker can read."""
+
+    path: str
+    start: int = 0
+    stop: int | None = None
+
+    def read(self) -> Any:
+        """The rows, as an array or CSR matrix."""
+        if self.path.endswith(".npy"):
+            return np.array(np.load(self.path, mmap_mode="r")[self.start : self.stop])
+        with np.load(self.path) as archive:
+            if "format" in archive.files:
+                return sparse.load_npz(self.path).tocsr()
+            return archive[archive.files[0]]
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """A block of rows, or where to read them."""
+
+    name: str  # for errors
+    rows: Any  # array, CSR matrix, RowFile, or dask's Delayed
+    n_rows: int
+
+    def read(self) -> Any:
+        """The rows in this process."""
+        if isinstance(self.rows, RowFile):
+            return read_file(self.name, self.rows)
+        return self.rows.compute() if hasattr(self.rows, "__dask_graph__") else self.rows
+
+    def delayed(self) -> Any:
+        """The rows for a fit in blocks: a `Delayed` if they are elsewhere."""
+        return (
+            named(read_file, "manylens-read")(self.name, self.rows)
+            if isinstance(self.rows, RowFile)
+            else self.rows
+        )
+
+
+@dataclass(frozen=True)
+class SavedBlock:
+    """Columns of all modules that `save` wrote, one file per group of modules."""
+
+    folder: str
+    uid: str  # of the segment that was saved
+    n_rows: int
+
+    def path(self, group: int) -> str:
+        """The file of one group of modules."""
+        return str(Path(self.folder) / part_file(self.uid, group))
+
+
+Block = RowBlock | SavedBlock
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive rows of the base: a row shard, or rows that were added."""
+
+    uid: str
+    first: int
+    blocks: tuple[Block, ...]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return sum(block.n_rows for block in self.blocks)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a base is divided: into segments of rows, and groups of modules that live together."""
+
+    segments: tuple[Segment, ...]
+    groups: tuple[tuple[int, ...], ...]  # numbers of the modules of each group
+    widths: tuple[int, ...]  # columns of each module
+    replicas: int = 1
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the base."""
+        return sum(segment.n_rows for segment in self.segments)
+
+    @property
+    def slots(self) -> list[tuple[str, int]]:
+        """All parts: a segment and a group each."""
+        return [(segment.uid, group) for segment in self.segments for group in range(len(self.groups))]
+
+    def with_rows(self, blocks: Sequence[Block]) -> Layout:
+        """With more rows at the end.
+
+        Neighboring segments of similar sizes are merged, up to the largest of `fit`, so that many small
+        additions leave only a logarithmic number of segments.
+        """
+        most = max(segment.n_rows for segment in self.segments)
+        segments = [*self.segments, Segment(new_uid(), self.n_rows, tuple(blocks))]
+        while len(segments) > 1 and mergeable(segments[-2].n_rows, segments[-1].n_rows, most):
+            last, before = segments.pop(), segments.pop()
+            segments.append(Segment(new_uid(), before.first, before.blocks + last.blocks))
+        return replace(self, segments=tuple(segments))
+
+
+def mergeable(before: int, last: int, most: int) -> bool:
+    """Whether two neighboring segments are of similar sizes and small enough to be one."""
+    return before <= 2 * last and before + last <= most
+
+
+def new_uid() -> str:
+    """A name that no other segment has."""
+    return uuid.uuid4().hex[:12]
+
+
+def part_file(uid: str, group: int) -> str:
+    """Name of the file of one part."""
+    return f"part-{uid}-{group}.manylens"
+
+
+def row_blocks(X: Any, n_shards: int, runner: Runner) -> list[RowBlock]:
+    """Blocks of rows of an array, a folder of files, a dask collection or an iterable of `delayed` blocks."""
+    if isinstance(X, str | PathLike):
+        return folder_blocks(Path(X))
+    if is_in_memory(X):
+        rows = check_array(X, accept_sparse="csr", dtype="numeric", input_name="X")
+        size = max(1, min(ARRAY_ROWS, rows.shape[0] // n_shards))
+        starts = range(0, rows.shape[0], size)
+        cut = [rows[start : start + size] for start in starts]
+        return [
+            RowBlock(f"Rows {s}-{s + c.shape[0] - 1}", c, c.shape[0])
+            for s, c in zip(starts, cut, strict=True)
+        ]
+    blocks = read_blocks(X)
+    if not blocks.is_lazy:
+        blocks = Blocks(list(blocks), False)
+    counted = with_first_rows(blocks, runner)
+    arguments = [each[0] for each in counted]
+    lengths = counted.lengths or [part.shape[0] for part in arguments]
+    named = [f"Block {number} (the first is 0)" for number in range(len(arguments))]
+    return [RowBlock(*each) for each in zip(named, arguments, lengths, strict=True)]
+
+
+def is_in_memory(X: Any) -> bool:
+    """Whether these are rows of one array, sparse matrix, data frame, or list of lists."""
+    if hasattr(X, "__dask_graph__"):
+        return False
+    if is_sparse(X) or hasattr(X, "shape"):
+        return True
+    is_list = isinstance(X, list | tuple) and len(X) > 0
+    return is_list and not any(hasattr(x, "shape") or hasattr(x, "__dask_graph__") for x in X)
+
+
+def folder_blocks(folder: Path) -> list[RowBlock]:
+    """Blocks of rows of the .npy and .npz files of a folder, in the order of their names."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"There is no folder {folder}: give a folder of .npy or .npz files.")
+    paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
+    if not paths:
+        raise ValueError(
+            f"{folder} holds no .npy or .npz file: save rows with numpy.save, one file per block."
+        )
+    blocks: list[RowBlock] = []
+    for path in paths:
+        name = f"File {path.name}"
+        with naming(name):
+            shape = shape_in_file(path)
+            if len(shape) != 2 or 0 in shape:
+                raise ValueError(
+                    f"it holds an array of shape {shape}, not rows: it must have two dimensions."
+                )
+        size = ARRAY_ROWS if path.suffix == ".npy" else shape[0]
+        blocks += [
+            RowBlock(name, RowFile(str(path.resolve()), start, stop), stop - start)
+            for start in range(0, shape[0], size)
+            for stop in [min(start + size, shape[0])]
+        ]
+    return blocks
+
+
+def shape_in_file(path: Path) -> tuple[int, ...]:
+    """Shape of the rows in a file, without reading them."""
+    if path.suffix == ".npy":
+        return tuple(np.load(path, mmap_mode="r").shape)
+    with np.load(path) as archive:
+        if "format" in archive.files:
+            return tuple(int(size) for size in archive["shape"])
+        if len(archive.files) != 1:
+            raise ValueError(f"it holds the arrays {archive.files}: save one array of rows per file.")
+    with zipfile.ZipFile(path) as packed, packed.open(packed.namelist()[0]) as stream:
+        version = np.lib.format.read_magic(stream)
+        read = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
+        return tuple(read(stream)[0])
+
+
+def read_file(name: str, file: RowFile) -> Any:
+    """The rows of a file; errors name it."""
+    with naming(name):
+        return file.read()
+
+
+def segments_of(blocks: Sequence[RowBlock], n_shards: int) -> tuple[Segment, ...]:
+    """Consecutive blocks in `n_shards` segments of about equally many rows."""
+    if len(blocks) < n_shards:
+        raise ValueError(
+            f"n_shards={n_shards} is more than the {len(blocks)} blocks of X: use fewer shards, or rechunk X "
+            "into more blocks."
+        )
+    ends = np.cumsum([block.n_rows for block in blocks])
+    cuts = np.searchsorted(ends, ends[-1] * np.arange(1, n_shards) / n_shards, side="left") + 1
+    for i in range(len(cuts)):  # every segment gets at least one block
+        cuts[i] = max(cuts[i], 1 + (cuts[i - 1] if i else 0))
+    for i in reversed(range(len(cuts))):
+        cuts[i] = min(cuts[i], (cuts[i + 1] if i + 1 < len(cuts) else len(blocks)) - 1)
+    starts, stops = [0, *cuts.tolist()], [*cuts.tolist(), len(blocks)]
+    return tuple(
+        Segment(new_uid(), int(ends[start - 1]) if start else 0, tuple(blocks[start:stop]))
+        for start, stop in zip(starts, stops, strict=True)
+    )
+
+
+def group_columns(modules: Any, groups: Sequence[Sequence[int]], name: str, rows: Any) -> list[FloatArray]:
+    """Columns (n, width) of each group of modules for a block of rows."""
+    with naming(name), one_blas_thread():
+        rows = rows.read() if isinstance(rows, RowFile) else rows
+        checked = check_array(rows, accept_sparse="csr", dtype="numeric", input_name="X")
+        Z = dense(finite_columns(transform_rows(modules, checked)))
+        views = module_views(modules, Z)
+        return [np.ascontiguousarray(np.hstack([views[m] for m in group])) for group in groups]
+
+
+def read_saved(path: str) -> Any:
+    """The `Columns` of a saved part, compared with their checksum."""
+    return load(path)
+
+
+def take(pieces: Sequence[Any], group: int) -> Any:
+    """The piece of one group."""
+    return pieces[group]
+
+
+def first_row(rows: Any) -> Any:
+    """The first row of a block."""
+    rows = rows.read() if isinstance(rows, RowFile) else rows
+    return rows.iloc[:1] if hasattr(rows, "iloc") else rows[:1]

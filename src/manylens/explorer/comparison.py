@@ -1,0 +1,139 @@
+"""What the page that compares two representations needs: a map and the neighbors of every row, per layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.decomposition import PCA
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
+
+from manylens.ensembles.representation import finite_columns, module_views
+from manylens.explorer.curves import others
+from manylens.explorer.data import LARGEST, ExplorerData, little_endian, row_data
+from manylens.explorer.similarities import linear_cka, similarity_matrix
+from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet
+from manylens.validation import check_count, plain_conversion_errors, shown
+
+MOST_ROWS = 2000  # of the sample that CKA is computed on
+MOST_LAYERS = 100
+
+
+@dataclass(frozen=True)
+class Representation:
+    """A named list of layers (n, d_l)."""
+
+    name: str
+    layers: dict[str, FloatArray]
+
+
+def comparison_data(
+    first: Any,
+    second: Any,
+    X: MatrixLike | None = None,
+    labels: Any = None,
+    images: Any = None,
+    text: Sequence[Any] | None = None,
+    *,
+    table: Any = None,
+    ids: Sequence[Any] | None = None,
+    n_neighbors: int = 10,
+    title: str = "manylens explorer",
+) -> ExplorerData:
+    """Everything that the page shows, computed once."""
+    check_count(n_neighbors, "n_neighbors")
+    sides = [representation(first, X, "A", "lenses"), representation(second, X, "B", "compare")]
+    layers = [layer for side in sides for layer in side.layers.values()]
+    n = len(layers[0])
+    for side in sides:
+        for name, layer in side.layers.items():
+            if len(layer) != n:
+                raise ValueError(
+                    f"{side.name}: layer {name!r} has {len(layer)} rows, but the first layer of A has {n}: "
+                    "both representations must describe the same rows."
+                )
+    if n < 5:
+        raise ValueError(f"{n} rows are too few to compare neighbors: give at least 5.")
+    n_neighbors = min(n_neighbors, n - 1)
+    beside = row_data(X, n, labels, images, text, table, ids)
+    size = len(layers) * n * (8 + 4 * n_neighbors) + len(beside.images)
+    if size > LARGEST:
+        raise ValueError(
+            f"{n:,} rows and {len(layers)} layers make a page of {size / 2**20:,.0f} MB, more than a browser "
+            "can hold: compare fewer layers, or a random sample of the rows."
+        )
+    sample = slice(None, None, -(-n // MOST_ROWS))
+    views = [[layer[sample] for layer in side.layers.values()] for side in sides]
+    scores = similarity_matrix(views[0], views[1], linear_cka)
+    meta = {
+        **beside.described,
+        "view": "comparison",
+        "title": str(title),
+        "n": n,
+        "n_neighbors": n_neighbors,
+        "sides": [{"name": side.name, "layers": list(side.layers)} for side in sides],
+        "start": [len(side.layers) - 1 for side in sides],  # the last layers, which tasks use
+        "cka": scores,
+    }
+    maps = np.stack([planar_map(layer) for layer in layers])
+    found = np.stack([row_neighbors(layer, n_neighbors) for layer in layers]).astype("<u4")
+    return ExplorerData(meta, little_endian(maps), found.tobytes(), beside.images)
+
+
+def representation(given: Any, X: Any, name: str, parameter: str) -> Representation:
+    """Layers of an array, a mapping of arrays, a list of arrays, or a fitted transformer applied to X."""
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str):
+        name, given = given
+    if hasattr(given, "transform") and not isinstance(given, type):
+        check_is_fitted(given)
+        if X is None:
+            raise ValueError(f"{parameter} is a {type(given).__name__}, which maps rows: give X, too.")
+        Z = finite_columns(np.asarray(given.transform(X)))
+        layers: dict[str, Any] = {}
+        if isinstance(given, ModuleSet):
+            layers = {f"module {m + 1}": view for m, view in enumerate(module_views(given, Z))}
+        layers["all modules" if layers else "output"] = Z
+        return Representation(name, layers)
+    if isinstance(given, Mapping):
+        layers = {str(key): value for key, value in given.items()}
+    elif isinstance(given, list | tuple) and len(given) and all(np.ndim(each) == 2 for each in given):
+        layers = {f"layer {number}": each for number, each in enumerate(given)}
+    else:
+        layers = {"output": given}
+    if not layers or len(layers) > MOST_LAYERS:
+        raise ValueError(f"{parameter} has {len(layers)} layers: give 1 to {MOST_LAYERS}.")
+    return Representation(name, {key: checked_layer(value, parameter, key) for key, value in layers.items()})
+
+
+def checked_layer(values: Any, parameter: str, layer: str) -> FloatArray:
+    """An array (n, d) of numbers; more axes are flattened."""
+    name = parameter if layer == "output" else f"{parameter}[{layer!r}]"
+    if isinstance(values, type | str) or np.ndim(values) < 2:
+        raise TypeError(
+            f"{name}={shown(values)} is no representation: give an array (n, d), a dict of arrays, one per "
+            "layer, or a fitted transformer."
+        )
+    with plain_conversion_errors(name):
+        array = np.asarray(values)
+        flat = array.reshape(len(array), -1)
+        checked = check_array(flat, dtype=[np.float64, np.float32], input_name=name)
+    return finite_columns(checked)
+
+
+def planar_map(layer: FloatArray) -> FloatArray:
+    """The two leading principal components (n, 2), centered."""
+    width = min(2, *layer.shape)
+    if not np.ptp(layer, axis=0).any():
+        return np.zeros((len(layer), 2))
+    Z = PCA(width, svd_solver="auto", random_state=0).fit_transform(layer)
+    return np.hstack([Z, np.zeros((len(Z), 2 - width))])
+
+
+def row_neighbors(layer: FloatArray, n_neighbors: int) -> IntArray:
+    """The nearest other rows (n, κ) of all rows."""
+    index = NearestNeighbors().fit(layer)
+    return others(index, layer, np.arange(len(layer)), n_neighbors)

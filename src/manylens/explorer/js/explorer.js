@@ -1,0 +1,10 @@
+// The entry in anywidget's format. The files of this folder are joined to one module, in the order of hosts.py.
+
+let instances = 0;
+
+function render({ model, el }) {
+  const draw = model.get("meta").view === "comparison" ? renderComparison : renderModules;
+  return draw({ model, el, unique: `mlx${++instances}-` });
+}
+
+export default { render };

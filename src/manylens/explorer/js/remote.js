@@ -1,0 +1,28 @@
+// What finds neighbors on a server: it has all rows, the page a sample of them for the map.
+
+function remoteFinder(meta, data, book) {
+  const cache = { stop: -1, views: null };
+  async function ask(request) {
+    const { query, stop, off, pixels, each } = request, weights = Array.from(request.weights);
+    const image = pixels ? btoa(String.fromCharCode(...pixels)) : null;
+    const answer = await fetch("neighbors", { method: "POST", body: JSON.stringify({ row: query, image, stop, off, each, weights }),
+      headers: { "Content-Type": "application/json", Authorization: `Bearer ${meta.remote.token}` } });
+    const found = await answer.json().catch(() => ({ error: `the server answered ${answer.status}` }));
+    if (!answer.ok) throw new Error(found.error ?? `the server answered ${answer.status}`);
+    book.add(found.rows);
+    return found;
+  }
+  const together = latest(ask), modules = latest(ask);
+  return {
+    together: async (weights, request) => {
+      const found = await together({ ...request, weights, each: false });
+      return found && { together: found.together, distances: found.distances, center: found.center };
+    },
+    modules: async (request) => {
+      const found = await modules({ ...request, each: true });
+      return found && { together: found.together, distances: found.distances, modules: found.modules, center: found.center };
+    },
+    module: (stop, m) => moduleRows(data, cache, stop, m),
+    stop: () => {},
+  };
+}

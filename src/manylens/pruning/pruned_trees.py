@@ -1,0 +1,234 @@
+"""The model that node pruning returns: a sum of trees that predicts, saves, and exports to other libraries."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import validate_data
+
+from manylens.native.trees import FlatTrees, check_flat_trees
+from manylens.pruning.boosted_formats import LightGBMFormat, XGBoostFormat
+from manylens.pruning.pruned_ensemble import ScoreMixin, probabilities, tree_sums, typed_tags
+from manylens.pruning.tree_ensembles import (
+    ForestFormat,
+    GradientBoostingFormat,
+    HistGradientBoostingFormat,
+    TreeEnsemble,
+    TreeFormat,
+)
+from manylens.pruning.tree_exports import onnx_model, treelite_model
+from manylens.typing import AnyArray, FloatArray, MatrixLike
+from manylens.validation import CheckedState, plain_conversion_errors
+
+FORMATS: tuple[TreeFormat, ...] = (
+    ForestFormat(),
+    GradientBoostingFormat(),
+    HistGradientBoostingFormat(),
+    LightGBMFormat(),
+    XGBoostFormat(),
+)
+
+
+class PrunedTrees(CheckedState, ScoreMixin, BaseEstimator):
+    """A sum of trees, intercept + Σ_t v_t(leaf of x), created by `TreePruner`.
+
+    Parameters
+    ----------
+    model : TreeEnsemble
+        The trees as arrays, the intercept, the link and the classes.
+    empty : object, default=None
+        The original model without its trees, for `to_ensemble`.
+    allow_nan : bool, default=False
+        Whether rows may have missing values.
+    """
+
+    def __init__(self, model: TreeEnsemble, empty: Any = None, allow_nan: bool = False) -> None:
+        self.model = model
+        self.empty = empty
+        self.allow_nan = allow_nan
+
+    def __sklearn_clone__(self) -> Self:
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def _check_state(self) -> None:
+        if isinstance(self.model, TreeEnsemble):  # evaluated without bounds checks: the file may be untrusted
+            self._require(hasattr(self, "n_features_in_") and isinstance(self.model.trees, FlatTrees))
+            check_flat_trees(self.model.trees, self.n_features_in_, len(self.model.intercept))
+            self._require(len(self.model.cover) == len(self.model.trees.feature))
+
+    def _checked_model(self) -> TreeEnsemble:
+        """The trees; raises if this is no model that `TreePruner` created."""
+        if not isinstance(self.model, TreeEnsemble) or not hasattr(self, "n_features_in_"):
+            raise TypeError("model is not an ensemble of trees: use the estimator_ of a fitted TreePruner.")
+        return self.model
+
+    @property
+    def n_members(self) -> int:
+        """Number of trees."""
+        return len(self._checked_model().trees.roots)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes, inner nodes and leaves."""
+        return len(self._checked_model().trees.feature)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the trees as arrays: 21 per node (25 with double thresholds) and 8 per value of a leaf."""
+        return tree_bytes(self._checked_model().trees)
+
+    @property
+    def classes_(self) -> AnyArray:
+        """Classes; not defined for regression."""
+        classes = self._checked_model().classes
+        if classes is None:
+            raise AttributeError("A regression model has no classes_.")
+        return classes
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Return this model unchanged: its trees are already fitted.
+
+        Parameters
+        ----------
+        X, y : object
+            Ignored.
+        """
+        return self
+
+    def raw_scores(self, X: MatrixLike) -> FloatArray:
+        """Compute intercept + Σ_t v_t(leaf of x): values, probabilities or log-odds.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+        """
+        model = self._checked_model()
+        X = validate_tree_rows(self, X, self.allow_nan, reset=False)
+        if not len(model.trees.roots):
+            return np.repeat(model.intercept[np.newaxis], X.shape[0], axis=0)
+        return tree_sums(X, model.trees, model.n_outputs) + model.intercept
+
+    def predict(self, X: MatrixLike) -> AnyArray:
+        """Predict classes or values.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        scores = self.raw_scores(X)
+        if self.model.classes is None:
+            return scores[:, 0]
+        if scores.shape[1] == 1:
+            return self.classes_[(scores[:, 0] > 0).astype(int)]
+        return self.classes_[np.argmax(scores, axis=1)]
+
+    def predict_proba(self, X: MatrixLike) -> FloatArray:
+        """Predict class probabilities.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+        """
+        if self._checked_model().classes is None:
+            raise AttributeError("A regression model has no class probabilities.")
+        return probabilities(self.raw_scores(X), self.model.link)
+
+    def to_ensemble(self) -> Any:
+        """Return a model of the original class with these trees.
+
+        It saves, loads and predicts in its own library. Statistics of training, such as feature importances,
+        are not kept. A forest of classes needs link="identity".
+
+        Returns
+        -------
+        estimator or Booster
+        """
+        model = self._checked_model()
+        if not isinstance(self.empty, tuple):
+            raise ValueError(
+                "This model does not know the class that it came from: prune the ensemble again."
+            )
+        name, empty = self.empty
+        return next(each for each in FORMATS if type(each).__name__ == name).write(empty, model)
+
+    def to_onnx(self) -> Any:
+        """Return an ONNX model: inputs X (n, d), outputs `values`, or `label` and `probabilities`.
+
+        X is float32, or float64 for LightGBM and HistGradientBoosting, which compare in double precision.
+
+        Returns
+        -------
+        onnx.ModelProto
+        """
+        return onnx_model(self._checked_model(), self.n_features_in_)
+
+    def to_treelite(self) -> Any:
+        """Return a treelite model, which predicts values or class probabilities.
+
+        Returns
+        -------
+        treelite.Model
+        """
+        return treelite_model(self._checked_model(), self.n_features_in_)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = typed_tags(super().__sklearn_tags__(), getattr(self.model, "classes", None) is not None)
+        tags.input_tags.sparse, tags.input_tags.allow_nan = True, bool(self.allow_nan)
+        return tags
+
+
+def tree_bytes(trees: FlatTrees) -> int:
+    """Bytes of all arrays."""
+    return int(sum(array.nbytes for array in trees))
+
+
+def validate_tree_rows(estimator: BaseEstimator, X: Any, allow_nan: bool, reset: bool) -> Any:
+    """Rows as a dense or CSR array of floats."""
+    with plain_conversion_errors("X"):
+        return validate_data(
+            estimator,
+            X,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan" if allow_nan else True,
+            reset=reset,
+        )
+
+
+def find_format(ensemble: Any) -> TreeFormat:
+    """The format that reads a model."""
+    bases = type(ensemble).__mro__
+    for each in FORMATS:
+        if any(base.__name__ in each.class_names for base in bases):
+            return each
+        module = getattr(each, "booster_module", None)
+        if module and any(
+            base.__name__ == "Booster" and base.__module__.startswith(f"{module}.") for base in bases
+        ):
+            return each
+    known = sorted(name for each in FORMATS for name in each.class_names)
+    raise TypeError(
+        f"{type(ensemble).__name__} has no trees that can be pruned: give a fitted {', '.join(known)}, or a Booster "
+        "of LightGBM or XGBoost."
+    )

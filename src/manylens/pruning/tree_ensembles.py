@@ -1,0 +1,408 @@
+"""Ensembles of trees in one form, read from scikit-learn's models and written back.
+
+`boosted_formats` has the formats of LightGBM and XGBoost. To support another library, derive from `TreeFormat`
+and add the class to FORMATS in `tree_pruner`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
+
+from manylens.native.trees import DTYPES, FlatTrees, round_down
+from manylens.pruning.boosting import initial_score
+from manylens.pruning.members import Link
+from manylens.typing import AnyArray, FloatArray, IntArray
+
+
+class OneTree(NamedTuple):
+    """A tree with m nodes; children come after their parents, and are -1 for leaves."""
+
+    left: IntArray  # (m,)
+    right: IntArray  # (m,)
+    feature: IntArray  # (m,)
+    threshold: FloatArray  # (m,): rows with at most this value go left
+    missing_left: AnyArray  # (m,): whether rows with a missing value go left
+    value: FloatArray  # (m, V); entries of inner nodes are not used
+    cover: FloatArray  # (m,): training rows in a node, or another measure of their number
+    column: int = 0  # first of the V columns of the score that the tree adds to
+
+
+class TreeEnsemble(NamedTuple):
+    """A sum of trees: score(x) = intercept + Σ_t value of the leaf of x in tree t."""
+
+    trees: FlatTrees
+    cover: FloatArray  # (m,)
+    intercept: FloatArray  # (C,)
+    link: Link  # identity: the score is the prediction; logistic: log-odds (softmax for C > 1)
+    classes: AnyArray | None  # None for regression
+    averages: bool = False  # the trees of a forest are exchangeable; those of boosting have an order
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of columns C of the score."""
+        return len(self.intercept)
+
+
+def join_trees(trees: Sequence[OneTree], dtype: str = "f8") -> tuple[FlatTrees, FloatArray]:
+    """All trees in flat arrays, with thresholds of this type, and the cover of their nodes."""
+    sizes = np.array([len(tree.left) for tree in trees])
+    roots = np.cumsum(sizes) - sizes
+    shift = np.repeat(roots, sizes)
+    columns = [np.concatenate([np.asarray(tree[k]) for tree in trees]) for k in range(7)]
+    left, right, feature, threshold, missing_left, value, cover = columns
+    leaf = left < 0
+    children = np.stack([left + shift, right + shift], axis=1)
+    children[leaf] = np.flatnonzero(leaf)[:, np.newaxis]
+    threshold = round_down(threshold) if dtype == "f4" else threshold
+    target = np.array([tree.column for tree in trees])
+    return pack_trees(children, feature, threshold, missing_left == 0, value, roots, target), cover
+
+
+def pack_trees(
+    children: IntArray,
+    feature: IntArray,
+    threshold: FloatArray,
+    missing: AnyArray,
+    value: FloatArray,
+    roots: IntArray,
+    column: IntArray,
+) -> FlatTrees:
+    """Flat trees from arrays over all nodes; a leaf is its own child."""
+    leaf = children[:, 0] == np.arange(len(children))
+    flat = FlatTrees(
+        roots,
+        tree_depths(children, roots),
+        np.where(leaf, 0, feature),
+        np.where(leaf, np.inf, threshold).astype(threshold.dtype),
+        children,
+        np.where(leaf, 0, missing),
+        np.where(leaf, np.cumsum(leaf) - 1, 0),
+        value[leaf],
+        column,
+    )
+    kinds = [threshold.dtype if kind == "f4" else kind for kind in DTYPES]
+    return FlatTrees(*(np.ascontiguousarray(a, dtype=kind) for a, kind in zip(flat, kinds, strict=True)))
+
+
+def tree_depths(children: IntArray, roots: IntArray) -> IntArray:
+    """Steps from each root to its deepest leaf."""
+    depths = np.zeros(len(roots), dtype=np.int64)
+    nodes, tree, level = np.asarray(roots, dtype=np.int64), np.arange(len(roots)), 0
+    while len(nodes):
+        depths[tree] = level
+        inner = children[nodes, 0] != nodes
+        nodes, tree = children[nodes[inner]].ravel(), np.repeat(tree[inner], 2)
+        level += 1
+    return depths
+
+
+def split_trees(trees: FlatTrees, cover: FloatArray) -> list[OneTree]:
+    """The single trees of flat arrays."""
+    ends = np.append(trees.roots[1:], len(trees.feature)).astype(np.int64)
+    found = []
+    for root, end, column in zip(trees.roots.astype(np.int64), ends, trees.column, strict=True):
+        children = trees.children[root:end].astype(np.int64) - root
+        leaf = children[:, 0] == np.arange(end - root)
+        value = np.where(leaf[:, np.newaxis], trees.value[trees.leaf[root:end]], 0.0)
+        missing_left = trees.missing[root:end] == 0
+        left, right = np.where(leaf[:, np.newaxis], -1, children).T
+        feature, threshold = trees.feature[root:end].astype(np.int64), trees.threshold[root:end]
+        found.append(
+            OneTree(left, right, feature, threshold, missing_left, value, cover[root:end], int(column))
+        )
+    return found
+
+
+def constant_tree(value: FloatArray, column: int = 0) -> OneTree:
+    """A tree that is one leaf."""
+    none, zero = np.array([-1]), np.zeros(1, dtype=np.int64)
+    return OneTree(none, none, zero, np.zeros(1), np.ones(1), value[np.newaxis], np.ones(1), column)
+
+
+def with_intercept(trees: Sequence[OneTree], shift: FloatArray) -> list[OneTree]:
+    """Trees whose sum has this shift (C,) in addition, in the first tree of each column."""
+    shifted = list(trees)
+    for column in np.flatnonzero(shift):
+        for k, tree in enumerate(shifted):
+            if tree.column <= column < tree.column + tree.value.shape[1]:
+                value = tree.value.copy()
+                value[:, column - tree.column] += shift[column]
+                shifted[k] = tree._replace(value=value)
+                break
+        else:
+            shifted.append(constant_tree(shift[column : column + 1], int(column)))
+    return shifted
+
+
+def stages_of(trees: Sequence[OneTree], n_columns: int) -> list[list[OneTree]]:
+    """Trees in stages with one tree per column; columns with fewer trees get constant ones."""
+    queues = [[tree for tree in trees if tree.column == column] for column in range(n_columns)]
+    n_stages = max(1, *map(len, queues))
+    for column, queue in enumerate(queues):
+        queue.extend([constant_tree(np.zeros(1), column)] * (n_stages - len(queue)))
+    return [[queue[k] for queue in queues] for k in range(n_stages)]
+
+
+class TreeFormat:
+    """How the models of one kind are read and written."""
+
+    class_names: tuple[str, ...] = ()  # names of the classes that this format reads
+
+    def read(self, model: Any) -> TreeEnsemble:
+        """The trees of a fitted model; raises if it has parts that the common form cannot hold."""
+        raise NotImplementedError
+
+    def empty(self, model: Any) -> Any:
+        """What `write` needs of a model: everything but its trees."""
+        raise NotImplementedError
+
+    def write(self, empty: Any, ensemble: TreeEnsemble) -> Any:
+        """A model of the original class with other trees."""
+        raise NotImplementedError
+
+
+def refuse(model: Any, what: str) -> ValueError:
+    """The error for a model that the common form cannot hold."""
+    return ValueError(
+        f"{type(model).__name__} {what}. Node pruning supports numeric splits, one target, and squared error "
+        "or log loss."
+    )
+
+
+def check_single_target(model: Any) -> None:
+    """Raise if a model of scikit-learn is not fitted or predicts several targets."""
+    check_is_fitted(
+        model, msg="This %(name)s is not fitted yet: call its fit first, or use fit_ensemble=True."
+    )
+    if getattr(model, "n_outputs_", 1) > 1:
+        raise refuse(model, "predicts several targets at once: fit and prune one per target")
+
+
+class ForestFormat(TreeFormat):
+    """Random forests and extremely randomized trees: the mean of their trees."""
+
+    class_names = (
+        *("RandomForestClassifier", "RandomForestRegressor"),
+        *("ExtraTreesClassifier", "ExtraTreesRegressor"),
+    )
+
+    def read(self, model: Any) -> TreeEnsemble:
+        check_single_target(model)
+        if getattr(model, "criterion", "squared_error") in ("absolute_error", "poisson"):
+            raise refuse(model, f"was fitted with criterion={model.criterion!r}")
+        T = len(model.estimators_)
+        trees, cover = join_trees(
+            [read_tree(tree, tree.tree_.value[:, 0, :] / T) for tree in model.estimators_], "f4"
+        )
+        classes = model.classes_ if is_classifier(model) else None
+        return TreeEnsemble(trees, cover, np.zeros(trees.value.shape[1]), "identity", classes, averages=True)
+
+    def empty(self, model: Any) -> Any:
+        forest = without_row_attributes(model)
+        forest.estimators_ = [root_of(model.estimators_[0])]
+        return forest
+
+    def write(self, empty: Any, ensemble: TreeEnsemble) -> Any:
+        if is_classifier(empty) and ensemble.link != "identity":
+            raise ValueError(
+                f"{type(empty).__name__} averages probabilities, but this pruned model adds log-odds: use "
+                "link='identity' to get the original class, or the pruned model itself (estimator_), ONNX or "
+                "treelite."
+            )
+        trees = split_trees(ensemble.trees, ensemble.cover)
+        C = ensemble.n_outputs
+        trees = trees or [constant_tree(np.zeros(C))]
+        factor, shift = len(trees), np.asarray(ensemble.intercept)  # a forest takes the mean
+        forest = copy.copy(empty)
+        forest.estimators_ = [
+            write_tree(empty.estimators_[0], tree._replace(value=factor * tree.value + shift))
+            for tree in trees
+        ]
+        forest.n_estimators = len(trees)
+        return forest
+
+
+class GradientBoostingFormat(TreeFormat):
+    """scikit-learn's GradientBoosting: one tree per stage and column of the score."""
+
+    class_names = ("GradientBoostingClassifier", "GradientBoostingRegressor")
+
+    def read(self, model: Any) -> TreeEnsemble:
+        check_single_target(model)
+        if model.loss not in ("squared_error", "log_loss"):
+            raise refuse(model, f"was fitted with loss={model.loss!r}")
+        if model.init is not None and model.init != "zero":
+            raise refuse(model, "starts from another model (init)")
+        trees, cover = join_trees(
+            [
+                read_tree(tree, model.learning_rate * tree.tree_.value[:, 0, :], column)
+                for stage in model.estimators_
+                for column, tree in enumerate(stage)
+            ],
+            "f4",
+        )
+        classes = model.classes_ if is_classifier(model) else None
+        link: Link = "identity" if classes is None else "logistic"
+        return TreeEnsemble(trees, cover, initial_score(model), link, classes)
+
+    def empty(self, model: Any) -> Any:
+        boosting = without_row_attributes(model)
+        stage = [root_of(tree) for tree in model.estimators_[0]]
+        boosting.estimators_ = np.array([stage], dtype=object)
+        for tree in stage:
+            tree.tree_.value[:] = 0.0  # so that the score of the empty model is what boosting starts from
+        return boosting
+
+    def write(self, empty: Any, ensemble: TreeEnsemble) -> Any:
+        boosting = copy.copy(empty)
+        trees = with_intercept(
+            split_trees(ensemble.trees, ensemble.cover), ensemble.intercept - initial_score(empty)
+        )
+        rate, template = empty.learning_rate, empty.estimators_[0, 0]
+        stages = stages_of(trees, ensemble.n_outputs)
+        boosting.estimators_ = np.array(
+            [
+                [write_tree(template, tree._replace(value=tree.value / rate)) for tree in stage]
+                for stage in stages
+            ],
+            dtype=object,
+        ).reshape(len(stages), ensemble.n_outputs)
+        boosting.n_estimators = boosting.n_estimators_ = len(stages)
+        return boosting
+
+
+class HistGradientBoostingFormat(TreeFormat):
+    """scikit-learn's histogram boosting, whose trees are arrays of nodes."""
+
+    class_names = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
+
+    def read(self, model: Any) -> TreeEnsemble:
+        check_single_target(model)
+        if model.loss not in ("squared_error", "log_loss"):
+            raise refuse(model, f"was fitted with loss={model.loss!r}")
+        stages = model._predictors  # there is no public way to the trees
+        if any(np.any(tree.nodes["is_categorical"]) for stage in stages for tree in stage):
+            raise refuse(model, "splits by categories")
+        found = []
+        for column, nodes in ((c, tree.nodes) for stage in stages for c, tree in enumerate(stage)):
+            leaf = nodes["is_leaf"] != 0
+            left, right = (np.where(leaf, -1, nodes[side].astype(np.int64)) for side in ("left", "right"))
+            parts = (nodes["feature_idx"], nodes["num_threshold"], nodes["missing_go_to_left"])
+            found.append(
+                OneTree(
+                    left, right, *parts, nodes["value"][:, np.newaxis], nodes["count"].astype(float), column
+                )
+            )
+        trees, cover = join_trees(found)
+        classes = model.classes_ if is_classifier(model) else None
+        intercept = np.array(model._baseline_prediction, dtype=np.float64).ravel()
+        return TreeEnsemble(trees, cover, intercept, "identity" if classes is None else "logistic", classes)
+
+    def empty(self, model: Any) -> Any:
+        boosting = copy.copy(model)
+        kind = type(model._predictors[0][0])
+        nodes = model._predictors[0][0].nodes[:1].copy()
+        nodes["is_leaf"] = 1
+        bitsets = np.empty((0, 8), dtype=np.uint32)
+        boosting._predictors = [[kind(nodes, bitsets, bitsets) for _ in model._predictors[0]]]
+        return boosting
+
+    def write(self, empty: Any, ensemble: TreeEnsemble) -> Any:
+        boosting = copy.copy(empty)
+        template = empty._predictors[0][0]
+        stages = stages_of(split_trees(ensemble.trees, ensemble.cover), ensemble.n_outputs)
+        boosting._predictors = [
+            [type(template)(histogram_nodes(template.nodes.dtype, tree), *[template.raw_left_cat_bitsets] * 2)
+             for tree in stage]
+            for stage in stages
+        ]  # fmt: skip
+        baseline = np.asarray(empty._baseline_prediction)
+        boosting._baseline_prediction = ensemble.intercept.astype(baseline.dtype).reshape(baseline.shape)
+        boosting.max_iter = len(stages)
+        return boosting
+
+
+def histogram_nodes(dtype: Any, tree: OneTree) -> AnyArray:
+    """Nodes of histogram boosting."""
+    nodes = np.zeros(len(tree.left), dtype=dtype)
+    inner = tree.left >= 0
+    nodes["is_leaf"] = ~inner
+    nodes["value"], nodes["count"] = tree.value[:, 0], tree.cover
+    for name, column in (("left", tree.left), ("right", tree.right), ("feature_idx", tree.feature)):
+        nodes[name][inner] = column[inner]
+    nodes["num_threshold"][inner] = tree.threshold[inner]
+    nodes["missing_go_to_left"] = tree.missing_left
+    nodes["depth"] = node_depths(tree)
+    return nodes
+
+
+def node_depths(tree: OneTree) -> IntArray:
+    """Steps from the root to each node."""
+    depth = np.zeros(len(tree.left), dtype=np.int64)
+    for node in np.flatnonzero(tree.left >= 0):  # parents come first
+        depth[[tree.left[node], tree.right[node]]] = depth[node] + 1
+    return depth
+
+
+def read_tree(estimator: Any, value: FloatArray, column: int = 0) -> OneTree:
+    """A tree of scikit-learn with these values (m, V)."""
+    nodes = estimator.tree_
+    parts = (nodes.children_left, nodes.children_right, nodes.feature, nodes.threshold)
+    return OneTree(*parts, nodes.missing_go_to_left, value, nodes.weighted_n_node_samples, column)
+
+
+def write_tree(template: Any, tree: OneTree) -> Any:
+    """A copy of a tree estimator of scikit-learn with other nodes."""
+    state = template.tree_.__getstate__()
+    inner = tree.left >= 0
+    nodes = np.zeros(len(tree.left), dtype=state["nodes"].dtype)
+    for name, column, none in (
+        ("left_child", tree.left, -1),
+        ("right_child", tree.right, -1),
+        ("feature", tree.feature, -2),
+        ("threshold", tree.threshold, -2.0),
+    ):
+        nodes[name] = np.where(inner, column, none)
+    nodes["missing_go_to_left"] = inner & np.asarray(tree.missing_left, dtype=bool)
+    nodes["n_node_samples"] = nodes["weighted_n_node_samples"] = tree.cover
+    _, (n_features, n_classes, n_outputs), _ = template.tree_.__reduce__()
+    made = type(template.tree_)(n_features, n_classes, n_outputs)
+    values = np.ascontiguousarray(tree.value[:, np.newaxis, :], dtype=np.float64)
+    depth = int(node_depths(tree).max())
+    made.__setstate__(
+        state | {"max_depth": depth, "node_count": len(nodes), "nodes": nodes, "values": values}
+    )
+    written = copy.copy(template)
+    written.tree_ = made
+    return written
+
+
+def root_of(estimator: Any) -> Any:
+    """A copy of a tree estimator of scikit-learn with its root alone."""
+    tree = read_tree(estimator, estimator.tree_.value[:, 0, :])
+    first = OneTree(*(column[:1] for column in tree[:7]))
+    return write_tree(estimator, first._replace(left=np.array([-1]), right=np.array([-1])))
+
+
+def without_row_attributes(model: Any) -> Any:
+    """A copy of an ensemble without what it keeps for every training row."""
+    copied = copy.copy(model)
+    for name in [name for name in vars(copied) if name.startswith("oob_") and name != "oob_score"]:
+        delattr(copied, name)
+    return copied
+
+
+def fitted_to(ensemble: TreeEnsemble, at: IntArray) -> bool:
+    """Whether rows that end in these nodes of the first tree can be those that it was fitted to."""
+    end = ensemble.trees.roots[1] if len(ensemble.trees.roots) > 1 else len(ensemble.cover)
+    leaf = ensemble.trees.children[:end, 0] == np.arange(end)
+    counts, cover = np.bincount(at, minlength=end)[:end][leaf], ensemble.cover[:end][leaf]
+    if len(cover) < 3 or cover.sum() <= 0:
+        return False
+    return bool(np.allclose(counts / counts.sum(), cover / cover.sum(), rtol=1e-4, atol=1e-7))

@@ -1,0 +1,710 @@
+"""Prune the nodes of a fitted ensemble of trees."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.model_selection import train_test_split
+from sklearn.utils import Tags, get_tags, indexable
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from manylens.pruning.members import ForestMembers
+from manylens.pruning.node_path import (
+    SHRINK,
+    SMOOTHING,
+    STEPS,
+    Nodes,
+    RowLeaves,
+    as_log_odds,
+    leaves_of,
+    open_nodes,
+    prune_path,
+    row_losses,
+    row_scores,
+    smoothed,
+)
+from manylens.pruning.pruned_ensemble import ScoreMixin, comparable_rows, typed_tags
+from manylens.pruning.pruned_trees import PrunedTrees, find_format, tree_bytes, validate_tree_rows
+from manylens.pruning.tree_ensembles import TreeEnsemble, fitted_to
+from manylens.typing import AnyArray, BoolArray, FloatArray, MatrixLike, Seed
+from manylens.validation import (
+    check_choice,
+    check_count,
+    check_real,
+    check_seed,
+    plain_conversion_errors,
+    require_memory,
+    require_two_classes,
+    restore_on_error,
+)
+
+SHRINKAGES = (0.3, 3.0, 30.0, np.inf)  # candidates: rows per tree that the original leaf values count for
+FOLDS = 4
+SMALL, MEDIUM = 2**23, 2**25  # rows x trees x columns up to which all folds, or two, are held out in turn
+SHARE = 4  # the trees of a forest start as a quarter of it, but at least LEAST_TREES
+LEAST_TREES = 64
+MOST_ENTRIES = 2**26  # rows x trees that fit looks at; rows beyond are left out
+FAITHFUL = 0.01  # shrinkage with a guarantee: the scores of the ensemble have no noise
+HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
+
+
+class Candidate(NamedTuple):
+    """One way to prune."""
+
+    n_trees: int  # first trees of the ensemble
+    link: str  # of the pruned model
+    shrinkage: float
+
+
+class Path(NamedTuple):
+    """Held-out losses along a path of models, one entry per step."""
+
+    loss: FloatArray  # mean loss on held-out rows
+    rise: FloatArray  # by how much it is above that of the whole ensemble
+    rise_error: FloatArray  # standard error of the rise
+    error_rise: FloatArray  # rise of the share of wrong classes
+    error_rise_error: FloatArray  # its standard error
+
+
+class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
+    """Cut subtrees of an ensemble of trees and refit the leaf values, at equal held-out loss.
+
+    Subtrees are replaced by leaves in the order of what they cost per leaf in a second-order model of the
+    loss. After each step, the values of all leaves are refitted by ridge regression over leaf indicators,
+    shrunk toward the values of the ensemble. Trees that lose all splits are removed. How much to shrink and
+    when to stop is decided on held-out rows. Memory: 6 bytes per row and tree, at most 400 MB, and a few
+    copies of the trees.
+
+    Parameters
+    ----------
+    ensemble : estimator or Booster
+        A fitted RandomForest, ExtraTrees, GradientBoosting, HistGradientBoosting, LGBM or XGB model, or a
+        Booster of LightGBM or XGBoost.
+    loss : float or None, default=0.01
+        How much the held-out loss (squared error or log loss) may rise, relative to that of the whole
+        ensemble; its standard error counts as part of the rise. The share of wrong classes may rise as much,
+        or by its standard error. The smallest model is kept. None: the model with the smallest held-out loss.
+    max_members, max_nodes, max_bytes : int or None, default=None
+        Largest numbers of trees and of nodes, and largest size as arrays (see `n_bytes_`). A limit holds even
+        if the loss rises more.
+    link : {"auto", "identity", "logistic"}, default="auto"
+        How a forest of classes predicts. "identity": by the mean of probabilities, as the original does, so
+        that `to_ensemble` can return its class. "logistic": by a sum of log-odds, usually with a smaller log
+        loss. "auto": whichever is smaller at the same loss. Other ensembles keep their link.
+    guarantee : float or None, default=None
+        For rows given as `fit(X, y, guarantee_rows=...)`: the largest change of a predicted value. Classes
+        must not change at all, for any number. Leaf values are then refitted to the predictions of the
+        ensemble, and `loss` is ignored.
+    fit_ensemble : bool, default=False
+        Whether to fit a copy of the ensemble first: forests with bootstrap=True to all rows, others to 80 % of
+        the rows, and pruned on the rest.
+    random_state : int, RandomState or None, default=None
+        Determines which rows are held out.
+
+    Attributes
+    ----------
+    estimator_ : PrunedTrees
+        The pruned model.
+    n_members_, n_nodes_, n_bytes_ : int
+        Size of the pruned model.
+    whole_members_, whole_nodes_, whole_bytes_ : int
+        Size of the ensemble.
+    held_out_loss_ : float
+        Squared error or log loss of the pruned model on rows that neither the trees nor the cuts have seen.
+        With `guarantee`, NaN for out-of-bag rows, since leaf values then depend on them.
+    whole_loss_ : float
+        The same of the ensemble.
+    path_ : dict of str to ndarray
+        All models from large to small: their members, nodes and bytes; the held-out loss, its rise and the
+        standard error of the rise; and fresh_loss, that of the first trees of the ensemble with as many bytes.
+    link_ : str
+        Link of the pruned model.
+    shrinkage_ : float
+        Rows per tree that the original leaf values count for; infinity if they are not refitted.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> from manylens.pruning import TreePruner
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> forest = RandomForestRegressor(100, random_state=0).fit(X, y)
+    >>> small = TreePruner(forest, random_state=0).fit(X, y)
+    >>> small.n_nodes_ < small.whole_nodes_ / 4
+    True
+    """
+
+    def __init__(
+        self,
+        ensemble: Any,
+        *,
+        loss: float | None = 0.01,
+        max_members: int | None = None,
+        max_nodes: int | None = None,
+        max_bytes: int | None = None,
+        link: Literal["auto", "identity", "logistic"] = "auto",
+        guarantee: float | None = None,
+        fit_ensemble: bool = False,
+        random_state: Seed = None,
+    ) -> None:
+        self.ensemble = ensemble
+        self.loss = loss
+        self.max_members = max_members
+        self.max_nodes = max_nodes
+        self.max_bytes = max_bytes
+        self.link = link
+        self.guarantee = guarantee
+        self.fit_ensemble = fit_ensemble
+        self.random_state = random_state
+
+    @restore_on_error
+    def fit(self, X: MatrixLike, y: ArrayLike, guarantee_rows: MatrixLike | None = None) -> Self:
+        """Choose the cuts.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            For a forest with bootstrap=True, all rows that it was fitted to, in the same order: trees are then
+            judged by rows that they were not trained on. Otherwise, rows that the ensemble was not fitted to.
+        y : array-like of shape (n,)
+            Classes or values.
+        guarantee_rows : array-like or sparse matrix of shape (m, d), default=None
+            Rows for which `guarantee` holds; X if None.
+
+        Returns
+        -------
+        TreePruner
+        """
+        self._check_parameters()
+        if y is None:
+            raise ValueError("TreePruner requires y to be passed, but the target y is None.")
+        y = column_or_1d(y, warn=True)
+        random = check_seed(self.random_state)
+        ensemble, X, y = self._fitted_ensemble(X, y, random)
+        reader = find_format(ensemble)
+        whole = reader.read(ensemble)
+        allow_nan = not hasattr(ensemble, "fit") or get_tags(ensemble).input_tags.allow_nan
+        rows = validate_tree_rows(self, X, allow_nan, reset=True)
+        if self.n_features_in_ <= int(whole.trees.feature.max(initial=0)):
+            raise ValueError(
+                f"X has {self.n_features_in_} features, but the {type(ensemble).__name__} splits by more: give "
+                "rows with the features that it was fitted to."
+            )
+        rows, y = indexable(rows, y)
+        target = target_of(y, whole)
+        compared, data = self._row_leaves(ensemble, whole, rows, target, random)
+        self.whole_members_, self.whole_nodes_ = len(whole.trees.roots), len(whole.trees.feature)
+        self.whole_bytes_ = tree_bytes(whole.trees)
+        judge = Judge(whole, compared, data, random)
+        self.whole_loss_ = float(judge.whole.mean())
+        if self.guarantee is not None:
+            given = (
+                rows
+                if guarantee_rows is None
+                else validate_tree_rows(self, guarantee_rows, allow_nan, reset=False)
+            )
+            model, candidate = self._faithful(whole, dense(given), judge)
+        else:
+            model, candidate = self._smallest(judge)
+        self.link_, self.shrinkage_ = candidate.link, candidate.shrinkage
+        self.path_["fresh_loss"] = judge.fresh_losses(self.path_["bytes"])
+        empty = (type(reader).__name__, reader.empty(ensemble))
+        self.estimator_ = PrunedTrees(model, empty, allow_nan)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(self.estimator_, name, getattr(self, name))
+        self.n_members_, self.n_nodes_ = self.estimator_.n_members, self.estimator_.n_nodes
+        self.n_bytes_ = self.estimator_.n_bytes
+        return self
+
+    def _check_parameters(self) -> None:
+        for name in ("max_members", "max_nodes", "max_bytes"):
+            if getattr(self, name) is not None:
+                check_count(getattr(self, name), name)
+        for name in ("loss", "guarantee"):
+            if getattr(self, name) is not None:
+                check_real(getattr(self, name), name, 0.0, np.inf, "left")
+        check_choice(self.link, "link", ("auto", "identity", "logistic"))
+        check_choice(self.fit_ensemble, "fit_ensemble", (True, False))
+
+    def _fitted_ensemble(
+        self, X: Any, y: AnyArray, random: np.random.RandomState
+    ) -> tuple[Any, Any, AnyArray]:
+        """The ensemble, and the rows to prune it on."""
+        if not self.fit_ensemble:
+            return self.ensemble, X, y
+        find_format(self.ensemble)
+        if not hasattr(self.ensemble, "fit"):
+            raise ValueError(
+                "fit_ensemble=True needs an estimator, but a Booster has no fit: use its estimator."
+            )
+        with plain_conversion_errors("X or y"):
+            if getattr(self.ensemble, "bootstrap", False):
+                return clone(self.ensemble).fit(X, y), X, y
+            counts = np.unique(y, return_counts=True)[1]
+            stratify = (
+                y if is_classifier(self.ensemble) and counts.min() > 1 and len(counts) < len(y) / 10 else None
+            )
+            parts = train_test_split(X, y, test_size=HELD_OUT, random_state=random, stratify=stratify)
+            return clone(self.ensemble).fit(parts[0], parts[2]), parts[1], parts[3]
+
+    def _row_leaves(
+        self, ensemble: Any, whole: TreeEnsemble, X: Any, target: FloatArray, random: np.random.RandomState
+    ) -> tuple[FloatArray, RowLeaves]:
+        """Rows, the leaves that they reach, and the trees that were not trained on them."""
+        T, n = len(whole.trees.roots), X.shape[0]
+        unseen = out_of_bag_trees(ensemble, whole, X)
+        some = np.arange(n)
+        if n * T > MOST_ENTRIES:
+            some = np.sort(random.permutation(n)[: max(1, MOST_ENTRIES // T)])
+        rows = comparable_rows(dense(X[some]), whole.trees)
+        at = leaves_of(rows, whole.trees, T)
+        if unseen is None and len(some) == n and fitted_to(whole, at[0]):
+            raise ValueError(
+                f"These are the rows that the {type(ensemble).__name__} was fitted to, and its errors on them say "
+                "nothing about other rows. Give rows that it was not fitted to, or use fit_ensemble=True, which "
+                "fits a copy to 80 % of the rows and prunes it on the rest."
+            )
+        seen = np.ones((T, len(some)), dtype=bool) if unseen is None else unseen[:, some]
+        return rows, RowLeaves(at, seen, target[some], np.ones(len(some), dtype=bool))
+
+    def _fits(self, members: int, nodes: int, size: int) -> bool:
+        """Whether a model is within the limits."""
+        limits = (self.max_members, self.max_nodes, self.max_bytes)
+        return all(
+            limit is None or value <= limit
+            for value, limit in zip((members, nodes, size), limits, strict=True)
+        )
+
+    def _smallest(self, judge: Judge) -> tuple[TreeEnsemble, Candidate]:
+        """The model that the dials ask for, on the path of the best candidate; sets the path and the loss."""
+        T = len(judge.ensemble.trees.roots)
+        few = min(T, max(LEAST_TREES, T // SHARE)) if judge.ensemble.averages else T
+        if self.max_members is not None and judge.ensemble.averages:
+            few = min(few, self.max_members)
+        limited = not self._fits(T, self.whole_nodes_, self.whole_bytes_)
+        best: tuple[Any, ...] | None = None
+        for n_trees in dict.fromkeys((few, few if limited else T)):
+            for candidate in candidates(judge.ensemble, n_trees, self.link):
+                path, sizes = judge.evaluate(candidate, self._targets(judge, candidate))
+                step = self._choose(path, sizes, limited, judge)
+                if step is not None:
+                    within = self._within_loss(path, judge)[step]
+                    rank = (
+                        not within,
+                        sizes[step][1] if within and self.loss is not None else path.loss[step],
+                    )
+                    if best is None or rank < best[0]:
+                        best = (rank, candidate, path, sizes, step)
+            if best is not None:
+                break
+        if best is None:
+            warnings.warn(
+                f"No smaller model has a held-out loss that is at most {100 * (self.loss or 0):g} % above that of the "
+                "whole ensemble, including its standard error: all trees are kept as they are. Give more rows, a "
+                "larger loss, or max_nodes.",
+                stacklevel=3,
+            )
+            whole = Candidate(T, judge.ensemble.link, np.inf)
+            self._set_path(judge.evaluate(whole, [])[0], [judge.ensemble])
+            self.held_out_loss_ = self.whole_loss_
+            return judge.ensemble, whole
+        _, candidate, path, sizes, step = best
+        models = judge.path(candidate, self._targets(judge, candidate))
+        self._set_path(path, models)
+        self.held_out_loss_ = float(self.whole_loss_ + path.rise[step])
+        while not self._fits(*model_size(models[step])) and step < len(models) - 1:
+            step += 1  # a path on all rows may be larger by a few nodes than on the folds
+        return models[step], candidate
+
+    def _targets(self, judge: Judge, candidate: Candidate) -> list[int]:
+        """Numbers of leaves along the path, with those that the limits ask for."""
+        n_leaves = judge.n_leaves(candidate.n_trees)
+        targets = [int(n_leaves * SHRINK**k) for k in range(1, STEPS + 1)]
+        trees = judge.ensemble.trees
+        V = trees.value.shape[1] if candidate.link == judge.ensemble.link or trees.value.shape[1] != 2 else 1
+        per_node = sum(a.itemsize for a in (trees.feature, trees.threshold, trees.missing, trees.leaf)) + 8
+        if self.max_nodes is not None:
+            targets.append(max(1, (self.max_nodes + 1) // 2))
+        if self.max_bytes is not None:
+            fixed = 16 * candidate.n_trees
+            if 2 * fixed > self.max_bytes:
+                fixed = self.max_bytes // 2
+            targets.append(max(1, (self.max_bytes - fixed) // (2 * per_node + 8 * V)))
+        smallest = min(targets, default=1)
+        if self.max_nodes is not None or self.max_bytes is not None or self.max_members is not None:
+            targets += [int(smallest * SHRINK**k) for k in range(1, 4)]
+        if self.max_members is not None and candidate.n_trees > self.max_members:
+            targets += [int(self.max_members * 2 * 0.7**k) for k in range(12)]
+        return sorted({max(1, each) for each in targets if each < n_leaves}, reverse=True)
+
+    def _within_loss(self, path: Path, judge: Judge) -> BoolArray:
+        """Steps whose loss rises at most as much as `loss` allows."""
+        allowed = 0.0 if self.loss is None else self.loss
+        errors = np.maximum(allowed * judge.whole_error, path.error_rise_error)
+        return (path.rise + path.rise_error <= allowed * self.whole_loss_) & (path.error_rise <= errors)
+
+    def _choose(self, path: Path, sizes: Sequence[Any], limited: bool, judge: Judge) -> int | None:
+        """The step that the dials ask for; None if no step is good enough."""
+        fits = np.array([self._fits(*size) for size in sizes])
+        within = fits & self._within_loss(path, judge)
+        if self.loss is not None and within.any():
+            return int(np.flatnonzero(within)[-1])
+        if self.loss is None or limited:
+            allowed = np.flatnonzero(fits) if fits.any() else np.array([len(sizes) - 1])
+            return int(allowed[np.argmin(path.loss[allowed])])
+        return None
+
+    def _set_path(self, path: Path, models: Sequence[TreeEnsemble]) -> None:
+        """Set the attributes that describe all models."""
+        columns = np.array([model_size(model) for model in models]).T
+        self.path_ = dict(zip(("members", "nodes", "bytes"), columns, strict=True))
+        self.path_ |= {"loss": self.whole_loss_ + path.rise, "rise": path.rise, "rise_error": path.rise_error}
+        self._models = list(models)
+
+    def _faithful(
+        self, whole: TreeEnsemble, rows: FloatArray, judge: Judge
+    ) -> tuple[TreeEnsemble, Candidate]:
+        """The smallest model on a path toward the ensemble's own scores that keeps its predictions for `rows`."""
+        T = len(whole.trees.roots)
+        at = leaves_of(comparable_rows(rows, whole.trees), whole.trees, T)
+        every = np.ones((T, len(rows)), dtype=bool)
+        blank = RowLeaves(at, every, np.zeros((len(rows), whole.n_outputs)), np.ones(len(rows), dtype=bool))
+        start = open_nodes(whole, T)
+        score, _ = row_scores(start, blank)
+        goal = blank._replace(target=score)
+        if whole.classes is not None:
+            start = start._replace(link="identity")  # squared differences of scores
+        n_leaves = start.n_leaves
+        targets = sorted({max(1, int(n_leaves * 0.85**k)) for k in range(1, 40)}, reverse=True)
+        models, chosen = [whole], 0
+        for nodes, _, reached, _ in prune_path(start, goal, FAITHFUL, targets):
+            models.append(nodes._replace(value=nodes.value.copy()).ensemble()._replace(link=whole.link))
+            if same_predictions(reached, score, whole.classes is not None, self.guarantee or 0.0):
+                chosen = len(models) - 1
+        path = judge.judge_models(models)
+        self._set_path(path, models)
+        self.held_out_loss_ = float(self.whole_loss_ + path.rise[chosen])
+        return models[chosen], Candidate(T, whole.link, FAITHFUL)
+
+    def resize(
+        self,
+        *,
+        loss: float | None = None,
+        max_members: int | None = None,
+        max_nodes: int | None = None,
+        max_bytes: int | None = None,
+    ) -> PrunedTrees:
+        """Return another model of the path, without another fit.
+
+        Parameters
+        ----------
+        loss : float or None, default=None
+            Largest relative rise of the held-out loss, including its standard error; the smallest such model is
+            returned. None: the model with the smallest held-out loss within the limits.
+        max_members, max_nodes, max_bytes : int or None, default=None
+            Largest numbers of trees, nodes and bytes.
+
+        Returns
+        -------
+        PrunedTrees
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "_models"):
+            raise ValueError("A pruner that was loaded or copied holds only the chosen model: fit it again.")
+        asked = TreePruner(None, loss=loss, max_members=max_members, max_nodes=max_nodes, max_bytes=max_bytes)
+        asked._check_parameters()
+        fits = np.array([asked._fits(*model_size(model)) for model in self._models])
+        if not fits.any():
+            raise ValueError(
+                f"The smallest model of the path has {self.path_['members'][-1]} trees, {self.path_['nodes'][-1]} "
+                f"nodes and {self.path_['bytes'][-1]} bytes: fit a pruner with these limits."
+            )
+        rise = self.path_["rise"] + self.path_["rise_error"]
+        within = fits if loss is None else fits & (rise <= loss * self.whole_loss_)
+        if loss is not None and within.any():
+            step = int(np.flatnonzero(within)[-1])
+        else:
+            step = int(np.flatnonzero(fits)[np.argmin(self.path_["rise"][fits])])
+        other = PrunedTrees(self._models[step], self.estimator_.empty, self.estimator_.allow_nan)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(other, name, getattr(self, name))
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state for pickles, files and copies: of the ensemble, only what is kept."""
+        state = dict(super().__getstate__())
+        if "estimator_" in state:
+            state.pop("_models", None)
+            state["ensemble"] = None
+        return state
+
+    def predict(self, X: MatrixLike) -> AnyArray:
+        """Predict classes or values with the pruned model.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        check_is_fitted(self)
+        return self.estimator_.predict(X)
+
+    @available_if(lambda self: self._classifies())
+    def predict_proba(self, X: MatrixLike) -> FloatArray:
+        """Predict class probabilities, in the order of `classes_`, with the pruned model.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n, d)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+        """
+        check_is_fitted(self)
+        return self.estimator_.predict_proba(X)
+
+    def to_ensemble(self) -> Any:
+        """Return a model of the original class; see `PrunedTrees.to_ensemble`.
+
+        Returns
+        -------
+        estimator or Booster
+        """
+        check_is_fitted(self)
+        return self.estimator_.to_ensemble()
+
+    @property
+    def classes_(self) -> AnyArray:
+        """Classes, if the ensemble predicts classes."""
+        check_is_fitted(self)
+        return self.estimator_.classes_
+
+    def _classifies(self) -> bool:
+        if hasattr(self, "estimator_"):
+            return self.estimator_.model.classes is not None
+        if hasattr(self.ensemble, "__sklearn_tags__"):
+            return is_classifier(self.ensemble)
+        try:
+            return find_format(self.ensemble).read(self.ensemble).classes is not None
+        except (TypeError, ValueError):
+            return False
+
+    def __sklearn_clone__(self) -> Self:
+        params = self.get_params(deep=False)
+        if self.fit_ensemble and hasattr(self.ensemble, "fit"):
+            params["ensemble"] = clone(self.ensemble)
+        return type(self)(**params)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = typed_tags(super().__sklearn_tags__(), self._classifies())
+        known = hasattr(self.ensemble, "__sklearn_tags__")
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = get_tags(self.ensemble).input_tags.allow_nan if known else True
+        return tags
+
+
+class Judge:
+    """Held-out losses of models pruned from one ensemble.
+
+    Rows of a fold are left out of cuts and refits, and judged by trees that were not trained on them.
+    """
+
+    def __init__(
+        self, ensemble: TreeEnsemble, X: FloatArray, rows: RowLeaves, random: np.random.RandomState
+    ) -> None:
+        self.ensemble, self.X, self.rows = ensemble, X, rows
+        n, T = len(rows.learn), len(ensemble.trees.roots)
+        self.used = rows.seen.any(axis=0)
+        folds = min(FOLDS, n)
+        self.fold = random.permutation(np.arange(n) % max(1, folds))
+        work = n * (T // SHARE if ensemble.averages else T) * ensemble.trees.value.shape[1]
+        self.folds = range(folds if work <= SMALL else min(folds, 2) if work <= MEDIUM else 1)
+        self.judged = self.used & (self.fold < len(self.folds))
+        whole = self._losses(open_nodes(ensemble, T), rows)
+        self.whole = whole.loss[self.used]
+        self.whole_error = float(whole.error[self.used].mean())
+        self._judged_whole = (whole.loss[self.judged], whole.error[self.judged])
+
+    def _losses(self, nodes: Nodes, rows: RowLeaves) -> Any:
+        score, spread = row_scores(nodes, rows)
+        return row_losses(score, spread, rows.target, nodes.link, nodes.classes is not None)
+
+    def n_leaves(self, n_trees: int) -> int:
+        """Number of leaves of the first trees."""
+        trees = self.ensemble.trees
+        end = int(trees.roots[n_trees]) if n_trees < len(trees.roots) else len(trees.feature)
+        return int(np.sum(trees.children[:end, 0] == np.arange(end)))
+
+    def _start(self, candidate: Candidate, learn: BoolArray) -> tuple[Nodes, RowLeaves]:
+        """The nodes and rows from which a candidate starts."""
+        k = candidate.n_trees
+        nodes = open_nodes(self.ensemble, k)
+        rows = self.rows._replace(at=self.rows.at[:k], seen=self.rows.seen[:k], learn=learn)
+        if self.ensemble.link == candidate.link:
+            return (
+                smoothed(nodes, SMOOTHING) if self.ensemble.averages and nodes.classes is not None else nodes
+            ), rows
+        some = rows._replace(
+            at=rows.at[:, learn], seen=rows.seen[:, learn], target=rows.target[learn], learn=learn[learn]
+        )
+        nodes = as_log_odds(nodes, some)
+        return nodes, rows._replace(target=rows.target[:, -len(nodes.intercept) :])
+
+    def evaluate(
+        self, candidate: Candidate, targets: Sequence[int]
+    ) -> tuple[Path, list[tuple[int, int, int]]]:
+        """Held-out losses along the path of a candidate, and the sizes of its models (in the first fold)."""
+        n = len(self.rows.learn)
+        loss, error = np.zeros((len(targets) + 1, n)), np.zeros((len(targets) + 1, n))
+        sizes: list[tuple[int, int, int]] = []
+        for fold in self.folds:
+            held_out = self.fold == fold
+            nodes, rows = self._start(candidate, ~held_out)
+            path = prune_path(nodes, rows, candidate.shrinkage, targets)
+            for step, (model, data, score, spread) in enumerate(path):
+                part = (score[held_out], spread[held_out], data.target[held_out])
+                loss[step, held_out], error[step, held_out] = row_losses(
+                    *part, model.link, model.classes is not None
+                )
+                if fold == 0:
+                    sizes.append(nodes_size(model))
+        return path_of(list(zip(loss[:, self.judged], error[:, self.judged], strict=True)), self), sizes
+
+    def path(self, candidate: Candidate, targets: Sequence[int]) -> list[TreeEnsemble]:
+        """The models of a candidate, from all rows."""
+        nodes, rows = self._start(candidate, self.used)
+        models = []
+        for model, *_ in prune_path(nodes, rows, candidate.shrinkage, targets):
+            models.append(
+                model._replace(value=model.value.copy(), intercept=model.intercept.copy()).ensemble()
+            )
+        return models
+
+    def judge_models(self, models: Sequence[TreeEnsemble]) -> Path:
+        """Losses of models that have not seen y; NaN if the rows are not held out from all trees."""
+        losses = []
+        for model in models:
+            if self.rows.seen.all():
+                at = leaves_of(self.X, model.trees, len(model.trees.roots))
+                rows = self.rows._replace(at=at, seen=np.ones(at.shape, dtype=bool))
+                found = self._losses(open_nodes(model, len(model.trees.roots)), rows)
+                losses.append((found.loss[self.judged], found.error[self.judged]))
+            else:
+                losses.append((np.full(self.judged.sum(), np.nan),) * 2)
+        return path_of(losses, self)
+
+    def fresh_losses(self, sizes: Any) -> FloatArray:
+        """Losses of the first trees of the ensemble with at most as many bytes, at least one stage."""
+        trees, T = self.ensemble.trees, len(self.ensemble.trees.roots)
+        per_node = (tree_bytes(trees) - 16 * T - trees.value.nbytes) / max(1, len(trees.feature))
+        ends = np.append(trees.roots[1:], len(trees.feature)).astype(np.int64)
+        leaves = np.cumsum(trees.children[:, 0] == np.arange(len(trees.feature)))[ends - 1]
+        grown = ends * per_node + leaves * 8 * trees.value.shape[1] + 16 * np.arange(1, T + 1)
+        counts = np.maximum(1, np.searchsorted(grown, np.asarray(sizes) * (1 + 1e-9), side="right"))
+        found = {}
+        for k in np.unique(counts):
+            rows = self.rows._replace(at=self.rows.at[:k], seen=self.rows.seen[:k])
+            some = rows.seen.any(axis=0)
+            losses = self._losses(open_nodes(self.ensemble, int(k)), rows)
+            found[k] = float(losses.loss[some].mean()) if some.any() else np.nan
+        return np.array([found[k] for k in counts])
+
+
+def path_of(losses: Sequence[Any], judge: Judge) -> Path:
+    """Means and standard errors of losses and of their differences to the whole ensemble."""
+    whole_loss, whole_error = judge._judged_whole
+    root = np.sqrt(max(1, len(whole_loss) - 1))
+    loss = np.array([each[0] for each in losses])
+    error = np.array([each[1] for each in losses])
+    rise, worse = loss - whole_loss, error - whole_error
+    return Path(
+        loss.mean(axis=1),
+        rise.mean(axis=1),
+        rise.std(axis=1) / root,
+        worse.mean(axis=1),
+        worse.std(axis=1) / root,
+    )
+
+
+def candidates(ensemble: TreeEnsemble, n_trees: int, link: str) -> list[Candidate]:
+    """The ways to prune that are compared."""
+    forest_of_classes = ensemble.averages and ensemble.classes is not None
+    if not forest_of_classes:
+        return [Candidate(n_trees, ensemble.link, each) for each in SHRINKAGES]
+    found = []
+    if link in ("auto", "logistic"):
+        found += [Candidate(n_trees, "logistic", each) for each in SHRINKAGES[:3]]
+    if link in ("auto", "identity"):
+        found += [Candidate(n_trees, "identity", each) for each in SHRINKAGES[2 if link == "auto" else 1 :]]
+    return found
+
+
+def same_predictions(score: FloatArray, whole: FloatArray, classifies: bool, largest: float) -> bool:
+    """Whether no class changes, or no value by more than `largest`."""
+    if not classifies:
+        return bool(np.max(np.abs(score - whole), initial=0.0) <= largest)
+    if score.shape[1] == 1:
+        return bool(np.array_equal(score > 0, whole > 0))
+    return bool(np.array_equal(np.argmax(score, axis=1), np.argmax(whole, axis=1)))
+
+
+def nodes_size(nodes: Nodes) -> tuple[int, int, int]:
+    """Members, nodes and bytes of a model."""
+    m, t = len(nodes.children), nodes.n_trees
+    per_node = 17 + nodes.threshold.itemsize
+    return t, m, per_node * m + 8 * nodes.value.shape[1] * nodes.n_leaves + 16 * t
+
+
+def model_size(model: TreeEnsemble) -> tuple[int, int, int]:
+    """Members, nodes and bytes of a model."""
+    return len(model.trees.roots), len(model.trees.feature), tree_bytes(model.trees)
+
+
+def target_of(y: AnyArray, whole: TreeEnsemble) -> FloatArray:
+    """Target (n, C): values, one column per class, or one of 0 and 1."""
+    if whole.classes is None:
+        with plain_conversion_errors("y"):
+            y = y.astype(np.float64)
+        if not np.isfinite(y).all():
+            raise ValueError("Input y contains NaN or infinity.")
+        return y[:, np.newaxis]
+    check_classification_targets(y)
+    unknown = np.setdiff1d(y, whole.classes)
+    if len(unknown):
+        raise ValueError(
+            f"y has classes that the ensemble was not fitted to: {', '.join(map(str, unknown[:5]))}."
+        )
+    require_two_classes(np.unique(y), "TreePruner")
+    columns = (y[:, np.newaxis] == whole.classes).astype(np.float64)
+    return columns[:, 1:] if whole.n_outputs == 1 else columns
+
+
+def out_of_bag_trees(ensemble: Any, whole: TreeEnsemble, X: Any) -> BoolArray | None:
+    """Mask (t, n) of the trees that were not trained on a row; None if all rows are held out."""
+    if not whole.averages or not ensemble.bootstrap:
+        return None
+    in_bag = ForestMembers(ensemble).in_bag(X)
+    return None if in_bag is None else np.ascontiguousarray(~in_bag.T)
+
+
+def dense(X: Any) -> FloatArray:
+    """Rows as a dense array."""
+    if not hasattr(X, "toarray"):
+        return X
+    require_memory(8.0 * X.shape[0] * X.shape[1], "A dense copy of the sparse rows")
+    return X.toarray()

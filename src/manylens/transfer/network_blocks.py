@@ -1,0 +1,91 @@
+"""Which modules of a PyTorch network are its layers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from manylens.validation import check_iterable, import_torch, shown
+
+if TYPE_CHECKING:
+    from torch import nn
+
+LayerChoice: TypeAlias = "Sequence[str] | Callable[[str, nn.Module], bool]"  # or "auto", which is a str
+
+POSITIONS = re.compile(r"^wpe$|(^|_)pos(ition(s|al)?)?(_|$)")  # last part of the name of a table of positions
+
+
+def is_auto(layers: Any) -> bool:
+    """Whether the layers are left to `choose_layers`."""
+    return isinstance(layers, str) and layers == "auto"
+
+
+def choose_layers(model: nn.Module, layers: LayerChoice = "auto") -> list[str]:
+    """Names of the modules to hook, as in `model.named_modules()`."""
+    if not isinstance(model, import_torch("collect_layers").nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}; it must be a torch.nn.Module.")
+    expected = "'auto', a list of names, or a function"
+    modules = dict(model.named_modules())
+    if is_auto(layers):
+        names = list(block_names(model))
+        if not names:
+            raise ValueError(
+                f"This {type(model).__name__} contains no blocks, and no modules with a weight matrix, to "
+                "choose from: give layers, a list of names in model.named_modules()."
+            )
+        return names
+    if isinstance(layers, str):
+        raise ValueError(f"layers={layers!r} is unknown: give {expected}.")
+    if isinstance(layers, Mapping):
+        raise TypeError(f"layers={shown(layers)} is not {expected}.")
+    if callable(layers):
+        names = [name for name, module in modules.items() if layers(name, module)]
+    else:
+        names = list(check_iterable(layers, "layers", expected))
+    if unknown := [name for name in names if not isinstance(name, str) or name not in modules]:
+        examples = ", ".join(repr(name) for name in list(modules)[1:4])
+        raise ValueError(
+            f"The model has no layer {shown(unknown[0])}: give names in model.named_modules(), such as "
+            f"{examples}."
+        )
+    if not names:
+        raise ValueError("layers matches no module of this model: give names in model.named_modules().")
+    return list(dict.fromkeys(names))
+
+
+def block_names(module: nn.Module, prefix: str = "") -> Iterator[str]:
+    """Names of repeated blocks, such as the layers of an encoder, and of layers with a weight matrix."""
+    for name, child in module.named_children():
+        if is_container(child) or has_repeated_units(child):
+            yield from block_names(child, f"{prefix}{name}.")
+        elif n_weights(child) and not is_position_table(name, child):
+            yield prefix + name
+
+
+def is_container(module: nn.Module) -> bool:
+    """Whether a module is a list of modules."""
+    return isinstance(module, import_torch().nn.Sequential | import_torch().nn.ModuleList)
+
+
+def has_repeated_units(module: nn.Module) -> bool:
+    """Whether a container inside a module has several blocks of the same class, of two or more weights.
+
+    Units with a single weight, such as a convolution with its norm, are parts of a block.
+    """
+    for part in filter(is_container, module.modules()):
+        kinds = Counter(type(unit) for unit in part.children() if n_weights(unit) > 1)
+        if kinds and max(kinds.values()) > 1:
+            return True
+    return False
+
+
+def n_weights(module: nn.Module) -> int:
+    """Number of weight matrices and convolution kernels in a module."""
+    return sum(parameter.ndim > 1 for parameter in module.parameters())
+
+
+def is_position_table(name: str, module: nn.Module) -> bool:
+    """Whether a module is a table of positions, whose output is the same for every row."""
+    return isinstance(module, import_torch().nn.Embedding) and bool(POSITIONS.search(name))

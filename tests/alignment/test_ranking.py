@@ -1,0 +1,194 @@
+import time
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import StandardScaler
+
+from manylens import load, rank_models, save
+from manylens.alignment import probes, ranking, transferability
+
+METRICS = [name for name, metric in ranking.METRICS.items() if metric.takes == "features"]
+
+
+def task(n=80, d=6, seed=0, classes=3):
+    rng = np.random.default_rng(seed)
+    codes = np.concatenate([np.arange(classes), rng.integers(0, classes, n - classes)])
+    return np.eye(classes)[codes] @ rng.standard_normal((classes, d)) + rng.standard_normal((n, d)), codes
+
+
+@pytest.mark.parametrize("shape", [(40, 5), (30, 50)])
+def test_leave_one_out_of_the_ridge_is_that_of_refitting(shape):
+    X, codes = task(*shape)
+    X = X - X.mean(axis=0)
+    Y = np.eye(3)[codes]
+    rows = probes.decomposed(X)
+    found = {ratio: probes.ridge_left_out(rows, Y, np.array([ratio])) for ratio in probes.RATIOS}
+    for ratio, predictions in found.items():
+        model = Ridge(ratio * rows.squares.mean())
+        np.testing.assert_allclose(predictions, cross_val_predict(model, X, Y, cv=LeaveOneOut()), atol=1e-8)
+    errors = {ratio: np.sum((predictions - Y) ** 2) for ratio, predictions in found.items()}
+    best = found[min(errors, key=errors.get)]
+    np.testing.assert_allclose(probes.ridge_left_out(rows, Y), best)
+
+
+def test_leave_one_out_of_neighbors_is_that_of_refitting():
+    X, codes = task(50)
+    found = probes.neighbor_left_out(X, np.eye(3)[codes], np.arange(50))
+    for k, means in zip(probes.NEIGHBORS, found, strict=True):
+        model = KNeighborsClassifier(k)
+        wanted = cross_val_predict(model, X, codes, cv=LeaveOneOut(), method="predict_proba")
+        np.testing.assert_allclose(means, wanted, atol=1e-12)
+
+
+def test_the_default_is_the_mean_of_both_accuracies_on_standardized_columns():
+    X, codes = task()
+    row = rank_models([X * 10.0 ** np.arange(6)], codes)[0]
+    Z, Y = StandardScaler().fit_transform(X), np.eye(3)[codes]
+    ridge = probes.ridge_left_out(probes.decomposed(Z), Y).argmax(axis=1) == codes
+    assert row.ridge == pytest.approx(ridge.mean())
+    assert row.score == pytest.approx((row.ridge + row.knn) / 2)
+    assert rank_models([X], codes, "ridge")[0].score == row.ridge
+    assert rank_models([X], codes, "knn")[0].score == row.knn
+
+
+def test_neighbors_of_many_rows_are_measured_on_some(monkeypatch):
+    X, codes = task(400)
+    exact = rank_models([X], codes, "knn")[0]
+    monkeypatch.setattr(transferability, "MOST_QUERIES", 100)
+    some = rank_models([X], codes, "knn")[0]
+    assert some.score == pytest.approx(exact.score, abs=4 * some.standard_error)
+    assert some.standard_error == pytest.approx(2 * exact.standard_error, rel=0.3)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_one_large_column_of_noise_hardly_matters(metric):
+    X, codes = task(200)
+    noise = 1e6 * np.random.default_rng(1).standard_normal((200, 1))
+    worse = task(200)[0] + 2 * np.random.default_rng(2).standard_normal((200, 6))
+    found = rank_models({"padded": np.hstack([X, noise]), "worse": worse}, codes, metric)
+    assert found[0].name == "padded"
+
+
+@pytest.mark.parametrize("metric", ["cka", "biased-cka", "logme", "h-score", "shrunk-h-score", "transrate"])
+@pytest.mark.parametrize("shape", [(120, 5), (300, 15)])
+def test_the_influence_of_a_row_is_what_leaving_it_out_changes(metric, shape):
+    X, codes = task(*shape)
+    X = X @ np.random.default_rng(1).standard_normal((shape[1], shape[1]))
+    score = ranking.METRICS[metric].score
+    by_class = ranking.METRICS[metric].target == "classes"
+    target = codes if by_class else np.eye(3)[codes] - np.eye(3)[codes].mean(axis=0)
+    whole = score(X, target)
+    assert abs(whole.influence.mean()) < 1e-8 * (1 + np.abs(whole.influence).max())
+    n = len(X)
+    without = [score(np.delete(X, i, axis=0), np.delete(target, i, axis=0)).value for i in range(n)]
+    jackknife = (n - 1) * (np.mean(without) - np.array(without))
+    assert np.corrcoef(jackknife, whole.influence)[0, 1] > 0.9
+    assert np.linalg.norm(whole.influence) / np.linalg.norm(jackknife) == pytest.approx(1, abs=0.3)
+
+
+def test_paired_differences_decide_what_is_too_close():
+    X, codes = task(400)
+    rng = np.random.default_rng(0)
+    same = X + 0.1 * rng.standard_normal(X.shape)  # nearly the same errors on the same rows
+    noise = rng.standard_normal(X.shape)
+    found = rank_models({"whole": X, "twin": same, "noise": noise}, codes)
+    first, second, last = found
+    assert {first.name, second.name} == {"whole", "twin"}
+    assert second.too_close
+    assert not first.too_close
+    assert not last.too_close
+    assert "too close to call" in repr(found).splitlines()[2]
+    if second.rows_to_tell is not None:
+        assert second.rows_to_tell > 400
+        assert f"{second.rows_to_tell:,} rows would tell" in repr(found)
+    assert all(not row.too_close for row in rank_models({"a": X, "b": same}, codes, n_groups=0))
+
+
+def test_the_promised_number_of_rows_tells_the_models_apart():
+    rng = np.random.default_rng(0)
+
+    def draw(n):
+        y = rng.integers(0, 2, n)
+        rows = 1.5 * y[:, np.newaxis] + rng.standard_normal((n, 1))
+        return {"good": rows, "less": rows + 0.7 * rng.standard_normal((n, 1))}, y
+
+    def share_clear(n):
+        return np.mean([not any(row.too_close for row in rank_models(*draw(n), "ridge")) for _ in range(30)])
+
+    needed = [max(row.rows_to_tell or 0 for row in rank_models(*draw(100), "ridge")) for _ in range(40)]
+    promised = int(np.median([n for n in needed if n]))
+    assert 100 < promised < 2000
+    assert share_clear(4 * promised) > 0.8
+    assert share_clear(promised // 4) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("y", "read"),
+    [
+        (np.arange(90) % 3.0, "3 classes, whole numbers stored as floats"),
+        (np.arange(900.0) % 25 + 1, "25 classes, whole numbers"),
+        (np.arange(900.0) % 70 + 18, "real numbers, whole numbers"),
+        (np.arange(90.0), "real numbers, whole numbers"),
+        (np.arange(90) / 7.0, "real numbers"),
+        (np.arange(90) % 3, "3 classes"),
+    ],
+)
+def test_whole_numbers_stored_as_floats_are_read_and_reported(y, read):
+    X = np.random.default_rng(0).standard_normal((len(y), 3))
+    found = rank_models([X], y)
+    assert found.target.startswith(read)
+    assert f"Target: {read}" in repr(found)
+
+
+def test_the_table_has_html_and_a_plot(capsys):
+    pytest.importorskip("matplotlib").use("agg")
+    X, codes = task()
+    found = rank_models(
+        {"<b>": X, "noise": np.random.default_rng(0).standard_normal(X.shape)}, codes, verbose=1
+    )
+    assert capsys.readouterr().out.splitlines()[0].startswith("<b>: ")
+    page = found._repr_html_()
+    for text in ("&lt;b&gt;", "<td>noise</td>", "3 classes"):
+        assert text in page
+    ax = found.plot()
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["<b>", "noise"]
+    assert ax.get_xlabel() == "accuracy"
+
+
+def test_rankings_are_saved_with_their_marks(tmp_path):
+    X, codes = task()
+    found = rank_models({"a": X, "b": X + 1e-3}, codes)
+    save(found, tmp_path / "ranking.skops")
+    back = load(tmp_path / "ranking.skops")
+    assert list(back) == list(found)
+    assert repr(back) == repr(found)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_single_precision_gives_the_same_ranking(metric):
+    X, codes = task(150)
+    wanted = rank_models([X.astype(np.float32).astype(float)], codes, metric)[0].score
+    assert rank_models([X.astype(np.float32)], codes, metric)[0].score == pytest.approx(wanted, rel=1e-3)
+
+
+@pytest.mark.parametrize("metric", [name for name in METRICS if name != "accuracy"])
+def test_no_score_takes_much_longer_than_the_ridge(metric):
+    X, codes = task(700, 800)
+
+    def seconds(which):
+        return min(rank_models([X], codes, which)[0].seconds for _ in range(2))
+
+    assert seconds(metric) < 2 * seconds("ridge") + 0.1
+
+
+def test_the_default_is_at_most_half_again_the_time_of_ridge_classifier_cv():
+    from sklearn.linear_model import RidgeClassifierCV
+
+    X, codes = task(700, 800)
+    start = time.perf_counter()
+    RidgeClassifierCV(np.logspace(-3, 3, 13)).fit(StandardScaler().fit_transform(X), codes)
+    limit = 1.5 * (time.perf_counter() - start)
+    assert min(rank_models([X], codes)[0].seconds for _ in range(2)) < limit + 0.1

@@ -1,0 +1,198 @@
+"""Indices that search by a graph: recall, changes of rows, files, and queries that enter by a reflector."""
+
+import numpy as np
+import pytest
+from scipy import linalg
+from sklearn.neighbors import NearestNeighbors
+from tests.ensembles.modules import TwoHalves
+
+from manylens import ModuleNeighbors
+from manylens.ensembles import neighbors
+from manylens.ensembles.graph_finder import GraphFinder
+from manylens.ensembles.representation import block_reflector, composite_axes
+from manylens.native.graph import RADIUS, batches, grid_scale, to_grid
+
+
+def falling_rows(n, d=60, fall=0.7, seed=0):
+    """Rows whose variances fall, in clusters, mixed by a rotation."""
+    rng = np.random.default_rng(seed)
+    rotation = np.linalg.qr(np.random.default_rng(99).standard_normal((d, d)))[0]
+    centers = np.random.default_rng(98).standard_normal((20, d))
+    rows = rng.standard_normal((n, d)) + centers[rng.integers(0, 20, n)]
+    return ((rows * np.arange(1, d + 1) ** -fall) @ rotation).astype(np.float32)
+
+
+BASE, QUERIES = falling_rows(4000), falling_rows(300, seed=1)
+
+
+def literal(base, queries, k=10):
+    return NearestNeighbors(n_neighbors=k, algorithm="brute").fit(base).kneighbors(queries)
+
+
+def share_of(found, exact):
+    return np.mean(found <= exact[:, -1:] * (1 + 1e-5))
+
+
+@pytest.mark.parametrize("recall", [0.9, 0.99, 0.999])
+@pytest.mark.parametrize("fall", [0.0, 0.7, 1.5])
+def test_new_queries_get_the_recall_that_was_asked_for(fall, recall):
+    base, queries = falling_rows(4000, fall=fall), falling_rows(500, fall=fall, seed=1)
+    index = ModuleNeighbors(backend="graph", recall=recall).fit(base)
+    found = share_of(index.kneighbors(queries)[0], literal(base, queries)[0])
+    assert found >= recall - 0.01
+    assert index.recall_ >= recall
+    assert index.index_.backend == "graph"
+
+
+def test_modules_are_searched_by_a_graph_too():
+    index = ModuleNeighbors(TwoHalves(), backend="graph").fit(BASE)
+    distances = np.sqrt(2) * index.kneighbors(QUERIES)[0]
+    assert share_of(distances, literal(BASE, QUERIES)[0]) > 0.98
+
+
+def test_the_default_changes_to_a_graph_when_there_are_many_rows(monkeypatch):
+    monkeypatch.setattr(neighbors, "GRAPH_FROM", 3000)
+    index = ModuleNeighbors(TwoHalves()).fit(BASE[:2000])
+    assert index.index_.backend == "numpy"
+    index.partial_fit(BASE[2000:])
+    assert index.index_.backend == "graph"
+    assert ModuleNeighbors(method="exact").fit(BASE).index_.backend == "numpy"
+    distances = np.sqrt(2) * index.kneighbors(QUERIES)[0]
+    assert share_of(distances, literal(BASE, QUERIES)[0]) > 0.98
+
+
+def test_added_removed_and_replaced_rows_are_found_or_not():
+    index = ModuleNeighbors(backend="graph").fit(BASE[:3000], ids=np.arange(3000))
+    index.partial_fit(BASE[3000:], ids=np.arange(3000, 4000))
+    index.remove(np.arange(0, 4000, 4))
+    index.replace(np.arange(1, 41, 4), QUERIES[:10])
+    rows = BASE.copy()
+    rows[1:41:4] = QUERIES[:10]
+    kept = np.arange(4000) % 4 > 0
+    distances, found = index.kneighbors(QUERIES)
+    assert np.all(found % 4 > 0)
+    np.testing.assert_array_equal(found[:10, 0], np.arange(1, 41, 4))
+    assert share_of(distances, literal(rows[kept], QUERIES)[0]) > 0.97
+
+
+def test_rows_are_not_their_own_neighbors():
+    index = ModuleNeighbors(backend="graph").fit(BASE)
+    distances, rows = index.kneighbors()
+    assert not np.any(rows == np.arange(4000)[:, None])
+    exact = NearestNeighbors(n_neighbors=10, algorithm="brute").fit(BASE).kneighbors()[0]
+    assert share_of(distances, exact) > 0.98
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+def test_a_saved_index_gives_the_same_answers_and_can_change(tmp_path, mmap):
+    index = ModuleNeighbors(backend="graph").fit(BASE)
+    index.save(tmp_path / "index")
+    again = ModuleNeighbors.load(tmp_path / "index", mmap=mmap)
+    for one, other in zip(index.kneighbors(QUERIES), again.kneighbors(QUERIES), strict=True):
+        np.testing.assert_array_equal(one, other)
+    for one, other in zip(
+        index.partial_fit(QUERIES).remove([3, 5]).kneighbors(QUERIES),
+        again.partial_fit(QUERIES).remove([3, 5]).kneighbors(QUERIES),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_state_that_does_not_fit_together_is_refused():
+    finder = GraphFinder(BASE[:500])
+    for name, value in {
+        "_entries": np.array([500], dtype=np.int32),
+        "_scale": np.nan,
+        "_links": finder._points,
+    }.items():
+        with pytest.raises(ValueError, match="does not fit together"):
+            GraphFinder.__new__(GraphFinder).__setstate__({**finder.__dict__, name: value})
+
+
+def test_a_graph_that_cannot_reach_the_recall_is_replaced_by_a_scan():
+    rng = np.random.default_rng(0)
+    rows = np.repeat(rng.standard_normal((3, 8)), 1000, axis=0)  # a thousand copies of each row
+    rows += 1e-7 * rng.standard_normal(rows.shape)  # that 16 bits cannot tell apart
+    index = ModuleNeighbors(backend="graph").fit(rows)
+    exact = literal(rows, rows[:100])[0]
+    assert np.mean(index.kneighbors(rows[:100])[0] <= exact[:, -1:] * (1 + 1e-3) + 1e-12) > 0.95
+    assert index.recall_ > 0.95
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 40])
+def test_few_rows_are_all_found(rows):
+    index = ModuleNeighbors(TwoHalves(), n_neighbors=1, backend="graph").fit(BASE[:rows])
+    distances, found = index.kneighbors(QUERIES[:5], rows)
+    np.testing.assert_array_equal(np.sort(found), np.tile(np.arange(rows), (5, 1)))
+    exact = literal(BASE[:rows], QUERIES[:5], rows)[0]
+    np.testing.assert_allclose(np.sqrt(2) * distances, exact, rtol=1e-4)
+
+
+def test_one_query_gets_the_answer_that_it_gets_in_a_batch():
+    index = ModuleNeighbors(backend="graph").fit(BASE)
+    distances, rows = index.kneighbors(QUERIES)
+    for i in range(20):
+        one = index.kneighbors(QUERIES[i : i + 1])
+        np.testing.assert_array_equal(one[1][0], rows[i])
+        np.testing.assert_allclose(one[0][0], distances[i], rtol=1e-5)
+
+
+def test_queries_that_are_quick_to_check_are_refused_like_others():
+    index = ModuleNeighbors(backend="graph").fit(BASE)
+    with pytest.raises(ValueError, match="contains NaN"):
+        index.kneighbors(np.full((1, 60), np.nan, dtype=np.float32))
+    with pytest.raises(ValueError, match="59 features"):
+        index.kneighbors(QUERIES[:1, :59])
+    with pytest.raises(ValueError, match="so far from the rows"):
+        index.kneighbors(np.full((1, 60), 1e30, dtype=np.float32))
+
+
+def test_batches_double_and_then_grow_in_proportion():
+    sizes = [len(batch) for batch in batches(np.arange(20_000), 0)]
+    assert sum(sizes) == 20_000
+    assert sizes[:5] == [1, 1, 2, 4, 8]
+    assert max(sizes) <= 20_000 / 50 + 1
+
+
+def test_integer_rows_keep_distances_and_stay_in_the_ball():
+    scale = grid_scale(BASE)
+    far = np.concatenate([BASE, 100 * BASE[:3]])
+    grid = to_grid(far, scale).astype(float)
+    assert np.linalg.norm(grid, axis=1).max() <= RADIUS + 0.5 * np.sqrt(60)
+    inside = np.linalg.norm(far * scale, axis=1) <= RADIUS
+    np.testing.assert_allclose(grid[inside], far[inside] * scale, atol=0.51)
+    gaps = np.linalg.norm(grid[-3:, None] - grid, axis=2)
+    literal_gaps = scale * np.linalg.norm(far[-3:, None].astype(float) - far, axis=2)
+    assert np.all(gaps <= literal_gaps + np.sqrt(60))  # a projection onto a ball does not increase distances
+
+
+def test_a_block_reflector_completes_the_axes():
+    axes = linalg.qr(np.random.default_rng(0).standard_normal((30, 30)))[0]
+    V, TV, signs = block_reflector(axes[:, :7])
+    whole = np.eye(30) - V @ TV
+    np.testing.assert_allclose(whole.T @ whole, np.eye(30), atol=1e-12)
+    np.testing.assert_allclose(whole[:, :7] * signs, axes[:, :7], atol=1e-12)
+    Z = np.random.default_rng(1).standard_normal((50, 30)) * np.linspace(3, 1, 30)
+    full = composite_axes(Z, (30,))
+    short = full.completing(7)
+    np.testing.assert_allclose(short.coordinates(Z)[:, :7], full.coordinates(Z)[:, :7], atol=1e-10)
+    np.testing.assert_allclose(
+        linalg.norm(short.coordinates(Z), axis=1), linalg.norm(full.coordinates(Z), axis=1), rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("backend", ["numpy", "graph"])
+def test_many_columns_are_not_rotated_and_distances_are_still_those_of_the_input(backend, tmp_path):
+    base, queries = falling_rows(1500, 300, fall=0.3), falling_rows(50, 300, fall=0.3, seed=1)
+    index = ModuleNeighbors(backend=backend, n_leading=32).fit(base)
+    assert index.composite_.completed
+    assert index.composite_.axes.shape == (300, 64)
+    distances, rows = index.kneighbors(queries)
+    direct = np.linalg.norm(queries[:, None] - base[rows], axis=2)
+    np.testing.assert_allclose(distances, direct, rtol=1e-4)
+    assert share_of(distances, literal(base, queries)[0]) > 0.97
+    index.save(tmp_path / "index")
+    again = ModuleNeighbors.load(tmp_path / "index")
+    np.testing.assert_array_equal(again.kneighbors(queries)[1], rows)
+    index.set_params(n_leading=None).fitted_as_["n_leading"] = None
+    assert index.partial_fit(falling_rows(1500, 300, fall=0.3, seed=2)).n_leading_ in {*range(65), 300}
