@@ -137,14 +137,14 @@ trusting = click.option(
 )
 
 
-class Diversity(click.ParamType):
+class Diversity(click.FloatRange):
     """A number from 0 to 1, or "auto"."""
 
-    name = "NUMBER|auto"
+    name = "number or auto"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Check and convert the value."""
-        return value if value == "auto" else click.FloatRange(0, 1).convert(value, param, ctx)
+        return value if value == "auto" else super().convert(value, param, ctx)
 
 
 def read(
@@ -194,7 +194,7 @@ def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 @click.option("--components", type=click.IntRange(1), default=10, help="Dimensions of each module.")
 @click.option(
     "--diversity",
-    type=Diversity(),
+    type=Diversity(0, 1),
     default=0.99,
     help="0: equal modules, 1: most diverse; auto: the best by cross-validation of --label.",
 )

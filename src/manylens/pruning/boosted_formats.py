@@ -40,9 +40,7 @@ class LightGBMFormat(TreeFormat):
         settings = text_fields(head)
         objective = settings.get("objective", "")
         n_columns = int(settings["num_tree_per_iteration"])
-        link = (
-            "logistic" if objective == f"multiclass num_class:{n_columns}" else LIGHTGBM_LINKS.get(objective)
-        )
+        link = "logistic" if objective == f"multiclass num_class:{n_columns}" else LIGHTGBM_LINKS.get(objective)
         if link is None or "average_output" in head.split("\n"):
             raise refuse(model, f"was fitted with objective={objective!r}, or with boosting='rf'")
         trees, cover = join_trees(
@@ -67,9 +65,7 @@ class LightGBMFormat(TreeFormat):
     def write(self, empty: Any, ensemble: TreeEnsemble) -> Any:
         trees = with_intercept(split_trees(ensemble.trees, ensemble.cover), ensemble.intercept)
         stages = stages_of(trees, ensemble.n_outputs)
-        sections = [
-            lightgbm_text(k, tree) for k, tree in enumerate(tree for stage in stages for tree in stage)
-        ]
+        sections = [lightgbm_text(k, tree) for k, tree in enumerate(tree for stage in stages for tree in stage)]
         text = empty["head"].rstrip("\n") + "\n\n" + "\n".join(sections) + "\n" + empty["tail"]
         lightgbm = import_optional("lightgbm", "Writing a LightGBM model", "lightgbm")
         booster = lightgbm.Booster(model_str=text)
@@ -249,10 +245,7 @@ def read_xgboost_tree(model: Any, tree: dict[str, Any], column: int) -> OneTree:
     split = np.array(tree["split_conditions"], dtype=np.float32)
     threshold = np.nextafter(split, np.float32(-np.inf))
     value = split.astype(np.float64)[:, np.newaxis]
-    feature, cover = (
-        np.array(tree["split_indices"], dtype=np.int64),
-        np.array(tree["sum_hessian"], dtype=float),
-    )
+    feature, cover = np.array(tree["split_indices"], dtype=np.int64), np.array(tree["sum_hessian"], dtype=float)
     return OneTree(left, right, feature, threshold, np.array(tree["default_left"]), value, cover, column)
 
 

@@ -223,11 +223,7 @@ def prune_path(
     forest of classes with the identity link stay probabilities.
     """
     penalty = shrinkage * nodes.n_trees
-    simplex = (
-        1 / nodes.n_trees
-        if nodes.averages and nodes.classes is not None and nodes.link == "identity"
-        else 0.0
-    )
+    simplex = 1 / nodes.n_trees if nodes.averages and nodes.classes is not None and nodes.link == "identity" else 0.0
     nodes = nodes._replace(value=nodes.value.copy(), intercept=nodes.intercept.copy())  # changed in place
     h = curvature_of(nodes.link, len(nodes.intercept))
     score, spread = row_scores(nodes, rows)
@@ -250,7 +246,9 @@ def usable(nodes: Nodes, rows: RowLeaves) -> tuple[BoolArray, FloatArray]:
     return k > 0, np.where(k > 0, len(rows.seen) / np.maximum(k, 1), 0.0)
 
 
-def refit(nodes: Nodes, rows: RowLeaves, score: FloatArray, penalty: float, h: float, simplex: float) -> None:
+def refit(
+    nodes: Nodes, rows: RowLeaves, score: FloatArray, penalty: float, h: float, simplex: float
+) -> None:
     """One pass over all trees; changes the values and the intercept of `nodes`."""
     used, scale = usable(nodes, rows)
     residual = residuals(score, rows.target, nodes.link)
@@ -276,9 +274,7 @@ def cut_nodes(
     residual = residuals(score, rows.target, nodes.link)
     node_moments(rows.at, rows.seen & rows.learn, scale, residual, nodes.column, h, gradient, weight)
     value = nodes.value.copy()
-    cut_costs(
-        nodes.children, nodes.prior, min(penalty, LARGEST), simplex, value, gradient, weight, cost, leaves
-    )
+    cut_costs(nodes.children, nodes.prior, min(penalty, LARGEST), simplex, value, gradient, weight, cost, leaves)
     inner = np.flatnonzero(nodes.children[:, 0] != np.arange(m))
     order = inner[np.argsort(cost[inner] / (leaves[inner] - 1), kind="stable")]
     cut = np.zeros(m, dtype=bool)

@@ -166,9 +166,7 @@ class PrunedTrees(CheckedState, ScoreMixin, BaseEstimator):
         """
         model = self._checked_model()
         if not isinstance(self.empty, tuple):
-            raise ValueError(
-                "This model does not know the class that it came from: prune the ensemble again."
-            )
+            raise ValueError("This model does not know the class that it came from: prune the ensemble again.")
         name, empty = self.empty
         return next(each for each in FORMATS if type(each).__name__ == name).write(empty, model)
 

@@ -177,9 +177,7 @@ def refuse(model: Any, what: str) -> ValueError:
 
 def check_single_target(model: Any) -> None:
     """Raise if a model of scikit-learn is not fitted or predicts several targets."""
-    check_is_fitted(
-        model, msg="This %(name)s is not fitted yet: call its fit first, or use fit_ensemble=True."
-    )
+    check_is_fitted(model, msg="This %(name)s is not fitted yet: call its fit first, or use fit_ensemble=True.")
     if getattr(model, "n_outputs_", 1) > 1:
         raise refuse(model, "predicts several targets at once: fit and prune one per target")
 
@@ -197,9 +195,7 @@ class ForestFormat(TreeFormat):
         if getattr(model, "criterion", "squared_error") in ("absolute_error", "poisson"):
             raise refuse(model, f"was fitted with criterion={model.criterion!r}")
         T = len(model.estimators_)
-        trees, cover = join_trees(
-            [read_tree(tree, tree.tree_.value[:, 0, :] / T) for tree in model.estimators_], "f4"
-        )
+        trees, cover = join_trees([read_tree(tree, tree.tree_.value[:, 0, :] / T) for tree in model.estimators_], "f4")
         classes = model.classes_ if is_classifier(model) else None
         return TreeEnsemble(trees, cover, np.zeros(trees.value.shape[1]), "identity", classes, averages=True)
 
@@ -221,8 +217,7 @@ class ForestFormat(TreeFormat):
         factor, shift = len(trees), np.asarray(ensemble.intercept)  # a forest takes the mean
         forest = copy.copy(empty)
         forest.estimators_ = [
-            write_tree(empty.estimators_[0], tree._replace(value=factor * tree.value + shift))
-            for tree in trees
+            write_tree(empty.estimators_[0], tree._replace(value=factor * tree.value + shift)) for tree in trees
         ]
         forest.n_estimators = len(trees)
         return forest
@@ -267,10 +262,7 @@ class GradientBoostingFormat(TreeFormat):
         rate, template = empty.learning_rate, empty.estimators_[0, 0]
         stages = stages_of(trees, ensemble.n_outputs)
         boosting.estimators_ = np.array(
-            [
-                [write_tree(template, tree._replace(value=tree.value / rate)) for tree in stage]
-                for stage in stages
-            ],
+            [[write_tree(template, tree._replace(value=tree.value / rate)) for tree in stage] for stage in stages],
             dtype=object,
         ).reshape(len(stages), ensemble.n_outputs)
         boosting.n_estimators = boosting.n_estimators_ = len(stages)
@@ -295,9 +287,7 @@ class HistGradientBoostingFormat(TreeFormat):
             left, right = (np.where(leaf, -1, nodes[side].astype(np.int64)) for side in ("left", "right"))
             parts = (nodes["feature_idx"], nodes["num_threshold"], nodes["missing_go_to_left"])
             found.append(
-                OneTree(
-                    left, right, *parts, nodes["value"][:, np.newaxis], nodes["count"].astype(float), column
-                )
+                OneTree(left, right, *parts, nodes["value"][:, np.newaxis], nodes["count"].astype(float), column)
             )
         trees, cover = join_trees(found)
         classes = model.classes_ if is_classifier(model) else None
@@ -375,9 +365,7 @@ def write_tree(template: Any, tree: OneTree) -> Any:
     made = type(template.tree_)(n_features, n_classes, n_outputs)
     values = np.ascontiguousarray(tree.value[:, np.newaxis, :], dtype=np.float64)
     depth = int(node_depths(tree).max())
-    made.__setstate__(
-        state | {"max_depth": depth, "node_count": len(nodes), "nodes": nodes, "values": values}
-    )
+    made.__setstate__(state | {"max_depth": depth, "node_count": len(nodes), "nodes": nodes, "values": values})
     written = copy.copy(template)
     written.tree_ = made
     return written
@@ -406,3 +394,5 @@ def fitted_to(ensemble: TreeEnsemble, at: IntArray) -> bool:
     if len(cover) < 3 or cover.sum() <= 0:
         return False
     return bool(np.allclose(counts / counts.sum(), cover / cover.sum(), rtol=1e-4, atol=1e-7))
+
+

@@ -205,11 +205,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         judge = Judge(whole, compared, data, random)
         self.whole_loss_ = float(judge.whole.mean())
         if self.guarantee is not None:
-            given = (
-                rows
-                if guarantee_rows is None
-                else validate_tree_rows(self, guarantee_rows, allow_nan, reset=False)
-            )
+            given = rows if guarantee_rows is None else validate_tree_rows(self, guarantee_rows, allow_nan, reset=False)
             model, candidate = self._faithful(whole, dense(given), judge)
         else:
             model, candidate = self._smallest(judge)
@@ -234,24 +230,18 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         check_choice(self.link, "link", ("auto", "identity", "logistic"))
         check_choice(self.fit_ensemble, "fit_ensemble", (True, False))
 
-    def _fitted_ensemble(
-        self, X: Any, y: AnyArray, random: np.random.RandomState
-    ) -> tuple[Any, Any, AnyArray]:
+    def _fitted_ensemble(self, X: Any, y: AnyArray, random: np.random.RandomState) -> tuple[Any, Any, AnyArray]:
         """The ensemble, and the rows to prune it on."""
         if not self.fit_ensemble:
             return self.ensemble, X, y
         find_format(self.ensemble)
         if not hasattr(self.ensemble, "fit"):
-            raise ValueError(
-                "fit_ensemble=True needs an estimator, but a Booster has no fit: use its estimator."
-            )
+            raise ValueError("fit_ensemble=True needs an estimator, but a Booster has no fit: use its estimator.")
         with plain_conversion_errors("X or y"):
             if getattr(self.ensemble, "bootstrap", False):
                 return clone(self.ensemble).fit(X, y), X, y
             counts = np.unique(y, return_counts=True)[1]
-            stratify = (
-                y if is_classifier(self.ensemble) and counts.min() > 1 and len(counts) < len(y) / 10 else None
-            )
+            stratify = y if is_classifier(self.ensemble) and counts.min() > 1 and len(counts) < len(y) / 10 else None
             parts = train_test_split(X, y, test_size=HELD_OUT, random_state=random, stratify=stratify)
             return clone(self.ensemble).fit(parts[0], parts[2]), parts[1], parts[3]
 
@@ -278,10 +268,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     def _fits(self, members: int, nodes: int, size: int) -> bool:
         """Whether a model is within the limits."""
         limits = (self.max_members, self.max_nodes, self.max_bytes)
-        return all(
-            limit is None or value <= limit
-            for value, limit in zip((members, nodes, size), limits, strict=True)
-        )
+        return all(limit is None or value <= limit for value, limit in zip((members, nodes, size), limits, strict=True))
 
     def _smallest(self, judge: Judge) -> tuple[TreeEnsemble, Candidate]:
         """The model that the dials ask for, on the path of the best candidate; sets the path and the loss."""
@@ -297,10 +284,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
                 step = self._choose(path, sizes, limited, judge)
                 if step is not None:
                     within = self._within_loss(path, judge)[step]
-                    rank = (
-                        not within,
-                        sizes[step][1] if within and self.loss is not None else path.loss[step],
-                    )
+                    rank = (not within, sizes[step][1] if within and self.loss is not None else path.loss[step])
                     if best is None or rank < best[0]:
                         best = (rank, candidate, path, sizes, step)
             if best is not None:
@@ -369,9 +353,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         self.path_ |= {"loss": self.whole_loss_ + path.rise, "rise": path.rise, "rise_error": path.rise_error}
         self._models = list(models)
 
-    def _faithful(
-        self, whole: TreeEnsemble, rows: FloatArray, judge: Judge
-    ) -> tuple[TreeEnsemble, Candidate]:
+    def _faithful(self, whole: TreeEnsemble, rows: FloatArray, judge: Judge) -> tuple[TreeEnsemble, Candidate]:
         """The smallest model on a path toward the ensemble's own scores that keeps its predictions for `rows`."""
         T = len(whole.trees.roots)
         at = leaves_of(comparable_rows(rows, whole.trees), whole.trees, T)
@@ -556,18 +538,12 @@ class Judge:
         nodes = open_nodes(self.ensemble, k)
         rows = self.rows._replace(at=self.rows.at[:k], seen=self.rows.seen[:k], learn=learn)
         if self.ensemble.link == candidate.link:
-            return (
-                smoothed(nodes, SMOOTHING) if self.ensemble.averages and nodes.classes is not None else nodes
-            ), rows
-        some = rows._replace(
-            at=rows.at[:, learn], seen=rows.seen[:, learn], target=rows.target[learn], learn=learn[learn]
-        )
+            return (smoothed(nodes, SMOOTHING) if self.ensemble.averages and nodes.classes is not None else nodes), rows
+        some = rows._replace(at=rows.at[:, learn], seen=rows.seen[:, learn], target=rows.target[learn], learn=learn[learn])
         nodes = as_log_odds(nodes, some)
         return nodes, rows._replace(target=rows.target[:, -len(nodes.intercept) :])
 
-    def evaluate(
-        self, candidate: Candidate, targets: Sequence[int]
-    ) -> tuple[Path, list[tuple[int, int, int]]]:
+    def evaluate(self, candidate: Candidate, targets: Sequence[int]) -> tuple[Path, list[tuple[int, int, int]]]:
         """Held-out losses along the path of a candidate, and the sizes of its models (in the first fold)."""
         n = len(self.rows.learn)
         loss, error = np.zeros((len(targets) + 1, n)), np.zeros((len(targets) + 1, n))
@@ -578,9 +554,7 @@ class Judge:
             path = prune_path(nodes, rows, candidate.shrinkage, targets)
             for step, (model, data, score, spread) in enumerate(path):
                 part = (score[held_out], spread[held_out], data.target[held_out])
-                loss[step, held_out], error[step, held_out] = row_losses(
-                    *part, model.link, model.classes is not None
-                )
+                loss[step, held_out], error[step, held_out] = row_losses(*part, model.link, model.classes is not None)
                 if fold == 0:
                     sizes.append(nodes_size(model))
         return path_of(list(zip(loss[:, self.judged], error[:, self.judged], strict=True)), self), sizes
@@ -590,9 +564,7 @@ class Judge:
         nodes, rows = self._start(candidate, self.used)
         models = []
         for model, *_ in prune_path(nodes, rows, candidate.shrinkage, targets):
-            models.append(
-                model._replace(value=model.value.copy(), intercept=model.intercept.copy()).ensemble()
-            )
+            models.append(model._replace(value=model.value.copy(), intercept=model.intercept.copy()).ensemble())
         return models
 
     def judge_models(self, models: Sequence[TreeEnsemble]) -> Path:
@@ -633,11 +605,7 @@ def path_of(losses: Sequence[Any], judge: Judge) -> Path:
     error = np.array([each[1] for each in losses])
     rise, worse = loss - whole_loss, error - whole_error
     return Path(
-        loss.mean(axis=1),
-        rise.mean(axis=1),
-        rise.std(axis=1) / root,
-        worse.mean(axis=1),
-        worse.std(axis=1) / root,
+        loss.mean(axis=1), rise.mean(axis=1), rise.std(axis=1) / root, worse.mean(axis=1), worse.std(axis=1) / root
     )
 
 
@@ -686,9 +654,7 @@ def target_of(y: AnyArray, whole: TreeEnsemble) -> FloatArray:
     check_classification_targets(y)
     unknown = np.setdiff1d(y, whole.classes)
     if len(unknown):
-        raise ValueError(
-            f"y has classes that the ensemble was not fitted to: {', '.join(map(str, unknown[:5]))}."
-        )
+        raise ValueError(f"y has classes that the ensemble was not fitted to: {', '.join(map(str, unknown[:5]))}.")
     require_two_classes(np.unique(y), "TreePruner")
     columns = (y[:, np.newaxis] == whole.classes).astype(np.float64)
     return columns[:, 1:] if whole.n_outputs == 1 else columns
