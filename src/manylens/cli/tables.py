@@ -56,7 +56,7 @@ def read_rows(
     If `columns` are given and a Parquet or Feather file has all of them, only they are read.
     """
     if source == "-":
-        return parse(io.BytesIO(sys.stdin.buffer.read()), "standard input", text or CSVFormat())
+        return parse(io.BytesIO(read_input(sys.stdin.buffer)), "standard input", text or CSVFormat())
     file, _, member = source.partition("::")
     path = Path(file)
     if path.is_dir():
@@ -74,6 +74,16 @@ def read_rows(
     if path.suffix.lower() in IMAGES:
         return Rows(image_frame([path], path.parent, image_size), path.name, "images")
     return parse(content, path.name, text or CSVFormat(), member, columns)
+
+
+def read_input(stream: Any) -> bytes:
+    """All bytes of standard input, read piece by piece: between pieces Python notices Ctrl-C.
+
+    A single `read` loops in C, and an interrupt between two of its system calls would wait for more input.
+    """
+    if not hasattr(stream, "read1"):
+        return bytes(stream.read())
+    return b"".join(iter(lambda: stream.read1(2**20), b""))
 
 
 def nearest_file(path: Path) -> str:
