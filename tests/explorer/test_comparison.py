@@ -5,6 +5,7 @@ import io
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 
@@ -61,6 +62,9 @@ class TestData:
             ((A, {"x": np.full((60, 2), np.nan)}), ValueError, "NaN"),
             ((PCA(2).fit(A), B), ValueError, "lenses is a PCA, which maps rows: give X"),
             ((PCA, B), TypeError, "is no representation"),
+            (([[1, 2], [3]], B), TypeError, "is no representation"),
+            (([[1.0, 2.0]] * 60, sparse.csr_matrix(A)), ValueError, "compare is sparse: reduce it first"),
+            ((np.zeros((60, 0)), B), ValueError, "lenses is empty"),
             ((PCA(2), B), ValueError, "not fitted"),
         ],
     )
@@ -137,6 +141,7 @@ class TestPage:
         page.locator("rect.mlx-cell").nth(2).click()
         assert "10 of 10 neighbors are the same" in page.locator("[role=status]").inner_text()
         assert page.get_by_label("before", exact=True).input_value() == "1"
+        page.wait_for_timeout(500)  # the link is kept when nothing has changed for a moment
         assert "a=1&b=0" in page.url
 
     def test_the_maps_are_linked(self, page):

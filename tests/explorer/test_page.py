@@ -42,6 +42,11 @@ def settled(page):
     page.wait_for_selector(".mlx-modules[aria-busy=false]")
 
 
+def link_of(page):
+    page.wait_for_timeout(500)  # it is kept when nothing has changed for a moment
+    return "#" + page.url.partition("#")[2]
+
+
 def neighbors(page, selector=".mlx-card"):
     return [int(row) for row in page.eval_on_selector_all(selector, "nodes => nodes.map(n => n.dataset.row)")]
 
@@ -158,8 +163,7 @@ class TestSelecting:
         move(page, 0.5)
         page.locator(".mlx-card").first.click()
         settled(page)
-        link = "#" + page.url.partition("#")[2]
-        again = opened(new_page(), digits_page, link)
+        again = opened(new_page(), digits_page, link_of(page))
         assert neighbors(again) == neighbors(page)
         assert not switch(again, 3).is_checked()
         broken = opened(new_page(), digits_page, "#row=1e9&diversity=NaN&off=0,1,2,3,4,5,x,-1")
@@ -246,24 +250,24 @@ class TestFigures:
         page.get_by_label("Map of", exact=True).select_option("module 2")
         page.get_by_label("up", exact=True).select_option("dimension 5")
         assert page.get_by_label("across").locator("option").count() == 5
-        again = opened(new_page(), digits_page, "#" + page.url.partition("#")[2])
+        again = opened(new_page(), digits_page, link_of(page))
         assert again.get_by_label("up", exact=True).input_value() == "4"
         assert again.locator(".mlx-map canvas").first.evaluate(picture) == canvas.evaluate(picture)
 
-    @pytest.mark.parametrize("title", ["the map", "Coverage of the spectrum", "Similarity of the modules"])
-    def test_figures_can_be_downloaded(self, page, title):
+    def test_figures_can_be_downloaded(self, page):
         image = pytest.importorskip("PIL.Image")
-        with page.expect_download() as waiting:
-            page.get_by_role("button", name=f"Download {title} as PNG").click()
-        with image.open(waiting.value.path()) as picture:
-            assert picture.format == "PNG"
-            assert len(picture.convert("RGB").getcolors(2**24)) > 5
-        with page.expect_download() as waiting:
-            page.get_by_role("button", name=f"Download {title} as SVG").click()
-        svg = ElementTree.fromstring(waiting.value.path().read_text())
-        kinds = {node.tag.rpartition("}")[2] for node in svg.iter()}
-        assert {"circle"} <= kinds if title == "the map" else {"text", "rect"} <= kinds
-        assert "var(" not in ElementTree.tostring(svg, "unicode")  # needs no style sheet
+        for title in ("the map", "Coverage of the spectrum", "Similarity of the modules"):
+            with page.expect_download() as waiting:
+                page.get_by_role("button", name=f"Download {title} as PNG").click()
+            with image.open(waiting.value.path()) as picture:
+                assert picture.format == "PNG"
+                assert len(picture.convert("RGB").getcolors(2**24)) > 5
+            with page.expect_download() as waiting:
+                page.get_by_role("button", name=f"Download {title} as SVG").click()
+            svg = ElementTree.fromstring(waiting.value.path().read_text())
+            kinds = {node.tag.rpartition("}")[2] for node in svg.iter()}
+            assert {"circle"} <= kinds if title == "the map" else {"text", "rect"} <= kinds
+            assert "var(" not in ElementTree.tostring(svg, "unicode")  # needs no style sheet
 
 
 class TestImageAsQuery:
@@ -272,7 +276,7 @@ class TestImageAsQuery:
         row = 1234  # not among the 500 rows of the page
         image.fromarray(np.round(digits.images[row] * 255 / 16).astype(np.uint8)).save(tmp_path / "new.png")
         page.locator("input[type=file]").set_input_files(tmp_path / "new.png")
-        page.wait_for_function("document.querySelector('.mlx-query strong').textContent === 'Your image'")
+        page.locator(".mlx-query strong", has_text="Your image").wait_for()
         settled(page)
         Z = lenses.transform(digits.data[:500])
         q = lenses.transform(digits.data[[row]])
@@ -281,9 +285,7 @@ class TestImageAsQuery:
         assert neighbors(page)[0] == found[0]
         first = neighbors(page)
         page.get_by_role("button", name="Invert").click()
-        page.wait_for_function(
-            "(row) => document.querySelector('.mlx-card').dataset.row !== row", arg=str(first[0])
-        )
+        page.locator(f".mlx-cards li:first-child button:not([data-row='{first[0]}'])").wait_for()
         page.locator(".mlx-card").first.click()
         settled(page)
         assert page.locator(".mlx-query strong").inner_text().startswith("row ")
@@ -316,11 +318,11 @@ class TestImageAsQuery:
             new DragEvent("drop", {dataTransfer: transfer, bubbles: true, cancelable: true}));
         }"""
         page.evaluate(drop, "text/plain")
-        page.wait_for_function("document.querySelector('.mlx-status').textContent.startsWith('Only images')")
+        page.locator(".mlx-status", has_text="Only images").wait_for()
         page.evaluate(drop, "image/jpeg")  # which it is not
-        page.wait_for_function("document.querySelector('.mlx-status').textContent.includes('not an image')")
+        page.locator(".mlx-status", has_text="not an image").wait_for()
         page.evaluate(drop, "image/png")
-        page.wait_for_function("document.querySelector('.mlx-query strong').textContent === 'Your image'")
+        page.locator(".mlx-query strong", has_text="Your image").wait_for()
         assert len(neighbors(page)) == 10
 
     def test_other_rows_than_pixels_offer_no_image(self, new_page, tmp_path, digits):
@@ -330,27 +332,24 @@ class TestImageAsQuery:
         assert opened(new_page(), path).locator("input[type=file]").count() == 0
 
 
-@pytest.mark.parametrize(
-    ("attribute", "value", "dark"),
-    [
-        ("data-jp-theme-light", "false", True),
+def test_the_theme_of_the_notebook_wins_over_that_of_the_system(new_page, digits_page):
+    page = opened(new_page(color_scheme="dark"), digits_page)
+    page.locator(".mlx.mlx-dark").wait_for()
+    for attribute, value, dark in [
         ("data-jp-theme-light", "true", False),
-        ("data-vscode-theme-kind", "vscode-dark", True),
+        ("data-jp-theme-light", "false", True),
         ("data-vscode-theme-kind", "vscode-light", False),
+        ("data-vscode-theme-kind", "vscode-dark", True),
+        ("class", "vscode-light", False),
         ("class", "vscode-high-contrast", True),
-        ("class", "dark dark-theme", True),
         ("data-theme", "light", False),
-    ],
-)
-def test_the_theme_of_the_notebook_wins_over_that_of_the_system(
-    new_page, digits_page, attribute, value, dark
-):
-    page = opened(new_page(color_scheme="light" if dark else "dark"), digits_page)
-    card = "getComputedStyle(document.querySelector('.mlx')).getPropertyValue('--mlx-card').trim()"
-    before = page.evaluate(card)
-    page.evaluate("([name, value]) => document.body.setAttribute(name, value)", [attribute, value])
-    page.wait_for_function("(dark) => document.querySelector('.mlx').matches('.mlx-dark') === dark", arg=dark)
-    assert page.evaluate(card) != before
+        ("class", "dark dark-theme", True),
+    ]:
+        page.evaluate("([name, value]) => document.body.setAttribute(name, value)", [attribute, value])
+        page.locator(".mlx.mlx-dark" if dark else ".mlx:not(.mlx-dark)").wait_for()
+        card = page.locator(".mlx").evaluate("n => getComputedStyle(n).getPropertyValue('--mlx-card')")
+        assert card.strip() == ("#1b2027" if dark else "#ffffff")
+        page.evaluate("(name) => document.body.removeAttribute(name)", attribute)
 
 
 def views_of(lenses, X):

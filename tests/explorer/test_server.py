@@ -14,7 +14,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularKernelPCA
 from manylens.explorer import answers as room
-from manylens.explorer.answers import Answers, BadRequestError, nearest, squared_distances
+from manylens.explorer.answers import Answers, BadRequestError, module_distances, nearest, squared_distances
 from manylens.explorer.data import explorer_data
 
 pytest.importorskip("starlette")
@@ -157,6 +157,10 @@ def test_distances_and_ties():
     w, c = np.array([1, 0, 2, 0, 0.5, 0, 0], np.float32), rows[3]
     np.testing.assert_allclose(squared_distances(rows, w, c), ((rows - c) ** 2) @ w, rtol=1e-5, atol=1e-6)
     assert squared_distances(rows, 0 * w, c).max() == 0
+    parts = module_distances(rows, c, [2, 4, 1])
+    for part, columns in zip(parts, (slice(2), slice(2, 6), slice(6, 7)), strict=True):
+        wanted = ((rows[:, columns] - c[columns]) ** 2).sum(axis=1)
+        np.testing.assert_allclose(part, wanted, rtol=1e-5, atol=1e-6)
     assert nearest(np.array([1.0, 0, 1, 0, 1, 1]), 3, 1).tolist() == [3, 0, 2]
 
 

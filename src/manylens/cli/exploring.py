@@ -67,12 +67,11 @@ def explore_rows(
     with common.talk.step(f"Comparing the neighbors of {len(rows.frame):,} rows"):
         X = np.asarray(first_steps(model, model_rows(model, rows, shown.all)))
         page: dict[str, Any] = {"images": pixels(rows), "title": f"{rows.name}: manylens explorer", **beside}
-        answers = Answers(lenses, X, **page) if serving else None
-        path = None if serving else explore(lenses, X, output=output, **page)
-    if answers is not None:
-        serve_page(common, answers, open_page)
+        made: Any = Answers(lenses, X, **page) if serving else explore(lenses, X, output=output, **page)
+    if serving:
+        serve_page(common, made, open_page)
     else:
-        show_page(common, f"Explorer of {rows.name}", len(rows.frame), path, open_page)
+        show_page(common, f"Explorer of {rows.name}", len(rows.frame), made, open_page)
 
 
 def compare_rows(

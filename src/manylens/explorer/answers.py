@@ -109,29 +109,22 @@ class Answers:
 
     def _modules(self, asked: dict[str, Any], row: int, center: FloatArray) -> dict[str, Any]:
         """Neighbors by each module at a stop and, if some are switched off, by the others together."""
-        views, ends = self._stop(asked["stop"])
+        views = self._stop(asked["stop"])
         here = self._project(asked["stop"], center[None])[0]
-        total = np.zeros(len(views), dtype=np.float64)
-        lists, first = [], 0
-        for m, end in enumerate(ends):
-            part = slice(first, end)
-            squared = squared_distances(views[:, part], np.ones(end - first, np.float32), here[part])
-            lists.append(nearest(squared, self.n_neighbors, row).tolist())
-            if m not in asked["off"]:
-                total += squared
-            first = end
-        answer: dict[str, Any] = {"modules": lists}
+        squared = module_distances(views, here, self.page.meta["widths"])
+        answer: dict[str, Any] = {"modules": [nearest(d, self.n_neighbors, row).tolist() for d in squared]}
         if asked["off"]:
-            answer |= self._nearest(total / (len(ends) - len(asked["off"])), row)
+            active = [m for m in range(len(squared)) if m not in asked["off"]]
+            answer |= self._nearest(squared[active].mean(axis=0), row)
         return answer
 
-    def _stop(self, stop: int) -> tuple[FloatArray, IntArray]:
+    def _stop(self, stop: int) -> FloatArray:
         """All modules (n, columns) at a stop, kept until another stop is asked for."""
         with self._lock:
             if self._views is None or self._views[0] != stop:
                 self._views = None  # before the next is made: both could be too much
                 self._views = (stop, self._project(stop, self.coordinates))
-            return self._views[1], np.cumsum(self.page.meta["widths"])
+            return self._views[1]
 
     def _project(self, stop: int, rows: FloatArray) -> FloatArray:
         weights = self.prepared.weights[stop]
@@ -213,6 +206,20 @@ def squared_distances(rows: FloatArray, weights: FloatArray, center: FloatArray)
             out[block] = difference @ w
 
     over_blocks(work, len(rows), BLOCK, -1)
+    return out
+
+
+def module_distances(views: FloatArray, center: FloatArray, widths: list[int]) -> FloatArray:
+    """Squared distances (M, n) of all rows to a center in each module, block by block on threads."""
+    of_module = np.repeat(np.eye(len(widths), dtype=np.float32), widths, axis=0)  # (columns, M)
+    out = np.empty((len(widths), len(views)), dtype=np.float32)
+
+    def work(block: slice) -> None:
+        difference = views[block] - center
+        difference *= difference
+        out[:, block] = (difference @ of_module).T
+
+    over_blocks(work, len(views), BLOCK, -1)
     return out
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_array
@@ -100,7 +101,7 @@ def representation(given: Any, X: Any, name: str, parameter: str) -> Representat
         return Representation(name, layers)
     if isinstance(given, Mapping):
         layers = {str(key): value for key, value in given.items()}
-    elif isinstance(given, list | tuple) and len(given) and all(np.ndim(each) == 2 for each in given):
+    elif isinstance(given, list | tuple) and len(given) and all(n_axes(each) == 2 for each in given):
         layers = {f"layer {number}": each for number, each in enumerate(given)}
     else:
         layers = {"output": given}
@@ -112,16 +113,29 @@ def representation(given: Any, X: Any, name: str, parameter: str) -> Representat
 def checked_layer(values: Any, parameter: str, layer: str) -> FloatArray:
     """An array (n, d) of numbers; more axes are flattened."""
     name = parameter if layer == "output" else f"{parameter}[{layer!r}]"
-    if isinstance(values, type | str) or np.ndim(values) < 2:
+    if sparse.issparse(values):
+        raise ValueError(f"{name} is sparse: reduce it first, for example by TruncatedSVD.")
+    if n_axes(values) < 2:
         raise TypeError(
             f"{name}={shown(values)} is no representation: give an array (n, d), a dict of arrays, one per "
             "layer, or a fitted transformer."
         )
     with plain_conversion_errors(name):
         array = np.asarray(values)
-        flat = array.reshape(len(array), -1)
-        checked = check_array(flat, dtype=[np.float64, np.float32], input_name=name)
+        if array.size == 0:
+            raise ValueError(f"{name} is empty: its shape is {array.shape}.")
+        checked = check_array(array.reshape(len(array), -1), dtype=[np.float64, np.float32], input_name=name)
     return finite_columns(checked)
+
+
+def n_axes(values: Any) -> int:
+    """Number of axes of an array or of nested lists; 0 if it is neither."""
+    if isinstance(values, type | str):
+        return 0
+    try:
+        return np.ndim(values)
+    except ValueError:  # lists of different lengths
+        return 0
 
 
 def planar_map(layer: FloatArray) -> FloatArray:

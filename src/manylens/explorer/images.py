@@ -101,16 +101,16 @@ def image_query(
     (its error is below 2e-5 of the column's largest entry), the landmarks to 8 bits like the images.
     """
     scale = pixel_scale(X, pixels)
-    feature_map = getattr(lenses, "feature_map_", None)
-    kernel = getattr(feature_map, "kernel_", None)
+    feature_map: Any = getattr(lenses, "feature_map_", None)
+    kernel: Any = getattr(feature_map, "kernel_", None)
     rbf = isinstance(feature_map, LandmarkMap) and isinstance(kernel, RBF)
     if scale is None or pixels is None or not (rbf or isinstance(feature_map, LinearMap)):
         return None, b""
     a, b = scale
     projection = np.asarray(lenses.decomposition_.projection, dtype=float)[:, :width]  # (R, k)
-    landmarks = np.zeros((0, 0), dtype=np.uint8)
+    landmarks: AnyArray = np.zeros((0, 0), dtype=np.uint8)
     if rbf:
-        rounded = np.round((np.asarray(feature_map.landmarks_, dtype=float) - b) / a)
+        rounded = np.round((np.asarray(feature_map.landmarks_, dtype=np.float64) - b) / a)
         landmarks = np.clip(rounded, 0, 255).astype(np.uint8)
     if 2 * projection.size + landmarks.size > LARGEST_MAP:
         return None, b""

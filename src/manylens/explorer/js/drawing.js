@@ -90,9 +90,9 @@ function heatMap(parent, widthOf, { values, rows, columns, label, rowTitle, colu
     cell.append(drawn("title", {}, `${rows[i]}, ${columns[j]}: ${value === null ? "constant" : value.toFixed(3)}`));
     if (onpick) { cell.style.cursor = "pointer"; cell.addEventListener("click", () => onpick(i, j)); }
     svg.append(cell);
-    if (across >= 26 && down >= 15 && value !== null) {
+    if (across >= 27 && down >= 15 && value !== null) {
       svg.append(drawn("text", { x: left + (j + 0.5) * across, y: top + (i + 0.5) * down + 4, "text-anchor": "middle", "pointer-events": "none",
-        class: value > 0.55 ? "mlx-on" : "mlx-off-text" }, value.toFixed(across > 34 ? 2 : 1).replace(/^0/, "")));
+        class: value > 0.55 ? "mlx-on" : "mlx-off-text" }, value.toFixed(2).replace(/^0/, "")));
     }
   }));
   rows.forEach((name, i) => { if (i % skipped(rows.length, down) === 0) svg.append(drawn("text", { x: left - 5, y: top + (i + 0.5) * down + 4, "text-anchor": "end" }, clipped(name, 15))); });

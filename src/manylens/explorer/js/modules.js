@@ -68,6 +68,8 @@ function renderModules({ model, el, unique }) {
   const drop = meta.query ? imageDrop(root, unique, meta.image_shape, searchImage, status) : null;
   const sampled = points && points.length < n ? `; the map shows ${points.length.toLocaleString("en")} of them` : "";
   const charted = (title, name, parent, ...rest) => panel(title, saveButtons(title, name, chartFigure(root, parent)), parent, ...rest);
+  const similarity = charted("Similarity of the modules", "similarity", heat, heatNote, measureChoice.node);
+  similarity.classList.add("mlx-full");
   root.append(
     element("header", { class: "mlx-head" }, element("h1", {}, meta.title),
       element("p", { class: "mlx-note" }, `${n.toLocaleString("en")} rows, ${M} ${M === 1 ? "module" : "modules"}, ${meta.kind}${sampled}`)),
@@ -89,7 +91,7 @@ function renderModules({ model, el, unique }) {
         diverse ? charted("Coverage of the spectrum", "coverage", coverage) : null,
         diverse ? panel("Certificate", null, certificate, verdict) : null,
         charted("Retrieval precision", "precision", precision), meta.curves.vote ? charted("Accuracy of the vote", "vote", vote) : null,
-        measures.length && M > 1 ? charted("Similarity of the modules", "similarity", heat, heatNote, measureChoice.node) : null)));
+        measures.length && M > 1 ? similarity : null)));
   el.append(root);
 
   function nearestStop() {
@@ -266,7 +268,7 @@ function renderModules({ model, el, unique }) {
       svg.append(drawn("path", { d: steps(range(0, k).map((i) => active.reduce((sum, m) => sum + own[m][i], 0) / M)), class: "mlx-area mlx-left" }));
     }
     coverage.append(element("p", { class: "mlx-note" }, state.off.size
-      ? `Dark: what the ${M - state.off.size} modules that answer keep (learned at diversity ${stops[nearestStop()].diversity}).`
+      ? `Filled: what the ${M - state.off.size} modules that answer keep (learned at diversity ${stops[nearestStop()].diversity}).`
       : `Share of each component that all modules together keep: something of ${kept} of ${k}.`));
   }
   function drawCertificate() {
