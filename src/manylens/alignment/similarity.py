@@ -261,7 +261,8 @@ class IndependenceTest(NamedTuple):
     p_value: float  # share of permutations, including the identity, with a statistic at least as large
     n_permutations: int
 
-    _repr_html_ = result_table
+    def _repr_html_(self) -> str:
+        return result_table(self)
 
 
 def hsic_test(
