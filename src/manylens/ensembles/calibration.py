@@ -106,6 +106,7 @@ def calibrated(index: SearchIndex, wish: Wish, queries: FloatArray | None = None
     index = index.planned(SearchPlan(n_leading, DEFAULT_CANDIDATES), wish.n_jobs)
     if index.method == "nested" and wish.n_candidates is None:
         finder = index.finders[0]
+        assert isinstance(finder, FaissFinder)
         plan = choose_list_plan(finder, points, n_leading, sample, wish.n_neighbors, wish.recall)
         index = index.planned(plan)
     return index

@@ -16,6 +16,7 @@ from manylens.ensembles.finders import (
     Backend,
     FaissFinder,
     Finder,
+    GraphFinder,
     GrowingRows,
     LeadingScan,
     Lists,
@@ -112,7 +113,9 @@ class SearchIndex(CheckedState):
             return self.rebuilt(self.coordinates[kept], ids, n_jobs)
         index = copy(self)
         index.rows, index.ids = GrowingRows(self.coordinates[kept]), ids
-        index.finders = [finder.without(removed) for finder in self.finders]
+        index.finders = [
+            finder.without(removed) for finder in self.finders if isinstance(finder, GraphFinder)
+        ]
         return index
 
     def replaced(self, places: IntArray, coordinates: FloatArray, n_jobs: int | None = None) -> SearchIndex:

@@ -355,7 +355,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
             index = calibrated(index, wish, chooser)
             measured = recall_for_queries(index, judge, wish)
         elif self.modules is None and self.method == "nested" and self.backend != "faiss":
-            space = index.coordinates
+            space: FloatArray | FramedRows = index.coordinates
             index = leading_index(index, wish)
             measured = measured_recall(index, space, "input", wish)
         else:
