@@ -12,15 +12,18 @@ project = "manylens"
 author = "The manylens developers"
 release = manylens.__version__
 extensions = [
-    "myst_parser",
+    "myst_nb",  # Markdown, and the notebooks with their outputs
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py"]
+exclude_patterns = ["_build", "jupyter_execute", "gallery/*.ipynb", "gallery/*.py"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
+nb_execution_mode = "force"
+nb_execution_timeout = 180
+nb_execution_raise_on_error = True
 html_theme = "pydata_sphinx_theme"
 html_title = "manylens"
 html_theme_options = {"show_toc_level": 2, "header_links_before_dropdown": 9}

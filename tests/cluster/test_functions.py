@@ -17,7 +17,8 @@ from manylens import (
     stable_rank,
 )
 from manylens.cluster import over_blocks
-from manylens.cluster.functions import TargetKind
+from manylens.cluster.functions import ColumnScales
+from manylens.cluster.targets import TargetKind
 from tests.summaries.contract import SummaryContract
 
 X, Y = load_digits(return_X_y=True)
@@ -72,17 +73,39 @@ def test_targets_of_values_strings_and_ambiguous_numbers():
 
 
 @pytest.mark.parametrize("metric", ["cka", "biased-cka"])
-def test_model_ranking(metric):
-    found = over_blocks(rank_models, PARTS, LABELS, metric=metric)
-    expected = rank_models(SETS, Y, metric=metric)
+@pytest.mark.parametrize("standardize", [True, False])
+def test_model_ranking(metric, standardize):
+    found = over_blocks(rank_models, PARTS, LABELS, metric=metric, standardize=standardize)
+    expected = rank_models(SETS, Y, metric=metric, standardize=standardize)
     assert order_of(found) == order_of(expected)
     np.testing.assert_allclose([r.score for r in found], [r.score for r in expected], atol=1e-7)
-    # other random groups of rows, for the same standard error
-    ratio = found[0].standard_error / expected[0].standard_error
-    assert 0.4 < ratio < 2.5
-    without = over_blocks(rank_models, PARTS, LABELS, metric=metric, n_groups=0)
+    # a jackknife over ten groups of rows, not over all rows
+    for one, other in zip(found, expected, strict=True):
+        assert 0.3 < one.standard_error / other.standard_error < 3
+    assert [r.too_close for r in found] == [r.too_close for r in expected]
+    assert found.target == expected.target == "10 classes"
+    without = over_blocks(rank_models, PARTS, LABELS, metric=metric, standardize=standardize, n_groups=0)
     assert without[0].standard_error is None
     assert without[0].score == pytest.approx(found[0].score, abs=1e-9)
+
+
+def test_a_ranking_reads_targets_as_rank_models_does():
+    assert over_blocks(rank_models, PARTS, np.split(Y.astype(float), CUTS)).target == "10 classes"
+    assert over_blocks(rank_models, PARTS, np.split(X[:, 20] + 0.1 * X[:, 3], CUTS)).target == "real numbers"
+    equal = [part | {"noise": np.ones((len(part["raw"]), 2))} for part in PARTS]
+    with pytest.raises(ValueError, match="noise is constant"):
+        over_blocks(rank_models, equal, LABELS)
+
+
+class TestColumnScales(SummaryContract):
+    def make(self):
+        return ColumnScales()
+
+    def batch(self, which, dtype=np.float64):
+        return ({"a": 5 + SETS["noise"][which].astype(dtype)},)
+
+    def result(self, summary):
+        return [summary.means["a"], summary.squares["a"]]
 
 
 def test_stable_rank():
@@ -113,8 +136,10 @@ def test_what_needs_all_rows_is_refused():
         over_blocks(cka_matrix, PARTS, kernel="rbf")
     with pytest.raises(ValueError, match="metric='logme' needs all rows at once"):
         over_blocks(rank_models, PARTS, LABELS, metric="logme")
-    with pytest.raises(TypeError, match="cannot be computed from blocks: give one of cka_matrix"):
+    with pytest.raises(TypeError, match="cannot be computed from blocks: give cka_matrix"):
         over_blocks(cka, PARTS)
+    with pytest.raises(TypeError, match="list of 0 items> cannot be computed"):
+        over_blocks([], PARTS)
     with pytest.raises(TypeError, match="takes no target"):
         over_blocks(cka_matrix, PARTS, LABELS)
     with pytest.raises(ValueError, match="requires y"):
@@ -123,6 +148,14 @@ def test_what_needs_all_rows_is_refused():
         over_blocks(rank_models, PARTS, LABELS, n_groups=1)
     with pytest.raises(ValueError, match=r"Block 1 .*raw has 1 rows and y has 2"):
         over_blocks(align_kernels, PARTS, [LABELS[0], LABELS[1].repeat(2), *LABELS[2:]])
+    with pytest.raises(ValueError, match="y has 4 blocks and X has more"):
+        over_blocks(align_kernels, PARTS, LABELS[:4])
+    with pytest.raises(TypeError, match="y is int, but X is in blocks"):
+        over_blocks(align_kernels, PARTS, 3, target="values")
+    with pytest.raises(ValueError, match=r"Block 0 .*One array was given, but several feature sets"):
+        over_blocks(align_kernels, [part["raw"] for part in PARTS], LABELS)
+    with pytest.raises(TypeError, match=r"Block 0 .*has 2 parts, but no target is used"):
+        over_blocks(cka_matrix, list(zip(PARTS, LABELS, strict=True)))
     with pytest.raises(TypeError, match="others needs dicts"):
         over_blocks(cka_matrix, PARTS, others=PARTS)
     broken = [*PARTS[:3], PARTS[3] | {"raw": np.full_like(PARTS[3]["raw"], np.nan)}, PARTS[4]]

@@ -205,6 +205,16 @@ def test_one_pass_still_names_the_block():
         Blockwise(ModularAutoencoder(3, 4)).fit([X[:50], X[50:100], np.full((5, 64), np.nan)])
 
 
+def test_a_target_that_is_not_used_is_ignored():
+    model = ModularKernelPCA(3, 4, rank=50, random_state=0)
+    expected = Blockwise(model).fit(BATCHES).estimator_.components_.tobytes()
+    assert Blockwise(model).fit(BATCHES, LABELS).estimator_.components_.tobytes() == expected
+    pairs = list(zip(BATCHES, LABELS, strict=True))
+    assert Blockwise(model).fit(pairs).estimator_.components_.tobytes() == expected
+    with pytest.raises(TypeError, match=r"Block 0 \(the first is 0\): the block has 3 parts"):
+        Blockwise(NCA(2)).fit([(X, Y, Y)])
+
+
 def test_files_and_folders_are_blocks(tmp_path):
     for k, (rows, labels) in enumerate(zip(BATCHES, LABELS, strict=True)):
         for name, part in {"rows": rows, "labels": labels}.items():

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 import manylens
-from manylens.ensembles.finders import FaissFinder, ScanFinder, pad_columns
-from manylens.ensembles.graph_finder import GraphFinder
-from manylens.ensembles.growing import GrowingRows
+from manylens.ensembles.finders import FaissFinder, GraphFinder, GrowingRows, ScanFinder, pad_columns
 
 
 class FinderContract:

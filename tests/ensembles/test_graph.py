@@ -8,7 +8,7 @@ from tests.ensembles.modules import TwoHalves
 
 from manylens import ModuleNeighbors
 from manylens.ensembles import neighbors
-from manylens.ensembles.graph_finder import GraphFinder
+from manylens.ensembles.finders import GraphFinder
 from manylens.ensembles.representation import block_reflector, composite_axes
 from manylens.native.graph import RADIUS, batches, grid_scale, to_grid
 
@@ -196,3 +196,33 @@ def test_many_columns_are_not_rotated_and_distances_are_still_those_of_the_input
     np.testing.assert_array_equal(again.kneighbors(queries)[1], rows)
     index.set_params(n_leading=None).fitted_as_["n_leading"] = None
     assert index.partial_fit(falling_rows(1500, 300, fall=0.3, seed=2)).n_leading_ in {*range(65), 300}
+
+
+def test_progress_is_printed_if_asked_for(capsys):
+    ModuleNeighbors(backend="graph", verbose=1).fit(BASE)
+    lines = capsys.readouterr().out.splitlines()
+    assert 5 < len(lines) <= 10
+    assert lines[-1] == "ModuleNeighbors: 4,000 of 4,000 rows linked"
+
+
+def test_blocks_of_an_iterator_are_the_rows():
+    whole = ModuleNeighbors().fit(BASE)
+    blocks = ModuleNeighbors().fit(BASE[start : start + 700] for start in range(0, 4000, 700))
+    np.testing.assert_array_equal(blocks.kneighbors(QUERIES)[1], whole.kneighbors(QUERIES)[1])
+    for wrong in ([], [BASE[:5], BASE[:5, :3]], [BASE[0]]):
+        with pytest.raises(ValueError, match="blocks of rows with the same columns, but gives"):
+            ModuleNeighbors().fit(iter(wrong))
+
+
+def test_the_leading_coordinates_can_be_exported_to_faiss():
+    pytest.importorskip("faiss", reason="the export needs faiss")
+    index = ModuleNeighbors(backend="graph").fit(BASE)
+    exported = index.to_faiss("Flat")
+    assert (exported.ntotal, exported.d) == (4000, index.n_leading_)
+    coordinates = index.coordinates(QUERIES)
+    leading = np.ascontiguousarray(coordinates[:, : index.n_leading_])
+    distances, _ = index.rank_candidates(coordinates, exported.search(leading, 60)[1], 10)
+    assert share_of(distances, literal(BASE, QUERIES)[0]) > 0.98
+    assert index.to_faiss().ntotal == 4000
+    with pytest.raises(ValueError, match="description='nonsense' is none that faiss understands"):
+        index.to_faiss("nonsense")

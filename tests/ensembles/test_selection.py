@@ -193,7 +193,9 @@ def test_ids_metrics_and_rows_that_cannot_work_are_refused():
         ModuleNeighbors().fit(BASE[:2], ids=np.array([{}, []], dtype=object))
     with pytest.raises(ValueError, match="The rows of this index have no ids"):
         ModuleNeighbors().fit(BASE).partial_fit(QUERIES[:1], ids=["a"])
-    with pytest.raises(ValueError, match="metric='jaccard' is unknown: give one of euclidean, cosine"):
+    with pytest.raises(
+        ValueError, match="metric='jaccard' is unknown: give one of euclidean, cosine, inner_product"
+    ):
         ModuleNeighbors(metric="jaccard").fit(BASE)
     with pytest.raises(ValueError, match="metric='cosine' is for modules=None"):
         ModuleNeighbors(ModularAutoencoder(2, 2), metric="cosine").fit(BASE)

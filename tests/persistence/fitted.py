@@ -7,6 +7,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -93,12 +94,32 @@ def layer_sketches():
 
 
 FEW = {"max_iter": 2, "hidden": 4, "random_state": 0}  # a little training
+
+
 # Public classes that need arguments, other data, or something else than `fit`.
+def distributed(in_files=False):
+    """A distributed index of rows in memory or in files."""
+    if not in_files:
+        return cluster.DistributedNeighbors(lenses().fit(X), n_groups=2).fit(X)
+    folder = tempfile.mkdtemp()
+    np.save(f"{folder}/rows.npy", X)
+    return cluster.DistributedNeighbors(lenses().fit(X), n_groups=2).fit(folder)
+
+
+def saved_distributed():
+    """A distributed index that reads its parts from files."""
+    folder = tempfile.mkdtemp()
+    distributed().save(folder)
+    return cluster.DistributedNeighbors.load(folder)
+
+
 RECIPES = {
     "NCA": lambda: ml.NCA(2, random_state=0, max_iter=5).fit(X, y),
     "AlignmentPruner": lambda: pruner(RandomForestClassifier(12, random_state=0)),
     "CountSketch": count_sketch,
     "cluster.Blockwise": lambda: cluster.Blockwise(lenses(rank=50)).fit(np.split(X, 4)),
+    "cluster.ClusterNeighbors": lambda: distributed().kneighbors(NEW),
+    "cluster.DistributedNeighbors": lambda: distributed(),
     "DiversitySearchCV": search_cv,
     "KernelAlignment": lambda: ml.KernelAlignment().fit(X, y),
     "ModularAutoencoder": lambda: ml.ModularAutoencoder(3, 2, random_state=0).fit(X),
@@ -210,6 +231,9 @@ MODELS = {
     "index, input space": lambda: ml.ModuleNeighbors(metric="cosine").fit(
         X, ids=[f"row {i}" for i in range(len(X))]
     ),
+    "distributed index of files": lambda: distributed(in_files=True),
+    "saved distributed index": lambda: saved_distributed(),
+    "part of a distributed index": lambda: next(iter(distributed()._parts.parts.values())).columns,
     "dict of sketches": lambda: {"first": count_sketch(), "second": count_sketch()},
     "stacked layers": lambda: ml.LayerRidgeClassifier(weights="stacked").fit([X, X[:, :20]], y),
     "lists of results": lambda: [streaming(), (1, 2.5, None), {"k": np.float32(3), 4: "é"}, {1, 2}, slice(2)],

@@ -3,9 +3,10 @@
 import numpy as np
 from sklearn.linear_model import RidgeClassifierCV
 
+from benchmarks.data.zoos import halves
 from benchmarks.harness import Claim, Comparison
 from benchmarks.peers.alignment.ranking import RankingQuality
-from manylens import align_kernels, rank_models
+from manylens import align_kernels
 from manylens.datasets import load_dataset
 
 
@@ -32,9 +33,9 @@ def object_views(n_classes):
 
 class RankWideNoise(RankingQuality, Comparison):
     """Six feature sets of 300 handwritten digits (mfeat) and three of noise (100, 1,000 and 10,000 columns),
-    ranked; compared with the accuracy of a ridge classifier on each."""
+    ranked; compared with the accuracy of a tuned linear model on other rows."""
 
-    contenders = ("cka", "biased_cka", "logme", "shrunk_h_score")
+    contenders = ("accuracy", "cka", "biased_cka", "logme", "shrunk_h_score")
     needs = ("mfeat_multiview",)
     claims = (
         Claim(
@@ -44,17 +45,16 @@ class RankWideNoise(RankingQuality, Comparison):
         ),
     )
 
-    def make_models(self):
+    def make_zoo(self):
         views, y = digit_views()
-        chosen = np.random.default_rng(0).permutation(len(y))[: 150 if self.quick else 300]
-        models = {f"view {k}": view[chosen] for k, view in enumerate(views)}
+        models = {f"view {k}": view for k, view in enumerate(views)}
         rng = np.random.default_rng(1)
         for width in (100, 1000) if self.quick else (100, 1000, 10_000):
-            models[f"noise {width}"] = rng.standard_normal((len(chosen), width))
-        return models, y[chosen]
+            models[f"noise {width}"] = rng.standard_normal((len(y), width), np.float32)
+        return halves(models, y, 150 if self.quick else 300)
 
     def biased_cka(self, data):
-        return rank_models(data[0], data[1], "biased-cka", n_groups=0)
+        return self.rank(data, "biased-cka")
 
 
 class WeightEstimators(Comparison):

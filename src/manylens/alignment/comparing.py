@@ -93,11 +93,27 @@ def compare(
     >>> round(found.value, 1), found.calibrated, found.p_value > 0.05
     (0.8, 0.0, True)
     """
-    options = {"n_permutations": n_permutations, "n_groups": n_groups, "level": level}
-    found = compare_matrix({"X": X}, {"Y": Y}, measure, random_state=random_state, **options)
-    parts = (found.values, found.standard_errors, found.calibrated, found.p_values, found.thresholds)
-    numbers = [None if part is None else float(part[0, 0]) for part in parts]
-    return Similarity(float(found.values[0, 0]), *numbers[1:], found.n_permutations)
+    found = compare_matrix(
+        {"X": X},
+        {"Y": Y},
+        measure,
+        n_permutations=n_permutations,
+        n_groups=n_groups,
+        level=level,
+        random_state=random_state,
+    )
+
+    def only(part: FloatArray | None) -> float | None:
+        return None if part is None else float(part[0, 0])
+
+    return Similarity(
+        float(found.values[0, 0]),
+        only(found.standard_errors),
+        only(found.calibrated),
+        only(found.p_values),
+        only(found.thresholds),
+        found.n_permutations,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,11 +236,13 @@ def compare_matrix(
         Representations of the same rows, such as the layers of a network.
     others : dict or sequence of array-like, each of shape (n, d_l), default=None
         Those to compare them with, such as the layers of another network; the layers themselves if None.
-    measure, n_permutations, level, random_state
+    measure, n_permutations
         As for `compare`.
     n_groups : int, default=0
         Number of random groups of rows for the jackknife; 0 for no standard errors. With errors, everything
         is computed `n_groups` more times.
+    level, random_state
+        As for `compare`.
 
     Returns
     -------
@@ -253,14 +271,14 @@ def compare_matrix(
     n_groups = check_count(n_groups, "n_groups", minimum=0)
     check_real(level, "level", 0, 1, include="neither")
     n = arrays[0].shape[0]
-    chosen.check(n)
-    values = chosen.scores(both, both_names, split)
+    chosen._check(n)
+    values = chosen._scores(both, both_names, split)
     rng = check_seed(random_state)
     found: dict[str, Any] = {}
     if n_groups:
         found["standard_errors"] = jackknife_errors(chosen, both, both_names, split, n_groups, rng)
     if n_permutations:
-        null = chosen.null(both, both_names, split, n_permutations, rng)
+        null = chosen._null(both, both_names, split, n_permutations, rng)
         found |= calibrated(values, null, level)
         found["n_permutations"] = len(null) - 1
     shown_name = measure if isinstance(measure, str) else repr(measure)
@@ -308,8 +326,8 @@ def jackknife_errors(
     for g in range(n_groups):
         kept = np.flatnonzero(groups != g)
         try:
-            measure.check(len(kept))
-            left_out.append(measure.scores([X[kept] for X in arrays], names, split))
+            measure._check(len(kept))
+            left_out.append(measure._scores([X[kept] for X in arrays], names, split))
         except ValueError as error:
             raise ValueError(
                 f"Without some of the {n} rows the similarity is undefined ({error}) Use n_groups=0 for no "

@@ -69,8 +69,20 @@ def check_features(X: MatrixLike, name: Hashable = "X", accept_sparse: bool = Tr
         "manylens.cluster.summarize_blocks (StreamingCKA, sketches)",
     )
     formats = "csr" if accept_sparse else False
-    with plain_conversion_errors(str(name)):
-        return check_array(X, accept_sparse=formats, dtype=[np.float64, np.float32], input_name=str(name))
+    try:
+        with plain_conversion_errors(str(name)):
+            return check_array(X, accept_sparse=formats, dtype=[np.float64, np.float32], input_name=str(name))
+    except ValueError as error:
+        message = str(error)
+        if "Expected 2D array" in message:  # scikit-learn goes on to print the array
+            raise ValueError(
+                f"{name} has {np.ndim(X)} dimension(s): give an array of shape (n, d), one row per sample."
+            ) from None
+        if "contains NaN" in message or "contains infinity" in message:
+            raise ValueError(
+                f"{name} contains NaN or infinity: drop these rows or columns, or impute them, first."
+            ) from None
+        raise
 
 
 def sets_by_name(X: Any) -> dict[Any, Rows] | None:

@@ -24,20 +24,20 @@ from manylens.validation import check_choice, check_real
 class MatchedMeasure(Measure):
     """Base of measures that match the directions of two representations; permutations are made one by one."""
 
-    def directions(self, X: Rows) -> Directions:
+    def _directions(self, X: Rows) -> Directions:
         """What is compared."""
         return principal_directions(X)
 
-    def similarity(self, one: Directions, other: Directions) -> float:
+    def _similarity(self, one: Directions, other: Directions) -> float:
         """Similarity of two representations."""
         raise NotImplementedError
 
-    def scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
+    def _scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
         refuse_constant(arrays, names)
-        ones, others = sides([self.directions(X) for X in arrays], split)
-        return np.array([[self.similarity(one, other) for other in others] for one in ones])
+        ones, others = sides([self._directions(X) for X in arrays], split)
+        return np.array([[self._similarity(one, other) for other in others] for one in ones])
 
-    def null(
+    def _null(
         self,
         arrays: Sequence[Rows],
         names: Names,
@@ -46,11 +46,11 @@ class MatchedMeasure(Measure):
         rng: np.random.RandomState,
     ) -> Null:
         refuse_constant(arrays, names)
-        ones, others = sides([self.directions(X) for X in arrays], split)
+        ones, others = sides([self._directions(X) for X in arrays], split)
         lines = []
         for order in random_orders(arrays[0].shape[0], n_permutations, rng):
             permuted = [other._replace(vectors=other.vectors[order]) for other in others]
-            lines.append([[self.similarity(one, other) for other in permuted] for one in ones])
+            lines.append([[self._similarity(one, other) for other in permuted] for one in ones])
         return np.array(lines)
 
 
@@ -70,7 +70,7 @@ class Procrustes(MatchedMeasure):
     1.0
     """
 
-    def similarity(self, one: Directions, other: Directions) -> float:
+    def _similarity(self, one: Directions, other: Directions) -> float:
         return procrustes_similarity(one, other)
 
 
@@ -101,14 +101,14 @@ class CCA(MatchedMeasure):
     weights: Literal["mean", "projection"] = "mean"
     variance: float = 1.0
 
-    def check(self, n_rows: int) -> None:
+    def _check(self, n_rows: int) -> None:
         check_choice(self.weights, "weights", ("mean", "projection"))
         check_real(self.variance, "variance", 0, 1, include="right")
-        super().check(n_rows)
+        super()._check(n_rows)
 
-    def directions(self, X: Rows) -> Directions:
+    def _directions(self, X: Rows) -> Directions:
         return principal_directions(X, self.variance)
 
-    def similarity(self, one: Directions, other: Directions) -> float:
+    def _similarity(self, one: Directions, other: Directions) -> float:
         mean = mean_correlation if self.weights == "mean" else projection_weighted_correlation
         return mean(one, other)

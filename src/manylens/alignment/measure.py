@@ -15,24 +15,24 @@ Null: TypeAlias = FloatArray  # scores of permuted rows, (number of permutations
 
 
 class Measure:
-    """Base of all measures: the similarity of two representations of the same n rows."""
+    """Base class of all measures of similarity, for type checks; give an instance to `compare`."""
 
     accepts_sparse: ClassVar[bool] = False
     least_rows: ClassVar[int] = 2
 
-    def check(self, n_rows: int) -> None:
+    def _check(self, n_rows: int) -> None:
         """Raise if parameters are invalid, or if there are too few rows."""
         if n_rows < self.least_rows:
             raise ValueError(f"{self!r} needs at least {self.least_rows} rows; {n_rows} were given.")
 
-    def scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
+    def _scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
         """Similarity (p, q) of each of the first p = `split` representations to each of the others.
 
         Without `split`, of each representation to each, (p, p).
         """
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} is only a base class: give a measure such as CKA().")
 
-    def null(
+    def _null(
         self,
         arrays: Sequence[Rows],
         names: Names,
@@ -41,7 +41,7 @@ class Measure:
         rng: np.random.RandomState,
     ) -> Null:
         """Scores if the rows of the others are permuted, in lines; the first line is the identity."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} is only a base class: give a measure such as CKA().")
 
 
 def random_orders(n: int, n_permutations: int, rng: np.random.RandomState) -> IntArray:

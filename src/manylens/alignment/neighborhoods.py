@@ -19,13 +19,14 @@ BLOCK_BYTES = 2**25  # most memory for similarities at a time
 def neighbor_matrix(X: FloatArray, n_neighbors: int, metric: NeighborMetric) -> sparse.csr_array:
     """A (n, n): A_ij = 1 if row j is among the k nearest rows of row i.
 
-    Rows that tie for the last places share them, so that A does not depend on the order of the rows: with m
-    places left for t tied rows, each gets m/t. Each line adds up to k.
+    Rows that tie for the last places, up to rounding, share them, so that A does not depend on the order of
+    the rows: with m places left for t tied rows, each gets m/t. Each line adds up to k.
     """
     n, k = len(X), n_neighbors
     X = X if metric == "euclidean" else unit_rows(X)
-    squares = row_norms_about(X) if metric == "euclidean" else np.zeros(n)
-    half_squares = (0.5 * squares).astype(X.dtype)
+    squares = row_norms_about(X).astype(X.dtype)
+    half_squares = squares / 2 if metric == "euclidean" else np.zeros_like(squares)
+    rounding = 8 * np.finfo(X.dtype).eps
     lines, columns, shares = [], [], []
     step = max(1, BLOCK_BYTES // (X.itemsize * n))
     for first in range(0, n, step):
@@ -33,8 +34,10 @@ def neighbor_matrix(X: FloatArray, n_neighbors: int, metric: NeighborMetric) -> 
         own = np.arange(len(near))
         near[own, first + own] = -np.inf
         least = np.partition(near, n - k, axis=1)[:, n - k, np.newaxis]
-        line, column = np.nonzero(near >= least)
-        tied = near[line, column] == least[line, 0]
+        # of |x_i|² - 2 x_i.x_j + |x_j|², as far as the k-th neighbor is away
+        tolerance = rounding * (3 * squares[first : first + step, np.newaxis] + 2 * np.abs(least))
+        line, column = np.nonzero(near >= least - tolerance)
+        tied = near[line, column] <= (least + tolerance)[line, 0]
         n_tied = np.bincount(line[tied], minlength=len(near))
         places = k - np.bincount(line[~tied], minlength=len(near))
         lines.append(first + line)

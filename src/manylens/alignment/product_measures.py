@@ -51,15 +51,15 @@ class ProductMeasure(Measure):
 
     symmetric: ClassVar[bool] = True
 
-    def matrix(self, X: Rows, name: Hashable) -> FloatArray:
+    def _matrix(self, X: Rows, name: Hashable) -> FloatArray:
         """The matrix (n, n) of one representation, scaled so that inner products are similarities."""
         raise NotImplementedError
 
-    def from_products(self, products: FloatArray) -> FloatArray:
+    def _from_products(self, products: FloatArray) -> FloatArray:
         """Similarities of inner products: an increasing function."""
         return products
 
-    def null(
+    def _null(
         self,
         arrays: Sequence[Rows],
         names: Names,
@@ -67,9 +67,9 @@ class ProductMeasure(Measure):
         n_permutations: int,
         rng: np.random.RandomState,
     ) -> Null:
-        matrices = [self.matrix(X, name) for X, name in zip(arrays, names, strict=True)]
+        matrices = [self._matrix(X, name) for X, name in zip(arrays, names, strict=True)]
         products = shifted_products(*sides(matrices, split), n_permutations, rng, self.symmetric)
-        return self.from_products(products)
+        return self._from_products(products)
 
 
 def across(products: FloatArray, split: int | None) -> FloatArray:
@@ -106,7 +106,7 @@ class CKA(ProductMeasure):
     gamma: Gamma = "median"
     accepts_sparse: ClassVar[bool] = True
 
-    def check(self, n_rows: int) -> None:
+    def _check(self, n_rows: int) -> None:
         check_choice(self.kernel, "kernel", ("linear", "rbf"))
         check_choice(self.estimator, "estimator", ("unbiased", "biased", "features"))
         if self.estimator == "features" and self.kernel != "linear":
@@ -117,7 +117,7 @@ class CKA(ProductMeasure):
     def _products_estimator(self) -> Literal["unbiased", "biased"]:
         return "biased" if self.estimator == "biased" else "unbiased"
 
-    def scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
+    def _scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
         kernel = make_kernel(self.kernel, self.gamma)
         arrays = [times_power(X, -safe_scale(X)) for X in arrays] if self.kernel == "linear" else arrays
         products = scaled_products(arrays, names, kernel, self._products_estimator, split=split).values
@@ -130,12 +130,12 @@ class CKA(ProductMeasure):
                 ]
             )
         norms = np.sqrt(squares)
-        scores = across(products, split) / np.outer(*sides(norms, split))
+        scores = across(products / np.outer(norms, norms), split)
         if split is None:
             np.fill_diagonal(scores, 1.0)
         return scores if self.estimator == "features" else np.clip(scores, -1.0, 1.0)
 
-    def matrix(self, X: Rows, name: Hashable) -> FloatArray:
+    def _matrix(self, X: Rows, name: Hashable) -> FloatArray:
         X = times_power(X, -safe_scale(X)) if self.kernel == "linear" else X
         everything = slice(0, X.shape[0])
         K = KernelGram(X, make_kernel(self.kernel, self.gamma), True).block(everything, everything)[0]
@@ -203,7 +203,7 @@ class NeighborOverlap(ProductMeasure):
     metric: NeighborMetric = "cosine"
     symmetric: ClassVar[bool] = False
 
-    def check(self, n_rows: int) -> None:
+    def _check(self, n_rows: int) -> None:
         check_choice(self.index, "index", ("mutual", "jaccard"))
         check_choice(self.metric, "metric", ("cosine", "euclidean"))
         if check_count(self.n_neighbors, "n_neighbors") >= n_rows:
@@ -217,18 +217,18 @@ class NeighborOverlap(ProductMeasure):
             centered(X) if self.metric == "euclidean" else X, self.n_neighbors, self.metric
         )
 
-    def scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
+    def _scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
         refuse_constant(arrays, names)
         each = [self._neighbors(X) for X in arrays]
         overlaps = mutual_neighbors if self.index == "mutual" else jaccard_neighbors
         return np.minimum(overlaps(*sides(each, split)), 1.0)
 
-    def matrix(self, X: Rows, name: Hashable) -> FloatArray:
+    def _matrix(self, X: Rows, name: Hashable) -> FloatArray:
         refuse_constant([X], [name])
         neighbors = self._neighbors(X)
         return (neighbors / sparse.linalg.norm(neighbors)).toarray()
 
-    def null(
+    def _null(
         self,
         arrays: Sequence[Rows],
         names: Names,
@@ -237,7 +237,7 @@ class NeighborOverlap(ProductMeasure):
         rng: np.random.RandomState,
     ) -> Null:
         if self.index == "mutual":
-            return super().null(arrays, names, split, n_permutations, rng)
+            return super()._null(arrays, names, split, n_permutations, rng)
         refuse_constant(arrays, names)
         each = [self._neighbors(X) for X in arrays]
         return permuted_jaccard(*sides(each, split), random_orders(arrays[0].shape[0], n_permutations, rng))
@@ -265,25 +265,25 @@ class DistanceCorrelation(ProductMeasure):
 
     estimator: Literal["biased", "unbiased"] = "biased"
 
-    def check(self, n_rows: int) -> None:
+    def _check(self, n_rows: int) -> None:
         check_convention(self.estimator, True, n_rows)
 
-    def scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
+    def _scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
         refuse_constant(arrays, names)
         products, row_sums = distance_sums(centered_lenses(list(arrays)), -1)
         zeros = np.zeros(row_sums.shape), np.zeros(len(arrays))
         products, least = corrected_products(products, row_sums, *zeros, self.estimator, True)
         refuse_zero(np.diag(products) <= least, names, self.estimator)
         norms = np.sqrt(np.diag(products))
-        return self.from_products(across(products, split) / np.outer(*sides(norms, split)))
+        return self._from_products(across(products / np.outer(norms, norms), split))
 
-    def from_products(self, products: FloatArray) -> FloatArray:
+    def _from_products(self, products: FloatArray) -> FloatArray:
         products = np.clip(products, -1.0, 1.0)
         return np.sqrt(np.maximum(products, 0.0)) if self.estimator == "biased" else products
 
-    def matrix(self, X: Rows, name: Hashable) -> FloatArray:
+    def _matrix(self, X: Rows, name: Hashable) -> FloatArray:
         (rows,) = centered_lenses([X])
-        D = rows @ rows.T
+        D: FloatArray = rows @ rows.T
         distances_from_products(rows, rows, D)
         D = doubly_centered(D) if self.estimator == "biased" else u_centered(D)
         norm = float(np.linalg.norm(D))
@@ -315,10 +315,10 @@ class RSA(ProductMeasure):
     correlation: Correlation = "spearman"
     least_rows: ClassVar[int] = 3
 
-    def check(self, n_rows: int) -> None:
+    def _check(self, n_rows: int) -> None:
         check_choice(self.distance, "distance", ("correlation", "euclidean", "cosine"))
         check_choice(self.correlation, "correlation", ("spearman", "pearson"))
-        super().check(n_rows)
+        super()._check(n_rows)
 
     def _pairs(self, X: Rows, name: Hashable) -> FloatArray:
         refuse_constant([X], [name])
@@ -335,13 +335,13 @@ class RSA(ProductMeasure):
             )
         return pairs
 
-    def scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
+    def _scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
         pairs = [self._pairs(X, name) for X, name in zip(arrays, names, strict=True)]
         ones, others = sides(pairs, split)
         scores = [[float(one @ other) for other in others] for one in ones]
         return np.clip(scores, -1.0, 1.0)
 
-    def matrix(self, X: Rows, name: Hashable) -> FloatArray:
+    def _matrix(self, X: Rows, name: Hashable) -> FloatArray:
         return symmetric_from_pairs(self._pairs(X, name), X.shape[0]) / np.sqrt(2)
 
 

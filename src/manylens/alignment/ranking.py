@@ -210,8 +210,9 @@ def rank_models(
         numbers stored as floats if there are at most 20 different ones, or if they are 0 ... C - 1 or 1 ... C
         with C² ≤ n; the table says how y was read.
     standardize : bool, default=True
-        Whether to scale all columns to mean 0 and variance 1 first, so that units and single large columns
-        do not matter. Sketches and class probabilities stay as they are.
+        Whether to scale all columns to mean 0 and the same variance first, so that units and single large
+        columns do not matter: variance 1, and for "sfda" and "transrate", which depend on the scale, 1/d.
+        Sketches, class probabilities, and what a function gets stay as they are.
     n_groups : int, default=10
         0 for no standard errors. Otherwise, the number of random groups of rows for the jackknife error of a
         function; the errors of the other scores are from one pass (infinitesimal jackknife). For sketches the
@@ -310,9 +311,14 @@ def decided_target(y: ArrayLike) -> Target:
     distinct = np.unique(values)
     if np.any(distinct != np.round(distinct)) or len(distinct) < 2:
         return "auto"
+    return "classes" if are_codes(distinct, len(values)) else "values"
+
+
+def are_codes(distinct: FloatArray, n_rows: int) -> bool:
+    """Whether whole numbers stored as floats are read as classes, from those that differ, ascending."""
     C = len(distinct)
-    is_code = distinct[0] in (0, 1) and distinct[-1] - distinct[0] == C - 1 and len(values) >= C**2
-    return "classes" if len(values) >= 2 * C and (C <= 20 or is_code) else "values"
+    is_code = distinct[0] in (0, 1) and distinct[-1] - distinct[0] == C - 1 and n_rows >= C**2
+    return bool(n_rows >= 2 * C and (C <= 20 or is_code))
 
 
 def refuse_other_than_probabilities(arrays: Iterable[FloatArray], names: Iterable[Any], metric: str) -> None:
@@ -331,9 +337,11 @@ def score_features(
     """Score of features (n, d) for target columns (n, C), and the influence of each row (n,)."""
     start = time.perf_counter()
     chosen = METRICS[metric]
-    parts: dict[str, float] = {}
+    parts: dict[str, Any] = {}
     if standardize:
         X = standardized_columns(X)
+        if not chosen.scale_free:  # rows of length 1 on average, whatever their number of columns
+            X = X / np.sqrt(X.shape[1]).astype(X.dtype)
         columns = columns - columns.mean(axis=0) if chosen.target == "columns" else columns
     if metric == "accuracy":
         scores = probe_scores(X if standardize else centered(X), columns, is_class)

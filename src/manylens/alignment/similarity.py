@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from manylens.alignment.device_alignments import device_alignments
 from manylens.alignment.features import (
     FeatureSets,
     Returned,
@@ -32,6 +34,7 @@ from manylens.alignment.inner_products import (
     unscaled,
 )
 from manylens.alignment.sketches import Estimate, check_sketch, replicated, sketch_replicates, sketched_cka
+from manylens.arrays import namespace_of
 from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.kernels import Kernel, KernelLike, Linear, Precomputed, make_kernel
 from manylens.native.permutations import permuted_products
@@ -98,7 +101,8 @@ def cka(
     Parameters
     ----------
     X, Y : array-like or sparse matrix, shapes (n, d_x) and (n, d_y)
-        Features; row i of both describes the same sample. Kernel matrices (n, n) for "precomputed".
+        Features; row i of both describes the same sample. Kernel matrices (n, n) for "precomputed". Arrays
+        of torch, CuPy or JAX stay on their device, if array-api-compat is installed (linear kernel only).
     kernel : str, callable or Kernel, default="linear"
         A name such as "linear", "rbf" or "precomputed", a function of two sets of rows, or a kernel of
         `manylens.kernels`.
@@ -118,8 +122,9 @@ def cka(
 
     Returns
     -------
-    float or Estimate
-        The alignment; with `sketch` an `Estimate` with `value`, `standard_error` and `interval()`.
+    float, array or Estimate
+        The alignment, on the device of arrays of other libraries; with `sketch` an `Estimate` with `value`,
+        `standard_error` and `interval()`.
 
     Examples
     --------
@@ -130,6 +135,10 @@ def cka(
     1.0
     """
     check_choice(return_, "return_", ("score", "angle"))
+    xp = namespace_of(X, Y)
+    if xp is not None and sketch is None:
+        score = device_alignments(xp, [X, Y], ["X", "Y"], kernel, estimator, center)[0, 1]
+        return xp.acos(score) if return_ == "angle" else score
     X, Y = check_feature_sets({"X": X, "Y": Y})[1]
     if sketch is not None:
         if kernel != "linear" or not center:
@@ -176,13 +185,21 @@ def cka_matrix(
     Returns
     -------
     ndarray, shape (p, p) or (p, q), or pandas.DataFrame
-        An array for a sequence, a data frame for a dict (needs pandas).
+        An array for a sequence, a data frame for a dict (needs pandas); arrays of other libraries give an
+        array of theirs, on their device.
     """
     check_choice(return_, "return_", ("score", "angle"))
     if isinstance(others, str) or callable(others):
         raise TypeError(
             f"others={shown(others)} is not a set of features: give the kernel by name, kernel=..."
         )
+    sets = [list_sets(each) for each in (representations, others) if each is not None]
+    xp = namespace_of(*(X for _, arrays in sets for X in arrays))
+    if xp is not None:
+        names, arrays = [name for own, _ in sets for name in own], [X for _, own in sets for X in own]
+        split = None if others is None else len(sets[0][0])
+        scores = device_alignments(xp, arrays, names, kernel, estimator, center, split)
+        return xp.acos(scores) if return_ == "angle" else scores
     names, arrays = check_feature_sets(representations)
     kernel = make_kernel(kernel, gamma)
     by_name = hasattr(representations, "keys")
@@ -195,6 +212,13 @@ def cka_matrix(
     scores = alignments([*arrays, *other_arrays], [*names, *other_names], kernel, estimator, center, split=p)
     by_name = by_name or hasattr(others, "keys")
     return labeled(as_returned(scores[:p, p:], return_), names, by_name, other_names)
+
+
+def list_sets(features: Any) -> tuple[list[Any], list[Any]]:
+    """Names and arrays of feature sets as they are; empty for anything but a dict, list or tuple."""
+    if isinstance(features, Mapping) and not is_sparse(features):
+        return list(features), list(features.values())
+    return (list(range(len(features))), list(features)) if isinstance(features, list | tuple) else ([], [])
 
 
 def hsic(
@@ -237,7 +261,8 @@ class IndependenceTest(NamedTuple):
     p_value: float  # share of permutations, including the identity, with a statistic at least as large
     n_permutations: int
 
-    _repr_html_ = result_table
+    def _repr_html_(self) -> str:
+        return result_table(self)
 
 
 def hsic_test(

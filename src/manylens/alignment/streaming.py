@@ -162,22 +162,6 @@ class StreamingCKA(Summary):
         position = {name: k for k, name in enumerate(self.names_)}
         return {(one, other): float(scores[position[one], position[other]]) for one, other in self.pairs}
 
-    def scaled_products(self) -> Scaled:
-        """Inner products of the kernels of all pairs; raises if a representation is constant."""
-        check_convention(self.estimator, self.center, self.n_rows_)
-        p = len(self.names_)
-        values = np.zeros((p, p))
-        for (k, m), product in self._products().items():
-            values[k, m] = values[m, k] = product
-        exponents = np.array([2 * (exponent or 0) for exponent in self._exponents])
-        return Scaled(values, exponents, np.zeros(p, dtype=bool))
-
-    def alignment_of(self, one: Hashable, other: Hashable) -> float:
-        """Alignment of one pair."""
-        values = self.scaled_products().values
-        k, m = self.names_.index(one), self.names_.index(other)
-        return float(np.clip(values[k, m] / (np.sqrt(values[k, k]) * np.sqrt(values[m, m])), -1.0, 1.0))
-
     def _moments_at(self, exponents: list[int | None]) -> CrossMoments:
         """The moments as if the rows had been scaled by 2^-exponents."""
         steps = [(ours or 0) - (new or 0) for ours, new in zip(self._exponents, exponents, strict=True)]
@@ -235,3 +219,21 @@ def check_pairs(pairs: Any) -> list[tuple[Hashable, Hashable]]:
 def scaled(arrays: list[Rows], exponents: list[int | None]) -> list[Any]:
     """Every array times 2^-exponent."""
     return [times_power(X, -(exponent or 0)) for X, exponent in zip(arrays, exponents, strict=True)]
+
+
+def streamed_products(stream: StreamingCKA) -> Scaled:
+    """Inner products of the kernels of all pairs of a stream; raises if a representation is constant."""
+    check_convention(stream.estimator, stream.center, stream.n_rows_)
+    p = len(stream.names_)
+    values = np.zeros((p, p))
+    for (k, m), product in stream._products().items():
+        values[k, m] = values[m, k] = product
+    exponents = np.array([2 * (exponent or 0) for exponent in stream._exponents])
+    return Scaled(values, exponents, np.zeros(p, dtype=bool))
+
+
+def streamed_alignment(stream: StreamingCKA, one: Hashable, other: Hashable) -> float:
+    """Alignment of one pair of a stream."""
+    values = streamed_products(stream).values
+    k, m = stream.names_.index(one), stream.names_.index(other)
+    return float(np.clip(values[k, m] / (np.sqrt(values[k, k]) * np.sqrt(values[m, m])), -1.0, 1.0))

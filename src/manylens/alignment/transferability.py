@@ -275,7 +275,7 @@ def ridge_solve(gram: FloatArray, add: float, right: FloatArray) -> FloatArray:
 
 def largest_eigenvalue(gram: FloatArray, steps: int = 30) -> float:
     """Largest eigenvalue of a positive semi-definite matrix by power iteration, as exp(-5 λ) needs it."""
-    vector = np.random.default_rng(0).standard_normal(len(gram))
+    vector: FloatArray = np.random.default_rng(0).standard_normal(len(gram))
     value = 0.0
     for _ in range(steps):
         vector = gram @ (vector / np.linalg.norm(vector))
@@ -350,17 +350,21 @@ def target_given_source(P: FloatArray, codes: IntArray) -> FloatArray:
 def nleep(X: FloatArray, codes: IntArray, per_class: int = 5, variance: float = 0.8) -> Scored:
     """N-LEEP (Li et al. 2021): LEEP of the components of a Gaussian mixture, as many as 5 per class.
 
-    The mixture is fitted to the principal components that explain 80% of the variance, with diagonal
-    covariances: full ones would take longer than a ridge.
+    The mixture is fitted to the principal components that explain 80% of the variance, at most 100, with
+    diagonal covariances: full ones would take longer than a ridge.
     """
     X = centered(X.astype(np.float64))
     rows = decomposed(X)
     shares = np.cumsum(rows.squares) / rows.squares.sum()
-    kept = int(np.searchsorted(shares, variance)) + 1
+    kept = min(int(np.searchsorted(shares, variance)) + 1, 100)
     Z = rows.vectors[:, :kept] * np.sqrt(len(X) * rows.squares[:kept] / rows.squares[0])
     n_components = max(1, min(per_class * (codes.max() + 1), len(Z) // 2))
-    mixture = GaussianMixture(n_components, covariance_type="diag", max_iter=30, random_state=0)
+    mixture = GaussianMixture(
+        n_components, covariance_type="diag", init_params="k-means++", max_iter=15, random_state=0
+    )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # 30 steps are intended, and few distinct rows
+        warnings.simplefilter(
+            "ignore", ConvergenceWarning
+        )  # few steps are intended, so that a ridge takes as long
         P = mixture.fit(Z).predict_proba(Z)
     return log_expected_prediction(P, codes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -73,7 +74,7 @@ class BaggingAutoencoder(LinearAutoencoders):
         samples = bootstrap_moments(blocks, X.shape[0], M, new_generator(self.random_state))
         return self._set_samples([sample.covariance() for sample in samples])
 
-    def _set_samples(self, covariances: list[FloatArray]) -> Self:
+    def _set_samples(self, covariances: Sequence[FloatArray]) -> Self:
         """Set one module per sample, from the covariances (k, k) of their principal coordinates."""
         M, H = len(covariances), self.n_components
         encoders = np.zeros((M, H, len(self.spectrum_)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -199,7 +200,7 @@ class BootstrapKernelPCA(KernelBaseline):
         samples = bootstrap_moments(blocks, X.shape[0], self.n_modules, rng)
         return self._modules_of([sample.covariance() for sample in samples], spectrum)
 
-    def _modules_of(self, covariances: list[FloatArray], spectrum: Spectrum) -> FloatArray:
+    def _modules_of(self, covariances: Sequence[FloatArray], spectrum: Spectrum) -> FloatArray:
         """Modules (M, H, k) from the covariances (k, k) of the samples' coordinates."""
         modules = np.zeros((self.n_modules, self.n_components, len(spectrum.values)))
         for module, covariance in zip(modules, covariances, strict=True):

@@ -118,7 +118,9 @@ reading = combined(
     click.option("--encoding", default="utf-8", help="Encoding of a text file."),
     click.option("--decimal", default=".", help="Decimal point of a text file."),
     click.option(
-        "--image-size", type=click.IntRange(2, 512), default=32, help="Side to which images are resized."
+        "--image-size",
+        type=click.IntRange(2, 512),
+        help="Side to which images are resized.  [default: that of the model, or 32]",
     ),
 )
 choosing = combined(
@@ -135,13 +137,33 @@ trusting = click.option(
 )
 
 
-def read(source: str, delimiter: str | None, encoding: str, decimal: str, image_size: int) -> Any:
-    """Rows of a source, with the options of `reading`."""
-    from manylens.cli.tables import CSVFormat, read_rows
+class Diversity(click.FloatRange):
+    """A number from 0 to 1, or "auto"."""
 
-    return read_rows(
-        source, CSVFormat(delimiter and delimiter.replace("\\t", "\t"), encoding, decimal), image_size
-    )
+    name = "number or auto"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Check and convert the value."""
+        return value if value == "auto" else super().convert(value, param, ctx)
+
+
+def read(
+    source: str,
+    delimiter: str | None,
+    encoding: str,
+    decimal: str,
+    image_size: int | None,
+    *,
+    model: Any = None,
+    columns: Any = None,
+) -> Any:
+    """Rows of a source, with the options of `reading`."""
+    from manylens.cli.columns import model_image_size
+    from manylens.cli.tables import IMAGE_SIDE, CSVFormat, read_rows
+
+    text = CSVFormat(delimiter and delimiter.replace("\\t", "\t"), encoding, decimal)
+    side = image_size or model_image_size(model) or IMAGE_SIDE
+    return read_rows(source, text, side, columns)
 
 
 def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
@@ -159,6 +181,7 @@ def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     "manylens learn flowers.csv --label species -o flowers.manylens",
     "manylens learn houses.parquet --one-hot --impute median --diversity 0.9 -o houses.manylens",
     "manylens learn photos/ --image-size 16 -o photos.manylens",
+    "manylens learn shop.parquet --ids name --label kind --diversity auto --index shop-index.manylens",
     "zcat big.csv.gz | manylens learn - --numeric-only -o big.manylens --json",
 )
 @click.argument("data")
@@ -170,7 +193,10 @@ def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 @click.option("--modules", type=click.IntRange(1), default=10, help="Number of modules.")
 @click.option("--components", type=click.IntRange(1), default=10, help="Dimensions of each module.")
 @click.option(
-    "--diversity", type=click.FloatRange(0, 1), default=0.99, help="0: equal modules, 1: most diverse."
+    "--diversity",
+    type=Diversity(0, 1),
+    default=0.99,
+    help="0: equal modules, 1: most diverse; auto: the best by cross-validation of --label.",
 )
 @click.option(
     "--kernel", type=click.Choice(["rbf", "linear", "laplacian", "cosine"]), default="rbf", help="Kernel."
@@ -178,6 +204,7 @@ def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 @click.option(
     "--rank", type=click.IntRange(1), default=1000, help="Number of kernel components to choose from."
 )
+@click.option("--index", metavar="FILE", help="Also write a search index of the rows, for `search FILE`.")
 @click.option("--report", metavar="FILE", help="Also write a page about the model (HTML).")
 @choosing
 @reading
@@ -189,9 +216,10 @@ def learn(
     ids: str | None,
     modules: int,
     components: int,
-    diversity: float,
+    diversity: float | str,
     kernel: str,
     rank: int,
+    index: str | None,
     report: str | None,
     **options: Any,
 ) -> None:
@@ -211,7 +239,7 @@ def learn(
         from manylens.cli.model_report import check_report_target
 
         check_report_target(report)
-    model = learning.learn(common, rows, columns, settings, label, ids, output)
+    model = learning.learn(common, rows, columns, settings, label, ids, output, index)
     if report:
         from manylens.cli.model_report import write_report
 
@@ -238,9 +266,12 @@ def transform(
 ) -> None:
     """Apply the saved MODEL to the rows of DATA and write its columns as a table."""
     from manylens.cli import learning
+    from manylens.cli.columns import needed_columns
     from manylens.cli.model_files import read_model
 
-    learning.transform(common, read_model(model, trust), read(data, **options), keep, output)
+    loaded = read_model(model, trust)
+    columns = needed_columns(loaded, *keep)
+    learning.transform(common, loaded, read(data, **options, model=loaded, columns=columns), keep, output)
 
 
 @command(
@@ -281,9 +312,10 @@ def nca(
     "manylens search flowers.manylens flowers.csv --row 0 -k 5 --show species",
     "manylens search shop.manylens shop.parquet --query wanted.csv --ids name --where 'price < 10'",
     "manylens search photos.manylens photos/ --query new.jpg --ids file -o found.csv",
+    "manylens search shop-index.manylens --query wanted.csv",
 )
 @click.argument("model")
-@click.argument("data")
+@click.argument("data", required=False)
 @click.option("--query", metavar="FILE", help="Rows to search for, with the columns of the model.")
 @click.option(
     "--row", "query_rows", multiple=True, type=click.IntRange(0), help="Row of DATA to search for (from 0)."
@@ -302,7 +334,7 @@ def nca(
 def search(
     common: Any,
     model: str,
-    data: str,
+    data: str | None,
     query: str | None,
     query_rows: tuple[int, ...],
     k: int,
@@ -313,16 +345,23 @@ def search(
     trust: bool,
     **options: Any,
 ) -> None:
-    """Find the rows of DATA with the smallest distance to each query, by all modules of MODEL together."""
+    """Find the rows of DATA with the smallest distance to each query, by all modules of MODEL together.
+
+    An index of `manylens learn --index` in place of MODEL is searched without reading DATA again, which is
+    needed only for --row, --show, --ids and --where.
+    """
     from manylens.cli import searching
+    from manylens.cli.columns import needed_columns
     from manylens.cli.model_files import read_model
 
     if query is None and not query_rows:
         raise click.UsageError("Give the rows to search for: --query FILE, or --row NUMBER.")
     if data == query == "-":
         raise click.UsageError("Standard input can be read once: give DATA or --query as a file.")
-    loaded, rows = read_model(model, trust), read(data, **options)
-    asked = None if query is None else read(query, **options)
+    loaded = read_model(model, trust)
+    columns = None if where else needed_columns(loaded, ids, *show)
+    rows = None if data is None else read(data, **options, model=loaded, columns=columns)
+    asked = None if query is None else read(query, **options, model=loaded)
     searching.search(common, loaded, rows, asked, query_rows, k, ids, where, show, output)
 
 
@@ -491,7 +530,8 @@ def report(
     from manylens.cli.model_report import check_report_target, write_report
 
     check_report_target(output)
-    loaded, rows = read_model(model, trust), read(data, **options)
+    loaded = read_model(model, trust)
+    rows = read(data, **options, model=loaded)
     with common.talk.step("Drawing"):
         said = write_report(loaded, rows, label, output, common.seed, f"manylens report {model} {data}")
     shown = {name: value for name, value in said.items() if name != "diversities" or common.talk.as_json}

@@ -96,12 +96,11 @@ def choose_features(rows: Rows, options: ColumnOptions, aside: Iterable[str | No
 
 def refuse_missing(rows: Rows, numbers: list[str], text: list[str], options: ColumnOptions) -> None:
     """Refuse infinite values, columns without any value and, unless they are imputed, missing values."""
-    frame = rows.frame
-    values = frame[numbers].to_numpy(dtype=float, na_value=np.nan) if numbers else np.empty((len(frame), 0))
-    infinite = [name for k, name in enumerate(numbers) if np.isinf(values[:, k]).any()]
+    frame = rows.frame  # column by column: a copy of the whole table may not fit in memory
+    infinite = [name for name in numbers if is_infinite(frame[name])]
     if infinite:
         raise CommandError(f"{rows.name}: infinite values in {quoted(infinite)}: repair them, or --drop.")
-    counts = frame[[*numbers, *text]].isna().sum()
+    counts = pd.Series({name: int(frame[name].isna().sum()) for name in [*numbers, *text]})
     empty = counts[counts == len(frame)].index
     if len(empty):
         raise CommandError(f"{rows.name}: no values in {quoted(empty)}: leave them out with --drop.")
@@ -113,6 +112,11 @@ def refuse_missing(rows: Rows, numbers: list[str], text: list[str], options: Col
             f"{rows.name}: values are missing in {listed}{more}. Fill them with --impute median, or leave "
             "the columns out with --drop."
         )
+
+
+def is_infinite(values: pd.Series[Any]) -> bool:
+    """Whether a column of numbers holds an infinite one."""
+    return bool(np.isinf(values.to_numpy(dtype=float, na_value=np.nan)).any())
 
 
 def is_text(values: pd.Series[Any]) -> bool:
@@ -162,6 +166,18 @@ def model_columns(model: Any) -> list[str] | None:
     """The columns that a model was fitted to, if it knows their names."""
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else [str(name) for name in names]
+
+
+def needed_columns(model: Any, *others: str | None) -> set[str] | None:
+    """The columns that a model and options name, if the model knows its own; no others need to be read."""
+    names = model_columns(model)
+    return None if names is None else {*names, *(each for each in others if each is not None)}
+
+
+def model_image_size(model: Any) -> int | None:
+    """The side of the images that a model was learned from, as its columns tell."""
+    found = re.fullmatch(r"p(\d+)_\d+", (model_columns(model) or [""])[0])
+    return int(found[1]) if found else None
 
 
 def model_rows(model: Any, rows: Rows, aside: Sequence[str | None] = ()) -> Any:

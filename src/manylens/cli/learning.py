@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,9 @@ from manylens.cli.columns import (
 from manylens.cli.model_files import check_model_target, write_model
 from manylens.cli.tables import Rows, check_table_target, write_rows
 from manylens.cli.talk import Talk
+from manylens.ensembles.diversity_search import DiversitySearchCV
+from manylens.ensembles.neighbors import ModuleNeighbors
+from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
 from manylens.metric.nca import NCA
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, FloatArray
@@ -32,6 +36,7 @@ from manylens.typing import AnyArray, FloatArray
 SAMPLE = 2000  # rows among which neighbors are compared
 NEIGHBORS = 10
 VOTERS = 5
+SEARCH_ROWS, SEARCH_FOLDS = 5000, 3  # from which --diversity auto is chosen
 
 
 @dataclass(frozen=True)
@@ -50,9 +55,14 @@ def learn(
     label: str | None,
     ids: str | None,
     output: str,
+    index: str | None = None,
 ) -> Pipeline:
-    """Learn modules of all usable columns, save them and print what they reach."""
+    """Learn modules of all usable columns, save them, and an index if asked, and print what they reach."""
     check_model_target(output)
+    if index:
+        check_model_target(index)
+        if Path(index).resolve() == Path(output).resolve():
+            raise CommandError(f"--index and --output are the same file {index}: name two.")
     y = labels(rows, label) if label else None
     if ids:
         column(rows, ids, "--ids")
@@ -60,16 +70,23 @@ def learn(
         raise CommandError(f"{rows.name} has a single row; modules are learned from at least two.")
     features = choose_features(rows, options, (label, ids))
     prepare = preparation(rows, features, options)
-    lenses = ModularKernelPCA(**settings, random_state=common.seed)
     with common.talk.step(f"Learning modules of {len(rows.frame):,} rows"):
         start = time.perf_counter()
         X = prepare.fit_transform(rows.frame[[*features.numbers, *features.categories]])
-        lenses.fit(X)
+        if settings["diversity"] == "auto":
+            settings = {**settings, "diversity": best_diversity(X, y, settings, common.seed)}
+        lenses = ModularKernelPCA(**settings, random_state=common.seed).fit(X)
         seconds = time.perf_counter() - start
     model = Pipeline([("prepare", prepare), ("lenses", lenses)])
     with common.talk.step("Measuring"):
         scores = neighbor_scores(X, lenses, y, common.seed)
     write_model(model, output)
+    searched = {}
+    if index:
+        with common.talk.step(f"Indexing {len(rows.frame):,} rows"):
+            neighbors = ModuleNeighbors(lenses).fit(X, ids=index_ids(rows, ids))
+        write_model(Pipeline([("prepare", prepare), ("index", neighbors)]), index)
+        searched = {"index": index, "recall_of_the_index": float(neighbors.recall_)}
     common.talk.result(
         f"Modules of {rows.name}",
         {
@@ -84,9 +101,39 @@ def learn(
             **scores,
             "seconds": seconds,
             "model": output,
+            **searched,
         },
     )
     return model
+
+
+def best_diversity(X: FloatArray, y: AnyArray | None, settings: dict[str, Any], seed: int) -> float:
+    """The diversity with the best vote on the label in cross-validation, on a sample of many rows."""
+    if y is None:
+        raise CommandError("--diversity auto is chosen by how well modules vote: give --label, or a number.")
+    classes = y.dtype.kind != "f"
+    if classes and np.unique(y, return_counts=True)[1].min() < SEARCH_FOLDS:
+        raise CommandError(
+            f"--diversity auto: a class of the label has fewer than {SEARCH_FOLDS} rows, too few for "
+            "cross-validation; give a number."
+        )
+    chosen = np.arange(len(X))
+    if len(X) > SEARCH_ROWS:
+        chosen = train_test_split(
+            chosen, train_size=SEARCH_ROWS, stratify=y if classes else None, random_state=seed
+        )[0]
+    modules = ModularKernelPCA(**{**settings, "diversity": 0.5}, random_state=seed)
+    vote = ModuleVotingClassifier(modules) if classes else ModuleVotingRegressor(modules)
+    search = DiversitySearchCV(vote, cv=SEARCH_FOLDS, refit=False)
+    return search.fit(X[chosen], y[chosen]).best_diversity_
+
+
+def index_ids(rows: Rows, ids: str | None) -> AnyArray | None:
+    """The ids of the rows as an index takes them: whole numbers or text."""
+    if ids is None:
+        return None
+    values = rows.frame[ids]
+    return values.to_numpy() if values.dtype.kind in "iu" else values.to_numpy(dtype=str)
 
 
 def counts(rows: Rows, features: Features) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from sklearn.pipeline import Pipeline
 
 from manylens.cli import CommandError
 from manylens.cli.tables import check_target, nearest_file
-from manylens.persistence.files import replacing
+from manylens.persistence.files import MAGIC, replacing
 from manylens.persistence.models import BEGINNINGS, load, read_beginning, save
 
 PICKLES = (".joblib", ".pkl", ".pickle")
@@ -30,7 +30,7 @@ def read_model(path: str, trust: bool = False) -> Any:
             import joblib
 
             return joblib.load(path)
-        return load_trusted(path) if trust else load(path)
+        return load_trusted(path) if trust else load(path, mmap=beginning.startswith(MAGIC))
     except CommandError:
         raise
     except TypeError as error:  # classes that files may not name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ RESERVED = ("query", "rank", "row", "distance")  # columns of the result
 def search(
     common: Common,
     model: Any,
-    rows: Rows,
+    rows: Rows | None,
     query: Rows | None,
     query_rows: tuple[int, ...],
     k: int,
@@ -34,11 +35,21 @@ def search(
     """Print or write the k nearest rows of each query, which is a row of `query` or of the table itself."""
     check_table_target(output)
     common.talk.results_on_stderr = output == "-"
+    index = last_step(model) if isinstance(last_step(model), ModuleNeighbors) else None
+    if rows is None:
+        if index is None:
+            raise CommandError("give the DATA to search, or an index of `manylens learn --index` as MODEL.")
+        if query is None or query_rows or ids or show or where:
+            raise CommandError("--row, --ids, --show and --where refer to DATA: give it after the index.")
+        search_index(common, model, index, query, k, output)
+        return
     n = len(rows.frame)
+    if index is not None and len(index) != n:
+        raise CommandError(f"the index has {len(index):,} rows, not the {n:,} of {rows.name}: give its data.")
     outside = [row for row in query_rows if row >= n]
     if outside:
         raise CommandError(f"--row {outside[0]}: {rows.name} has rows 0 to {n - 1}.")
-    if not hasattr(model, "transform"):
+    if index is None and not hasattr(model, "transform"):
         raise CommandError(f"a {type(model).__name__} cannot be searched: give a model of learn or nca.")
     taken = [name for name in (ids, *show) if name in RESERVED]
     if taken:
@@ -61,7 +72,38 @@ def search(
             called = query.frame[ids].to_numpy() if known else np.arange(len(Q))
             for name, distances, found in zip(called, *finder.nearest(Q, k, mask), strict=True):
                 asked.append((name, distances, found))
-    frame = pd.DataFrame(
+    answer(common, named_neighbors(asked, names, ids, beside), rows.name, where, output)
+
+
+def search_index(
+    common: Common, model: Any, index: ModuleNeighbors, query: Rows, k: int, output: str | None
+) -> None:
+    """Print or write the k nearest rows of each query, by the ids of a saved index."""
+    k = min(k, len(index))
+    with common.talk.step(f"Searching {len(index):,} rows"):
+        Q = first_steps(model, model_rows(model, query))
+        distances, found = index.kneighbors(Q, k)
+    lines = [
+        {"query": number, "rank": rank, "row": row, "distance": float(distance)}
+        for number, (lengths, near) in enumerate(zip(distances, found.tolist(), strict=True))
+        for rank, (distance, row) in enumerate(zip(lengths, near, strict=True), 1)
+    ]
+    answer(common, pd.DataFrame(lines), "the index", None, output)
+
+
+def without_ids(index: ModuleNeighbors) -> ModuleNeighbors:
+    """The same index, whose searches return row numbers."""
+    plain = copy(index)
+    plain.index_ = copy(index.index_)
+    plain.index_.ids = None
+    return plain
+
+
+def named_neighbors(
+    asked: list[tuple[Any, FloatArray, IntArray]], names: Any, ids: str | None, beside: dict[str, Any]
+) -> pd.DataFrame:
+    """One line per query and neighbor, with ids and other columns."""
+    return pd.DataFrame(
         [
             {
                 **{"query": name, "rank": rank, "row": int(row), **({ids: names[row]} if ids else {})},
@@ -71,11 +113,15 @@ def search(
             for rank, (distance, row) in enumerate(zip(distances, found, strict=True), 1)
         ]
     )
+
+
+def answer(common: Common, frame: pd.DataFrame, name: str, where: str | None, output: str | None) -> None:
+    """Print or write neighbors."""
     if output is not None:
         write_rows(frame, output)
     if output != "-":
         columns = [str(name) for name in frame.columns]
-        title = f"Nearest rows of {rows.name}" + (f" where {where}" if where else "")
+        title = f"Nearest rows of {name}" + (f" where {where}" if where else "")
         common.talk.table(title, columns, frame.to_numpy(dtype=object).tolist(), {"output": output})
 
 
@@ -100,7 +146,9 @@ class Finder:
 
     def __init__(self, estimator: Any, X: FloatArray) -> None:
         self.modules, self.estimator = hasattr(estimator, "split"), estimator
-        if self.modules:
+        if isinstance(estimator, ModuleNeighbors):
+            self.modules, self.index = True, without_ids(estimator)
+        elif self.modules:
             self.index = ModuleNeighbors(estimator, method="exact").fit(X)
         else:
             self.base = np.asarray(estimator.transform(X))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,9 @@ from manylens.typing import AnyArray
 from manylens.validation import import_optional
 
 Kind = Literal["table", "array", "images"]
+Source: TypeAlias = Path | io.BytesIO  # a file, or the bytes of standard input
+HEAD = 65536  # bytes from which format, encoding and delimiter are recognized
+IMAGE_SIDE = 32  # to which images are resized by default
 DELIMITERS = ",;\t|"
 IMAGES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"}
 MOST_PIXELS = 2**25  # of one image: larger ones are refused before they are unpacked
@@ -42,23 +45,45 @@ class Rows:
     kind: Kind
 
 
-def read_rows(source: str, text: CSVFormat | None = None, image_size: int = 32) -> Rows:
-    """Rows of a file, of a folder of images, of one array of an archive (`file.npz::name`), or of stdin."""
+def read_rows(
+    source: str,
+    text: CSVFormat | None = None,
+    image_size: int = IMAGE_SIDE,
+    columns: Collection[str] | None = None,
+) -> Rows:
+    """Rows of a file, of a folder of images, of one array of an archive (`file.npz::name`), or of stdin.
+
+    If `columns` are given and a Parquet or Feather file has all of them, only they are read.
+    """
     if source == "-":
-        return parse(sys.stdin.buffer.read(), "standard input", text or CSVFormat())
+        return parse(io.BytesIO(read_input(sys.stdin.buffer)), "standard input", text or CSVFormat())
     file, _, member = source.partition("::")
     path = Path(file)
     if path.is_dir():
         return read_images(path, image_size)
+    content: Source = path
     try:
-        data = path.read_bytes()
+        if path.is_file():
+            path.open("rb").close()
+        else:  # a pipe can be opened once
+            content = io.BytesIO(path.read_bytes())
     except FileNotFoundError:
         raise CommandError(f"{file} does not exist{nearest_file(path)}.") from None
     except OSError as error:
         raise CommandError(f"{file} could not be read: {error.strerror}.") from None
     if path.suffix.lower() in IMAGES:
         return Rows(image_frame([path], path.parent, image_size), path.name, "images")
-    return parse(data, path.name, text or CSVFormat(), member)
+    return parse(content, path.name, text or CSVFormat(), member, columns)
+
+
+def read_input(stream: Any) -> bytes:
+    """All bytes of standard input, read piece by piece: between pieces Python notices Ctrl-C.
+
+    A single `read` loops in C, and an interrupt between two of its system calls would wait for more input.
+    """
+    if not hasattr(stream, "read1"):
+        return bytes(stream.read())
+    return b"".join(iter(lambda: stream.read1(2**20), b""))
 
 
 def nearest_file(path: Path) -> str:
@@ -71,25 +96,28 @@ def nearest_file(path: Path) -> str:
     return f" (did you mean {path.with_name(found[0])}?)" if found else ""
 
 
-def parse(data: bytes, name: str, text: CSVFormat, member: str = "") -> Rows:
-    """Rows in the bytes of a file, whose format is recognized by how it begins."""
-    if not data.strip():
+def parse(
+    source: Source, name: str, text: CSVFormat, member: str = "", columns: Collection[str] | None = None
+) -> Rows:
+    """Rows of a file, whose format is recognized by how it begins."""
+    head, whole = beginning_of(source)
+    if whole and not head.strip():
         raise CommandError(f"{name} is empty.")
     readers: dict[bytes, tuple[str, Callable[[], Rows]]] = {
-        b"PAR1": ("Parquet", lambda: Rows(unpacked(read_arrow("parquet", data)), name, "table")),
-        b"ARROW1": ("Feather", lambda: Rows(unpacked(read_arrow("feather", data)), name, "table")),
-        b"\x93NUMPY": ("NumPy", lambda: array_rows(load_numpy(data), name)),
-        b"PK\x03\x04": ("NumPy archive", lambda: archive_rows(load_numpy(data), name, member)),
+        b"PAR1": ("Parquet", lambda: Rows(unpacked(read_arrow("parquet", source, columns)), name, "table")),
+        b"ARROW1": ("Feather", lambda: Rows(unpacked(read_arrow("feather", source, columns)), name, "table")),
+        b"\x93NUMPY": ("NumPy", lambda: array_rows(load_numpy(source), name)),
+        b"PK\x03\x04": ("NumPy archive", lambda: archive_rows(load_numpy(source), name, member)),
     }
     for beginning, (kind, read) in readers.items():
-        if data.startswith(beginning):
+        if head.startswith(beginning):
             try:
                 rows = read()
             except (ValueError, OSError, KeyError, EOFError) as error:
                 raise CommandError(f"{name} could not be read as a {kind} file: {error}") from None
             break
     else:
-        rows = Rows(read_csv(data, name, text), name, "table")
+        rows = Rows(read_csv(source, head, whole, name, text), name, "table")
     if not len(rows.frame):
         raise CommandError(f"{name} has columns but no rows.")
     if not rows.frame.columns.is_unique:
@@ -98,11 +126,34 @@ def parse(data: bytes, name: str, text: CSVFormat, member: str = "") -> Rows:
     return rows
 
 
-def read_arrow(kind: Literal["parquet", "feather"], data: bytes) -> pd.DataFrame:
-    """A table of pyarrow, with its column names as text."""
+def beginning_of(source: Source) -> tuple[bytes, bool]:
+    """The first bytes of a file, and whether they are all of it."""
+    if isinstance(source, io.BytesIO):
+        head, size = source.getvalue()[:HEAD], len(source.getvalue())
+    else:
+        with source.open("rb") as stream:
+            head, size = stream.read(HEAD), source.stat().st_size
+    return head, len(head) >= size
+
+
+def read_arrow(
+    kind: Literal["parquet", "feather"], source: Source, columns: Collection[str] | None
+) -> pd.DataFrame:
+    """A table of pyarrow, with its column names as text; only some columns if it has all of them."""
     import_optional("pyarrow", f"Reading {kind} files", '"manylens[cli]"')
     read: Any = pd.read_parquet if kind == "parquet" else pd.read_feather
-    frame: pd.DataFrame = read(io.BytesIO(data))
+    chosen = None
+    if columns is not None and isinstance(source, Path):
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        if kind == "parquet":
+            known = list(parquet.read_schema(source).names)
+        else:
+            with pa.memory_map(str(source)) as mapped:
+                known = list(pa.ipc.open_file(mapped).schema.names)
+        chosen = [each for each in known if each in set(columns)] if set(columns) <= set(known) else None
+    frame: pd.DataFrame = read(source, columns=chosen)
     named = frame.index.names[0] is not None
     frame = frame.reset_index(drop=not named)
     return frame.rename(columns=str)
@@ -127,9 +178,9 @@ def unpacked(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, axis=1) if parts else frame
 
 
-def load_numpy(data: bytes) -> Any:
-    """Arrays of numbers or text; arrays of objects, which would run code, are refused."""
-    return np.load(io.BytesIO(data), allow_pickle=False)
+def load_numpy(source: Source) -> Any:
+    """Arrays of numbers or text, mapped from a file; arrays of objects, which would run code, are refused."""
+    return np.load(source, mmap_mode="r" if isinstance(source, Path) else None, allow_pickle=False)
 
 
 def array_rows(array: AnyArray, name: str) -> Rows:
@@ -164,16 +215,17 @@ def archive_rows(archive: Any, name: str, member: str) -> Rows:
     return Rows(pd.concat([rows.frame, pd.DataFrame(beside)], axis=1), name, rows.kind)
 
 
-def read_csv(data: bytes, name: str, text: CSVFormat) -> pd.DataFrame:
+def read_csv(source: Source, head: bytes, whole: bool, name: str, text: CSVFormat) -> pd.DataFrame:
     """A table with a header line; the delimiter is the one that the header contains most often."""
     try:
-        head = data[:65536].decode(text.encoding, errors="strict" if len(data) <= 65536 else "ignore")
-        if "\0" in head:
+        start = head.decode(text.encoding, errors="strict" if whole else "ignore")
+        if "\0" in start:
             raise CommandError(f"{name} is neither text nor a known format of tables.")
-        header = next(line for line in head.splitlines() if line.strip())
+        header = next((line for line in start.splitlines() if line.strip()), "")
         delimiter = text.delimiter or max(DELIMITERS, key=header.count)
         options: dict[str, Any] = {"encoding": text.encoding, "decimal": text.decimal}
-        frame = pd.read_csv(io.BytesIO(data), sep=delimiter, skipinitialspace=True, **options)
+        options["compression"] = None
+        frame = pd.read_csv(source, sep=delimiter, skipinitialspace=True, **options)
     except UnicodeDecodeError as error:
         raise CommandError(
             f"{name} is not {text.encoding} (byte {error.start}): give its --encoding, such as latin-1."

@@ -81,6 +81,7 @@ def tasks(X: FloatArray, y: IntArray) -> Iterator[tuple[str, Callable[[], object
     for method in SEARCH_METHODS:
         index = ModuleNeighbors(lenses, method=method)
         yield f"ModuleNeighbors, {method}", partial(search, index, X)
+    yield "ModuleNeighbors, graph", partial(search, ModuleNeighbors(lenses, backend="graph"), X)
     yield "ScanNeighborsClassifier", lambda: ScanNeighborsClassifier(5).fit(X, y).predict(X)
     yield "CountSketch, few rows", lambda: CountSketch(N_ROWS).update(X)
     yield "CountSketch, many rows", lambda: CountSketch(4).update(X)

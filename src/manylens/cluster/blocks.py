@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate, chain, zip_longest
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,14 @@ class Blocks:
         if not isinstance(self.arguments, Iterator):
             return first, self
         return first, Blocks(chain([first], start), self.is_lazy, self.lengths)
+
+    def rows_only(self) -> Blocks:
+        """The blocks without their targets."""
+        if not isinstance(self.arguments, Iterator | list):
+            return Blocks(RowsOnly(self.arguments), self.is_lazy, self.lengths)
+        rows = (each[:1] for each in self.arguments)
+        once = isinstance(self.arguments, Iterator)
+        return Blocks(rows if once else list(rows), self.is_lazy, self.lengths)
 
     def first_rows(self, lengths: list[int]) -> list[int]:
         """Number of the first row of each block."""
@@ -183,6 +191,16 @@ def read_here(number: int, parts: Arguments) -> Arguments:
 
 
 @dataclass
+class RowsOnly:
+    """The first item of each tuple."""
+
+    tuples: Iterable[Arguments]
+
+    def __iter__(self) -> Iterator[Arguments]:
+        return (each[:1] for each in self.tuples)
+
+
+@dataclass
 class Pairs:
     """Items of two iterables of equal length, side by side, that can be read again if they can."""
 
@@ -190,11 +208,21 @@ class Pairs:
     y: Iterable[Any]
 
     def __iter__(self) -> Iterator[Arguments]:
-        return zip(self.X, self.y, strict=True)
+        missing = object()
+        for number, both in enumerate(zip_longest(self.X, self.y, fillvalue=missing)):
+            if both[0] is missing or both[1] is missing:
+                short, long = ("X", "y") if both[0] is missing else ("y", "X")
+                raise ValueError(
+                    f"{short} has {number} blocks and {long} has more: block i of both must hold the "
+                    "same rows."
+                )
+            yield both
 
 
 def paired(X: Iterable[Any], y: Iterable[Any]) -> Iterable[Arguments]:
     """Batches (X_i, y_i); an iterator if one of the two is."""
+    if not isinstance(y, Iterable):
+        raise TypeError(f"y is {type(y).__name__}, but X is in blocks: give one block of y for each of X.")
     pairs = Pairs(X, y)
     return iter(pairs) if isinstance(X, Iterator) or isinstance(y, Iterator) else pairs
 

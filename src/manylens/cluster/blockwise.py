@@ -43,8 +43,8 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
     one worker. Given the feature map, the result is that of all rows; if the sample holds all rows, it is
     that of `fit` up to rounding. If nothing is learned from the sample (`ModularAutoencoder`), the blocks are
     read once. The result has the same bits for any number of workers, whichever of them ran what, and if some
-    are killed on the way. A worker needs memory for one block and two summaries, one of them also for the
-    sample; only the fitted estimator comes to the client.
+    are killed on the way. A worker needs memory for one block, one or two that dask reads ahead, and two
+    summaries, one of them also for the sample; only the fitted estimator comes to the client.
 
     Parameters
     ----------
@@ -118,8 +118,9 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
         size = check_count(self.sample_rows, "sample_rows", minimum=2)
         patience = check_real(self.patience, "patience", 0, None, include="neither")
         runner = Runner(patience, check_count(self.verbose, "verbose", minimum=0))
-        blocks = read_blocks(X, y)
         model, seed = seeded(self.estimator)
+        supervised = plan.takes_target(model)
+        blocks = read_blocks(X, y) if supervised else read_blocks(X).rows_only()
         sampled = plan.needs_sample(model)
         if sampled and (plan.summarizes or plan.walks):
             blocks.read_twice()
@@ -238,12 +239,10 @@ def fit_here(plan: Plan, model: Any, blocks: Blocks, sample: RowSample, runner: 
     prepared = prepare(plan, model, drawn)
     if plan.walks:
         for number, arguments in enumerate(blocks):
-            prepared = step(plan, prepared, number, *arguments)
+            prepared = step(prepared, number, *arguments)
     if not plan.summarizes:
         return as_fitted(prepared)
-    return learn(
-        plan, prepared, reduce_blocks(blocks, summarize_block, "summarize", runner, (plan, prepared))
-    )
+    return learn(prepared, reduce_blocks(blocks, summarize_block, "summarize", runner, prepared))
 
 
 def fit_lazy(plan: Plan, model: Any, blocks: Blocks, sample: RowSample, runner: Runner) -> Any:
@@ -259,15 +258,14 @@ def fit_lazy(plan: Plan, model: Any, blocks: Blocks, sample: RowSample, runner: 
     if plan.walks:  # one graph per block: in one for all, dask would read the blocks ahead
         for number, arguments in enumerate(blocks):
             runner.say("step", number)
-            task = named(step, "manylens-step", number)(how, prepared, number, *arguments)
+            task = named(step, "manylens-step", number)(prepared, number, *arguments)
             prepared = runner.persist(task, blocks)
     if not plan.summarizes:
         return runner.compute(named(as_fitted, "manylens-result")(prepared), blocks)
-    tree = reduction_graph(
-        blocks, summarize_block, "summarize", named(pair, "manylens-shared")(how, prepared)
-    )
+    # `prepared` is there when the blocks are read: if they waited for it, dask would read all of them ahead
+    tree = reduction_graph(blocks, summarize_block, "summarize", prepared)
     merged = named(get_summary, "manylens-summarize-result")(tree)
-    return runner.compute(named(learn, "manylens-learn")(how, prepared, merged), blocks, "summarize")
+    return runner.compute(named(learn, "manylens-learn")(prepared, merged), blocks, "summarize")
 
 
 def sample_block(empty: RowSample, number: int, *arguments: Any) -> RowSample:
@@ -275,15 +273,10 @@ def sample_block(empty: RowSample, number: int, *arguments: Any) -> RowSample:
     return empty.fresh().update(number, *arguments)
 
 
-def step(plan: Plan, prepared: Prepared, number: int, *arguments: Any) -> Prepared:
+def step(prepared: Prepared, number: int, *arguments: Any) -> Prepared:
     """The model after it has seen one more block."""
     with naming(f"Block {number} (the first is 0)"), one_blas_thread():
-        return plan.step(prepared, number, *arguments)
-
-
-def pair(one: Any, other: Any) -> tuple[Any, Any]:
-    """Both, as a tuple."""
-    return one, other
+        return prepared.plan.step(prepared, number, *arguments)
 
 
 def apply(model: Any, method: str, number: int, X: Any, *_rest: Any) -> FloatArray:

@@ -54,7 +54,7 @@ MANIFEST = "index.manylens"
 class ClusterNeighbors:
     """Neighbors, the modules whose distances rank them, and the recall to expect; unpacks to a pair.
 
-    Attributes
+    Parameters
     ----------
     distances : ndarray of shape (n_queries, k)
         Root mean squared distances over modules, ascending; estimated if some did not answer.
@@ -264,7 +264,7 @@ class DistributedNeighbors(BaseEstimator):
             raise ValueError(f"at_least={at_least} is more than the {n_modules} modules of this index.")
         k = self._check_neighbors(self.layout_, n_neighbors)
         queries = self._queries(X)
-        parts = self._connected()
+        parts = self._connected(wait=False)
         while True:
             layout = self.layout_  # once, because another thread may replace it
             try:
@@ -295,7 +295,7 @@ class DistributedNeighbors(BaseEstimator):
         ndarray of bool of shape (n_modules,)
         """
         check_is_fitted(self, "layout_")
-        slots, layout = self._connected().available(), self.layout_
+        slots, layout = self._connected(wait=False).available(), self.layout_
         out = np.zeros(len(layout.widths), dtype=bool)
         for group, modules in enumerate(layout.groups):
             out[list(modules)] = all((segment.uid, group) in slots for segment in layout.segments)
@@ -313,7 +313,7 @@ class DistributedNeighbors(BaseEstimator):
         check_path(path)
         folder, layout = Path(path).resolve(), self.layout_
         if folder.exists() and not folder.is_dir():
-            raise NotADirectoryError(f"{path} is a file: give a folder.")
+            raise ValueError(f"{path} is a file: give a folder.")
         folder.mkdir(parents=True, exist_ok=True)
         renamed = [replace(segment, uid=new_uid()) for segment in layout.segments]
         names = dict(zip((s.uid for s in layout.segments), (s.uid for s in renamed), strict=True))
@@ -392,7 +392,7 @@ class DistributedNeighbors(BaseEstimator):
         views = module_views(self.modules_, dense(finite_columns(transform_rows(self.modules_, rows))))
         return [np.hstack([views[m] for m in group]) for group in self.layout_.groups]
 
-    def _connected(self) -> Parts:
+    def _connected(self, wait: bool = True) -> Parts:
         """The parts; connect to them, or build them, if this index was unpickled or its client closed."""
         parts = vars(self).get("_parts")
         if isinstance(parts, DaskParts) and parts.client.status != "running":
@@ -400,7 +400,7 @@ class DistributedNeighbors(BaseEstimator):
             if client is not None and client.status == "running":
                 parts = None
         if parts is None:
-            parts = place(current_client(), self.layout_, self.modules_, float(self.patience))
+            parts = place(current_client(), self.layout_, self.modules_, float(self.patience), wait=wait)
             self._parts: Parts = parts
         return parts
 
@@ -473,13 +473,13 @@ class DistributedNeighbors(BaseEstimator):
         return tags
 
 
-def place(client: Any, layout: Layout, modules: Any, patience: float) -> Parts:
+def place(client: Any, layout: Layout, modules: Any, patience: float, wait: bool = True) -> Parts:
     """The parts on the workers of a client, or in this process if there is none."""
     if client is None:
         return LocalParts(layout, modules)
     if client.status != "running":
         raise RuntimeError(f"The dask client is {client.status}: create another Client.")
-    return DaskParts(client, layout, modules, patience)
+    return DaskParts(client, layout, modules, patience, wait)
 
 
 def fitted_modules(modules: Any, X: Any, y: Any, blocks: list[RowBlock], patience: float) -> Any:

@@ -10,17 +10,21 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_array
-from sklearn.utils.multiclass import check_classification_targets
 
-from manylens.alignment.features import labeled, target_is_ambiguous
+from manylens.alignment.features import (
+    check_feature_sets,
+    constant_message,
+    labeled,
+)
 from manylens.alignment.inner_products import Estimator
 from manylens.alignment.kernel_weights import METHODS, align_kernels, solve_weights, split_target
-from manylens.alignment.ranking import ModelRanking, ModelScore, rank_models
+from manylens.alignment.ranking import TELLING, ModelRanking, ModelScore, rank_models
 from manylens.alignment.similarity import cka_matrix, stable_rank
-from manylens.alignment.streaming import StreamingCKA
-from manylens.cluster.blocks import Blocks, is_collection, read_blocks
+from manylens.alignment.streaming import StreamingCKA, streamed_alignment, streamed_products
+from manylens.cluster.blocks import read_blocks
 from manylens.cluster.reduction import reduce_blocks
 from manylens.cluster.running import Runner
+from manylens.cluster.targets import TARGET, by_name, classes_of, has_names, target_columns
 from manylens.summaries import Moments, Summary, merge_tree
 from manylens.typing import AnyArray, FloatArray
 from manylens.validation import (
@@ -28,24 +32,9 @@ from manylens.validation import (
     check_count,
     check_real,
     check_seed,
-    distinct_labels,
     plain_conversion_errors,
-    require_two_classes,
     shown,
 )
-
-MOST_CLASSES = 100_000  # numbers with more different values are not classes
-
-
-@dataclass(frozen=True)
-class TargetName:
-    """Name of the target's columns among the feature sets; differs from any name that a user gives."""
-
-    def __str__(self) -> str:
-        return "y"
-
-
-TARGET = TargetName()
 
 
 def over_blocks(
@@ -78,14 +67,15 @@ def over_blocks(
     verbose : int, default=0
         If positive, print how many blocks are done.
     **settings : dict
-        Other parameters of the function. Kernels are linear, and models are ranked by "cka" or
-        "biased-cka": other choices need all rows at once.
+        Other parameters of the function. Kernels are linear, and models are ranked by "cka" (the meaning of
+        "auto", as for sketches) or "biased-cka": other choices need all rows at once. The scales of
+        `standardize` are found in a pass of their own.
 
     Returns
     -------
     object
-        What the function returns. The standard errors of `rank_models` use other random groups of rows;
-        n_groups=0 saves n_groups times the memory.
+        What the function returns. The standard errors of `rank_models` are from a jackknife over n_groups
+        groups of rows; n_groups=0 divides the memory by n_groups.
 
     Examples
     --------
@@ -97,21 +87,22 @@ def over_blocks(
     >>> over_blocks(cka_matrix, batches).shape
     (2, 2)
     """
-    known = {cka_matrix: cka_of_blocks, stable_rank: stable_rank_of_blocks}
-    with_target = {align_kernels: weights_of_blocks, rank_models: ranking_of_blocks}
     runner = Runner(
         check_real(patience, "patience", 0, None, include="neither"),
         check_count(verbose, "verbose", minimum=0),
     )
-    if function in known:
+    if function is cka_matrix or function is stable_rank:
         if y is not None:
             raise TypeError(f"{function.__name__} takes no target: leave y out.")
-        return known[function](runner, X, **settings)
-    if function in with_target:
-        return with_target[function](runner, X, y, **settings)
-    names = ", ".join(each.__name__ for each in (*known, *with_target))
+        compute = cka_of_blocks if function is cka_matrix else stable_rank_of_blocks
+        return compute(runner, X, **settings)
+    if function is align_kernels:
+        return weights_of_blocks(runner, X, y, **settings)
+    if function is rank_models:
+        return ranking_of_blocks(runner, X, y, **settings)
     raise TypeError(
-        f"{shown(function)} cannot be computed from blocks: give one of {names}, or use summarize_blocks."
+        f"{shown(function)} cannot be computed from blocks: give cka_matrix, align_kernels, rank_models or "
+        "stable_rank, or use summarize_blocks."
     )
 
 
@@ -159,19 +150,16 @@ class Side:
         return str(self.name)
 
 
-def has_names(X: Any) -> bool:
-    """Whether feature sets have names: a list of collections has none."""
-    return not (isinstance(X, Sequence) and len(X) > 0 and all(map(is_collection, X)))
-
-
-def by_name(X: Any) -> Any:
-    """A list of dask collections as a dict by position: feature sets, not rows."""
-    return X if has_names(X) else dict(enumerate(X))
-
-
-def stream_block(empty: StreamingCKA, _number: int, sets: Any) -> StreamingCKA:
+def stream_block(empty: StreamingCKA, _number: int, *arguments: Any) -> StreamingCKA:
     """Cross-moments of one block."""
-    return empty.fresh().update(sets)
+    return empty.fresh().update(only_part(arguments))
+
+
+def only_part(arguments: tuple[Any, ...]) -> Any:
+    """The rows of a block without a target."""
+    if len(arguments) != 1:
+        raise TypeError(f"the block has {len(arguments)} parts, but no target is used: give its rows alone.")
+    return arguments[0]
 
 
 class RowMoments(Summary):
@@ -200,9 +188,9 @@ def stable_rank_of_blocks(runner: Runner, X: Any, center: bool = True) -> float:
     return stable_rank(summary.moments, center)
 
 
-def moments_block(empty: RowMoments, _number: int, rows: Any) -> RowMoments:
+def moments_block(empty: RowMoments, _number: int, *arguments: Any) -> RowMoments:
     """Moments of one block."""
-    return empty.fresh().update(rows)
+    return empty.fresh().update(only_part(arguments))
 
 
 def weights_of_blocks(
@@ -218,8 +206,9 @@ def weights_of_blocks(
     """`align_kernels` of feature sets in blocks."""
     refuse_kernel(kernel)
     check_choice(method, "method", METHODS)
-    (stream,) = target_streams(runner, X, y, target, estimator, all_pairs=True)
-    weights = solve_weights(split_target(stream.scaled_products()), method)
+    classes = classes_of(runner, X, y, target)
+    (stream,) = target_streams(runner, X, y, Shared(estimator, classes, all_pairs=True))
+    weights = solve_weights(split_target(streamed_products(stream)), method)
     if not has_names(X):
         return weights
     return dict(zip(stream.names_[:-1], weights.tolist(), strict=True))
@@ -229,13 +218,15 @@ def ranking_of_blocks(
     runner: Runner,
     X: Any,
     y: Any,
-    metric: Any = "cka",
+    metric: Any = "auto",
     *,
     target: Any = "auto",
+    standardize: bool = True,
     n_groups: int = 10,
     random_state: Any = 0,
 ) -> ModelRanking:
     """`rank_models` of models' outputs in blocks."""
+    metric = "cka" if isinstance(metric, str) and metric == "auto" else metric
     if metric not in ("cka", "biased-cka"):
         raise ValueError(
             f"metric={shown(metric)} needs all rows at once: rank by 'cka' or 'biased-cka', or use a "
@@ -244,34 +235,124 @@ def ranking_of_blocks(
     n_groups = check_count(n_groups, "n_groups", minimum=0)
     if n_groups == 1:
         raise ValueError("n_groups=1 leaves no rows for the standard error; use 0 for none.")
-    estimator: Estimator = "unbiased" if metric == "cka" else "biased"
-    seed = int(check_seed(random_state).randint(2**31 - 1))
-    parts = target_streams(
-        runner, X, y, target, estimator, all_pairs=False, n_groups=max(1, n_groups), seed=seed
+    check_choice(standardize, "standardize", (True, False))
+    scales = None
+    if standardize:
+        blocks = read_blocks(by_name(X), y)
+        blocks.read_twice()
+        scales = reduce_blocks(blocks, scales_block, "scales", runner, None).scales()
+    classes = classes_of(runner, X, y, target, decide=True)
+    shared = Shared(
+        estimator="unbiased" if metric == "cka" else "biased",
+        classes=classes,
+        all_pairs=False,
+        n_groups=max(1, n_groups),
+        seed=int(check_seed(random_state).randint(2**31 - 1)),
+        scales=scales,
     )
+    parts = target_streams(runner, X, y, shared)
     whole = merge_tree(copy.deepcopy(parts))
     left_out = [
         merge_tree(copy.deepcopy([part for part in parts if part is not out])) for out in parts if n_groups
     ]
-    return ModelRanking([model_score(name, whole, left_out) for name in whole.names_[:-1]], metric)
+    rows, jackknife = [], []
+    for name in whole.names_[:-1]:
+        row, values = model_score(name, whole, left_out)
+        rows.append(row)
+        jackknife.append(values)
+    read = "real numbers" if classes is None else f"{len(classes)} classes"
+    return ModelRanking(told_apart(rows, jackknife, whole.n_rows_) if left_out else rows, metric, read)
 
 
-def model_score(name: Any, whole: StreamingCKA, left_out: Sequence[StreamingCKA]) -> ModelScore:
-    """Alignment of one model with the target, with its jackknife error over groups of rows."""
+def model_score(
+    name: Any, whole: StreamingCKA, left_out: Sequence[StreamingCKA]
+) -> tuple[ModelScore, FloatArray]:
+    """Alignment of one model with the target and its jackknife error, and its scores without each group."""
     start = time.perf_counter()
-    score = whole.alignment_of(name, TARGET)
+    score = streamed_alignment(whole, name, TARGET)
     seconds = time.perf_counter() - start
-    error = None
-    if left_out:
-        try:
-            parts = [stream.alignment_of(name, TARGET) for stream in left_out]
-        except ValueError as undefined:
-            raise ValueError(
-                f"The score of {name} is undefined if some rows are left out, so it has no standard error "
-                f"({undefined}): use n_groups=0."
-            ) from None
-        error = float(np.sqrt((len(parts) - 1) * np.var(parts)))
-    return ModelScore(name, score, error, seconds)
+    try:
+        values = np.array([streamed_alignment(stream, name, TARGET) for stream in left_out])
+    except ValueError as undefined:
+        raise ValueError(
+            f"The score of {name} is undefined if some rows are left out, so it has no standard error "
+            f"({undefined}): use n_groups=0."
+        ) from None
+    return ModelScore(name, score, grouped_error(values) if len(values) else None, seconds), values
+
+
+def grouped_error(values: FloatArray) -> float:
+    """Jackknife standard error from the values without each group of rows."""
+    return float(np.sqrt((len(values) - 1) * np.var(values)))
+
+
+def told_apart(rows: Sequence[ModelScore], jackknife: Sequence[FloatArray], n_rows: int) -> list[ModelScore]:
+    """Scores with whether the best is clearly better, from the jackknife error of the difference."""
+    best = int(np.argmax([row.score for row in rows]))
+    marked = []
+    for k, row in enumerate(rows):
+        difference = rows[best].score - row.score
+        reach = TELLING * grouped_error(jackknife[best] - jackknife[k])
+        close = k != best and difference < reach
+        needed = int(np.ceil(n_rows * (reach / difference) ** 2)) if close and difference > 0 else None
+        marked.append(row._replace(too_close=close, rows_to_tell=needed))
+    return marked
+
+
+class ColumnScales(Summary):
+    """Number of rows, and mean and squared deviations of every column of several feature sets."""
+
+    def __init__(self) -> None:
+        self.n_rows = 0
+        self.means: dict[Any, FloatArray] = {}
+        self.squares: dict[Any, FloatArray] = {}
+
+    def update(self, sets: Any) -> Self:
+        names, arrays = check_feature_sets(sets, accept_sparse=False)
+        part = type(self)()
+        part.n_rows = len(arrays[0])
+        for name, rows in zip(names, arrays, strict=True):
+            part.means[name] = rows[0] + (rows - rows[0]).mean(axis=0, dtype=np.float64)
+            part.squares[name] = np.sum((rows - part.means[name]) ** 2, axis=0, dtype=np.float64)
+        return self.merge(part)
+
+    def merge(self, other: Self) -> Self:
+        if not other.n_rows:
+            return self
+        if not self.n_rows:
+            self.n_rows, self.means, self.squares = other.n_rows, dict(other.means), dict(other.squares)
+            return self
+        widths, theirs = ({name: len(mean) for name, mean in each.means.items()} for each in (self, other))
+        if widths != theirs:
+            raise ValueError(f"The feature sets have widths {widths}, then {theirs}.")
+        n = self.n_rows + other.n_rows
+        for name, mean in other.means.items():
+            step = mean - self.means[name]
+            self.squares[name] = (
+                self.squares[name] + other.squares[name] + step**2 * (self.n_rows * other.n_rows / n)
+            )
+            self.means[name] = self.means[name] + step * (other.n_rows / n)
+        self.n_rows = n
+        return self
+
+    def fresh(self) -> Self:
+        return type(self)()
+
+    def scales(self) -> dict[Any, tuple[FloatArray, FloatArray]]:
+        """Mean and standard deviation of every column; 0 if it is constant up to rounding."""
+        found = {}
+        for name, mean in self.means.items():
+            deviation = np.sqrt(self.squares[name] / self.n_rows)
+            varying = deviation > 8 * np.finfo(np.float64).eps * np.abs(mean)
+            if not varying.any():
+                raise ValueError(constant_message(name))
+            found[name] = mean, np.where(varying, deviation, 0.0)
+        return found
+
+
+def scales_block(_shared: None, _number: int, sets: Any, *_target: Any) -> ColumnScales:
+    """Scales of one block."""
+    return ColumnScales().update(sets)
 
 
 class Grouped(Summary):
@@ -304,27 +385,14 @@ class Shared:
     estimator: Estimator
     classes: AnyArray | None
     all_pairs: bool  # whether the feature sets are compared with one another, too
-    n_groups: int
-    seed: int
+    n_groups: int = 1
+    seed: int = 0
+    scales: dict[Any, tuple[FloatArray, FloatArray]] | None = None  # to standardize columns with
 
 
-def target_streams(
-    runner: Runner,
-    X: Any,
-    y: Any,
-    target: Any,
-    estimator: Estimator,
-    *,
-    all_pairs: bool,
-    n_groups: int = 1,
-    seed: int = 0,
-) -> list[StreamingCKA]:
+def target_streams(runner: Runner, X: Any, y: Any, shared: Shared) -> list[StreamingCKA]:
     """Cross-moments of the feature sets and the target's columns, one for each group of rows."""
-    check_choice(target, "target", ("auto", "classes", "values"))
-    blocks = read_blocks(by_name(X), y)
-    classes = None if target == "values" else classes_of(runner, y, blocks, target)
-    shared = Shared(estimator, classes, all_pairs, n_groups, seed)
-    streams = reduce_blocks(blocks, target_block, "align", runner, shared).parts
+    streams = reduce_blocks(read_blocks(by_name(X), y), target_block, "align", runner, shared).parts
     return [stream for stream in streams if stream.n_rows_]
 
 
@@ -332,90 +400,21 @@ def target_block(shared: Shared, number: int, *arguments: Any) -> Grouped:
     """Cross-moments of one block and its target."""
     if len(arguments) != 2:
         raise ValueError("Alignment requires y to be passed, but the target y is None.")
-    sets, y = arguments
-    sets = dict(sets) if isinstance(sets, Mapping) else dict(enumerate(sets))
+    given, y = arguments
+    names, arrays = check_feature_sets(given, accept_sparse=False)
+    sets = dict(zip(names, arrays, strict=True))
     columns = target_columns(y, shared.classes)
     for name, values in sets.items():
-        if np.shape(values)[:1] != (len(columns),):
+        if len(values) != len(columns):
             raise ValueError(f"{name} has {len(values)} rows and y has {len(columns)}.")
+        if shared.scales is not None:
+            mean, deviation = shared.scales[name]
+            kept = deviation > 0
+            sets[name] = (values[:, kept] - mean[kept]) / deviation[kept]
     pairs = None if shared.all_pairs else [(name, TARGET) for name in sets]
     groups = np.random.default_rng([shared.seed, 2, number]).integers(shared.n_groups, size=len(columns))
     made = Grouped([StreamingCKA(pairs, shared.estimator) for _ in range(shared.n_groups)])
     return made.update({**sets, TARGET: columns}, groups)
-
-
-def target_columns(y: Any, classes: AnyArray | None) -> FloatArray:
-    """Columns (n, C) of one block of the target: one per class, or the values."""
-    with plain_conversion_errors("y"):
-        y = np.asarray(y)
-        if classes is None:
-            columns: FloatArray = check_array(y.reshape(len(y), -1), dtype=np.float64, input_name="y")
-            return columns
-    return (y.ravel()[:, np.newaxis] == classes).astype(np.float64)
-
-
-class TargetKind(Summary):
-    """Different values of a target, unless they show that it holds no classes."""
-
-    def __init__(self) -> None:
-        self.n_rows = 0
-        self.distinct: AnyArray | None = np.empty(0)  # None: real numbers, or several columns
-
-    def update(self, *arguments: Any) -> Self:
-        """Add a block: its target is the last argument."""
-        with plain_conversion_errors("y"):
-            y = np.asarray(arguments[-1])
-        self.n_rows += len(y)
-        real = y.dtype.kind == "f" and np.any(y != np.round(np.where(np.isfinite(y), y, 0.5)))
-        several = y.ndim > 1 and y.shape[1] > 1
-        return self._add(None if real or several else distinct_labels(y.ravel())[0])
-
-    def merge(self, other: Self) -> Self:
-        self.n_rows += other.n_rows
-        return self._add(other.distinct)
-
-    def fresh(self) -> Self:
-        return type(self)()
-
-    def _add(self, distinct: AnyArray | None) -> Self:
-        if self.distinct is None or distinct is None:
-            self.distinct = None
-        else:
-            both = np.union1d(self.distinct, distinct) if len(self.distinct) else distinct
-            self.distinct = both if len(both) <= MOST_CLASSES else None
-        return self
-
-
-def kind_block(_empty: None, _number: int, *arguments: Any) -> TargetKind:
-    """Different values of one block of the target."""
-    return TargetKind().update(*arguments)
-
-
-def classes_of(runner: Runner, y: Any, blocks: Blocks, target: Any) -> AnyArray | None:
-    """Classes of the target, in a pass over y alone if it was given apart; None if it holds values."""
-    if y is None:
-        blocks.read_twice()
-        kind = reduce_blocks(blocks, kind_block, "target", runner, None)
-    elif hasattr(y, "shape") and not is_collection(y):
-        kind = TargetKind().update(y)
-    else:
-        target_blocks = read_blocks(y)
-        target_blocks.read_twice()
-        kind = reduce_blocks(target_blocks, kind_block, "target", runner, None)
-    distinct = kind.distinct
-    if target == "classes" and distinct is None:
-        raise ValueError(
-            "target='classes', but y holds real numbers or several columns: use target='values'."
-        )
-    if distinct is None:
-        return None
-    if target == "auto" and distinct.dtype.kind == "f" and len(distinct) > 2:
-        if 2 * len(distinct) > kind.n_rows:
-            return None
-        raise ValueError(target_is_ambiguous())
-    check_classification_targets(distinct)
-    require_two_classes(distinct, "alignment with a target")
-    return distinct
 
 
 def refuse_kernel(kernel: Any) -> None:

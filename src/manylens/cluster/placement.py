@@ -11,6 +11,7 @@ All state of `DaskParts` is used on the event loop of the client only, so it nee
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import math
 import time
@@ -36,10 +37,11 @@ from manylens.cluster.sources import (
 logger = logging.getLogger("manylens")
 
 POLL_SECONDS = 0.05  # between looks at parts that are being built
-SILENT_SECONDS = 5.0  # without a heartbeat, after which a worker gets no new part
+SILENT_SECONDS = 15.0  # without a heartbeat, after which a worker gets no new part
 HEDGE_AFTER = 3.0  # mean response times after which another copy is asked, too
 BALANCE_SECONDS = 2.0  # between looks at the balance of the workers
 GONE = ("error", "cancelled", "lost")  # states of a future
+ATTACH_SECONDS = 10.0  # in which searches wait for parts that a new client has not connected to
 LONGEST_PAUSE = 30.0  # seconds between attempts to build a part
 
 
@@ -77,7 +79,7 @@ class Copy:
 class DaskParts:
     """Parts as actors on the workers of a dask client."""
 
-    def __init__(self, client: Any, layout: Layout, modules: Any, patience: float) -> None:
+    def __init__(self, client: Any, layout: Layout, modules: Any, patience: float, wait: bool = True) -> None:
         self.client, self.modules, self.patience = client, modules, patience
         self.writing = Lock()
         self.layout = layout
@@ -89,8 +91,14 @@ class DaskParts:
         self.keeper: asyncio.Task[None] | None = None
         self.last_look = 0.0
         self.moving: tuple[Copy, Copy] | None = None  # a copy and its successor on another worker
+        self.garbage = False  # whether something was built, moved or dropped
         self.last_alive = 0.0  # when there was a worker
-        self.build(layout)
+        self.fresh_until = time.monotonic() + ATTACH_SECONDS  # parts that do not answer yet are waited for
+        if wait:
+            self.build(layout)
+        else:
+            self._check_client()
+            self.client.sync(self._add, layout, callback_timeout=ASK_SECONDS)
 
     def ask(
         self, requests: Mapping[Slot, Request], enough: Enough, soft: float, hard: float
@@ -139,17 +147,23 @@ class DaskParts:
         for slot in slots:
             for copy in self.copies.pop(slot, []):
                 copy.lose()
+        gc.collect()  # see `_keep`
 
     async def _build(self, layout: Layout) -> None:
-        new = set(layout.slots) - set(self.copies)
-        self.segments |= {segment.uid: segment for segment in layout.segments}
-        for slot in new:
-            self.copies[slot] = [Copy(slot, number) for number in range(layout.replicas)]
+        new = await self._add(layout)
         try:
             await self._wait_for(new)
         except BaseException:
             await self._release(new)
             raise
+
+    async def _add(self, layout: Layout) -> set[Slot]:
+        """Note parts that the keeper should build, or connect to if another client has built them."""
+        new = set(layout.slots) - set(self.copies)
+        self.segments |= {segment.uid: segment for segment in layout.segments}
+        for slot in new:
+            self.copies[slot] = [Copy(slot, number) for number in range(layout.replicas)]
+        return new
 
     async def _keep_only(self, layout: Layout) -> None:
         await self._release(set(self.copies) - set(layout.slots))
@@ -193,8 +207,13 @@ class DaskParts:
                 now = time.monotonic()
                 self._look(now)
                 self._call(requests, answers, running, tried, now)
-                if enough(set(answers), {copy.slot for copy, _ in running.values()} - set(answers)):
+                outstanding = {copy.slot for copy, _ in running.values()}
+                if now < self.fresh_until:
+                    outstanding |= {slot for slot in requests if self._is_fresh(slot)}
+                if enough(set(answers), outstanding - set(answers)):
                     return answers
+                if not answers and not outstanding:
+                    self._raise_error(requests)
                 left = (soft if answers else hard) - now
                 if left <= 0:
                     return answers
@@ -215,6 +234,17 @@ class DaskParts:
                 copy.late.add(task)
                 task.add_done_callback(copy.late.discard)
                 task.add_done_callback(asyncio.Task.exception)  # retrieved, so that asyncio does not log it
+
+    def _is_fresh(self, slot: Slot) -> bool:
+        """Whether a part has never been connected to, and nothing is known against it."""
+        copies = self.copies.get(slot, [])
+        return any(c.actor is None and c.generation == 0 and c.error is None for c in copies)
+
+    def _raise_error(self, requests: Mapping[Slot, Request]) -> None:
+        """Raise if none of the parts can be built."""
+        copies = [copy for slot in requests for copy in self.copies.get(slot, [])]
+        if copies and copies[0].error is not None and all(copy.error is not None for copy in copies):
+            raise copies[0].error
 
     def _call(
         self,
@@ -258,7 +288,8 @@ class DaskParts:
         everything = [copy for copies in self.copies.values() for copy in copies]
         for copy in everything:
             if copy.future is not None and copy.future.status in GONE:
-                copy.failed = copy.future if copy.actor is None else None
+                if copy.actor is None:  # kept for its error
+                    copy.failed, copy.future = copy.future, None
                 copy.lose()
             elif copy.late and copy.worker in self.silent:
                 copy.lose()
@@ -284,6 +315,9 @@ class DaskParts:
                 await self._balance(everything, workers)
         except (OSError, TimeoutError) as error:  # the next search tries again
             logger.info("Parts could not be placed: %s", error)
+        if self.garbage:  # dask's graphs and handles of actors are in cycles, and keep data on workers alive
+            self.garbage = False
+            gc.collect()
 
     async def _examine(self, copy: Copy) -> None:
         """Find out why a part was not built, and with which block, unless its worker died."""
@@ -309,7 +343,7 @@ class DaskParts:
 
     async def _workers(self) -> list[str]:
         """Workers that are alive; notes those that are silent."""
-        identity = await asyncio.wait_for(self.client.scheduler.identity(n_workers=-1), ASK_SECONDS)
+        identity = await asyncio.wait_for(self.client.scheduler.identity(), ASK_SECONDS)
         seen = {address: info["last_seen"] for address, info in identity["workers"].items()}
         latest = max(seen.values(), default=0.0)
         self.silent = {address for address, at in seen.items() if latest - at > self.patience}
@@ -334,7 +368,9 @@ class DaskParts:
             taken = {other.worker for other in self.copies.get(copy.slot, [])}
             free = [w for w in workers if w not in taken and load[w] < self.most_per_worker]
             if free:
-                copy.worker = min(free, key=lambda worker: load[worker])
+                group = copy.slot[1]  # if it lives on few workers, the loss of one costs few modules
+                own = {c.worker for c in everything if c.slot[1] == group}
+                copy.worker = min(free, key=lambda worker: (load[worker], worker not in own))
                 load[copy.worker] += 1
                 placed.append(copy)
         try:
@@ -433,6 +469,7 @@ class DaskParts:
             with self.client.as_current():
                 copy.actor = distributed().Actor(Part, copy.worker, future.key)
             copy.failures, copy.error = 0, None
+            self.garbage = True
 
 
 def loads(copies: Iterable[Copy], workers: Iterable[str]) -> Counter[str]:

@@ -25,6 +25,7 @@ Note = tuple[str, type[Warning]]
 class Prepared(NamedTuple):
     """What every block needs after the first pass."""
 
+    plan: Plan
     model: Any  # with its feature map, or fitted
     lengths: list[int]  # number of rows of each block
     extra: Any = None  # of one plan
@@ -49,11 +50,15 @@ class Plan:
         needs = getattr(model, "_needs_sample", None)
         return True if needs is None else bool(needs())
 
+    def takes_target(self, model: Any) -> bool:
+        """Whether the estimator learns from a target."""
+        return "y" in inspect.signature(model.fit_feature_map).parameters
+
     def prepare(self, model: Any, sample: RowSample) -> Prepared:
         """Fit the feature map to the sample."""
         classes = {} if sample.labels is None else {"classes": sample.labels}
         fitted = copy.deepcopy(model).fit_feature_map(*sample.arguments(), **classes)
-        return Prepared(fitted, sample.block_lengths())
+        return Prepared(self, fitted, sample.block_lengths())
 
     def summarize(self, prepared: Prepared, _number: int, *arguments: Any) -> Summary:
         """The summary of one block."""
@@ -90,8 +95,11 @@ class MetricPlan(Plan):
     def needs_sample(self, model: Any) -> bool:
         return True
 
+    def takes_target(self, model: Any) -> bool:
+        return True
+
     def prepare(self, model: Any, sample: RowSample) -> Prepared:
-        return Prepared(copy.deepcopy(model).fit(*sample.arguments()), sample.block_lengths())
+        return Prepared(self, copy.deepcopy(model).fit(*sample.arguments()), sample.block_lengths())
 
 
 class OnlineMetricPlan(MetricPlan):
@@ -118,6 +126,9 @@ class PruningPlan(Plan):
     def needs_sample(self, model: Any) -> bool:
         return True
 
+    def takes_target(self, model: Any) -> bool:
+        return True
+
     def prepare(self, model: Any, sample: RowSample) -> Prepared:
         from manylens.pruning.pruned_ensemble import validate_member_rows
         from manylens.pruning.pruner import read_members
@@ -136,7 +147,8 @@ class PruningPlan(Plan):
             raise ValueError("AlignmentPruner requires y to be passed, but the target y is None.")
         X, y = sample.arguments()
         rows = validate_member_rows(model, X, members, reset=True)
-        Y = target_columns(np.asarray(y), members, whole=len(np.atleast_1d(sample.labels)) < 2)
+        several = sample.labels is not None and len(sample.labels) > 1  # in all blocks
+        Y = target_columns(np.asarray(y), members, whole=not several)
         mask = rows_in_bag(members, model.cv, rows, Y, sample)
         bags = Bags(
             exponent=safe_scale(Y),
@@ -144,7 +156,7 @@ class PruningPlan(Plan):
             packed=None if mask is None else np.packbits(mask, axis=1),
             share=None if mask is None else 1 - mask.mean(axis=0),
         )
-        return Prepared(model, sample.block_lengths(), bags)
+        return Prepared(self, model, sample.block_lengths(), bags)
 
     def summarize(self, prepared: Prepared, number: int, *arguments: Any) -> Summary:
         from manylens.pruning.pruned_ensemble import validate_member_rows
@@ -234,16 +246,15 @@ def prepare(plan: Plan, model: Any, sample: RowSample) -> Prepared:
     return prepared._replace(notes=tuple(notes))
 
 
-def summarize_block(shared: tuple[Plan, Prepared], number: int, *arguments: Any) -> Summary:
+def summarize_block(prepared: Prepared, number: int, *arguments: Any) -> Summary:
     """The summary of one block."""
-    plan, prepared = shared
-    return plan.summarize(prepared, number, *arguments)
+    return prepared.plan.summarize(prepared, number, *arguments)
 
 
-def learn(plan: Plan, prepared: Prepared, summary: Summary) -> Fitted:
+def learn(prepared: Prepared, summary: Summary) -> Fitted:
     """The last step."""
     with taking_notes() as notes:
-        model = plan.learn(prepared, summary)
+        model = prepared.plan.learn(prepared, summary)
     return Fitted(model, (*prepared.notes, *notes))
 
 

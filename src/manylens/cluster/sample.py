@@ -39,6 +39,8 @@ class RowSample(Summary):
 
     def update(self, number: int, X: Any, *rest: Any) -> Self:
         """Add the block with this number; raises if it holds NaN, unless `allow_nan`."""
+        if len(rest) > 1:
+            raise TypeError(f"the block has {1 + len(rest)} parts: give rows, or a pair of rows and target.")
         widths, n = checked_widths(X, self.allow_nan)
         for y in rest:
             target = check_array(y, dtype=None, ensure_2d=False, ensure_all_finite=False, input_name="y")

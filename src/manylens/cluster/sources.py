@@ -149,7 +149,7 @@ def part_file(uid: str, group: int) -> str:
 def row_blocks(X: Any, n_shards: int, runner: Runner) -> list[RowBlock]:
     """Blocks of rows of an array, a folder of files, a dask collection or an iterable of `delayed` blocks."""
     if isinstance(X, str | PathLike):
-        return folder_blocks(Path(X))
+        return folder_blocks(Path(X), n_shards)
     if is_in_memory(X):
         rows = check_array(X, accept_sparse="csr", dtype="numeric", input_name="X")
         size = max(1, min(ARRAY_ROWS, rows.shape[0] // n_shards))
@@ -179,7 +179,7 @@ def is_in_memory(X: Any) -> bool:
     return is_list and not any(hasattr(x, "shape") or hasattr(x, "__dask_graph__") for x in X)
 
 
-def folder_blocks(folder: Path) -> list[RowBlock]:
+def folder_blocks(folder: Path, n_shards: int) -> list[RowBlock]:
     """Blocks of rows of the .npy and .npz files of a folder, in the order of their names."""
     if not folder.is_dir():
         raise FileNotFoundError(f"There is no folder {folder}: give a folder of .npy or .npz files.")
@@ -188,21 +188,20 @@ def folder_blocks(folder: Path) -> list[RowBlock]:
         raise ValueError(
             f"{folder} holds no .npy or .npz file: save rows with numpy.save, one file per block."
         )
-    blocks: list[RowBlock] = []
+    shapes = []
     for path in paths:
-        name = f"File {path.name}"
-        with naming(name):
-            shape = shape_in_file(path)
-            if len(shape) != 2 or 0 in shape:
-                raise ValueError(
-                    f"it holds an array of shape {shape}, not rows: it must have two dimensions."
-                )
-        size = ARRAY_ROWS if path.suffix == ".npy" else shape[0]
-        blocks += [
-            RowBlock(name, RowFile(str(path.resolve()), start, stop), stop - start)
-            for start in range(0, shape[0], size)
-            for stop in [min(start + size, shape[0])]
-        ]
+        with naming(f"File {path.name}"):
+            shapes.append(shape_in_file(path))
+            if len(shapes[-1]) != 2 or 0 in shapes[-1]:
+                raise ValueError(f"it holds an array of shape {shapes[-1]}: rows need two dimensions.")
+    most = max(1, min(ARRAY_ROWS, sum(shape[0] for shape in shapes) // n_shards))
+    blocks: list[RowBlock] = []
+    for path, (n_rows, _) in zip(paths, shapes, strict=True):
+        size = most if path.suffix == ".npy" else n_rows
+        for start in range(0, n_rows, size):
+            stop = min(start + size, n_rows)
+            rows = RowFile(str(path.resolve()), start, stop)
+            blocks.append(RowBlock(f"File {path.name}", rows, stop - start))
     return blocks
 
 

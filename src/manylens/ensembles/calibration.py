@@ -10,6 +10,7 @@ from sklearn.utils import gen_batches
 
 from manylens.ensembles.finders import FaissFinder, LeadingScan, ScanFinder, rank_leading
 from manylens.ensembles.representation import FramedRows
+from manylens.native.graph import Progress
 from manylens.native.nearest import drop_self, largest_norm, nearest
 from manylens.native.threads import one_blas_thread
 from manylens.reprs import result_table
@@ -52,6 +53,7 @@ class Wish:
     n_leading: int | None
     n_candidates: int | None
     n_jobs: int | None
+    verbose: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,13 @@ class CalibrationQueries(NamedTuple):
 def calibration_queries(points: FloatArray, queries: FloatArray | None = None) -> CalibrationQueries:
     """At most 256 queries, evenly spaced among the given ones or the rows of the base."""
     source = points if queries is None else queries
-    rows = np.unique(np.linspace(0, len(source) - 1, QUERIES).astype(np.int64))
+    rows = calibration_rows(len(source))
     return CalibrationQueries(source[rows], rows if queries is None else None)
+
+
+def calibration_rows(n: int) -> IntArray:
+    """At most 256 of n rows, evenly spaced."""
+    return np.unique(np.linspace(0, n - 1, QUERIES).astype(np.int64))
 
 
 def calibrated(index: SearchIndex, wish: Wish, queries: FloatArray | None = None) -> SearchIndex:
@@ -99,6 +106,7 @@ def calibrated(index: SearchIndex, wish: Wish, queries: FloatArray | None = None
     index = index.planned(SearchPlan(n_leading, DEFAULT_CANDIDATES), wish.n_jobs)
     if index.method == "nested" and wish.n_candidates is None:
         finder = index.finders[0]
+        assert isinstance(finder, FaissFinder)
         plan = choose_list_plan(finder, points, n_leading, sample, wish.n_neighbors, wish.recall)
         index = index.planned(plan)
     return index
@@ -129,7 +137,7 @@ def calibrated_nested(
         ordered=index.axes.axes.shape[1],
         known=known,
     )
-    index = index.planned(plan, wish.n_jobs)
+    index = index.planned(plan, wish.n_jobs, print_progress(len(index.rows)) if wish.verbose else None)
     if wish.n_candidates is not None:
         return index
     if sample.own is not None:  # check the plan with other rows than those that chose it
@@ -152,6 +160,19 @@ def calibrated_nested(
         plan = replace(plan, candidates_per_neighbor=more * plan.candidates_per_neighbor)
         index = index.planned(plan)
     return index
+
+
+def print_progress(n: int) -> Progress:
+    """Print how many of n rows are linked, about ten times."""
+    printed = 0
+
+    def report(done: int) -> None:
+        nonlocal printed
+        if 10 * done // n > printed:
+            printed = 10 * done // n
+            print(f"ModuleNeighbors: {done:,} of {n:,} rows linked", flush=True)
+
+    return report
 
 
 def recall_by_distance(
@@ -201,6 +222,16 @@ def measured_recall(index: SearchIndex, space: RowSource, name: str, wish: Wish)
         reachable = float(as_near(distances_in(space, own, rows), exact).mean())
     error = float(np.std(shares) / np.sqrt(len(own)))
     return MeasuredRecall(float(shares.mean()), error, reachable, name, len(own), k)
+
+
+def recall_for_queries(index: SearchIndex, queries: FloatArray, wish: Wish) -> MeasuredRecall:
+    """Recall of the neighbors by all coordinates, for queries (s, D) that are not rows of the base."""
+    k = min(wish.n_neighbors, len(index.rows))
+    exact, _ = exact_neighbors(index.coordinates, CalibrationQueries(queries, None), k, wish.n_jobs)
+    found = index.search(queries, k, wish.n_candidates, wish.n_jobs).distances
+    shares = as_near(found, index.outside(exact)).mean(axis=1)
+    error = float(np.std(shares) / np.sqrt(len(queries)))
+    return MeasuredRecall(float(shares.mean()), error, 1.0, "input", len(queries), k)
 
 
 def held_out_rows(n: int) -> IntArray:

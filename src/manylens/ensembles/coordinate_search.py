@@ -9,6 +9,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.index import Neighbors, SearchIndex, check_candidates
+from manylens.ensembles.representation import is_plain
 from manylens.typing import FloatArray, IntArray, MatrixLike
 from manylens.validation import check_count, plain_conversion_errors
 
@@ -16,6 +17,8 @@ from manylens.validation import check_count, plain_conversion_errors
 def check_queries(index: SearchIndex, coordinates: FloatArray) -> FloatArray:
     """Coordinates given by a caller."""
     width = index.coordinates.shape[1]
+    if is_plain(coordinates, width):
+        return coordinates
     with plain_conversion_errors("coordinates"):
         coordinates = check_array(coordinates, dtype=[np.float64, np.float32], input_name="coordinates")
     if coordinates.shape[1] != width:

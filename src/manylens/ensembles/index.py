@@ -16,13 +16,16 @@ from manylens.ensembles.finders import (
     Backend,
     FaissFinder,
     Finder,
+    GraphFinder,
+    GrowingRows,
     LeadingScan,
+    Lists,
     ScanFinder,
     by_blocks,
     rank_leading,
 )
-from manylens.ensembles.growing import GrowingRows, Lists
-from manylens.ensembles.representation import CompositeAxes, check_near, transform_rows
+from manylens.ensembles.representation import CompositeAxes, base_columns, check_near
+from manylens.native.graph import Progress
 from manylens.native.nearest import drop_self, largest_norm, rerank_union
 from manylens.native.threads import one_blas_thread
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Rows
@@ -72,14 +75,16 @@ class SearchIndex(CheckedState):
         """One finder per module for method="paper", otherwise one."""
         return len(self.axes.widths) if self.method == "paper" else 1
 
-    def planned(self, plan: SearchPlan, n_jobs: int | None = None) -> SearchIndex:
+    def planned(
+        self, plan: SearchPlan, n_jobs: int | None = None, report: Progress | None = None
+    ) -> SearchIndex:
         """With another plan, and with new finders if it changes the coordinates that they see."""
         index = copy(self)
         index.plan, index.n_planned = plan, len(self.rows)
         if not self.finders or plan.n_leading != self.plan.n_leading:
             kind = FINDERS[self.backend]
             seen = (index.seen_by(m, self.coordinates) for m in range(self.n_finders))
-            index.finders = [kind(rows, n_jobs) for rows in seen]
+            index.finders = [kind(rows, n_jobs, report) for rows in seen]
         return index
 
     def found_by(self, backend: Backend) -> SearchIndex:
@@ -108,7 +113,9 @@ class SearchIndex(CheckedState):
             return self.rebuilt(self.coordinates[kept], ids, n_jobs)
         index = copy(self)
         index.rows, index.ids = GrowingRows(self.coordinates[kept]), ids
-        index.finders = [finder.without(removed) for finder in self.finders]
+        index.finders = [
+            finder.without(removed) for finder in self.finders if isinstance(finder, GraphFinder)
+        ]
         return index
 
     def replaced(self, places: IntArray, coordinates: FloatArray, n_jobs: int | None = None) -> SearchIndex:
@@ -303,7 +310,7 @@ def check_same_modules(index: SearchIndex, modules: Any, first_row: AnyArray) ->
     """Raise if the modules do not map the first row of the index to its stored coordinates."""
     stored = index.first
     try:
-        found = index.axes.coordinates(transform_rows(modules, first_row))
+        found = index.axes.coordinates(base_columns(modules, first_row))
     except ValueError:
         found = np.full_like(stored, np.inf)
     scale = np.sqrt(np.finfo(stored.dtype).eps) * max(1e-30, float(np.abs(stored).max()))

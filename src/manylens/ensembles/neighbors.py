@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from copy import copy
-from os import PathLike
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,52 +16,52 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.calibration import (
     MeasuredRecall,
-    RowSource,
     Wish,
     calibrated,
+    calibration_rows,
+    held_out_rows,
     leading_index,
     measured_recall,
+    recall_for_queries,
 )
 from manylens.ensembles.coordinate_search import CoordinateSearch
-from manylens.ensembles.finders import FINDERS, Backend
-from manylens.ensembles.growing import ONE_WRITER
+from manylens.ensembles.finders import FINDERS, ONE_WRITER, Backend
 from manylens.ensembles.index import (
     METHODS,
     MIN_NEIGHBORS,
     Method,
     SearchIndex,
-    check_same_modules,
-    index_file,
 )
+from manylens.ensembles.index_files import IndexFiles
 from manylens.ensembles.representation import (
+    METRICS,
     FramedRows,
     InputRows,
+    Metric,
+    base_columns,
     check_near,
     composite_axes,
     dense,
     finite_columns,
     fit_modules,
     frame_of,
+    gathered,
+    is_plain,
     module_views,
     resolve_modules,
     transform_rows,
+    widened,
 )
 from manylens.ensembles.selection import RowSelection, Where, check_ids, chosen_rows, joined_ids
-from manylens.persistence.models import load, save
 from manylens.reprs import FactsMixin
 from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import check_choice, check_count, check_real, validate_rows
 
-Metric = Literal["euclidean", "cosine"]
-METRICS: tuple[Metric, ...] = ("euclidean", "cosine")
 GRAPH_FROM = 20_000  # rows from which a graph answers faster than a scan
-FEW_ROWS = 16  # up to this number, checking queries takes as long as the search
-PLAIN = (np.dtype(np.float32), np.dtype(np.float64))
 LAYOUT = ("metric", "method", "backend", "n_leading")  # parameters that determine what is stored
-NARROW = ("float16", "int8", "uint8", "int16", "uint16", "bool")  # types whose values float32 contains
 
 
-class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator):
+class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, BaseEstimator):
     """Search index for the rows with the smallest mean squared distance over all modules.
 
     This is the Euclidean distance between coordinates on the principal axes of all modules. The leading
@@ -75,8 +74,9 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
         index keeps as many of their principal axes as `recall` in the input space needs.
     n_neighbors : int, default=10
         Number of neighbors that `kneighbors` returns by default.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        Distance between rows if `modules` is None; modules have a distance of their own.
+    metric : {"euclidean", "cosine", "inner_product"}, default="euclidean"
+        Distance between rows if `modules` is None; modules have a distance of their own. With
+        "inner_product" the nearest rows have the largest products, which are returned as distances.
     method : {"nested", "exact", "paper"}, default="nested"
         "nested" ranks the candidates from the leading coordinates. "exact" also proves that no other row is
         nearer, or continues the search. "paper" ranks the nearest neighbors in each module.
@@ -93,7 +93,9 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
         its rows and by `tune` with queries: the nearest in the input space if `modules` is None, otherwise by
         all modules. With faiss, a fraction of those that its lists contain.
     n_jobs : int, default=-1
-        Number of threads for the scan. None means joblib's default, -1 all processors.
+        Number of threads. None means joblib's default, -1 all processors.
+    verbose : int, default=0
+        Whether to print how many rows a graph has linked.
 
     Attributes
     ----------
@@ -150,6 +152,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
         n_candidates: int | None = None,
         recall: float = 0.99,
         n_jobs: int | None = -1,
+        verbose: int = 0,
     ) -> None:
         self.modules = modules
         self.n_neighbors = n_neighbors
@@ -160,6 +163,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
         self.n_candidates = n_candidates
         self.recall = recall
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     # If `fit` or `partial_fit` raises, nothing has changed: both replace the attributes at the end.
     def fit(self, X: MatrixLike, y: ArrayLike | None = None, *, ids: ArrayLike | None = None) -> Self:
@@ -167,7 +171,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
 
         Parameters
         ----------
-        X : array-like or CSR matrix of shape (n, d)
+        X : array-like or CSR matrix of shape (n, d), or iterator of such blocks
             The base.
         y : array-like of shape (n,), default=None
             Targets, for modules that need them.
@@ -182,15 +186,15 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
         self._check_parameters()
         modules = InputRows(self.metric) if self.modules is None else resolve_modules(self.modules)
         fitted = copy(self)  # if anything fails, or while another thread searches, `self` stays as it was
-        X = validate_rows(fitted, widened(X), reset=True)
+        X = validate_rows(fitted, widened(gathered(X)), reset=True)
         modules = fit_modules(modules, X, y, fitted)
-        Z = finite_columns(transform_rows(modules, X))
+        Z = finite_columns(base_columns(modules, X))
         axes = composite_axes(Z, tuple(view.shape[1] for view in module_views(modules, dense(Z[:1]))))
         index = SearchIndex(
             axes, check_near(axes.coordinates(Z), "X"), self.method, self._finds_by(Z.shape[0])
         )
         given = None if ids is None else check_ids(ids, len(index.rows))
-        fitted.measured_, index = self._fitted_index(index, X)
+        fitted.measured_, index = self._fitted_index(index, X, modules)
         index = index.unrotated(Z) if self.modules is None else index
         index.ids = given
         fitted.modules_, fitted.index_, fitted.fitted_as_ = modules, index, self._layout()
@@ -217,7 +221,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
         if not hasattr(self, "index_"):
             return self.fit(X, y, ids=ids)
         self._check_layout()
-        Z = self._columns(X)
+        Z = self._base_columns(X)
         axes = self.index_.axes
         coordinates = check_near(axes.coordinates(Z), "X")
         self._change(
@@ -270,7 +274,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
         index = self.index_  # once, because another thread may replace it
         distances, rows = self._nearest(index, X, n_neighbors, where)
         rows = rows if index.ids is None else index.ids[rows]
-        return (self._report(distances), rows) if return_distance else rows
+        return (self._report(distances, X), rows) if return_distance else rows
 
     def _nearest(
         self, index: SearchIndex, X: MatrixLike | None, n_neighbors: int | None, where: Where = None
@@ -279,6 +283,8 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
         self._check_layout()
         if X is None and where is not None:
             raise ValueError("where needs queries: give X.")
+        if X is None and self._metric() == "inner_product":
+            raise ValueError("metric='inner_product' does not treat rows of the base as queries: give X.")
         chosen = None if where is None else chosen_rows(index, where)
         k = self._check_neighbors(index, n_neighbors, others_only=X is None, chosen=chosen)
         if X is None:
@@ -311,75 +317,10 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
         check_is_fitted(self)
         index = self.index_
         distances, rows = self._nearest(index, X, n_neighbors)
-        distances = self._report(distances)
+        distances = self._report(distances, X)
         values = distances if mode == "distance" else np.ones_like(distances)
         starts = np.arange(0, rows.size + 1, rows.shape[1])
         return sparse.csr_matrix((values.ravel(), rows.ravel(), starts), shape=(len(rows), len(index.rows)))
-
-    def save(self, path: str | PathLike[str], *, save_modules: bool = True) -> None:
-        """Write the index with its modules to one file; after a crash it holds the old or the new index.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The file; its folder is created if it does not exist. In a folder that exists, it is the file
-            index.manylens.
-        save_modules : bool, default=True
-            Whether the file contains the modules. If False, pass them to `load`; for modules that cannot be
-            saved.
-        """
-        check_is_fitted(self)
-        self._check_layout()
-        path = index_file(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        saved = copy(self)
-        if not save_modules and self.modules is not None:
-            saved.modules = saved.modules_ = None
-        save(saved, path)
-
-    @classmethod
-    def load(
-        cls,
-        path: str | PathLike[str],
-        modules: ModuleSet | None = None,
-        mmap: bool = True,
-        *,
-        trusted: Iterable[type | str] = (),
-    ) -> Self:
-        """Read an index that `save` wrote, without running code from the file.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The file, or the folder, given to `save`.
-        modules : transformer, default=None
-            The fitted modules. None means those saved with the index.
-        mmap : bool, default=True
-            Whether to map the rows from the file instead of reading them into memory. Everything but mapped
-            rows is compared with its checksum; `manylens.persistence.verify` compares them, too.
-        trusted : iterable of classes or str, default=()
-            Classes of modules that manylens does not know, as for `manylens.load`.
-
-        Returns
-        -------
-        ModuleNeighbors
-            The fitted index.
-        """
-        index = load(index_file(path), trusted=trusted, mmap=mmap)
-        if not isinstance(index, cls) or not hasattr(index, "index_"):
-            raise ValueError(f"{path} contains {type(index).__name__}, not a fitted {cls.__name__}.")
-        if modules is not None:
-            index.modules = index.modules_ = resolve_modules(modules)
-        if index.modules_ is None:
-            raise ValueError(
-                f"{path} was saved without its modules: pass the fitted modules, "
-                "ModuleNeighbors.load(path, modules)."
-            )
-        message = "These modules (%(name)s) are not fitted: call modules.fit(X) first."
-        check_is_fitted(index.modules_, msg=message)
-        index._check_parameters()
-        check_same_modules(index.index_, index.modules_, index.probe_)
-        return index
 
     def _enter(self, index: SearchIndex, X: MatrixLike) -> FloatArray:
         """Coordinates of rows in the frame of the axes."""
@@ -388,50 +329,59 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
     def _columns(self, X: MatrixLike) -> Rows:
         """Columns of all modules for rows."""
         if isinstance(self.modules_, InputRows) and self._is_plain(X):
-            return self.modules_.directions(X)
+            return self.modules_.query_columns(X)
         return finite_columns(transform_rows(self.modules_, validate_rows(self, widened(X))))
 
-    def _is_plain(self, X: Any) -> bool:
-        """Whether X is one row, or few, that `validate_rows` would return as it is; this is faster to say."""
-        return (
-            type(X) is np.ndarray
-            and X.dtype in PLAIN
-            and X.ndim == 2
-            and 0 < len(X) <= FEW_ROWS
-            and X.shape[1] == self.n_features_in_
-            and not hasattr(self, "feature_names_in_")
-            and bool(np.isfinite(X).all())
-        )
+    def _base_columns(self, X: MatrixLike) -> Rows:
+        """Columns of all modules for rows of the base."""
+        return finite_columns(base_columns(self.modules_, validate_rows(self, widened(X))))
 
-    def _fitted_index(self, index: SearchIndex, X: Rows) -> tuple[MeasuredRecall, SearchIndex]:
+    def _enter_base(self, index: SearchIndex, X: MatrixLike) -> FloatArray:
+        """Coordinates of rows of the base in the frame of the axes."""
+        return check_near(index.axes.coordinates(self._base_columns(X)), "X")
+
+    def _is_plain(self, X: Any) -> bool:
+        """Whether X is one row, or few, that `validate_rows` would return as it is."""
+        return is_plain(X, self.n_features_in_) and not hasattr(self, "feature_names_in_")
+
+    def _fitted_index(self, index: SearchIndex, X: Rows, modules: Any) -> tuple[MeasuredRecall, SearchIndex]:
         """The calibrated index of the rows, and its recall in the input space."""
         wish = self._wish()
-        space: RowSource = index.coordinates
-        name = "input"
-        if self.modules is None and self.method == "nested" and self.backend != "faiss":
+        if self._metric() == "inner_product":
+            chooser, judge = (
+                index.axes.coordinates(finite_columns(modules.query_columns(X[rows])))
+                for rows in (calibration_rows(X.shape[0]), held_out_rows(X.shape[0]))
+            )
+            index = calibrated(index, wish, chooser)
+            measured = recall_for_queries(index, judge, wish)
+        elif self.modules is None and self.method == "nested" and self.backend != "faiss":
+            space: FloatArray | FramedRows = index.coordinates
             index = leading_index(index, wish)
+            measured = measured_recall(index, space, "input", wish)
         else:
             index = calibrated(index, wish)
-            name = "modules" if get_tags(self).input_tags.pairwise else "input"
-            if self.modules is not None and name == "input":
-                space = FramedRows(X, frame_of(X))
-        measured = measured_recall(index, space, name, wish)
+            pairwise = get_tags(self).input_tags.pairwise
+            inner = self.modules is None or pairwise
+            space = index.coordinates if inner else FramedRows(X, frame_of(X))
+            measured = measured_recall(index, space, "modules" if pairwise else "input", wish)
         if self.modules is None and measured.recall + 3 * measured.standard_error < self.recall:
             warnings.warn(
                 f"This index finds {measured.recall:.3f} of the nearest rows, less than "
                 f"recall={self.recall}: leave n_leading and n_candidates to the calibration, and use "
-                "backend='numpy'.",
+                "backend='auto'.",
                 UserWarning,
                 stacklevel=3,
             )
         return measured, index
 
-    def _is_cosine(self) -> bool:
-        return self.modules is None and self.metric == "cosine"
+    def _metric(self) -> Metric:
+        return self.metric if self.modules is None else "euclidean"
 
-    def _report(self, distances: FloatArray) -> FloatArray:
-        """Euclidean distances in the metric: 1 - cos = |u - v|²/2 for rows of length 1."""
-        return distances**2 / 2 if self._is_cosine() else distances
+    def _report(self, distances: FloatArray, X: MatrixLike | None = None) -> FloatArray:
+        """Euclidean distances in the metric: 1 - cos = |u - v|²/2 for directions, or products with X."""
+        if self._metric() == "inner_product":
+            return self.modules_.products(validate_rows(self, widened(X)), distances)
+        return distances**2 / 2 if self._metric() == "cosine" else distances
 
     def _effort(self) -> tuple[int | None, int | None]:
         return self.n_candidates, self.n_jobs
@@ -461,7 +411,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
 
     def _wish(self) -> Wish:
         k = max(check_count(self.n_neighbors, "n_neighbors"), MIN_NEIGHBORS)
-        return Wish(k, self.recall, self.n_leading, self.n_candidates, self.n_jobs)
+        return Wish(k, self.recall, self.n_leading, self.n_candidates, self.n_jobs, bool(self.verbose))
 
     def _layout(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in LAYOUT}
@@ -508,6 +458,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
             if getattr(self, name) is not None:
                 check_count(getattr(self, name), name)
         check_real(self.recall, "recall", 0, 1, include="right")
+        check_real(self.verbose, "verbose", 0)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -515,8 +466,3 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, BaseEstimator)
         tags.input_tags.sparse = inputs is None or inputs.sparse
         tags.input_tags.pairwise = inputs is not None and inputs.pairwise
         return tags
-
-
-def widened(X: Any) -> Any:
-    """Rows of a narrow type, such as float16 or int8 embeddings, as float32, which contains their values."""
-    return X.astype(np.float32) if str(getattr(X, "dtype", "")) in NARROW else X

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.calibration import MeasuredRecall, Wish, calibrated
 from manylens.ensembles.index import Method, SearchIndex
-from manylens.ensembles.representation import CompositeAxes
+from manylens.ensembles.representation import CompositeAxes, Metric
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike
 from manylens.validation import check_real
 
@@ -112,7 +112,8 @@ class RowSelection:
         def _enter(self, index: SearchIndex, X: MatrixLike) -> FloatArray: ...
         def _change(self, change: Callable[[SearchIndex], SearchIndex]) -> Self: ...
         def _check_layout(self) -> None: ...
-        def _is_cosine(self) -> bool: ...
+        def _enter_base(self, index: SearchIndex, X: MatrixLike) -> FloatArray: ...
+        def _metric(self) -> Metric: ...
         def _report(self, distances: FloatArray) -> FloatArray: ...
 
     def radius_neighbors(
@@ -143,7 +144,9 @@ class RowSelection:
         index, radius = self.index_, check_real(radius, "radius", 0)
         if not np.isfinite(radius):
             raise ValueError(f"radius={radius} is not finite: use kneighbors for all rows.")
-        limit = np.sqrt(2 * radius) if self._is_cosine() else radius
+        if self._metric() == "inner_product":
+            raise ValueError("metric='inner_product' has no distances, so no radius: use kneighbors.")
+        limit = np.sqrt(2 * radius) if self._metric() == "cosine" else radius
         found = index.within(self._enter(index, X), limit, self.n_jobs, chosen_rows(index, where))
         distances, rows = np.empty(len(found), dtype=object), np.empty(len(found), dtype=object)
         for i, (lengths, near) in enumerate(found):
@@ -212,7 +215,7 @@ class RowSelection:
         """
         check_is_fitted(self)
         self._check_layout()
-        new = self._enter(self.index_, X)
+        new = self._enter_base(self.index_, X)
 
         def changed(index: SearchIndex) -> SearchIndex:
             places = positions_of(index, ids)

@@ -22,6 +22,7 @@ from manylens.typing import FloatArray, IntArray
 
 RADIUS = 16_000.0  # largest norm of an integer row, so that gaps fit into 16 bits and distances into 31
 DEGREE = 32  # most links per row
+SLACK = 1.25  # a link is left out if another leads nearer to its row by this factor (squared distances)
 KEPT = 24  # most links that remain when a full list is pruned, so that not every new link prunes again
 BUILD_BEAM = 48  # beam of the searches that find the links of a new row
 STARTS = 8  # entry rows at which a search starts
@@ -75,7 +76,7 @@ def to_grid(rows: FloatArray, scale: float) -> IntArray:
 
 
 @compiled(cache=False)
-def gap(a: IntArray, b: IntArray) -> int:
+def gap(a: IntArray, b: IntArray) -> np.int32:
     """Squared distance of two rows, in 16-bit differences and 32-bit sums."""
     total = np.int32(0)
     for c in range(len(a)):
@@ -212,13 +213,13 @@ def nearest_by_graph(
 
 @compiled(cache=False)
 def prune(points: IntArray, beam: IntArray, size: int, kept: IntArray) -> int:
-    """Keep the rows of a sorted beam that are nearer to its center than to any row kept before them."""
+    """Keep rows of a sorted beam that are nearer to its center than to those kept before, but for slack."""
     count = copies = 0
     for place in range(size):
         row, distance = (beam[place] >> 1) & 0x7FFFFFFF, beam[place] >> 32
         apart = distance > 0 or copies < COPIES
         for k in range(count):
-            if gap(points[row], points[kept[k]]) < distance:
+            if SLACK * gap(points[row], points[kept[k]]) < distance:
                 apart = False
                 break
         if apart:

@@ -5,7 +5,7 @@ The score of a row b for a query q is |b|² - 2 q.b = |q - b|² - |q|².
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import gammainc
@@ -198,7 +198,7 @@ def nearest(distances: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, 
 
 
 @compiled(cache=False, fastmath={"nsz", "contract", "reassoc"})
-def squared_distance(query: FloatArray, point: FloatArray, limit: float) -> float:
+def squared_distance(query: FloatArray, point: FloatArray, limit: float) -> np.floating[Any]:
     """Squared distance, or some number above the limit if the distance is."""
     total, start = query.dtype.type(0), 0
     while start < len(query) and total <= limit:
@@ -352,9 +352,7 @@ def first_lists(
 ) -> tuple[FloatArray, IntArray]:
     """The k nearest by score of the first rows, as lists for `finish` to make exact."""
     scores = scored @ base[: max(TILE, 4 * k)].T
-    near = (
-        np.argpartition(scores, k - 1, axis=1)[:, :k] if k < scores.shape[1] else np.argsort(scores, axis=1)
-    )
+    near: IntArray = np.argpartition(scores, min(k, scores.shape[1]) - 1, axis=1)[:, :k]
     if isinstance(base, SelectedRows):
         near = base.numbers[near]
     return rerank(queries, points, near, None, k)

@@ -82,8 +82,9 @@ class ScatterDisplay(Display):
                 f"{type(estimator).__name__} is no regressor, whose values could be compared with y."
             )
         predicted = numbers(estimator.predict(X), "predictions", None)
-        labels = {"x_label": "true value", "y_label": "predicted value", "diagonal": True}
-        return cls(y, predicted, **labels).plot(**options)
+        return cls(y, predicted, x_label="true value", y_label="predicted value", diagonal=True).plot(
+            **options
+        )
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Self:
         x = numbers(self.x, "x", None)

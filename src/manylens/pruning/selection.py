@@ -101,7 +101,8 @@ class PruningResult(NamedTuple):
     whole_error: float
     held_out_error: float
 
-    _repr_html_ = result_table
+    def _repr_html_(self) -> str:
+        return result_table(self)
 
 
 def check_method(method: Method, refit: Refit, max_members: int | None = None) -> None:

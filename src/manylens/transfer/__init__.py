@@ -6,6 +6,7 @@ from manylens._lazy import attach
 
 if TYPE_CHECKING:
     from manylens.transfer.calibration import TemperatureScaler, expected_calibration_error
+    from manylens.transfer.kernel_ridge import KernelRidgeCV
     from manylens.transfer.layer_ridge import LayerRidgeClassifier, LayerRidgeRegressor
     from manylens.transfer.layer_rows import LayerRows
     from manylens.transfer.layer_transfer import LayerTransfer
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlignmentHistory",
+    "KernelRidgeCV",
     "LayerRidgeClassifier",
     "LayerRidgeRegressor",
     "LayerRows",
@@ -34,6 +36,7 @@ __getattr__, __dir__ = attach(
     __name__,
     {
         "manylens.transfer.calibration": ["TemperatureScaler", "expected_calibration_error"],
+        "manylens.transfer.kernel_ridge": ["KernelRidgeCV"],
         "manylens.transfer.layer_ridge": ["LayerRidgeClassifier", "LayerRidgeRegressor"],
         "manylens.transfer.layer_rows": ["LayerRows"],
         "manylens.transfer.layer_transfer": ["LayerTransfer"],

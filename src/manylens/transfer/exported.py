@@ -144,7 +144,8 @@ class KernelHead(nn.Module):
 
 def layer_maps(maps: LayerMaps) -> tuple[list[FloatArray], list[FloatArray]]:
     """A (d_l, r_l) and b (r_l,) of each layer, whose features are x A - b."""
-    matrices, offsets = [], []
+    matrices: list[FloatArray] = []
+    offsets: list[FloatArray] = []
     for exponent, mean, low_rank, scale in zip(
         maps.exponents, maps.means, maps.maps, maps.scales, strict=True
     ):

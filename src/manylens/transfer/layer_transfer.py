@@ -32,6 +32,8 @@ from manylens.validation import (
 if TYPE_CHECKING:
     from torch import nn
 
+    from manylens.transfer.exported import TransferModule
+
 
 class LayerTransfer(ClassifierMixin, BaseEstimator):
     """Classify the inputs of a pretrained network by a ridge on its layers, without fine-tuning.
@@ -228,7 +230,7 @@ class LayerTransfer(ClassifierMixin, BaseEstimator):
         clear_fitted(self, "network_state_")
         return self
 
-    def export_torch(self) -> nn.Module:
+    def export_torch(self) -> TransferModule:
         """One torch module: the arguments of the network in, float32 probabilities (n, C) out.
 
         Returns

@@ -99,12 +99,16 @@ class LeaveOneOutRidge:
 
     def left_out_errors(self, alphas: ArrayLike) -> FloatArray:
         """Mean squared leave-one-out error (A,) for each alpha."""
+        return self.target_errors(alphas).mean(axis=1)
+
+    def target_errors(self, alphas: ArrayLike) -> FloatArray:
+        """Mean squared leave-one-out error (A, C) for each alpha and target."""
         alphas = np.asarray(alphas)
         errors = []
         for group in gen_batches(len(alphas), max(1, MAX_COLUMNS // self.targets.shape[1])):
             blocks = self._residuals(alphas[group])
-            errors.append(np.sum([np.square(part).sum(axis=(0, 2)) for _, part in blocks], axis=0))
-        return np.concatenate(errors) / self.targets.size
+            errors.append(np.sum([np.square(part).sum(axis=0) for _, part in blocks], axis=0))
+        return np.concatenate(errors) / len(self.targets)
 
     def _residuals(self, alphas: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         """Leave-one-out residuals (m, A, C) of blocks of rows; a block fits in the cache as float64."""
@@ -172,8 +176,12 @@ def choose_alpha(ridge: LeaveOneOutRidge, alphas: ArrayLike) -> tuple[float, Flo
     alphas = np.asarray(alphas)
     with one_blas_thread(ridge.basis.size <= SMALL):
         errors = ridge.left_out_errors(alphas)
-    best = np.flatnonzero(errors <= errors.min() * (1 + 1e-12))
-    return float(np.max(alphas[best])), errors
+    return largest_best(alphas, errors), errors
+
+
+def largest_best(alphas: FloatArray, errors: FloatArray) -> float:
+    """The largest alpha with the lowest error (A,), up to rounding."""
+    return float(np.max(alphas[errors <= errors.min() * (1 + 1e-12)]))
 
 
 def joint_moments(features: FloatArray, targets: FloatArray) -> Moments:

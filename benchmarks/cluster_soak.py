@@ -1,0 +1,242 @@
+"""Search on a cluster whose workers are killed and stopped at random: `python -m benchmarks.cluster_soak`.
+
+Several clients search without a pause while workers get SIGKILL, or SIGSTOP for some seconds. Dask's nannies
+restart killed workers; the index rebuilds their parts from a folder of files. The report says how many
+searches failed, the recall by number of modules that answered beside the curve that `fit` calibrated, how
+long it took until everything was back, and how memory grew.
+"""
+
+import argparse
+import json
+import os
+import pickle
+import random
+import signal
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+import psutil
+from sklearn.datasets import load_digits
+
+from manylens import ModularKernelPCA, ModuleNeighbors
+from manylens.cluster import DistributedNeighbors
+
+
+@dataclass
+class Report:
+    """What happened during a soak."""
+
+    seconds: float
+    workers: int
+    clients: int
+    searches: int = 0
+    failures: list[str] = field(default_factory=list)
+    kills: int = 0
+    stops: int = 0
+    recall: dict[int, float] = field(default_factory=dict)  # by number of modules that answered
+    expected: dict[int, float] = field(default_factory=dict)
+    n_by_modules: dict[int, int] = field(default_factory=dict)
+    below: int = 0  # searches that fewer than half of the modules answered
+    p50_ms: float = 0.0
+    p99_ms: float = 0.0
+    back_after: float = float("nan")  # seconds from the last fault to an exact answer of all modules
+    client_mb: tuple[float, float] = (0.0, 0.0)  # after the first tenth of the time, and at the end
+    worker_mb: tuple[float, float] = (0.0, 0.0)  # of the largest worker
+
+    def problems(self, tolerance=0.05, growth=1.25):
+        """What a soak must not show, as a list of sentences."""
+        found = [f"a search failed: {text}" for text in self.failures[:3]]
+        for n_modules, recall in self.recall.items():
+            slack = tolerance + 0.5 / np.sqrt(max(1, self.n_by_modules[n_modules]))
+            if recall < self.expected[n_modules] - slack:
+                found.append(f"recall {recall:.3f} with {n_modules}, below {self.expected[n_modules]:.3f}")
+        if not self.back_after < np.inf:
+            found.append("not all modules came back")
+        for name, (first, last) in (("client", self.client_mb), ("largest worker", self.worker_mb)):
+            if last > growth * first + 50:
+                found.append(f"the memory of the {name} grew from {first:.0f} to {last:.0f} MB")
+        return found
+
+
+class Faults(threading.Thread):
+    """Kills and stops workers at random; at least half of them are left alone at any time."""
+
+    def __init__(self, cluster, report, seconds, seed=0):
+        super().__init__(daemon=True)
+        self.cluster, self.report, self.end = cluster, report, time.monotonic() + seconds
+        self.random = random.Random(seed)
+        self.disturbed = {}  # process -> time until which it is not counted on
+        self.last = time.monotonic()
+
+    def processes(self):
+        """Processes of the workers that the scheduler knows."""
+        known = self.cluster.scheduler.workers
+        return [nanny.pid for nanny in self.cluster.workers.values() if nanny.worker_address in known]
+
+    def run(self):
+        """Disturb a worker every few seconds, and let all go on at the end."""
+        stopped = {}
+        try:
+            while time.monotonic() < self.end:
+                time.sleep(self.random.uniform(1, 4))
+                now = time.monotonic()
+                for process in [p for p, until in stopped.items() if until < now]:
+                    signal_process(process, signal.SIGCONT)
+                    del stopped[process]
+                quiet = [p for p in self.processes() if self.disturbed.get(p, 0) < now]
+                if len(quiet) * 2 <= self.report.workers:
+                    continue
+                process = self.random.choice(quiet)
+                if self.random.random() < 0.5:
+                    self.report.kills += signal_process(process, signal.SIGKILL)
+                    self.disturbed[process] = now + 15
+                else:
+                    self.report.stops += signal_process(process, signal.SIGSTOP)
+                    stopped[process] = now + self.random.uniform(1, 4)
+                    self.disturbed[process] = stopped[process] + 5
+        finally:
+            for process in stopped:
+                signal_process(process, signal.SIGCONT)
+            self.last = time.monotonic()
+
+
+def signal_process(process, number):
+    """Send a signal; whether there was such a process."""
+    try:
+        os.kill(process, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+class Searcher(threading.Thread):
+    """One client: its own connection, its own copy of the index, one search after another."""
+
+    def __init__(self, address, packed, queries, exact, report, end, seed):
+        super().__init__(daemon=True)
+        self.arguments = (address, packed, queries, exact, report, end, seed)
+        self.seen = []  # modules that answered, expected recall, recall, seconds
+
+    def run(self):
+        """Search until the end; every error is a failure."""
+        from distributed import Client
+
+        address, packed, queries, exact, report, end, seed = self.arguments
+        rng = np.random.default_rng(seed)
+        with Client(address, set_as_default=False, timeout=60) as client, client.as_current():
+            index = pickle.loads(packed)
+            while time.monotonic() < end:
+                some = rng.choice(len(queries), 10, replace=False)
+                start = time.monotonic()
+                try:
+                    found = index.kneighbors(queries[some], deadline=10)
+                except Exception as error:
+                    report.failures.append(f"{type(error).__name__}: {error}")
+                    continue
+                seconds = time.monotonic() - start
+                hits = [np.isin(*pair).mean() for pair in zip(exact[some], found.rows, strict=True)]
+                self.seen.append(
+                    (int(found.answered.sum()), found.expected_recall.mean(), np.mean(hits), seconds)
+                )
+            index.close()
+
+
+def memory(cluster):
+    """Megabytes of this process, and of the largest worker."""
+    sizes = [0.0]
+    for nanny in cluster.workers.values():
+        try:
+            sizes.append(psutil.Process(nanny.pid).memory_info().rss / 2**20)
+        except (psutil.Error, TypeError, ValueError, AttributeError):
+            continue  # it is being restarted
+    return psutil.Process().memory_info().rss / 2**20, max(sizes)
+
+
+def soak(seconds=300.0, workers=8, clients=4, n_modules=16, seed=0):
+    """Run searches and faults for a while; returns a `Report`."""
+    from distributed import Client, LocalCluster
+
+    rng = np.random.default_rng(seed)
+    X = load_digits().data
+    X = X[rng.permutation(len(X))]
+    base, queries = X[:1400], X[1400:]
+    lenses = ModularKernelPCA(n_modules, 4, diversity=1, rank=200, random_state=seed).fit(base)
+    exact = ModuleNeighbors(lenses, method="exact").fit(base).kneighbors(queries)[1]
+    report = Report(seconds, workers, clients)
+    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalCluster(n_workers=workers, **options) as cluster,
+        Client(cluster, timeout=60) as client,
+    ):
+        for number, rows in enumerate(np.array_split(base, 4)):
+            np.save(Path(folder) / f"rows-{number}.npy", rows)
+        client.wait_for_workers(workers, timeout=120)
+        index = DistributedNeighbors(lenses, patience=30).fit(folder)
+        packed, end = pickle.dumps(index), time.monotonic() + seconds
+        arguments = (client.scheduler.address, packed, queries, exact, report, end)
+        searchers = [Searcher(*arguments, seed + 1 + number) for number in range(clients)]
+        faults = Faults(cluster, report, 0.8 * seconds, seed)
+        for thread in [*searchers, faults]:
+            thread.start()
+        time.sleep(0.1 * seconds)
+        first = memory(cluster)
+        for thread in [*searchers, faults]:
+            thread.join(timeout=seconds + 60)
+        last = memory(cluster)
+        report.client_mb, report.worker_mb = (first[0], last[0]), (first[1], last[1])
+        report.back_after = wait_until_back(index, queries, exact, faults.last)
+        seen = [each for searcher in searchers for each in searcher.seen]
+        index.close()
+    summarize(report, seen, index.recall_curve_)
+    return report
+
+
+def wait_until_back(index, queries, exact, since, limit=90.0):
+    """Seconds from a time until all modules answer, and exactly; infinite if they do not within the limit."""
+    while time.monotonic() - since < limit:
+        found = index.kneighbors(queries[:20], deadline=20)
+        if found.answered.all() and np.array_equal(found.rows, exact[:20]):
+            return time.monotonic() - since
+        time.sleep(0.2)
+    return np.inf
+
+
+def summarize(report, seen, curve):
+    """Fill in recall and times."""
+    groups = defaultdict(list)
+    for n_modules, expected, recall, _ in seen:
+        groups[n_modules].append((expected, recall))
+    for n_modules, pairs in sorted(groups.items()):
+        report.expected[n_modules] = float(np.mean([pair[0] for pair in pairs]))
+        report.recall[n_modules] = float(np.mean([pair[1] for pair in pairs]))
+        report.n_by_modules[n_modules] = len(pairs)
+    report.searches = len(seen)
+    report.below = sum(n_modules < (len(curve) - 1) // 2 for n_modules, *_ in seen)
+    times = [each[3] for each in seen] or [np.nan]
+    report.p50_ms, report.p99_ms = (float(p) for p in 1e3 * np.percentile(times, [50, 99]))
+
+
+def main():
+    """Run a soak from the command line and print its report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--quick", action="store_true", help="20 seconds, 3 workers, 2 clients")
+    given = parser.parse_args()
+    settings = (20.0, 3, 2) if given.quick else (given.seconds, given.workers, given.clients)
+    report = soak(*settings)
+    print(json.dumps(asdict(report), indent=2))
+    problems = report.problems()
+    print("\n".join(problems) or "no problem")
+    raise SystemExit(len(problems))
+
+
+if __name__ == "__main__":
+    main()

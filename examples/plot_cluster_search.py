@@ -1,0 +1,83 @@
+"""
+Search while a machine dies
+===========================
+
+Modules of the same rows live on different workers of a dask cluster. A search asks all of them and is
+answered by those that reply, so a machine that dies costs a little recall until its modules have been rebuilt
+elsewhere. This example starts three worker processes, searches without a pause, and kills one of them.
+"""
+
+import os
+import signal
+import time
+
+import matplotlib.pyplot as plt
+import numpy as np
+from distributed import Client, LocalCluster
+from sklearn.datasets import load_digits
+
+from manylens import ModularKernelPCA, ModuleNeighbors
+from manylens.cluster import DistributedNeighbors
+from manylens.plotting import CurveDisplay
+
+X = load_digits().data
+base, queries = X[:1400], X[1400:1450]
+
+
+def recall(found, exact):
+    """Share of the exact neighbors that were found."""
+    return np.mean([np.isin(*pair).mean() for pair in zip(exact, found, strict=True)])
+
+
+def search_and_kill(seconds=60):
+    """Search, kill a worker, and search until all modules are back; what was seen, and the recall curve."""
+    lenses = ModularKernelPCA(n_modules=12, n_components=4, diversity=1, random_state=0).fit(base)
+    _, exact = ModuleNeighbors(lenses, method="exact").fit(base).kneighbors(queries)
+    seen = []
+    with (
+        LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        index = DistributedNeighbors(lenses).fit(base)
+        victim = next(iter(client.run(os.getpid).values()))
+        start = time.monotonic()
+        killed_at = None
+        while time.monotonic() - start < seconds:
+            found = index.kneighbors(queries, deadline=5)
+            now = time.monotonic() - start
+            seen.append((now, found.answered.sum(), recall(found.rows, exact), found.expected_recall.mean()))
+            if killed_at is None and now > 1:
+                os.kill(victim, signal.SIGKILL)
+                killed_at = now
+            elif killed_at is not None and now > killed_at + 2 and found.answered.all():
+                break
+        index.close()
+    return np.array(seen), killed_at, index.recall_curve_
+
+
+# %%
+# The upper panel shows the recall of every search beside the recall that the index says to expect, the lower
+# one how many modules answered. With all modules the result is that of the index in one process, exactly. The
+# guard is needed because the worker processes import this file.
+if __name__ == "__main__":
+    seen, killed_at, curve = search_and_kill()
+    times, answered, measured, expected = seen.T
+    _, (upper, lower) = plt.subplots(2, 1, sharex=True, height_ratios=[2, 1], layout="constrained")
+    upper.plot(times, measured, ".-", label="recall of each search")
+    upper.plot(times, expected, "--", label="expected with the modules that answered")
+    upper.set(ylim=(0, 1.05), ylabel="recall at 10")
+    upper.legend(loc="lower right")
+    lower.step(times, answered, where="post")
+    lower.set(ylim=(0, 12.5), xlabel="seconds", ylabel="modules")
+    for ax in (upper, lower):
+        ax.axvline(killed_at, color="gray", linewidth=1)
+
+    # %%
+    # `fit` measures the recall for every number of modules that may answer.
+    CurveDisplay(
+        np.arange(1, len(curve)),
+        {"modules": curve[1:]},
+        x_label="modules that answer",
+        y_label="recall at 10",
+    ).plot()
+    plt.show()

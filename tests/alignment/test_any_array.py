@@ -1,0 +1,64 @@
+"""CKA of arrays of other libraries: the values of NumPy, on the arrays' device."""
+
+import numpy as np
+import pytest
+
+from manylens import cka, cka_matrix
+
+pytest.importorskip("array_api_compat")
+
+
+def library(name):
+    module = pytest.importorskip(name)
+    return module.asarray
+
+
+def features(seed=0, n=60):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 5))
+    return [X, X[:, :3] @ rng.standard_normal((3, 90)), rng.standard_normal((n, 4)) + 100]
+
+
+@pytest.mark.parametrize("name", ["torch", "array_api_strict"])
+@pytest.mark.parametrize("options", [{}, {"estimator": "unbiased"}, {"center": False}, {"return_": "angle"}])
+def test_the_values_are_those_of_numpy(name, options):
+    asarray, arrays = library(name), features()
+    foreign = [asarray(X) for X in arrays]
+    found = cka_matrix(foreign, **options)
+    assert type(found) is type(foreign[0])
+    np.testing.assert_allclose(np.asarray(found), cka_matrix(arrays, **options), atol=1e-7)
+    pair = cka(foreign[0], foreign[1], **options)
+    assert float(pair) == pytest.approx(cka(arrays[0], arrays[1], **options), abs=1e-7)
+    both = cka_matrix(foreign[:2], foreign[1:], **options)
+    np.testing.assert_allclose(np.asarray(both), cka_matrix(arrays[:2], arrays[1:], **options), atol=1e-7)
+
+
+def test_the_dtype_and_the_device_are_kept():
+    torch = pytest.importorskip("torch")
+    arrays = [torch.as_tensor(X, dtype=torch.float32) for X in features()]
+    found = cka_matrix({f"layer {k}": X for k, X in enumerate(arrays)})
+    assert found.dtype == torch.float32
+    assert found.device == arrays[0].device
+    np.testing.assert_allclose(found, cka_matrix(features()), atol=1e-4)
+
+
+def test_huge_values_do_not_overflow():
+    torch = pytest.importorskip("torch")
+    X, Y, _ = features()
+    assert float(cka(torch.as_tensor(X) * 1e300, torch.as_tensor(Y))) == pytest.approx(cka(X, Y))
+
+
+def test_bad_input_gets_one_sentence():
+    torch = pytest.importorskip("torch")
+    X, Y = torch.ones(6, 2) * torch.arange(6.0)[:, None], torch.arange(12.0).reshape(6, 2)
+    for arguments, kind, message in [
+        ((X, Y.to("meta")), ValueError, "Arrays on the devices cpu and meta were given"),
+        ((X, Y.numpy()), TypeError, "Arrays of numpy and torch were given: convert them to one library"),
+        ((X, Y[:4]), ValueError, "X has 6 rows and Y has 4"),
+        ((X, torch.ones(6, 2)), ValueError, "Y is constant"),
+        ((X, Y / 0), ValueError, "Y contains NaN or infinity"),
+        ((X, Y[0]), ValueError, r"Y has the shape \(2,\)"),
+        ((X, Y, "rbf"), ValueError, "support kernel='linear' only"),
+    ]:
+        with pytest.raises(kind, match=message):
+            cka(*arguments)
