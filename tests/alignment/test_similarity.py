@@ -349,7 +349,7 @@ def test_invalid_arguments_are_refused():
             cka_matrix(one_array)
     with pytest.raises(ValueError, match="X has 40 rows and Y has 39: row i of each must describe the same"):
         cka(X, Y[1:])
-    with pytest.raises(ValueError, match="Input X contains NaN"):
+    with pytest.raises(ValueError, match="X contains NaN or infinity"):
         cka(np.full((4, 2), np.nan), Y[:4])
     with pytest.raises(ValueError, match="biased estimator needs at least 2 rows"):
         cka(X[:1], Y[:1])

@@ -366,7 +366,7 @@ def test_the_examples_name_options_that_exist(capsys):
 
     for name in FILE_COMMANDS:
         command = group.commands[name]
-        known = {option for each in command.params for option in each.opts}
+        known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
         for line in command.epilog.splitlines():
             if f"manylens {name} " in line:
                 used = line.partition(f"manylens {name} ")[2].split("|")[0].split()

@@ -159,7 +159,7 @@ def test_what_needs_all_rows_is_refused():
     with pytest.raises(TypeError, match="others needs dicts"):
         over_blocks(cka_matrix, PARTS, others=PARTS)
     broken = [*PARTS[:3], PARTS[3] | {"raw": np.full_like(PARTS[3]["raw"], np.nan)}, PARTS[4]]
-    with pytest.raises(ValueError, match=r"Block 3 \(the first is 0\): Input raw contains NaN"):
+    with pytest.raises(ValueError, match=r"Block 3 \(the first is 0\): raw contains NaN or infinity"):
         over_blocks(cka_matrix, broken)
 
 

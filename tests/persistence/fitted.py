@@ -148,6 +148,9 @@ RECIPES = {
     "pruning.TreeEnsemble": lambda: tree_pruner(RandomForestClassifier(12, random_state=0)).estimator_.model,
     "pruning.TreePruner": lambda: tree_pruner(RandomForestClassifier(12, random_state=0)),
     "pruning.PruningResult": lambda: ml.prune_predictions(target[:, None] + X[:, :6], target),
+    "summaries.BootstrapMoments": lambda: summaries.BootstrapMoments(X.shape[1], 2).update(
+        X, np.ones((2, len(X)))
+    ),
     "summaries.CrossMoments": lambda: summaries.CrossMoments([(0, 1)]).update([X, X[:, :4]]),
     "summaries.Moments": lambda: summaries.Moments(X.shape[1]).update(X),
     "summaries.Summary": None,  # abstract
@@ -224,6 +227,7 @@ MODELS = {
         .fit(X, y)
         .estimator_
     ),
+    "index, graph": lambda: ml.ModuleNeighbors(backend="graph").fit(X),
     "index, exact": lambda: ml.ModuleNeighbors(lenses(), method="exact").fit(X),
     "index, paper": lambda: ml.ModuleNeighbors(
         ml.ModularAutoencoder(3, 2, random_state=0), method="paper"

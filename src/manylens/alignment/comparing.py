@@ -12,7 +12,15 @@ from manylens.alignment.features import FeatureSets, Names, check_feature_sets, 
 from manylens.alignment.measure import Measure, Null
 from manylens.alignment.measures import make_measure
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
-from manylens.validation import check_choice, check_count, check_real, check_seed, import_optional, shown
+from manylens.validation import (
+    check_choice,
+    check_count,
+    check_real,
+    check_seed,
+    finite_array,
+    import_optional,
+    shown,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -143,6 +151,17 @@ class SimilarityMatrix:
     p_values: FloatArray | None = None
     thresholds: FloatArray | None = None
     n_permutations: int = 0
+
+    def __post_init__(self) -> None:
+        shape = finite_array(self.values, "values", 2).shape
+        for name, expected in (("names", shape[0]), ("other_names", shape[1])):
+            given = getattr(self, name)
+            if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != expected:
+                raise ValueError(f"{name}={shown(given)} must be a sequence of {expected} names.")
+        for name in ("standard_errors", "calibrated", "p_values", "thresholds"):
+            part = getattr(self, name)
+            if part is not None and finite_array(part, name, 2).shape != shape:
+                raise ValueError(f"{name} has shape {np.shape(part)}, but values has shape {shape}.")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
         return np.array(self.values, dtype=dtype, copy=copy)

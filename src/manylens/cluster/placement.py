@@ -270,6 +270,8 @@ class DaskParts:
 
     async def _execute(self, copy: Copy, method: str, arguments: tuple[Any, ...]) -> Any:
         actor = copy.actor
+        if actor is None:  # lost since it was chosen
+            return LOST
         copy.calls += 1
         try:
             return await getattr(actor, method)(*arguments)

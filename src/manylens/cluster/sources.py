@@ -21,7 +21,7 @@ from manylens.ensembles.representation import dense, finite_columns, module_view
 from manylens.native.threads import one_blas_thread
 from manylens.persistence import load
 from manylens.typing import FloatArray
-from manylens.validation import is_sparse
+from manylens.validation import is_sparse, plain_conversion_errors
 
 ARRAY_ROWS = 16_384  # rows of an array or of an .npy file per block
 SUFFIXES = (".npy", ".npz")
@@ -151,7 +151,8 @@ def row_blocks(X: Any, n_shards: int, runner: Runner) -> list[RowBlock]:
     if isinstance(X, str | PathLike):
         return folder_blocks(Path(X), n_shards)
     if is_in_memory(X):
-        rows = check_array(X, accept_sparse="csr", dtype="numeric", input_name="X")
+        with plain_conversion_errors("X"):
+            rows = check_array(X, accept_sparse="csr", dtype="numeric", input_name="X")
         size = max(1, min(ARRAY_ROWS, rows.shape[0] // n_shards))
         starts = range(0, rows.shape[0], size)
         cut = [rows[start : start + size] for start in starts]

@@ -76,6 +76,7 @@ OWN: dict[str, tuple[str, ...]] = {
     "manylens.pruning.selection": ("Alignment", "PruningResult"),
     "manylens.pruning.tree_ensembles": ("TreeEnsemble",),
     "manylens.pruning.tree_pruner": ("TreePruner",),
+    "manylens.summaries.bootstrap": ("BootstrapMoments",),
     "manylens.summaries.count_sketch": ("CountSketch",),
     "manylens.summaries.cross_moments": ("CrossMoments",),
     "manylens.summaries.moments": ("Moments",),
