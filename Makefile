@@ -8,10 +8,10 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 BENCH_PIP := $(BENCH_VENV)/bin/python -m pip --quiet --disable-pip-version-check
 
 # Tests and examples are small and run side by side, so BLAS threads would only compete.
-test coverage examples: export OMP_NUM_THREADS = 1
+test test-all coverage examples: export OMP_NUM_THREADS = 1
 
 SECONDS := 600
-.PHONY: help demo test check lint types contracts docstrings coverage examples fuzz bench bench-quick docs test-oldest build clean
+.PHONY: help demo test test-all check lint types contracts docstrings coverage examples fuzz bench bench-quick docs test-oldest build clean
 
 help:  ## Show all targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -39,7 +39,7 @@ demo: $(VENV)/ready  ## Learn lenses of the digits, compare them, write manylens
 test: $(VENV)/ready  ## Run the tests that need no large optional package
 	$(BIN)/python -m pytest -n auto -q
 
-check: lint types contracts docstrings coverage examples bench-quick  ## All that CI runs, with all extras
+check: lint types contracts docstrings test-all examples bench-quick  ## All that CI runs, with all extras
 
 lint: $(VENV)/ready-dev  ## Style (ruff)
 	$(BIN)/ruff check .
@@ -53,6 +53,9 @@ contracts: $(VENV)/ready-dev  ## Which room may import which (import-linter)
 
 docstrings: $(VENV)/ready-dev  ## Docstrings of all public names (numpydoc)
 	$(BIN)/python docs/check_docstrings.py
+
+test-all: $(VENV)/ready-all  ## All tests, also those that need large optional packages
+	$(BIN)/python -m pytest -n auto -q
 
 coverage: $(VENV)/ready-all  ## All tests, with coverage
 	$(BIN)/python -m pytest -n auto -q --cov --cov-report=term --cov-fail-under=90
