@@ -284,7 +284,7 @@ class CurveDisplay(Display):
         if x.dtype.kind == "U":
             name_ticks(ax, x.tolist())
         elif self.x_scale != "linear" and len(x) <= MANY:
-            ax.set_xticks(x, [f"{value:g}" for value in x])
+            ax.set_xticks(x, [f"{value:.3g}" if value < 1000 else f"{value:.0f}" for value in x])
             ax.minorticks_off()
         if self.y_scale == "log2":
             ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
