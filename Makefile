@@ -63,10 +63,10 @@ coverage: $(VENV)/ready-all  ## All tests, with coverage
 examples: $(VENV)/ready-all  ## Run all examples; figures go to examples/figures
 	$(BIN)/python examples/run_all.py
 
-# Other libraries have their own environment, because manylens and its tests do not need them.
+# Peers have their own environment, because manylens and its tests do not need them.
 $(BENCH_VENV)/ready: pyproject.toml benchmarks/requirements.txt benchmarks/requirements-no-deps.txt
 	$(PYTHON) -m venv $(BENCH_VENV)
-	$(BENCH_PIP) install --editable ".[plot,save]" --requirement benchmarks/requirements.txt
+	$(BENCH_PIP) install --editable ".[cli,plot,save,test-all]" --requirement benchmarks/requirements.txt
 	$(BENCH_PIP) install --no-deps --requirement benchmarks/requirements-no-deps.txt
 	@touch $@
 
