@@ -227,6 +227,10 @@ def test_every_record_kept_is_readable():
     report.page(report.ordered(records.current_records(benchmark.discover())))
 
 
+def test_bases_of_benchmarks_are_not_benchmarks():
+    assert not [name for name, kind in benchmark.discover().items() if kind.about().startswith("Base")]
+
+
 def test_every_benchmark_has_a_docstring():
     found = benchmark.discover()
     assert found

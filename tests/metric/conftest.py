@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from manylens.metric import MiniBatch, Stochastic, Subsample
+
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread_per_process():
@@ -60,3 +62,9 @@ def finite_differences(f, Z, rows, step=1e-5):
             down[row, k] -= step
             gradient[at, k] = (f(up) - f(down)) / (2 * step)
     return gradient
+
+
+def small(name, size=200):
+    """The method of this name with batches or samples of `size` rows."""
+    sized = {"subsample": Subsample(size), "minibatch": MiniBatch(size), "stochastic": Stochastic(size)}
+    return sized.get(name, name)

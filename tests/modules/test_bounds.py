@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import nnls
 
 from manylens import ModularKernelPCA
 from manylens.kernels import Precomputed
-from manylens.modules.bounds import cone, cone_bound, sharpened
+from manylens.modules.bounds import beyond_cone, cone, cone_bound, sharpened, steepest
 from manylens.modules.solver import lower_bound, modular_loss, polar, polish, solve_modules
 from tests.modules.strategies import KINDS, make_spectrum
 
@@ -61,14 +62,62 @@ def test_the_bound_is_below_every_loss_and_never_below_the_closed_form(kind, len
     [
         (3, 3, 4, 0.99, 0.05, 1e-6),  # the modules' spaces intersect, because there are few dimensions
         (4, 4, 5, 0.9, 0.05, 1e-6),
-        (4, 5, 17, 0.999, 0.02, 1e-3),  # they nearly fill all M H dimensions
-        (4, 2, 7, 0.999, 0.02, 1e-3),
+        (4, 5, 17, 0.999, 0.02, 1e-6),  # they nearly fill all M H dimensions
+        (4, 2, 7, 0.999, 0.02, 1e-6),
+        (3, 3, 5, 0.999, 0.04, 1e-6),  # other spaces meet all kernels, or all ranges
+        (3, 5, 8, 0.999, 0.04, 1e-6),
+        (3, 4, 10, 0.9, 0.04, 1e-6),
+        (5, 4, 19, 0.99, 0.009, 1e-6),
     ],
 )
 def test_gaps_on_flat_spectra_close(M, H, n, diversity, before, after):
     solution = solve_modules(np.ones(n), M, H, diversity, np.random.default_rng(0))
     assert solution.optimality_gap > before
     assert sharpened(solution, np.ones(n), diversity).optimality_gap < after
+
+
+def test_gaps_on_nearly_flat_spectra_close():
+    rng = np.random.default_rng(0)
+    before, after = [], []
+    for _ in range(12):
+        M, H, diversity = 3 + int(rng.integers(2)), 3, float(rng.choice([0.5, 0.9]))
+        q = np.sort(1 + 0.2 * rng.random(int(rng.integers(H + 1, M * H + 1))))[::-1]
+        solution = solve_modules(q, M, H, diversity, rng)
+        before.append(solution.optimality_gap)
+        after.append(sharpened(solution, q, diversity).optimality_gap)
+    assert sum(gap > 1e-3 for gap in before) >= 3  # the closed form alone leaves gaps
+    assert max(after) < 1e-4
+
+
+@pytest.mark.parametrize(("M", "exists"), [(1, True), (3, True), (4, True), (5, False), (6, False)])
+def test_four_lines_of_space_are_met_by_a_line_and_five_are_not(M, exists):
+    """Schubert's count, with planes of four dimensions: r' (n - r) >= M s' (n - r - d + s)."""
+    assert (M * steepest(4, M)[2, 1] * (4 - 2 - 2 + 1) <= 4 - 2) == exists
+
+
+def test_a_random_plane_of_three_dimensions_is_met_by_a_vector_in_two_planes_only():
+    """Two planes of a space of three dimensions share a line, so s'/r' = 1; three share none."""
+    assert steepest(3, 2)[3, 2] == 1.0
+    assert steepest(3, 3)[3, 2] < 1.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_projection_on_a_cone_is_optimal_although_its_inequalities_are_dependent(seed):
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((20, 6))
+    A = np.vstack([A, A[:5] + A[5:10], 2 * A[:3]])
+    d = rng.standard_normal(6)
+    x = beyond_cone(A, d)
+    np.testing.assert_array_less(A @ x, 1e-9)
+    assert x @ (d - x) == pytest.approx(0.0, abs=1e-9)
+    y, _ = nnls(A.T, d - x)
+    np.testing.assert_allclose(A.T @ y, d - x, atol=1e-9)
+
+
+def test_the_bound_does_not_depend_on_the_scale_of_the_spectrum():
+    for length, M, H in ((9, 3, 4), (11, 4, 3), (8, 3, 3)):
+        bounds = [cone_bound(np.full(length, c), M, H, 0.95, length * c**2) / c**2 for c in (1e-4, 1, 3e3)]
+        np.testing.assert_allclose(bounds, bounds[0], rtol=1e-9)
 
 
 def test_tiny_eigenvalues_do_not_loosen_the_bound_by_more_than_their_size():

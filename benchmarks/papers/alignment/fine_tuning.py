@@ -9,6 +9,7 @@ import numpy as np
 from benchmarks.data.network_features import Task, batches, load_images, network, write_features
 from benchmarks.harness import Findings, Statement
 from benchmarks.papers.alignment.layers import OnTheNetwork
+from manylens import LayerRidgeClassifier
 from manylens.papers.linear_kernel_alignment import layer_ridge
 
 TITLE = "Accuracy (%) in the same time"
@@ -72,10 +73,8 @@ class FineTuningAtEqualTime(OnTheNetwork):
             cases""",
             source="Section 3.4.1, Table 3.3",
             share=4 / 6,
-            cases=lambda found: {
-                task: cells["layers"] > max(cells[tuned] for tuned in TUNED)
-                for task, cells in found[TITLE].items()
-            },
+            cases=lambda found: {task: best_tuned(c) < c["layers"] for task, c in found[TITLE].items()},
+            ours=lambda found: {task: best_tuned(c) < c["default"] for task, c in found[TITLE].items()},
         ),
         Statement(
             "for digits, far from the network's own task, ridge on layers is more accurate than all three",
@@ -84,6 +83,9 @@ class FineTuningAtEqualTime(OnTheNetwork):
             source="Table 3.3",
             cases=lambda found: {
                 tuned: found[TITLE]["digits"]["layers"] > found[TITLE]["digits"][tuned] for tuned in TUNED
+            },
+            ours=lambda found: {
+                tuned: found[TITLE]["digits"]["default"] > found[TITLE]["digits"][tuned] for tuned in TUNED
             },
         ),
     )
@@ -108,10 +110,19 @@ class FineTuningAtEqualTime(OnTheNetwork):
         predicted = layer_ridge(train, y[: task.n_train], test).labels
         seconds = time.perf_counter() - start
         found = {"seconds": seconds, "layers": 100 * np.mean(predicted == truth)}
+        start = time.perf_counter()
+        default = LayerRidgeClassifier(random_state=0).fit(train, y[: task.n_train])
+        found["default"] = 100 * default.score(test, truth)
+        found["default, ridge alone, seconds"] = time.perf_counter() - start
         for label, names in TUNED.items():
             budget = 0.2 if self.quick else seconds
             found[label] = 100 * np.mean(tuned(images, y, task, names, budget, self.seed) == truth)
         return found
+
+
+def best_tuned(cells):
+    """The best accuracy of fine-tuning."""
+    return max(cells[tuned] for tuned in TUNED)
 
 
 def tuned(images, y, task, names, seconds, seed):

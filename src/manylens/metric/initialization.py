@@ -18,7 +18,7 @@ from sklearn.utils import check_array
 from manylens.metric.objectives import CompactObjective, GaussianObjective, Objective
 from manylens.metric.tiles import class_layout
 from manylens.typing import BoolArray, FloatArray, IntArray
-from manylens.validation import check_choice, plain_conversion_errors
+from manylens.validation import check_choice, check_count, plain_conversion_errors
 
 SAMPLE = 2000  # rows on which scales are compared
 ANCHORS = 500  # rows on which scales are compared if each is scored against all rows
@@ -61,6 +61,19 @@ def initial_map(
             f"{(n_components, X.shape[1])}."
         )
     return Start(A, 1.0)
+
+
+def count_components(n_components: int | None, init: Init | ArrayLike, n_features: int) -> int:
+    """Number of rows of A."""
+    if n_components is None:
+        return n_features if isinstance(init, str) else len(given_map(init))
+    n_components = check_count(n_components, "n_components")
+    if n_components > n_features:
+        raise ValueError(
+            f"n_components={n_components} is more than the {n_features} features of X: a linear map "
+            f"cannot add dimensions. Choose at most {n_features}."
+        )
+    return n_components
 
 
 def given_map(init: ArrayLike) -> FloatArray:

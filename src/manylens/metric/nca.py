@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -17,31 +18,26 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from manylens.callbacks import CallbackSupportMixin, FitTasks, with_callbacks
 from manylens.metric.batching import Batcher
 from manylens.metric.evaluation import Evaluation
-from manylens.metric.initialization import Init, given_map, initial_map, scale_for, subsample
-from manylens.metric.methods import (
-    BatchMethod,
-    Method,
-    Stochastic,
-    Subsample,
-    WholeMethod,
-    resolve_method,
-)
+from manylens.metric.initialization import Init, count_components, initial_map, scale_for, subsample
+from manylens.metric.methods import BatchMethod, Method, Stochastic, Subsample, WholeMethod, resolve_method
 from manylens.metric.objectives import FORMS, Form, GaussianObjective, Objective
-from manylens.metric.online import Base, Online, online_step
+from manylens.metric.online import Base, Online, learn_online
 from manylens.metric.optimizers import (
     STEP_OPTIMIZERS,
     BatchObjective,
     Progress,
     Report,
-    Schedule,
     Search,
     WholeObjective,
     count_steps,
+    in_units,
+    map_of,
     maximize_batches,
     maximize_whole,
     project,
-    step_units,
+    stop_message,
 )
+from manylens.metric.tiles import pair_dtype
 from manylens.native.threads import one_blas_thread
 from manylens.reprs import FactsMixin
 from manylens.typing import AnyArray, FloatArray, IntArray, Seed
@@ -66,11 +62,8 @@ from manylens.validation import (
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
-SINGLE_ROWS = 5000  # with more rows, pairs are computed in float32: its rounding is below the tolerance
-
 VANISHED = 1e-2  # range of the projected rows below which all p_ij are practically equal
 FIRST_STEP = 0.1  # length of the first step of L-BFGS relative to a row of A: longer ones leave a good start
-START_ROWS = 256  # rows from which partial_fit takes its first step
 KEPT_SCORES = 10_000  # of partial_fit
 
 
@@ -199,14 +192,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         """
         search = self._fit(X, y)
         if not search.converged and search.reason != "callback":
-            advice = {
-                "max_iter": f"raise max_iter (now {self.max_iter}) or tol (now {self.tol})",
-                "interrupt": "it was interrupted, and components_ is the last map",
-                "overflow": "the next map has no finite score, and components_ is the last one that has",
-            }[search.reason]
-            *_, before, last = [np.nan, *self._scores]
-            gain = "" if np.isnan(before) else f", its mean score still changing ({before:.4g} to {last:.4g})"
-            message = f"NCA stopped after {search.n_iter} iterations before it converged{gain}: {advice}."
+            message = stop_message(search, self._scores, self.max_iter, self.tol)
             warn_once(self, message, ConvergenceWarning, stacklevel=4)
         return self
 
@@ -310,7 +296,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         rows, names = self._validate(X, y, reset=True)
         classes, labels = distinct_labels(names)
         require_two_classes(classes, "NCA")
-        n_components = self._count_components(rows.shape[1])
+        n_components = count_components(self.n_components, self.init, rows.shape[1])
         exponent = safe_scale(rows)
         rows = times_power(rows, -exponent)
         if (rows == rows[0]).all():
@@ -323,7 +309,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         if isinstance(method, Subsample):
             chosen = subsample(labels, method.size, rng)
             rows, labels = rows[chosen], np.unique(labels[chosen], return_inverse=True)[1]
-        dtype = self._pair_dtype(rows)
+        dtype = pair_dtype(self.precision, rows)
         progress = Progress(f"NCA {method.name}", self.verbose, self.callback, exponent)
         mixing = None
         if isinstance(method, BatchMethod):
@@ -361,7 +347,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
                 "The objective is not finite at the initial map: scale the columns of X to similar units, "
                 "and check init and alpha."
             )
-        self.components_ = _map_of(rows.dtype, A, exponent)
+        self.components_ = map_of(rows.dtype, A, exponent)
         self.method_, self.scale_, self.mixing_ = method.name, float(np.ldexp(scale, -exponent)), mixing
         self.n_iter_, self._scores = search.n_iter, progress.path
         self.__dict__.pop("_online", None)  # partial_fit must start over from this map
@@ -398,7 +384,8 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         """Take the steps on copies, then set the attributes."""
         first = not hasattr(self, "components_")
         rows, names = self._validate(X, y, reset=first, min_rows=1)
-        n_components = self._count_components(rows.shape[1]) if first else len(self.components_)
+        wanted = self.n_components if first else len(self.components_)
+        n_components = count_components(wanted, self.init, rows.shape[1])
         method = self.method if isinstance(self.method, Stochastic) else Stochastic()
         online = self.__dict__.get("_online")
         if online is None:
@@ -413,31 +400,20 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
             raise ValueError("X has far larger entries than the rows seen before: check its units.")
         learned = not first and self.method_ != "online"  # by `fit`
         scale = self.__dict__.get("scale_", 1.0)
-        A = np.eye(n_components, rows.shape[1]) if first else _in_units(self.components_, exponent)
-        parts = np.array_split(np.arange(len(rows)), -(-len(rows) // method.anchors))
-        total, before = 0.0, base.seen
-        with one_blas_thread():
-            for number, some in enumerate(parts):
-                near = np.concatenate([base.rows, rows[some]])
-                labels = np.unique(np.concatenate([base.codes, codes[some]]), return_inverse=True)[1]
-                part = self._batch_objective(near, labels, True, exponent)
-                enough = len(near) >= min(START_ROWS, method.base or START_ROWS)
-                doubled = (before + len(some)).bit_length() > before.bit_length()
-                if online.stepper is None and labels.max() > 0 and (near != near[0]).any():
-                    if not learned and (enough or doubled):
-                        A, scale = self._start(near, labels, n_components, part.objective, exponent, rng)
-                    if enough:
-                        units = step_units(near, n_components)
-                        online.stepper = STEP_OPTIMIZERS[method.optimizer](A.ravel(), Schedule(), units)
-                A, score = online_step(part, A, len(some), method.anchors, online.stepper, rng)
-                total += score * len(some)
-                before += len(some)
-                if number < len(parts) - 1:
-                    base.add(rows[some], codes[some], rng)
-        components, score = _map_of(rows.dtype, A, exponent), total / len(rows)
+        A = np.eye(n_components, rows.shape[1]) if first else in_units(self.components_, exponent)
+        make_part = partial(self._batch_objective, against_all=True, exponent=exponent)
+
+        def start(part: BatchObjective) -> tuple[FloatArray, float]:
+            return self._start(part.X, part.labels, n_components, part.objective, exponent, rng)
+
+        A, found, score, last = learn_online(
+            online, rows, codes, A, method, make_part, None if learned else start
+        )
+        scale = scale if found is None else found
+        components = map_of(rows.dtype, A, exponent)
         n_iter = 1 if first else self.n_iter_ + 1
         Progress("NCA online", self.verbose, self.callback, exponent)(n_iter, A, score)
-        base.add(rows[some], codes[some], rng)  # last, because it changes the base that is stored
+        base.add(rows[last], codes[last], rng)  # after all else, because it changes the base that is stored
         self._online, self.components_, self.scale_, self.n_iter_ = online, components, scale, n_iter
         if first:
             self.method_, self.mixing_, self._scores = "online", None, []
@@ -476,25 +452,6 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
             raise TypeError(f"callback={shown(self.callback)} is no function: give one, or None.")
         return rows, names
 
-    def _count_components(self, n_features: int) -> int:
-        """Number of rows of A."""
-        if self.n_components is None:
-            return n_features if isinstance(self.init, str) else len(given_map(self.init))
-        n_components = check_count(self.n_components, "n_components")
-        if n_components > n_features:
-            raise ValueError(
-                f"n_components={n_components} is more than the {n_features} features of X: a linear map "
-                f"cannot add dimensions. Choose at most {n_features}."
-            )
-        return n_components
-
-    def _pair_dtype(self, X: FloatArray) -> np.dtype[Any]:
-        """Float type of the sums over pairs."""
-        single = X.dtype == np.float32 or len(X) > SINGLE_ROWS
-        if self.precision != "auto":
-            single = self.precision == "single"
-        return np.dtype(np.float32 if single else np.float64)
-
     def _penalty(self, exponent: int) -> float:
         """`alpha` for a map in units of 2^-exponent."""
         return float(np.ldexp(self.alpha, -2 * exponent))
@@ -503,7 +460,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         self, X: FloatArray, labels: IntArray, against_all: bool, exponent: int
     ) -> BatchObjective:
         """The objective on a batch."""
-        objective, dtype = GaussianObjective(self.objective), self._pair_dtype(X)
+        objective, dtype = GaussianObjective(self.objective), pair_dtype(self.precision, X)
         return BatchObjective(X, labels, objective, against_all, self._penalty(exponent), dtype)
 
     def _start(
@@ -525,33 +482,15 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
                     f"fit needs {(n_components, X.shape[1])}. Use warm_start=False, or keep n_components and "
                     "the features."
                 )
-            return _in_units(self.components_, exponent), float(np.ldexp(self.scale_, exponent))
+            return in_units(self.components_, exponent), float(np.ldexp(self.scale_, exponent))
         init = self.init if init is None else init
         with one_blas_thread():
             start = initial_map(init, X, labels, n_components, batcher is not None, rng)
             if not isinstance(init, str):
-                return _in_units(start.A, exponent), float(np.ldexp(1.0, exponent))
+                return in_units(start.A, exponent), float(np.ldexp(1.0, exponent))
             scale = start.scale
             if scale is None or not isinstance(objective, GaussianObjective):
                 batch_size = None if batcher is None or batcher.against_all else batcher.size
                 Z = project(X, start.A)
-                scale = scale_for(Z, labels, objective, batch_size, self._pair_dtype(X), rng)
+                scale = scale_for(Z, labels, objective, batch_size, pair_dtype(self.precision, X), rng)
         return start.A * scale, scale
-
-
-def _in_units(A: FloatArray, exponent: int) -> FloatArray:
-    """A map of the given rows as one of rows times 2^-exponent, in float64."""
-    return np.ldexp(A.astype(np.float64), exponent)
-
-
-def _map_of(dtype: np.dtype[np.floating], A: FloatArray, exponent: int) -> FloatArray:
-    """The map of the given rows from that of rows times 2^-exponent; raise if the type cannot hold it."""
-    with np.errstate(over="ignore", under="ignore"):
-        components = np.ldexp(A, -exponent).astype(dtype)
-        back = _in_units(components, exponent)
-    if not np.allclose(back, A, rtol=0.0, atol=1e-3 * np.abs(A).max()):
-        raise ValueError(
-            f"The entries of X are of the order of 2^{exponent}, for which the map is beyond the range of "
-            f"{dtype}: multiply X by 2^{-exponent}{', or convert it to float64' * (dtype == np.float32)}."
-        )
-    return components

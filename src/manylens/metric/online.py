@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from copy import copy, deepcopy
 from dataclasses import dataclass
 
 import numpy as np
 
-from manylens.metric.optimizers import BatchObjective, StepOptimizer, require_finite
+from manylens.metric.methods import Stochastic
+from manylens.metric.optimizers import (
+    STEP_OPTIMIZERS,
+    BatchObjective,
+    Schedule,
+    StepOptimizer,
+    require_finite,
+    step_units,
+)
+from manylens.native.threads import one_blas_thread
 from manylens.typing import AnyArray, FloatArray, IntArray
 from manylens.validation import CheckedState
+
+START_ROWS = 256  # rows from which the first step is taken
 
 
 class Base(CheckedState):
@@ -104,3 +115,41 @@ def online_step(
         return A, score
     require_finite(score, gradient)
     return A + stepper.step(gradient.ravel()).reshape(A.shape), score
+
+
+def learn_online(
+    online: Online,
+    rows: FloatArray,
+    codes: IntArray,
+    A: FloatArray,
+    method: Stochastic,
+    make_part: Callable[[FloatArray, IntArray], BatchObjective],
+    start: Callable[[BatchObjective], tuple[FloatArray, float]] | None,
+) -> tuple[FloatArray, float | None, float, IntArray]:
+    """A after a step for every `anchors` new rows, its initial scale if chosen here, and the mean score.
+
+    New rows join the base after their step, except the last ones, whose indices are returned. Before the
+    first step, `start` (None if A was learned before) gives an initial map whenever the rows so far double.
+    """
+    base, rng, scale = online.base, online.rng, None
+    parts = np.array_split(np.arange(len(rows)), -(-len(rows) // method.anchors))
+    total, before = 0.0, base.seen
+    with one_blas_thread():
+        for number, some in enumerate(parts):
+            near = np.concatenate([base.rows, rows[some]])
+            labels = np.unique(np.concatenate([base.codes, codes[some]]), return_inverse=True)[1]
+            part = make_part(near, labels)
+            enough = len(near) >= min(START_ROWS, method.base or START_ROWS)
+            doubled = (before + len(some)).bit_length() > before.bit_length()
+            if online.stepper is None and labels.max() > 0 and (near != near[0]).any():
+                if start is not None and (enough or doubled):
+                    A, scale = start(part)
+                if enough:
+                    units = step_units(near, len(A))
+                    online.stepper = STEP_OPTIMIZERS[method.optimizer](A.ravel(), Schedule(), units)
+            A, score = online_step(part, A, len(some), method.anchors, online.stepper, rng)
+            total += score * len(some)
+            before += len(some)
+            if number < len(parts) - 1:
+                base.add(rows[some], codes[some], rng)
+    return A, scale, total / len(rows), parts[-1]

@@ -38,6 +38,18 @@ class Search:
     reason: str = "max_iter"  # why it stopped: "max_iter", "callback", "interrupt" or "overflow"
 
 
+def stop_message(search: Search, scores: list[float], max_iter: int, tol: float) -> str:
+    """Why a search stopped before it converged, and what to do."""
+    advice = {
+        "max_iter": f"raise max_iter (now {max_iter}) or tol (now {tol})",
+        "interrupt": "it was interrupted, and components_ is the last map",
+        "overflow": "the next map has no finite score, and components_ is the last one that has",
+    }[search.reason]
+    *_, before, last = [np.nan, *scores]
+    gain = "" if np.isnan(before) else f", its mean score still changing ({before:.4g} to {last:.4g})"
+    return f"NCA stopped after {search.n_iter} iterations before it converged{gain}: {advice}."
+
+
 class NotFinite(ArithmeticError):
     """The objective or its gradient is NaN or infinite."""
 
@@ -106,6 +118,24 @@ def project(X: FloatArray, A: FloatArray) -> FloatArray:
 def map_gradient(forces: FloatArray, X: FloatArray) -> FloatArray:
     """∂f/∂A = (∂f/∂Z)ᵀ X in float64, shape (n_components, n_features)."""
     return (forces.T.astype(X.dtype, copy=False) @ X).astype(np.float64)
+
+
+def in_units(A: FloatArray, exponent: int) -> FloatArray:
+    """A map of the given rows as one of rows times 2^-exponent, in float64."""
+    return np.ldexp(A.astype(np.float64), exponent)
+
+
+def map_of(dtype: np.dtype[np.floating], A: FloatArray, exponent: int) -> FloatArray:
+    """The map of the given rows from that of rows times 2^-exponent; raise if the type cannot hold it."""
+    with np.errstate(over="ignore", under="ignore"):
+        components = np.ldexp(A, -exponent).astype(dtype)
+        back = in_units(components, exponent)
+    if not np.allclose(back, A, rtol=0.0, atol=1e-3 * np.abs(A).max()):
+        raise ValueError(
+            f"The entries of X are of the order of 2^{exponent}, for which the map is beyond the range of "
+            f"{dtype}: multiply X by 2^{-exponent}{', or convert it to float64' * (dtype == np.float32)}."
+        )
+    return components
 
 
 # --- the objective over all rows ---

@@ -13,6 +13,7 @@ from manylens.typing import BoolArray, FloatArray, IntArray
 
 # |z|² above which the cancellation in |z_i|² + |z_j|² - 2 z_i·z_j costs float32 more than 1e-3 of a distance.
 LARGEST_SINGLE_NORM = 4096.0
+SINGLE_ROWS = 5000  # with more rows, pairs are computed in float32: its rounding is below the tolerance
 ROOT2 = np.sqrt(2.0)
 
 
@@ -80,6 +81,14 @@ def _layout(labels: IntArray, groups: IntArray, counts: IntArray) -> Layout:
     tile_class = np.repeat(np.arange(len(sizes)), tiles)
     filled = np.bincount(slots // LANES, minlength=len(tile_class))
     return Layout(slots, tile_class, filled, labels, counts)
+
+
+def pair_dtype(precision: str, X: FloatArray) -> np.dtype[np.floating]:
+    """Float type of the sums over pairs of rows: that of `precision`, or for "auto" by type and number."""
+    single = X.dtype == np.float32 or len(X) > SINGLE_ROWS
+    if precision != "auto":
+        single = precision == "single"
+    return np.dtype(np.float32 if single else np.float64)
 
 
 def exact_dtype(Z: FloatArray, dtype: DTypeLike) -> np.dtype[np.floating]:
