@@ -20,7 +20,15 @@ from sklearn.exceptions import NotFittedError
 from tests.fuzz import targets
 from tests.fuzz.inputs import Draw
 
-REFUSALS = (ValueError, TypeError, NotFittedError, ImportError, FileNotFoundError, IsADirectoryError)
+REFUSALS = (
+    ValueError,
+    TypeError,
+    NotFittedError,
+    ImportError,
+    FileNotFoundError,
+    IsADirectoryError,
+    TimeoutError,  # a patience of 0.1 seconds
+)
 LONGEST_MESSAGE = 600
 LEAKS = (
     "setting an array element",

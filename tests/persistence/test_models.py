@@ -130,6 +130,8 @@ def test_a_loaded_model_can_be_updated(tmp_path):
         float("inf"),
         2**100,
         b"bytes",
+        1 - 2j,
+        range(3, 11, 2),
         (1, [2, {3}], {"four": (5,)}),
         sparse.random(5, 4, 0.5, format="csr", random_state=0),
         sparse.csc_array(np.eye(3)),

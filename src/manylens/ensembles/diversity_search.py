@@ -15,6 +15,7 @@ from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
+from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, check_array, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -36,6 +37,8 @@ from manylens.typing import AnyArray, DiverseModules, FloatArray, IntArray, Matr
 from manylens.validation import (
     check_count,
     check_diversity,
+    check_flag,
+    check_jobs,
     plain_conversion_errors,
     plain_label_errors,
     require_two_classes,
@@ -145,6 +148,8 @@ class DiversitySearchCV(CallbackSupportMixin, FactsMixin, MetaEstimatorMixin, Ba
         X = X if hasattr(X, "shape") else np.asarray(X)
         diversities = [check_diversity(value) for value in np.asarray(self.diversities).ravel().tolist()]
         check_count(self.verbose, "verbose", 0)
+        check_jobs(self.n_jobs)
+        check_flag(self.refit, "refit")
         if not diversities:
             raise ValueError("diversities is empty: give at least one value in [0, 1].")
         estimator, place = find_modules(self.estimator)
@@ -344,6 +349,13 @@ def is_modular(value: Any) -> bool:
 
 def make_scorer(estimator: Any, scoring: Any) -> Any:
     """A scorer, or a `RetrievalPrecision` that prepares one per fold."""
+    own = callable(scoring) and not hasattr(scoring, "prepared")
+    if isinstance(estimator, Pipeline) and not hasattr(estimator, "score") and not own:
+        last = type(estimator[-1]).__name__
+        raise TypeError(
+            f"A pipeline that ends with {last} cannot be asked for neighbors, so no diversity can be scored: "
+            f"put the search into the pipeline, as make_pipeline(..., DiversitySearchCV({last}(...)))."
+        )
     if scoring is None and not hasattr(estimator, "score") and hasattr(estimator, "kneighbors"):
         return RetrievalPrecision(estimator.n_neighbors)
     if isinstance(scoring, str) and scoring == "retrieval_precision":

@@ -13,7 +13,7 @@ from manylens.ensembles.calibration import MeasuredRecall, Wish, calibrated
 from manylens.ensembles.index import Method, SearchIndex
 from manylens.ensembles.representation import CompositeAxes, Metric
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike
-from manylens.validation import check_real
+from manylens.validation import check_flag, check_real
 
 Where: TypeAlias = ArrayLike | Callable[[AnyArray], ArrayLike] | None
 
@@ -144,6 +144,7 @@ class RowSelection:
         index, radius = self.index_, check_real(radius, "radius", 0)
         if not np.isfinite(radius):
             raise ValueError(f"radius={radius} is not finite: use kneighbors for all rows.")
+        check_flag(return_distance, "return_distance")
         if self._metric() == "inner_product":
             raise ValueError("metric='inner_product' has no distances, so no radius: use kneighbors.")
         limit = np.sqrt(2 * radius) if self._metric() == "cosine" else radius

@@ -45,6 +45,10 @@ class ModuleTransformer(FactsMixin, TransformerMixin, BaseEstimator):
     module_shape_: tuple[int, int]  # (M, H)
     n_features_in_: int
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether modules were learned; a feature map alone is not enough."""
+        return hasattr(self, "module_shape_")
+
     def split(self, Z: ArrayLike) -> FloatArray:
         """Split the columns of `transform` into modules.
 

@@ -28,6 +28,8 @@ CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
     "set": set,
     "frozenset": frozenset,
     "slice": lambda items: slice(*items),
+    "range": lambda items: range(*items),
+    "complex": lambda items: complex(*items),
 }
 FUNCTIONS = (type, np.ufunc, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
@@ -54,8 +56,10 @@ class Encoder:
             return {kind.__name__: self._items(value)}
         if kind is dict:
             return {"dict": self._pairs(value)}
-        if kind is slice:
-            return {"slice": [self.encode(each) for each in (value.start, value.stop, value.step)]}
+        if kind in (slice, range):
+            return {kind.__name__: [self.encode(each) for each in (value.start, value.stop, value.step)]}
+        if kind is complex:
+            return {"complex": [value.real, value.imag]}
         if kind in (bytes, bytearray):
             return {kind.__name__: [self.writer.add(bytes(value)), len(value)]}
         if isinstance(value, np.dtype):
