@@ -282,10 +282,12 @@ def check_real(
     highest = (
         "" if maximum is None else f" {'up to' if include in ('both', 'right') else 'below'} {maximum:g}"
     )
-    with advised(f"give a number{lowest}{' and' * bool(lowest and highest)}{highest}"):
+    advice = f"give a number{lowest}{' and' * bool(lowest and highest)}{highest}"
+    with advised(advice):
         number = float(check_scalar(value, name, Real, **bounds))
-    if np.isnan(number):  # which is within any bounds for `check_scalar`
-        raise ValueError(f"{name}=nan is not a number.")
+    if not np.isfinite(number):  # NaN is within any bounds for `check_scalar`
+        fault = "a number" if np.isnan(number) else "finite"
+        raise ValueError(f"{name}={number} is not {fault}: {advice}.")
     return number
 
 

@@ -83,6 +83,7 @@ def test_maps_refuse_other_columns_and_nan_in_transform(feature_map):
         (NystroemMap, {"rank": len}, "rank must be an instance of"),
         (NystroemMap, {"landmarks": [[1.0, 2.0], [3.0]]}, "landmarks cannot be read as an array of numbers"),
         (CountSketchMap, {"n_hashes": dict}, "n_hashes must be an instance of"),
+        (LocallyLinearKernel, {"reg": np.inf}, "reg=inf is not finite: give a number above 0"),
         (FourierMap, {"rank": 0}, "rank == 0, must be >= 1"),
         (FourierMap, {"orthogonal": "yes"}, "orthogonal='yes' is unknown"),
         (FourierMap, {"kernel": {}}, "kernel=<dict of 0 items> is unknown"),

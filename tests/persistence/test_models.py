@@ -185,6 +185,7 @@ def test_functions_are_refused_when_saving(tmp_path):
     for value, said in (
         (re.compile("x"), "re.Pattern, which has no attributes"),
         (Lock(), "_thread.lock"),
+        (object(), "builtins.object, which cannot be made again"),
     ):
         with pytest.raises(TypeError, match=rf"\[0\] is a {said}"):
             manylens.save([value], path)

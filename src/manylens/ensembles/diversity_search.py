@@ -171,6 +171,7 @@ class DiversitySearchCV(CallbackSupportMixin, FactsMixin, MetaEstimatorMixin, Ba
             delayed(score_fold)(estimator, place, diversities, scorer, X, targets, fold, report)
             for fold, report in zip(folds, reports, strict=True)
         )
+        check_scores(np.array([results[0] for results, _ in outcomes]), diversities)
         self.n_splits_ = len(folds)
         self.cv_results_ = collect_results(diversities, [results for results, _ in outcomes])
         self.representation_time_ = float(sum(seconds for _, seconds in outcomes))
@@ -450,6 +451,16 @@ def score_fold(
             report.print_score(diversity, score)
     report.print_fold(diversities, results[0], results[1:].sum())
     return results, decomposition.seconds
+
+
+def check_scores(scores: FloatArray, diversities: list[float]) -> None:
+    """Raise if a score (n_folds, n_diversities) is not a number: then none is the best."""
+    if not np.isfinite(scores).all():
+        fold, place = np.argwhere(~np.isfinite(scores))[0]
+        raise ValueError(
+            f"The score of fold {fold} at diversity {diversities[place]:g} is {scores[fold, place]}, as R² "
+            "is for a single row: use fewer folds, or another scoring."
+        )
 
 
 def collect_results(diversities: list[float], outcomes: list[FloatArray]) -> dict[str, Any]:

@@ -468,8 +468,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
             check_classification_targets(names)
         check_count(self.max_iter, "max_iter")
         for name in ("tol", "alpha"):
-            if not np.isfinite(check_real(getattr(self, name), name, 0.0)):
-                raise ValueError(f"{name}={getattr(self, name)!r} must be finite.")
+            check_real(getattr(self, name), name, 0.0)
         check_choice(self.objective, "objective", FORMS)
         check_flag(self.warm_start, "warm_start")
         check_choice(self.precision, "precision", ("auto", "single", "double"))

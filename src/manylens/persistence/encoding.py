@@ -122,7 +122,7 @@ class Encoder:
             return {"compiled": [name, self._items(numbers)]}
         found = getattr(sys.modules.get(kind.__module__), kind.__qualname__, None)
         plain = make is copyreg.__newobj__ and args[0] is kind  # type: ignore[attr-defined]
-        if found is not kind or not plain:
+        if found is not kind or not plain or kind.__module__ == "builtins":
             raise self.refuse(f"is {describe(kind)}, which cannot be made again from its attributes alone")
         left_out = dict.fromkeys(getattr(kind, "_unsaved", ()))
         state = {**state, **left_out} if left_out else state
