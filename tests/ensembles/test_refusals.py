@@ -99,6 +99,11 @@ def test_labels_of_mixed_types_are_refused(model):
         model.score(X, mixed)
 
 
+def test_search_of_the_diversity_names_ragged_rows():
+    with pytest.raises(ValueError, match="X cannot be read as an array of numbers: its rows have different"):
+        DiversitySearchCV(ModuleVotingClassifier(LENSES)).fit(RAGGED, [0, 1])
+
+
 def test_search_of_the_diversity_refuses_labels_of_mixed_types():
     search = DiversitySearchCV(ModuleVotingClassifier(ModularAutoencoder(2, 2)), diversities=[0.5])
     with pytest.raises((TypeError, ValueError), match=r"mixes labels of types|Unknown label type"):

@@ -145,7 +145,8 @@ class DiversitySearchCV(CallbackSupportMixin, FactsMixin, MetaEstimatorMixin, Ba
         self
         """
         X, y = indexable(X, y)
-        X = X if hasattr(X, "shape") else np.asarray(X)
+        with plain_conversion_errors("X"):
+            X = X if hasattr(X, "shape") else np.asarray(X)
         diversities = [check_diversity(value) for value in np.asarray(self.diversities).ravel().tolist()]
         check_count(self.verbose, "verbose", 0)
         check_jobs(self.n_jobs)

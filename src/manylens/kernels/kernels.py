@@ -196,7 +196,14 @@ class Polynomial(GammaKernel):
         product: FloatArray = safe_sparse_dot(self._scaled(X), self._scaled(Y).T, dense_output=True)
         product *= self.scaled_gamma_
         product += self.coef0
-        return product**self.degree
+        with np.errstate(over="ignore"):
+            product **= self.degree
+        if not np.isfinite(product).all():
+            raise ValueError(
+                f"The polynomial kernel with gamma={shown(self.gamma)} and degree={self.degree} overflows on "
+                "these rows: scale them, or choose a rule such as gamma='mean'."
+            )
+        return product
 
 
 class Cosine(Kernel):
