@@ -7,7 +7,7 @@ import pkgutil
 import joblib
 import numpy as np
 import pytest
-from sklearn.base import clone
+from sklearn.base import ClassifierMixin, clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics.pairwise import rbf_kernel
 
@@ -135,6 +135,31 @@ def test_a_fit_that_raises_leaves_the_estimator_as_it_was(kind, method):
         assert step < 49
         learned = vars(estimator).keys() - estimator.get_params(deep=False).keys()
         assert step > 0 or fitted or not learned  # errors were injected
+
+
+def flags():
+    """Every estimator with the name of each parameter that is True or False."""
+    for kind in ESTIMATORS:
+        for name, parameter in inspect.signature(kind).parameters.items():
+            if parameter.annotation in (bool, "bool"):
+                yield pytest.param(kind, name, id=f"{kind.__name__}-{name}")
+
+
+@pytest.mark.parametrize(("kind", "name"), list(flags()))
+@pytest.mark.parametrize("value", [np.array([1, 2]), "yes"], ids=["array", "text"])
+def test_flags_are_true_or_false(kind, name, value):
+    estimator = make(kind).set_params(**{name: value})
+    with pytest.raises((TypeError, ValueError), match=f"{name}=.* True"):
+        estimator.fit(*data(kind))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ESTIMATORS if issubclass(kind, ClassifierMixin)])
+@pytest.mark.filterwarnings("ignore")
+def test_scores_refuse_targets_that_cannot_be_compared(kind):
+    rows, targets = data(kind)
+    mixed = np.array([None, "a", 2.5] * 20, dtype=object)
+    with pytest.raises((TypeError, ValueError), match=r"y mixes labels of types|Unknown label type|mix of"):
+        make(kind).fit(rows, targets).score(rows, mixed)
 
 
 @every

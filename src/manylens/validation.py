@@ -240,9 +240,27 @@ def shown(value: Any) -> str:
 
 def check_count(value: Any, name: str, minimum: int = 1) -> int:
     """A whole number of at least `minimum`, as int."""
+    advice = "give a whole number" + (f" from {minimum} on" if minimum >= 0 else "")
     if isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name}={value!r} must be an integer, not a bool.")
-    return int(check_scalar(value, name, Integral, min_val=minimum))
+        raise TypeError(f"{name}={value!r} must be an integer, not a bool: {advice}.")
+    with advised(advice):
+        return int(check_scalar(value, name, Integral, min_val=minimum))
+
+
+@contextmanager
+def advised(advice: str) -> Iterator[None]:
+    """Add to a sentence of scikit-learn about a wrong value what to do."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{str(error).rstrip('.')}: {advice}.") from None
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """True or False (or 1 or 0), as bool."""
+    if isinstance(value, bool | np.bool_ | Integral) and value in (0, 1):
+        return bool(value)
+    raise TypeError(f"{name}={shown(value)} is neither True nor False: give one of them.")
 
 
 def check_jobs(n_jobs: Any) -> None:
@@ -260,9 +278,16 @@ def check_real(
 ) -> float:
     """A real number within bounds, as float."""
     bounds = {"min_val": minimum, "max_val": maximum, "include_boundaries": include}
-    number = float(check_scalar(value, name, Real, **bounds))
-    if np.isnan(number):  # which is within any bounds for `check_scalar`
-        raise ValueError(f"{name}=nan is not a number.")
+    lowest = "" if minimum is None else f" {'from' if include in ('both', 'left') else 'above'} {minimum:g}"
+    highest = (
+        "" if maximum is None else f" {'up to' if include in ('both', 'right') else 'below'} {maximum:g}"
+    )
+    advice = f"give a number{lowest}{' and' * bool(lowest and highest)}{highest}"
+    with advised(advice):
+        number = float(check_scalar(value, name, Real, **bounds))
+    if not np.isfinite(number):  # NaN is within any bounds for `check_scalar`
+        fault = "a number" if np.isnan(number) else "finite"
+        raise ValueError(f"{name}={number} is not {fault}: {advice}.")
     return number
 
 
@@ -361,6 +386,8 @@ def check_labels(y: Any, X: Rows) -> AnyArray:
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
     labels = column_or_1d(y, warn=True)
+    if labels.dtype.kind == "O" and any(label is None for label in labels):
+        raise ValueError(f"y contains None: mark rows whose class is not known by {UNLABELED}.")
     assert_all_finite(labels, input_name="y")
     check_consistent_length(X, labels)
     unlabeled = is_unlabeled(labels)

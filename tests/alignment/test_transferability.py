@@ -9,7 +9,7 @@ from sklearn.covariance import ledoit_wolf
 from sklearn.cross_decomposition import CCA
 
 from manylens import CountSketch, KernelAlignment, align_kernels, cka, cka_matrix, hsic_test, rank_models
-from manylens.alignment import FeatureSketch, align_bandwidths
+from manylens.alignment import FeatureSketch, StreamingCKA, align_bandwidths, stable_rank
 from manylens.alignment import transferability as scores
 from manylens.kernels import RBF
 
@@ -244,6 +244,20 @@ def test_whole_numbers_stored_as_floats_must_be_named():
     for compute in (align_kernels, lambda sets, y: KernelAlignment().fit(sets, y)):
         with pytest.raises(ValueError, match="give target='classes' or target='values'"):
             compute([X], codes.astype(np.float64))
+
+
+@pytest.mark.parametrize("flag", [np.array([1, 2]), "no", None], ids=["array", "text", "none"])
+def test_flags_are_true_or_false(flag):
+    X, codes = task()
+    for compute in (
+        lambda: rank_models([X], codes, standardize=flag),
+        lambda: cka(X, X, center=flag),
+        lambda: cka_matrix([X, X], center=flag),
+        lambda: stable_rank(X, flag),
+        lambda: StreamingCKA(center=flag),
+    ):
+        with pytest.raises(TypeError, match="is neither True nor False: give one of them"):
+            compute()
 
 
 @pytest.mark.parametrize("size", [True, None, "10", 2.5])

@@ -23,6 +23,7 @@ from manylens.baselines import (
     RandomKernelProjection,
 )
 from manylens.cluster import Blockwise, summarize_blocks
+from manylens.cluster.reduction import count_rows
 from manylens.cluster.sample import RowSample
 from manylens.summaries import Moments, merge_tree
 
@@ -154,6 +155,8 @@ def test_errors_name_the_block(blocks, message):
 
 
 def test_what_is_not_in_blocks_or_cannot_be_fitted_in_parts():
+    with pytest.raises(TypeError, match="A block of X is 120: give blocks of rows"):
+        count_rows(None, 0, 120)
     with pytest.raises(TypeError, match="X is ndarray, which is not in blocks"):
         Blockwise(ModularKernelPCA(2, 2)).fit(X)
     with pytest.raises(TypeError, match="PCA does not learn from a summary"):

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -194,3 +194,15 @@ def test_predict_without_refit_raises():
     search = DiversitySearchCV(vote(), DIVERSITIES, cv=2, refit=False).fit(X, Y)
     with pytest.raises(AttributeError, match="fitted with refit=False"):
         search.predict(X)
+
+
+def test_a_score_that_is_no_number_is_refused():
+    rng = np.random.default_rng(0)
+    search = DiversitySearchCV(ModuleVotingRegressor(ModularAutoencoder(2, 2)), [0.5, 0.9], cv=LeaveOneOut())
+    with (
+        pytest.warns(UserWarning, match="less than two samples"),
+        pytest.raises(
+            ValueError, match=r"The score of fold 0 at diversity 0\.5 is nan, as R² is for a single row"
+        ),
+    ):
+        search.fit(rng.normal(size=(12, 3)), rng.normal(size=12))

@@ -2,7 +2,11 @@
 
 import numpy as np
 import pytest
+from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 
 from manylens import (
     DiversitySearchCV,
@@ -38,6 +42,53 @@ def test_ragged_rows_and_targets_are_named(model):
         type(model)(**{**model.get_params(deep=False), "n_jobs": 0}).fit(X, Y)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [ModuleNeighbors(n_jobs=0), DiversitySearchCV(ModuleVotingClassifier(LENSES), n_jobs=0)],
+    ids=named,
+)
+def test_no_search_runs_on_zero_threads(model):
+    with pytest.raises(ValueError, match="n_jobs=0 is no number of threads"):
+        model.fit(X, Y)
+
+
+def test_sizes_are_refused_with_what_to_give():
+    for model in (ModuleNeighbors(n_neighbors=0), ScanNeighborsClassifier(0)):
+        with pytest.raises(ValueError, match="n_neighbors == 0, must be >= 1: give a whole number from 1 on"):
+            model.fit(X, Y)
+    with pytest.raises(ValueError, match=r"recall == 1\.5, must be <= 1: give a number above 0 and up to 1"):
+        ModuleNeighbors(recall=1.5).fit(X)
+
+
+def test_neighbors_asked_for_after_the_fit_are_checked():
+    model = ScanNeighborsClassifier(3).fit(X, Y).set_params(n_neighbors=41)
+    with pytest.raises(ValueError, match="n_neighbors=41 is more than the number of rows, n_samples=40"):
+        model.predict(X)
+
+
+def test_classes_and_numbers_are_voted_for_by_predictors_of_their_kind():
+    with pytest.raises(TypeError, match="Ridge is a regressor, and modules vote for classes"):
+        ModuleVotingClassifier(LENSES, Ridge()).fit(X, Y)
+    with pytest.raises(TypeError, match="KNeighborsClassifier is a classifier, and the mean is of numbers"):
+        ModuleVotingRegressor(LENSES, KNeighborsClassifier()).fit(X, Y)
+
+
+def test_the_vote_is_that_of_the_fitted_predictors():
+    model = ModuleVotingClassifier(LENSES).fit(X, Y)
+    expected = model.predict(X)
+    model.set_params(estimator=LinearSVC())  # without probabilities, and not fitted
+    np.testing.assert_array_equal(model.predict(X), expected)
+
+
+def test_a_pipeline_around_an_index_is_refused_and_the_other_way_round_works():
+    index = ModuleNeighbors(ModularAutoencoder(2, 2, random_state=0), n_neighbors=3)
+    for scoring in (None, "retrieval_precision"):
+        with pytest.raises(TypeError, match=r"put the search into the pipeline, as make_pipeline\(..., Div"):
+            DiversitySearchCV(make_pipeline(StandardScaler(), index), [0.5], scoring=scoring).fit(X)
+    inside = make_pipeline(StandardScaler(), DiversitySearchCV(index, [0.5, 1.0], cv=3)).fit(X)
+    assert inside[-1].best_diversity_ in (0.5, 1.0)
+
+
 @pytest.mark.parametrize("model", CLASSIFIERS, ids=named)
 def test_labels_of_mixed_types_are_refused(model):
     mixed = np.array([None, 1, "a", 2.5] * 10, dtype=object)
@@ -46,6 +97,11 @@ def test_labels_of_mixed_types_are_refused(model):
     model.fit(X, Y)
     with pytest.raises((TypeError, ValueError), match=r"mixes labels of types|mix of|Unknown label type"):
         model.score(X, mixed)
+
+
+def test_search_of_the_diversity_names_ragged_rows():
+    with pytest.raises(ValueError, match="X cannot be read as an array of numbers: its rows have different"):
+        DiversitySearchCV(ModuleVotingClassifier(LENSES)).fit(RAGGED, [0, 1])
 
 
 def test_search_of_the_diversity_refuses_labels_of_mixed_types():

@@ -191,6 +191,11 @@ def test_bad_requests_are_refused_and_leave_the_index_as_it_was(act, message):
 def test_ids_metrics_and_rows_that_cannot_work_are_refused():
     with pytest.raises(TypeError, match="cannot be looked up: use numbers or strings"):
         ModuleNeighbors().fit(BASE[:2], ids=np.array([{}, []], dtype=object))
+    index = ModuleNeighbors().fit(BASE)
+    with pytest.raises(TypeError, match="cannot be looked up: use numbers or strings"):
+        index.remove(np.array([{}, []], dtype=object))
+    with pytest.raises(TypeError, match="ids is a sparse matrix: give a flat list"):
+        index.replace(sparse.coo_array(BASE[:1]), BASE[:1])
     with pytest.raises(ValueError, match="The rows of this index have no ids"):
         ModuleNeighbors().fit(BASE).partial_fit(QUERIES[:1], ids=["a"])
     with pytest.raises(

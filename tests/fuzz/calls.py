@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import linecache
 import numbers
 import pickle
+import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import joblib
@@ -17,10 +20,19 @@ from matplotlib import pyplot
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
+import manylens
 from tests.fuzz import targets
 from tests.fuzz.inputs import Draw
 
-REFUSALS = (ValueError, TypeError, NotFittedError, ImportError, FileNotFoundError, IsADirectoryError)
+REFUSALS = (
+    ValueError,
+    TypeError,
+    NotFittedError,
+    ImportError,
+    FileNotFoundError,
+    IsADirectoryError,
+    TimeoutError,  # a patience of 0.1 seconds
+)
 LONGEST_MESSAGE = 600
 LEAKS = (
     "setting an array element",
@@ -37,7 +49,7 @@ LEAKS = (
     "has no attribute",
     "has no len",
 )
-BAD = ("exception", "nonfinite", "wrong index", "wrong class", "runtime warning", "hang", "crash")
+BAD = ("lost", "exception", "nonfinite", "wrong index", "wrong class", "runtime warning", "hang", "crash")
 
 
 @dataclass
@@ -85,11 +97,43 @@ def run_object(name: str, kind: type, draw: Draw) -> list[Verdict]:
         verdicts.append(verdict)
         if method == "fit" and verdict.kind != "ok":
             break
-        if method == "fit" and draw.chance(0.2):
-            verdicts.append(
-                attempt(f"{name} pickled", lambda model=built: pickle.loads(pickle.dumps(model)), {})[0]
-            )
+        if draw.chance(0.3):
+            verdict, other = act_between(name, built, draw, shared)
+            verdicts.append(verdict)
+            built = built if other is None else other
     return verdicts
+
+
+def act_between(name: str, model: Any, draw: Draw, shared: dict[str, Any]) -> tuple[Verdict, Any]:
+    """Do what programs do between two calls; return the verdict, and a copy that takes the model's place."""
+    act = draw.one_of(["pickle", "copy", "file", "parameter", "refit"])
+    if act == "pickle":
+        return attempt(f"{name} pickled", lambda: pickle.loads(pickle.dumps(model)), {})
+    if act == "copy":
+        return attempt(f"{name} copied", lambda: copy.deepcopy(model), {})
+    if act == "file":
+        return through_file(name, model)
+    if act == "refit" and hasattr(model, "fit"):  # with other rows, often of another width
+        shared["X"] = draw.rows(d=int(draw.one_of([1, draw.d, draw.d + 2])))
+        return attempt(f"{name}.fit", model.fit, targets.arguments(draw, model.fit, shared))[0], None
+    if act == "parameter" and hasattr(model, "set_params"):
+        drawn = targets.arguments(draw, type(model))
+        if drawn:
+            changed = draw.one_of(sorted(drawn))
+            return attempt(f"{name}.set_params", model.set_params, {changed: drawn[changed]})[0], None
+    return attempt(f"{name} shown", lambda: repr(model), {})[0], None
+
+
+def through_file(name: str, model: Any) -> tuple[Verdict, Any]:
+    """Save and load: what `save` accepts, `load` must read."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.manylens"
+        verdict, _ = attempt(f"{name} saved", manylens.save, {"model": model, "path": path})
+        if verdict.kind != "ok":
+            return verdict, None
+        verdict, loaded = attempt(f"{name} loaded", manylens.load, {"path": path})
+    lost = verdict.kind == "refused" and "use load(path, trusted=" not in verdict.detail
+    return (Verdict("lost", verdict.call, verdict.detail) if lost else verdict), loaded
 
 
 def attempt(call: str, function: Callable[..., Any], drawn: dict[str, Any]) -> tuple[Verdict, Any]:

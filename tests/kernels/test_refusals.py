@@ -83,6 +83,7 @@ def test_maps_refuse_other_columns_and_nan_in_transform(feature_map):
         (NystroemMap, {"rank": len}, "rank must be an instance of"),
         (NystroemMap, {"landmarks": [[1.0, 2.0], [3.0]]}, "landmarks cannot be read as an array of numbers"),
         (CountSketchMap, {"n_hashes": dict}, "n_hashes must be an instance of"),
+        (LocallyLinearKernel, {"reg": np.inf}, "reg=inf is not finite: give a number above 0"),
         (FourierMap, {"rank": 0}, "rank == 0, must be >= 1"),
         (FourierMap, {"orthogonal": "yes"}, "orthogonal='yes' is unknown"),
         (FourierMap, {"kernel": {}}, "kernel=<dict of 0 items> is unknown"),
@@ -152,3 +153,10 @@ def test_functions_that_are_no_kernels_are_refused(options, message):
 def test_the_scaling_of_rows_is_not_part_of_the_interface():
     methods = [name for name, _ in inspect.getmembers(RBF, inspect.isfunction) if not name.startswith("_")]
     assert "scaled" not in methods
+
+
+def test_a_polynomial_kernel_that_overflows_is_refused():
+    huge = 1e120 * X
+    with pytest.raises(ValueError, match=r"gamma=0\.1 and degree=3 overflows on these rows: scale them"):
+        Polynomial(gamma=0.1).fit(huge).gram(huge)
+    assert np.isfinite(Polynomial().fit(huge).gram(huge)).all()

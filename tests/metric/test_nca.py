@@ -231,7 +231,7 @@ REFUSALS = {
     "unknown precision": ({"precision": "half"}, {}, "give one of auto, single, double"),
     "init of wrong shape": ({"n_components": 2, "init": np.eye(3)}, {}, "init has shape"),
     "max_iter": ({"max_iter": 0}, {}, "max_iter == 0, must be >= 1"),
-    "infinite penalty": ({"alpha": np.inf}, {}, "alpha=inf must be finite"),
+    "infinite penalty": ({"alpha": np.inf}, {}, "alpha=inf is not finite: give a number from 0"),
     "undefined tolerance": ({"tol": np.nan}, {}, "tol=nan is not a number"),
     "negative tolerance": ({"tol": -1.0}, {}, "tol == -1.0, must be >= 0"),
     "equal rows": ({}, {"X": np.ones((600, 2))}, "All rows of X are equal"),

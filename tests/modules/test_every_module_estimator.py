@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -107,3 +108,13 @@ def test_a_fitted_model_is_small():
 @every
 def test_every_estimator_follows_the_protocol_of_modules(estimator):
     assert isinstance(estimator, ModuleSet)
+
+
+@every
+def test_a_feature_map_alone_is_not_a_fitted_model(estimator, X):
+    if not hasattr(estimator, "fit_feature_map"):
+        pytest.skip("has no feature map")
+    model = clone(estimator).fit_feature_map(X)
+    for ask in (model.transform, model.inverse_transform, model.split):
+        with pytest.raises(NotFittedError):
+            ask(X)

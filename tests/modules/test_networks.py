@@ -147,3 +147,9 @@ def test_probabilities_are_the_nearest_point_of_the_simplex(n, C, seed):
     inner = np.einsum("nc,nqc->nq", values - nearest, others - nearest[:, None])
     assert inner.max() <= 1e-10
     np.testing.assert_array_equal(values.argmax(axis=1), nearest.argmax(axis=1))
+
+
+def test_probabilities_of_huge_outputs_are_on_the_simplex_too():
+    values = np.array([[1e300, -1e300, 1e300], [1e308, -1e308, 0.0], [1e16, 1e16 + 2, 0.0]])
+    expected = [[0.5, 0.0, 0.5], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    np.testing.assert_array_equal(nearest_probabilities(values), expected)

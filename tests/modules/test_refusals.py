@@ -47,6 +47,14 @@ def test_coordinates_are_checked_and_may_be_in_any_container(lenses):
             lenses.transform_coordinates(wrong)
 
 
+def test_split_takes_numbers_only(lenses):
+    Z = lenses.transform(X)
+    with pytest.raises(ValueError, match="Z cannot be read as an array of numbers"):
+        lenses.split(np.full(Z.shape, "a"))
+    with pytest.raises(ValueError, match="Z contains NaN or infinity: give what transform returned"):
+        lenses.split(np.full(Z.shape, np.inf))
+
+
 def test_split_and_diversities_are_checked(lenses):
     with pytest.raises(ValueError, match="Z cannot be read as an array of numbers"):
         lenses.split(RAGGED)

@@ -1,3 +1,4 @@
+import json
 import logging
 import os
 import subprocess
@@ -98,3 +99,20 @@ def test_loops_compile_without_a_folder_for_the_cache():
 def test_loops_run_as_plain_python_when_numba_is_disabled():
     code = "from manylens.native.compiling import compiled; print(compiled(lambda x: x + 1)(1))"
     assert run(code, NUMBA_DISABLE_JIT="1") == "2\n"
+
+
+PLAIN = """
+import numpy as np
+from manylens import NCA, CountSketch, ModularAutoencoder, ModuleNeighbors, ScanNeighborsClassifier
+from manylens.metric import Tree
+X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+found = [NCA(2, method=method, max_iter=2, init="pca").fit(X, y).components_ for method in ("exact", Tree())]
+index = ModuleNeighbors(ModularAutoencoder(2, 2, random_state=0), n_neighbors=3).fit(X)
+found += [index.kneighbors(X[:4])[1], ScanNeighborsClassifier(3).fit(X, y).predict_proba(X[:4])]
+found += [CountSketch(4).update(X).summary_]
+print(repr([np.round(each, 6).tolist() for each in found]))
+"""
+
+
+def test_estimators_give_the_same_as_plain_python():
+    assert json.loads(run(PLAIN, NUMBA_DISABLE_JIT="1")) == json.loads(run(PLAIN))

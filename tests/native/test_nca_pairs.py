@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from manylens.native import nca_blocks, nca_pairs
-from manylens.native.nca_blocks import HALF, LANES, ROWS
+from manylens.native import nca_blocks_plain, nca_pairs
+from manylens.native.nca_blocks import LANES
 from manylens.native.nca_pairs import (
     ALL_PAIRS,
     FAR,
@@ -141,77 +141,10 @@ def test_blocks_of_columns_do_not_change_the_result(monkeypatch):
         np.testing.assert_allclose(moments * used, whole[1] * used, rtol=1e-9, atol=1e-11)
 
 
-class PlainBlocks:
-    """The operations on blocks as NumPy: a block is an array of shape (ROWS, LANES) or (ROWS, HALF)."""
-
-    @staticmethod
-    def minus_distances(points, here, there, d):
-        rows = np.stack([points[here + k * LANES :][:ROWS] for k in range(d + 1)])
-        columns = np.stack([points[there + k * LANES :][:LANES] for k in range(d + 1)])
-        return rows[:d].T @ columns[:d] + rows[d][:, None] + columns[d]
-
-    @staticmethod
-    def exp2(x):
-        return np.exp2(np.maximum(x, -1022))
-
-    @staticmethod
-    def reach(x):
-        return np.maximum(1 + x, 0)
-
-    @staticmethod
-    def mul(x, y):
-        return x * y
-
-    @staticmethod
-    def without_self(x, lane):
-        x = x.copy()
-        x[np.arange(ROWS), lane + np.arange(ROWS)] = 0
-        return x
-
-    @staticmethod
-    def outer_sum(u, row, column, row_weight, column_weight):
-        return u[row : row + ROWS, None] * row_weight + u[column : column + LANES] * column_weight
-
-    @staticmethod
-    def empty_sums(points):
-        return np.zeros((ROWS, HALF), points.dtype)
-
-    @staticmethod
-    def add_folded(sums, x, weight):
-        return sums + weight * (x[:, :HALF] + x[:, HALF:])
-
-    @staticmethod
-    def add_columns(part, place, x, weight):
-        part[place : place + LANES] += weight * x.sum(axis=0)
-
-    @staticmethod
-    def add_totals(sums, place, x):
-        sums[place : place + ROWS] += x.sum(axis=1)
-
-    @staticmethod
-    def add_products(points, here, there, d, g, across, scratch, part, place):
-        for k in range(d):
-            column = points[there + k * LANES :][:LANES]
-            products = g * column
-            sums = across[scratch + k * ROWS * HALF :][: ROWS * HALF].reshape(ROWS, HALF)
-            sums += products[:, :HALF] + products[:, HALF:]
-            part[place + k * LANES :][:LANES] += points[here + k * LANES :][:ROWS] @ g
-
-    @staticmethod
-    def load_sums(across, place):
-        return across[place : place + ROWS * HALF].reshape(ROWS, HALF)
-
-    @staticmethod
-    def total(x):
-        return x.sum()
-
-
 @pytest.fixture
 def plain_python(monkeypatch):
     """Run the loops as plain Python, on NumPy's blocks."""
-    for name in vars(PlainBlocks):
-        if not name.startswith("_"):
-            monkeypatch.setattr(nca_blocks, name, getattr(PlainBlocks, name))
+    monkeypatch.setattr(nca_pairs, "blocks", nca_blocks_plain)
     for name in ("add_sums", "add_moments"):
         monkeypatch.setattr(nca_pairs, name, getattr(nca_pairs, name).py_func)
     monkeypatch.setattr(nca_pairs, "BLOCK_BYTES", 1)  # several blocks of columns

@@ -130,6 +130,8 @@ def test_a_loaded_model_can_be_updated(tmp_path):
         float("inf"),
         2**100,
         b"bytes",
+        1 - 2j,
+        range(3, 11, 2),
         (1, [2, {3}], {"four": (5,)}),
         sparse.random(5, 4, 0.5, format="csr", random_state=0),
         sparse.csc_array(np.eye(3)),
@@ -183,6 +185,7 @@ def test_functions_are_refused_when_saving(tmp_path):
     for value, said in (
         (re.compile("x"), "re.Pattern, which has no attributes"),
         (Lock(), "_thread.lock"),
+        (object(), "builtins.object, which cannot be made again"),
     ):
         with pytest.raises(TypeError, match=rf"\[0\] is a {said}"):
             manylens.save([value], path)

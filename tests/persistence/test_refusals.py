@@ -1,5 +1,6 @@
 """Paths and options that cannot be used."""
 
+import numpy as np
 import pytest
 
 import manylens
@@ -24,6 +25,8 @@ def test_a_missing_file_is_named(tmp_path):
     [
         ({"trusted": 3}, "trusted=3 is not a list"),
         ({"trusted": "package.Class"}, "trusted='package.Class' is not a list"),
+        ({"trusted": np.array(2)}, r"trusted=<ndarray of shape \(\)> is not a list"),
+        ({"mmap": np.array([1, 2])}, r"mmap=<ndarray of shape \(2,\)> is neither True nor False"),
         ({"max_bytes": "all"}, "max_bytes must be an instance of"),
         ({"max_bytes": True}, "max_bytes=True must be an integer, not a bool"),
     ],

@@ -88,3 +88,9 @@ def test_anchor_1_reproduces_the_whole_ensemble(diabetes):
     X, y, X_test, _, boosting = diabetes
     copy = AlignmentPruner(boosting, anchor=1).fit(X, y)
     np.testing.assert_allclose(copy.predict(X_test), boosting.predict(X_test), rtol=1e-6)
+
+
+def test_a_target_of_another_kind_is_refused_before_copies_are_fitted(diabetes):
+    X, y, _, _, boosting = diabetes
+    with pytest.raises(ValueError, match="y cannot be read as an array of numbers"):
+        AlignmentPruner(boosting).fit(X, np.where(y > 100, "high", "low"))

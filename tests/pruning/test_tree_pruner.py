@@ -278,6 +278,12 @@ def test_bad_settings_are_refused(options, message):
         TreePruner(FOREST, **options).fit(X, y)
 
 
+def test_targets_whose_squares_overflow_are_refused():
+    X, y = make_friedman(30, random_state=0)
+    with pytest.raises(ValueError, match=r"y has entries up to about 1e\+15\d, whose products are beyond"):
+        TreePruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, 1e154 * y)
+
+
 def test_bad_rows_are_refused():
     with pytest.raises(ValueError, match="4 features"):
         TreePruner(FOREST).fit(X[:, :4], y)

@@ -1,5 +1,7 @@
 """Alignment in training: the history equals CKA of the layers, and leaves the network as it was."""
 
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
@@ -107,3 +109,11 @@ def test_labels_that_cannot_be_sorted_are_refused(network, digits_rows):
     y = np.array([1, "a", None, 2.5], dtype=object)
     with pytest.raises(TypeError, match="y mixes labels of types that cannot be sorted"):
         AlignmentHistory(network).record([digits_rows[0][:4]], y)
+
+
+def test_a_history_can_be_pickled():
+    network = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
+    rows, classes = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32), np.arange(30) % 3
+    history = AlignmentHistory(network).record([rows], classes, step="start")
+    loaded = pickle.loads(pickle.dumps(history))
+    assert loaded.record([rows], classes, step="end").steps_ == ["start", "end"]

@@ -137,6 +137,8 @@ def test_minus_one_marks_unlabeled_rows_among_strings(partly_labeled, dtype):
     np.testing.assert_array_equal(model.transduction_.astype(int), numbers.transduction_)
     with pytest.raises(ValueError, match="y is -1 in every row"):
         fast().fit(X[:1000], np.full(1000, "-1"))
+    with pytest.raises(ValueError, match="y contains None: mark rows whose class is not known by -1"):
+        fast().fit(X[:1000], np.where(given < 0, None, strings))
     with pytest.raises(ValueError, match="y is -1 for 960 rows, which marks unlabeled rows"):
         LayerRidgeClassifier().fit(X[:1000], strings)
 

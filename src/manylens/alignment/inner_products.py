@@ -34,7 +34,7 @@ from manylens.alignment.features import (
 from manylens.kernels.kernels import RBF, Cosine, Kernel, Linear, Precomputed, make_kernel
 from manylens.summaries import column_means
 from manylens.typing import BoolArray, FloatArray, IntArray, Rows
-from manylens.validation import check_choice, is_sparse, safe_scale, times_power
+from manylens.validation import check_choice, check_flag, is_sparse, safe_scale, times_power
 
 Estimator: TypeAlias = Literal["biased", "unbiased"]
 
@@ -109,7 +109,7 @@ def unscaled(value: float, exponent: int, name: Hashable) -> float:
 def check_convention(estimator: Estimator, center: bool, n: float) -> None:
     """Raise if the estimator is unknown or has too few rows."""
     check_choice(estimator, "estimator", ("biased", "unbiased"))
-    least = LEAST_ROWS[estimator, bool(center)]
+    least = LEAST_ROWS[estimator, check_flag(center, "center")]
     if n < least:
         purpose = " if center=True" if center else ""
         raise ValueError(f"The {estimator} estimator needs at least {least} rows{purpose}; got {n}.")

@@ -46,6 +46,8 @@ from manylens.alignment.transferability import (
 from manylens.typing import FloatArray, IntArray, Seed
 from manylens.validation import (
     check_count,
+    check_flag,
+    check_real,
     check_seed,
     import_optional,
     safe_scale,
@@ -244,6 +246,8 @@ def rank_models(
             f"metric={shown(metric)} is unknown: give one of auto, {', '.join(METRICS)} or a function."
         )
     n_groups = check_count(n_groups, "n_groups", minimum=0)
+    check_flag(standardize, "standardize")
+    check_real(verbose, "verbose", 0)
     sketches = sketches_by_name(models)
     if sketches is not None:
         return rank_sketches(sketches, y, "cka" if metric == "auto" else metric, target, n_groups > 0)

@@ -44,6 +44,7 @@ from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     check_choice,
     check_count,
+    check_flag,
     check_seed,
     is_sparse,
     safe_scale,
@@ -348,6 +349,7 @@ def stable_rank(X: MatrixLike | Moments, center: bool = True) -> float:
     >>> round(stable_rank(np.eye(4), center=False), 6)
     4.0
     """
+    check_flag(center, "center")
     if isinstance(X, Moments):
         return stable_rank_of_moments(X, center)
     rows = check_features(X, "X")

@@ -20,6 +20,7 @@ from manylens.kernels import RBF
 from manylens.kernels.bandwidths import Gamma
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, MatrixLike, Rows
 from manylens.validation import (
+    PlainScoreMixin,
     check_count,
     check_labels,
     check_reals,
@@ -32,7 +33,7 @@ from manylens.validation import (
 )
 
 
-class SemiSupervisedClassifier(ClassifierMixin, BaseEstimator):
+class SemiSupervisedClassifier(PlainScoreMixin, ClassifierMixin, BaseEstimator):
     """Base class: `y` is -1 for unlabeled rows."""
 
     classes_: AnyArray

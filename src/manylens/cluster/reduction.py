@@ -15,7 +15,7 @@ from manylens.cluster.blocks import Blocks, read_blocks
 from manylens.cluster.running import Runner
 from manylens.native.threads import one_blas_thread
 from manylens.summaries import Summary, merge_tree
-from manylens.validation import check_real, import_optional
+from manylens.validation import check_real, import_optional, shown
 
 S = TypeVar("S", bound=Summary)
 
@@ -194,6 +194,8 @@ def with_first_rows(blocks: Blocks, runner: Runner) -> Blocks:
 
 def count_rows(_shared: None, _number: int, rows: Any, *_rest: Any) -> int:
     """Number of rows of a block."""
+    if not hasattr(rows, "__len__") and not hasattr(rows, "shape"):
+        raise TypeError(f"A block of X is {shown(rows)}: give blocks of rows, arrays of shape (n, d).")
     return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
 
 

@@ -37,8 +37,7 @@ def make_friedman(
     """
     check_count(n_samples, "n_samples")
     check_choice(square, "square", (True, False))
-    if not np.isfinite(check_real(noise, "noise", 0)):
-        raise ValueError(f"noise={noise} is not finite: give a standard deviation.")
+    check_real(noise, "noise", 0)
     require_memory(120.0 * n_samples, f"A data set of {n_samples} rows")
     rng = check_seed(random_state)
     X = rng.uniform(size=(n_samples, 10))

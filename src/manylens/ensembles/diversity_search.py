@@ -15,6 +15,7 @@ from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
+from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, check_array, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -36,6 +37,8 @@ from manylens.typing import AnyArray, DiverseModules, FloatArray, IntArray, Matr
 from manylens.validation import (
     check_count,
     check_diversity,
+    check_flag,
+    check_jobs,
     plain_conversion_errors,
     plain_label_errors,
     require_two_classes,
@@ -142,9 +145,12 @@ class DiversitySearchCV(CallbackSupportMixin, FactsMixin, MetaEstimatorMixin, Ba
         self
         """
         X, y = indexable(X, y)
-        X = X if hasattr(X, "shape") else np.asarray(X)
+        with plain_conversion_errors("X"):
+            X = X if hasattr(X, "shape") else np.asarray(X)
         diversities = [check_diversity(value) for value in np.asarray(self.diversities).ravel().tolist()]
         check_count(self.verbose, "verbose", 0)
+        check_jobs(self.n_jobs)
+        check_flag(self.refit, "refit")
         if not diversities:
             raise ValueError("diversities is empty: give at least one value in [0, 1].")
         estimator, place = find_modules(self.estimator)
@@ -166,6 +172,7 @@ class DiversitySearchCV(CallbackSupportMixin, FactsMixin, MetaEstimatorMixin, Ba
             delayed(score_fold)(estimator, place, diversities, scorer, X, targets, fold, report)
             for fold, report in zip(folds, reports, strict=True)
         )
+        check_scores(np.array([results[0] for results, _ in outcomes]), diversities)
         self.n_splits_ = len(folds)
         self.cv_results_ = collect_results(diversities, [results for results, _ in outcomes])
         self.representation_time_ = float(sum(seconds for _, seconds in outcomes))
@@ -344,6 +351,13 @@ def is_modular(value: Any) -> bool:
 
 def make_scorer(estimator: Any, scoring: Any) -> Any:
     """A scorer, or a `RetrievalPrecision` that prepares one per fold."""
+    own = callable(scoring) and not hasattr(scoring, "prepared")
+    if isinstance(estimator, Pipeline) and not hasattr(estimator, "score") and not own:
+        last = type(estimator[-1]).__name__
+        raise TypeError(
+            f"A pipeline that ends with {last} cannot be asked for neighbors, so no diversity can be scored: "
+            f"put the search into the pipeline, as make_pipeline(..., DiversitySearchCV({last}(...)))."
+        )
     if scoring is None and not hasattr(estimator, "score") and hasattr(estimator, "kneighbors"):
         return RetrievalPrecision(estimator.n_neighbors)
     if isinstance(scoring, str) and scoring == "retrieval_precision":
@@ -438,6 +452,16 @@ def score_fold(
             report.print_score(diversity, score)
     report.print_fold(diversities, results[0], results[1:].sum())
     return results, decomposition.seconds
+
+
+def check_scores(scores: FloatArray, diversities: list[float]) -> None:
+    """Raise if a score (n_folds, n_diversities) is not a number: then none is the best."""
+    if not np.isfinite(scores).all():
+        fold, place = np.argwhere(~np.isfinite(scores))[0]
+        raise ValueError(
+            f"The score of fold {fold} at diversity {diversities[place]:g} is {scores[fold, place]}, as R² "
+            "is for a single row: use fewer folds, or another scoring."
+        )
 
 
 def collect_results(diversities: list[float], outcomes: list[FloatArray]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from manylens.ensembles.index import SearchIndex, check_same_modules, index_file
 from manylens.ensembles.representation import resolve_modules
 from manylens.persistence.models import load, save
 from manylens.typing import ModuleSet
+from manylens.validation import check_flag
 
 
 class IndexFiles:
@@ -43,6 +44,7 @@ class IndexFiles:
         """
         check_is_fitted(self)
         self._check_layout()
+        check_flag(save_modules, "save_modules")
         path = index_file(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         saved = copy(self)

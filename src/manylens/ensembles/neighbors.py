@@ -55,7 +55,7 @@ from manylens.ensembles.representation import (
 from manylens.ensembles.selection import RowSelection, Where, check_ids, chosen_rows, joined_ids
 from manylens.reprs import FactsMixin
 from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet, Rows
-from manylens.validation import check_choice, check_count, check_real, validate_rows
+from manylens.validation import check_choice, check_count, check_flag, check_jobs, check_real, validate_rows
 
 GRAPH_FROM = 20_000  # rows from which a graph answers faster than a scan
 LAYOUT = ("metric", "method", "backend", "n_leading")  # parameters that determine what is stored
@@ -271,6 +271,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         """
         if "index_" not in self.__dict__:  # takes less time than `check_is_fitted` does
             check_is_fitted(self)
+        check_flag(return_distance, "return_distance")
         index = self.index_  # once, because another thread may replace it
         distances, rows = self._nearest(index, X, n_neighbors, where)
         rows = rows if index.ids is None else index.ids[rows]
@@ -449,6 +450,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
             )
         check_choice(self.method, "method", METHODS)
         check_choice(self.backend, "backend", ("auto", *FINDERS))
+        check_jobs(self.n_jobs)
         if self.method == "exact" and self.backend != "auto" and not FINDERS[self.backend].gives_bounds:
             raise ValueError(
                 "method='exact' needs bounds on the distances of rows that are not candidates, which "

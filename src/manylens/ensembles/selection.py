@@ -13,13 +13,15 @@ from manylens.ensembles.calibration import MeasuredRecall, Wish, calibrated
 from manylens.ensembles.index import Method, SearchIndex
 from manylens.ensembles.representation import CompositeAxes, Metric
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike
-from manylens.validation import check_real
+from manylens.validation import check_flag, check_real, is_sparse
 
 Where: TypeAlias = ArrayLike | Callable[[AnyArray], ArrayLike] | None
 
 
 def as_array(values: Any, name: str) -> AnyArray:
     """Values as an array; nested lists of different lengths are refused in our words."""
+    if is_sparse(values):
+        raise TypeError(f"{name} is a sparse matrix: give a flat list.")
     try:
         return np.asarray(values)
     except ValueError:
@@ -69,7 +71,10 @@ def positions_of(index: SearchIndex, ids: Any) -> IntArray:
     if wanted.ndim != 1:
         raise ValueError(f"ids has shape {wanted.shape}: give one id or a list of ids.")
     place = {one: row for row, one in enumerate(row_ids(index).tolist())}
-    unknown = [one for one in wanted.tolist() if one not in place]
+    try:
+        unknown = [one for one in wanted.tolist() if one not in place]
+    except TypeError:
+        raise TypeError("ids contains a value that cannot be looked up: use numbers or strings.") from None
     if unknown:
         some = ", ".join(map(repr, unknown[:3]))
         raise ValueError(f"{len(unknown)} of {len(wanted)} ids are not in this index: {some}.")
@@ -142,8 +147,7 @@ class RowSelection:
         check_is_fitted(self)
         self._check_layout()
         index, radius = self.index_, check_real(radius, "radius", 0)
-        if not np.isfinite(radius):
-            raise ValueError(f"radius={radius} is not finite: use kneighbors for all rows.")
+        check_flag(return_distance, "return_distance")
         if self._metric() == "inner_product":
             raise ValueError("metric='inner_product' has no distances, so no radius: use kneighbors.")
         limit = np.sqrt(2 * radius) if self._metric() == "cosine" else radius

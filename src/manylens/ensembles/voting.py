@@ -7,7 +7,14 @@ from typing import Any, Literal, Self
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    RegressorMixin,
+    clone,
+    is_classifier,
+    is_regressor,
+)
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
@@ -93,6 +100,16 @@ class ModuleVoting(FactsMixin, BaseEstimator):
         if isinstance(estimator, type) or not (hasattr(estimator, "fit") and hasattr(estimator, "predict")):
             raise TypeError(
                 f"estimator={shown(estimator)} must be an instance with `fit` and `predict`, or None."
+            )
+        if is_classifier(self) and is_regressor(estimator):
+            raise TypeError(
+                f"{type(estimator).__name__} is a regressor, and modules vote for classes: choose a "
+                "classifier, or ModuleVotingRegressor."
+            )
+        if is_regressor(self) and is_classifier(estimator):
+            raise TypeError(
+                f"{type(estimator).__name__} is a classifier, and the mean is of numbers: choose a "
+                "regressor, or ModuleVotingClassifier."
             )
         fit_params = check_fit_params(estimator, X, fit_params)
         modules = fit_modules(resolve_modules(self.modules), X, targets, self)
@@ -225,7 +242,8 @@ class ModuleVotingClassifier(PlainScoreMixin, ClassifierMixin, ModuleVoting):
         """The vote that "auto" stands for."""
         if self.voting != "auto":
             return self.voting
-        return "soft" if hasattr(self._default_estimator(), "predict_proba") else "hard"
+        voter = self.estimators_[0] if hasattr(self, "estimators_") else self._default_estimator()
+        return "soft" if hasattr(voter, "predict_proba") else "hard"
 
     def _encode(self, y: AnyArray) -> AnyArray:
         """Classes as integers; -1, which no module predicts, for a class not seen in `fit`."""
@@ -382,18 +400,21 @@ class ScanNeighborsClassifier(PlainScoreMixin, ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        k = check_count(self.n_neighbors, "n_neighbors")
-        check_jobs(self.n_jobs)
         X, _, classes, labels = validate_classes(self, X, y, accept_sparse=False)
-        if k > len(X):
-            raise ValueError(
-                f"n_neighbors={k} is more than the number of rows, n_samples={len(X)}: choose fewer."
-            )
+        self._check_parameters(len(X))
         self.classes_, self.labels_ = classes, labels
         self.frame_ = frame_of(X)
         self.points_ = check_near(self.frame_.enter(X), "X")
         self.finder_ = ScanFinder(self.points_)
         return self
+
+    def _check_parameters(self, n: int) -> int:
+        """The number of neighbors among n rows; the parameters may have changed since `fit`."""
+        check_jobs(self.n_jobs)
+        k = check_count(self.n_neighbors, "n_neighbors")
+        if k > n:
+            raise ValueError(f"n_neighbors={k} is more than the number of rows, n_samples={n}: choose fewer.")
+        return k
 
     def predict_proba(self, X: MatrixLike) -> FloatArray:
         """Fraction of the nearest neighbors in each class.
@@ -410,13 +431,13 @@ class ScanNeighborsClassifier(PlainScoreMixin, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = validate_rows(self, X, accept_sparse=False)
-        queries, k = check_near(self.frame_.enter(X), "X"), self.n_neighbors
+        queries, k = check_near(self.frame_.enter(X), "X"), self._check_parameters(len(self.points_))
         _, rows, _ = rank_leading(
             self.finder_, queries, queries, self.points_, k, 2 * k + 8, self.n_jobs, prove=True
         )
         cells = self.labels_[rows] + len(self.classes_) * np.arange(len(X))[:, None]
         counts = np.bincount(cells.ravel(), minlength=len(X) * len(self.classes_))
-        return counts.reshape(len(X), -1) / self.n_neighbors
+        return counts.reshape(len(X), -1) / k
 
     def predict(self, X: MatrixLike) -> AnyArray:
         """Most frequent class among the nearest neighbors; the first one if there is a tie.

@@ -18,6 +18,7 @@ from manylens.typing import FloatArray, Rows, Seed
 from manylens.validation import (
     SAFE_EXPONENT,
     check_count,
+    check_flag,
     check_real,
     is_sparse,
     refuse_extreme,
@@ -97,7 +98,7 @@ class Linear(Kernel):
     def fit(self, X: Rows, random_state: Seed = None) -> Self:
         X = validate_rows(self, X, reset=True)
         refuse_extreme(X)
-        self.origin_ = column_means(X) if self.centered and not is_sparse(X) else None
+        self.origin_ = column_means(X) if check_flag(self.centered, "centered") and not is_sparse(X) else None
         return self
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
@@ -195,7 +196,14 @@ class Polynomial(GammaKernel):
         product: FloatArray = safe_sparse_dot(self._scaled(X), self._scaled(Y).T, dense_output=True)
         product *= self.scaled_gamma_
         product += self.coef0
-        return product**self.degree
+        with np.errstate(over="ignore"):
+            product **= self.degree
+        if not np.isfinite(product).all():
+            raise ValueError(
+                f"The polynomial kernel with gamma={shown(self.gamma)} and degree={self.degree} overflows on "
+                "these rows: scale them, or choose a rule such as gamma='mean'."
+            )
+        return product
 
 
 class Cosine(Kernel):

@@ -44,6 +44,7 @@ from manylens.typing import AnyArray, FloatArray, IntArray, Seed
 from manylens.validation import (
     check_choice,
     check_count,
+    check_flag,
     check_real,
     check_seed,
     distinct_labels,
@@ -443,9 +444,9 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
             check_classification_targets(names)
         check_count(self.max_iter, "max_iter")
         for name in ("tol", "alpha"):
-            if not np.isfinite(check_real(getattr(self, name), name, 0.0)):
-                raise ValueError(f"{name}={getattr(self, name)!r} must be finite.")
+            check_real(getattr(self, name), name, 0.0)
         check_choice(self.objective, "objective", FORMS)
+        check_flag(self.warm_start, "warm_start")
         check_choice(self.precision, "precision", ("auto", "single", "double"))
         check_count(int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, "verbose", 0)
         if not (self.callback is None or callable(self.callback)):

@@ -23,6 +23,7 @@ from manylens.validation import (
     clear_fitted,
     finite_array,
     plain_conversion_errors,
+    real_array,
     refuse_overflow,
     shown,
     validate_rows,
@@ -45,6 +46,10 @@ class ModuleTransformer(FactsMixin, TransformerMixin, BaseEstimator):
     module_shape_: tuple[int, int]  # (M, H)
     n_features_in_: int
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether modules were learned; a feature map alone is not enough."""
+        return hasattr(self, "module_shape_")
+
     def split(self, Z: ArrayLike) -> FloatArray:
         """Split the columns of `transform` into modules.
 
@@ -60,12 +65,15 @@ class ModuleTransformer(FactsMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         with plain_conversion_errors("Z"):
             Z = np.asarray(Z)
+            Z = Z if Z.dtype.kind == "f" else real_array(Z, "Z")
         M, H = self.module_shape_
         if Z.ndim != 2 or Z.shape[1] != M * H:
             raise ValueError(
                 f"split takes the {M * H} columns that transform returns ({M} modules of {H}); an array of "
                 f"shape {Z.shape} was given."
             )
+        if not np.isfinite(Z).all():
+            raise ValueError("Z contains NaN or infinity: give what transform returned.")
         return Z.reshape(len(Z), M, H)
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> AnyArray:

@@ -35,6 +35,7 @@ from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     check_count,
     check_diversity,
+    check_flag,
     check_real,
     check_seed,
     clear_fitted,
@@ -77,6 +78,7 @@ class KernelModules(AffineModules):
         check_count(self.n_modules, "n_modules")
         check_count(self.n_components, "n_components")
         check_count(self.rank, "rank")
+        check_flag(self.fit_inverse_transform, "fit_inverse_transform")
         check_real(self.alpha, "alpha", 0, include="neither")
         return validate_rows(self, X, reset=reset, min_rows=2 if reset else 1)
 

@@ -401,7 +401,12 @@ class NegativeCorrelationClassifier(PlainScoreMixin, ClassifierMixin, NegativeCo
 
 
 def nearest_probabilities(values: FloatArray) -> FloatArray:
-    """Euclidean projection of rows (n, C) on the probability simplex: max(v - τ, 0) with Σ = 1."""
+    """Euclidean projection of rows (n, C) on the probability simplex: max(v - τ, 0) with Σ = 1.
+
+    The largest value of a row is shifted to 0, which changes no projection; values below -1 then give 0.
+    """
+    with np.errstate(over="ignore"):  # to minus infinity
+        values = np.maximum(values - values.max(axis=1, keepdims=True), -2)
     falling = -np.sort(-values, axis=1)
     count = np.arange(1, values.shape[1] + 1)
     excess = (np.cumsum(falling, axis=1) - 1) / count

@@ -18,16 +18,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import config
 
-from manylens.native import nca_blocks as blocks
+from manylens.native import nca_blocks, nca_blocks_plain
 from manylens.native.compiling import compiled
 from manylens.native.nca_blocks import HALF, LANES, ROWS
 from manylens.native.threads import in_threads
 from manylens.typing import FloatArray, IntArray
 
+blocks: Any = nca_blocks_plain if vars(config)["DISABLE_JIT"] else nca_blocks  # instructions need numba
 MAX_WORKERS = 16
 ONE_THREAD_TILES = 32  # one thread is as fast on fewer tiles, and never waits for others on a busy machine
 BLOCK_BYTES = 2**18  # coordinates and sums of one worker's block of columns, which should stay in cache

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from manylens.validation import check_iterable
+
 # The public classes of manylens and those that their fitted instances hold; tests/persistence compares the
 # list with fitted estimators and prints what is missing.
 OWN: dict[str, tuple[str, ...]] = {
@@ -174,10 +176,8 @@ def find_function(name: str) -> Any:
 
 def trusted_classes(trusted: Iterable[type | str]) -> dict[str, type]:
     """The classes that the caller trusts, by name; names are imported, as the caller asks for them."""
-    if isinstance(trusted, str) or not isinstance(trusted, Iterable):
-        raise TypeError(f"trusted={trusted!r:.200} is not a list: give a list of classes or of their names.")
     found: dict[str, type] = {}
-    for each in trusted:
+    for each in check_iterable(trusted, "trusted", "a list: give a list of classes or of their names"):
         if isinstance(each, str):
             module, _, attribute = each.rpartition(".")
             value = getattr(importlib.import_module(module), attribute, None) if module else None

@@ -28,6 +28,8 @@ CONTAINERS: dict[str, Callable[[list[Any]], Any]] = {
     "set": set,
     "frozenset": frozenset,
     "slice": lambda items: slice(*items),
+    "range": lambda items: range(*items),
+    "complex": lambda items: complex(*items),
 }
 FUNCTIONS = (type, np.ufunc, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
@@ -54,8 +56,10 @@ class Encoder:
             return {kind.__name__: self._items(value)}
         if kind is dict:
             return {"dict": self._pairs(value)}
-        if kind is slice:
-            return {"slice": [self.encode(each) for each in (value.start, value.stop, value.step)]}
+        if kind in (slice, range):
+            return {kind.__name__: [self.encode(each) for each in (value.start, value.stop, value.step)]}
+        if kind is complex:
+            return {"complex": [value.real, value.imag]}
         if kind in (bytes, bytearray):
             return {kind.__name__: [self.writer.add(bytes(value)), len(value)]}
         if isinstance(value, np.dtype):
@@ -118,7 +122,7 @@ class Encoder:
             return {"compiled": [name, self._items(numbers)]}
         found = getattr(sys.modules.get(kind.__module__), kind.__qualname__, None)
         plain = make is copyreg.__newobj__ and args[0] is kind  # type: ignore[attr-defined]
-        if found is not kind or not plain:
+        if found is not kind or not plain or kind.__module__ == "builtins":
             raise self.refuse(f"is {describe(kind)}, which cannot be made again from its attributes alone")
         left_out = dict.fromkeys(getattr(kind, "_unsaved", ()))
         state = {**state, **left_out} if left_out else state

@@ -13,7 +13,7 @@ from typing import Any
 from manylens.persistence.classes import find_class, trusted_classes
 from manylens.persistence.encoding import Decoder, Encoder
 from manylens.persistence.files import MAGIC, PartReader, PartWriter, replacing
-from manylens.validation import check_count, check_path, import_optional
+from manylens.validation import check_count, check_flag, check_path, import_optional
 
 MAX_BYTES = 2**32  # largest unpacked size of a compressed file
 # Types that contain only numbers, but that skops does not trust by default.
@@ -99,6 +99,7 @@ def load(
     """
     extra = trusted_classes(trusted)
     check_count(max_bytes, "max_bytes")
+    check_flag(mmap, "mmap")
     beginning = read_beginning(path)
     name = Path(path).name
     if beginning.startswith(MAGIC):

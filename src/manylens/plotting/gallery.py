@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from manylens.ensembles.retrieval import module_neighbors, rerank
 from manylens.plotting.style import WRONG_COLOR, Display, check_names, numbers
 from manylens.typing import AnyArray, BoolArray, ModuleSet
-from manylens.validation import shown
+from manylens.validation import plain_conversion_errors, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -156,7 +156,8 @@ class GalleryDisplay(Display):
         return cls(query_images, images[shown], names, wrong).plot(**options)
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Self:
-        colors = (3,) if np.ndim(self.found_images) == 6 else ()
+        with plain_conversion_errors("found_images"):
+            colors = (3,) if np.ndim(self.found_images) == 6 else ()
         found = numbers(self.found_images, "found_images", *[None] * 5, *colors)
         n_queries, n_searches, k, height, width = found.shape[:5]
         queries = numbers(self.query_images, "query_images", n_queries, height, width, *colors)

@@ -25,7 +25,13 @@ from manylens.pruning.selection import (
     check_method,
     select_predictors,
 )
-from manylens.pruning.training_moments import CV, exact_members, new_moments, training_moments
+from manylens.pruning.training_moments import (
+    CV,
+    exact_members,
+    new_moments,
+    target_columns,
+    training_moments,
+)
 from manylens.reprs import FactsMixin
 from manylens.summaries.prediction_moments import FoldedMoments
 from manylens.typing import AnyArray, FloatArray, MatrixLike
@@ -171,6 +177,7 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
         members = read_members(ensemble)
         rows = validate_member_rows(self, X, members, reset=True)
         rows, target = indexable(rows, column_or_1d(y, warn=True))
+        target_columns(target, members)  # refuses what the members do not predict, before copies are fitted
         # copies of the ensemble need the column names that it was fitted with
         named_rows = X if hasattr(X, "iloc") else rows
         anchor = self._choose_anchor(ensemble, members, named_rows, target)

@@ -36,6 +36,7 @@ from manylens.validation import (
     check_real,
     check_seed,
     plain_conversion_errors,
+    refuse_extreme,
     require_memory,
     require_two_classes,
     restore_on_error,
@@ -167,6 +168,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         if y is None:
             raise ValueError("TreePruner requires y to be passed, but the target y is None.")
         labels: AnyArray = column_or_1d(y, warn=True)
+        refuse_extreme(labels, "y")
         if self.ensemble is None:
             raise ValueError(
                 "A pruner that was loaded or copied holds only the pruned model: set its ensemble again."

@@ -209,7 +209,8 @@ class TemperatureScaler(FactsMixin, BaseEstimator):
         ndarray, shape (n, C)
             Probabilities; float32 if the scores are.
         """
-        return tempered(self._checked(scores), self.temperature_)
+        checked = self._checked(scores)
+        return tempered(checked, self.temperature_)
 
     def predict(self, scores: ArrayLike) -> AnyArray:
         """Labels with the highest score.
@@ -223,7 +224,8 @@ class TemperatureScaler(FactsMixin, BaseEstimator):
         -------
         ndarray, shape (n,)
         """
-        return self.classes_[np.argmax(self._checked(scores), axis=1)]
+        checked = self._checked(scores)
+        return self.classes_[np.argmax(checked, axis=1)]
 
     def _checked(self, scores: ArrayLike) -> FloatArray:
         """Scores (n, C) as float32 or float64, with the columns seen in `fit`."""

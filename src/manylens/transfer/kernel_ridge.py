@@ -18,6 +18,7 @@ from manylens.transfer import ridge
 from manylens.typing import FloatArray, MatrixLike, Seed
 from manylens.validation import (
     PlainScoreMixin,
+    check_flag,
     check_seed,
     refuse_extreme,
     refuse_overflow,
@@ -109,6 +110,7 @@ class KernelRidgeCV(PlainScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstim
         KernelRidgeCV
         """
         alphas = ridge.check_positive(self.alphas, "alphas")
+        check_flag(self.alpha_per_target, "alpha_per_target")
         rows, values = validate_targets(self, X, y, y_numeric=True, min_rows=2)
         refuse_extreme(rows)
         n = rows.shape[0]

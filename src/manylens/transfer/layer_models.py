@@ -21,6 +21,7 @@ from manylens.transfer.ridge import RidgePredictor
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manylens.validation import (
     SAFE_EXPONENT,
+    PlainScoreMixin,
     check_choice,
     check_count,
     is_unlabeled,
@@ -161,7 +162,7 @@ class LayerEstimator(FactsMixin, BaseEstimator):
         self.selected_layers_ = [name for name, weight in pairs if weight > 0]
 
 
-class LayerClassifier(ClassifierMixin, LayerEstimator):
+class LayerClassifier(PlainScoreMixin, ClassifierMixin, LayerEstimator):
     """Base class of the classifiers on layers."""
 
     classes_: AnyArray

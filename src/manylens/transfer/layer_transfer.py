@@ -20,6 +20,7 @@ from manylens.transfer.network_calls import Forward
 from manylens.transfer.network_layers import LayerPass, gather
 from manylens.typing import AnyArray, FloatArray
 from manylens.validation import (
+    PlainScoreMixin,
     check_count,
     clear_fitted,
     import_torch,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from manylens.transfer.exported import TransferModule
 
 
-class LayerTransfer(ClassifierMixin, BaseEstimator):
+class LayerTransfer(PlainScoreMixin, ClassifierMixin, BaseEstimator):
     """Classify the inputs of a pretrained network by a ridge on its layers, without fine-tuning.
 
     `fit` runs the network once over the rows, without gradients, and fits a `LayerRidgeClassifier` to its

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -98,7 +98,7 @@ def collect_layers(
     if sketch is None:
         return gather(steps.run(batches))
     if hashed == "columns":
-        return gather(steps.run(batches), column_hashing(sketch))
+        return gather(steps.run(batches), ColumnHashing(sketch))
     sketches: dict[str, CountSketch] = {}
     widths: dict[str, int] = {}
     with closing(steps.run(batches)) as passes:  # an error must not leave hooks behind
@@ -149,14 +149,18 @@ class LayerSketches(dict[str, FloatArray]):
         return rows @ self[name].T @ self._roots[name]
 
 
-def column_hashing(sketch: CountSketch) -> RowTransform:
-    """A function that hashes the columns of rows X into buckets, X Sᵀ."""
+class ColumnHashing:
+    """Hashes the columns of rows X into buckets, X Sᵀ; an object, so that what holds it can be pickled."""
 
-    @cache
-    def hashes(width: int) -> Any:
-        return sketch.matrix(width).T.tocsr().astype(np.float32)
+    def __init__(self, sketch: CountSketch) -> None:
+        self.sketch = sketch
+        self._hashes: dict[int, Any] = {}  # Sᵀ for each number of columns seen
 
-    return lambda rows, _name: np.asarray(rows @ hashes(rows.shape[1]))
+    def __call__(self, rows: FloatArray, _name: str) -> FloatArray:
+        width = rows.shape[1]
+        if width not in self._hashes:
+            self._hashes[width] = self.sketch.matrix(width).T.tocsr().astype(np.float32)
+        return np.asarray(rows @ self._hashes[width])
 
 
 def sketch_root(rows: FloatArray) -> FloatArray:

@@ -16,7 +16,7 @@ from manylens.summaries import CountSketch
 from manylens.transfer.layer_outputs import Pooling
 from manylens.transfer.network_blocks import LayerChoice, choose_layers, is_auto
 from manylens.transfer.network_calls import Forward
-from manylens.transfer.network_layers import LayerPass, column_hashing
+from manylens.transfer.network_layers import ColumnHashing, LayerPass
 from manylens.typing import AnyArray, FloatArray
 from manylens.validation import (
     check_count,
@@ -87,7 +87,7 @@ class AlignmentHistory:
         if TARGETS in self.layers:
             raise ValueError(f"A layer of the model is named {TARGETS!r}: rename it, or leave it out.")
         self.width = check_count(width, "width")
-        self._hash = column_hashing(CountSketch(self.width, 1))
+        self._hash = ColumnHashing(CountSketch(self.width, 1))
         self.classes_: AnyArray = np.empty(0)
         self.steps_: list[Any] = []
         self.alignments_: dict[str, list[float]] = {}
