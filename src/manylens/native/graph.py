@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from manylens.native.compiling import compiled
+from manylens.native.fetching import AHEAD, fetch
 from manylens.native.nearest import put_candidate
 from manylens.native.threads import over_blocks
 from manylens.typing import FloatArray, IntArray
@@ -30,6 +31,7 @@ MOST_ENTRIES = 1024
 BATCH = 50  # rows added at once, which do not see each other: one in 50 of those present
 SHARE = 256  # rows per unit of work of one thread
 COPIES = 8  # most links to rows at the same place, so that copies of a row do not become an island
+
 
 Progress: TypeAlias = Callable[[int], None]  # called with the number of rows linked so far
 
@@ -121,10 +123,13 @@ def explore(
     while length < room * DEGREE:
         length *= 2
     table, used, size = np.full(length, -1, dtype=np.int32), 0, 0
-    starts = min(room, STARTS)
+    starts, fresh = min(room, STARTS), np.empty(links.shape[1], dtype=np.int32)
     if hidden >= 0:
         visit(table, hidden)
-    for row in entries:
+    for i in range(len(entries)):
+        if i + AHEAD < len(entries):
+            fetch(points, entries[i + AHEAD])
+        row = entries[i]
         if row == hidden:
             continue
         packed = (np.int64(gap(query, points[row])) << 32) | (np.int64(row) << 1)
@@ -138,14 +143,17 @@ def explore(
             place += 1
             continue
         beam[place] |= 1
-        row, nearest = (beam[place] >> 1) & 0x7FFFFFFF, place
+        row, nearest, new = (beam[place] >> 1) & 0x7FFFFFFF, place, 0
         for j in range(links.shape[1]):
             other = links[row, j]
             if other < 0:
                 break
-            if other >= n or not visit(table, other):
-                continue
-            used += 1
+            if other < n and visit(table, other):
+                fetch(points, other)
+                fresh[new] = other
+                new += 1
+        used += new
+        for other in fresh[:new]:
             packed = (np.int64(gap(query, points[other])) << 32) | (np.int64(other) << 1)
             put = insert(beam, size, room, packed)
             if put < room:
@@ -206,7 +214,11 @@ def nearest_by_graph(
         put_on_grid(queries[i], scale, asked)
         size = explore(points, links, entries, asked, hidden[i] if len(hidden) else -1, beam)
         distances[i], rows[i] = np.inf, -1
+        for j in range(min(AHEAD, size)):
+            fetch(rows_of, (beam[j] >> 1) & 0x7FFFFFFF)
         for j in range(size):
+            if j + AHEAD < size:
+                fetch(rows_of, (beam[j + AHEAD] >> 1) & 0x7FFFFFFF)
             row = (beam[j] >> 1) & 0x7FFFFFFF
             put_candidate(queries[i], rows_of, row, distances[i, -1], distances[i], rows[i])
 
