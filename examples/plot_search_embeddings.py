@@ -85,11 +85,8 @@ def draw(axis, X, name):
     principal = np.linalg.eigh(np.cov(base.T))[1][:, ::-1].astype(np.float32)
     random = np.random.default_rng(1).standard_normal(principal.shape).astype(np.float32)
     widths = [w for w in (8, 32, 128, 256, 512) if w <= principal.shape[1]]
-    curves = {
-        "truncation": np.eye(*principal.shape, dtype=np.float32),
-        "random projection": random,
-        "PCA": principal,
-    }
+    first = np.eye(*principal.shape, dtype=np.float32)
+    curves = {"truncation": first, "random projection": random, "PCA": principal}
     for label, columns in curves.items():
         cut = [(base @ columns[:, :w], queries @ columns[:, :w]) for w in widths]
         axis.plot(widths, [recall(exact, nearest(*both)) for both in cut], marker="o", label=label)
@@ -104,10 +101,11 @@ def draw(axis, X, name):
 
 
 sets = [each for each in (image_embeddings(), text_embeddings()) if each is not None]
-figure, axes = plt.subplots(1, len(sets), figsize=(5 * len(sets), 4), sharey=True, squeeze=False)
+figure, axes = plt.subplots(
+    1, len(sets), figsize=(5 * len(sets), 4), sharey=True, squeeze=False, layout="constrained"
+)
 for axis, (X, name) in zip(axes[0], sets, strict=True):
     draw(axis, X, name)
 axes[0, 0].set_ylabel("share of the ten nearest rows found")
-axes[0, 0].legend()
-figure.tight_layout()
+figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
 plt.show()
