@@ -2,6 +2,7 @@
 
     python -m benchmarks.scale_search 100000 1000000 10000000
     python -m benchmarks.scale_search 100000 --contenders ours,hnswlib --threads 1
+    python -m benchmarks.scale_search --estimate 1000000 10000000
     python -m benchmarks.scale_search --figure
 
 The rows are made from the 8,677 embeddings of Caltech-101 images (EfficientNet-Lite0) in the shared data, on
@@ -13,8 +14,11 @@ do. Queries are 1,000 more such rows.
 Every contender runs in a process of its own, which reports the seconds and the peak memory of the build
 (without that of the rows) and, for recalls of .90, .95 and .99, queries per second in a batch and the median
 milliseconds of one query. Ours calibrates itself; the others get the first of several settings that reaches
-the recall on half of the queries, and all are scored on the other half. Results are added to
-`benchmarks/scale_search.json`, outside `make bench`: run it once, on an idle machine.
+the recall on half of the queries, and all are scored on the other half. The rows are written to a file in
+blocks and read from there, so they need not fit into memory (`SCALE_FOLDER` is where, by default the system's
+temporary folder). The result of a contender is added to `benchmarks/scale_search.json` as soon as it is
+there, and a run that was interrupted continues with those that are missing (`--again` measures all). This is
+outside `make bench`: run it once, on an idle machine.
 """
 
 import argparse
@@ -160,7 +164,7 @@ class Usearch:
         from usearch.index import Index
 
         self.threads = threads
-        self.index = Index(ndim=rows.shape[1], metric="l2sq", connectivity=16)
+        self.index = Index(ndim=rows.shape[1], metric="l2sq", dtype="f32", connectivity=16)
         for start in range(0, len(rows), BLOCK):
             some = np.ascontiguousarray(rows[start : start + BLOCK])
             self.index.add(np.arange(start, start + len(some)), some, threads=threads)
@@ -246,16 +250,24 @@ def make_data(n, width, folder):
     np.save(f"{folder}/farthest.npy", exact_farthest(rows, queries))
 
 
-def run(sizes, contenders, width, threads):
-    """Measure all contenders at all sizes and add the results to the file."""
+def run(sizes, contenders, width, threads, again=False):
+    """Measure the contenders at all sizes, unless that has been done, and add the results to the file."""
     context = multiprocessing.get_context("spawn")
     for n in sizes:
+        missing = []
+        for name in contenders:
+            if find_spec(CONTENDERS[name].needs) is None:
+                print(f"{name}: {CONTENDERS[name].needs} is not installed", flush=True)
+            elif again or not any(is_of(each, n, width, threads, name) for each in kept()):
+                missing.append(name)
+        if not missing:
+            continue
         with tempfile.TemporaryDirectory(dir=os.environ.get("SCALE_FOLDER")) as folder:
+            start = time.perf_counter()
             make_data(n, width, folder)
-            for name in contenders:
-                if find_spec(CONTENDERS[name].needs) is None:
-                    print(f"{name}: {CONTENDERS[name].needs} is not installed")
-                    continue
+            print(f"{n:,} rows and exact neighbors: {time.perf_counter() - start:.0f} s", flush=True)
+            for name in missing:
+                start = time.perf_counter()
                 ours, theirs = context.Pipe()
                 process = context.Process(target=measure, args=(theirs, name, folder, threads))
                 process.start()
@@ -265,23 +277,59 @@ def run(sizes, contenders, width, threads):
                 except EOFError:
                     made = {"failed": "the process ended, perhaps for lack of memory"}
                 process.join()
+                made["seconds"] = time.perf_counter() - start
                 keep({"n": n, "width": width, "threads": threads, "contender": name, **made})
+
+
+def is_of(result, n, width, threads, contender):
+    """Whether a result is of this size and contender."""
+    return [result[key] for key in ("n", "width", "threads", "contender")] == [n, width, threads, contender]
+
+
+def kept():
+    """All results on file."""
+    return json.loads(RESULTS.read_text()) if RESULTS.exists() else []
 
 
 def keep(result):
     """Print a result, and add it to the file in place of an earlier one of the same run."""
     print(json.dumps(result), flush=True)
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-    what = ("n", "width", "threads", "contender")
-    results = [each for each in results if any(each[key] != result[key] for key in what)]
-    RESULTS.write_text(json.dumps([*results, result], indent=1) + "\n")
+    what = [result[key] for key in ("n", "width", "threads", "contender")]
+    results = [each for each in kept() if not is_of(each, *what)]
+    whole = RESULTS.with_suffix(".new")  # replaced at once, so that an interruption leaves the old file
+    whole.write_text(json.dumps([*results, result], indent=1) + "\n")
+    whole.replace(RESULTS)
+
+
+def estimate(sizes, width, threads):
+    """Print how long the contenders would take, from their largest size on file and growth by n log n."""
+    for n in sizes:
+        total = 0.0
+        for name in CONTENDERS:
+            known = [
+                each
+                for each in kept()
+                if is_of(each, each["n"], width, threads, name) and "failed" not in each
+            ]
+            if not known:
+                print(f"{n:,} rows, {name}: nothing on file")
+                continue
+            largest = max(known, key=lambda each: each["n"])
+            growth = n * np.log(n) / (largest["n"] * np.log(largest["n"]))
+            build, whole = growth * largest["build_seconds"], growth * largest["seconds"]
+            total += whole
+            print(
+                f"{n:,} rows, {name}: build {build / 60:.1f} minutes, all {whole / 60:.1f}, "
+                f"{largest['bytes_per_row'] * n / 1e9:.1f} GB (from {largest['n']:,} rows)"
+            )
+        print(f"{n:,} rows: {total / 60:.0f} minutes for all, without making the data")
 
 
 def draw():
     """Draw build time, memory and speed against the number of rows."""
     import matplotlib.pyplot as plt
 
-    results = [each for each in json.loads(RESULTS.read_text()) if "failed" not in each]
+    results = [each for each in kept() if "failed" not in each]
     panels = {
         "build, seconds": lambda each: each["build_seconds"],
         "bytes per row": lambda each: each["bytes_per_row"],
@@ -305,8 +353,13 @@ if __name__ == "__main__":
     parser.add_argument("--contenders", default=",".join(CONTENDERS))
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--again", action="store_true", help="measure what is on file, too")
+    parser.add_argument("--estimate", action="store_true", help="print how long the sizes would take")
     parser.add_argument("--figure", action="store_true")
     options = parser.parse_args()
-    run(options.sizes, options.contenders.split(","), options.width, options.threads)
+    if options.estimate:
+        estimate(options.sizes, options.width, options.threads)
+    else:
+        run(options.sizes, options.contenders.split(","), options.width, options.threads, options.again)
     if options.figure:
         draw()

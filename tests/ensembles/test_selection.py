@@ -139,6 +139,10 @@ def test_length_memory_and_text_say_what_was_built(index):
     assert index.nbytes_ >= index.coordinates_.nbytes
     text = repr(index)
     assert "with 1,200 rows: " in text
+    if index.method == "nested":
+        kind = {"numpy": "a scan", "graph": "a graph", "faiss": "faiss's lists"}[index.index_.backend]
+        assert f"from {kind} of {index.n_leading_} of {index.coordinates_.shape[1]} coordinates" in text
+        assert f"for recall=0.9 (measured {index.recall_:.3f} in the input space)" in text
     assert text.endswith(" MB")
     unfitted = ModuleNeighbors()
     assert (len(unfitted), bool(unfitted), repr(unfitted)) == (0, True, "ModuleNeighbors()")
@@ -175,6 +179,11 @@ def test_a_saved_index_keeps_its_ids_even_without_its_first_row(tmp_path):
         (lambda index: index.kneighbors(QUERIES, 3, where=NAMES[:2]), "more than the 2 rows to choose from"),
         (lambda index: index.kneighbors(QUERIES, where=["x", "y"]), "2 of 2 ids are not in this index"),
         (lambda index: index.kneighbors(where=NAMES[:2]), "where needs queries"),
+        (lambda index: index.kneighbors(QUERIES, where=np.ones(1200, int)), "give where == 1"),
+        (lambda index: index.kneighbors(QUERIES, 1201), "more than the 1200 rows to choose from"),
+        (lambda index: index.kneighbors(QUERIES.astype(complex)), "Complex data not supported"),
+        (lambda index: index.kneighbors(QUERIES.astype(str)[:, :1]), "features|numbers"),
+        (lambda index: index.partial_fit(iter([]), ids=[]), "but gives nothing"),
         (lambda index: index.radius_neighbors(QUERIES, -1), "radius == -1, must be >= 0"),
         (lambda index: index.radius_neighbors(QUERIES, np.inf), "radius=inf is not finite"),
     ],
@@ -186,6 +195,23 @@ def test_bad_requests_are_refused_and_leave_the_index_as_it_was(act, message):
         act(index)
     assert vars(index) == before
     np.testing.assert_array_equal(index.kneighbors(QUERIES)[1], answers[1])
+
+
+def test_removed_rows_are_unknown():
+    index = ModuleNeighbors().fit(BASE, ids=NAMES).remove(["digit-7", "digit-8"])
+    for ask in (lambda: index.remove("digit-7"), lambda: index.kneighbors(QUERIES, 1, where=["digit-7"])):
+        with pytest.raises(ValueError, match="'digit-7'; they were never added, or have been removed"):
+            ask()
+    with pytest.raises(ValueError, match="more than the 1198 rows"):
+        index.kneighbors(QUERIES, 1199)
+    assert len(index) == 1198
+
+
+def test_blocks_from_an_iterator_are_added_like_the_whole():
+    whole = ModuleNeighbors().fit(BASE[:900]).partial_fit(BASE[900:])
+    blocks = ModuleNeighbors().fit(iter([BASE[:300], BASE[300:900]]))
+    blocks.partial_fit(block for block in np.array_split(BASE[900:], 3))
+    np.testing.assert_array_equal(blocks.kneighbors(QUERIES)[1], whole.kneighbors(QUERIES)[1])
 
 
 def test_ids_metrics_and_rows_that_cannot_work_are_refused():

@@ -207,7 +207,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
 
         Parameters
         ----------
-        X : array-like or CSR matrix of shape (m, d)
+        X : array-like or CSR matrix of shape (m, d), or iterator of such blocks
             Rows; they are numbered after those of the base.
         y : array-like of shape (m,), default=None
             Used only by the first call.
@@ -221,7 +221,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         if not hasattr(self, "index_"):
             return self.fit(X, y, ids=ids)
         self._check_layout()
-        Z = self._base_columns(X)
+        Z = self._base_columns(gathered(X))
         axes = self.index_.axes
         coordinates = check_near(axes.coordinates(Z), "X")
         self._change(

@@ -15,6 +15,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.spectrum import leading_eigenpairs
+from manylens.native.threads import SMALL_ORDER, one_blas_thread
 from manylens.summaries import Moments, block_rows, column_means
 from manylens.typing import FloatArray, ModuleSet, Rows
 from manylens.validation import is_sparse, safe_scale, shown, times_power
@@ -158,6 +159,7 @@ def gathered(X: Any) -> Any:
     return np.concatenate(blocks)
 
 
+AXES_ROWS, AXES_ROWS_PER_COLUMN = 16_384, 16  # rows that determine principal axes
 SAFE_SPREAD = 10  # rows with a root mean square within 2^±10 stay as they are
 MAX_COLUMNS = 8192
 FARTHEST = 2.0**55  # largest norm of a row in a frame, so that squared distances stay below 2^128
@@ -399,15 +401,26 @@ def block_reflector(axes: FloatArray) -> tuple[FloatArray, FloatArray, FloatArra
 
 
 def composite_axes(Z: Rows, widths: tuple[int, ...]) -> CompositeAxes:
-    """Principal axes of all modules' columns, even those without variance, along which queries can vary."""
+    """Principal axes of all modules' columns, even those without variance, along which queries can vary.
+
+    The axes of many rows are those of a sample: any rotation keeps distances, and rows that the sample does
+    not tell of only have less of their variance in the leading coordinates, which the calibration notices.
+    """
     if Z.shape[1] > MAX_COLUMNS:
         raise ValueError(
             f"Principal axes of {Z.shape[1]:,} columns take too long (at most {MAX_COLUMNS:,}): reduce the "
             "rows first, for example by TruncatedSVD, or give modules."
         )
+    n, width = Z.shape
+    n_sampled = max(AXES_ROWS, AXES_ROWS_PER_COLUMN * width)
     before = safe_scale(Z)
-    moments = Moments(Z.shape[1])
-    for batch in batches_of(Z):
-        moments.update(dense(times_power(Z[batch], -before)))
-    frame = frame_around(before, moments.mean, float(np.trace(moments.covariance())))
-    return CompositeAxes(widths, frame, leading_eigenpairs(moments.covariance())[1])
+    sample, moments = Z, Moments(width)
+    if n > n_sampled:
+        sample = Z[np.sort(np.random.default_rng(0).choice(n, n_sampled, replace=False))]
+    for batch in batches_of(sample):
+        moments.update(dense(times_power(sample[batch], -before)))
+    covariance = moments.covariance()
+    whole = frame_around(before, moments.mean, float(np.trace(covariance)))
+    with one_blas_thread(width <= SMALL_ORDER):
+        axes = leading_eigenpairs(covariance)[1]
+    return CompositeAxes(widths, whole if sample is Z else frame_of(Z), axes)

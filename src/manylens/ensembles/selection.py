@@ -77,7 +77,10 @@ def positions_of(index: SearchIndex, ids: Any) -> IntArray:
         raise TypeError("ids contains a value that cannot be looked up: use numbers or strings.") from None
     if unknown:
         some = ", ".join(map(repr, unknown[:3]))
-        raise ValueError(f"{len(unknown)} of {len(wanted)} ids are not in this index: {some}.")
+        raise ValueError(
+            f"{len(unknown)} of {len(wanted)} ids are not in this index: {some}; they were never added, or "
+            "have been removed, so leave them out, or add their rows with partial_fit."
+        )
     rows = np.array([place[one] for one in wanted.tolist()], dtype=np.int64)
     if len(np.unique(rows)) < len(rows):
         raise ValueError("Some ids are given twice: name each row once.")
@@ -97,6 +100,10 @@ def chosen_rows(index: SearchIndex, where: Where) -> IntArray | None:
                 f"needs shape ({n},) and type bool."
             )
         rows = np.flatnonzero(given)
+    elif given.shape == (n,) and given.dtype.kind in "iuf" and n > 2 and np.isin(given, (0, 1)).all():
+        raise ValueError(  # as ids, they would occur twice
+            f"where has {n} zeros and ones of type {given.dtype}: a mask needs type bool, so give where == 1."
+        )
     else:
         rows = np.sort(positions_of(index, given))
     if len(rows) == 0:
@@ -112,6 +119,7 @@ class RowSelection:
         measured_: MeasuredRecall
         n_jobs: int | None
         method: Method
+        recall: float
 
         def _wish(self) -> Wish: ...
         def _enter(self, index: SearchIndex, X: MatrixLike) -> FloatArray: ...
@@ -278,12 +286,16 @@ class RowSelection:
             return text
         n, width = self.index_.coordinates.shape
         plan, method = self.index_.plan, self.index_.method
+        finder = {"numpy": "a scan", "graph": "a graph", "faiss": "faiss's lists"}[self.index_.backend]
         how = (
-            f"{plan.candidates_per_neighbor:.1f} candidates per neighbor from {plan.n_leading} of {width} "
-            "coordinates"
+            f"{plan.candidates_per_neighbor:.1f} candidates per neighbor from {finder} of {plan.n_leading} "
+            f"of {width} coordinates"
         )
         if method == "paper":
-            how = "candidates from each module"
+            how = f"candidates from {finder} of each module"
         elif method == "exact" or plan.prove:
             how += ", proven exact"
+        else:
+            measured = f"measured {self.recall_:.3f} in the {self.measured_.space} space"
+            how += f", for recall={self.recall} ({measured})"
         return f"{text} with {n:,} rows: {how}; {self.nbytes_ / 1e6:.1f} MB"

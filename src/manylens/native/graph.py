@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from manylens.native.compiling import compiled
+from manylens.native.fetching import AHEAD, fetch
 from manylens.native.nearest import put_candidate
 from manylens.native.threads import over_blocks
 from manylens.typing import FloatArray, IntArray
@@ -30,6 +31,7 @@ MOST_ENTRIES = 1024
 BATCH = 50  # rows added at once, which do not see each other: one in 50 of those present
 SHARE = 256  # rows per unit of work of one thread
 COPIES = 8  # most links to rows at the same place, so that copies of a row do not become an island
+
 
 Progress: TypeAlias = Callable[[int], None]  # called with the number of rows linked so far
 
@@ -99,6 +101,15 @@ def insert(beam: IntArray, size: int, room: int, packed: int) -> int:
 
 
 @compiled(cache=False)
+def empty_table(length: int) -> IntArray:
+    """A hash table for `visit`; the length is a power of two."""
+    table = np.empty(length, dtype=np.int32)
+    for slot in range(length):
+        table[slot] = -1
+    return table
+
+
+@compiled(cache=False)
 def visit(table: IntArray, row: int) -> bool:
     """Add a row to a hash table; False if it was there."""
     mask = len(table) - 1
@@ -120,11 +131,14 @@ def explore(
     length = 1024
     while length < room * DEGREE:
         length *= 2
-    table, used, size = np.full(length, -1, dtype=np.int32), 0, 0
-    starts = min(room, STARTS)
+    table, used, size = empty_table(length), 0, 0
+    starts, fresh = min(room, STARTS), np.empty(links.shape[1], dtype=np.int32)
     if hidden >= 0:
         visit(table, hidden)
-    for row in entries:
+    for i in range(len(entries)):
+        if i + AHEAD < len(entries):
+            fetch(points, entries[i + AHEAD])
+        row = entries[i]
         if row == hidden:
             continue
         packed = (np.int64(gap(query, points[row])) << 32) | (np.int64(row) << 1)
@@ -138,24 +152,27 @@ def explore(
             place += 1
             continue
         beam[place] |= 1
-        row, nearest = (beam[place] >> 1) & 0x7FFFFFFF, place
+        row, nearest, new = (beam[place] >> 1) & 0x7FFFFFFF, place, 0
         for j in range(links.shape[1]):
             other = links[row, j]
             if other < 0:
                 break
-            if other >= n or not visit(table, other):
-                continue
-            used += 1
+            if other < n and visit(table, np.int64(other)):
+                fetch(points, other)
+                fresh[new] = other
+                new += 1
+        used += new
+        for other in fresh[:new]:
             packed = (np.int64(gap(query, points[other])) << 32) | (np.int64(other) << 1)
             put = insert(beam, size, room, packed)
             if put < room:
                 size += size < room
                 nearest = min(nearest, put)
         if 2 * used > len(table):
-            crowded, table = table, np.full(2 * len(table), -1, dtype=np.int32)
-            for other in crowded:
-                if other >= 0:
-                    visit(table, other)
+            crowded, table = table, empty_table(2 * len(table))
+            for known in crowded:
+                if known >= 0:
+                    visit(table, np.int64(known))
         place = nearest
     return size
 
@@ -204,9 +221,13 @@ def nearest_by_graph(
     asked = np.empty(points.shape[1], dtype=np.int16)
     for i in range(len(queries)):
         put_on_grid(queries[i], scale, asked)
-        size = explore(points, links, entries, asked, hidden[i] if len(hidden) else -1, beam)
+        size = explore(points, links, entries, asked, hidden[i] if len(hidden) else np.int64(-1), beam)
         distances[i], rows[i] = np.inf, -1
+        for j in range(min(AHEAD, size)):
+            fetch(rows_of, (beam[j] >> 1) & 0x7FFFFFFF)
         for j in range(size):
+            if j + AHEAD < size:
+                fetch(rows_of, (beam[j + AHEAD] >> 1) & 0x7FFFFFFF)
             row = (beam[j] >> 1) & 0x7FFFFFFF
             put_candidate(queries[i], rows_of, row, distances[i, -1], distances[i], rows[i])
 
@@ -238,7 +259,7 @@ def link_out(
     """Link new rows (b,) to rows of the graph, which does not link to them yet."""
     beam = np.empty(beam_width, dtype=np.int64)
     for row in rows:
-        size = explore(points, links, entries, points[row], row, beam)
+        size = explore(points, links, entries, points[row], np.int64(row), beam)
         count = prune(points, beam, size, links[row, :most])
         links[row, count:] = -1
 
@@ -247,7 +268,10 @@ def link_out(
 def link_back(
     points: IntArray, links: IntArray, targets: IntArray, sources: IntArray, starts: IntArray, most: int
 ) -> None:
-    """Link each target (t,) to its sources, `sources[starts[i]:starts[i + 1]]`, and prune full lists."""
+    """Link each target (t,) to its sources, `sources[starts[i]:starts[i + 1]]`, and prune full lists.
+
+    Assigning a slice to a slice, and numba's `sort`, would take seconds to compile.
+    """
     degree = links.shape[1]
     for i in range(len(targets)):
         row = targets[i]
@@ -256,15 +280,17 @@ def link_back(
         while count < degree and links[row, count] >= 0:
             count += 1
         if count + len(new) <= degree:
-            links[row, count : count + len(new)] = new
+            for j in range(len(new)):
+                links[row, count + j] = new[j]
             continue
         near = np.empty(count + len(new), dtype=np.int64)
         for j in range(len(near)):
-            other = links[row, j] if j < count else new[j - count]
-            near[j] = (np.int64(gap(points[row], points[other])) << 32) | (np.int64(other) << 1)
-        near.sort()
+            other = np.int64(links[row, j] if j < count else new[j - count])
+            packed = (np.int64(gap(points[row], points[other])) << 32) | (other << 1)
+            insert(near, j, len(near), packed)
         count = prune(points, near, len(near), links[row, :most])
-        links[row, count:] = -1
+        for j in range(count, degree):
+            links[row, j] = -1
 
 
 def batches(rows: IntArray, n_present: int) -> Iterator[IntArray]:
@@ -331,6 +357,7 @@ def bridge(
     """
     n, degree = links.shape
     near = np.empty(degree * (degree + 1), dtype=np.int64)
+    beam = np.empty_like(near)
     for i in range(len(kept)):
         row, count, lost = kept[i], 0, 0
         for j in range(degree):
@@ -352,18 +379,20 @@ def bridge(
                     near[count] = beyond
                     count += 1
         if lost:
-            near[:count].sort()
-            unique = 0
+            size = 0  # sorted without repetitions
             for j in range(count):
-                if j == 0 or near[j] != near[j - 1]:
-                    near[unique] = near[j]
-                    unique += 1
-            for j in range(unique):
-                near[j] = (np.int64(gap(points[row], points[near[j]])) << 32) | (near[j] << 1)
-            near[:unique].sort()
-            count = prune(points, near, unique, out[i, :most])
+                other = near[j]
+                packed = (np.int64(gap(points[row], points[other])) << 32) | (other << 1)
+                place_of = insert(beam, size, len(beam), packed)
+                if place_of > 0 and beam[place_of - 1] == packed:
+                    for k in range(place_of, size):
+                        beam[k] = beam[k + 1]
+                else:
+                    size += 1
+            count = prune(points, beam, size, out[i, :most])
         else:
-            out[i, :count] = near[:count]
+            for j in range(count):
+                out[i, j] = near[j]
         for j in range(count):
             out[i, j] = place[out[i, j]]
         out[i, count:] = -1
