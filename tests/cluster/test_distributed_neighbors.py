@@ -16,11 +16,11 @@ from sklearn.datasets import load_digits
 import manylens
 from manylens import ModularKernelPCA, ModuleNeighbors
 from manylens.cluster import DistributedNeighbors
-from manylens.cluster.local_parts import LocalParts
 from manylens.cluster.parts import Columns, build_part
 from manylens.cluster.recall_curve import recall_by_size
 from manylens.cluster.rounds import Search, union_of
 from manylens.cluster.sources import Layout, RowBlock, Segment, row_blocks, segments_of
+from tests.cluster.faults import without as absent_parts
 
 X = load_digits().data[np.random.default_rng(0).permutation(1797)]
 BASE, QUERIES = X[:1200], X[1200:1260]
@@ -90,6 +90,17 @@ class TestAllModulesAnswer:
         np.testing.assert_allclose(own, distances, rtol=1e-6, atol=1e-6)
         assert all(len(set(line)) == k for line in found.rows)
 
+    @pytest.mark.parametrize("spread", [0.0, 1e-60])
+    def test_a_shard_of_rows_that_are_close_together(self, spread):
+        rng = np.random.default_rng(0)
+        lenses, base = Slices(3).fit(None), rng.normal(size=(40, 6))
+        base[30:] = spread * base[30:]
+        queries = rng.normal(size=(5, 6))
+        found = DistributedNeighbors(lenses, n_shards=4).fit(base).kneighbors(queries, 40)
+        distances, _ = nearest(cdist(queries, base, "sqeuclidean") / 3, 40)
+        np.testing.assert_allclose(found.distances, distances, rtol=1e-6)
+        assert found.answered.all()
+
     def test_equal_rows_come_by_number(self):
         base = np.vstack([BASE[:300], BASE[:300]])
         found = DistributedNeighbors(LENSES, n_shards=4, n_groups=3).fit(base).kneighbors(BASE[:20], 2)
@@ -135,23 +146,8 @@ class Slices(TransformerMixin, BaseEstimator):
         return [Z[:, 2 * m : 2 * m + 2] for m in range(self.n_modules)]
 
 
-class SomeParts(LocalParts):
-    """Parts of which some do not answer: `absent(method, slot)` says which."""
-
-    def __init__(self, layout, modules, absent):
-        super().__init__(layout, modules)
-        self.absent = absent
-
-    def ask(self, requests, enough, soft, hard):
-        present = {slot: ask for slot, ask in requests.items() if not self.absent(ask[0], slot)}
-        return super().ask(present, lambda _answered, left: not left, soft, hard)
-
-
-def without(index, absent, queries=QUERIES, k=10):
-    """The result of an index of which some parts do not answer."""
-    other = pickle.loads(pickle.dumps(index))
-    other._parts = SomeParts(index.layout_, index.modules_, absent)
-    return other.kneighbors(queries, k)
+def without(index, absent, queries=QUERIES):
+    return absent_parts(index, absent, queries)
 
 
 class TestSomeModulesAnswer:
