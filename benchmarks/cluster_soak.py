@@ -96,9 +96,11 @@ class Report:
 class Faults(threading.Thread):
     """Kills and stops workers at random; at least half of them are left alone at any time."""
 
-    def __init__(self, cluster, report, seconds, seed=0):
+    def __init__(self, cluster, report, seed=0):
         super().__init__(daemon=True)
-        self.cluster, self.report, self.end = cluster, report, time.monotonic() + seconds
+        self.cluster, self.report = cluster, report
+        self.noted_until = time.monotonic() + report.seconds
+        self.end = self.noted_until - 0.2 * report.seconds  # the last fifth is for coming back
         self.random = random.Random(seed)
         self.disturbed = {}  # process -> time until which it is not counted on
         self.last = time.monotonic()
@@ -148,6 +150,9 @@ class Faults(threading.Thread):
             for process in stopped:
                 signal_process(process, signal.SIGCONT)
             self.last = time.monotonic()
+        while time.monotonic() < self.noted_until:
+            self.note()
+            time.sleep(0.5)
 
 
 def signal_process(process, number):
@@ -226,7 +231,7 @@ def soak(seconds=300.0, workers=8, clients=4, n_modules=16, seed=0):
         packed, end = pickle.dumps(index), time.monotonic() + seconds
         arguments = (client.scheduler.address, packed, queries, exact, report, end)
         searchers = [Searcher(*arguments, seed + 1 + number) for number in range(clients)]
-        faults = Faults(cluster, report, 0.8 * seconds, seed)
+        faults = Faults(cluster, report, seed)
         for thread in [*searchers, faults]:
             thread.start()
         time.sleep(0.1 * seconds)

@@ -437,6 +437,41 @@ class TestBadInput:
         with pytest.raises(ValueError, match=r"File b\.npy: Input X contains NaN"):
             DistributedNeighbors(LENSES).fit(tmp_path)
 
+    @pytest.mark.filterwarnings("error")
+    def test_data_frames_keep_their_names(self):
+        pd = pytest.importorskip("pandas")
+        frame = pd.DataFrame(BASE, columns=[f"c{k}" for k in range(64)])
+        lenses = ModularKernelPCA(3, 2, rank=50, random_state=0).fit(frame[:900])
+        index = DistributedNeighbors(lenses).fit(frame[:900], ids=frame.index[:900])
+        index.partial_fit(frame[900:], ids=frame.index[900:])
+        found = index.kneighbors(frame[:5], 1).rows[:, 0]
+        assert found.tolist() == frame.index[:5].tolist()
+        other = frame.rename(columns={"c3": "c4", "c4": "c3"})
+        for queries in (other, frame.rename(columns={"c0": "z"})):
+            with pytest.raises(ValueError, match="feature names should match"):
+                index.kneighbors(queries[:5])
+        with pytest.raises(
+            ValueError, match=r"Block 1 \(the first is 0\): column 3 is 'c4', but .* 'c3' there"
+        ):
+            DistributedNeighbors(lenses).fit([frame[:500], other[500:]])
+
+    def test_empty_blocks_and_nan_name_the_block(self):
+        blocks = list(BASE[:1000].reshape(50, 20, 64).copy())
+        blocks[37][3, 4] = np.nan
+        with pytest.raises(ValueError, match=r"Block 37 \(the first is 0\): Input X contains NaN"):
+            DistributedNeighbors(LENSES).fit(blocks)
+        blocks[37] = BASE[:0]
+        with pytest.raises(ValueError, match=r"Block 37 \(the first is 0\): Found array with 0 sample"):
+            DistributedNeighbors(LENSES).fit(blocks)
+        with pytest.raises(ValueError, match="X holds no block: give at least one"):
+            DistributedNeighbors(LENSES).fit([])
+
+    def test_a_deadline_that_is_over_at_once(self, index):
+        with pytest.raises(
+            TimeoutError, match=r"None of the 6 modules \(6 parts\) answered within 0 seconds"
+        ):
+            index.kneighbors(QUERIES, deadline=1e-9)
+
     def test_batches_name_the_block(self):
         bad = [BASE[:100]] * 4
         bad[2] = BASE[:100, :10]

@@ -35,6 +35,7 @@ class OnProcesses(Comparison):
     20 dimensions fitted to 10,000 others (in quick runs 3 processes and the digits)."""
 
     abstract = True
+    quick_processes = False  # whether quick runs need processes; threads start faster
     needs = ("mnist",)
     memory = warm_up = False
     repeats = 1
@@ -53,7 +54,8 @@ class OnProcesses(Comparison):
         from distributed import Client, LocalCluster
 
         self.n_workers = 3 if self.quick else N_WORKERS
-        settings = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+        processes = self.quick_processes or not self.quick
+        settings = {"threads_per_worker": 1, "processes": processes, "dashboard_address": ":0"}
         with (
             LocalCluster(n_workers=self.n_workers, **settings) as cluster,
             Client(cluster, timeout=60, direct_to_workers=True) as self.client,
@@ -117,6 +119,7 @@ class AnsweringOnProcesses(OnProcesses):
     Means over 8 draws of which workers answer."""
 
     alone = False
+    quick_processes = True
     contenders = ("ours", "partition", "random_projections", "row_shards")
     scores = ("of 8", "of 8, standard error")
     claims = (

@@ -22,7 +22,7 @@ from manylens.cluster.placement import DaskParts
 from manylens.cluster.recall_curve import calibrate
 from manylens.cluster.rounds import Found, Search
 from manylens.cluster.running import Runner, current_client
-from manylens.cluster.sources import Layout, row_blocks, segments_of
+from manylens.cluster.sources import Layout, first_row, row_blocks, segments_of
 from manylens.ensembles.representation import dense, finite_columns, module_views, transform_rows
 from manylens.ensembles.selection import Where, check_ids, chosen_rows, joined_ids, positions_of, row_ids
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, MatrixLike, ModuleSet
@@ -163,7 +163,8 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
         names = None if ids is None else check_ids(ids, sum(segment.n_rows for segment in segments))
         client = current_client()
         fitted.modules_ = fitted_modules(self.modules, X, y, blocks, patience)
-        probe = validate_rows(fitted, one_row(blocks[0], patience), reset=True)
+        row = first_row(X) if hasattr(X, "iloc") else one_row(blocks[0], patience)  # with feature names
+        probe = validate_rows(fitted, row, reset=True)
         views = module_views(fitted.modules_, dense(transform_rows(fitted.modules_, probe)))
         widths = tuple(view.shape[1] for view in views)
         layout = Layout(segments, self._groups(client, len(widths)), widths, self.replicas, names)
@@ -198,7 +199,7 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
             return self.fit(X, y, ids=ids)
         patience, _ = self._check_parameters()
         blocks = row_blocks(X, 1, Runner(patience))
-        validate_rows(self, one_row(blocks[0], patience))
+        validate_rows(self, first_row(X) if hasattr(X, "iloc") else one_row(blocks[0], patience))
         parts = self._connected()
         with parts.writing:
             try:

@@ -103,7 +103,7 @@ class Search:
         half = start + FIRST_SHARE * max(0.0, until - start)
         lists = self.parts.ask(requests, self.enough(), half, until)
         if not lists:
-            raise TimeoutError(nobody(layout, until - start))
+            raise TimeoutError(nobody(layout, max(0.0, until - start)))
         unions = {
             s.uid: union_of([lists[slot][1] for slot in self._slots(s) if slot in lists])
             for s in self.segments

@@ -287,10 +287,25 @@ def group_columns(modules: Any, groups: Sequence[Sequence[int]], name: str, rows
     """Columns (n, width) of each group of modules for a block of rows."""
     with naming(name), one_blas_thread():
         rows = rows.read() if isinstance(rows, RowFile) else rows
+        check_names(modules, rows)
         checked = check_array(rows, accept_sparse="csr", dtype="numeric", input_name="X")
         Z = dense(finite_columns(transform_rows(modules, checked)))
         views = module_views(modules, Z)
         return [np.ascontiguousarray(np.hstack([views[m] for m in group])) for group in groups]
+
+
+def check_names(modules: Any, rows: Any) -> None:
+    """Raise if a data frame has other columns, or in another order, than the modules were fitted to."""
+    known = getattr(modules, "feature_names_in_", None)
+    if known is None or not hasattr(rows, "columns"):
+        return
+    given = list(rows.columns)
+    if len(given) == len(known) and given != list(known):
+        at = next(k for k, pair in enumerate(zip(given, known, strict=True)) if pair[0] != pair[1])
+        raise ValueError(
+            f"column {at} is {given[at]!r}, but the modules were fitted with {known[at]!r} there: give the "
+            "same columns in the same order."
+        )
 
 
 def read_saved(path: str) -> Any:
