@@ -16,10 +16,9 @@ from benchmarks.peers.cluster.curves import (
     N_WORKERS,
     NEIGHBORS,
     WIDTH,
-    ahead,
+    AnsweringCurveMNIST,
     answering_panel,
     answering_scores,
-    lost,
 )
 from manylens import ModularKernelPCA, ModuleNeighbors
 from manylens.baselines import PartitionKernelPCA, RandomKernelProjection
@@ -30,16 +29,12 @@ SETTLE_SECONDS = 60.0  # limit for workers to answer again after a fault
 STALL_PROBABILITY, STALL_FACTOR = 0.01, 20.0  # of calls, and in medians of a search that nobody stalls
 
 
-class OnProcesses(Comparison):
-    """Base: a LocalCluster of 15 single-threaded processes, a base of 20,000 rows of MNIST, 15 modules of
-    20 dimensions fitted to 10,000 others (in quick runs 3 processes and the digits)."""
+class OnCluster(Comparison):
+    """Base of benchmarks that start a cluster, once."""
 
     abstract = True
-    quick_processes = False  # whether quick runs need processes; threads start faster
-    needs = ("mnist",)
     memory = warm_up = False
     repeats = 1
-    needs_packages: dict[str, str] = {}
 
     @classmethod
     def left_out(cls):
@@ -48,6 +43,15 @@ class OnProcesses(Comparison):
         except ImportError:
             return "dask's distributed is not installed"
         return ""
+
+
+class OnProcesses(OnCluster):
+    """Base: a LocalCluster of 15 single-threaded processes, a base of 20,000 rows of MNIST, 15 modules of
+    20 dimensions fitted to 10,000 others (in quick runs 3 processes and the digits)."""
+
+    abstract = True
+    quick_processes = False  # whether quick runs need processes; threads start faster
+    needs = ("mnist",)
 
     def measure(self):
         """Start the cluster, and stop it at the end."""
@@ -123,27 +127,7 @@ class AnsweringOnProcesses(OnProcesses):
     contenders = ("ours", "partition", "random_projections", "row_shards")
     scores = ("of 8", "of 8, standard error")
     claims = (
-        Claim(
-            "points lost by modules with 8 of 15 workers", lost("ours", 8), at_most=5.0, compared=("ours",)
-        ),
-        Claim(
-            "points by which modules exceed row shards with 8 of 15 workers",
-            ahead("row_shards", 8),
-            at_least=15.0,
-            compared=("ours", "row_shards"),
-        ),
-        Claim(
-            "points by which modules exceed dealt components with 5 of 15 workers",
-            ahead("partition", 5),
-            at_least=3.0,
-            compared=("ours", "partition"),
-        ),
-        Claim(
-            "points by which modules exceed random projections with 5 of 15 workers",
-            ahead("random_projections", 5),
-            at_least=1.0,
-            compared=("ours", "random_projections"),
-        ),
+        *AnsweringCurveMNIST.claims,
         Claim(
             "share of rows that differ from those of the embedded index if all answer",
             result("ours", "differing"),

@@ -3,17 +3,16 @@
 from dataclasses import asdict
 
 from benchmarks.cluster_soak import soak
-from benchmarks.harness import Claim, Comparison, curve, panel, result
+from benchmarks.harness import Claim, curve, panel, result
+from benchmarks.peers.cluster.processes import OnCluster
 
 
-class ClusterSoak(Comparison):
+class ClusterSoak(OnCluster):
     """Digits, 16 modules of 4 on 8 worker processes: 4 clients search without a pause for 5 minutes while
     workers are killed or stopped for some seconds at random, at most half of them at a time. Recall at 10 of
     the neighbors by all modules, by the fewest workers that were undisturbed during a search, beside the
     curve that `fit` calibrated. "below_curve" is the largest amount by which it is lower."""
 
-    memory = warm_up = False
-    repeats = 1
     scores = ("searches", "kills", "stops")
     claims = (
         Claim("searches that failed", result("ours", "failures"), at_most=0.0, compared=("ours",)),
@@ -42,14 +41,6 @@ class ClusterSoak(Comparison):
             compared=("ours",),
         ),
     )
-
-    @classmethod
-    def left_out(cls):
-        try:
-            import distributed  # noqa: F401
-        except ImportError:
-            return "dask's distributed is not installed"
-        return ""
 
     def make_data(self):
         return {"seconds": 6.0, "workers": 3, "clients": 2} if self.quick else {}
