@@ -27,6 +27,9 @@ from sklearn.datasets import load_digits
 from manylens import ModularKernelPCA, ModuleNeighbors
 from manylens.cluster import DistributedNeighbors
 
+# A cluster gives up a worker that has not been restarted after 15 seconds, too few on a busy machine.
+PATIENT = {"distributed.deploy.lost-worker-timeout": "10 minutes"}
+
 
 @dataclass
 class Report:
@@ -209,6 +212,7 @@ def memory(cluster):
 
 def soak(seconds=300.0, workers=8, clients=4, n_modules=16, seed=0):
     """Run searches and faults for a while; returns a `Report`."""
+    import dask
     from distributed import Client, LocalCluster
 
     rng = np.random.default_rng(seed)
@@ -220,6 +224,7 @@ def soak(seconds=300.0, workers=8, clients=4, n_modules=16, seed=0):
     report = Report(seconds, workers, clients)
     options = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with (
+        dask.config.set(PATIENT),
         tempfile.TemporaryDirectory() as folder,
         LocalCluster(n_workers=workers, **options) as cluster,
         Client(cluster, timeout=60) as client,

@@ -6,9 +6,15 @@ import pytest
 @pytest.fixture(scope="session")
 def cluster():
     distributed = pytest.importorskip("distributed", reason="dask is not installed")
-    with distributed.LocalCluster(
-        n_workers=3, threads_per_worker=1, processes=True, dashboard_address=":0"
-    ) as made:
+    import dask
+
+    with (
+        # a cluster gives up a worker that has not been restarted after 15 seconds, too few on a busy machine
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "10 minutes"}),
+        distributed.LocalCluster(
+            n_workers=3, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as made,
+    ):
         yield made
 
 
