@@ -25,7 +25,7 @@ from manylens.plotting import CurveDisplay
 
 X = load_digits().data
 base, queries = X[:1400], X[1400:1450]
-n_workers, n_draws = 15, 20
+n_workers, n_draws = 15, 10
 
 
 def recall(found, exact):
@@ -62,7 +62,7 @@ def search_and_kill(seconds=60):
 # %%
 # Fifteen workers have the same memory each: one module of ten coordinates of all rows, or all 150
 # coordinates of a fifteenth of the rows, as in most vector databases. Some of them answer. Each point is the
-# share of the ten nearest rows by pixels that they find, the mean over twenty draws of who answers, with two
+# share of the ten nearest rows by pixels that they find, the mean over ten draws of who answers, with two
 # standard errors.
 def distances_by_worker(rows, new):
     """Squared distances (workers, queries, rows) that each worker knows; infinite for rows of others."""
@@ -87,18 +87,19 @@ def distances_by_worker(rows, new):
 def precision_by_answers(distances, near):
     """Mean precision, and its standard error, if 1, 2, ... workers answer."""
     rng, out = np.random.default_rng(0), []
+    combined = np.min if np.isinf(distances).any() else np.sum  # shards know different rows
     for size in range(1, n_workers + 1):
         drawn = []
         for _ in range(n_draws):
             some = distances[rng.permutation(n_workers)[:size]]
-            ranked = some.min(axis=0) if np.isinf(distances).any() else some.sum(axis=0)
-            drawn.append(recall(np.argpartition(ranked, 9, axis=1)[:, :10], near))
+            found = np.argpartition(combined(some, axis=0), 9, axis=1)[:, :10]
+            drawn.append(recall(found, near))
         out.append((np.mean(drawn), np.std(drawn, ddof=1) / np.sqrt(n_draws)))
     return np.array(out)
 
 
 if __name__ == "__main__":
-    new = X[1400:1600]
+    new = X[1400:1500]
     near = np.argsort(cdist(new, base), axis=1)[:, :10]
     _, ax = plt.subplots(layout="constrained")
     for name, distances in distances_by_worker(base, new).items():
