@@ -2,8 +2,9 @@
 
 Several clients search without a pause while workers get SIGKILL, or SIGSTOP for some seconds. Dask's nannies
 restart killed workers; the index rebuilds their parts from a folder of files. The report says how many
-searches failed, the recall by number of modules that answered beside the curve that `fit` calibrated, how
-long it took until everything was back, and how memory grew.
+searches failed, the recall by number of modules that answered and by number of undisturbed workers beside the
+curve that `fit` calibrated, how long it took until everything was back, and how memory grew. `python -m
+benchmarks run ClusterSoak` saves it as a record.
 """
 
 import argparse
@@ -26,6 +27,9 @@ from sklearn.datasets import load_digits
 from manylens import ModularKernelPCA, ModuleNeighbors
 from manylens.cluster import DistributedNeighbors
 
+# A cluster gives up a worker that has not been restarted after 15 seconds, too few on a busy machine.
+PATIENT = {"distributed.deploy.lost-worker-timeout": "10 minutes"}
+
 
 @dataclass
 class Report:
@@ -41,7 +45,7 @@ class Report:
     recall: dict[int, float] = field(default_factory=dict)  # by number of modules that answered
     expected: dict[int, float] = field(default_factory=dict)
     n_by_modules: dict[int, int] = field(default_factory=dict)
-    below: int = 0  # searches that fewer than half of the modules answered
+    alive: dict[int, dict[str, float]] = field(default_factory=dict)  # by undisturbed workers: see `by_alive`
     p50_ms: float = 0.0
     p99_ms: float = 0.0
     back_after: float = float("nan")  # seconds from the last fault to an exact answer of all modules
@@ -55,6 +59,11 @@ class Report:
             slack = tolerance + 0.5 / np.sqrt(max(1, self.n_by_modules[n_modules]))
             if recall < self.expected[n_modules] - slack:
                 found.append(f"recall {recall:.3f} with {n_modules}, below {self.expected[n_modules]:.3f}")
+        for n_workers, seen in self.alive.items():
+            slack = tolerance + 0.5 / np.sqrt(seen["searches"])
+            if seen["recall"] < seen["curve"] - slack:
+                recall, curve = seen["recall"], seen["curve"]
+                found.append(f"recall {recall:.3f} with {n_workers} undisturbed workers, below {curve:.3f}")
         if not self.back_after < np.inf:
             found.append("not all modules came back")
         for name, (first, last) in (("client", self.client_mb), ("largest worker", self.worker_mb)):
@@ -62,16 +71,55 @@ class Report:
                 found.append(f"the memory of the {name} grew from {first:.0f} to {last:.0f} MB")
         return found
 
+    def table(self):
+        """Lines of the summary."""
+        who = f"{self.clients} clients on {self.workers} workers in {self.seconds:g} s"
+        yield f"{self.searches} searches of {who}"
+        yield f"{len(self.failures)} failed; {self.kills} workers killed, {self.stops} stopped"
+        yield f"milliseconds per search: p50 {self.p50_ms:.0f}, p99 {self.p99_ms:.0f}"
+        yield f"all modules exact again {self.back_after:.1f} s after the last fault"
+        for name, (first, last) in (("this process", self.client_mb), ("largest worker", self.worker_mb)):
+            yield f"MB of the {name}: {first:.0f} at first, {last:.0f} at the end"
+        yield ""
+        yield f"{'undisturbed workers':>19} {'searches':>9} {'modules':>8} {'recall':>7} {'curve':>7}"
+        for n_workers, seen in sorted(self.alive.items()):
+            yield (
+                f"{n_workers:19d} {seen['searches']:9d} {seen['modules']:8.2f} {seen['recall']:7.3f} "
+                f"{seen['curve']:7.3f}"
+            )
+        yield ""
+        yield f"{'modules that answer':>19} {'searches':>9} {'recall':>7} {'expected':>8}"
+        for n_modules, recall in sorted(self.recall.items()):
+            yield (
+                f"{n_modules:19d} {self.n_by_modules[n_modules]:9d} {recall:7.3f} "
+                f"{self.expected[n_modules]:8.3f}"
+            )
+
 
 class Faults(threading.Thread):
     """Kills and stops workers at random; at least half of them are left alone at any time."""
 
-    def __init__(self, cluster, report, seconds, seed=0):
+    def __init__(self, cluster, report, seed=0):
         super().__init__(daemon=True)
-        self.cluster, self.report, self.end = cluster, report, time.monotonic() + seconds
+        self.cluster, self.report = cluster, report
+        self.noted_until = time.monotonic() + report.seconds
+        self.end = self.noted_until - 0.2 * report.seconds  # the last fifth is for coming back
         self.random = random.Random(seed)
         self.disturbed = {}  # process -> time until which it is not counted on
         self.last = time.monotonic()
+        self.undisturbed = [(0.0, report.workers)]  # from this time on, at least so many
+
+    def fewest(self, start, stop):
+        """Fewest undisturbed workers from a time to another."""
+        turns = list(self.undisturbed)
+        before = [count for at, count in turns if at <= start][-1:]
+        return min(before + [count for at, count in turns if start < at <= stop])
+
+    def note(self):
+        """Note how many workers are undisturbed."""
+        now = time.monotonic()
+        count = sum(self.disturbed.get(process, 0) < now for process in self.processes())
+        self.undisturbed.append((now, count))
 
     def processes(self):
         """Processes of the workers that the scheduler knows."""
@@ -88,10 +136,12 @@ class Faults(threading.Thread):
                 for process in [p for p, until in stopped.items() if until < now]:
                     signal_process(process, signal.SIGCONT)
                     del stopped[process]
+                self.note()
                 quiet = [p for p in self.processes() if self.disturbed.get(p, 0) < now]
                 if len(quiet) * 2 <= self.report.workers:
                     continue
                 process = self.random.choice(quiet)
+                self.undisturbed.append((now, self.undisturbed[-1][1] - 1))
                 if self.random.random() < 0.5:
                     self.report.kills += signal_process(process, signal.SIGKILL)
                     self.disturbed[process] = now + 15
@@ -103,6 +153,9 @@ class Faults(threading.Thread):
             for process in stopped:
                 signal_process(process, signal.SIGCONT)
             self.last = time.monotonic()
+        while time.monotonic() < self.noted_until:
+            self.note()
+            time.sleep(0.5)
 
 
 def signal_process(process, number):
@@ -120,7 +173,7 @@ class Searcher(threading.Thread):
     def __init__(self, address, packed, queries, exact, report, end, seed):
         super().__init__(daemon=True)
         self.arguments = (address, packed, queries, exact, report, end, seed)
-        self.seen = []  # modules that answered, expected recall, recall, seconds
+        self.seen = []  # modules that answered, expected recall, recall, start, end
 
     def run(self):
         """Search until the end; every error is a failure."""
@@ -138,10 +191,10 @@ class Searcher(threading.Thread):
                 except Exception as error:
                     report.failures.append(f"{type(error).__name__}: {error}")
                     continue
-                seconds = time.monotonic() - start
+                stop = time.monotonic()
                 hits = [np.isin(*pair).mean() for pair in zip(exact[some], found.rows, strict=True)]
                 self.seen.append(
-                    (int(found.answered.sum()), found.expected_recall.mean(), np.mean(hits), seconds)
+                    (int(found.answered.sum()), found.expected_recall.mean(), np.mean(hits), start, stop)
                 )
             index.close()
 
@@ -159,6 +212,7 @@ def memory(cluster):
 
 def soak(seconds=300.0, workers=8, clients=4, n_modules=16, seed=0):
     """Run searches and faults for a while; returns a `Report`."""
+    import dask
     from distributed import Client, LocalCluster
 
     rng = np.random.default_rng(seed)
@@ -170,6 +224,7 @@ def soak(seconds=300.0, workers=8, clients=4, n_modules=16, seed=0):
     report = Report(seconds, workers, clients)
     options = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with (
+        dask.config.set(PATIENT),
         tempfile.TemporaryDirectory() as folder,
         LocalCluster(n_workers=workers, **options) as cluster,
         Client(cluster, timeout=60) as client,
@@ -181,7 +236,7 @@ def soak(seconds=300.0, workers=8, clients=4, n_modules=16, seed=0):
         packed, end = pickle.dumps(index), time.monotonic() + seconds
         arguments = (client.scheduler.address, packed, queries, exact, report, end)
         searchers = [Searcher(*arguments, seed + 1 + number) for number in range(clients)]
-        faults = Faults(cluster, report, 0.8 * seconds, seed)
+        faults = Faults(cluster, report, seed)
         for thread in [*searchers, faults]:
             thread.start()
         time.sleep(0.1 * seconds)
@@ -193,7 +248,8 @@ def soak(seconds=300.0, workers=8, clients=4, n_modules=16, seed=0):
         report.back_after = wait_until_back(index, queries, exact, faults.last)
         seen = [each for searcher in searchers for each in searcher.seen]
         index.close()
-    summarize(report, seen, index.recall_curve_)
+    summarize(report, seen)
+    report.alive = by_alive(seen, faults, index.recall_curve_)
     return report
 
 
@@ -207,19 +263,36 @@ def wait_until_back(index, queries, exact, since, limit=90.0):
     return np.inf
 
 
-def summarize(report, seen, curve):
-    """Fill in recall and times."""
+def summarize(report, seen):
+    """Fill in recall by number of modules, and times."""
     groups = defaultdict(list)
-    for n_modules, expected, recall, _ in seen:
+    for n_modules, expected, recall, *_ in seen:
         groups[n_modules].append((expected, recall))
     for n_modules, pairs in sorted(groups.items()):
         report.expected[n_modules] = float(np.mean([pair[0] for pair in pairs]))
         report.recall[n_modules] = float(np.mean([pair[1] for pair in pairs]))
         report.n_by_modules[n_modules] = len(pairs)
     report.searches = len(seen)
-    report.below = sum(n_modules < (len(curve) - 1) // 2 for n_modules, *_ in seen)
-    times = [each[3] for each in seen] or [np.nan]
+    times = [stop - start for *_, start, stop in seen] or [np.nan]
     report.p50_ms, report.p99_ms = (float(p) for p in 1e3 * np.percentile(times, [50, 99]))
+
+
+def by_alive(seen, faults, curve):
+    """Searches by the fewest workers that were undisturbed meanwhile.
+
+    "curve" is the calibrated recall of as many modules as these workers hold if every worker holds equally
+    many. A restarted worker counts as undisturbed 15 seconds after it was killed.
+    """
+    n_modules, n_workers = len(curve) - 1, faults.report.workers
+    groups = defaultdict(list)
+    for modules, _, recall, start, stop in seen:
+        groups[faults.fewest(start, stop)].append((modules, recall))
+    found = {}
+    for count, pairs in sorted(groups.items()):
+        modules, recall = np.mean(pairs, axis=0).tolist()
+        wanted = float(curve[n_modules * count // n_workers])
+        found[count] = {"searches": len(pairs), "modules": modules, "recall": recall, "curve": wanted}
+    return found
 
 
 def main():
@@ -229,12 +302,15 @@ def main():
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--quick", action="store_true", help="20 seconds, 3 workers, 2 clients")
+    parser.add_argument("--json", help="file to write all numbers to")
     given = parser.parse_args()
     settings = (20.0, 3, 2) if given.quick else (given.seconds, given.workers, given.clients)
     report = soak(*settings)
-    print(json.dumps(asdict(report), indent=2))
+    print("\n".join(report.table()))
+    if given.json:
+        Path(given.json).write_text(json.dumps(asdict(report), indent=2))
     problems = report.problems()
-    print("\n".join(problems) or "no problem")
+    print("\n" + ("\n".join(problems) or "no problem"))
     raise SystemExit(len(problems))
 
 

@@ -90,10 +90,16 @@ def test_precision_by_answering_workers():
     subsets = answers.random_subsets(4, (4, 2, 1), 20, seed=0)
     assert len(subsets[4]) == 1
     assert all(len(set(which)) == 2 for which in subsets[2])
-    modules = answers.precision_of_modules(queries.reshape(50, 4, 3), base.reshape(250, 4, 3), truth, subsets)
+    by_draw = answers.precision_of_modules(queries.reshape(50, 4, 3), base.reshape(250, 4, 3), truth, subsets)
+    assert {size: len(values) for size, values in by_draw.items()} == {
+        size: len(drawn) for size, drawn in subsets.items()
+    }
+    modules = answers.means(by_draw)
+    errors = answers.standard_errors({1: np.array([0.1, 0.3]), 2: np.array([0.4])})
+    assert errors == {1: pytest.approx(0.1), 2: 0.0}
     assert modules[4] == 1.0
     assert 1 > modules[2] > modules[1] > 0.1
-    shards = answers.precision_of_shards(queries, base, truth, subsets, 0, 4)
+    shards = answers.means(answers.precision_of_shards(queries, base, truth, subsets, 0, 4))
     assert shards[4] == 1.0
     # a neighbor is found if its shard answers
     assert shards[2] == pytest.approx(0.5, abs=0.05)

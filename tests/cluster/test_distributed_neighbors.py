@@ -16,11 +16,11 @@ from sklearn.datasets import load_digits
 import manylens
 from manylens import ModularKernelPCA, ModuleNeighbors
 from manylens.cluster import DistributedNeighbors
-from manylens.cluster.local_parts import LocalParts
 from manylens.cluster.parts import Columns, build_part
 from manylens.cluster.recall_curve import recall_by_size
 from manylens.cluster.rounds import Search, union_of
 from manylens.cluster.sources import Layout, RowBlock, Segment, row_blocks, segments_of
+from tests.cluster.faults import without as absent_parts
 
 X = load_digits().data[np.random.default_rng(0).permutation(1797)]
 BASE, QUERIES = X[:1200], X[1200:1260]
@@ -90,6 +90,17 @@ class TestAllModulesAnswer:
         np.testing.assert_allclose(own, distances, rtol=1e-6, atol=1e-6)
         assert all(len(set(line)) == k for line in found.rows)
 
+    @pytest.mark.parametrize("spread", [0.0, 1e-60])
+    def test_a_shard_of_rows_that_are_close_together(self, spread):
+        rng = np.random.default_rng(0)
+        lenses, base = Slices(3).fit(None), rng.normal(size=(40, 6))
+        base[30:] = spread * base[30:]
+        queries = rng.normal(size=(5, 6))
+        found = DistributedNeighbors(lenses, n_shards=4).fit(base).kneighbors(queries, 40)
+        distances, _ = nearest(cdist(queries, base, "sqeuclidean") / 3, 40)
+        np.testing.assert_allclose(found.distances, distances, rtol=1e-6)
+        assert found.answered.all()
+
     def test_equal_rows_come_by_number(self):
         base = np.vstack([BASE[:300], BASE[:300]])
         found = DistributedNeighbors(LENSES, n_shards=4, n_groups=3).fit(base).kneighbors(BASE[:20], 2)
@@ -135,23 +146,8 @@ class Slices(TransformerMixin, BaseEstimator):
         return [Z[:, 2 * m : 2 * m + 2] for m in range(self.n_modules)]
 
 
-class SomeParts(LocalParts):
-    """Parts of which some do not answer: `absent(method, slot)` says which."""
-
-    def __init__(self, layout, modules, absent):
-        super().__init__(layout, modules)
-        self.absent = absent
-
-    def ask(self, requests, enough, soft, hard):
-        present = {slot: ask for slot, ask in requests.items() if not self.absent(ask[0], slot)}
-        return super().ask(present, lambda _answered, left: not left, soft, hard)
-
-
-def without(index, absent, queries=QUERIES, k=10):
-    """The result of an index of which some parts do not answer."""
-    other = pickle.loads(pickle.dumps(index))
-    other._parts = SomeParts(index.layout_, index.modules_, absent)
-    return other.kneighbors(queries, k)
+def without(index, absent, queries=QUERIES):
+    return absent_parts(index, absent, queries)
 
 
 class TestSomeModulesAnswer:
@@ -440,6 +436,41 @@ class TestBadInput:
         np.save(tmp_path / "b.npy", np.where(np.arange(64) == 3, np.nan, BASE))
         with pytest.raises(ValueError, match=r"File b\.npy: Input X contains NaN"):
             DistributedNeighbors(LENSES).fit(tmp_path)
+
+    @pytest.mark.filterwarnings("error")
+    def test_data_frames_keep_their_names(self):
+        pd = pytest.importorskip("pandas")
+        frame = pd.DataFrame(BASE, columns=[f"c{k}" for k in range(64)])
+        lenses = ModularKernelPCA(3, 2, rank=50, random_state=0).fit(frame[:900])
+        index = DistributedNeighbors(lenses).fit(frame[:900], ids=frame.index[:900])
+        index.partial_fit(frame[900:], ids=frame.index[900:])
+        found = index.kneighbors(frame[:5], 1).rows[:, 0]
+        assert found.tolist() == frame.index[:5].tolist()
+        other = frame.rename(columns={"c3": "c4", "c4": "c3"})
+        for queries in (other, frame.rename(columns={"c0": "z"})):
+            with pytest.raises(ValueError, match="feature names should match"):
+                index.kneighbors(queries[:5])
+        with pytest.raises(
+            ValueError, match=r"Block 1 \(the first is 0\): column 3 is 'c4', but .* 'c3' there"
+        ):
+            DistributedNeighbors(lenses).fit([frame[:500], other[500:]])
+
+    def test_empty_blocks_and_nan_name_the_block(self):
+        blocks = list(BASE[:1000].reshape(50, 20, 64).copy())
+        blocks[37][3, 4] = np.nan
+        with pytest.raises(ValueError, match=r"Block 37 \(the first is 0\): Input X contains NaN"):
+            DistributedNeighbors(LENSES).fit(blocks)
+        blocks[37] = BASE[:0]
+        with pytest.raises(ValueError, match=r"Block 37 \(the first is 0\): Found array with 0 sample"):
+            DistributedNeighbors(LENSES).fit(blocks)
+        with pytest.raises(ValueError, match="X holds no block: give at least one"):
+            DistributedNeighbors(LENSES).fit([])
+
+    def test_a_deadline_that_is_over_at_once(self, index):
+        with pytest.raises(
+            TimeoutError, match=r"None of the 6 modules \(6 parts\) answered within 0 seconds"
+        ):
+            index.kneighbors(QUERIES, deadline=1e-9)
 
     def test_batches_name_the_block(self):
         bad = [BASE[:100]] * 4

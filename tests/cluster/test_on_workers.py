@@ -1,6 +1,5 @@
 """Fits on a cluster of processes: the same bits for any workers, rows that stay, errors that name blocks."""
 
-import functools
 import os
 import signal
 import threading
@@ -28,6 +27,7 @@ from manylens import (
 from manylens.alignment import FeatureSketch
 from manylens.baselines import BaggingAutoencoder, BootstrapKernelPCA
 from manylens.cluster import Blockwise, over_blocks, summarize_blocks
+from tests.cluster.limits import within
 
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")
@@ -36,28 +36,6 @@ da = pytest.importorskip("dask.array")
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:900], Y[:900]
 KERNEL_PCA = ModularKernelPCA(4, 3, rank=80, random_state=0)
-
-
-def within(seconds):
-    """Fail a test that hangs, instead of blocking the run."""
-
-    def decorate(test):
-        @functools.wraps(test)
-        def limited(*args, **kwargs):
-            def stop(*_):
-                raise TimeoutError(f"{test.__name__} took longer than {seconds} s")
-
-            before = signal.signal(signal.SIGALRM, stop)
-            signal.alarm(seconds)
-            try:
-                return test(*args, **kwargs)
-            finally:
-                signal.alarm(0)
-                signal.signal(signal.SIGALRM, before)
-
-        return limited
-
-    return decorate
 
 
 def array(rows=X, size=100):
@@ -70,14 +48,11 @@ def same_bits(one, other):
 
 
 @within(240)
-def test_any_number_of_workers_gives_the_same_bits(client):
-    from distributed import Client, LocalCluster
+def test_any_number_of_workers_gives_the_same_bits(client, one_worker):
+    from distributed import Client
 
     three = Blockwise(KERNEL_PCA, sample_rows=300).fit(array())
-    with (
-        LocalCluster(n_workers=1, threads_per_worker=2, processes=True, dashboard_address=":0") as small,
-        Client(small, timeout=30),
-    ):
+    with Client(one_worker, timeout=30):
         one = Blockwise(KERNEL_PCA, sample_rows=300).fit(array())
     same_bits(one, three)
     same_bits(Blockwise(KERNEL_PCA, sample_rows=300).fit(np.split(X, 9)), three)  # and without dask
@@ -371,19 +346,18 @@ def test_bad_blocks_are_named(client):
 
 
 @within(180)
-def test_a_closed_client_is_refused():
-    from distributed import Client, LocalCluster
+def test_a_closed_client_is_refused(cluster):
+    from distributed import Client
 
-    with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as small:
-        with Client(small, timeout=30):
-            kept = array().persist()
-        with pytest.raises(RuntimeError, match="persisted by a dask client that is closed"):
-            Blockwise(KERNEL_PCA).fit(kept)
-        with Client(small, timeout=30) as made:
-            threading.Timer(2.0, made.close).start()
-            slow = [dask.delayed(time.sleep)(20) for _ in range(3)]
-            with pytest.raises(RuntimeError, match=r"The dask client of .* is closed"):
-                Blockwise(KERNEL_PCA).fit(slow)
+    with Client(cluster, timeout=30):
+        kept = array().persist()
+    with pytest.raises(RuntimeError, match="persisted by a dask client that is closed"):
+        Blockwise(KERNEL_PCA).fit(kept)
+    with Client(cluster, timeout=30) as made:
+        threading.Timer(0.5, made.close).start()
+        slow = [dask.delayed(time.sleep)(5) for _ in range(3)]
+        with pytest.raises(RuntimeError, match=r"The dask client of .* is closed"):
+            Blockwise(KERNEL_PCA).fit(slow)
 
 
 @within(180)
@@ -407,6 +381,6 @@ def test_without_a_worker_it_gives_up():
     with (
         LocalCluster(n_workers=0, processes=True, dashboard_address=":0") as empty,
         Client(empty, timeout=30),
-        pytest.raises(TimeoutError, match="No worker for 2 seconds"),
+        pytest.raises(TimeoutError, match="No worker for 1 seconds"),
     ):
-        Blockwise(KERNEL_PCA, patience=2).fit(array())
+        Blockwise(KERNEL_PCA, patience=1).fit(array())

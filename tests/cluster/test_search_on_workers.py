@@ -62,6 +62,31 @@ def test_rows_from_anywhere_give_the_embedded_answer(client, tmp_path):
         index.close()
 
 
+@pytest.fixture
+def index(client):
+    index = DistributedNeighbors(LENSES, n_shards=2).fit(BASE)
+    yield index
+    index.close()
+
+
+@within(120)
+def test_ids_filters_and_removed_rows_give_the_embedded_answer(index):
+    exact = ModuleNeighbors(LENSES, method="exact").fit(BASE)
+    for each in (index, exact):
+        each.remove(np.arange(500, 700)).partial_fit(X[1300:1350], ids=np.arange(5000, 5050))
+    for where in (None, np.arange(1050) % 3 == 0, [5, 17, *range(5000, 5030)], lambda ids: ids > 900):
+        found, expected = (each.kneighbors(QUERIES, 7, where=where) for each in (index, exact))
+        assert found.answered.all()
+        assert np.array_equal(found.rows, expected[1])
+
+
+@within(120)
+def test_workers_with_several_threads(threads):
+    index = DistributedNeighbors(LENSES, n_groups=3, n_shards=2).fit(BASE)
+    assert is_exact(index.kneighbors(QUERIES))
+    index.close()
+
+
 @within(120)
 def test_no_machine_holds_all_modules(client):
     index = DistributedNeighbors(LENSES, n_shards=2).fit(BASE)
@@ -212,13 +237,23 @@ class TestBadInput:
 
     @within(120)
     def test_nan_and_other_widths_name_the_block(self, client):
-        rows = [dask.delayed(part) for part in np.split(BASE, 6)]
-        rows[4] = dask.delayed(np.where(np.arange(64) == 2, np.nan, BASE[:200]))
-        with pytest.raises(ValueError, match=r"Block 4 \(the first is 0\): Input X contains NaN"):
-            DistributedNeighbors(LENSES).fit(rows)
-        rows[4] = dask.delayed(BASE[:200, :3])
-        with pytest.raises(ValueError, match=r"Block 4 \(the first is 0\): X has 3 features"):
-            DistributedNeighbors(LENSES).fit(rows)
+        rows = [dask.delayed(part) for part in np.split(BASE, 40)]
+        for bad, message in (
+            (np.where(np.arange(64) == 2, np.nan, BASE[:30]), "Input X contains NaN"),
+            (BASE[:30, :3], "X has 3 features"),
+            (BASE[:0], "Found array with 0 sample"),
+        ):
+            rows[37] = dask.delayed(bad)
+            with pytest.raises(ValueError, match=rf"Block 37 \(the first is 0\): {message}"):
+                DistributedNeighbors(LENSES).fit(rows)
+
+    @within(60)
+    def test_a_deadline_that_is_over_at_once(self, index):
+        with pytest.raises(ValueError, match="deadline"):
+            index.kneighbors(QUERIES, deadline=0)
+        with pytest.raises(TimeoutError, match="None of the 6 modules"):
+            index.kneighbors(QUERIES, deadline=1e-9)
+        assert is_exact(index.kneighbors(QUERIES))
 
     @within(60)
     def test_more_replicas_than_workers(self, client):

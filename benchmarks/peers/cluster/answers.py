@@ -41,23 +41,23 @@ def true_neighbors(queries, base, k):
 
 
 def precision_of_modules(queries, base, truth, subsets):
-    """Precision by the number of answering modules: dict size -> mean over its subsets.
+    """Precision by the number of answering modules: dict size -> array with one value per drawn subset.
 
     `queries` (q, M, H) and `base` (n, M, H) are coordinates by module; each module has one worker.
     """
-    k, total = truth.shape[1], dict.fromkeys(subsets, 0.0)
+    k, total = truth.shape[1], nothing_yet(subsets)
     for start in range(0, len(queries), CHUNK):
         part = slice(start, start + CHUNK)
         own = [squared_distances(queries[part, m], base[:, m]) for m in range(base.shape[1])]
         for size, drawn in subsets.items():
             found = [overlap(nearest(sum(own[m] for m in which), k), truth[part]) for which in drawn]
-            total[size] += float(np.mean(found)) * len(truth[part])
-    return {size: value / len(queries) for size, value in total.items()}
+            total[size] += np.array(found) * len(truth[part])
+    return {size: values / len(queries) for size, values in total.items()}
 
 
 def precision_of_shards(queries, base, truth, subsets, seed, n_workers):
-    """Precision by the number of answering row shards; rows are dealt at random, all coordinates together."""
-    k, total = truth.shape[1], dict.fromkeys(subsets, 0.0)
+    """The same for row shards; rows are dealt at random, all coordinates together."""
+    k, total = truth.shape[1], nothing_yet(subsets)
     shard = np.random.default_rng(seed).permutation(len(base)) % n_workers
     for start in range(0, len(queries), CHUNK):
         part = slice(start, start + CHUNK)
@@ -67,5 +67,23 @@ def precision_of_shards(queries, base, truth, subsets, seed, n_workers):
             for which in drawn:
                 silent = ~np.isin(shard, which)
                 found.append(overlap(nearest(np.where(silent, np.inf, distances), k), truth[part]))
-            total[size] += float(np.mean(found)) * len(truth[part])
-    return {size: value / len(queries) for size, value in total.items()}
+            total[size] += np.array(found) * len(truth[part])
+    return {size: values / len(queries) for size, values in total.items()}
+
+
+def nothing_yet(subsets):
+    """Zeros for every drawn subset."""
+    return {size: np.zeros(len(drawn)) for size, drawn in subsets.items()}
+
+
+def means(by_draw):
+    """Mean of each size over its draws."""
+    return {size: float(np.mean(values)) for size, values in by_draw.items()}
+
+
+def standard_errors(by_draw):
+    """Standard error of the mean over the draws of which workers answer; 0 if all do."""
+    return {
+        size: float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+        for size, values in by_draw.items()
+    }

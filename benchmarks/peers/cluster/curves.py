@@ -5,9 +5,11 @@ from sklearn.datasets import load_digits
 
 from benchmarks.harness import Claim, Comparison, curve, panel
 from benchmarks.peers.cluster.answers import (
+    means,
     precision_of_modules,
     precision_of_shards,
     random_subsets,
+    standard_errors,
     true_neighbors,
 )
 from manylens import ModularKernelPCA
@@ -44,7 +46,8 @@ def ahead(other, answering):
 
 class AnsweringCurve(Comparison):
     """Base of the curves: 15 workers, each with 20 coordinates of all rows, or all 300 coordinates of a
-    fifteenth of the rows; neighbors of held-out queries, against those by the rows themselves."""
+    fifteenth of the rows; neighbors of held-out queries, against those by the rows themselves. Computed in
+    this process; `AnsweringOnProcesses` has the same on a cluster."""
 
     abstract = True
     alone = False
@@ -60,7 +63,7 @@ class AnsweringCurve(Comparison):
 
     def make_data(self):
         rows, base, queries = self.parts()
-        n_draws = 2 if self.quick else 10
+        n_draws = 2 if self.quick else 20
         return {
             "rows": rows,
             "base": base,
@@ -99,23 +102,38 @@ class AnsweringCurve(Comparison):
         return precision_of_shards(queries, base, data["truth"], data["subsets"], self.seed, N_WORKERS)
 
     def score(self, data, outcome):
-        return {f"of {size}": value for size, value in outcome.items()}
+        return answering_scores(outcome)
 
     def measure(self):
         """Add the figure."""
         found = super().measure()
-        curves = {
-            LABELS[name]: curve(ANSWERING, [100 * values[f"of {size}"] for size in ANSWERING], style="o-")
-            for name, values in found["results"].items()
-        }
-        title = f"{self.name}: precision@10"
-        return found | {"figures": {title: panel("workers that answer, of 15", "precision (%)", curves)}}
+        figure = answering_panel(found["results"], ANSWERING, N_WORKERS)
+        return found | {"figures": {f"{self.name}: precision@10": figure}}
+
+
+def answering_scores(by_draw):
+    """Means over draws of which workers answer, and their standard errors."""
+    errors = standard_errors(by_draw)
+    return {f"of {size}": value for size, value in means(by_draw).items()} | {
+        f"of {size}, standard error": errors[size] for size in by_draw
+    }
+
+
+def answering_panel(results, sizes, n_workers):
+    """One curve per contender over the number of workers that answer, two standard errors wide."""
+    curves = {}
+    for name, values in results.items():
+        y = 100 * np.array([values[f"of {size}"] for size in sizes])
+        error = 200 * np.array([values[f"of {size}, standard error"] for size in sizes])
+        curves[LABELS[name]] = curve(sizes, y, y - error, y + error, style="o-")
+    return panel(f"workers that answer, of {n_workers}", "precision (%)", curves)
 
 
 class AnsweringCurveMNIST(AnsweringCurve):
     """MNIST: precision@10 against pixels by the number of 15 workers that answer, for 1,000 held-out queries
     and a base of 20,000 held-out rows; modules were fitted to 30,000 others. A worker holds one module of
-    20 dimensions (or as many principal components or random projections), or a fifteenth of the rows."""
+    20 dimensions (or as many principal components or random projections), or a fifteenth of the rows. Means
+    over 20 draws of which workers answer."""
 
     needs = ("mnist",)
     name = "MNIST"

@@ -9,7 +9,13 @@ import numpy as np
 
 from benchmarks.harness import Claim, Comparison, curve, panel
 from benchmarks.peers.cluster import service
-from benchmarks.peers.cluster.answers import nearest, overlap, precision_of_modules, squared_distances
+from benchmarks.peers.cluster.answers import (
+    means,
+    nearest,
+    overlap,
+    precision_of_modules,
+    squared_distances,
+)
 from benchmarks.peers.cluster.curves import (
     N_WORKERS,
     NEIGHBORS,
@@ -93,7 +99,7 @@ class TailLatency(Comparison):
         setup = AnsweringCurveMNIST(self.quick)
         data = setup.make_data()
         modules = setup.coordinates(data, ModularKernelPCA, diversity=1.0)
-        points = precision_of_modules(*modules, data["truth"], data["subsets"])
+        points = means(precision_of_modules(*modules, data["truth"], data["subsets"]))
         median, spread = service.fit_lognormal(call_seconds(*modules, 50 if self.quick else 500))
         return {
             "calls": service.Calls(median, spread),

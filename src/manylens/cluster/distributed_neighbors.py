@@ -3,51 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass, replace
-from os import PathLike
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import NotFittedError
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, gen_batches, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.cluster.blocks import Blocks
-from manylens.cluster.blockwise import Blockwise
-from manylens.cluster.local_parts import LocalParts, Parts
+from manylens.cluster.building import fitted_modules, one_row, place
+from manylens.cluster.choice import choices_of
+from manylens.cluster.index_folder import IndexFolder
+from manylens.cluster.local_parts import Parts
 from manylens.cluster.placement import DaskParts
-from manylens.cluster.recall_curve import all_answers, calibrate
-from manylens.cluster.reduction import named
+from manylens.cluster.recall_curve import calibrate
 from manylens.cluster.rounds import Found, Search
 from manylens.cluster.running import Runner, current_client
-from manylens.cluster.sources import (
-    Layout,
-    RowBlock,
-    SavedBlock,
-    first_row,
-    is_in_memory,
-    new_uid,
-    part_file,
-    row_blocks,
-    segments_of,
-)
-from manylens.ensembles.representation import (
-    dense,
-    finite_columns,
-    module_views,
-    resolve_modules,
-    transform_rows,
-)
-from manylens.persistence import load, save
-from manylens.typing import BoolArray, FloatArray, IntArray, MatrixLike, ModuleSet
-from manylens.validation import check_count, check_path, check_real, times_power, validate_rows
+from manylens.cluster.sources import Layout, first_row, row_blocks, segments_of
+from manylens.ensembles.representation import dense, finite_columns, module_views, transform_rows
+from manylens.ensembles.selection import Where, check_ids, chosen_rows, joined_ids, positions_of, row_ids
+from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, MatrixLike, ModuleSet
+from manylens.validation import check_count, check_real, times_power, validate_rows
 
 AT_ONCE = 512  # queries per round
-MANIFEST = "index.manylens"
 
 
 @dataclass(frozen=True)
@@ -59,7 +40,8 @@ class ClusterNeighbors:
     distances : ndarray of shape (n_queries, k)
         Root mean squared distances over modules, ascending; estimated if some did not answer.
     rows : ndarray of shape (n_queries, k)
-        Row numbers of the base; -1 (and an infinite distance) if fewer rows could be reached.
+        Row numbers of the base, or ids if `fit` got any; -1, or None, with an infinite distance if fewer rows
+        could be reached.
     answered : ndarray of bool of shape (n_modules,)
         Modules that answered for all queries and all rows of the base.
     expected_recall : ndarray of shape (n_queries,)
@@ -69,7 +51,7 @@ class ClusterNeighbors:
     """
 
     distances: FloatArray
-    rows: IntArray
+    rows: AnyArray
     answered: BoolArray
     expected_recall: FloatArray
     proven: BoolArray
@@ -78,7 +60,7 @@ class ClusterNeighbors:
         return iter((self.distances, self.rows))
 
 
-class DistributedNeighbors(BaseEstimator):
+class DistributedNeighbors(IndexFolder, BaseEstimator):
     """Search index whose modules live on dask workers, and which answers with those that reply.
 
     Each worker keeps the coordinates of a group of modules, for all rows or for a shard of them. A search
@@ -157,7 +139,7 @@ class DistributedNeighbors(BaseEstimator):
         self.replicas = replicas
         self.patience = patience
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, ids: ArrayLike | None = None) -> Self:
         """Fit the modules, unless they are fitted, place the rows on workers and calibrate the recall.
 
         Parameters
@@ -167,6 +149,8 @@ class DistributedNeighbors(BaseEstimator):
             built again from it, so it must stay where it is; an array stays in this process.
         y : array-like of shape (n,), default=None
             Targets, for modules that need them.
+        ids : array-like of shape (n,), default=None
+            Ids of the rows, numbers or strings, which searches return instead of row numbers.
 
         Returns
         -------
@@ -176,12 +160,14 @@ class DistributedNeighbors(BaseEstimator):
         fitted = copy(self)  # if anything fails, `self` stays as it was
         blocks = row_blocks(X, n_shards, Runner(patience))
         segments = segments_of(blocks, n_shards)
+        names = None if ids is None else check_ids(ids, sum(segment.n_rows for segment in segments))
         client = current_client()
         fitted.modules_ = fitted_modules(self.modules, X, y, blocks, patience)
-        probe = validate_rows(fitted, one_row(blocks[0], patience), reset=True)
+        row = first_row(X) if hasattr(X, "iloc") else one_row(blocks[0], patience)  # with feature names
+        probe = validate_rows(fitted, row, reset=True)
         views = module_views(fitted.modules_, dense(transform_rows(fitted.modules_, probe)))
         widths = tuple(view.shape[1] for view in views)
-        layout = Layout(segments, self._groups(client, len(widths)), widths, self.replicas)
+        layout = Layout(segments, self._groups(client, len(widths)), widths, self.replicas, names)
         parts = place(client, layout, fitted.modules_, patience)
         calibration = calibrate(parts, layout, check_count(self.n_neighbors, "n_neighbors"), patience)
         fitted.layout_, fitted._parts = layout, parts
@@ -193,7 +179,7 @@ class DistributedNeighbors(BaseEstimator):
             before.close()
         return self
 
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, *, ids: ArrayLike | None = None) -> Self:
         """Add rows to the base, numbered after those present; the first call is `fit`.
 
         Parameters
@@ -202,24 +188,51 @@ class DistributedNeighbors(BaseEstimator):
             Rows. The modules do not change.
         y : array-like of shape (n,), default=None
             Used only by the first call.
+        ids : array-like of shape (m,), default=None
+            Ids of the rows, needed if those of the base have ids.
 
         Returns
         -------
         self
         """
         if not hasattr(self, "layout_"):
-            return self.fit(X, y)
+            return self.fit(X, y, ids=ids)
         patience, _ = self._check_parameters()
         blocks = row_blocks(X, 1, Runner(patience))
-        validate_rows(self, one_row(blocks[0], patience))
+        validate_rows(self, first_row(X) if hasattr(X, "iloc") else one_row(blocks[0], patience))
         parts = self._connected()
         with parts.writing:
             try:
-                layout = self.layout_.with_rows(blocks)
+                names = joined_ids(self.layout_, ids, sum(block.n_rows for block in blocks))
+                layout = self.layout_.with_rows(blocks, names)
                 parts.build(layout)
                 self.layout_ = layout
             finally:
                 parts.keep(self.layout_)
+        return self
+
+    def remove(self, ids: ArrayLike) -> Self:
+        """Remove rows; the others keep their ids, or get the row numbers before the removal as ids.
+
+        No search finds the rows any more. Workers hold them until the index is fitted again, or saved and
+        loaded.
+
+        Parameters
+        ----------
+        ids : id or array-like of ids
+            Ids of the rows, or row numbers if they have none.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "layout_")
+        with self._connected(wait=False).writing:
+            layout = self.layout_
+            removed = positions_of(layout, ids)
+            if len(removed) == layout.n_rows:
+                raise ValueError("This would remove all rows: an index needs at least one.")
+            self.layout_ = layout.without(removed, np.delete(row_ids(layout), removed))
         return self
 
     def kneighbors(
@@ -229,6 +242,7 @@ class DistributedNeighbors(BaseEstimator):
         *,
         deadline: float | None = None,
         at_least: int | None = None,
+        where: Where = None,
     ) -> ClusterNeighbors:
         """Nearest rows of the base by the modules that answer.
 
@@ -244,6 +258,8 @@ class DistributedNeighbors(BaseEstimator):
         at_least : int, default=None
             Number of modules after whose answers no more are waited for. None means all on workers that are
             alive. By the deadline there may be fewer: see `answered`.
+        where : array-like of bool or of ids, or callable, default=None
+            Rows to choose from: a mask (n,), their ids, or a function from all ids to a mask.
 
         Returns
         -------
@@ -256,25 +272,29 @@ class DistributedNeighbors(BaseEstimator):
             If no module answered by the deadline.
         """
         check_is_fitted(self, "layout_")
-        start = time.monotonic()
-        n_modules = len(self.layout_.widths)
+        start, layout = time.monotonic(), self.layout_  # once, because another thread may replace it
+        n_modules = len(layout.widths)
         seconds = self.patience if deadline is None else deadline
         end = start + check_real(seconds, "deadline", 0, None, include="neither")
         if at_least is not None and check_count(at_least, "at_least") > n_modules:
             raise ValueError(f"at_least={at_least} is more than the {n_modules} modules of this index.")
-        k = self._check_neighbors(self.layout_, n_neighbors)
+        chosen = chosen_rows(layout, where)
+        k = self._check_neighbors(layout, n_neighbors, chosen)
+        stored = chosen if layout.kept is None or chosen is None else layout.kept[chosen]
         queries = self._queries(X)
         parts = self._connected(wait=False)
         while True:
-            layout = self.layout_  # once, because another thread may replace it
+            choices = choices_of(layout, stored)
+            search = Search(parts, layout, self.module_weights_, at_least, choices)
             try:
-                result = self._search(Search(parts, layout, self.module_weights_, at_least), queries, k, end)
+                result = self._search(search, queries, k, end)
             except TimeoutError:
                 if self.layout_ is layout:
                     raise
-                continue
-            if self.layout_ is layout or result.answered.all():
-                return result
+            else:
+                if self.layout_ is layout or result.answered.all():
+                    return result
+            layout = self.layout_
 
     def _search(self, search: Search, queries: list[FloatArray], k: int, end: float) -> ClusterNeighbors:
         """Search in batches, each with its share of the time that is left."""
@@ -285,7 +305,7 @@ class DistributedNeighbors(BaseEstimator):
             now = time.monotonic()
             until = now + max(0.0, end - now) / (len(batches) - number)
             found.append(search.find([columns[batch] for columns in queries], k, n_nearest, until))
-        return self._result(search.layout, found)
+        return self._result(search, found)
 
     def available(self) -> BoolArray:
         """Modules that can answer now for all rows of the base; starts to rebuild the others.
@@ -300,70 +320,6 @@ class DistributedNeighbors(BaseEstimator):
         for group, modules in enumerate(layout.groups):
             out[list(modules)] = all((segment.uid, group) in slots for segment in layout.segments)
         return out
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the index to a folder that every worker can write to: one file per part, by its worker.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The folder; it is created if it does not exist. After a crash it holds the old or the new index.
-        """
-        check_is_fitted(self, "layout_")
-        check_path(path)
-        folder, layout = Path(path).resolve(), self.layout_
-        if folder.exists() and not folder.is_dir():
-            raise ValueError(f"{path} is a file: give a folder.")
-        folder.mkdir(parents=True, exist_ok=True)
-        renamed = [replace(segment, uid=new_uid()) for segment in layout.segments]
-        names = dict(zip((s.uid for s in layout.segments), (s.uid for s in renamed), strict=True))
-        requests: dict[Any, Any] = {
-            (uid, group): ("save", (str(folder / part_file(names[uid], group)),))
-            for uid, group in layout.slots
-        }
-        all_answers(self._connected(), requests, self.patience)
-        saved = copy(self)
-        blocks = [(SavedBlock(".", s.uid, s.n_rows),) for s in renamed]
-        segments = tuple(replace(s, blocks=b) for s, b in zip(renamed, blocks, strict=True))
-        saved.layout_ = replace(layout, segments=segments)
-        save(saved, folder / MANIFEST)
-        kept = {part_file(uid, group) for uid, group in saved.layout_.slots}
-        for old in folder.glob("part-*.manylens"):
-            if old.name not in kept:
-                old.unlink(missing_ok=True)
-
-    @classmethod
-    def load(cls, path: str | PathLike[str], *, trusted: Iterable[type | str] = ()) -> Self:
-        """Read an index that `save` wrote; each worker reads only its parts and checks them.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The folder, which every worker can read. Lost parts are read from it again.
-        trusted : iterable of classes or str, default=()
-            Classes of modules that manylens does not know, as for `manylens.load`.
-
-        Returns
-        -------
-        DistributedNeighbors
-            The fitted index, on the current dask client.
-        """
-        check_path(path)
-        folder = Path(path).resolve()
-        index = load(folder / MANIFEST, trusted=trusted)
-        if not isinstance(index, cls) or not hasattr(index, "layout_"):
-            raise ValueError(f"{path} contains {type(index).__name__}, not a fitted {cls.__name__}.")
-        if not all(isinstance(block, SavedBlock) for s in index.layout_.segments for block in s.blocks):
-            raise ValueError(f"{path} was not written by {cls.__name__}.save: use that to write it again.")
-        segments = tuple(
-            replace(s, blocks=(SavedBlock(str(folder), s.uid, s.n_rows),)) for s in index.layout_.segments
-        )
-        index.layout_ = replace(index.layout_, segments=segments)
-        for uid, group in index.layout_.slots:
-            if not (folder / part_file(uid, group)).exists():
-                raise FileNotFoundError(f"{path} lacks {part_file(uid, group)}: copy the whole folder.")
-        index._connected()
-        return index
 
     def close(self) -> None:
         """Free the memory of the workers; the next search builds the index again."""
@@ -404,17 +360,18 @@ class DistributedNeighbors(BaseEstimator):
             self._parts: Parts = parts
         return parts
 
-    def _result(self, layout: Layout, found: list[Found]) -> ClusterNeighbors:
+    def _result(self, search: Search, found: list[Found]) -> ClusterNeighbors:
+        layout = search.layout
         distances = [np.asarray(times_power(np.sqrt(part.squares), part.exponent)) for part in found]
         answered = np.concatenate([part.answered for part in found])
         sizes = np.array([len(group) for group in layout.groups])
-        n_rows = np.array([segment.n_rows for segment in layout.segments])
+        n_rows = np.array([search.n_rows(segment) for segment in layout.segments])
         by_module = np.zeros(len(layout.widths), dtype=bool)
         for group, modules in enumerate(layout.groups):
             by_module[list(modules)] = answered[:, :, group].all()
         return ClusterNeighbors(
             np.concatenate(distances),
-            np.concatenate([part.rows for part in found]),
+            layout.names(np.concatenate([part.rows for part in found])),
             by_module,
             self._expected_recall(answered @ sizes, n_rows),
             np.concatenate([part.proven for part in found]),
@@ -451,12 +408,13 @@ class DistributedNeighbors(BaseEstimator):
         patience = check_real(self.patience, "patience", 0, None, include="neither")
         return patience, check_count(self.n_shards, "n_shards")
 
-    def _check_neighbors(self, layout: Layout, n_neighbors: int | None) -> int:
+    def _check_neighbors(self, layout: Layout, n_neighbors: int | None, chosen: IntArray | None) -> int:
         k = check_count(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors")
-        if k > layout.n_rows:
+        most = layout.n_rows if chosen is None else len(chosen)
+        if k > most:
+            more = "add rows with partial_fit" if chosen is None else "let more through"
             raise ValueError(
-                f"n_neighbors={k} is more than the {layout.n_rows} rows to choose from: ask for fewer, or "
-                "add rows with partial_fit."
+                f"n_neighbors={k} is more than the {most} rows to choose from: ask for fewer, or {more}."
             )
         return k
 
@@ -471,33 +429,3 @@ class DistributedNeighbors(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.modules is None or get_tags(self.modules).input_tags.sparse
         return tags
-
-
-def place(client: Any, layout: Layout, modules: Any, patience: float, wait: bool = True) -> Parts:
-    """The parts on the workers of a client, or in this process if there is none."""
-    if client is None:
-        return LocalParts(layout, modules)
-    if client.status != "running":
-        raise RuntimeError(f"The dask client is {client.status}: create another Client.")
-    return DaskParts(client, layout, modules, patience, wait)
-
-
-def fitted_modules(modules: Any, X: Any, y: Any, blocks: list[RowBlock], patience: float) -> Any:
-    """The modules if they are fitted, otherwise a copy fitted to the rows, where they live."""
-    modules = resolve_modules(modules)
-    try:
-        check_is_fitted(modules)
-    except NotFittedError:
-        if is_in_memory(X):
-            return clone(modules).fit(X, y)
-        delayed = [block.delayed() for block in blocks]
-        return Blockwise(modules, patience=patience).fit(delayed).estimator_
-    return modules
-
-
-def one_row(block: RowBlock, patience: float) -> Any:
-    """The first row of a block, read where the block lives."""
-    if hasattr(block.rows, "__dask_graph__"):
-        row = named(first_row, "manylens-first-row")(block.rows)
-        return Runner(patience).compute(row, Blocks([(block.rows,)], True))
-    return first_row(block.rows)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from manylens.cluster.choice import Choice
 from manylens.cluster.reduction import naming
 from manylens.ensembles.finders import ScanFinder, rank_leading
-from manylens.ensembles.representation import Frame, check_near, frame_of
+from manylens.ensembles.representation import FARTHEST, Frame, check_near, frame_of
 from manylens.native.nearest import measure
 from manylens.persistence import save
 from manylens.typing import FloatArray, IntArray
@@ -52,14 +54,24 @@ class Part:
         self.exponent = columns.frame.exponent
         self.finder = ScanFinder(columns.points)
 
-    def search(self, queries: FloatArray, n_nearest: int) -> tuple[FloatArray, IntArray, int]:
+    def search(
+        self, queries: FloatArray, n_nearest: int, choice: Choice | None = None
+    ) -> tuple[FloatArray, IntArray, int]:
         """Squared distances and rows (n_queries, n_nearest) nearest by this group, and the exponent."""
-        squares, rows = nearest_rows(self.finder, self.columns.points, self._enter(queries), n_nearest)
+        if (wider := self._wider(queries)) is not None:
+            return wider.search(queries, n_nearest, choice)
+        points, queries = self.columns.points, self._enter(queries)
+        if choice is None:
+            squares, rows = nearest_rows(self.finder, points, queries, n_nearest)
+        else:
+            squares, rows = self.finder.nearest(queries, queries, points, n_nearest, 1, choice.rows())
         return squares, rows, self.exponent
 
     def measure(self, queries: FloatArray, rows: IntArray) -> tuple[FloatArray, int]:
         """Squared distances (n_queries, m) to the given rows, infinite for row -1, and the exponent."""
         self._check_rows(rows)
+        if (wider := self._wider(queries)) is not None:
+            return wider.measure(queries, rows)
         return measured(self._enter(queries), self.columns.points, rows), self.exponent
 
     def rows(self, which: IntArray) -> FloatArray:
@@ -69,6 +81,8 @@ class Part:
 
     def search_modules(self, queries: FloatArray, n_nearest: int) -> IntArray:
         """Nearest rows (n_queries, n_modules * n_nearest) in each module of the group by itself."""
+        if (wider := self._wider(queries)) is not None:
+            return wider.search_modules(queries, n_nearest)
         queries, found = self._enter(queries), []
         for part in self._modules():
             points = np.ascontiguousarray(self.columns.points[:, part])
@@ -79,14 +93,19 @@ class Part:
     def measure_modules(self, queries: FloatArray, rows: IntArray) -> tuple[FloatArray, int]:
         """Squared distances (n_modules, n_queries, m) in each module, and the exponent."""
         self._check_rows(rows)
+        if (wider := self._wider(queries)) is not None:
+            return wider.measure_modules(queries, rows)
         queries, points = self._enter(queries), self.columns.points
         cut = [(np.ascontiguousarray(queries[:, part]), points[:, part].copy()) for part in self._modules()]
         return np.stack([measured(own, near, rows) for own, near in cut]), self.exponent
 
-    def save(self, path: str) -> None:
-        """Write the columns to a file."""
+    def save(self, path: str, choice: Choice | None = None) -> None:
+        """Write the columns, perhaps of some rows only, to a file."""
+        columns = self.columns
+        if choice is not None:
+            columns = Columns(columns.points[choice.rows()], columns.frame, columns.widths)
         try:
-            save(self.columns, path)
+            save(columns, path)
         except OSError as error:
             raise PartError(str(error)) from None
 
@@ -100,9 +119,23 @@ class Part:
         return [slice(end - width, end) for end, width in zip(ends, self.columns.widths, strict=True)]
 
     def _enter(self, queries: FloatArray) -> FloatArray:
-        points = self.columns.points
-        entered = self.columns.frame.enter(np.asarray(queries, dtype=points.dtype))
-        return np.ascontiguousarray(check_near(entered, "X"))
+        return np.ascontiguousarray(check_near(self._in_frame(queries), "X"))
+
+    def _in_frame(self, queries: FloatArray) -> FloatArray:
+        return self.columns.frame.enter(np.asarray(queries, dtype=self.columns.points.dtype))
+
+    def _wider(self, queries: FloatArray) -> Part | None:
+        """This part in a wider frame, if the queries are too far away in its own.
+
+        The rows of one segment may be close together, or equal, although those of the base are not.
+        """
+        entered = self._in_frame(queries)
+        largest = float(np.abs(entered).max(initial=0.0))
+        if largest * np.sqrt(entered.shape[1]) <= FARTHEST or not np.isfinite(largest):
+            return None
+        columns, power = self.columns, int(np.frexp(largest)[1])
+        frame = replace(columns.frame, after=columns.frame.after + power)
+        return Part(Columns(np.asarray(times_power(columns.points, -power)), frame, columns.widths))
 
 
 def build_part(name: str, n_rows: int, widths: tuple[int, ...], pieces: Sequence[Any]) -> Part:

@@ -22,7 +22,7 @@ from typing import Any
 
 from manylens.cluster.local_parts import Enough, Request, Slot, part_name
 from manylens.cluster.parts import Part, build_part
-from manylens.cluster.reduction import literal, named
+from manylens.cluster.reduction import keyed, literal
 from manylens.cluster.running import ASK_SECONDS, blamed_key, distributed, keys_of
 from manylens.cluster.sources import (
     Layout,
@@ -417,22 +417,28 @@ class DaskParts:
                 return
 
     async def _submit(self, copies: list[Copy]) -> None:
-        """Start to build these copies; each block is read and mapped once for all of them."""
-        columns: dict[int, Any] = {}
-        modules = literal(self.modules, "manylens-modules")
+        """Start to build these copies; each block is read and mapped once for all of one generation.
+
+        All keys follow from the segment, the block and the copy, so that clients which build the same copy
+        at the same time submit the same graph.
+        """
+        columns: dict[str, Any] = {}
+        modules = literal(self.modules, "manylens-modules", self.layout.name)
         wanted = []
         for copy in copies:
             uid, group = copy.slot
-            for block in self.segments[uid].blocks:
+            for number, block in enumerate(self.segments[uid].blocks):
+                part = f"{uid}-{number}-{copy.generation}"
+                own = f"{part}-{group}-{copy.number}"
                 if isinstance(block, SavedBlock):
-                    wanted.append(named(read_saved, "manylens-load")(block.path(group)))
+                    wanted.append(keyed(read_saved, f"manylens-load-{own}")(block.path(group)))
                     continue
-                if id(block) not in columns:
-                    rows = await self._rows(block)
-                    columns[id(block)] = named(group_columns, "manylens-columns")(
+                if part not in columns:
+                    rows = await self._rows(block, f"manylens-rows-{part}")
+                    columns[part] = keyed(group_columns, f"manylens-columns-{part}")(
                         modules, self.layout.groups, block.name, rows
                     )
-                wanted.append(named(take, "manylens-take")(columns[id(block)], group))
+                wanted.append(keyed(take, f"manylens-take-{own}")(columns[part], group))
         with self.client.as_current():
             pieces = iter(self.client.compute(wanted, optimize_graph=False))
         for copy in copies:
@@ -451,11 +457,12 @@ class DaskParts:
                 actor=True,
             )
 
-    async def _rows(self, block: RowBlock) -> Any:
+    async def _rows(self, block: RowBlock, key: str) -> Any:
         """Rows as an argument of a task: a `Delayed`, a file, or rows sent to a worker from here."""
         if not (hasattr(block.rows, "shape") and not hasattr(block.rows, "__dask_graph__")):
             return block.rows
-        return await self.client.scatter(block.rows, hash=False, broadcast=False)
+        sent = await self.client.scatter({key: block.rows}, hash=False, broadcast=False)
+        return sent[key]
 
     async def _connect(self, copy: Copy) -> None:
         """Get a handle of an actor that has been built."""

@@ -163,17 +163,25 @@ class naming:
 
 def named(function: Callable[..., Any], name: str, number: int | None = None) -> Callable[..., Any]:
     """A dask task with a name of its own: never the result of an earlier call, which may be cached."""
-    dask = import_optional("dask", "Fitting on a cluster", "'manylens[dask]'")
     parts = [name] + ([] if number is None else [str(number)]) + [uuid.uuid4().hex]
-    return partial(dask.delayed(function, pure=False), dask_key_name="-".join(parts))
+    return keyed(function, "-".join(parts))
 
 
-def literal(value: Any, name: str) -> Any:
-    """A value as one node of the graph, sent once; unlike scattered data it survives its worker."""
+def keyed(function: Callable[..., Any], key: str) -> Callable[..., Any]:
+    """A dask task with a given key."""
+    dask = import_optional("dask", "Fitting on a cluster", "'manylens[dask]'")
+    return partial(dask.delayed(function, pure=False), dask_key_name=key)
+
+
+def literal(value: Any, name: str, suffix: str = "") -> Any:
+    """A value as one node of the graph, sent once; unlike scattered data it survives its worker.
+
+    Its key ends with `suffix`, by default with one that no other has.
+    """
     if hasattr(value, "__dask_graph__"):
         return value
     dask = import_optional("dask", "Fitting on a cluster", "'manylens[dask]'")
-    return dask.delayed(value, name=f"{name}-{uuid.uuid4().hex}", traverse=False)
+    return dask.delayed(value, name=f"{name}-{suffix or uuid.uuid4().hex}", traverse=False)
 
 
 def with_first_rows(blocks: Blocks, runner: Runner) -> Blocks:

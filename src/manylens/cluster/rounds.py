@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from manylens.cluster.choice import Choice
 from manylens.cluster.local_parts import Enough, Parts, Request, Slot
 from manylens.cluster.sources import Layout, Segment
 from manylens.native.nearest import nearest
@@ -59,11 +60,22 @@ class Search:
     layout: Layout
     weights: FloatArray  # (n_modules,), mean squared distances of neighbors
     at_least: int | None  # modules to wait for; None means all whose workers are alive
+    choices: dict[str, Choice] = field(default_factory=dict)  # by segment; all rows of the others
+
+    def n_rows(self, segment: Segment) -> int:
+        """Rows of a segment that may be found."""
+        choice = self.choices.get(segment.uid)
+        return segment.n_rows if choice is None else choice.n_chosen
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Segments with rows that may be found."""
+        return [segment for segment in self.layout.segments if self.n_rows(segment)]
 
     def find(self, queries: Sequence[FloatArray], k: int, n_nearest: int, until: float) -> Found:
         """The k nearest rows, given the columns of each group, with lists of `n_nearest` rows at first."""
         found = self.two_rounds(queries, k, n_nearest, until)
-        longest = max(segment.n_rows for segment in self.layout.segments)
+        longest = max(self.n_rows(segment) for segment in self.segments)
         open_ = np.flatnonzero(~found.proven)
         while len(open_) and n_nearest < longest:
             start = time.monotonic()
@@ -83,17 +95,18 @@ class Search:
     def two_rounds(self, queries: Sequence[FloatArray], k: int, n_nearest: int, until: float) -> Found:
         layout, start = self.layout, time.monotonic()
         requests: dict[Slot, Request] = {
-            (segment.uid, group): ("search", (queries[group], min(n_nearest, segment.n_rows)))
-            for segment in layout.segments
+            (segment.uid, group): ("search", (queries[group], n, self.choices.get(segment.uid)))
+            for segment in self.segments
+            for n in [min(n_nearest, self.n_rows(segment))]
             for group in range(len(layout.groups))
         }
         half = start + FIRST_SHARE * max(0.0, until - start)
         lists = self.parts.ask(requests, self.enough(), half, until)
         if not lists:
-            raise TimeoutError(nobody(layout, until - start))
+            raise TimeoutError(nobody(layout, max(0.0, until - start)))
         unions = {
             s.uid: union_of([lists[slot][1] for slot in self._slots(s) if slot in lists])
-            for s in layout.segments
+            for s in self.segments
         }
         requests = {
             (uid, group): ("measure", (queries[group], unions[uid]))
@@ -122,6 +135,8 @@ class Search:
         squares, rows, bounds = [], [], np.full(n_queries, np.inf)
         for i, segment in enumerate(layout.segments):
             slots = [slot for slot in self._slots(segment) if slot in measured]
+            if not self.n_rows(segment):
+                answered[i] = True  # nothing was asked
             if not slots:
                 continue  # its rows are missing, which `answered` says
             answered[i, [group for _, group in slots]] = True
@@ -153,7 +168,7 @@ class Search:
         for slot in self._slots(segment):
             if slot in lists:
                 squares, rows, own = lists[slot]
-                if rows.shape[1] == segment.n_rows:
+                if rows.shape[1] == self.n_rows(segment):
                     return np.full(n_queries, np.inf)
                 if slot in measured:
                     rounding = 1 - 64 * np.finfo(squares.dtype).eps
@@ -183,7 +198,7 @@ class Search:
 
     def enough(self, uids: set[str] | None = None) -> Enough:
         """Whether enough modules answered for every segment, given who answered and who still may."""
-        wanted = {s.uid for s in self.layout.segments} if uids is None else uids
+        wanted = {s.uid for s in self.segments} if uids is None else uids
         sizes = [len(group) for group in self.layout.groups]
 
         def enough(answered: set[Slot], outstanding: set[Slot]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from manylens.cluster.running import Runner
 from manylens.ensembles.representation import dense, finite_columns, module_views, transform_rows
 from manylens.native.threads import one_blas_thread
 from manylens.persistence import load
-from manylens.typing import FloatArray
+from manylens.typing import AnyArray, FloatArray, IntArray
 from manylens.validation import is_sparse, plain_conversion_errors
 
 ARRAY_ROWS = 16_384  # rows of an array or of an .npy file per block
@@ -106,29 +106,63 @@ class Layout:
     groups: tuple[tuple[int, ...], ...]  # numbers of the modules of each group
     widths: tuple[int, ...]  # columns of each module
     replicas: int = 1
+    ids: AnyArray | None = None  # one per row of the base; None means row numbers
+    kept: IntArray | None = None  # stored rows that were not removed, ascending; None means all
+    name: str = field(default_factory=lambda: new_uid())  # of the index, whatever rows are added
+
+    @property
+    def n_stored(self) -> int:
+        """Rows of all segments, with those that were removed."""
+        return sum(segment.n_rows for segment in self.segments)
+
+    @property
+    def rows(self) -> range:
+        """Row numbers of the base."""
+        return range(self.n_stored if self.kept is None else len(self.kept))
 
     @property
     def n_rows(self) -> int:
         """Rows of the base."""
-        return sum(segment.n_rows for segment in self.segments)
+        return len(self.rows)
 
     @property
     def slots(self) -> list[tuple[str, int]]:
         """All parts: a segment and a group each."""
         return [(segment.uid, group) for segment in self.segments for group in range(len(self.groups))]
 
-    def with_rows(self, blocks: Sequence[Block]) -> Layout:
-        """With more rows at the end.
+    def with_rows(self, blocks: Sequence[Block], ids: AnyArray | None = None) -> Layout:
+        """With more rows at the end; `ids` are those of all rows.
 
         Neighboring segments of similar sizes are merged, up to the largest of `fit`, so that many small
         additions leave only a logarithmic number of segments.
         """
         most = max(segment.n_rows for segment in self.segments)
-        segments = [*self.segments, Segment(new_uid(), self.n_rows, tuple(blocks))]
+        segments = [*self.segments, Segment(new_uid(), self.n_stored, tuple(blocks))]
+        kept = self.kept
+        if kept is not None:
+            new = sum(block.n_rows for block in blocks)
+            kept = np.concatenate([kept, np.arange(self.n_stored, self.n_stored + new)])
         while len(segments) > 1 and mergeable(segments[-2].n_rows, segments[-1].n_rows, most):
             last, before = segments.pop(), segments.pop()
             segments.append(Segment(new_uid(), before.first, before.blocks + last.blocks))
-        return replace(self, segments=tuple(segments))
+        return replace(self, segments=tuple(segments), ids=ids, kept=kept)
+
+    def without(self, removed: IntArray, ids: AnyArray) -> Layout:
+        """Without some rows of the base, which stay in their segments; `ids` are those of the others."""
+        stored = np.arange(self.n_stored) if self.kept is None else self.kept
+        return replace(self, ids=ids, kept=np.delete(stored, removed))
+
+    def names(self, stored: IntArray) -> AnyArray:
+        """Ids, or row numbers if there are none, of stored rows; for -1 it is None, or -1."""
+        if self.ids is None:
+            return stored
+        places = stored if self.kept is None else np.searchsorted(self.kept, stored)
+        names: AnyArray = self.ids[np.maximum(places, 0)]
+        missing = stored < 0
+        if missing.any():
+            names = names.astype(object)
+            names[missing] = None
+        return names
 
 
 def mergeable(before: int, last: int, most: int) -> bool:
@@ -253,10 +287,25 @@ def group_columns(modules: Any, groups: Sequence[Sequence[int]], name: str, rows
     """Columns (n, width) of each group of modules for a block of rows."""
     with naming(name), one_blas_thread():
         rows = rows.read() if isinstance(rows, RowFile) else rows
+        check_names(modules, rows)
         checked = check_array(rows, accept_sparse="csr", dtype="numeric", input_name="X")
         Z = dense(finite_columns(transform_rows(modules, checked)))
         views = module_views(modules, Z)
         return [np.ascontiguousarray(np.hstack([views[m] for m in group])) for group in groups]
+
+
+def check_names(modules: Any, rows: Any) -> None:
+    """Raise if a data frame has other columns, or in another order, than the modules were fitted to."""
+    known = getattr(modules, "feature_names_in_", None)
+    if known is None or not hasattr(rows, "columns"):
+        return
+    given = list(rows.columns)
+    if len(given) == len(known) and given != list(known):
+        at = next(k for k, pair in enumerate(zip(given, known, strict=True)) if pair[0] != pair[1])
+        raise ValueError(
+            f"column {at} is {given[at]!r}, but the modules were fitted with {known[at]!r} there: give the "
+            "same columns in the same order."
+        )
 
 
 def read_saved(path: str) -> Any:

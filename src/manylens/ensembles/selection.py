@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from collections.abc import Callable, Sized
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +16,16 @@ from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike
 from manylens.validation import check_flag, check_real, is_sparse
 
 Where: TypeAlias = ArrayLike | Callable[[AnyArray], ArrayLike] | None
+
+
+class NumberedRows(Protocol):
+    """Rows of an index, and their ids (n,); None means row numbers."""
+
+    @property
+    def rows(self) -> Sized: ...
+
+    @property
+    def ids(self) -> AnyArray | None: ...
 
 
 def as_array(values: Any, name: str) -> AnyArray:
@@ -45,12 +55,12 @@ def check_ids(ids: Any, n_rows: int, present: AnyArray | None = None) -> AnyArra
     return ids
 
 
-def row_ids(index: SearchIndex) -> AnyArray:
+def row_ids(index: NumberedRows) -> AnyArray:
     """Ids of all rows (n,): those given, or row numbers."""
     return np.arange(len(index.rows)) if index.ids is None else index.ids
 
 
-def joined_ids(index: SearchIndex, ids: Any, n_new: int) -> AnyArray | None:
+def joined_ids(index: NumberedRows, ids: Any, n_new: int) -> AnyArray | None:
     """Ids of the rows of an index and of new ones."""
     if ids is None and index.ids is None:
         return None
@@ -65,7 +75,7 @@ def joined_ids(index: SearchIndex, ids: Any, n_new: int) -> AnyArray | None:
     return np.concatenate([present, new])
 
 
-def positions_of(index: SearchIndex, ids: Any) -> IntArray:
+def positions_of(index: NumberedRows, ids: Any) -> IntArray:
     """Row numbers of ids (m,), which must be in the index, each once."""
     wanted = np.atleast_1d(as_array(ids, "ids"))
     if wanted.ndim != 1:
@@ -87,7 +97,7 @@ def positions_of(index: SearchIndex, ids: Any) -> IntArray:
     return rows
 
 
-def chosen_rows(index: SearchIndex, where: Where) -> IntArray | None:
+def chosen_rows(index: NumberedRows, where: Where) -> IntArray | None:
     """Row numbers that `where` lets through, ascending: a mask, ids, or a function from ids to a mask."""
     if where is None:
         return None

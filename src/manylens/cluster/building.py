@@ -1,0 +1,48 @@
+"""What `DistributedNeighbors.fit` does first: fit the modules, read a row, place the parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from manylens.cluster.blocks import Blocks
+from manylens.cluster.blockwise import Blockwise
+from manylens.cluster.local_parts import LocalParts, Parts
+from manylens.cluster.placement import DaskParts
+from manylens.cluster.reduction import named
+from manylens.cluster.running import Runner
+from manylens.cluster.sources import Layout, RowBlock, first_row, is_in_memory
+from manylens.ensembles.representation import resolve_modules
+
+
+def place(client: Any, layout: Layout, modules: Any, patience: float, wait: bool = True) -> Parts:
+    """The parts on the workers of a client, or in this process if there is none."""
+    if client is None:
+        return LocalParts(layout, modules)
+    if client.status != "running":
+        raise RuntimeError(f"The dask client is {client.status}: create another Client.")
+    return DaskParts(client, layout, modules, patience, wait)
+
+
+def fitted_modules(modules: Any, X: Any, y: Any, blocks: list[RowBlock], patience: float) -> Any:
+    """The modules if they are fitted, otherwise a copy fitted to the rows, where they live."""
+    modules = resolve_modules(modules)
+    try:
+        check_is_fitted(modules)
+    except NotFittedError:
+        if is_in_memory(X):
+            return clone(modules).fit(X, y)
+        delayed = [block.delayed() for block in blocks]
+        return Blockwise(modules, patience=patience).fit(delayed).estimator_
+    return modules
+
+
+def one_row(block: RowBlock, patience: float) -> Any:
+    """The first row of a block, read where the block lives."""
+    if hasattr(block.rows, "__dask_graph__"):
+        row = named(first_row, "manylens-first-row")(block.rows)
+        return Runner(patience).compute(row, Blocks([(block.rows,)], True))
+    return first_row(block.rows)
