@@ -27,6 +27,7 @@ from manylens.validation import check_count, check_diversity, shown
 DIVERSITIES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.98, 1.0)
 MISSING = ("nan", "None", "<NA>", "NaT")
 MOST_CLASSES = 60  # more different numbers than this are colored on a scale
+MAPPED = 16_384  # rows that are mapped at once
 LARGEST = 300 * 2**20  # bytes; browsers hold strings of at most 512 MB, and base64 takes 4/3
 
 
@@ -105,7 +106,9 @@ class Prepared:
     weights: list[Any]  # modules per stop: (M, H, k), or slices
 
 
-def prepare(lenses: Any, X: MatrixLike | None, diversities: Iterable[float] | None) -> Prepared:
+def prepare(
+    lenses: Any, X: MatrixLike | None, diversities: Iterable[float] | None, dtype: Any = None
+) -> Prepared:
     """Check the lenses, map the rows, and learn the modules at every stop."""
     if isinstance(lenses, type) or not isinstance(lenses, ModuleSet):
         raise TypeError(
@@ -119,7 +122,7 @@ def prepare(lenses: Any, X: MatrixLike | None, diversities: Iterable[float] | No
     if isinstance(lenses, ModularKernelPCA | ModularAutoencoder):
         stops = diverse_stops(lenses, diversities)
         width = min(lenses.weights_.shape)
-        coordinates = np.asarray(lenses.principal_coordinates(X))[:, :width]
+        coordinates = leading_coordinates(lenses, X, width, dtype)
         described, weights = describe_diverse(lenses, stops, width), [module_weights(s, width) for s in stops]
     else:
         if diversities is not None:
@@ -133,6 +136,23 @@ def prepare(lenses: Any, X: MatrixLike | None, diversities: Iterable[float] | No
     if len(coordinates) < 2:
         raise ValueError(f"X has {len(coordinates)} row, which has no neighbors: give at least two rows.")
     return Prepared(coordinates, described, weights)
+
+
+def leading_coordinates(lenses: Any, X: Any, width: int, dtype: Any = None) -> FloatArray:
+    """Rows on the leading principal components, (n, width), block by block: there may be many components."""
+    if not hasattr(X, "shape") or X.shape[0] <= MAPPED:
+        return np.asarray(lenses.principal_coordinates(X), dtype=dtype)[:, :width]
+
+    def mapped(rows: slice) -> FloatArray:
+        part = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+        return np.asarray(lenses.principal_coordinates(part), dtype=dtype)[:, :width]
+
+    head = mapped(slice(MAPPED))
+    out = np.empty((X.shape[0], width), dtype=head.dtype)
+    out[:MAPPED] = head
+    for first in range(MAPPED, len(out), MAPPED):
+        out[first : first + MAPPED] = mapped(slice(first, first + MAPPED))
+    return out
 
 
 @dataclass(frozen=True)
