@@ -13,6 +13,7 @@ import numpy as np
 from manylens.explorer.data import ExplorerData, explorer_data, prepare, row_data
 from manylens.native.weighted import grouped, module_tiles, modules_nearest, ungrouped, weighted_nearest
 from manylens.typing import FloatArray, IntArray, MatrixLike
+from manylens.validation import take_rows
 
 SAMPLE = 20_000  # rows on the map
 LARGEST_WEIGHT = 1e30  # of a coordinate
@@ -50,7 +51,7 @@ class Answers:
         chosen = np.sort(np.random.default_rng(0).permutation(n)[:SAMPLE])
         self.page: ExplorerData = explorer_data(
             lenses,
-            X[chosen] if not hasattr(X, "iloc") else X.iloc[chosen],  # type: ignore[index]
+            take_rows(X, chosen),
             None if labels is None else np.asarray(labels)[chosen],
             None if self.beside.pixels is None else self.beside.pixels[chosen],
             diversities=diversities,

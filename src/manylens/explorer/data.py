@@ -22,7 +22,7 @@ from manylens.explorer.similarities import module_similarities, sample_of
 from manylens.modules.autoencoder import ModularAutoencoder
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, FloatArray, MatrixLike, ModuleSet
-from manylens.validation import check_count, check_diversity, shown
+from manylens.validation import check_count, check_diversity, shown, take_rows
 
 DIVERSITIES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.98, 1.0)
 MISSING = ("nan", "None", "<NA>", "NaT")
@@ -144,8 +144,7 @@ def leading_coordinates(lenses: Any, X: Any, width: int, dtype: Any = None) -> F
         return np.asarray(lenses.principal_coordinates(X), dtype=dtype)[:, :width]
 
     def mapped(rows: slice) -> FloatArray:
-        part = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
-        return np.asarray(lenses.principal_coordinates(part), dtype=dtype)[:, :width]
+        return np.asarray(lenses.principal_coordinates(take_rows(X, rows)), dtype=dtype)[:, :width]
 
     head = mapped(slice(MAPPED))
     out = np.empty((X.shape[0], width), dtype=head.dtype)
@@ -192,12 +191,15 @@ def table_columns(table: Any, n: int) -> dict[str, list[Any]] | None:
         raise ValueError(
             f"table must be a data frame with one row per row of X: {n} are needed, not {given}."
         )
-    names = [str(name) for name in table.columns]
+    names = list(getattr(table, "column_names", table.columns))  # the columns of an Arrow table are arrays
     columns = [
         np.asarray(table.iloc[:, k] if hasattr(table, "iloc") else table[name])
-        for k, name in enumerate(table.columns)
+        for k, name in enumerate(names)
     ]
-    return {"names": names, "values": [[cell(value) for value in column.tolist()] for column in columns]}
+    return {
+        "names": [str(name) for name in names],
+        "values": [[cell(value) for value in column.tolist()] for column in columns],
+    }
 
 
 def cell(value: Any) -> str:
