@@ -1,5 +1,6 @@
 """The commands on files refuse broken input in one sentence, with exit code 2, and write nothing."""
 
+import json
 import os
 
 import numpy as np
@@ -91,9 +92,13 @@ def test_latin_1(write, capsys, tmp_path):
     assert "unknown" in refusal(capsys, "learn", path, "--encoding", "klingon")
 
 
-def test_a_label_with_one_class(write, capsys):
+def test_a_label_with_one_class(write, capsys, tmp_path):
     path = write("same.csv", frame().assign(kind="a"))
     assert "the same 'kind' ('a'), but 2 classes" in refusal(capsys, "nca", path, "--label", "kind")
+    assert main(["learn", path, "--label", "kind", "-o", str(tmp_path / "m.manylens"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["notes"] == ["All rows have the same 'kind' ('a'), so there is no vote to measure."]
+    assert "vote_accuracy" not in told
 
 
 def test_a_wrong_column_suggests_the_nearest_one(write, capsys):

@@ -89,7 +89,8 @@ def tasks(X: FloatArray, y: IntArray) -> Iterator[tuple[str, Callable[[], object
     yield "CountSketch, sparse", lambda: CountSketch(16).update(sparse.csr_matrix(X))
     yield "hsic_test", lambda: hsic_test(X[:, :2], X[:, 2:], n_permutations=10)
     yield "distance_correlation", lambda: distance_correlation(X[:, :2], X[:, 2:])
-    yield "explorer", lambda: Answers(lenses, X).neighbors({"row": 0, "weights": [1.0] * 6, "each": True})
+    asked = {"row": 0, "weights": [1.0] * 6, "each": True}
+    yield "explorer", lambda: Answers(lenses, X, diversities=[1]).neighbors(asked)
     yield "AlignmentPruner", lambda: prune(X, y)
 
 
