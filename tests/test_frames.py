@@ -1,5 +1,8 @@
 """Data frames of pandas and polars: names of columns, indexes and output containers."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -88,3 +91,47 @@ def test_neighbors_in_polars():
     index = ModuleNeighbors(ModularKernelPCA(3, 2, random_state=0))
     expected = index.fit(X).kneighbors(X[:4], 3)[1]
     np.testing.assert_array_equal(index.fit(frame).kneighbors(frame[:4], 3)[1], expected)
+
+
+WITHOUT_PANDAS = """
+import sys
+
+class NoPandas:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "pandas":
+            raise ModuleNotFoundError("No module named 'pandas'", name="pandas")
+
+sys.meta_path.insert(0, NoPandas())
+import numpy as np, polars as pl, pyarrow as pa
+from sklearn.datasets import load_iris
+from manylens import NCA, ModularKernelPCA, ModuleNeighbors, ModuleVotingClassifier, explore
+from manylens.explorer.answers import Answers
+
+X, y = load_iris(return_X_y=True)
+names = ["a", "b", "c", "d"]
+frames = pl.DataFrame(X, schema=names), pa.table(dict(zip(names, X.T)))
+plain = ModularKernelPCA(3, 2, random_state=0).fit(X)
+for frame in frames:
+    lenses = ModularKernelPCA(3, 2, random_state=0).set_output(transform="polars").fit(frame)
+    assert list(lenses.feature_names_in_) == names
+    Z = lenses.transform(frame)
+    assert isinstance(Z, pl.DataFrame)
+    np.testing.assert_allclose(Z.to_numpy(), plain.transform(X), atol=1e-12)
+    lenses.set_output(transform="default")
+    NCA(2, max_iter=5, tol=1).fit(frame, pl.Series(y)).transform(frame)
+    found = ModuleNeighbors(lenses).fit(frame).kneighbors(frame, 3)[1]
+    np.testing.assert_array_equal(found, ModuleNeighbors(plain).fit(X).kneighbors(X, 3)[1])
+    assert ModuleVotingClassifier(lenses).fit(frame, y).score(frame, y) > 0.9
+    labels = pl.Series(y)
+    page = explore(lenses, frame, labels, table=frame, diversities=[1], output=sys.argv[1])
+    assert '"names":["a","b","c","d"]' in page.read_text()
+    assert Answers(lenses, frame, labels, diversities=[1]).n == 150
+assert "pandas" not in sys.modules
+"""
+
+
+def test_polars_and_arrow_need_no_pandas(tmp_path):
+    pytest.importorskip("pyarrow")
+    command = [sys.executable, "-W", "ignore", "-c", WITHOUT_PANDAS, str(tmp_path / "page.html")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

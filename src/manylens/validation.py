@@ -515,6 +515,8 @@ def take_rows(X: Any, rows: slice | IntArray) -> Any:
     """Rows of an array, a sparse matrix, a data frame or a list."""
     if hasattr(X, "iloc"):
         return X.iloc[rows]
+    if hasattr(X, "column_names"):  # a table of Arrow
+        return X.take(np.arange(X.num_rows)[rows])
     return (X if hasattr(X, "shape") else np.asarray(X))[rows]
 
 

@@ -1,5 +1,6 @@
 """The commands on files refuse broken input in one sentence, with exit code 2, and write nothing."""
 
+import json
 import os
 
 import numpy as np
@@ -91,9 +92,29 @@ def test_latin_1(write, capsys, tmp_path):
     assert "unknown" in refusal(capsys, "learn", path, "--encoding", "klingon")
 
 
-def test_a_label_with_one_class(write, capsys):
+def test_bytes_that_are_no_text_and_text_of_two_bytes_a_letter(write, capsys, tmp_path):
+    path = write("binary.csv", bytes(range(256)) * 4)
+    assert "neither text nor a known format" in refusal(capsys, "info", path)
+    path = write("wide.csv", frame().to_csv(index=False).encode("utf-16"))
+    assert "--encoding, such as utf-16" in refusal(capsys, "info", path)
+    assert main(["info", path, "--encoding", "utf-16"]) == 0
+
+
+def test_modules_have_no_members_to_prune(write, capsys, tmp_path):
+    path, model = write("people.csv", frame()), str(tmp_path / "m.manylens")
+    assert main(["learn", path, "--label", "kind", "-o", model]) == 0
+    capsys.readouterr()
+    text = refusal(capsys, "prune", model, path, "--label", "kind", "-o", tmp_path / "small.manylens")
+    assert "holds a ModularKernelPCA, which has no members to prune" in text
+
+
+def test_a_label_with_one_class(write, capsys, tmp_path):
     path = write("same.csv", frame().assign(kind="a"))
     assert "the same 'kind' ('a'), but 2 classes" in refusal(capsys, "nca", path, "--label", "kind")
+    assert main(["learn", path, "--label", "kind", "-o", str(tmp_path / "m.manylens"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["notes"] == ["All rows have the same 'kind' ('a'), so there is no vote to measure."]
+    assert "vote_accuracy" not in told
 
 
 def test_a_wrong_column_suggests_the_nearest_one(write, capsys):

@@ -18,6 +18,7 @@ from scipy import sparse
 from sklearn.ensemble import RandomForestClassifier
 import manylens as ml
 from manylens.cli.warmup import NCA_METHODS, SEARCH_METHODS
+from manylens.explorer.answers import Answers
 
 warnings.simplefilter("ignore")
 compiled = []
@@ -33,6 +34,7 @@ class Listener(event.Listener):
 
 event.register("numba:compile", Listener())
 rng = np.random.default_rng(1)
+asked = {"row": 9, "weights": [0.5] * 6, "each": True}
 y = np.arange(2000) % 3
 rows = rng.normal(size=(2000, 12)) + rng.normal(size=(3, 12))[y]
 for X in (rows, rows.astype(np.float32)):
@@ -45,6 +47,7 @@ for X in (rows, rows.astype(np.float32)):
         "distance_correlation": lambda: ml.distance_correlation(X[:, :4], X[:, 4:]),
         "ScanNeighborsClassifier": lambda: ml.ScanNeighborsClassifier(5).fit(X, y).predict(X[:100]),
         "AlignmentPruner": lambda: ml.AlignmentPruner(forest).fit(X, y).predict(X),
+        "explorer": lambda: Answers(lenses, X, diversities=[1]).neighbors(asked),
         "NCA": lambda: ml.NCA(2, max_iter=5, random_state=0).fit(X, y),
     }
     for method in NCA_METHODS:

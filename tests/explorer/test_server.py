@@ -14,7 +14,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularKernelPCA
 from manylens.explorer import answers as room
-from manylens.explorer.answers import Answers, BadRequestError, module_distances, nearest, squared_distances
+from manylens.explorer.answers import Answers, BadRequestError
 from manylens.explorer.data import explorer_data
 
 pytest.importorskip("starlette")
@@ -151,17 +151,50 @@ class TestAnswers:
         )
 
 
-def test_distances_and_ties():
-    rng = np.random.default_rng(0)
-    rows = rng.standard_normal((20_001, 7)).astype(np.float32)
-    w, c = np.array([1, 0, 2, 0, 0.5, 0, 0], np.float32), rows[3]
-    np.testing.assert_allclose(squared_distances(rows, w, c), ((rows - c) ** 2) @ w, rtol=1e-5, atol=1e-6)
-    assert squared_distances(rows, 0 * w, c).max() == 0
-    parts = module_distances(rows, c, [2, 4, 1])
-    for part, columns in zip(parts, (slice(2), slice(2, 6), slice(6, 7)), strict=True):
-        wanted = ((rows[:, columns] - c[columns]) ** 2).sum(axis=1)
-        np.testing.assert_allclose(part, wanted, rtol=1e-5, atol=1e-6)
-    assert nearest(np.array([1.0, 0, 1, 0, 1, 1]), 3, 1).tolist() == [3, 0, 2]
+class TestViews:
+    def test_as_many_stops_are_kept_as_there_is_room_for(self, answers, monkeypatch):
+        one = 4 * 600 * 20
+        monkeypatch.setattr(room, "LARGEST_VIEWS", 2 * one)
+        monkeypatch.setattr(answers, "_views", {})
+        for stop, kept in ((0, [0]), (1, [0, 1]), (0, [1, 0]), (2, [0, 2]), (3, [2, 3])):
+            asked = {"row": 1, "weights": weights_of(answers, 0.9), "stop": stop, "each": True}
+            answers.neighbors(asked)
+            assert list(answers._views) == kept
+
+    def test_fixed_modules_are_their_own_columns(self, digits):
+        class Columns:
+            """Modules of different widths, by columns."""
+
+            def fit(self, X):
+                self.fitted_ = True
+                return self
+
+            def transform(self, X):
+                return np.asarray(X)
+
+            def split(self, Z):
+                return [Z[:, :4], Z[:, 4:]]
+
+            def __sklearn_tags__(self):
+                return ModularKernelPCA().__sklearn_tags__()
+
+        X = Z = np.random.default_rng(0).standard_normal((300, 11))
+        fixed = Answers(Columns().fit(X), X)
+        found = fixed.neighbors({"row": 9, "weights": [0.5] * 11, "each": True})
+        assert found["modules"] == [expected(view, 9) for view in (Z[:, :4], Z[:, 4:])]
+        assert found["together"] == expected(Z, 9)
+
+    def test_blocks_of_rows_are_mapped_alike(self, digits, lenses, monkeypatch):
+        pd = pytest.importorskip("pandas")
+        from manylens.explorer import data
+
+        X = digits.data[:100]
+        whole = data.leading_coordinates(lenses, X, 20)
+        monkeypatch.setattr(data, "MAPPED", 33)
+        np.testing.assert_allclose(data.leading_coordinates(lenses, X, 20), whole, atol=1e-10)
+        frame = data.leading_coordinates(lenses, pd.DataFrame(X), 20, np.float32)
+        assert frame.dtype == np.float32
+        np.testing.assert_allclose(frame, whole, rtol=1e-4, atol=1e-5)
 
 
 def ask(address, path="/", method="GET", body=None, **headers):

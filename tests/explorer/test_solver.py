@@ -69,3 +69,21 @@ def test_neighbors_are_sorted_and_the_first_row_wins_among_equals(javascript):
     for d, rows in zip(distances, found, strict=True):
         order = [row for row in np.argsort(d, kind="stable") if row != 3]
         assert rows == order[:7]
+
+
+def test_rows_that_are_abandoned_early_are_no_neighbors(javascript):
+    rng, calls, wanted = np.random.default_rng(2), [], []
+    for _ in range(40):
+        n, k, count = int(rng.integers(2, 200)), int(rng.integers(1, 30)), int(rng.integers(1, 12))
+        rows = rng.integers(0, 3, (n, k)).astype(float)  # many ties
+        weights = rng.integers(0, 3, k) * (np.arange(k) <= rng.integers(k))
+        query = int(rng.integers(-1, n))
+        center = rows[query] if query >= 0 else rng.integers(0, 3, k)
+        likely = rng.permutation(n)[: rng.integers(0, 15)].tolist()
+        calls.append([rows.ravel().tolist(), n, k, weights.tolist(), center.tolist(), count, query, likely])
+        squared = ((rows - center) ** 2) @ weights
+        order = [row for row in np.argsort(squared, kind="stable") if row != query][:count]
+        wanted.append({"together": order, "distances": np.sqrt(squared[order]).tolist()})
+    for found, expected in zip(javascript("weightedNearest", calls), wanted, strict=True):
+        assert found["together"] == expected["together"]
+        assert found["distances"] == pytest.approx(expected["distances"])

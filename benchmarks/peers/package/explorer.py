@@ -4,16 +4,18 @@ import importlib.util
 import shutil
 import statistics
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
-from benchmarks.harness import Claim, Comparison, result
+from benchmarks.harness import Claim, Comparison, ratio, result
 from manylens import ModularKernelPCA, explore
 
 MOVES = 40
+QUESTIONS = 20
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 # From the event to the end of the frame in which map, neighbors by all modules and charts are new, and to the
@@ -88,6 +90,94 @@ class ExplorerSpeed(Comparison):
 
     def score(self, data, outcome):
         return outcome
+
+
+class ExplorerServer(Comparison):
+    """A million rows of 100 classes on 100 coordinates of 10 modules, as `manylens explore --serve` answers:
+    milliseconds from a question (another row at another diversity, from 0.5 to 1) to its exact neighbors,
+    median of 20. `server` abandons rows by their leading coordinates; `all_distances` is the plain scan
+    with numpy in float32. `each_module_ms` is the time to the neighbors by each of the 10 modules, once the
+    modules of that diversity are mapped, and `exact` the share of neighbors that a scan in float64 finds."""
+
+    contenders = ("server", "all_distances")
+    repeats = 1
+    warm_up = False
+    memory = False
+    claims = (
+        Claim("ms to the neighbors of a row", result("server", "median_ms"), at_most=100),
+        Claim(
+            "time of a plain scan relative to it", ratio("all_distances", "server", "median_ms"), at_least=2
+        ),
+        Claim("share of exact neighbors", result("server", "exact"), at_least=1),
+    )
+
+    def make_data(self):
+        from manylens.explorer.answers import Answers
+
+        n = 20_000 if self.quick else 1_000_000
+        rng = np.random.default_rng(self.seed)
+        labels = rng.integers(100, size=n)
+        X = rng.standard_normal((n, 60), dtype=np.float32)
+        X += rng.standard_normal((100, 60), dtype=np.float32)[labels]
+        lenses = ModularKernelPCA(rank=120, random_state=self.seed).fit(X[:3000])
+        answers = Answers(lenses, X, labels, diversities=[0.5, 1])
+        asked = [
+            (int(row), weights_at(lenses, diversity, answers.k))
+            for row, diversity in zip(
+                rng.integers(n, size=QUESTIONS), rng.uniform(0.5, 1, QUESTIONS), strict=True
+            )
+        ]
+        return answers, answers.coordinates, asked
+
+    def server(self, data):
+        answers, C, asked = data
+        answers.neighbors({"row": 0, "weights": asked[0][1].tolist(), "each": True})  # compiles, maps a stop
+        times, each, exact = [], [], []
+        for row, w in asked:
+            request = {"row": row, "weights": w.tolist()}
+            start = time.perf_counter()
+            found = answers.neighbors(request)["together"]
+            times.append(time.perf_counter() - start)
+            start = time.perf_counter()
+            answers.neighbors({**request, "each": True})
+            each.append(time.perf_counter() - start)
+            exact.append(len({*found} & {*exact_neighbors(C, w, row)}) / len(found))
+        return {**in_ms("median_ms", times), **in_ms("each_module_ms", each), "exact": float(np.mean(exact))}
+
+    def all_distances(self, data):
+        _, C, asked = data
+        times = []
+        for row, w in asked:
+            start = time.perf_counter()
+            difference = C - C[row]
+            difference *= difference
+            np.argpartition(difference @ w.astype(np.float32), 10)
+            times.append(time.perf_counter() - start)
+        return in_ms("median_ms", times)
+
+    def score(self, data, outcome):
+        return outcome
+
+
+def weights_at(lenses, diversity, k):
+    """Weights (k,) of the composite distance at a diversity."""
+    at = lenses.with_diversity(float(diversity))
+    W = at.weights_.reshape(*at.module_shape_, -1)[:, :, :k]
+    return np.einsum("mhi,mhi->i", W, W) / len(W)
+
+
+def exact_neighbors(C, w, row):
+    """The ten nearest other rows, from all distances in float64, block by block."""
+    center = C[row].astype(float)
+    blocks = [((C[i : i + 8192].astype(float) - center) ** 2) @ w for i in range(0, len(C), 8192)]
+    squared = np.concatenate(blocks)
+    squared[row] = np.inf
+    return np.argsort(squared)[:10].tolist()
+
+
+def in_ms(name, seconds):
+    """A median in milliseconds."""
+    return {name: 1000 * statistics.median(seconds)}
 
 
 def moved(lenses, X, labels, images, diversities):

@@ -128,7 +128,7 @@ def serve_page(common: Common, answers: Answers, open_page: bool) -> None:
 
     def started(address: str) -> None:
         opened = open_page and not common.talk.as_json and open_in_browser(address)
-        facts = {"rows": len(answers.coordinates), "address": address, "opened": opened, "stop": "Ctrl-C"}
+        facts = {"rows": answers.n, "address": address, "opened": opened, "stop": "Ctrl-C"}
         common.talk.result("Explorer on this machine", facts)
         sys.stdout.flush()
 

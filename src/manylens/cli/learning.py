@@ -80,6 +80,8 @@ def learn(
     model = Pipeline([("prepare", prepare), ("lenses", lenses)])
     with common.talk.step("Measuring"):
         scores = neighbor_scores(X, lenses, y, common.seed)
+    if y is not None and len(np.unique(y)) == 1:
+        common.talk.note(f"All rows have the same {label!r} ({str(y[0])!r}), so there is no vote to measure.")
     write_model(model, output)
     searched = {}
     if index:
@@ -153,7 +155,7 @@ def neighbor_scores(X: FloatArray, lenses: Any, y: AnyArray | None, seed: int) -
     near, found = (neighbors(rows, k) for rows in (X[chosen], Z))
     kept = [len(np.intersect1d(*pair)) / k for pair in zip(near, found, strict=True)]
     scores: dict[str, Any] = {"rows_measured": len(chosen), f"neighbors_kept_of_{k}": float(np.mean(kept))}
-    if y is not None and y.dtype.kind != "f":
+    if y is not None and y.dtype.kind != "f" and len(np.unique(y)) > 1:  # one class wins every vote
         codes = np.unique(y[chosen], return_inverse=True)[1]
         scores["vote_accuracy"] = vote(codes, found)
         scores["vote_accuracy_of_columns"] = vote(codes, near)

@@ -39,6 +39,11 @@ def prune(
     ensemble = last_step(model)
     if isinstance(ensemble, AlignmentPruner):
         raise CommandError(f"{path} is already pruned.")
+    if not hasattr(ensemble, "predict"):
+        raise CommandError(
+            f"{path} holds a {type(ensemble).__name__}, which has no members to prune: give a fitted "
+            "ensemble, such as a forest or boosting."
+        )
     y = target(ensemble, labels(rows, label, least_classes=2))
     X = first_steps(model, model_rows(model, rows, (label,)))
     pruner = AlignmentPruner(ensemble, method=method)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import sys
@@ -227,8 +228,12 @@ def read_csv(source: Source, head: bytes, whole: bool, name: str, text: CSVForma
         options["compression"] = None
         frame = pd.read_csv(source, sep=delimiter, skipinitialspace=True, **options)
     except UnicodeDecodeError as error:
+        wide = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        if b"\0" in head and not wide:
+            raise CommandError(f"{name} is neither text nor a known format of tables.") from None
         raise CommandError(
-            f"{name} is not {text.encoding} (byte {error.start}): give its --encoding, such as latin-1."
+            f"{name} is not {text.encoding} (byte {error.start}): give its --encoding, such as "
+            f"{'utf-16' if wide else 'latin-1'}."
         ) from None
     except LookupError:
         raise CommandError(f"--encoding {text.encoding} is unknown: try utf-8, latin-1 or cp1252.") from None

@@ -24,6 +24,7 @@ from manylens.alignment.similarity import hsic_test
 from manylens.ensembles.index import Method
 from manylens.ensembles.neighbors import ModuleNeighbors
 from manylens.ensembles.voting import ScanNeighborsClassifier
+from manylens.explorer.answers import Answers
 from manylens.metric.nca import NCA
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.pruning.pruner import AlignmentPruner
@@ -88,6 +89,8 @@ def tasks(X: FloatArray, y: IntArray) -> Iterator[tuple[str, Callable[[], object
     yield "CountSketch, sparse", lambda: CountSketch(16).update(sparse.csr_matrix(X))
     yield "hsic_test", lambda: hsic_test(X[:, :2], X[:, 2:], n_permutations=10)
     yield "distance_correlation", lambda: distance_correlation(X[:, :2], X[:, 2:])
+    asked = {"row": 0, "weights": [1.0] * 6, "each": True}
+    yield "explorer", lambda: Answers(lenses, X, diversities=[1]).neighbors(asked)
     yield "AlignmentPruner", lambda: prune(X, y)
 
 

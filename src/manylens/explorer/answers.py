@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from manylens.explorer.data import ExplorerData, Prepared, explorer_data, prepare, row_data
-from manylens.native.threads import over_blocks
+from manylens.explorer.data import ExplorerData, explorer_data, prepare, row_data
+from manylens.native.weighted import grouped, module_tiles, modules_nearest, ungrouped, weighted_nearest
 from manylens.typing import FloatArray, IntArray, MatrixLike
+from manylens.validation import take_rows
 
 SAMPLE = 20_000  # rows on the map
 LARGEST_WEIGHT = 1e30  # of a coordinate
-BLOCK = 8192  # rows whose differences stay in the cache
+LARGEST_VIEWS = 2**30  # bytes of modules at the stops asked for last
 
 
 class BadRequestError(ValueError):
@@ -41,14 +42,16 @@ class Answers:
         title: str = "manylens explorer",
     ) -> None:
         self.lenses = lenses
-        self.prepared: Prepared = prepare(lenses, X, diversities)
-        self.coordinates = np.ascontiguousarray(self.prepared.coordinates, dtype=np.float32)
-        n = len(self.coordinates)
+        prepared = prepare(lenses, X, diversities, np.float32)
+        self.weights = prepared.weights
+        self.n, self.k = n, _ = prepared.coordinates.shape
+        self.groups = grouped(prepared.coordinates)
+        del prepared  # its coordinates are in the groups
         self.beside = row_data(X, n, labels, images, text, table, ids)
         chosen = np.sort(np.random.default_rng(0).permutation(n)[:SAMPLE])
         self.page: ExplorerData = explorer_data(
             lenses,
-            X[chosen] if not hasattr(X, "iloc") else X.iloc[chosen],  # type: ignore[index]
+            take_rows(X, chosen),
             None if labels is None else np.asarray(labels)[chosen],
             None if self.beside.pixels is None else self.beside.pixels[chosen],
             diversities=diversities,
@@ -56,7 +59,8 @@ class Answers:
             title=title,
         )
         self.n_neighbors = self.page.meta["n_neighbors"]
-        self._views: tuple[int, FloatArray] | None = None  # all modules at one stop
+        self._sampled = chosen, np.ascontiguousarray(self.groups[:, chosen])
+        self._views: dict[int, FloatArray] = {}  # all modules at the stops asked for last
         self._lock = threading.Lock()
         self._describe(chosen)
 
@@ -65,7 +69,7 @@ class Answers:
         meta, described = self.page.meta, self.beside.described
         codes, values = described["codes"], described["values"]
         meta |= {
-            "n": len(self.coordinates),
+            "n": self.n,
             "sample": chosen.tolist(),
             "classes": described["classes"],
             "sample_codes": None if codes is None else [codes[row] for row in chosen],
@@ -82,6 +86,11 @@ class Answers:
             {**self.page.meta, "remote": remote}, self.page.coordinates, self.page.modules, b"", b""
         )
 
+    @property
+    def coordinates(self) -> FloatArray:
+        """All rows on the coordinates that the diversities share, (n, k)."""
+        return ungrouped(self.groups, slice(None), self.k)
+
     def neighbors(self, request: Any) -> dict[str, Any]:
         """Answer a request: the nearest rows by all modules and, if `each`, by each of them."""
         asked = checked(request, self.page.meta)
@@ -90,53 +99,61 @@ class Answers:
             center = self._image_coordinates(asked["image"])
         else:
             row = asked["row"]
-            center = self.coordinates[row]
+            center = ungrouped(self.groups, slice(row, row + 1), self.k)[0]
         answer: dict[str, Any] = {}
         if not asked["off"]:
-            distances = squared_distances(self.coordinates, asked["weights"], center)
-            answer = self._nearest(distances, row)
+            answer = listed(*self._nearest(asked["weights"], center, row))
         if asked["each"] or asked["off"]:
-            answer |= self._modules(asked, row, center)
+            answer = self._modules(asked, row, center) | answer
         found = {row} if row >= 0 else set()
         found |= {*answer["together"], *(j for found in answer.get("modules", []) for j in found)}
         answer["rows"] = [self._row(j) for j in sorted(found)]
         answer["center"] = np.asarray(center, dtype=float).tolist()
         return answer
 
-    def _nearest(self, squared: FloatArray, row: int) -> dict[str, Any]:
-        near = nearest(squared, self.n_neighbors, row)
-        return {"together": near.tolist(), "distances": np.sqrt(squared[near]).tolist()}
+    def _nearest(self, weights: FloatArray, center: FloatArray, row: int) -> tuple[FloatArray, IntArray]:
+        """Squared distances and rows of the neighbors with these weights, proven by a scan of all rows.
+
+        The neighbors within the sample of the map give a limit, which lets the scan abandon most rows early.
+        """
+        chosen, sample = self._sampled
+        place = int(np.searchsorted(chosen, row))
+        own = place if place < len(chosen) and chosen[place] == row else -1
+        limit = weighted_nearest(sample, weights, center, self.n_neighbors, own)[0][-1]
+        return weighted_nearest(self.groups, weights, center, self.n_neighbors, row, float(limit))
 
     def _modules(self, asked: dict[str, Any], row: int, center: FloatArray) -> dict[str, Any]:
-        """Neighbors by each module at a stop and, if some are switched off, by the others together."""
-        views = self._stop(asked["stop"])
-        here = self._project(asked["stop"], center[None])[0]
-        squared = module_distances(views, here, self.page.meta["widths"])
-        answer: dict[str, Any] = {"modules": [nearest(d, self.n_neighbors, row).tolist() for d in squared]}
-        if asked["off"]:
-            active = [m for m in range(len(squared)) if m not in asked["off"]]
-            answer |= self._nearest(squared[active].mean(axis=0), row)
-        return answer
+        """Neighbors by each module at a stop, and by those together that are not switched off."""
+        widths = self.page.meta["widths"]
+        active = [m for m in range(len(widths)) if m not in asked["off"]]
+        views, here = self._stop(asked["stop"]), self._matrix(asked["stop"]) @ center
+        squared, rows = modules_nearest(views, here, widths, active, self.n, self.n_neighbors, row)
+        return {"modules": rows[:-1].tolist(), **listed(squared[-1], rows[-1])}
 
     def _stop(self, stop: int) -> FloatArray:
-        """All modules (n, columns) at a stop, kept until another stop is asked for."""
+        """All modules at a stop as tiles, kept as long as there is room for them."""
         with self._lock:
-            if self._views is None or self._views[0] != stop:
-                self._views = None  # before the next is made: both could be too much
-                self._views = (stop, self._project(stop, self.coordinates))
-            return self._views[1]
+            views = self._views.pop(stop, None)
+            if views is None:
+                size = 4 * self.n * sum(self.page.meta["widths"])
+                while self._views and size * (len(self._views) + 1) > LARGEST_VIEWS:
+                    del self._views[next(iter(self._views))]  # before the next is made
+                views = module_tiles(self.groups, self._matrix(stop))
+            self._views[stop] = views  # the last asked for is the last to go
+            return views
 
-    def _project(self, stop: int, rows: FloatArray) -> FloatArray:
-        weights = self.prepared.weights[stop]
+    def _matrix(self, stop: int) -> FloatArray:
+        """All modules at a stop as a matrix on the coordinates, (columns, k)."""
+        weights = self.weights[stop]
         if isinstance(weights[0], slice):
-            return rows
-        return rows @ np.concatenate(list(weights)).T.astype(np.float32)
+            return np.eye(self.k, dtype=np.float32)
+        return np.concatenate(list(weights)).astype(np.float32)
 
     def _image_coordinates(self, pixels: FloatArray) -> FloatArray:
         query = self.page.meta["query"]
         x = query["scale"] * pixels + query["offset"]
         found = np.asarray(self.lenses.principal_coordinates(x[None]), dtype=np.float32)[0]
-        return found[: self.coordinates.shape[1]]
+        return found[: self.k]
 
     def _row(self, row: int) -> dict[str, Any]:
         """What is known of a row."""
@@ -182,7 +199,7 @@ def checked(request: Any, meta: dict[str, Any]) -> dict[str, Any]:
         "image": pixels,
         "off": set(off),
         "stop": stop,
-        "weights": weights.astype(np.float32),
+        "weights": weights,
         "each": request.get("each") is True,
     }
 
@@ -192,40 +209,7 @@ def is_index(value: Any, length: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < length
 
 
-def squared_distances(rows: FloatArray, weights: FloatArray, center: FloatArray) -> FloatArray:
-    """Σ_i w_i (row_i - center_i)² of all rows (n,), block by block on threads."""
-    used = np.flatnonzero(weights)
-    width = int(used[-1]) + 1 if len(used) else 0
-    w, c = weights[:width], center[:width].astype(rows.dtype)
-    out = np.empty(len(rows), dtype=np.float32)
-
-    def work(block: slice) -> None:
-        with np.errstate(over="ignore"):  # an infinite distance is that of no neighbor
-            difference = rows[block, :width] - c
-            difference *= difference
-            out[block] = difference @ w
-
-    over_blocks(work, len(rows), BLOCK, -1)
-    return out
-
-
-def module_distances(views: FloatArray, center: FloatArray, widths: list[int]) -> FloatArray:
-    """Squared distances (M, n) of all rows to a center in each module, block by block on threads."""
-    of_module = np.repeat(np.eye(len(widths), dtype=np.float32), widths, axis=0)  # (columns, M)
-    out = np.empty((len(widths), len(views)), dtype=np.float32)
-
-    def work(block: slice) -> None:
-        difference = views[block] - center
-        difference *= difference
-        out[:, block] = (difference @ of_module).T
-
-    over_blocks(work, len(views), BLOCK, -1)
-    return out
-
-
-def nearest(squared: FloatArray, count: int, row: int) -> IntArray:
-    """The rows with the smallest distances, nearest first, without `row`; the first row wins among equals."""
-    limit = np.partition(squared, count)[count]
-    near = np.flatnonzero(squared <= limit)
-    near = near[near != row]
-    return near[np.argsort(squared[near], kind="stable")][:count]
+def listed(squared: FloatArray, rows: IntArray) -> dict[str, Any]:
+    """Neighbors by all modules, as the page gets them."""
+    found = rows >= 0  # a row at an infinite distance is no neighbor
+    return {"together": rows[found].tolist(), "distances": np.sqrt(squared[found]).tolist()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
 from manylens.ensembles.retrieval import retrieval_precision
@@ -25,9 +26,7 @@ def diversity_curves(
     n = len(coordinates)
     queries = np.random.default_rng(0).permutation(n)[: min(MOST_QUERIES, n)]
     y = None if codes is None else np.asarray(codes)
-    rows = (
-        coordinates if X is None else X if hasattr(X, "shape") and not hasattr(X, "iloc") else np.asarray(X)
-    )
+    rows: Any = coordinates if X is None else X if sparse.issparse(X) else np.asarray(X)
     relevant = others(NearestNeighbors(algorithm="brute").fit(rows), rows[queries], queries, n_neighbors)
     lines: dict[str, list[float]] = {"precision": [], "module_precision": []}
     if y is not None:

@@ -22,11 +22,12 @@ from manylens.explorer.similarities import module_similarities, sample_of
 from manylens.modules.autoencoder import ModularAutoencoder
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, FloatArray, MatrixLike, ModuleSet
-from manylens.validation import check_count, check_diversity, shown
+from manylens.validation import check_count, check_diversity, shown, take_rows
 
 DIVERSITIES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.98, 1.0)
 MISSING = ("nan", "None", "<NA>", "NaT")
 MOST_CLASSES = 60  # more different numbers than this are colored on a scale
+MAPPED = 16_384  # rows that are mapped at once
 LARGEST = 300 * 2**20  # bytes; browsers hold strings of at most 512 MB, and base64 takes 4/3
 
 
@@ -105,7 +106,9 @@ class Prepared:
     weights: list[Any]  # modules per stop: (M, H, k), or slices
 
 
-def prepare(lenses: Any, X: MatrixLike | None, diversities: Iterable[float] | None) -> Prepared:
+def prepare(
+    lenses: Any, X: MatrixLike | None, diversities: Iterable[float] | None, dtype: Any = None
+) -> Prepared:
     """Check the lenses, map the rows, and learn the modules at every stop."""
     if isinstance(lenses, type) or not isinstance(lenses, ModuleSet):
         raise TypeError(
@@ -119,7 +122,7 @@ def prepare(lenses: Any, X: MatrixLike | None, diversities: Iterable[float] | No
     if isinstance(lenses, ModularKernelPCA | ModularAutoencoder):
         stops = diverse_stops(lenses, diversities)
         width = min(lenses.weights_.shape)
-        coordinates = np.asarray(lenses.principal_coordinates(X))[:, :width]
+        coordinates = leading_coordinates(lenses, X, width, dtype)
         described, weights = describe_diverse(lenses, stops, width), [module_weights(s, width) for s in stops]
     else:
         if diversities is not None:
@@ -133,6 +136,22 @@ def prepare(lenses: Any, X: MatrixLike | None, diversities: Iterable[float] | No
     if len(coordinates) < 2:
         raise ValueError(f"X has {len(coordinates)} row, which has no neighbors: give at least two rows.")
     return Prepared(coordinates, described, weights)
+
+
+def leading_coordinates(lenses: Any, X: Any, width: int, dtype: Any = None) -> FloatArray:
+    """Rows on the leading principal components, (n, width), block by block: there may be many components."""
+    if not hasattr(X, "shape") or X.shape[0] <= MAPPED:
+        return np.asarray(lenses.principal_coordinates(X), dtype=dtype)[:, :width]
+
+    def mapped(rows: slice) -> FloatArray:
+        return np.asarray(lenses.principal_coordinates(take_rows(X, rows)), dtype=dtype)[:, :width]
+
+    head = mapped(slice(MAPPED))
+    out = np.empty((X.shape[0], width), dtype=head.dtype)
+    out[:MAPPED] = head
+    for first in range(MAPPED, len(out), MAPPED):
+        out[first : first + MAPPED] = mapped(slice(first, first + MAPPED))
+    return out
 
 
 @dataclass(frozen=True)
@@ -172,12 +191,15 @@ def table_columns(table: Any, n: int) -> dict[str, list[Any]] | None:
         raise ValueError(
             f"table must be a data frame with one row per row of X: {n} are needed, not {given}."
         )
-    names = [str(name) for name in table.columns]
+    names = list(getattr(table, "column_names", table.columns))  # the columns of an Arrow table are arrays
     columns = [
         np.asarray(table.iloc[:, k] if hasattr(table, "iloc") else table[name])
-        for k, name in enumerate(table.columns)
+        for k, name in enumerate(names)
     ]
-    return {"names": names, "values": [[cell(value) for value in column.tolist()] for column in columns]}
+    return {
+        "names": [str(name) for name in names],
+        "values": [[cell(value) for value in column.tolist()] for column in columns],
+    }
 
 
 def cell(value: Any) -> str:

@@ -94,6 +94,7 @@ function renderModules({ model, el, unique }) {
         measures.length && M > 1 ? similarity : null)));
   el.append(root);
 
+  const moving = () => performance.now() - moved < 150;
   function nearestStop() {
     let best = 0;
     stops.forEach((stop, s) => { if (Math.abs(stop.diversity - state.diversity) < Math.abs(stops[best].diversity - state.diversity)) best = s; });
@@ -116,7 +117,7 @@ function renderModules({ model, el, unique }) {
     shown.agreement = null;
     perModule.setAttribute("aria-busy", "true");
     const request = { stop: diverse ? nearestStop() : 0, query: selected(), center: center(), off: [...state.off], count: meta.n_neighbors,
-      weights: shown.weights, pixels: state.query?.pixels };
+      weights: shown.weights, pixels: state.query?.pixels, moving: moving() };
     try {
       if (!state.off.size) {
         let found = finder.together(shown.weights, request);  // a promise only if a server answers
@@ -244,7 +245,7 @@ function renderModules({ model, el, unique }) {
     chooser.select.value = module + 1;
     if (across.select.children.length !== names.length || across.select.firstChild?.textContent !== names[0]) for (const { select: node } of [across, up]) rename(node, names, 0);
     [across.select.value, up.select.value] = [x, y];
-    map.draw(shownView(), performance.now() - moved < 150);
+    map.draw(shownView(), moving());
     drawMarks();
   }
   function drawMarks() {

@@ -4,30 +4,51 @@ function range(first, last) {
   return Array.from({ length: Math.max(0, last - first) }, (_, i) => first + i);
 }
 
-// Squared distances of all rows (n, k) to `center` (k), with one weight per column.
-export function weightedDistances(rows, n, k, weights, center, out = new Float64Array(n)) {
-  const used = range(0, k).filter((i) => weights[i] > 0);
-  const width = used.length, w = Float64Array.from(used, (i) => weights[i]), c = Float64Array.from(used, (i) => center[i]);
-  if (width === 0 || used[width - 1] === width - 1) {  // the leading columns, as a rule
-    for (let j = 0, start = 0; j < n; j++, start += k) {
-      let sum = 0;
-      for (let i = 0; i < width; i++) {
-        const d = rows[start + i] - c[i];
-        sum += w[i] * d * d;
-      }
-      out[j] = sum;
-    }
-    return out;
-  }
-  for (let j = 0, start = 0; j < n; j++, start += k) {
+// Squared distances of all rows (n, k) to `center` (k).
+function squaredDistances(rows, n, k, center) {
+  const out = new Float64Array(n);
+  for (let j = 0, p = 0; j < n; j++) {
     let sum = 0;
-    for (let i = 0; i < width; i++) {
-      const d = rows[start + used[i]] - c[i];
-      sum += w[i] * d * d;
+    for (let i = 0; i < k; i++, p++) {
+      const d = rows[p] - center[i];
+      sum += d * d;
     }
     out[j] = sum;
   }
   return out;
+}
+
+// The rows with the smallest Σ w_i (row_i - center_i)², nearest first, without `query`; the first row wins among
+// equals. A row is abandoned as soon as its leading columns are too far; the rows `likely`, if they are as many as
+// are wanted, tell from the start how far that is.
+export function weightedNearest(rows, n, k, weights, center, count, query, likely = []) {
+  let width = k;
+  while (width > 0 && !(weights[width - 1] > 0)) width--;
+  const w = Float64Array.from(weights), c = Float64Array.from(center), found = [], distances = [];
+  const distance = (start, limit) => {
+    let sum = 0;
+    for (let i = 0; i < width && sum <= limit;) {
+      const end = Math.min(i + 8, width);
+      for (; i < end; i++) {
+        const d = rows[start + i] - c[i];
+        sum += w[i] * d * d;
+      }
+    }
+    return sum;
+  };
+  const near = likely.filter((j) => j !== query).map((j) => distance(j * k, Infinity)).sort((a, b) => a - b);
+  let limit = near.length < count ? Infinity : near[count - 1];
+  for (let j = 0, start = 0; j < n; j++, start += k) {
+    const d = distance(start, limit);
+    if (d > limit || j === query || (found.length === count && d === limit)) continue;
+    let place = found.length;
+    while (place > 0 && distances[place - 1] > d) place--;
+    found.splice(place, 0, j);
+    distances.splice(place, 0, d);
+    if (found.length > count) { found.pop(); distances.pop(); }
+    if (found.length === count) limit = distances[count - 1];
+  }
+  return { together: found, distances: distances.map(Math.sqrt) };
 }
 
 // The rows with the smallest distances, nearest first, without `query`; the first row wins among equals.
@@ -87,9 +108,8 @@ function moduleNeighbors(data, cache, request) {
   const { n, widths } = data, M = widths.length, off = new Set(request.off), modules = [];
   const sum = off.size ? new Float64Array(n) : null;
   for (let m = 0; m < M; m++) {
-    const view = moduleRows(data, cache, request.stop, m), ones = new Float64Array(widths[m]).fill(1);
     const center = moduleOf(data, request.stop, m, request.center, 1);
-    const distances = weightedDistances(view, n, widths[m], ones, center);
+    const distances = squaredDistances(moduleRows(data, cache, request.stop, m), n, widths[m], center);
     modules.push(nearest(distances, request.count, request.query));
     if (sum && !off.has(m)) for (let j = 0; j < n; j++) sum[j] += distances[j] / (M - off.size);
   }
@@ -135,10 +155,10 @@ function latest(ask) {
 // What finds neighbors in the page itself: all modules together at once, each module in a worker.
 function localFinder(data) {
   const cache = { stop: -1, views: null };
-  let worker = null, answered = null, distances;
+  let worker = null, answered = null, last = [];
   const here = async (request) => { await otherEvents(); return moduleNeighbors(data, cache, request); };
   try {
-    const parts = [range, weightedDistances, nearest, project, moduleRows, moduleOf, moduleNeighbors, workerMain];
+    const parts = [range, squaredDistances, nearest, project, moduleRows, moduleOf, moduleNeighbors, workerMain];
     const url = URL.createObjectURL(new Blob([parts.map(String).join("\n"), "\nworkerMain();"], { type: "text/javascript" }));
     worker = new Worker(url);
     worker.postMessage(data);
@@ -151,9 +171,9 @@ function localFinder(data) {
     : here(request);
   return {
     together(weights, { query, center, count }) {
-      distances = weightedDistances(data.rows, data.n, data.k, weights, center, distances);
-      const together = nearest(distances, count, query);
-      return { together, distances: together.map((j) => Math.sqrt(distances[j])) };
+      const found = weightedNearest(data.rows, data.n, data.k, weights, center, count, query, last);
+      last = found.together;
+      return found;
     },
     modules: latest(ask),
     module: (stop, m) => moduleRows(data, cache, stop, m),

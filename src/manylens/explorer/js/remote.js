@@ -1,5 +1,7 @@
 // What finds neighbors on a server: it has all rows, the page a sample of them for the map.
 
+const REST = 120;  // ms after which a slider is at rest; until then the server should answer for all modules only
+
 function remoteFinder(meta, data, book) {
   const cache = { stop: -1, views: null };
   async function ask(request) {
@@ -13,12 +15,16 @@ function remoteFinder(meta, data, book) {
     return found;
   }
   const together = latest(ask), modules = latest(ask);
+  let turn = 0;
   return {
     together: async (weights, request) => {
       const found = await together({ ...request, weights, each: false });
       return found && { together: found.together, distances: found.distances, center: found.center };
     },
     modules: async (request) => {
+      const mine = ++turn;
+      if (request.moving) await new Promise((resolve) => { setTimeout(resolve, REST); });
+      if (mine !== turn) return null;
       const found = await modules({ ...request, each: true });
       return found && { together: found.together, distances: found.distances, modules: found.modules, center: found.center };
     },
