@@ -97,7 +97,9 @@ def test_many_targets_are_solved_in_groups_of_penalties():
     K, Y = gaussian_task(80)
     many = np.tile(Y, (1, 100))
     errors = banded_ridge(K, many, ALPHAS.min()).target_errors(ALPHAS)
-    np.testing.assert_allclose(errors[:, :3], banded_ridge(K, Y, ALPHAS.min()).target_errors(ALPHAS), rtol=1e-9)
+    np.testing.assert_allclose(
+        errors[:, :3], banded_ridge(K, Y, ALPHAS.min()).target_errors(ALPHAS), rtol=1e-9
+    )
 
 
 def test_what_a_band_cannot_serve_is_left_to_the_eigendecomposition():

@@ -16,10 +16,11 @@ from sklearn.utils import gen_batches
 
 from manylens.typing import FloatArray
 
-LEAST_ROWS = 1000  # with fewer rows an eigendecomposition takes no longer
+LEAST_ROWS = 2000  # with fewer rows an eigendecomposition takes no longer
 WIDTH = 64  # of the band: enough for products at full speed, and few operations per substitution
 TILE = 128  # rows that are updated at a time, a multiple of the width: they stay in the cache
-CHUNK = 512  # rows of Q per forward substitution
+CHUNK = 128  # rows of Q per forward substitution
+COLUMNS = 384  # rows and columns of Q that are turned at a time
 TOLERANCE = 1000.0  # negative eigenvalues may be this much smaller than the least penalty
 MAX_COLUMNS = 512  # right-hand sides that are solved for at a time
 
@@ -193,7 +194,9 @@ def reflections(P: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     return V, np.linalg.inv(inverse), np.triu(packed[:count])
 
 
-def update_and_multiply(A: FloatArray, first: int, V: FloatArray, W: FloatArray, new: FloatArray) -> FloatArray:
+def update_and_multiply(
+    A: FloatArray, first: int, V: FloatArray, W: FloatArray, new: FloatArray
+) -> FloatArray:
     """Subtract V Wᵀ + W Vᵀ from A[first:, first:], in place, and return its product with `new` (m, b).
 
     One pass over the tiles on and below the diagonal, which are squares there.
@@ -224,7 +227,9 @@ def accumulated(turns: list[tuple[int, FloatArray, FloatArray]], n: int) -> Floa
     Q = np.eye(n)
     for first, V, T in reversed(turns):
         turned = V @ T
-        for columns in gen_batches(n - first, CHUNK):
+        for columns in gen_batches(n - first, COLUMNS):
             part = Q[first:, first:][:, columns]
-            part -= turned @ (V.T @ part)
+            products = V.T @ part
+            for rows in gen_batches(n - first, COLUMNS):  # a square that stays in the cache
+                part[rows] -= turned[rows] @ products
     return Q

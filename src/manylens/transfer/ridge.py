@@ -162,7 +162,9 @@ def dual_ridge(kernel: FloatArray, targets: FloatArray) -> LeaveOneOutRidge:
     return LeaveOneOutRidge(path, basis, targets, is_dual=True)
 
 
-def exact_ridge(kernel: FloatArray, targets: FloatArray, alphas: FloatArray) -> LeaveOneOutRidge | BandedRidge:
+def exact_ridge(
+    kernel: FloatArray, targets: FloatArray, alphas: FloatArray
+) -> LeaveOneOutRidge | BandedRidge:
     """Ridge on a kernel matrix (n, n), by the faster of two decompositions that serve these alphas."""
     banded = banded_ridge(kernel, targets, alphas.min()) if len(kernel) >= LEAST_ROWS else None
     return dual_ridge(kernel, targets) if banded is None else banded
