@@ -1,4 +1,4 @@
-"""Leave-one-out predictions of a ridge and of nearest neighbors for arrays of any library, on their device."""
+"""Leave-one-out predictions of a ridge and of nearest neighbors, on the device of arrays of any library."""
 
 from __future__ import annotations
 

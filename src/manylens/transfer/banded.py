@@ -163,8 +163,11 @@ def banded_form(A: FloatArray, width: int = WIDTH) -> BandedForm:
     """
     n = len(A)
     starts = list(range(0, n, width))
-    diagonal, below, turns = [], [], []
-    V, W = np.empty((n, 0)), np.empty((n, 0))  # of the step before, whose update is still to be made
+    diagonal: list[FloatArray] = []
+    below: list[FloatArray] = []
+    turns: list[tuple[int, FloatArray, FloatArray]] = []
+    V: FloatArray = np.empty((n, 0))
+    W: FloatArray = np.empty((n, 0))  # of the step before, whose update is still to be made
     for first in starts:
         last = min(first + width, n)
         A[first:, first:last] -= V[-(n - first) :] @ W[-(n - first) :][: last - first].T
