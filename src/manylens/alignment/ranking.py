@@ -385,7 +385,9 @@ def score_on_device(
     start = time.perf_counter()
     scores = device_probe_scores(xp, X, columns, is_class, standardize, metric, name)
     scored = scores[metric]
-    parts = {part: scores[part].value for part in ("ridge", "knn")} if metric == "accuracy" else {}
+    parts: dict[str, Any] = {}
+    if metric == "accuracy":
+        parts = {part: scores[part].value for part in ("ridge", "knn")}
     error = float(np.linalg.norm(scored.influence) / len(columns))
     row = ModelScore(name, scored.value, error, time.perf_counter() - start, **parts)
     return row, scored.influence
