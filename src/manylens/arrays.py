@@ -69,4 +69,14 @@ def to_device(xp: ModuleType, host: Any, like: Any) -> Any:
     """A host array on the device and in the dtype of another array."""
     import array_api_compat
 
-    return xp.asarray(np.asarray(host).tolist(), dtype=like.dtype, device=array_api_compat.device(like))
+    return xp.asarray(np.asarray(host), dtype=like.dtype, device=array_api_compat.device(like))
+
+
+def labels_on_host(y: Any) -> Any:
+    """Labels or targets of such a library as a NumPy array, and anything else as it is."""
+    if namespace_of(y) is None:
+        return y
+    import array_api_compat
+
+    strict = type(y).__module__.startswith("array_api_strict")
+    return np.asarray(y if strict else array_api_compat.to_device(y, "cpu"))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manylens import hsic_test
+from manylens import cka_matrix, hsic_test
 from manylens.alignment import NeighborOverlap, compare, compare_matrix
 from manylens.alignment.measures import MEASURES, make_measure
 from manylens.alignment.permutation_null import shifted_products
@@ -161,3 +161,10 @@ def test_the_same_seed_gives_the_same_result():
     for measure in ("cka", "procrustes"):
         one, other = (compare(X, Y, measure, n_permutations=50, random_state=1) for _ in range(2))
         assert one == other
+
+
+def test_sets_of_both_sides_are_told_apart_in_errors():
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    for compared in (compare_matrix, cka_matrix):
+        with pytest.raises(ValueError, match="0 has 40 rows and 0 of others has 9: row i of each"):
+            compared([X], [X[:9]])

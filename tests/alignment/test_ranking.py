@@ -8,7 +8,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 from manylens import load, rank_models, save
-from manylens.alignment import probes, ranking, transferability
+from manylens.alignment import probes, ranking
 
 METRICS = [name for name, metric in ranking.METRICS.items() if metric.takes == "features"]
 
@@ -57,7 +57,7 @@ def test_the_default_is_the_mean_of_both_accuracies_on_standardized_columns():
 def test_neighbors_of_many_rows_are_measured_on_some(monkeypatch):
     X, codes = task(400)
     exact = rank_models([X], codes, "knn")[0]
-    monkeypatch.setattr(transferability, "MOST_QUERIES", 100)
+    monkeypatch.setattr(probes, "MOST_QUERIES", 100)
     some = rank_models([X], codes, "knn")[0]
     assert some.score == pytest.approx(exact.score, abs=4 * some.standard_error)
     assert some.standard_error == pytest.approx(2 * exact.standard_error, rel=0.3)

@@ -237,7 +237,7 @@ def test_two_networks_give_the_rectangular_matrix(kernel, estimator):
         assert found.loc[row, column] == pytest.approx(wanted, rel=1e-9)
     listed = cka_matrix(list(one.values()), list(other.values()), kernel=kernel, estimator=estimator)
     np.testing.assert_array_equal(listed, found)
-    with pytest.raises(ValueError, match="layer0 has 150 rows and layer0 has 149"):
+    with pytest.raises(ValueError, match="layer0 has 150 rows and layer0 of others has 149"):
         cka_matrix(one, {name: X[1:] for name, X in other.items()})
     with pytest.raises(TypeError, match="others='rbf' is not a set of features"):
         cka_matrix(one, "rbf")

@@ -255,3 +255,12 @@ def test_progress_is_printed(monkeypatch, capsys):
     monkeypatch.setattr(network_calls, "SECONDS", 0.0)
     LayerTransfer(conv_net(), verbose=True, batch_size=10).fit(*task(40))
     assert "4 of 4 batches" in capsys.readouterr().out
+
+
+def test_a_loader_of_inputs_and_labels_is_refused_with_what_to_do():
+    data = torch.utils.data.TensorDataset(torch.as_tensor(task(20)[0]), torch.arange(20))
+    loader = torch.utils.data.DataLoader(data, batch_size=8)
+    with pytest.raises(
+        ValueError, match="y is None: give inputs and labels as two arrays, also those of a loader"
+    ):
+        LayerTransfer(conv_net()).fit(loader)

@@ -242,6 +242,13 @@ def range_message(name: Hashable) -> str:
     )
 
 
+def list_sets(features: Any) -> tuple[list[Any], list[Any]]:
+    """Names and arrays of feature sets as they are; empty for anything but a dict, list or tuple."""
+    if isinstance(features, Mapping) and not is_sparse(features):
+        return list(features), list(features.values())
+    return (list(range(len(features))), list(features)) if isinstance(features, list | tuple) else ([], [])
+
+
 def target_features(y: ArrayLike | None, n_rows: int, target: Target = "auto") -> FloatArray:
     """Uncentered columns (n, C) whose linear kernel is the target kernel: one-hot classes, or the values."""
     check_choice(target, "target", ("auto", "classes", "values"))

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.alignment.device_alignments import device_scaled_products
 from manylens.alignment.features import (
     FeatureSets,
     Names,
@@ -17,6 +18,7 @@ from manylens.alignment.features import (
     check_feature_sets,
     check_features,
     is_constant,
+    list_sets,
     narrowed,
     range_message,
     refuse_constant,
@@ -49,6 +51,7 @@ from manylens.alignment.sketches import (
     sketches_by_name,
     target_sketch,
 )
+from manylens.arrays import labels_on_host, namespace_of, to_device
 from manylens.kernels.bandwidths import Gamma, bandwidth
 from manylens.kernels.kernels import KernelLike, Linear, make_kernel
 from manylens.reprs import FactsMixin
@@ -89,7 +92,8 @@ def align_kernels(
     Parameters
     ----------
     features : dict or sequence of array-like, each of shape (n, d_k), or of FeatureSketch
-        Feature sets of the same rows, or their sketches; one kernel each.
+        Feature sets of the same rows, or their sketches; one kernel each. Arrays of torch, CuPy or JAX stay
+        on their device, if array-api-compat is installed (linear kernel only).
     y : array-like, shape (n,) or (n, C), or FeatureSketch
         Classes or real targets; for sketches, of rows 0 ... n - 1, or a sketch of the target's columns.
     kernel : str, callable or Kernel, default="linear"
@@ -111,8 +115,9 @@ def align_kernels(
     Returns
     -------
     ndarray, shape (p,), or dict
-        Weights; a dict if the features were given as a dict. For feature sketches a list or dict of
-        `Estimate`, whose standard errors are due to sketching alone.
+        Weights; a dict if the features were given as a dict. A list of arrays of another library gives an
+        array of theirs. For feature sketches a list or dict of `Estimate`, whose standard errors are due to
+        sketching alone.
 
     Examples
     --------
@@ -135,10 +140,18 @@ def align_kernels(
             )
         estimates = estimated_weights(sketches, target_sketch(y, sketches, target), method, estimator)
         return estimates if isinstance(features, Mapping) else list(estimates.values())
-    names, arrays = check_feature_sets(features)
-    Y = target_features(y, arrays[0].shape[0], target)
-    system = alignment_system(arrays, names, Y, kernel, gamma, sketch, estimator)
-    weights = solve_weights(system, method)
+    names, arrays = list_sets(features)
+    xp = None if sketch is not None else namespace_of(*arrays)
+    if xp is not None:
+        Y = target_features(labels_on_host(y), arrays[0].shape[0], target)
+        products = device_scaled_products(xp, arrays, names, Y, kernel, estimator)
+        weights = solve_weights(split_target(products), method)
+        if not isinstance(features, Mapping):
+            return to_device(xp, weights, arrays[0])
+    else:
+        names, arrays = check_feature_sets(features)
+        Y = target_features(y, arrays[0].shape[0], target)
+        weights = solve_weights(alignment_system(arrays, names, Y, kernel, gamma, sketch, estimator), method)
     return dict(zip(names, weights.tolist(), strict=True)) if isinstance(features, Mapping) else weights
 
 

@@ -73,6 +73,13 @@ def ridge_left_out(rows: Decomposition, Y: FloatArray, ratios: FloatArray = RATI
     return Y - best
 
 
+def query_rows(n: int) -> IntArray:
+    """The rows that k-NN is measured on: all of n, or `MOST_QUERIES` random ones."""
+    if n <= MOST_QUERIES:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(0).permutation(n)[:MOST_QUERIES])
+
+
 def neighbor_left_out(
     X: FloatArray, Y: FloatArray, queries: IntArray, numbers: tuple[int, ...] = NEIGHBORS
 ) -> FloatArray:

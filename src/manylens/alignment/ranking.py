@@ -6,16 +6,19 @@ import html
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from manylens.alignment.device_probes import DEVICE_METRICS, device_probe_scores
 from manylens.alignment.features import (
     FeatureSets,
     Target,
     centered,
     check_feature_sets,
+    list_sets,
     refuse_constant,
     target_features,
 )
@@ -43,6 +46,7 @@ from manylens.alignment.transferability import (
     shrunk_h_score,
     trans_rate,
 )
+from manylens.arrays import check_matrices, labels_on_host, namespace_of
 from manylens.typing import FloatArray, IntArray, Seed
 from manylens.validation import (
     check_count,
@@ -196,7 +200,8 @@ def rank_models(
     ----------
     models : dict or sequence of array-like, each of shape (n, d_k), or of FeatureSketch
         Output of each model for the task's n rows: features (or sketches of them, for "cka" and
-        "biased-cka"), or class probabilities for "leep" and "nce".
+        "biased-cka"), or class probabilities for "leep" and "nce". Arrays of torch, CuPy or JAX stay on their
+        device for "auto", "accuracy", "ridge" and "knn", if array-api-compat is installed.
     y : array-like, shape (n,) or (n, C), or FeatureSketch
         Classes, or real targets for "auto", "accuracy", "ridge", "knn", "cka", "biased-cka" and "logme". For
         sketches y holds rows 0 ... n - 1, or is a sketch of the target's columns.
@@ -253,25 +258,36 @@ def rank_models(
         return rank_sketches(sketches, y, "cka" if metric == "auto" else metric, target, n_groups > 0)
     metric = "accuracy" if metric == "auto" else metric
     chosen = Metric(metric, scale_free=False) if callable(metric) else METRICS[metric]
-    names, arrays = check_feature_sets(models, accept_sparse=False)
+    names, arrays = list_sets(models)
+    xp = namespace_of(*arrays)
+    on_device = xp is not None and metric in DEVICE_METRICS
+    if xp is not None and on_device:
+        arrays = check_matrices(xp, names, arrays)
+    else:
+        if xp is not None:
+            refuse_other_devices(arrays, metric)
+        names, arrays = check_feature_sets(models, accept_sparse=False)
     n = arrays[0].shape[0]
     if n < 2:
         raise ValueError("Ranking needs at least 2 rows; 1 was given.")
-    columns, is_class, read = target_columns(y, n, target)
+    columns, is_class, read = target_columns(labels_on_host(y), n, target)
     if chosen.target == "classes" and not is_class:
         raise ValueError(
             f"metric={shown(metric)} needs classes; for real targets use metric='accuracy', 'cka' or 'logme'."
         )
-    refuse_constant(arrays, names)
+    if not on_device:
+        refuse_constant(arrays, names)
     if chosen.takes == "probabilities":
         refuse_other_than_probabilities(arrays, names, str(metric))
-    if chosen.scale_free or (standardize and not callable(metric)):
+    if not on_device and (chosen.scale_free or (standardize and not callable(metric))):
         arrays = [times_power(X, -safe_scale(X)) for X in arrays]
     if chosen.target == "either":
         columns = times_power(columns, -safe_scale(columns))
     if callable(metric):
         groups = jackknife_groups(columns, n_groups, random_state)
         score = partial(score_function, metric, columns.argmax(axis=1), groups)
+    elif xp is not None and on_device:
+        score = partial(score_on_device, xp, metric, columns, is_class, standardize)
     else:
         standardize = standardize and chosen.takes == "features"
         score = partial(score_features, metric, columns, is_class, standardize)
@@ -364,6 +380,32 @@ def score_features(
         )
     error = float(np.linalg.norm(scored.influence) / len(X))
     return ModelScore(name, scored.value, error, seconds, **parts), scored.influence
+
+
+def score_on_device(
+    xp: ModuleType, metric: str, columns: FloatArray, is_class: bool, standardize: bool, name: Any, X: Any
+) -> tuple[ModelScore, FloatArray]:
+    """Score of features (n, d) of another library, on their device, and the influence of each row (n,)."""
+    start = time.perf_counter()
+    scores = device_probe_scores(xp, X, columns, is_class, standardize, metric, name)
+    scored = scores[metric]
+    parts: dict[str, Any] = {}
+    if metric == "accuracy":
+        parts = {part: scores[part].value for part in ("ridge", "knn")}
+    error = float(np.linalg.norm(scored.influence) / len(columns))
+    row = ModelScore(name, scored.value, error, time.perf_counter() - start, **parts)
+    return row, scored.influence
+
+
+def refuse_other_devices(arrays: Iterable[Any], metric: Any) -> None:
+    """Raise for arrays that are not in the host's memory, for a metric that needs them there."""
+    for X in arrays:
+        device = str(getattr(X, "device", "cpu")).lower()
+        if "cpu" not in device:
+            raise ValueError(
+                f"metric={shown(metric)} runs on the host, but the features are on the device {device}: move "
+                f"them there, or use metric={', '.join(map(repr, DEVICE_METRICS))}."
+            )
 
 
 def compared_with_best(rows: list[ModelScore], influences: list[FloatArray]) -> list[ModelScore]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -19,6 +18,7 @@ from manylens.alignment.features import (
     check_features,
     constant_message,
     labeled,
+    list_sets,
     range_message,
     refuse_constant,
     refuse_other_rows,
@@ -209,17 +209,10 @@ def cka_matrix(
         return labeled(as_returned(scores, return_), names, by_name)
     p = len(names)
     other_names, other_arrays = check_feature_sets(others)
-    refuse_other_rows([*names, *other_names], [*arrays, *other_arrays])
+    refuse_other_rows([*names, *(f"{name} of others" for name in other_names)], [*arrays, *other_arrays])
     scores = alignments([*arrays, *other_arrays], [*names, *other_names], kernel, estimator, center, split=p)
     by_name = by_name or hasattr(others, "keys")
     return labeled(as_returned(scores[:p, p:], return_), names, by_name, other_names)
-
-
-def list_sets(features: Any) -> tuple[list[Any], list[Any]]:
-    """Names and arrays of feature sets as they are; empty for anything but a dict, list or tuple."""
-    if isinstance(features, Mapping) and not is_sparse(features):
-        return list(features), list(features.values())
-    return (list(range(len(features))), list(features)) if isinstance(features, list | tuple) else ([], [])
 
 
 def hsic(

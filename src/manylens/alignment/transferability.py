@@ -9,6 +9,7 @@ share. A score takes O(n d min(n, d)) time for features (n, d).
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,10 +21,10 @@ from sklearn.mixture import GaussianMixture
 from manylens.alignment.features import centered, constant_message
 from manylens.alignment.inner_products import ROUNDING, Estimator, check_convention
 from manylens.alignment.probes import (
-    MOST_QUERIES,
     Decomposition,
     decomposed,
     neighbor_left_out,
+    query_rows,
     ridge_left_out,
 )
 from manylens.typing import FloatArray, IntArray
@@ -50,9 +51,14 @@ def mean_score(parts: FloatArray) -> Scored:
 
 def probe_scores(X: FloatArray, Y: FloatArray, is_class: bool) -> dict[str, Scored]:
     """Leave-one-out accuracy (classes) or R² (values) of a ridge and of k-NN, and their mean."""
-    ridge, knn = ridge_score(X, Y, is_class), neighbor_score(X, Y, is_class)
+    return mean_of_probes({"ridge": ridge_score(X, Y, is_class), "knn": neighbor_score(X, Y, is_class)})
+
+
+def mean_of_probes(scores: dict[str, Scored]) -> dict[str, Scored]:
+    """The scores of a ridge and of k-NN, and their mean."""
+    ridge, knn = scores["ridge"], scores["knn"]
     mean = Scored((ridge.value + knn.value) / 2, (ridge.influence + knn.influence) / 2)
-    return {"accuracy": mean, "ridge": ridge, "knn": knn}
+    return {"accuracy": mean, **scores}
 
 
 def ridge_score(X: FloatArray, Y: FloatArray, is_class: bool) -> Scored:
@@ -62,14 +68,18 @@ def ridge_score(X: FloatArray, Y: FloatArray, is_class: bool) -> Scored:
 
 def neighbor_score(X: FloatArray, Y: FloatArray, is_class: bool) -> Scored:
     """Leave-one-out accuracy or R² of k-NN, for the best k; on `MOST_QUERIES` random rows if n is larger."""
-    n = len(X)
-    queries = np.arange(n)
-    if n > MOST_QUERIES:
-        queries = np.sort(np.random.default_rng(0).permutation(n)[:MOST_QUERIES])
-    found = [prediction_score(each, Y[queries], is_class) for each in neighbor_left_out(X, Y, queries)]
+    queries = query_rows(len(X))
+    return best_of_queries(neighbor_left_out(X, Y, queries), Y, queries, is_class)
+
+
+def best_of_queries(
+    predictions: Iterable[FloatArray], Y: FloatArray, queries: IntArray, is_class: bool
+) -> Scored:
+    """The best score of several predictions (m, C) of some of the rows, for columns Y (n, C) of all."""
+    found = [prediction_score(each, Y[queries], is_class) for each in predictions]
     best = max(found, key=lambda scored: scored.value)
-    influence = np.zeros(n)
-    influence[queries] = best.influence * (n / len(queries))
+    influence = np.zeros(len(Y))
+    influence[queries] = best.influence * (len(Y) / len(queries))
     return Scored(best.value, influence)
 
 

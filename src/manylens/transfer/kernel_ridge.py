@@ -33,8 +33,8 @@ class KernelRidgeCV(PlainScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstim
     """Kernel ridge regression with the penalty of the lowest leave-one-out error.
 
     Minimizes |y - f - b|² + alpha |f|² over functions f of the kernel and an intercept b without penalty. All
-    leave-one-out residuals, for every penalty, come from one eigendecomposition of the centered kernel
-    matrix: O(n³) time and O(n²) memory, as for a single penalty.
+    leave-one-out residuals, for every penalty, come from one decomposition of the centered kernel matrix:
+    O(n³) time and O(n²) memory, as for a single penalty.
 
     Parameters
     ----------
@@ -117,10 +117,10 @@ class KernelRidgeCV(PlainScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstim
         require_memory(4.0 * 8 * n * n, f"An exact kernel ridge of {n} rows")
         targets = values.reshape(n, -1).astype(np.float64)
         kernel = make_kernel(self.kernel, self.gamma).fit(rows, check_seed(self.random_state))
-        gram = np.asarray(kernel.gram(rows), dtype=np.float64)
+        gram = np.asarray(kernel.gram(rows.astype(np.float64, copy=False)), dtype=np.float64)
         if not np.isfinite(gram).all():
             raise ValueError("The kernel gave NaN or infinity: check the function, or the scale of the rows.")
-        solver = ridge.dual_ridge(gram, targets)
+        solver = ridge.exact_ridge(gram, targets, alphas)
         by_target = solver.target_errors(alphas)
         errors = by_target if self.alpha_per_target else by_target.mean(axis=1, keepdims=True)
         chosen = np.broadcast_to(
@@ -130,7 +130,7 @@ class KernelRidgeCV(PlainScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstim
         left_out = np.empty(targets.shape)
         for alpha in np.unique(chosen):
             own = chosen == alpha
-            all_coef, all_intercepts = solver.path.solve(alpha)
+            all_coef, all_intercepts = solver.solve(alpha)
             coef[:, own], intercept[own] = all_coef[:, own], all_intercepts[own]
             left_out[:, own] = solver.left_out(alpha)[:, own]
         self.kernel_, self._rows = kernel, None if isinstance(kernel, Precomputed) else rows

@@ -96,7 +96,7 @@ class LayerTransfer(PlainScoreMixin, ClassifierMixin, BaseEstimator):
         self.verbose = verbose
 
     @restore_on_error
-    def fit(self, X: Any, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
         """Run the network and fit the classifier.
 
         Parameters
@@ -105,7 +105,7 @@ class LayerTransfer(PlainScoreMixin, ClassifierMixin, BaseEstimator):
             Inputs of the network: images, tokens, or keyword arguments such as `input_ids` and
             `attention_mask`. Wrap a dict of matrices in a `LayerRows` for cross-validation.
         y : array-like, shape (n,)
-            Labels.
+            Labels; the default, None, is refused.
 
         Returns
         -------
@@ -118,9 +118,12 @@ class LayerTransfer(PlainScoreMixin, ClassifierMixin, BaseEstimator):
         steps = LayerPass(
             self._network(), names, self.pooling, self.forward, is_auto(self.layers), self.verbose
         )
-        inputs, n_rows = check_inputs(X)
         if y is None:
-            raise ValueError("requires y to be passed, but the target y is None.")
+            raise ValueError(
+                "LayerTransfer requires y to be passed, but the target y is None: give inputs and labels as "
+                "two arrays, also those of a loader."
+            )
+        inputs, n_rows = check_inputs(X)
         if len(column_or_1d(y, warn=True)) != n_rows:
             raise ValueError(f"X has {n_rows} rows, and y has {len(cast(Any, y))}: give one label per row.")
         rows = self._rows(steps, inputs)

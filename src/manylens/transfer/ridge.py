@@ -20,6 +20,7 @@ from manylens.kernels.bandwidths import Gamma
 from manylens.native.threads import one_blas_thread
 from manylens.summaries import Moments, block_rows
 from manylens.summaries.base import summarize
+from manylens.transfer.banded import LEAST_ROWS, BandedRidge, banded_ridge
 from manylens.typing import FloatArray
 from manylens.validation import (
     check_choice,
@@ -90,6 +91,10 @@ class LeaveOneOutRidge:
     targets: FloatArray  # (n, C)
     is_dual: bool
 
+    def solve(self, alpha: float) -> tuple[FloatArray, FloatArray]:
+        """Coefficients (p, C) and intercept (C,)."""
+        return self.path.solve(alpha)
+
     def left_out(self, alpha: float) -> FloatArray:
         """Prediction (n, C) of each row by a model fitted to the other rows."""
         predictions = np.empty(self.targets.shape)
@@ -157,6 +162,14 @@ def dual_ridge(kernel: FloatArray, targets: FloatArray) -> LeaveOneOutRidge:
     return LeaveOneOutRidge(path, basis, targets, is_dual=True)
 
 
+def exact_ridge(
+    kernel: FloatArray, targets: FloatArray, alphas: FloatArray
+) -> LeaveOneOutRidge | BandedRidge:
+    """Ridge on a kernel matrix (n, n), by the faster of two decompositions that serve these alphas."""
+    banded = banded_ridge(kernel, targets, alphas.min()) if len(kernel) >= LEAST_ROWS else None
+    return dual_ridge(kernel, targets) if banded is None else banded
+
+
 def dual_linear_ridge(features: FloatArray, targets: FloatArray) -> LeaveOneOutRidge:
     """Ridge on features (n, p) from their n x n linear kernel, with coefficients Fᵀ a (p, C)."""
     mean = features.mean(axis=0, dtype=np.float64)
@@ -171,10 +184,11 @@ def linear_ridge(features: FloatArray, targets: FloatArray) -> LeaveOneOutRidge:
     return form(features, targets)
 
 
-def choose_alpha(ridge: LeaveOneOutRidge, alphas: ArrayLike) -> tuple[float, FloatArray]:
+def choose_alpha(ridge: LeaveOneOutRidge | BandedRidge, alphas: ArrayLike) -> tuple[float, FloatArray]:
     """The alpha with the lowest leave-one-out error (the largest if tied), and all errors (A,)."""
     alphas = np.asarray(alphas)
-    with one_blas_thread(ridge.basis.size <= SMALL):
+    small = isinstance(ridge, LeaveOneOutRidge) and ridge.basis.size <= SMALL
+    with one_blas_thread(small):
         errors = ridge.left_out_errors(alphas)
     return largest_best(alphas, errors), errors
 
@@ -319,16 +333,19 @@ def fit_ridge(
 ) -> FittedRidge:
     """Kernel ridge of targets (n, C) on features (n, D): exact for few rows, with landmarks for many."""
     columns: FeatureMap | KernelColumns | None = None
+    ridge: LeaveOneOutRidge | BandedRidge
     if settings.kernel == "linear":
         ridge = linear_ridge(features, targets)
     elif len(features) <= settings.max_exact_rows:
         kernel = RBF(settings.gamma).fit(features, random_state)
-        ridge, columns = dual_ridge(kernel(features, features), targets), KernelColumns(kernel, features)
+        rows = features.astype(np.float64, copy=False)  # so that rounding makes no negative eigenvalues
+        ridge = exact_ridge(kernel.gram(rows), targets, settings.alphas)
+        columns = KernelColumns(kernel, features)
     else:
         columns = settings.landmark_map(features, random_state)
         ridge = primal_ridge(columns.transform(features), targets)
     alpha, errors = choose_alpha(ridge, settings.alphas)
-    predictor = RidgePredictor(columns, *ridge.path.solve(alpha))
+    predictor = RidgePredictor(columns, *ridge.solve(alpha))
     return FittedRidge(predictor, ridge.left_out(alpha), alpha, errors)
 
 
