@@ -47,8 +47,9 @@ MOST_ENTRIES = 2**25  # rows x trees that fit looks at; rows beyond are left out
 FAITHFUL = 0.01  # shrinkage with a guarantee: the scores of the ensemble have no noise
 BEST = 2  # candidates, by their losses on one fold, that are tried on all folds until one is good enough
 COARSE = 2  # candidates are compared on every second step
-FALLBACK = 4  # steps of the path that starts from half of the trees, if a quarter of them is not good enough
+FALLBACK = 4  # steps of the paths without refits that are tried at last
 MARGIN = 0.5  # standard errors that count as part of a rise
+ERROR_MARGIN = 0.7  # standard errors by which the share of wrong classes may rise
 FAR = 1.5  # losses above this multiple of the ensemble's count the same when paths are compared
 HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
 
@@ -70,7 +71,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     loss : float or None, default=0.01
         How much the held-out loss (squared error or log loss) may rise, relative to that of the whole
         ensemble; half of its standard error counts as part of the rise. The share of wrong classes may rise
-        as much, plus its standard error, by cuts. Boosting is also compared with its best number of stages.
+        as much, plus 0.7 standard errors, by cuts. Boosting is also compared with its best number of stages.
         The smallest model is kept. None: the model with the smallest held-out loss.
     max_members, max_nodes, max_bytes : int or None, default=None
         Largest numbers of trees and of nodes, and largest size as arrays (see `n_bytes_`). A limit holds even
@@ -289,12 +290,11 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         ranks = [self._rank(*trial, limited, judge) for trial in trials]
         order = sorted(range(len(ways)), key=lambda k: ranks[k])
         ranked = [ways[k] for k in order[: 1 if limited else BEST]]
-        if not limited:  # at last: half of the trees of a forest, or the stages of boosting without refits
-            way = ranked[0]
-            half = max(few, T // 2)
-            ranked.append(
-                way._replace(n_trees=half) if judge.ensemble.averages else way._replace(shrinkage=np.inf)
-            )
+        if not limited:  # at last without refits: a part of a forest, or stages of boosting
+            plain = ranked[0]._replace(shrinkage=np.inf)
+            if judge.ensemble.averages and self.link != "logistic":
+                plain = plain._replace(link=judge.ensemble.link)
+            ranked += [plain, plain._replace(n_trees=max(few, T // 2))] if judge.ensemble.averages else [plain]
         for number, candidate in enumerate(dict.fromkeys(ranked)):
             targets = self._targets(judge, candidate)[: FALLBACK + 1 if number >= BEST else None]
             [(path, sizes)] = judge.evaluate([candidate], [targets], judge.folds)
@@ -351,13 +351,13 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         if limited:
             return float(path.loss[fits].min() if fits.any() else path.loss[-1]), 0.0
         mean = float(np.minimum(path.loss, FAR * self.whole_loss_).mean())
-        good = np.flatnonzero(self._good(path, judge, 0.0))
+        good = np.flatnonzero(self._good(path, judge, MARGIN))
         return (sizes[good[-1]][2] if len(good) and self.loss is not None else np.inf), mean
 
     def _good(self, path: Path, judge: Judge, margin: float) -> BoolArray:
         """Which steps rise as much as `loss` allows, with `margin` standard errors as part of the rise."""
         allowed = 0.0 if self.loss is None else self.loss
-        errors = allowed * judge.whole_error + path.error_rise_error
+        errors = allowed * judge.whole_error + ERROR_MARGIN * path.error_rise_error
         good = path.rise + margin * path.rise_error <= allowed * self.whole_loss_
         good &= self.whole_loss_ + path.rise <= (1 + allowed) * self._reference
         return good & (path.error_rise <= errors)
@@ -365,6 +365,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     def _choose(self, path: Path, sizes: Sequence[Size], limited: bool, judge: Judge) -> int | None:
         """The step that the dials ask for; None if no step is good enough."""
         good = self._good(path, judge, MARGIN)
+        good &= np.append(good[:1], good[:-1])  # one good step between others is chance
         fits = np.array([self._fits(*size) for size in sizes])
         if self.loss is not None and (good & fits).any():
             return int(np.flatnonzero(good & fits)[-1])
