@@ -229,7 +229,7 @@ class RowLosses(NamedTuple):
     """Losses of single rows, (n,)."""
 
     loss: FloatArray  # squared error, or log loss
-    error: FloatArray  # 1 if the class is wrong, before corrections; zeros for regression
+    error: FloatArray  # 1 if the class is wrong; zeros for regression
 
 
 def row_losses(nodes: Nodes | LeafValues, rows: RowLeaves) -> RowLosses:
@@ -237,7 +237,7 @@ def row_losses(nodes: Nodes | LeafValues, rows: RowLeaves) -> RowLosses:
 
     For out-of-bag rows of a forest, a score is the mean over k of t trees. Its variance over trees is
     s²(1/k - 1/t) larger than that of the mean of all, with s² the variance among trees, and so is its squared
-    error. Log losses and wrong classes are extrapolated linearly in 1/k, from k/2 and k trees to t.
+    error. Log losses are extrapolated linearly in 1/k, from k/2 and k trees to t.
     """
     score, target = row_scores(nodes, rows), rows.target
     t, k = nodes.n_trees, rows.counts() if nodes.averages else np.array([nodes.n_trees])
@@ -251,7 +251,7 @@ def row_losses(nodes: Nodes | LeafValues, rows: RowLeaves) -> RowLosses:
     found = class_losses(score, truth, nodes.link)
     if some_unused:
         halves = [class_losses(half, truth, nodes.link) for half in half_scores(nodes, rows, score, k)]
-        found -= np.where(k > 1, (np.mean(halves, axis=0) - found) * (1 - k / t), 0.0)
+        found[0] -= np.where(k > 1, (np.mean(halves, axis=0)[0] - found[0]) * (1 - k / t), 0.0)
     return RowLosses(*found)
 
 
@@ -394,7 +394,9 @@ def cheapest(nodes: Nodes, price: FloatArray, goal: int) -> BoolArray:
 class Places(NamedTuple):
     """Where nodes are after cuts."""
 
-    place: IntArray  # (m,): new number of a node, or of the leaf that took its place; -1 in trees without splits
+    place: (
+        IntArray  # (m,): new number of a node, or of the leaf that took its place; -1 in trees without splits
+    )
     remains: BoolArray  # (m,)
     old: IntArray  # (new m,): former numbers
     gone: BoolArray  # (t,): trees without splits

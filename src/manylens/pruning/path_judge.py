@@ -34,6 +34,7 @@ SHRINKAGES = (0.3, 3.0, 30.0, np.inf)  # candidates: rows per tree that the orig
 FOLDS = 8
 FEW_ROWS = 1000  # up to which four folds are held out in turn, instead of two
 SHARE = 4  # the trees of a forest start as a quarter of it, but at least LEAST_TREES
+LARGEST_GAIN = 4.0  # multiple of the mean loss: rows that gain more are no risk, but large standard errors
 PREFIXES = 40  # numbers of stages that are tried for boosting
 
 Size = tuple[int, int, int]  # members, nodes and bytes of a model
@@ -179,10 +180,12 @@ class Judge:
                 if classes is None
                 else class_losses(score, truth, self.ensemble.link)[0]
             )
-            losses.append(float(self.whole.mean() + (loss - self.row_losses.loss)[judged].mean()))
+            losses.append(loss[judged])
             before = k
-        best = int(np.argmin(losses))
-        return int(counts[best]), losses[best]
+        found, none = np.array(losses), np.zeros((len(counts), int(judged.sum())))
+        means = path_of(found, none, self.row_losses.loss, judged, none[0], self.used).loss
+        best = int(np.argmin(means))
+        return int(counts[best]), float(means[best])
 
     def path(self, candidate: Candidate, targets: Sequence[int | None]) -> list[TreeEnsemble]:
         """The models of a candidate, from all rows."""
@@ -234,11 +237,13 @@ def path_of(
     root = np.sqrt(max(1, len(reference) - 1))
     centered = reference - reference.mean()
     spread = float(centered @ centered)
-    slope = (loss - loss.mean(axis=1, keepdims=True)) @ centered / spread if spread > 0 else np.ones(len(loss))
+    slope = (
+        (loss - loss.mean(axis=1, keepdims=True)) @ centered / spread if spread > 0 else np.ones(len(loss))
+    )
     slope = np.clip(slope, 0.0, 1.0)
     everywhere = float(whole[used].mean())
     mean = loss.mean(axis=1) + slope * (everywhere - float(reference.mean()))
-    rise, worse = loss - reference, error - whole_error
+    rise, worse = np.maximum(loss - reference, -LARGEST_GAIN * everywhere), error - whole_error
     return Path(
         mean,
         mean - everywhere,

@@ -362,9 +362,7 @@ def read_members(ensemble: Any) -> Members:
     )
 
 
-def choose_anchor(
-    pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray
-) -> tuple[float, float | None]:
+def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -> tuple[float, float | None]:
     """The smallest anchor with which pruning adds at most 1 % to the error on held-out rows, and this error.
 
     Copies of the ensemble are fitted to other rows: three folds, or one split of many rows. The anchor is 1,
@@ -377,8 +375,11 @@ def choose_anchor(
     if classes is not None and np.unique(y, return_counts=True)[1].min() < ANCHOR_FOLDS:
         return ANCHORS[-1], None
     many = X.shape[0] > ANCHOR_ROWS
-    splits = ShuffleSplit(1, test_size=1 / ANCHOR_FOLDS, random_state=0) if many else (
-        check_cv(ANCHOR_FOLDS, y, classifier=classes is not None))
+    splits = (
+        ShuffleSplit(1, test_size=1 / ANCHOR_FOLDS, random_state=0)
+        if many
+        else (check_cv(ANCHOR_FOLDS, y, classifier=classes is not None))
+    )
     whole, pruned, n = 0.0, np.zeros(len(ANCHORS)), 0
     for train, test in splits.split(X, y):
         rows, targets = take_rows(X, train), y[train]

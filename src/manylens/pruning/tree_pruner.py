@@ -49,7 +49,7 @@ BEST = 2  # candidates, by their losses on one fold, that are tried on all folds
 COARSE = 2  # candidates are compared on every second step
 FALLBACK = 4  # steps of the paths without refits that are tried at last
 MARGIN = 0.5  # standard errors that count as part of a rise
-ERROR_MARGIN = 0.7  # standard errors by which the share of wrong classes may rise
+ERROR_MARGIN = 1.0  # standard errors by which the share of wrong classes may rise
 FAR = 1.5  # losses above this multiple of the ensemble's count the same when paths are compared
 HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
 
@@ -71,7 +71,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     loss : float or None, default=0.01
         How much the held-out loss (squared error or log loss) may rise, relative to that of the whole
         ensemble; half of its standard error counts as part of the rise. The share of wrong classes may rise
-        as much, plus 0.7 standard errors, by cuts. Boosting is also compared with its best number of stages.
+        as much, plus its standard error, by cuts. Boosting is also compared with its best number of stages.
         The smallest model is kept. None: the model with the smallest held-out loss.
     max_members, max_nodes, max_bytes : int or None, default=None
         Largest numbers of trees and of nodes, and largest size as arrays (see `n_bytes_`). A limit holds even
@@ -294,7 +294,9 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             plain = ranked[0]._replace(shrinkage=np.inf)
             if judge.ensemble.averages and self.link != "logistic":
                 plain = plain._replace(link=judge.ensemble.link)
-            ranked += [plain, plain._replace(n_trees=max(few, T // 2))] if judge.ensemble.averages else [plain]
+            ranked += (
+                [plain, plain._replace(n_trees=max(few, T // 2))] if judge.ensemble.averages else [plain]
+            )
         for number, candidate in enumerate(dict.fromkeys(ranked)):
             targets = self._targets(judge, candidate)[: FALLBACK + 1 if number >= BEST else None]
             [(path, sizes)] = judge.evaluate([candidate], [targets], judge.folds)
@@ -342,9 +344,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             targets += [int(self.max_members * 2 * 0.7**k) for k in range(12)]
         return [None, *sorted({max(1, each) for each in targets if each < n_leaves}, reverse=True)]
 
-    def _rank(
-        self, path: Path, sizes: Sequence[Size], limited: bool, judge: Judge
-    ) -> tuple[float, float]:
+    def _rank(self, path: Path, sizes: Sequence[Size], limited: bool, judge: Judge) -> tuple[float, float]:
         """Numbers that are smaller for better paths: the loss within the limits; or the bytes of the smallest
         model that is good enough, and the mean loss over all steps."""
         fits = np.array([self._fits(*size) for size in sizes])
