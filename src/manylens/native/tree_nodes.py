@@ -68,7 +68,7 @@ def add_halves(
     second: BoolArray,
     half: FloatArray,
 ) -> None:
-    """Add Σ_t v to half (n, C) over every second tree t that counts for a row; second (n,) starts as False."""
+    """Add Σ_t v to half (n, C) over every second tree t of a row; second (n,) starts as False."""
     width = np.uint32(value.shape[1])
     for t in range(len(column)):
         first = column[t]

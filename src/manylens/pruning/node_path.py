@@ -171,7 +171,7 @@ class Bags(NamedTuple):
 
     row: IntArray  # (p,)
     node: IntArray  # (p,): leaf that this row reaches
-    count: IntArray  # (p,): how often it was drawn
+    times: IntArray  # (p,): how often it was drawn
 
 
 def without_rows(nodes: Nodes, bags: Bags, wanted: BoolArray, target: FloatArray) -> Nodes:
@@ -183,7 +183,7 @@ def without_rows(nodes: Nodes, bags: Bags, wanted: BoolArray, target: FloatArray
     """
     cover, t = nodes.cover.copy(), nodes.n_trees
     value = nodes.value * (t * cover)[:, np.newaxis]
-    remove_rows(bags.row, bags.node, bags.count, wanted, target, cover, value)
+    remove_rows(bags.row, bags.node, bags.times, wanted, target, cover, value)
     cover[cover < NO_ROWS] = NO_ROWS
     value /= (t * cover)[:, np.newaxis]
     mean_of_children(nodes.children, cover, value)
@@ -331,7 +331,7 @@ def prune_path(
 def refit(
     nodes: Nodes, rows: RowLeaves, score: FloatArray, penalty: float, h: float, simplex: float
 ) -> FloatArray:
-    """One pass over all trees; changes the values and the intercept of `nodes`, and returns the new scores."""
+    """One pass over all trees; changes the values and the intercept of `nodes`, returns the new scores."""
     scale = row_scale(nodes, rows)
     before = residuals(score, rows.target, nodes.link)
     residual = before.copy()
@@ -394,9 +394,7 @@ def cheapest(nodes: Nodes, price: FloatArray, goal: int) -> BoolArray:
 class Places(NamedTuple):
     """Where nodes are after cuts."""
 
-    place: (
-        IntArray  # (m,): new number of a node, or of the leaf that took its place; -1 in trees without splits
-    )
+    place: IntArray  # (m,): new number of a node, or of the leaf in its place; -1 without splits
     remains: BoolArray  # (m,)
     old: IntArray  # (new m,): former numbers
     gone: BoolArray  # (t,): trees without splits

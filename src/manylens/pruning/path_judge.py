@@ -230,8 +230,8 @@ def path_of(
 ) -> Path:
     """Means and standard errors of losses (steps, judged), and how they differ from those of the ensemble.
 
-    Judged rows may be easier or harder than all used rows. The ensemble's losses are known for all of them, so
-    the mean loss is corrected by regression on them (a control variate).
+    Judged rows may be easier or harder than all used rows. The ensemble's losses are known for all of them,
+    so the mean loss is corrected by regression on them (a control variate).
     """
     reference = whole[judged]
     root = np.sqrt(max(1, len(reference) - 1))
