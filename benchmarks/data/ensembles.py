@@ -60,7 +60,7 @@ class Setting:
         return np.array(outcome)
 
     def fresh(self, kept):
-        """Fresh ensembles with as many members as were kept of every size: the first members, not weighted."""
+        """Fresh ensembles with as many members as were kept of every size: the first ones, not weighted."""
         outcome = []
         for p, k in zip(self.sizes, kept, strict=True):
             errors = []

@@ -41,6 +41,9 @@ SHRINK = 0.65  # share of the leaves that one step keeps
 STEPS = 14  # steps of a path without a target: 0.65^14 is 0.24 % of the leaves
 LARGEST = 1e15  # penalty that stands for infinity in sums with numbers of rows
 NO_ROWS = 1e-9  # cover of a node that no row is left in
+LARGEST_EXCESS = (
+    0.5  # of a log loss by half of the trees: beyond, it is not linear in 1/k (a probability of 0)
+)
 SMOOTHING = 0.1  # training rows that a node counts for in the probabilities of its children
 SLOPES = np.geomspace(1, 64, 25)  # candidates for the factor from mean probabilities to log-odds
 
@@ -251,7 +254,8 @@ def row_losses(nodes: Nodes | LeafValues, rows: RowLeaves) -> RowLosses:
     found = class_losses(score, truth, nodes.link)
     if some_unused:
         halves = [class_losses(half, truth, nodes.link) for half in half_scores(nodes, rows, score, k)]
-        found[0] -= np.where(k > 1, (np.mean(halves, axis=0)[0] - found[0]) * (1 - k / t), 0.0)
+        excess = np.minimum(np.mean(halves, axis=0)[0] - found[0], LARGEST_EXCESS)
+        found[0] -= np.where(k > 1, excess * (1 - k / t), 0.0)
     return RowLosses(*found)
 
 
