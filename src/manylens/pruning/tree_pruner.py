@@ -60,7 +60,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     Subtrees are replaced by leaves in the order of what they cost per leaf in a second-order model of the
     loss. After each step, the values of all leaves are refitted by ridge regression over leaf indicators,
     shrunk toward the values of the ensemble. Trees that lose all splits are removed. How much to shrink and
-    when to stop is decided on held-out rows. Memory: 6 bytes per row and tree, at most 400 MB, and a few
+    when to stop is decided on held-out rows. Memory: 16 bytes per row and tree, at most 540 MB, and a few
     copies of the trees.
 
     Parameters
