@@ -59,6 +59,21 @@ class Setting:
             outcome.append((len(choice.kept), self.error(scores) / self.error(whole)))
         return np.array(outcome)
 
+    def fresh(self, kept):
+        """Fresh ensembles with as many members as were kept of every size: the first ones, not weighted."""
+        outcome = []
+        for p, k in zip(self.sizes, kept, strict=True):
+            errors = []
+            for size in (int(k), p):
+                baseline = self.members.baseline[:size]
+                baseline = baseline if self.members.additive else baseline / baseline.sum()
+                scores = np.einsum("ikc,k->ic", self.T[:, :size], baseline)
+                if self.members.additive:
+                    scores += self.Y.mean(axis=0) - (self.P[:, :size].sum(axis=1)).mean(axis=0)
+                errors.append(self.error(scores))
+            outcome.append((k, errors[0] / errors[1]))
+        return np.array(outcome)
+
     def prune_uncentered(self):
         """Members kept by the thesis's method if equation 4.3 is not centered, and the relative test error.
 

@@ -41,15 +41,45 @@ def test_the_anchor_is_zero_for_targets_without_noise():
     assert AlignmentPruner(boosting).fit(X, y).anchor_ == 0
 
 
-def test_only_boosting_on_few_rows_is_refitted(diabetes, monkeypatch):
+def test_only_boosting_is_refitted(diabetes, monkeypatch):
     def refuse(*arguments):
         raise AssertionError("the ensemble must not be refitted here")
 
     monkeypatch.setattr("manylens.pruning.pruner.choose_anchor", refuse)
     X, y = diabetes[:2]
     assert AlignmentPruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, y).anchor_ == 0
+
+
+def test_many_rows_are_split_once_and_few_into_folds(diabetes, monkeypatch):
+    X, y, *_, boosting = diabetes
+    fits = []
+    fit = GradientBoostingRegressor.fit
+    monkeypatch.setattr(
+        GradientBoostingRegressor, "fit", lambda self, X, y: fits.append(len(X)) or fit(self, X, y)
+    )
+    AlignmentPruner(boosting).fit(X, y)
+    assert fits == [200, 200, 200]
     monkeypatch.setattr("manylens.pruning.pruner.ANCHOR_ROWS", 200)
-    assert AlignmentPruner(diabetes[-1]).fit(X, y).anchor_ == 0
+    fits.clear()
+    AlignmentPruner(boosting).fit(X, y)
+    assert fits == [200]
+
+
+def test_the_held_out_error_of_boosting_is_that_of_new_rows(diabetes):
+    X, y, X_test, y_test, boosting = diabetes
+    small = AlignmentPruner(boosting).fit(X, y)
+    errors = (small.predict(X_test) - y_test) ** 2
+    assert small.held_out_error_ == pytest.approx(errors.mean(), abs=3 * errors.std() / np.sqrt(142))
+    assert small.held_out_error_ > 1.3 * small.error_
+
+
+def test_all_stages_are_kept_with_a_warning_if_no_choice_is_good_enough(diabetes, monkeypatch):
+    X, y, X_test, _, boosting = diabetes
+    monkeypatch.setattr("manylens.pruning.pruner.ANCHORS", (0.0,))
+    with pytest.warns(UserWarning, match=r"held-out rows.*all stages are kept"):
+        whole = AlignmentPruner(boosting).fit(X, y)
+    assert whole.n_kept_ == 100
+    np.testing.assert_allclose(whole.predict(X_test), boosting.predict(X_test))
 
 
 def test_the_anchor_is_chosen_by_class_probabilities():
@@ -67,7 +97,7 @@ def test_a_class_too_small_to_split_gets_the_largest_anchor(diabetes):
     X = diabetes[0][:60]
     y = np.repeat([0, 1, 2], [29, 29, 2])
     boosting = GradientBoostingClassifier(n_estimators=5, random_state=0).fit(X, y)
-    assert choose_anchor(AlignmentPruner(boosting), boosting, X, y) == ANCHORS[-1]
+    assert choose_anchor(AlignmentPruner(boosting), boosting, X, y) == (ANCHORS[-1], None)
 
 
 def test_an_ensemble_that_cannot_be_refitted_gets_the_largest_anchor(diabetes):

@@ -1,5 +1,6 @@
 """Node pruning compared with fresh, depth-pruned and cost-complexity-pruned ensembles of the same size."""
 
+import copy
 import time
 import warnings
 
@@ -19,7 +20,7 @@ from manylens.pruning.pruned_trees import find_format
 CLASSES = ("letter", "isolet", "yeast", "optdigits", "glass", "ionosphere")
 VALUES = ("reg_cal_housing", "reg_kin8nm", "reg_abalone")
 TABLES = (*CLASSES, *VALUES)
-MOST_ROWS = 4000  # of training, and of testing
+MOST_ROWS = 1500  # of training, and of testing: the largest with which all draws take less than six minutes
 
 
 def draw(name, seed, most):
@@ -62,7 +63,7 @@ class Table:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="No smaller model")
             self.pruner = TreePruner(self.ensemble, random_state=seed).fit(self.X, self.y)
-        self.share = (time.perf_counter() - start) / self.seconds
+        self.pruning_seconds = time.perf_counter() - start
 
     def as_model(self, trees):
         """A model that predicts with these trees."""
@@ -107,18 +108,37 @@ class Table:
         return min(found, default=np.nan)
 
     def cost_complexity_pruned(self):
-        """A forest with as many bytes, by scikit-learn's ccp_alpha; the largest that fits."""
+        """A forest with as many bytes, by scikit-learn's ccp_alpha; the largest that fits.
+
+        The fitted trees are pruned, as a fit with ccp_alpha would do after growing the same trees.
+        """
         low, high, found = -9.0, 1.0, np.nan
         scale = 1.0 if self.classes else float(np.var(self.train[1]))
-        for _ in range(7):
+        for step in range(BISECTIONS):
             middle = (low + high) / 2
-            forest = clone(self.ensemble).set_params(ccp_alpha=scale * 10**middle).fit(*self.train)
-            trees = find_format(forest).read(forest)
-            if model_size(trees)[2] <= self.pruner.n_bytes_:
-                high, found = middle, self.relative(trees)
+            part = 10 if step < BISECTIONS - 2 else 1  # first by a tenth of the trees
+            trees = cost_complexity(self.ensemble, scale * 10**middle, part)
+            if part * model_size(trees)[2] <= self.pruner.n_bytes_:
+                high = middle
+                found = self.relative(trees) if part == 1 else found
             else:
                 low = middle
+        if np.isnan(found):
+            found = self.relative(cost_complexity(self.ensemble, scale * 10 ** (high + 0.1), 1))
         return found
+
+
+BISECTIONS = 10
+
+
+def cost_complexity(forest, alpha, part):
+    """Every part-th tree of a forest, pruned by minimal cost complexity."""
+    pruned = copy.copy(forest)
+    pruned.estimators_ = [copy.copy(tree) for tree in forest.estimators_[::part]]
+    for tree in pruned.estimators_:
+        tree.ccp_alpha = alpha
+        tree._prune_tree()  # sets a new tree_; there is no public way that does not fit again
+    return find_format(pruned).read(pruned)
 
 
 def ended_at(nodes: Nodes, depth):
@@ -127,15 +147,16 @@ def ended_at(nodes: Nodes, depth):
     for _ in range(depth):
         level = nodes.children[level[nodes.children[level, 0] != level]].ravel()
     cut[level[nodes.children[level, 0] != level]] = True
-    nothing = np.zeros((nodes.n_trees, 0), dtype=np.int32)
-    return renumbered(nodes, nothing, nodes.value, cut)[0].ensemble()
+    return renumbered(nodes, nodes.value, cut)[0].ensemble()
 
 
 class PrunedNodes(Comparison):
-    """RandomForest(500) on ten tables (at most 4,000 training and 4,000 test rows), five draws: bytes, and
+    """RandomForest(500) on ten tables (at most 1,500 training and 1,500 test rows), three draws: bytes, and
     test loss (log loss or squared error) relative to the whole forest. "fresh", "depth" (best of all depths
     and of 500, 250, 125 and 62 trees, chosen by the test loss) and "cost_complexity" (ccp_alpha) have at most
-    as many bytes as "ours"."""
+    as many bytes as "ours". The rules of TreePruner were chosen on other tables (usps, mnist, digits, wine,
+    ecoli, diabetes and synthetic ones). Forest and pruning both use all cores. Standard errors are over
+    tables and draws."""
 
     contenders = ("ours", "fresh", "depth", "cost_complexity")
     claims = (
@@ -150,14 +171,15 @@ class PrunedNodes(Comparison):
             at_least=0.8,
         ),
         Claim("mean relative error of held_out_loss_", result("ours", "held_out_error"), at_most=0.02),
-        Claim("median of pruning time / training time", result("ours", "share_of_time"), at_most=0.3),
+        Claim("total pruning time / training time", result("ours", "share_of_time"), at_most=0.3),
     )
     needs = TABLES
     memory = False
     warm_up = False
     repeats = 1
     held_out = False
-    draws = 5
+    draws = 3
+    most_rows = MOST_ROWS
 
     def ensembles(self):
         size = 30 if self.quick else 500
@@ -167,7 +189,7 @@ class PrunedNodes(Comparison):
 
     def make_data(self):
         names = ("optdigits", "reg_abalone") if self.quick else (*TABLES, "friedman")
-        most = 300 if self.quick else MOST_ROWS
+        most = 300 if self.quick else self.most_rows
         return [
             Table(name, seed, make(name in CLASSES), most, self.held_out)
             for make in self.ensembles()
@@ -197,21 +219,26 @@ class PrunedNodes(Comparison):
             return scores | {"beaten": float(np.mean(~(ours >= outcome)))}
         fresh = self.fresh(data)
         estimated = np.array([table.pruner.held_out_loss_ / table.loss(table.pruner) for table in data])
+        smaller = np.array([table.pruner.whole_bytes_ / table.pruner.n_bytes_ for table in data])
         return scores | {
-            "times_smaller": float(np.median([t.pruner.whole_bytes_ / t.pruner.n_bytes_ for t in data])),
+            "times_smaller": float(np.median(smaller)),
+            "least_times_smaller": float(smaller.min()),
             "times_fewer_nodes": float(np.median([t.pruner.whole_nodes_ / t.pruner.n_nodes_ for t in data])),
             "largest_loss": float(ours.max()),
-            "below_fresh": float(np.mean(ours <= fresh)),
+            "not_above_101_percent": float(np.mean(ours <= 1.01)),
+            "below_fresh": float(np.mean(ours < fresh)),
             "worst_to_fresh": float(np.max(ours / fresh)),
             "held_out_error": float(abs(np.mean(estimated) - 1)),
-            "share_of_time": float(np.median([table.share for table in data])),
+            "held_out_standard_error": float(np.std(estimated) / np.sqrt(len(estimated))),
+            "share_of_time": sum(t.pruning_seconds for t in data) / sum(t.seconds for t in data),
+            "median_share_of_time": float(np.median([t.pruning_seconds / t.seconds for t in data])),
         }
 
 
 class PrunedBoostingNodes(PrunedNodes):
-    """LightGBM and XGBoost with 500 rounds and their defaults, like PrunedNodes, two draws; pruned on a
-    quarter of the training rows, which they are not fitted to. "fresh" is boosting stopped early at as many
-    bytes."""
+    """LightGBM and XGBoost with 500 rounds and their defaults, like PrunedNodes, two draws of at most 800
+    rows; pruned on a quarter of the training rows, which they are not fitted to. "fresh" is boosting stopped
+    early at as many bytes."""
 
     contenders = ("ours", "fresh")
     claims = (
@@ -219,9 +246,11 @@ class PrunedBoostingNodes(PrunedNodes):
         Claim("median test loss relative to the whole", result("ours", "relative_loss"), at_most=1.01),
         Claim("largest loss relative to early stopping", result("ours", "worst_to_fresh"), at_most=1.01),
         Claim("mean relative error of held_out_loss_", result("ours", "held_out_error"), at_most=0.02),
+        Claim("total pruning time / training time", result("ours", "share_of_time"), at_most=0.3),
     )
     held_out = True
     draws = 2
+    most_rows = 800
 
     def ensembles(self):
         import lightgbm

@@ -14,38 +14,77 @@ from manylens.typing import BoolArray, FloatArray, IntArray
 
 
 @compiled
-def leaf_of_rows(X: FloatArray, trees: FlatTrees, at: IntArray) -> None:
-    """Set at (t, n) to the node in which each row ends, in each tree."""
+def leaf_of_rows(X: FloatArray, trees: FlatTrees, start: IntArray, row: IntArray, node: IntArray) -> None:
+    """Set node (p,) to where the rows of each tree (start, row) end."""
     roots, _depths, feature, threshold, children, missing, _leaf, _value, _column = trees
-    for t in range(at.shape[0]):
-        for i in range(at.shape[1]):
-            node = roots[t]
-            while children[node, 0] != node:
-                x = X[i, feature[node]]
-                child = missing[node] if np.isnan(x) else np.uint8(not (x <= threshold[node]))
-                node = children[node, child]
-            at[t, i] = node
+    for t in range(len(start) - 1):
+        for j in range(start[t], start[t + 1]):
+            at, i = roots[t], row[j]
+            while children[at, 0] != at:
+                x = X[i, feature[at]]
+                child = missing[at] if np.isnan(x) else np.uint8(not (x <= threshold[at]))
+                at = children[at, child]
+            node[j] = at
 
 
 @compiled
 def add_values(
-    at: IntArray, seen: BoolArray, value: FloatArray, column: IntArray, total: FloatArray, square: FloatArray
+    start: IntArray, row: IntArray, node: IntArray, value: FloatArray, column: IntArray, total: FloatArray
 ) -> None:
-    """Add Σ_t v to total (n, C), and Σ_t v² to square, over the trees t that count for a row (seen)."""
-    for t in range(at.shape[0]):
+    """Add Σ_t v to total (n, C) over the trees t that count for a row.
+
+    Rows and nodes are unsigned: negative indices would need a check that keeps the loops from being vectors.
+    """
+    width = np.uint32(value.shape[1])
+    for t in range(len(column)):
         first = column[t]
-        for i in range(at.shape[1]):
-            if seen[t, i]:
-                for k in range(value.shape[1]):
-                    v = value[at[t, i], k]
-                    total[i, first + k] += v
-                    square[i, first + k] += v * v
+        for j in range(start[t], start[t + 1]):
+            i, leaf = row[j], node[j]
+            for k in range(width):
+                total[i, first + k] += value[leaf, k]
+
+
+@compiled
+def add_squares(
+    start: IntArray, row: IntArray, node: IntArray, value: FloatArray, column: IntArray, square: FloatArray
+) -> None:
+    """Add Σ_t v² to square (n, C) over the trees t that count for a row."""
+    width = np.uint32(value.shape[1])
+    for t in range(len(column)):
+        first = column[t]
+        for j in range(start[t], start[t + 1]):
+            i, leaf = row[j], node[j]
+            for k in range(width):
+                square[i, first + k] += value[leaf, k] * value[leaf, k]
+
+
+@compiled
+def add_halves(
+    start: IntArray,
+    row: IntArray,
+    node: IntArray,
+    value: FloatArray,
+    column: IntArray,
+    second: BoolArray,
+    half: FloatArray,
+) -> None:
+    """Add Σ_t v to half (n, C) over every second tree t of a row; second (n,) starts as False."""
+    width = np.uint32(value.shape[1])
+    for t in range(len(column)):
+        first = column[t]
+        for j in range(start[t], start[t + 1]):
+            i, leaf = row[j], node[j]
+            if second[i]:
+                for k in range(width):
+                    half[i, first + k] += value[leaf, k]
+            second[i] = not second[i]
 
 
 @compiled
 def refit_leaves(
-    at: IntArray,
-    seen: BoolArray,
+    start: IntArray,
+    row: IntArray,
+    node: IntArray,
     scale: FloatArray,
     residual: FloatArray,
     roots: IntArray,
@@ -63,47 +102,43 @@ def refit_leaves(
     Minimizes Σ_ic r_ic²/(2 h) + penalty/2 |value - prior|² over the values of one tree at a time, with r = h
     (score - target) the residual and h the curvature. scale (n,) multiplies what trees add to a row. If
     simplex > 0, the values of a leaf stay non-negative and sum to it. gradient (m, V) and weight (m,) are
-    working memory; roots has one more entry, m.
+    zeros, used as working memory; roots has one more entry, m.
     """
-    width = value.shape[1]
-    for t in range(at.shape[0]):
+    width = np.uint32(value.shape[1])
+    for t in range(len(column)):
         first = column[t]
-        for node in range(roots[t], roots[t + 1]):
-            weight[node] = 0.0
+        for j in range(start[t], start[t + 1]):
+            i, leaf = row[j], node[j]
+            weight[leaf] += curvature * scale[i] * scale[i]
             for k in range(width):
-                gradient[node, k] = 0.0
-        for i in range(at.shape[1]):
-            if seen[t, i]:
-                node = at[t, i]
-                weight[node] += curvature * scale[i] * scale[i]
-                for k in range(width):
-                    gradient[node, k] += scale[i] * residual[i, first + k]
-        for node in range(roots[t], roots[t + 1]):
-            if weight[node] == 0.0:
+                gradient[leaf, k] += scale[i] * residual[i, first + k]
+        for leaf in range(roots[t], roots[t + 1]):
+            if weight[leaf] == 0.0:
                 continue
             total = 0.0
             for k in range(width):
-                pull = gradient[node, k] + penalty * (value[node, k] - prior[node, k])
-                gradient[node, k] = value[node, k] - pull / (weight[node] + penalty)
+                pull = gradient[leaf, k] + penalty * (value[leaf, k] - prior[leaf, k])
+                gradient[leaf, k] = value[leaf, k] - pull / (weight[leaf] + penalty)
                 if simplex > 0.0:
-                    gradient[node, k] = max(gradient[node, k], 0.0)
-                total += gradient[node, k]
+                    gradient[leaf, k] = max(gradient[leaf, k], 0.0)
+                total += gradient[leaf, k]
             for k in range(width):
-                new = gradient[node, k]
+                new = gradient[leaf, k]
                 if simplex > 0.0:
                     new = new * simplex / total if total > 0.0 else simplex / width
-                gradient[node, k] = new - value[node, k]
-                value[node, k] = new
-        for i in range(at.shape[1]):
-            if seen[t, i]:
-                for k in range(width):
-                    residual[i, first + k] += curvature * scale[i] * gradient[at[t, i], k]
+                gradient[leaf, k] = curvature * (new - value[leaf, k])
+                value[leaf, k] = new
+        for j in range(start[t], start[t + 1]):
+            i, leaf = row[j], node[j]
+            for k in range(width):
+                residual[i, first + k] += scale[i] * gradient[leaf, k]
 
 
 @compiled
 def node_moments(
-    at: IntArray,
-    seen: BoolArray,
+    start: IntArray,
+    row: IntArray,
+    node: IntArray,
     scale: FloatArray,
     residual: FloatArray,
     column: IntArray,
@@ -112,14 +147,14 @@ def node_moments(
     weight: FloatArray,
 ) -> None:
     """Add the gradient (m, V) and the curvature (m,) of the loss with respect to the leaf values."""
-    for t in range(at.shape[0]):
+    width = np.uint32(gradient.shape[1])
+    for t in range(len(column)):
         first = column[t]
-        for i in range(at.shape[1]):
-            if seen[t, i]:
-                node = at[t, i]
-                weight[node] += curvature * scale[i] * scale[i]
-                for k in range(gradient.shape[1]):
-                    gradient[node, k] += scale[i] * residual[i, first + k]
+        for j in range(start[t], start[t + 1]):
+            i, leaf = row[j], node[j]
+            weight[leaf] += curvature * scale[i] * scale[i]
+            for k in range(width):
+                gradient[leaf, k] += scale[i] * residual[i, first + k]
 
 
 @compiled
@@ -174,25 +209,18 @@ def cut_costs(
 
 
 @compiled
-def choose_cuts(
-    order: IntArray, parent: IntArray, leaves: IntArray, n_leaves: int, target: int, cut: BoolArray
+def cutting_prices(
+    children: IntArray, parent: IntArray, cost: FloatArray, leaves: IntArray, price: FloatArray
 ) -> None:
-    """Mark nodes to cut, in this order, until at most `target` leaves are left; changes `leaves`."""
-    for node in order:
-        if n_leaves <= target:
-            return
-        above = node
-        while above >= 0 and not cut[above]:
-            above = parent[above]
-        if above >= 0:
-            continue
-        cut[node] = True
-        removed = leaves[node] - 1
-        n_leaves -= removed
-        above = node
-        while above >= 0:
-            leaves[above] -= removed
-            above = parent[above]
+    """Set price (m,) to the cost per leaf at which a node disappears: the smallest of its own and above.
+
+    At a price λ, the inner nodes that remain are those with price > λ.
+    """
+    for node in range(len(children)):
+        above = parent[node]
+        price[node] = np.inf if above < 0 else price[above]
+        if children[node, 0] != node:
+            price[node] = min(price[node], cost[node] / (leaves[node] - 1))
 
 
 @compiled
@@ -244,8 +272,101 @@ def move_nodes(
 
 
 @compiled
-def move_rows(at: IntArray, kept: IntArray, place: IntArray, moved: IntArray) -> None:
-    """Set moved (k, n) to the new numbers of the nodes of rows in the trees that remain."""
-    for k in range(len(kept)):
-        for i in range(at.shape[1]):
-            moved[k, i] = place[at[kept[k], i]]
+def move_rows(
+    start: IntArray,
+    row: IntArray,
+    node: IntArray,
+    gone: BoolArray,
+    place: IntArray,
+    new_start: IntArray,
+    new_row: IntArray,
+    new_node: IntArray,
+) -> None:
+    """Set the rows and new nodes of the trees that remain, and where they start (k + 1,)."""
+    count, k = 0, 0
+    for t in range(len(gone)):
+        if gone[t]:
+            continue
+        for j in range(start[t], start[t + 1]):
+            new_row[count] = row[j]
+            new_node[count] = place[node[j]]
+            count += 1
+        k += 1
+        new_start[k] = count
+
+
+@compiled
+def value_changes(
+    start: IntArray,
+    row: IntArray,
+    node: IntArray,
+    gone: BoolArray,
+    place: IntArray,
+    remains: BoolArray,
+    old: IntArray,
+    value: FloatArray,
+    column: IntArray,
+    change: FloatArray,
+) -> None:
+    """Add to change (n, C) how cuts change Σ_t v: rows move to leaves above, and trees disappear."""
+    width = np.uint32(value.shape[1])
+    for t in range(len(gone)):
+        first = column[t]
+        for j in range(start[t], start[t + 1]):
+            i, leaf = row[j], node[j]
+            if gone[t]:
+                for k in range(width):
+                    change[i, first + k] -= value[leaf, k]
+            elif not remains[leaf]:
+                above = old[place[leaf]]
+                for k in range(width):
+                    change[i, first + k] += value[above, k] - value[leaf, k]
+
+
+@compiled
+def remove_rows(
+    row: IntArray,
+    node: IntArray,
+    count: IntArray,
+    wanted: BoolArray,
+    target: FloatArray,
+    cover: FloatArray,
+    total: FloatArray,
+) -> None:
+    """Take the rows that are wanted (n,) out of the covers (m,) and the sums of targets (m, V) of leaves."""
+    for j in range(len(row)):
+        if wanted[row[j]]:
+            cover[node[j]] -= count[j]
+            for k in range(total.shape[1]):
+                total[node[j], k] -= count[j] * target[row[j], k]
+
+
+@compiled
+def mean_of_children(children: IntArray, cover: FloatArray, value: FloatArray) -> None:
+    """Set the covers (m,) of inner nodes to the sums, and values (m, V) to the means, of their children's."""
+    for node in range(len(children) - 1, -1, -1):
+        a, b = children[node]
+        if a != node:
+            cover[node] = cover[a] + cover[b]
+            share = cover[a] / cover[node]
+            for k in range(value.shape[1]):
+                value[node, k] = share * value[a, k] + (1 - share) * value[b, k]
+
+
+@compiled
+def smooth_values(parent: IntArray, cover: FloatArray, amount: float, value: FloatArray) -> None:
+    """Shrink the values (m, V) of nodes toward those of their parents, from the roots down."""
+    for node in range(len(parent)):
+        above = parent[node]
+        if above >= 0:
+            share = cover[node] / (cover[node] + amount)
+            for k in range(value.shape[1]):
+                value[node, k] = share * value[node, k] + (1 - share) * value[above, k]
+
+
+@compiled
+def node_levels(children: IntArray, level: IntArray) -> None:
+    """Set level (m,), zeros at first, to the steps from the root to each node."""
+    for node in range(len(children)):
+        if children[node, 0] != node:
+            level[children[node, 0]] = level[children[node, 1]] = level[node] + 1

@@ -15,15 +15,21 @@ from typing import NamedTuple
 import numpy as np
 
 from manylens.native.tree_nodes import (
+    add_halves,
+    add_squares,
     add_values,
-    choose_cuts,
     cut_costs,
+    cutting_prices,
     leaf_of_rows,
+    mean_of_children,
     move_nodes,
     move_rows,
     node_moments,
     place_nodes,
     refit_leaves,
+    remove_rows,
+    smooth_values,
+    value_changes,
 )
 from manylens.native.trees import FlatTrees
 from manylens.pruning.members import Link
@@ -32,19 +38,54 @@ from manylens.pruning.tree_ensembles import TreeEnsemble, pack_trees
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 SHRINK = 0.65  # share of the leaves that one step keeps
-STEPS = 10  # steps of a path without a target: 0.65^10 is 1.3 % of the leaves
+STEPS = 14  # steps of a path without a target: 0.65^14 is 0.24 % of the leaves
 LARGEST = 1e15  # penalty that stands for infinity in sums with numbers of rows
+NO_ROWS = 1e-9  # cover of a node that no row is left in
+LARGEST_EXCESS = (
+    0.5  # of a log loss by half of the trees: beyond, it is not linear in 1/k (a probability of 0)
+)
 SMOOTHING = 0.1  # training rows that a node counts for in the probabilities of its children
 SLOPES = np.geomspace(1, 64, 25)  # candidates for the factor from mean probabilities to log-odds
 
 
 class RowLeaves(NamedTuple):
-    """Rows with their targets, the leaves they reach, and the trees that may be used for them."""
+    """Rows with their targets, and the leaves they reach in the trees that may be used for them, by tree."""
 
-    at: IntArray  # (t, n): node that each row reaches in each tree
-    seen: BoolArray  # (t, n): whether a tree may be used for a row
+    start: IntArray  # (t + 1,): where the entries of each tree start, and p
+    row: IntArray  # (p,) uint32
+    node: IntArray  # (p,) uint32: node that this row reaches
     target: FloatArray  # (n, C): values, or one column per class (one of 0 and 1 for a single log-odds)
-    learn: BoolArray  # (n,): whether a row is used for cuts and refits; the others are held out
+
+    def first_trees(self, n_trees: int) -> RowLeaves:
+        """The same rows in the first trees only."""
+        p = self.start[n_trees]
+        return RowLeaves(self.start[: n_trees + 1], self.row[:p], self.node[:p], self.target)
+
+    def of_rows(self, mask: BoolArray) -> RowLeaves:
+        """Some of the rows, numbered anew."""
+        if mask.all():
+            return self
+        number = (np.cumsum(mask) - 1).astype(np.uint32)
+        wanted = mask[self.row]
+        start = np.concatenate([[0], np.cumsum(wanted)])[self.start]
+        return RowLeaves(start, number[self.row[wanted]], self.node[wanted], self.target[mask])
+
+    def counts(self) -> IntArray:
+        """How many trees may be used for each row (n,)."""
+        return np.bincount(self.row, minlength=len(self.target))
+
+
+def row_leaves(X: FloatArray, trees: FlatTrees, seen: BoolArray | None, target: FloatArray) -> RowLeaves:
+    """Where rows end in all trees; seen (t, n) says which trees may be used, None for all."""
+    t, n = len(trees.roots), len(X)
+    if seen is None:
+        start, row = np.arange(t + 1) * n, np.tile(np.arange(n, dtype=np.uint32), t)
+    else:
+        start = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
+        row = np.nonzero(seen)[1].astype(np.uint32)
+    node = np.empty(len(row), dtype=np.uint32)
+    leaf_of_rows(X, trees, start, row, node)
+    return RowLeaves(start, row, node, target)
 
 
 class Nodes(NamedTuple):
@@ -59,7 +100,7 @@ class Nodes(NamedTuple):
     cover: FloatArray  # (m,)
     value: FloatArray  # (m, V)
     prior: FloatArray  # (m, V): values toward which refits shrink
-    column: IntArray  # (t,)
+    column: IntArray  # (t,) uint32
     intercept: FloatArray  # (C,)
     link: Link
     classes: AnyArray | None
@@ -81,6 +122,32 @@ class Nodes(NamedTuple):
         return TreeEnsemble(trees, cover, self.intercept, self.link, self.classes, self.averages)
 
 
+class LeafValues(NamedTuple):
+    """The leaves of trees, for scores and losses: rows have leaf numbers instead of nodes."""
+
+    value: FloatArray  # (leaves, V)
+    column: IntArray  # (t,) uint32
+    intercept: FloatArray  # (C,)
+    link: Link
+    classes: AnyArray | None
+    averages: bool
+
+    @property
+    def n_trees(self) -> int:
+        return len(self.column)
+
+
+def leaf_values(ensemble: TreeEnsemble, n_trees: int) -> LeafValues:
+    """The leaves of the first trees; those of a forest get the weights of their mean."""
+    trees, tail = ensemble.trees, (ensemble.intercept, ensemble.link, ensemble.classes, ensemble.averages)
+    whole = not ensemble.averages or n_trees == len(trees.roots)
+    value = trees.value
+    if not whole:
+        last = trees.leaf[: trees.roots[n_trees]].max(initial=0)
+        value = trees.value[: last + 1] * (len(trees.roots) / max(n_trees, 1))
+    return LeafValues(value, trees.column[:n_trees], *tail)
+
+
 def open_nodes(ensemble: TreeEnsemble, n_trees: int) -> Nodes:
     """The first trees of an ensemble, to be cut; those of a forest get the weights of their mean."""
     trees = ensemble.trees
@@ -96,60 +163,57 @@ def open_nodes(ensemble: TreeEnsemble, n_trees: int) -> Nodes:
     if ensemble.averages:
         value *= len(trees.roots) / max(n_trees, 1)
     cover = np.maximum(ensemble.cover[:end].astype(np.float64), 1e-12)
-    mean_of_children(children, roots[:-1], cover, value)
-    arrays = (trees.feature[:end], trees.threshold[:end], trees.missing[:end], cover, value, value.copy())
+    mean_of_children(children, cover, value)
+    arrays = (trees.feature[:end], trees.threshold[:end], trees.missing[:end], cover, value, value)
     tail = (ensemble.intercept.copy(), ensemble.link, ensemble.classes, ensemble.averages)
-    return Nodes(roots, children, parent, *arrays, trees.column[:n_trees].astype(np.int64), *tail)
+    return Nodes(roots, children, parent, *arrays, trees.column[:n_trees].astype(np.uint32), *tail)
 
 
-def mean_of_children(children: IntArray, roots: IntArray, cover: FloatArray, value: FloatArray) -> None:
-    """Set the values of inner nodes to the mean of their children's, weighted by cover."""
-    levels, nodes = [], roots
-    while len(nodes):
-        nodes = nodes[children[nodes, 0] != nodes]
-        levels.append(nodes)
-        nodes = children[nodes].ravel()
-    for nodes in reversed(levels):
-        a, b = children[nodes].T
-        share = (cover[a] / (cover[a] + cover[b]))[:, np.newaxis]
-        value[nodes] = share * value[a] + (1 - share) * value[b]
+class Bags(NamedTuple):
+    """Rows in the bootstrap samples of trees."""
+
+    row: IntArray  # (p,)
+    node: IntArray  # (p,): leaf that this row reaches
+    times: IntArray  # (p,): how often it was drawn
+
+
+def without_rows(nodes: Nodes, bags: Bags, wanted: BoolArray, target: FloatArray) -> Nodes:
+    """A forest whose leaf values, which are means of targets (n, V), do without the rows that are wanted.
+
+    Otherwise, refits would judge a held-out row by values that depend on its target: the trees trained on it
+    agree with it, so that refits to its neighbors push the other trees away from it. Nodes that are left
+    without rows get the values of their parents.
+    """
+    cover, t = nodes.cover.copy(), nodes.n_trees
+    value = nodes.value * (t * cover)[:, np.newaxis]
+    remove_rows(bags.row, bags.node, bags.times, wanted, target, cover, value)
+    cover[cover < NO_ROWS] = NO_ROWS
+    value /= (t * cover)[:, np.newaxis]
+    mean_of_children(nodes.children, cover, value)
+    smooth_values(nodes.parent, cover, np.sqrt(NO_ROWS), value)
+    return nodes._replace(cover=cover, value=value, prior=value)
 
 
 def smoothed(nodes: Nodes, amount: float) -> Nodes:
     """Nodes with probabilities that are shrunk toward those of their parents, from the roots down."""
     value = nodes.value.copy()
-    level = nodes.roots[:-1]
-    while len(level):
-        inner = level[nodes.children[level, 0] != level]
-        below, above = nodes.children[inner].ravel(), np.repeat(inner, 2)
-        share = (nodes.cover[below] / (nodes.cover[below] + amount))[:, np.newaxis]
-        value[below] = share * value[below] + (1 - share) * value[above]
-        level = below
-    return nodes._replace(value=value, prior=value.copy())
+    smooth_values(nodes.parent, nodes.cover, amount, value)
+    return nodes._replace(value=value, prior=value)
 
 
-def leaves_of(X: FloatArray, trees: FlatTrees, n_trees: int) -> IntArray:
-    """The node (n_trees, n) in which each row ends."""
-    at = np.empty((n_trees, len(X)), dtype=np.int32)
-    leaf_of_rows(X, trees, at)
-    return at
+def row_scores(nodes: Nodes | LeafValues, rows: RowLeaves) -> FloatArray:
+    """Scores (n, C)."""
+    total = np.zeros((len(rows.target), len(nodes.intercept)))
+    add_values(rows.start, rows.row, rows.node, nodes.value, nodes.column, total)
+    return nodes.intercept + total * row_scale(nodes, rows)[:, np.newaxis]
 
 
-def row_scores(nodes: Nodes, rows: RowLeaves) -> tuple[FloatArray, FloatArray]:
-    """Scores (n, C), and by how much the variance of each is larger than with all trees.
-
-    For out-of-bag rows of a forest, a score is the mean over the k of t trees that may be used, and its
-    variance over trees is s²(1/k - 1/t) larger than that of the mean of all, with s² the variance among them.
-    """
-    n, C = len(rows.target), len(nodes.intercept)
-    total, square = np.zeros((n, C)), np.zeros((n, C))
-    add_values(rows.at, rows.seen, nodes.value, nodes.column, total, square)
+def row_scale(nodes: Nodes | LeafValues, rows: RowLeaves) -> FloatArray:
+    """The factor s (n,) of each row; 0 if no tree may be used for it."""
     if not nodes.averages:
-        return nodes.intercept + total, np.zeros((n, C))
-    t = nodes.n_trees
-    k = np.maximum(rows.seen.sum(axis=0), 1)[:, np.newaxis]
-    spread = np.maximum(square - total**2 / k, 0) / np.maximum(k - 1, 1) * t * t
-    return nodes.intercept + total * (t / k), spread * (1 / k - 1 / max(t, 1))
+        return np.ones(len(rows.target))
+    k = rows.counts()
+    return np.where(k > 0, nodes.n_trees / np.maximum(k, 1), 0.0)
 
 
 def curvature_of(link: Link, n_outputs: int) -> float:
@@ -171,49 +235,82 @@ class RowLosses(NamedTuple):
     error: FloatArray  # 1 if the class is wrong; zeros for regression
 
 
-def row_losses(
-    score: FloatArray, spread: FloatArray, target: FloatArray, link: Link, classifies: bool
-) -> RowLosses:
-    """Squared errors or log losses, corrected for the trees that were not used (see `row_scores`).
+def row_losses(nodes: Nodes | LeafValues, rows: RowLeaves) -> RowLosses:
+    """Squared errors or log losses, corrected for the trees that were not used.
 
-    The correction of the log loss is its second-order term.
+    For out-of-bag rows of a forest, a score is the mean over k of t trees. Its variance over trees is
+    s²(1/k - 1/t) larger than that of the mean of all, with s² the variance among trees, and so is its squared
+    error. Log losses are extrapolated linearly in 1/k, from k/2 and k trees to t.
     """
-    if not classifies:
-        squared = np.sum((score - target) ** 2 - spread, axis=1)
-        return RowLosses(squared, np.zeros(len(score)))
-    p = probabilities(score, link)
+    score, target = row_scores(nodes, rows), rows.target
+    t, k = nodes.n_trees, rows.counts() if nodes.averages else np.array([nodes.n_trees])
+    some_unused = bool(nodes.averages and np.any(k < t))
+    if nodes.classes is None:
+        loss = np.sum((score - target) ** 2, axis=1)
+        if some_unused:
+            loss -= np.sum(excess_variance(nodes, rows, score, k[:, np.newaxis]), axis=1)
+        return RowLosses(loss, np.zeros(len(loss)))
     truth = target[:, 0].astype(int) if target.shape[1] == 1 else np.argmax(target, axis=1)
-    own = np.maximum(p[np.arange(len(p)), truth], np.finfo(np.float64).eps)
-    q = p[:, -score.shape[1] :]
-    if link == "identity":
-        excess = spread[np.arange(len(p)), truth] / own**2
-        excess = np.minimum(excess, 1.0)  # the expansion is of no use for the rare class that few trees see
-    else:
-        excess = np.sum(q * (1 - q) * spread, axis=1)
-    return RowLosses(-np.log(own) - excess / 2, (np.argmax(p, axis=1) != truth).astype(np.float64))
+    found = class_losses(score, truth, nodes.link)
+    if some_unused:
+        halves = [class_losses(half, truth, nodes.link) for half in half_scores(nodes, rows, score, k)]
+        excess = np.minimum(np.mean(halves, axis=0)[0] - found[0], LARGEST_EXCESS)
+        found[0] -= np.where(k > 1, excess * (1 - k / t), 0.0)
+    return RowLosses(*found)
+
+
+def class_losses(score: FloatArray, truth: IntArray, link: Link) -> FloatArray:
+    """Log losses, and 1 if the class is wrong: (2, n)."""
+    p = probabilities(score, link)
+    own = p[np.arange(len(p)), truth]
+    return np.array([-np.log(np.maximum(own, np.finfo(np.float64).eps)), np.argmax(p, axis=1) != truth])
+
+
+def excess_variance(nodes: Nodes | LeafValues, rows: RowLeaves, score: FloatArray, k: IntArray) -> FloatArray:
+    """s²(1/k - 1/t), (n, C): by how much the variance of a score is larger than with all trees."""
+    square, t, k = np.zeros_like(score), nodes.n_trees, np.maximum(k, 1)
+    add_squares(rows.start, rows.row, rows.node, nodes.value, nodes.column, square)
+    total = (score - nodes.intercept) * k / t
+    spread = np.maximum(square - total**2 / k, 0) / np.maximum(k - 1, 1) * t * t
+    return spread * (1 / k - 1 / t)
+
+
+def half_scores(
+    nodes: Nodes | LeafValues, rows: RowLeaves, score: FloatArray, k: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Scores (n, C) from every second of the k trees of each row, and from the others."""
+    second, half, t = np.zeros(len(score), dtype=bool), np.zeros_like(score), nodes.n_trees
+    add_halves(rows.start, rows.row, rows.node, nodes.value, nodes.column, second, half)
+    total = (score - nodes.intercept) * (np.maximum(k, 1) / t)[:, np.newaxis]
+    few, others = np.maximum(k // 2, 1)[:, np.newaxis], np.maximum(k - k // 2, 1)[:, np.newaxis]
+    return nodes.intercept + half * t / few, nodes.intercept + (total - half) * t / others
 
 
 def as_log_odds(nodes: Nodes, rows: RowLeaves) -> Nodes:
     """A forest of classes as a sum of log-odds β (mean probability), with β the best on these rows."""
     binary = len(nodes.intercept) == 2
-    value = nodes.value[:, 1:] if binary else nodes.value
+    value = np.ascontiguousarray(nodes.value[:, 1:]) if binary else nodes.value
     shift = np.array([0.5]) if binary else np.zeros(len(nodes.intercept))
     flat = nodes._replace(value=value, intercept=np.zeros(len(shift)))
     target = rows.target[:, 1:] if binary else rows.target
-    score, _ = row_scores(flat, rows._replace(target=target))
-    none = np.zeros_like(score)
-    losses = [row_losses(b * (score - shift), none, target, "logistic", True).loss.mean() for b in SLOPES]
+    score = row_scores(flat, rows)
+    truth = target[:, 0].astype(int) if binary else np.argmax(target, axis=1)
+    losses = [class_losses(b * (score - shift), truth, "logistic")[0].mean() for b in SLOPES]
     slope = float(SLOPES[int(np.argmin(losses))])
     value = slope * value
-    return flat._replace(value=value, prior=value.copy(), intercept=-slope * shift, link="logistic")
+    return flat._replace(value=value, prior=value, intercept=-slope * shift, link="logistic")
 
 
 def prune_path(
-    nodes: Nodes, rows: RowLeaves, shrinkage: float, targets: Sequence[int]
-) -> Iterator[tuple[Nodes, RowLeaves, FloatArray, FloatArray]]:
-    """Refit, then cut to each number of leaves in `targets`.
+    nodes: Nodes,
+    rows: RowLeaves,
+    shrinkage: float,
+    targets: Sequence[int | None],
+    judged: RowLeaves,
+) -> Iterator[tuple[Nodes, RowLeaves]]:
+    """Cut to each number of leaves in `targets`, None for no cut, and refit by `rows`.
 
-    After each refit, yields the model, the leaves of the rows, and their scores and spreads (`row_scores`).
+    After each refit, yields the model, whose arrays the next step may change, and the leaves of `judged`.
 
     shrinkage is the weight of the values in the ensemble, in rows per tree; infinity for no refit. Leaves of
     a forest of classes with the identity link stay probabilities.
@@ -226,65 +323,97 @@ def prune_path(
     )
     nodes = nodes._replace(value=nodes.value.copy(), intercept=nodes.intercept.copy())  # changed in place
     h = curvature_of(nodes.link, len(nodes.intercept))
-    score, spread = row_scores(nodes, rows)
-    for goal in [None, *targets]:
+    score = row_scores(nodes, rows)
+    for goal in targets:
         if goal is not None:
-            nodes, at, kept = cut_nodes(nodes, rows, score, h * penalty, goal, simplex)
-            rows = rows._replace(at=at, seen=rows.seen[kept])
-            score, spread = row_scores(nodes, rows)
+            nodes, rows, judged, score = cut_nodes(nodes, rows, judged, score, h * penalty, goal, simplex)
         if np.isfinite(penalty):
-            refit(nodes, rows, score, h * penalty, h, simplex)
-            score, spread = row_scores(nodes, rows)
-        yield nodes, rows, score, spread
+            score = refit(nodes, rows, score, h * penalty, h, simplex)
+        yield nodes, judged
 
 
-def usable(nodes: Nodes, rows: RowLeaves) -> tuple[BoolArray, FloatArray]:
-    """Which rows have a tree, and the factor s of each row."""
-    if not nodes.averages:
-        return np.ones(len(rows.learn), dtype=bool), np.ones(len(rows.learn))
-    k = rows.seen.sum(axis=0)
-    return k > 0, np.where(k > 0, len(rows.seen) / np.maximum(k, 1), 0.0)
-
-
-def refit(nodes: Nodes, rows: RowLeaves, score: FloatArray, penalty: float, h: float, simplex: float) -> None:
-    """One pass over all trees; changes the values and the intercept of `nodes`."""
-    used, scale = usable(nodes, rows)
-    residual = residuals(score, rows.target, nodes.link)
+def refit(
+    nodes: Nodes, rows: RowLeaves, score: FloatArray, penalty: float, h: float, simplex: float
+) -> FloatArray:
+    """One pass over all trees; changes the values and the intercept of `nodes`, returns the new scores."""
+    scale = row_scale(nodes, rows)
+    before = residuals(score, rows.target, nodes.link)
+    residual = before.copy()
     m, V = nodes.value.shape
-    shared = (rows.at, rows.seen & rows.learn, scale, residual, nodes.roots, nodes.column, nodes.prior)
+    shared = (rows.start, rows.row, rows.node, scale, residual, nodes.roots, nodes.column, nodes.prior)
     refit_leaves(*shared, penalty, h, simplex, nodes.value, np.zeros((m, V)), np.zeros(m))
-    used = used & rows.learn
+    used = scale > 0
+    shift = np.zeros(len(nodes.intercept))
     if not simplex and used.any():
-        nodes.intercept[:] -= residual[used].sum(axis=0) / (h * (used.sum() + penalty))
+        shift = -residual[used].sum(axis=0) / (h * (used.sum() + penalty))
+        nodes.intercept[:] += shift
+    return score + (residual - before) / h + shift
 
 
 def cut_nodes(
-    nodes: Nodes, rows: RowLeaves, score: FloatArray, penalty: float, goal: int, simplex: float
-) -> tuple[Nodes, IntArray, BoolArray]:
-    """Cut the subtrees with the smallest cost per leaf; new nodes, leaves of rows, and which trees remain.
+    nodes: Nodes,
+    rows: RowLeaves,
+    judged: RowLeaves,
+    score: FloatArray,
+    penalty: float,
+    goal: int,
+    simplex: float,
+) -> tuple[Nodes, RowLeaves, RowLeaves, FloatArray]:
+    """Cut the subtrees with the smallest cost per leaf; new nodes, leaves of rows, and scores of `rows`.
 
-    A tree of which only the root would be left becomes part of the intercept.
+    A tree of which only the root would be left becomes part of the intercept. The values of inner nodes of
+    `nodes` change.
     """
     m, V = nodes.value.shape
-    _, scale = usable(nodes, rows)
+    scale = row_scale(nodes, rows)
     gradient, weight, cost, leaves = np.zeros((m, V)), np.zeros(m), np.zeros(m), np.zeros(m, dtype=np.int64)
     h = curvature_of(nodes.link, len(nodes.intercept))
     residual = residuals(score, rows.target, nodes.link)
-    node_moments(rows.at, rows.seen & rows.learn, scale, residual, nodes.column, h, gradient, weight)
-    value = nodes.value.copy()
+    node_moments(rows.start, rows.row, rows.node, scale, residual, nodes.column, h, gradient, weight)
+    value = nodes.value  # values of inner nodes, which are set here, are not in use
     cut_costs(
         nodes.children, nodes.prior, min(penalty, LARGEST), simplex, value, gradient, weight, cost, leaves
     )
-    inner = np.flatnonzero(nodes.children[:, 0] != np.arange(m))
-    order = inner[np.argsort(cost[inner] / (leaves[inner] - 1))]
-    cut = np.zeros(m, dtype=bool)
-    choose_cuts(order, nodes.parent, leaves, nodes.n_leaves, goal, cut)
-    return renumbered(nodes, rows.at, value, cut)
+    price = np.empty(m)
+    cutting_prices(nodes.children, nodes.parent, cost, leaves, price)
+    new, places = renumbered(nodes, value, cheapest(nodes, price, goal))
+    change = np.zeros_like(score)
+    parts = (rows.start, rows.row, rows.node, places.gone, places.place, places.remains, places.old)
+    value_changes(*parts, value, nodes.column, change)
+    total = (score - nodes.intercept) / np.where(scale > 0, scale, 1.0)[:, np.newaxis] + change
+    rows, judged = moved(rows, places), moved(judged, places)
+    return new, rows, judged, new.intercept + total * row_scale(new, rows)[:, np.newaxis]
 
 
-def renumbered(
-    nodes: Nodes, at: IntArray, value: FloatArray, cut: BoolArray
-) -> tuple[Nodes, IntArray, BoolArray]:
+def cheapest(nodes: Nodes, price: FloatArray, goal: int) -> BoolArray:
+    """The inner nodes (m,) to cut until at most `goal` leaves are left: one per tree and inner node."""
+    inner = nodes.children[:, 0] != np.arange(len(price))
+    prices, keep = price[inner], max(goal - nodes.n_trees, 0)
+    if keep >= len(prices):
+        return np.zeros(len(price), dtype=bool)
+    largest = np.partition(prices, len(prices) - keep - 1)[len(prices) - keep - 1]
+    return inner & (price <= largest)
+
+
+class Places(NamedTuple):
+    """Where nodes are after cuts."""
+
+    place: IntArray  # (m,): new number of a node, or of the leaf in its place; -1 without splits
+    remains: BoolArray  # (m,)
+    old: IntArray  # (new m,): former numbers
+    gone: BoolArray  # (t,): trees without splits
+
+
+def moved(rows: RowLeaves, places: Places) -> RowLeaves:
+    """Rows in the trees that remain."""
+    sizes = np.diff(rows.start)[~places.gone]
+    start, p = np.zeros(len(sizes) + 1, dtype=np.int64), int(sizes.sum())
+    row, node = np.empty(p, dtype=np.uint32), np.empty(p, dtype=np.uint32)
+    move_rows(rows.start, rows.row, rows.node, places.gone, places.place, start, row, node)
+    return RowLeaves(start, row, node, rows.target)
+
+
+def renumbered(nodes: Nodes, value: FloatArray, cut: BoolArray) -> tuple[Nodes, Places]:
     """Nodes without those below a cut, and without trees that have no split left."""
     m = len(nodes.children)
     place, remains = np.empty(m, dtype=np.int64), np.empty(m, dtype=bool)
@@ -302,8 +431,6 @@ def renumbered(
         first = nodes.column[t]
         intercept[first : first + value.shape[1]] += value[roots[t]]
     kept = np.flatnonzero(~gone)
-    moved = np.empty((len(kept), at.shape[1]), dtype=np.int32)
-    move_rows(at, kept, place, moved)
     new = nodes._replace(
         roots=np.append(place[roots[kept]], count),
         children=children,
@@ -317,4 +444,4 @@ def renumbered(
         column=nodes.column[kept],
         intercept=intercept,
     )
-    return new, moved, ~gone
+    return new, Places(place, remains, old, gone)

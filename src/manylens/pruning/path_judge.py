@@ -7,20 +7,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manylens.native.tree_nodes import add_values
+from manylens.native.threads import in_threads
+from manylens.native.tree_nodes import add_values, leaf_of_rows
 from manylens.pruning.members import Link
 from manylens.pruning.node_path import (
     SMOOTHING,
+    Bags,
     Nodes,
     RowLeaves,
     RowLosses,
     as_log_odds,
-    leaves_of,
+    class_losses,
+    leaf_values,
     open_nodes,
     prune_path,
+    row_leaves,
     row_losses,
-    row_scores,
     smoothed,
+    without_rows,
 )
 from manylens.pruning.pruned_trees import tree_bytes
 from manylens.pruning.tree_ensembles import TreeEnsemble, tree_ends
@@ -28,8 +32,9 @@ from manylens.typing import BoolArray, FloatArray, IntArray
 
 SHRINKAGES = (0.3, 3.0, 30.0, np.inf)  # candidates: rows per tree that the original leaf values count for
 FOLDS = 8
-SMALL, MEDIUM = 2**23, 2**25  # rows x trees x columns up to which four folds, or two, are held out in turn
+FEW_ROWS = 1000  # up to which four folds are held out in turn, instead of two
 SHARE = 4  # the trees of a forest start as a quarter of it, but at least LEAST_TREES
+LARGEST_GAIN = 4.0  # multiple of the mean loss: rows that gain more are no risk, but large standard errors
 PREFIXES = 40  # numbers of stages that are tried for boosting
 
 Size = tuple[int, int, int]  # members, nodes and bytes of a model
@@ -56,28 +61,36 @@ class Path(NamedTuple):
 class Judge:
     """Held-out losses of models pruned from one ensemble.
 
-    Rows of a fold are left out of cuts and refits, and judged by trees that were not trained on them.
+    Rows of a fold are left out of cuts and refits, and judged by trees that were not trained on them. drawn
+    (t, n) says how often each row is in the sample of each tree; None if unknown, or for held-out rows.
     """
 
     def __init__(
-        self, ensemble: TreeEnsemble, X: FloatArray, rows: RowLeaves, random: np.random.RandomState
+        self,
+        ensemble: TreeEnsemble,
+        X: FloatArray,
+        rows: RowLeaves,
+        drawn: IntArray | None,
+        random: np.random.RandomState,
     ) -> None:
-        self.ensemble, self.X, self.rows = ensemble, X, rows
-        n, T = len(rows.learn), len(ensemble.trees.roots)
-        self.used: BoolArray = np.asarray(rows.seen.any(axis=0))
+        self.ensemble, self.X, self.rows, self.drawn = ensemble, X, rows, drawn
+        n, T = len(rows.target), len(ensemble.trees.roots)
+        counts = rows.counts()
+        self.used: BoolArray = counts > 0
+        self.held_out = bool(np.all(counts == T))
         folds = min(FOLDS, n)
         self.fold = random.permutation(np.arange(n) % max(1, folds))
-        work = n * (T // SHARE if ensemble.averages else T) * ensemble.trees.value.shape[1]
-        self.folds = range(min(folds, 4 if work <= SMALL else 2 if work <= MEDIUM else 1))
-        self._opened = (T, open_nodes(ensemble, T))
-        whole = self._losses(self._opened[1], rows)
+        self.folds = range(min(folds, 4 if n <= FEW_ROWS else 2))
+        self._leaves = rows._replace(node=ensemble.trees.leaf[rows.node])
+        whole = self._first_losses(T)
         self.whole = whole.loss[self.used]
         self.whole_error = float(whole.error[self.used].mean())
         self.row_losses = whole
+        self._opened: dict[int, tuple[Nodes, RowLosses, Bags | None]] = {}
 
-    def _losses(self, nodes: Nodes, rows: RowLeaves) -> RowLosses:
-        score, spread = row_scores(nodes, rows)
-        return row_losses(score, spread, rows.target, nodes.link, nodes.classes is not None)
+    def _first_losses(self, n_trees: int) -> RowLosses:
+        """Losses of the first trees, as they are."""
+        return row_losses(leaf_values(self.ensemble, n_trees), self._leaves.first_trees(n_trees))
 
     def n_leaves(self, n_trees: int) -> int:
         """Number of leaves of the first trees."""
@@ -85,91 +98,111 @@ class Judge:
         end = int(trees.roots[n_trees]) if n_trees < len(trees.roots) else len(trees.feature)
         return int(np.sum(trees.children[:end, 0] == np.arange(end)))
 
-    def _start(self, candidate: Candidate, learn: BoolArray) -> tuple[Nodes, RowLeaves]:
-        """The nodes and rows from which a candidate starts."""
-        k = candidate.n_trees
-        if k != self._opened[0]:
-            self._opened = (k, open_nodes(self.ensemble, k))
-        nodes = self._opened[1]
-        rows = self.rows._replace(at=self.rows.at[:k], seen=self.rows.seen[:k], learn=learn)
+    def _open(self, n_trees: int) -> tuple[Nodes, RowLosses, Bags | None]:
+        """The first trees as nodes, their losses without cuts, and held-out rows in their samples."""
+        if n_trees not in self._opened:
+            first = (open_nodes(self.ensemble, n_trees), self._first_losses(n_trees), self._bags(n_trees))
+            self._opened = {n_trees: first}
+        return self._opened[n_trees]
+
+    def _bags(self, n_trees: int) -> Bags | None:
+        """Where the rows that are held out in turn end in the trees that were trained on them."""
+        if self.drawn is None:
+            return None
+        drawn = self.drawn[:n_trees] * (self.fold < len(self.folds))
+        tree, row = np.nonzero(drawn)
+        start = np.searchsorted(tree, np.arange(n_trees + 1))
+        node, row = np.empty(len(row), dtype=np.uint32), row.astype(np.uint32)
+        leaf_of_rows(self.X, self.ensemble.trees, start, row, node)
+        return Bags(row, node, drawn[tree, row])
+
+    def _start(self, candidate: Candidate, learn: BoolArray) -> tuple[Nodes, RowLeaves, RowLeaves]:
+        """The nodes from which a candidate starts, the rows to learn from, and all others."""
+        nodes, _, bags = self._open(candidate.n_trees)
+        rows = self.rows.first_trees(candidate.n_trees)
+        learned, judged = rows.of_rows(learn), rows.of_rows(~learn)
+        if bags is not None and not learn.all():
+            nodes = without_rows(nodes, bags, ~learn, rows.target)
         if self.ensemble.link == candidate.link:
-            return (
-                smoothed(nodes, SMOOTHING) if self.ensemble.averages and nodes.classes is not None else nodes
-            ), rows
-        some = rows._replace(
-            at=rows.at[:, learn], seen=rows.seen[:, learn], target=rows.target[learn], learn=learn[learn]
-        )
-        nodes = as_log_odds(nodes, some)
-        return nodes, rows._replace(target=rows.target[:, -len(nodes.intercept) :])
+            averages_classes = self.ensemble.averages and nodes.classes is not None
+            return smoothed(nodes, SMOOTHING) if averages_classes else nodes, learned, judged
+        nodes = as_log_odds(nodes, learned)
+        C = len(nodes.intercept)
+        learned, judged = (each._replace(target=each.target[:, -C:].copy()) for each in (learned, judged))
+        return nodes, learned, judged
 
     def evaluate(
-        self, candidate: Candidate, targets: Sequence[int], folds: Sequence[int]
-    ) -> tuple[Path, list[tuple[int, int, int]]]:
-        """Held-out losses on these folds along the path of a candidate, and the sizes of its models."""
-        n = len(self.rows.learn)
-        start, _ = self._start(candidate._replace(link=self.ensemble.link), self.used)
-        first = self.rows._replace(at=self.rows.at[: start.n_trees], seen=self.rows.seen[: start.n_trees])
-        uncut = self._losses(start, first).error  # as few trees that may be used, so a fair comparison
-        loss, error = np.zeros((len(targets) + 1, n)), np.zeros((len(targets) + 1, n))
-        sizes: list[tuple[int, int, int]] = []
-        for fold in folds:
-            held_out = self.fold == fold
-            nodes, rows = self._start(candidate, ~held_out)
-            path = prune_path(nodes, rows, candidate.shrinkage, targets)
-            for step, (model, data, score, spread) in enumerate(path):
-                part = (score[held_out], spread[held_out], data.target[held_out])
-                loss[step, held_out], error[step, held_out] = row_losses(
-                    *part, model.link, model.classes is not None
-                )
-                if fold == folds[0]:
-                    sizes.append(nodes_size(model))
+        self, ways: Sequence[Candidate], targets: Sequence[Sequence[int | None]], folds: Sequence[int]
+    ) -> list[tuple[Path, list[Size]]]:
+        """Held-out losses on these folds along the paths of candidates, and the sizes of their models."""
+        n = len(self.rows.target)
+        losses = [np.zeros((2, len(each), n)) for each in targets]
+        sizes: list[list[Size]] = [[] for _ in ways]
+        uncut = [self._open(way.n_trees)[1].error for way in ways]  # as few trees, so a fair comparison
+        tasks = [(k, fold) for k in range(len(ways)) for fold in folds]
+
+        def run(first: int, last: int) -> None:
+            for k, fold in tasks[first:last]:
+                held_out = self.fold == fold
+                start = self._start(ways[k], ~held_out)
+                path = prune_path(*start[:2], ways[k].shrinkage, targets[k], start[2])
+                for step, (model, judged) in enumerate(path):
+                    losses[k][:, step, held_out] = row_losses(model, judged)
+                    if fold == folds[0]:
+                        sizes[k].append(nodes_size(model))
+
+        in_threads(run, len(tasks))
         judged = self.used & np.isin(self.fold, folds)
-        losses = list(zip(loss[:, judged], error[:, judged], strict=True))
-        return path_of(losses, self.row_losses.loss[judged], uncut[judged]), sizes
+        whole = self.row_losses.loss
+        return [
+            (
+                path_of(found[0][:, judged], found[1][:, judged], whole, judged, error[judged], self.used),
+                size,
+            )
+            for found, error, size in zip(losses, uncut, sizes, strict=True)
+        ]
 
     def best_prefix(self) -> tuple[int, float]:
         """Boosting that stops early: the number of trees with the smallest loss, and this loss."""
         T, step = len(self.ensemble.trees.roots), self.ensemble.n_outputs
         counts = np.unique(step * np.geomspace(1, T // step, PREFIXES).astype(int))
-        nodes = self._opened[1] if self._opened[0] == T else open_nodes(self.ensemble, T)
-        total, unused = np.zeros((2, len(self.rows.learn), len(nodes.intercept)))
+        rows, value, column = self._leaves, self.ensemble.trees.value, self.ensemble.trees.column
+        total = np.zeros((len(rows.target), self.ensemble.n_outputs))
         losses, before = [], 0
+        judged = self.used & (self.fold < len(self.folds))  # the rows on which paths are judged
+        classes, target = self.ensemble.classes, rows.target
+        truth = target[:, 0].astype(int) if target.shape[1] == 1 else np.argmax(target, axis=1)
         for k in counts:
-            part = slice(before, k)
-            add_values(
-                self.rows.at[part], self.rows.seen[part], nodes.value, nodes.column[part], total, unused
+            add_values(rows.start[before : k + 1], rows.row, rows.node, value, column[before:k], total)
+            score = self.ensemble.intercept + total
+            loss = (
+                np.sum((score - target) ** 2, axis=1)
+                if classes is None
+                else class_losses(score, truth, self.ensemble.link)[0]
             )
-            score, none = nodes.intercept + total, np.zeros_like(total)
-            found = row_losses(score, none, self.rows.target, nodes.link, nodes.classes is not None)
-            rise = found.loss - self.row_losses.loss  # on the rows on which paths are judged
-            losses.append(float(self.whole.mean() + rise[self.used & (self.fold < len(self.folds))].mean()))
+            losses.append(loss[judged])
             before = k
-        best = int(np.argmin(losses))
-        return int(counts[best]), losses[best]
+        found, none = np.array(losses), np.zeros((len(counts), int(judged.sum())))
+        means = path_of(found, none, self.row_losses.loss, judged, none[0], self.used).loss
+        best = int(np.argmin(means))
+        return int(counts[best]), float(means[best])
 
-    def path(self, candidate: Candidate, targets: Sequence[int]) -> list[TreeEnsemble]:
+    def path(self, candidate: Candidate, targets: Sequence[int | None]) -> list[TreeEnsemble]:
         """The models of a candidate, from all rows."""
-        nodes, rows = self._start(candidate, self.used)
-        models = []
-        for model, *_ in prune_path(nodes, rows, candidate.shrinkage, targets):
-            models.append(
-                model._replace(value=model.value.copy(), intercept=model.intercept.copy()).ensemble()
-            )
-        return models
+        nodes, rows, unused = self._start(candidate, np.ones(len(self.rows.target), dtype=bool))
+        path = prune_path(nodes, rows, candidate.shrinkage, targets, unused)
+        return [model._replace(intercept=model.intercept.copy()).ensemble() for model, _ in path]
 
     def judge_models(self, models: Sequence[TreeEnsemble]) -> Path:
         """Losses of models that have not seen y; NaN if the rows are not held out from all trees."""
-        losses = []
-        for model in models:
-            if self.rows.seen.all():
-                at = leaves_of(self.X, model.trees, len(model.trees.roots))
-                rows = self.rows._replace(at=at, seen=np.ones(at.shape, dtype=bool))
-                found = self._losses(open_nodes(model, len(model.trees.roots)), rows)
-                losses.append((found.loss[self.used], found.error[self.used]))
-            else:
-                losses.append((np.full(self.used.sum(), np.nan),) * 2)
+        losses = np.full((2, len(models), len(self.used)), np.nan)
+        for number, model in enumerate(models):
+            if self.held_out:
+                rows = row_leaves(self.X, model.trees, None, self.rows.target)
+                losses[:, number] = row_losses(open_nodes(model, len(model.trees.roots)), rows)
+        every = np.ones(len(self.used), dtype=bool)
         whole = self.row_losses
-        return path_of(losses, whole.loss[self.used], whole.error[self.used])
+        return path_of(losses[0], losses[1], whole.loss, every, whole.error, every)
 
     def fresh_losses(self, sizes: IntArray) -> FloatArray:
         """Losses of the first trees of the ensemble with at most as many bytes, at least one stage."""
@@ -181,24 +214,39 @@ class Judge:
         counts = np.maximum(1, np.searchsorted(grown, np.asarray(sizes) * (1 + 1e-9), side="right"))
         found = {}
         for k in np.unique(counts):
-            rows = self.rows._replace(at=self.rows.at[:k], seen=self.rows.seen[:k])
-            some = rows.seen.any(axis=0)
-            losses = self._losses(open_nodes(self.ensemble, int(k)), rows)
-            found[k] = float(losses.loss[some].mean()) if some.any() else np.nan
+            some = self.rows.first_trees(int(k)).counts() > 0
+            losses = self._first_losses(int(k)).loss
+            found[k] = float(losses[some].mean()) if some.any() else np.nan
         return np.array([found[k] for k in counts])
 
 
 def path_of(
-    losses: Sequence[tuple[FloatArray, FloatArray]], whole_loss: FloatArray, whole_error: FloatArray
+    loss: FloatArray,
+    error: FloatArray,
+    whole: FloatArray,
+    judged: BoolArray,
+    whole_error: FloatArray,
+    used: BoolArray,
 ) -> Path:
-    """Means and standard errors of losses and of their differences to the whole ensemble."""
-    root = np.sqrt(max(1, len(whole_loss) - 1))
-    loss = np.array([each[0] for each in losses])
-    error = np.array([each[1] for each in losses])
-    rise, worse = loss - whole_loss, error - whole_error
+    """Means and standard errors of losses (steps, judged), and how they differ from those of the ensemble.
+
+    Judged rows may be easier or harder than all used rows. The ensemble's losses are known for all of them,
+    so the mean loss is corrected by regression on them (a control variate).
+    """
+    reference = whole[judged]
+    root = np.sqrt(max(1, len(reference) - 1))
+    centered = reference - reference.mean()
+    spread = float(centered @ centered)
+    slope = (
+        (loss - loss.mean(axis=1, keepdims=True)) @ centered / spread if spread > 0 else np.ones(len(loss))
+    )
+    slope = np.clip(slope, 0.0, 1.0)
+    everywhere = float(whole[used].mean())
+    mean = loss.mean(axis=1) + slope * (everywhere - float(reference.mean()))
+    rise, worse = np.maximum(loss - reference, -LARGEST_GAIN * everywhere), error - whole_error
     return Path(
-        loss.mean(axis=1),
-        rise.mean(axis=1),
+        mean,
+        mean - everywhere,
         rise.std(axis=1) / root,
         worse.mean(axis=1),
         worse.std(axis=1) / root,

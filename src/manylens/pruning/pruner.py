@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import ShuffleSplit, check_cv
 from sklearn.utils import Tags, check_array, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -47,7 +47,7 @@ from manylens.validation import (
 
 ADAPTERS: tuple[type[Members], ...] = (*AVERAGING, *BOOSTING)
 ANCHORS = (0.0, 0.25, 0.5, 0.75, 0.9)  # candidates of anchor="auto"
-ANCHOR_ROWS = 2000  # with more rows, weights rarely fit noise, and refitting the ensemble is slow
+ANCHOR_ROWS = 2000  # with more rows, one split is enough, and refitting the ensemble is slow
 ANCHOR_FOLDS = 3
 
 
@@ -78,7 +78,8 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
         Largest number of members to keep; None for no limit.
     anchor : "auto" or float, default="auto"
         For boosting: how far, from 0 to 1, the target is moved from y toward the ensemble's own score. "auto"
-        is 0 for more than 2,000 rows; otherwise it is chosen by cross-validation, which refits the ensemble.
+        is chosen on rows that copies of the ensemble are not fitted to: three folds, or one split for more
+        than 2,000 rows. If no choice is good enough, all stages are kept, with a warning.
     fit_ensemble : bool, default=False
         Whether to fit a copy of the ensemble first, for cross-validation and searches. If False, the ensemble
         must be fitted, and copies made by `clone` share it.
@@ -101,7 +102,8 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
     error_, whole_error_ : float
         Mean squared errors of the pruned and of the whole ensemble on the predictions learned from.
     held_out_error_ : float
-        Mean squared error by cross-validation with five folds of the predictions learned from.
+        Mean squared error by cross-validation with five folds of the predictions learned from. For boosting
+        on its training rows, that of refitted copies for held-out rows (of class probabilities for classes).
     anchor_ : float
         The anchor used; 0 for ensembles other than boosting.
     estimator_ : PrunedEnsemble
@@ -180,15 +182,20 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
         target_columns(target, members)  # refuses what the members do not predict, before copies are fitted
         # copies of the ensemble need the column names that it was fitted with
         named_rows = X if hasattr(X, "iloc") else rows
-        anchor = self._choose_anchor(ensemble, members, named_rows, target)
+        anchor, held_out = self._choose_anchor(ensemble, members, named_rows, target)
         moments, exponent = training_moments(members, rows, target, self.cv, anchor, self.n_jobs, self.method)
-        return self._select(ensemble, members, moments, exponent, anchor)
+        self._select(ensemble, members, moments, exponent, anchor)
+        if held_out is not None:  # cross-validation of stages on their training rows would say nothing
+            self.held_out_error_ = held_out
+        return self
 
     def _select(
         self, ensemble: Any, members: Members, moments: FoldedMoments, exponent: int, anchor: float
     ) -> Self:
         """Select and weight members by the moments of 2^-exponent times their predictions and the target."""
         method, refit = self.method, self.refit
+        if members.additive and anchor == 1 and self.anchor == "auto":
+            method, refit = "uniform", "none"
         exact = 0 if members.additive else exact_members(moments)
         if exact:
             keeps_all = isinstance(self.cv, str) and self.max_members is None
@@ -258,15 +265,25 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
         if "ensemble_" in state and "estimator_" not in state:
             self.estimator_ = self._pruned_ensemble(self._kept_members())
 
-    def _choose_anchor(self, ensemble: Any, members: Members, X: Any, y: AnyArray) -> float:
-        """The given anchor, or the one chosen by cross-validation."""
+    def _choose_anchor(
+        self, ensemble: Any, members: Members, X: Any, y: AnyArray
+    ) -> tuple[float, float | None]:
+        """The given anchor, or the one chosen on held-out rows; and the error on them, if known."""
         if not (isinstance(self.anchor, str) and self.anchor == "auto"):
             if not isinstance(self.anchor, Real) or not 0 <= float(self.anchor) <= 1:
                 raise ValueError(f"anchor={self.anchor!r} must be 'auto' or a number in [0, 1].")
-            return float(self.anchor)
-        if not members.additive or X.shape[0] > ANCHOR_ROWS:
-            return 0.0
-        return choose_anchor(self, ensemble, X, y)
+            return float(self.anchor), None
+        if not members.additive:
+            return 0.0, None
+        anchor, held_out = choose_anchor(self, ensemble, X, y)
+        if anchor == 1:
+            warnings.warn(
+                f"Pruned copies of this {members.name} have errors on held-out rows that are more than 1 % "
+                "above those of the whole copies: all stages are kept. Give rows that it was not fitted to, "
+                "or use TreePruner, which cuts nodes.",
+                stacklevel=3,
+            )
+        return anchor, held_out
 
     def predict(self, X: MatrixLike) -> AnyArray:
         """Predict classes or values with the kept members.
@@ -352,32 +369,44 @@ def read_members(ensemble: Any) -> Members:
     )
 
 
-def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -> float:
-    """The smallest anchor with which pruning adds at most 1 % to the cross-validated error, or the largest.
+def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -> tuple[float, float | None]:
+    """The smallest anchor with which pruning adds at most 1 % to the error on held-out rows, and this error.
 
-    The anchor is 0 if the ensemble is no better on the given rows than its copies are on held-out rows:
-    then it was not trained on these rows, and new weights cannot fit its noise a second time.
+    Copies of the ensemble are fitted to other rows: three folds, or one split of many rows. The anchor is 1,
+    which keeps the whole, if no other is good enough. It is 0 if the ensemble is no better on the given rows
+    than its copies are on held-out rows: then it was not trained on these rows, and new weights cannot fit
+    its noise a second time.
     """
     settings = pruner.get_params(deep=False) | {"fit_ensemble": False}
     classes = getattr(ensemble, "classes_", None)
     if classes is not None and np.unique(y, return_counts=True)[1].min() < ANCHOR_FOLDS:
-        return ANCHORS[-1]
-    whole, pruned = 0.0, np.zeros(len(ANCHORS))
-    for train, test in check_cv(ANCHOR_FOLDS, y, classifier=classes is not None).split(X, y):
+        return ANCHORS[-1], None
+    many = X.shape[0] > ANCHOR_ROWS
+    splits = (
+        ShuffleSplit(1, test_size=1 / ANCHOR_FOLDS, random_state=0)
+        if many
+        else (check_cv(ANCHOR_FOLDS, y, classifier=classes is not None))
+    )
+    whole, pruned, n = 0.0, np.zeros(len(ANCHORS)), 0
+    for train, test in splits.split(X, y):
         rows, targets = take_rows(X, train), y[train]
         held_out = take_rows(X, test), y[test]
         try:
             copy = clone(ensemble).fit(rows, targets)
         except ValueError:  # fit needs more than X and y, such as rows for early stopping
-            return ANCHORS[-1]
+            return ANCHORS[-1], None
+        n += len(test)
         whole += squared_loss(copy, *held_out)
         for k, anchor in enumerate(ANCHORS):
             candidate = type(pruner)(**settings | {"ensemble": copy, "anchor": anchor}).fit(rows, targets)
             pruned[k] += squared_loss(candidate, *held_out)
-    if squared_loss(ensemble, X, y) >= 0.9 * whole:
-        return 0.0
+    if squared_loss(ensemble, X, y) / X.shape[0] >= 0.9 * whole / n:
+        return 0.0, None
     good = np.flatnonzero(pruned <= 1.01 * whole)
-    return ANCHORS[good[0]] if len(good) else ANCHORS[-1]
+    if len(good) or pruner.max_members is not None:
+        best = int(good[0]) if len(good) else int(np.argmin(pruned))
+        return ANCHORS[best], float(pruned[best] / n)
+    return 1.0, float(whole / n)
 
 
 def squared_loss(model: Any, X: Any, y: AnyArray) -> float:

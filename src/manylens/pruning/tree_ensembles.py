@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.native.tree_nodes import node_levels
 from manylens.native.trees import DTYPES, FlatTrees, round_down
 from manylens.pruning.boosting import initial_score
 from manylens.pruning.members import Link
@@ -108,14 +109,11 @@ def pack_trees(
 
 def tree_depths(children: IntArray, roots: IntArray) -> IntArray:
     """Steps from each root to its deepest leaf."""
-    depths = np.zeros(len(roots), dtype=np.int64)
-    nodes, tree, level = np.asarray(roots, dtype=np.int64), np.arange(len(roots)), 0
-    while len(nodes):
-        depths[tree] = level
-        inner = children[nodes, 0] != nodes
-        nodes, tree = children[nodes[inner]].ravel(), np.repeat(tree[inner], 2)
-        level += 1
-    return depths
+    if not len(roots):
+        return np.zeros(0, dtype=np.int64)
+    level = np.zeros(len(children), dtype=np.int64)
+    node_levels(np.asarray(children, dtype=np.int64), level)
+    return np.maximum.reduceat(level, np.asarray(roots, dtype=np.int64))
 
 
 def tree_ends(trees: FlatTrees) -> IntArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -20,16 +21,16 @@ from manylens.pruning.node_path import (
     SHRINK,
     STEPS,
     RowLeaves,
-    leaves_of,
     open_nodes,
     prune_path,
+    row_leaves,
     row_scores,
 )
-from manylens.pruning.path_judge import SHARE, Candidate, Judge, Path, candidates, model_size
+from manylens.pruning.path_judge import SHARE, Candidate, Judge, Path, Size, candidates, model_size
 from manylens.pruning.pruned_ensemble import ScoreMixin, comparable_rows, typed_tags
 from manylens.pruning.pruned_trees import PrunedTrees, find_format, tree_bytes, validate_tree_rows
 from manylens.pruning.tree_ensembles import TreeEnsemble, fitted_to
-from manylens.typing import AnyArray, BoolArray, FloatArray, MatrixLike, Seed
+from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, MatrixLike, Seed
 from manylens.validation import (
     check_choice,
     check_count,
@@ -43,11 +44,13 @@ from manylens.validation import (
 )
 
 LEAST_TREES = 64
-MOST_ENTRIES = 2**26  # rows x trees that fit looks at; rows beyond are left out
+MOST_ENTRIES = 2**25  # rows x trees that fit looks at; rows beyond are left out
 FAITHFUL = 0.01  # shrinkage with a guarantee: the scores of the ensemble have no noise
-BEST = 3  # candidates, by their losses on one fold, that are tried on all folds until one is good enough
-FALLBACK = 4  # steps of the path that starts from all trees, if a quarter of them is not good enough
+BEST = 2  # candidates, by their losses on one fold, that are tried on all folds until one is good enough
+COARSE = 2  # candidates are compared on every second step
+FALLBACK = 4  # steps of the paths without refits that are tried at last
 MARGIN = 0.5  # standard errors that count as part of a rise
+ERROR_MARGIN = 1.0  # standard errors by which the share of wrong classes may rise
 FAR = 1.5  # losses above this multiple of the ensemble's count the same when paths are compared
 HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
 
@@ -58,7 +61,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     Subtrees are replaced by leaves in the order of what they cost per leaf in a second-order model of the
     loss. After each step, the values of all leaves are refitted by ridge regression over leaf indicators,
     shrunk toward the values of the ensemble. Trees that lose all splits are removed. How much to shrink and
-    when to stop is decided on held-out rows. Memory: 6 bytes per row and tree, at most 400 MB, and a few
+    when to stop is decided on held-out rows. Memory: 16 bytes per row and tree, at most 540 MB, and a few
     copies of the trees.
 
     Parameters
@@ -188,10 +191,10 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         target = target_of(target_rows, whole)
         if whole.classes is not None:
             require_two_classes(np.unique(labels), "TreePruner")
-        compared, data = self._row_leaves(ensemble, whole, rows, target, random)
+        compared, data, drawn = self._row_leaves(ensemble, whole, rows, target, random)
         self.whole_members_, self.whole_nodes_ = len(whole.trees.roots), len(whole.trees.feature)
         self.whole_bytes_ = tree_bytes(whole.trees)
-        judge = Judge(whole, compared, data, random)
+        judge = Judge(whole, compared, data, drawn, random)
         self.whole_loss_ = float(judge.whole.mean())
         if self.guarantee is not None:
             if guarantee_rows is not None:
@@ -243,23 +246,26 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _row_leaves(
         self, ensemble: Any, whole: TreeEnsemble, X: Any, target: FloatArray, random: np.random.RandomState
-    ) -> tuple[FloatArray, RowLeaves]:
-        """Rows, the leaves that they reach, and the trees that were not trained on them."""
+    ) -> tuple[FloatArray, RowLeaves, IntArray | None]:
+        """Rows, the leaves that they reach, and how often trees were trained on them (None for never)."""
         T, n = len(whole.trees.roots), X.shape[0]
-        unseen = out_of_bag_trees(ensemble, whole, X)
+        drawn = sample_counts(ensemble, whole, X)
         some = np.arange(n)
         if n * T > MOST_ENTRIES:
             some = np.sort(random.permutation(n)[: max(1, MOST_ENTRIES // T)])
         rows = comparable_rows(dense(X[some]), whole.trees)
-        at = leaves_of(rows, whole.trees, T)
-        if unseen is None and len(some) == n and fitted_to(whole, at[0]):
+        drawn = None if drawn is None else drawn[:, some]
+        unseen = None if drawn is None else drawn == 0
+        leaves = row_leaves(rows, whole.trees, unseen, target[some])
+        if drawn is None and len(some) == n and fitted_to(whole, leaves.node[:n]):
             raise ValueError(
                 f"These are the rows that the {type(ensemble).__name__} was fitted to, and its errors on "
                 "them say nothing about other rows. Give rows that it was not fitted to, or use "
                 "fit_ensemble=True, which fits a copy to 80 % of the rows and prunes it on the rest."
             )
-        seen = np.ones((T, len(some)), dtype=bool) if unseen is None else unseen[:, some]
-        return rows, RowLeaves(at, seen, target[some], np.ones(len(some), dtype=bool))
+        if drawn is not None and not weighs_rows_equally(ensemble, whole):
+            drawn = None  # leaf values are other means than those of the rows
+        return rows, leaves, drawn
 
     def _fits(self, members: int, nodes: int, size: int) -> bool:
         """Whether a model is within the limits."""
@@ -281,15 +287,21 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         limited = not self._fits(T, self.whole_nodes_, self.whole_bytes_)
         best: tuple[Candidate, Path, int] | None = None
         ways = candidates(judge.ensemble, few, self.link)
-        trials = [judge.evaluate(way, self._targets(judge, way), [0]) for way in ways]  # compared on one fold
-        order = np.argsort([self._rank(*trial, limited) for trial in trials], kind="stable")
-        ranked = [ways[k] for k in order[:1] if limited] or [ways[k] for k in order[:BEST]]
-        if not limited:  # at last: all trees of a forest, or the stages of boosting without refits
-            averages, best_way = judge.ensemble.averages, ranked[0]
-            ranked.append(best_way._replace(n_trees=T) if averages else best_way._replace(shrinkage=np.inf))
+        coarse = [self._targets(judge, way)[COARSE::COARSE] or [None] for way in ways]
+        trials = judge.evaluate(ways, coarse, [0])  # compared on one fold and fewer steps
+        ranks = [self._rank(*trial, limited, judge) for trial in trials]
+        order = sorted(range(len(ways)), key=lambda k: ranks[k])
+        ranked = [ways[k] for k in order[: 1 if limited else BEST]]
+        if not limited:  # at last without refits: a part of a forest, or stages of boosting
+            plain = ranked[0]._replace(shrinkage=np.inf)
+            if judge.ensemble.averages and self.link != "logistic":
+                plain = plain._replace(link=judge.ensemble.link)
+            ranked += (
+                [plain, plain._replace(n_trees=max(few, T // 2))] if judge.ensemble.averages else [plain]
+            )
         for number, candidate in enumerate(dict.fromkeys(ranked)):
-            targets = self._targets(judge, candidate)[: FALLBACK if number >= BEST else None]
-            path, sizes = judge.evaluate(candidate, targets, judge.folds)
+            targets = self._targets(judge, candidate)[: FALLBACK + 1 if number >= BEST else None]
+            [(path, sizes)] = judge.evaluate([candidate], [targets], judge.folds)
             step = self._choose(path, sizes, limited, judge)
             if step is not None:
                 best = (candidate, path, step)
@@ -302,7 +314,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
                 stacklevel=3,
             )
             whole = Candidate(T, judge.ensemble.link, np.inf)
-            self._set_path(judge.evaluate(whole, [], judge.folds)[0], [judge.ensemble])
+            self._set_path(judge.evaluate([whole], [[None]], judge.folds)[0][0], [judge.ensemble])
             self.held_out_loss_ = self.whole_loss_
             return judge.ensemble, whole
         candidate, path, step = best
@@ -313,8 +325,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             step += 1  # a path on all rows may be larger by a few nodes than on the folds
         return models[step], candidate
 
-    def _targets(self, judge: Judge, candidate: Candidate) -> list[int]:
-        """Numbers of leaves along the path, with those that the limits ask for."""
+    def _targets(self, judge: Judge, candidate: Candidate) -> list[int | None]:
+        """Numbers of leaves along the path, with those that the limits ask for; None for no cut at first."""
         n_leaves = judge.n_leaves(candidate.n_trees)
         targets = [int(n_leaves * SHRINK**k) for k in range(1, STEPS + 1)]
         trees = judge.ensemble.trees
@@ -332,23 +344,30 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             targets += [int(smallest * SHRINK**k) for k in range(1, 4)]
         if self.max_members is not None and candidate.n_trees > self.max_members:
             targets += [int(self.max_members * 2 * 0.7**k) for k in range(12)]
-        return sorted({max(1, each) for each in targets if each < n_leaves}, reverse=True)
+        return [None, *sorted({max(1, each) for each in targets if each < n_leaves}, reverse=True)]
 
-    def _rank(self, path: Path, sizes: Sequence[Any], limited: bool) -> float:
-        """A number, smaller for better paths: the loss within the limits, or its mean over all steps."""
+    def _rank(self, path: Path, sizes: Sequence[Size], limited: bool, judge: Judge) -> tuple[float, float]:
+        """Numbers that are smaller for better paths: the loss within the limits; or the bytes of the smallest
+        model that is good enough, and the mean loss over all steps."""
         fits = np.array([self._fits(*size) for size in sizes])
         if limited:
-            return float(path.loss[fits].min() if fits.any() else path.loss[-1])
-        return float(np.minimum(path.loss, FAR * self.whole_loss_).mean())
+            return float(path.loss[fits].min() if fits.any() else path.loss[-1]), 0.0
+        mean = float(np.minimum(path.loss, FAR * self.whole_loss_).mean())
+        good = np.flatnonzero(self._good(path, judge, MARGIN))
+        return (sizes[good[-1]][2] if len(good) and self.loss is not None else np.inf), mean
 
-    def _choose(self, path: Path, sizes: Sequence[Any], limited: bool, judge: Judge) -> int | None:
-        """The step that the dials ask for; None if no step is good enough."""
+    def _good(self, path: Path, judge: Judge, margin: float) -> BoolArray:
+        """Which steps rise as much as `loss` allows, with `margin` standard errors as part of the rise."""
         allowed = 0.0 if self.loss is None else self.loss
-        errors = allowed * judge.whole_error + path.error_rise_error
-        good = (path.rise + MARGIN * path.rise_error <= allowed * self.whole_loss_) & (
-            path.error_rise <= errors
-        )
+        errors = allowed * judge.whole_error + ERROR_MARGIN * path.error_rise_error
+        good = path.rise + margin * path.rise_error <= allowed * self.whole_loss_
         good &= self.whole_loss_ + path.rise <= (1 + allowed) * self._reference
+        return good & (path.error_rise <= errors)
+
+    def _choose(self, path: Path, sizes: Sequence[Size], limited: bool, judge: Judge) -> int | None:
+        """The step that the dials ask for; None if no step is good enough."""
+        good = self._good(path, judge, MARGIN)
+        good &= np.append(good[:1], good[:-1])  # one good step between others is chance
         fits = np.array([self._fits(*size) for size in sizes])
         if self.loss is not None and (good & fits).any():
             return int(np.flatnonzero(good & fits)[-1])
@@ -369,19 +388,21 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     ) -> tuple[TreeEnsemble, Candidate]:
         """The smallest model on a path toward the ensemble's scores that keeps its predictions for `rows`."""
         T = len(whole.trees.roots)
-        at = leaves_of(comparable_rows(rows, whole.trees), whole.trees, T)
-        every = np.ones((T, len(rows)), dtype=bool)
-        blank = RowLeaves(at, every, np.zeros((len(rows), whole.n_outputs)), np.ones(len(rows), dtype=bool))
+        blank = row_leaves(
+            comparable_rows(rows, whole.trees), whole.trees, None, np.zeros((len(rows), whole.n_outputs))
+        )
         start = open_nodes(whole, T)
-        score, _ = row_scores(start, blank)
+        score = row_scores(start, blank)
         goal = blank._replace(target=score)
         if whole.classes is not None:
             start = start._replace(link="identity")  # squared differences of scores
         n_leaves = start.n_leaves
-        targets = sorted({max(1, int(n_leaves * 0.9**k)) for k in range(1, 45)}, reverse=True)
+        fewer = sorted({max(1, int(n_leaves * 0.9**k)) for k in range(1, 45)}, reverse=True)
         models, chosen = [whole], 0
-        for nodes, _, reached, _ in prune_path(start, goal, FAITHFUL, targets):
-            models.append(nodes._replace(value=nodes.value.copy()).ensemble()._replace(link=whole.link))
+        for nodes, judged in prune_path(start, goal, FAITHFUL, [None, *fewer], goal):
+            constant = nodes.intercept.copy()
+            models.append(nodes._replace(intercept=constant).ensemble()._replace(link=whole.link))
+            reached = row_scores(nodes, judged)
             if same_predictions(reached, score, whole.classes is not None, self.guarantee or 0.0):
                 chosen = len(models) - 1
         path = judge.judge_models(models)
@@ -542,12 +563,34 @@ def target_of(y: AnyArray, whole: TreeEnsemble) -> FloatArray:
     return columns[:, 1:] if whole.n_outputs == 1 else columns
 
 
-def out_of_bag_trees(ensemble: Any, whole: TreeEnsemble, X: Any) -> BoolArray | None:
-    """Mask (t, n) of the trees that were not trained on a row; None if all rows are held out."""
+class SampledForest(ForestMembers):
+    """A forest whose samples are drawn again only once."""
+
+    @cached_property
+    def _samples(self) -> Sequence[IntArray] | None:
+        return super().samples()
+
+    def samples(self) -> Sequence[IntArray] | None:
+        return self._samples
+
+
+def sample_counts(ensemble: Any, whole: TreeEnsemble, X: Any) -> IntArray | None:
+    """How often (t, n) each tree was trained on each row; None if all rows are held out."""
     if not whole.averages or not ensemble.bootstrap:
         return None
-    in_bag = ForestMembers(ensemble).in_bag(X)
-    return None if in_bag is None else np.ascontiguousarray(~in_bag.T)
+    forest = SampledForest(ensemble)
+    samples = forest.samples()
+    if samples is None or forest.in_bag(X) is None:
+        return None
+    return np.array([np.bincount(rows, minlength=X.shape[0]) for rows in samples], dtype=np.uint16)
+
+
+def weighs_rows_equally(ensemble: Any, whole: TreeEnsemble) -> bool:
+    """Whether the leaf values of a forest are means of the targets in its bootstrap samples."""
+    size = len(ensemble.estimators_samples_[0]) if len(whole.trees.roots) else 0
+    return getattr(ensemble, "class_weight", None) is None and bool(
+        np.all(whole.cover[whole.trees.roots] == size)
+    )
 
 
 def dense(X: Any) -> FloatArray:

@@ -1,0 +1,139 @@
+"""Cuts, refits and held-out losses along a path, compared with literal versions."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.metrics import log_loss
+
+from manylens.datasets import make_friedman, make_shells
+from manylens.pruning.node_path import (
+    Bags,
+    cheapest,
+    open_nodes,
+    prune_path,
+    row_leaves,
+    row_losses,
+    row_scores,
+    without_rows,
+)
+from manylens.pruning.pruned_ensemble import comparable_rows
+from manylens.pruning.pruned_trees import find_format
+
+X, y = make_friedman(120, random_state=0)
+S, label = make_shells(120, random_state=0)
+FOREST = RandomForestRegressor(12, random_state=0).fit(X, y)
+CLASSES = RandomForestClassifier(12, random_state=0).fit(S, label)
+BOOSTING = GradientBoostingRegressor(n_estimators=12, random_state=0).fit(X, y)
+
+
+def opened(ensemble, rows, target, seen=None):
+    whole = find_format(ensemble).read(ensemble)
+    leaves = row_leaves(comparable_rows(rows, whole.trees), whole.trees, seen, target)
+    return open_nodes(whole, len(whole.trees.roots)), leaves
+
+
+def out_of_bag(forest, n):
+    return np.array([np.bincount(rows, minlength=n) for rows in forest.estimators_samples_])
+
+
+@pytest.mark.parametrize("ensemble", [FOREST, BOOSTING])
+@pytest.mark.parametrize("masked", [False, True])
+def test_rows_keep_their_leaves_and_scores_along_a_path(ensemble, masked):
+    seen = np.random.default_rng(0).uniform(size=(12, 120)) < 0.6 if masked else None
+    nodes, rows = opened(ensemble, X, y[:, np.newaxis], seen)
+    total = nodes.n_leaves
+    for model, judged in prune_path(nodes, rows, 1.0, [None, total // 2, total // 4, total // 9], rows):
+        trees = model.ensemble().trees
+        direct = row_leaves(comparable_rows(X, trees), trees, None, rows.target)
+        if not masked:
+            np.testing.assert_array_equal(judged.node, direct.node)
+            np.testing.assert_allclose(row_scores(model, judged), row_scores(model, direct))
+        assert model.n_leaves <= total
+        assert np.all(judged.node < len(model.children))
+
+
+def test_refits_without_a_penalty_reach_the_least_squares_fit_of_one_tree():
+    one = GradientBoostingRegressor(n_estimators=1, random_state=0).fit(X, y)
+    nodes, rows = opened(one, X, (y + 3 * X[:, 0])[:, np.newaxis])
+    *_, (model, judged) = prune_path(nodes, rows, 0.0, [None] * 3, rows)
+    leaf = judged.node
+    means = np.array([rows.target[leaf == node].mean() for node in leaf])
+    np.testing.assert_allclose(row_scores(model, judged)[:, 0], means)
+
+
+def test_without_cuts_and_with_infinite_shrinkage_nothing_changes():
+    nodes, rows = opened(FOREST, X, y[:, np.newaxis])
+    [(model, judged)] = prune_path(nodes, rows, np.inf, [None], rows)
+    np.testing.assert_allclose(row_scores(model, judged)[:, 0], FOREST.predict(X))
+
+
+@pytest.mark.parametrize("goal", [1, 12, 40, 200])
+def test_the_cheapest_cuts_leave_at_most_the_goal(goal):
+    nodes, _ = opened(FOREST, X, y[:, np.newaxis])
+    m = len(nodes.children)
+    cost = np.random.default_rng(0).uniform(size=m)
+    price = np.empty(m)
+    for node in range(m):  # parents come first
+        above = nodes.parent[node]
+        price[node] = cost[node] if above < 0 else min(cost[node], price[above])
+    cut = cheapest(nodes, price, goal)
+    inner = nodes.children[:, 0] != np.arange(m)
+
+    def leaves(
+        cut,
+    ):  # a binary tree has one more leaf than inner nodes; cut nodes are below cut nodes or leaves
+        return int(np.sum(inner & ~cut)) + nodes.n_trees
+
+    assert leaves(cut) <= max(goal, nodes.n_trees)
+    if cut.any() and goal >= nodes.n_trees:
+        assert leaves(inner & (price < price[cut].max())) > goal  # one price less would be too little
+    assert not np.any(~cut & inner & cut[np.maximum(nodes.parent, 0)] & (nodes.parent >= 0))
+
+
+@pytest.mark.parametrize(("forest", "rows", "classes"), [(FOREST, X, False), (CLASSES, S, True)])
+def test_values_without_rows_are_means_of_the_other_rows(forest, rows, classes):
+    target = (label[:, np.newaxis] == forest.classes_).astype(float) if classes else y[:, np.newaxis]
+    nodes, leaves = opened(forest, rows, target)
+    drawn = out_of_bag(forest, 120)
+    tree, row = np.nonzero(drawn)
+    node = leaves.node.reshape(12, 120)
+    out = np.zeros(120, dtype=bool)
+    out[::5] = True
+    bags = Bags(row.astype(np.uint32), node[tree, row], drawn[tree, row].astype(np.uint16))
+    without = without_rows(nodes, bags, out, target)
+    for t in range(3):
+        for leaf in np.unique(node[t]):
+            times = np.where((node[t] == leaf) & ~out, drawn[t], 0)
+            if times.sum():
+                mean = times @ target / times.sum()
+                np.testing.assert_allclose(12 * without.value[leaf], mean, rtol=1e-3, atol=1e-3)
+            else:
+                above = without.value[without.parent[leaf]]
+                np.testing.assert_allclose(without.value[leaf], above, rtol=1e-3, atol=1e-3)
+
+
+def test_losses_with_all_trees_are_plain_and_those_with_some_are_corrected_toward_them():
+    new, wanted = make_shells(1500, random_state=1)
+    many = RandomForestClassifier(200, min_samples_leaf=12, random_state=0).fit(S, label)
+    columns = (wanted[:, np.newaxis] == many.classes_).astype(float)
+    nodes, rows = opened(many, new, columns)
+    plain = row_losses(nodes, rows)
+    expected = log_loss(wanted, many.predict_proba(new), labels=many.classes_)
+    assert plain.loss.mean() == pytest.approx(expected)
+    assert plain.error.mean() == pytest.approx(1 - many.score(new, wanted))
+    few = np.random.default_rng(0).uniform(size=(200, 1500)) < 0.05
+    _, some = opened(many, new, columns, few)
+    corrected = row_losses(nodes, some).loss.mean()
+    uncorrected = log_loss(wanted, np.clip(row_scores(nodes, some), 1e-15, 1), labels=many.classes_)
+    assert abs(corrected - expected) < 0.5 * abs(uncorrected - expected)
+
+
+def test_squared_errors_with_some_trees_are_corrected_exactly_on_average():
+    new, truth = make_friedman(1500, random_state=1)
+    nodes, rows = opened(FOREST, new, truth[:, np.newaxis])
+    whole = row_losses(nodes, rows).loss.mean()
+    found = []
+    for seed in range(5):
+        seen = np.argsort(np.random.default_rng(seed).uniform(size=(12, 1500)), axis=0) < 6
+        found.append(row_losses(nodes, opened(FOREST, new, truth[:, np.newaxis], seen)[1]).loss.mean())
+    assert np.mean(found) == pytest.approx(whole, rel=0.03)
