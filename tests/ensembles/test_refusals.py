@@ -52,6 +52,12 @@ def test_no_search_runs_on_zero_threads(model):
         model.fit(X, Y)
 
 
+def test_threads_asked_for_after_the_fit_are_checked():
+    index = ModuleNeighbors(n_neighbors=3).fit(X).set_params(n_jobs=float("nan"))
+    with pytest.raises(TypeError, match="n_jobs=nan is no number of threads"):
+        index.radius_neighbors(X, 0.5)
+
+
 def test_sizes_are_refused_with_what_to_give():
     for model in (ModuleNeighbors(n_neighbors=0), ScanNeighborsClassifier(0)):
         with pytest.raises(ValueError, match="n_neighbors == 0, must be >= 1: give a whole number from 1 on"):

@@ -22,6 +22,7 @@ from manylens.validation import (
     check_real,
     is_sparse,
     refuse_extreme,
+    refuse_overflow,
     restore_on_error,
     safe_scale,
     shown,
@@ -198,6 +199,8 @@ class Polynomial(GammaKernel):
         product += self.coef0
         with np.errstate(over="ignore"):
             product **= self.degree
+        if isinstance(self.gamma, str):  # fitted to the scale of the rows of fit
+            return refuse_overflow(product)
         if not np.isfinite(product).all():
             raise ValueError(
                 f"The polynomial kernel with gamma={shown(self.gamma)} and degree={self.degree} overflows on "

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import pairwise
+from numbers import Integral
 from types import TracebackType
 from typing import Any
 
@@ -110,6 +111,10 @@ def over_blocks(work: Callable[[slice], Any], n_rows: int, block: int, n_jobs: i
     The blocks do not depend on the number of threads, and neither does the result.
     """
     blocks = [slice(first, min(first + block, n_rows)) for first in range(0, n_rows, block)]
+    if not isinstance(n_jobs, int | Integral | None):  # NaN would wait forever for a thread
+        raise TypeError(
+            f"n_jobs={n_jobs!r:.200} is no number of threads: give 1 or more, or -1 for all cores."
+        )
     n_threads = min(effective_n_jobs(n_jobs), len(blocks))
     with one_blas_thread():
         if n_threads < 2:
