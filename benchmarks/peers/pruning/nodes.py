@@ -155,7 +155,7 @@ class PrunedNodes(Comparison):
     test loss (log loss or squared error) relative to the whole forest. "fresh", "depth" (best of all depths
     and of 500, 250, 125 and 62 trees, chosen by the test loss) and "cost_complexity" (ccp_alpha) have at most
     as many bytes as "ours". Most rules of TreePruner were chosen on other tables
-    (usps, mnist, digits, wine, ecoli, diabetes, synthetic ones), but single draws of letter, isolet, optdigits
+    (usps, mnist, digits, wine, ecoli, diabetes, synthetic ones), but draws of letter, isolet, optdigits
     and kin8nm were looked at too. Forest and pruning both use all cores. Standard errors are over
     tables and draws."""
 
