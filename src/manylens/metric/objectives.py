@@ -7,6 +7,7 @@ that row i picks a neighbor of its own class is p_i = Σ_{j in class(i), j≠i} 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -21,7 +22,7 @@ from manylens.typing import BoolArray, FloatArray, IntArray
 Form: TypeAlias = Literal["accuracy", "likelihood"]
 FORMS = ("accuracy", "likelihood")
 
-LOG2_E = np.log2(np.e)
+LOG2_E = math.log2(math.e)
 UNIT = np.sqrt(LOG2_E)  # points times this make the Gaussian a power of two: exp(-D) = 2**-(LOG2_E D)
 # Rows with a smaller kernel sum are computed again by log-sum-exp. float32 cannot hold terms below 2**-126: a
 # million of them are less than 2e-5 of this sum.
