@@ -69,7 +69,7 @@ def test_a_forest_of_values_gets_smaller_and_beats_a_fresh_one():
 
 
 def test_a_forest_of_classes_gets_smaller_with_probabilities_and_beats_a_fresh_one():
-    small = TreePruner(CLASSES, random_state=0).fit(S, label)
+    small = TreePruner(CLASSES, loss=0.05, random_state=0).fit(S, label)
     P = small.predict_proba(new_S)
     assert small.n_nodes_ * 3 < small.whole_nodes_
     assert P.min() >= 0
@@ -276,6 +276,16 @@ def test_a_file_holds_what_is_kept(tmp_path):
 def test_bad_settings_are_refused(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         TreePruner(FOREST, **options).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore:No smaller model")
+@pytest.mark.parametrize("n_rows", [2, 3, 4, 6])
+@pytest.mark.parametrize("kind", [RandomForestClassifier, RandomForestRegressor])
+def test_forests_of_very_few_rows_are_judged_by_those_that_are_out_of_bag(kind, n_rows):
+    labels = np.arange(n_rows) % 2
+    for seed in range(6):
+        forest = kind(3, random_state=seed).fit(X[:n_rows], labels)
+        assert np.isfinite(TreePruner(forest, random_state=0).fit(X[:n_rows], labels).held_out_loss_)
 
 
 def test_targets_whose_squares_overflow_are_refused():

@@ -77,9 +77,16 @@ class Judge:
         n, T = len(rows.target), len(ensemble.trees.roots)
         counts = rows.counts()
         self.used: BoolArray = counts > 0
+        if not self.used.any():
+            raise ValueError(
+                "Every row is in the samples of all trees, so that no row can tell how well a smaller model "
+                "predicts: use more trees, or give more rows."
+            )
         self.held_out = bool(np.all(counts == T))
-        folds = min(FOLDS, n)
-        self.fold = random.permutation(np.arange(n) % max(1, folds))
+        n_used = int(self.used.sum())
+        folds = min(FOLDS, n_used)
+        self.fold = np.full(n, folds)  # rows without a tree are never held out
+        self.fold[self.used] = random.permutation(np.arange(n_used) % folds)
         self.folds = range(min(folds, 4 if n <= FEW_ROWS else 2))
         self._leaves = rows._replace(node=ensemble.trees.leaf[rows.node])
         whole = self._first_losses(T)
@@ -243,13 +250,10 @@ def path_of(
     slope = np.clip(slope, 0.0, 1.0)
     everywhere = float(whole[used].mean())
     mean = loss.mean(axis=1) + slope * (everywhere - float(reference.mean()))
-    rise, worse = np.maximum(loss - reference, -LARGEST_GAIN * everywhere), error - whole_error
+    rise = np.maximum(loss - reference, -LARGEST_GAIN * everywhere)
+    worse = error - whole_error
     return Path(
-        mean,
-        mean - everywhere,
-        rise.std(axis=1) / root,
-        worse.mean(axis=1),
-        worse.std(axis=1) / root,
+        mean, mean - everywhere, rise.std(axis=1) / root, worse.mean(axis=1), worse.std(axis=1) / root
     )
 
 

@@ -50,7 +50,7 @@ BEST = 2  # candidates, by their losses on one fold, that are tried on all folds
 COARSE = 2  # candidates are compared on every second step
 FALLBACK = 4  # steps of the paths without refits that are tried at last
 MARGIN = 0.5  # standard errors that count as part of a rise
-ERROR_MARGIN = 1.0  # standard errors by which the share of wrong classes may rise
+ERROR_MARGIN = 0.5  # standard errors by which the share of wrong classes may rise
 FAR = 1.5  # losses above this multiple of the ensemble's count the same when paths are compared
 HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
 
@@ -72,7 +72,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     loss : float or None, default=0.01
         How much the held-out loss (squared error or log loss) may rise, relative to that of the whole
         ensemble; half of its standard error counts as part of the rise. The share of wrong classes may rise
-        as much, plus its standard error, by cuts. Boosting is also compared with its best number of stages.
+        as much, plus half of its standard error. Boosting is also compared with its best number of stages.
         The smallest model is kept. None: the model with the smallest held-out loss.
     max_members, max_nodes, max_bytes : int or None, default=None
         Largest numbers of trees and of nodes, and largest size as arrays (see `n_bytes_`). A limit holds even
@@ -359,9 +359,9 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     def _good(self, path: Path, judge: Judge, margin: float) -> BoolArray:
         """Which steps rise as much as `loss` allows, with `margin` standard errors as part of the rise."""
         allowed = 0.0 if self.loss is None else self.loss
-        errors = allowed * judge.whole_error + ERROR_MARGIN * path.error_rise_error
         good = path.rise + margin * path.rise_error <= allowed * self.whole_loss_
         good &= self.whole_loss_ + path.rise <= (1 + allowed) * self._reference
+        errors = allowed * judge.whole_error + ERROR_MARGIN * path.error_rise_error
         return good & (path.error_rise <= errors)
 
     def _choose(self, path: Path, sizes: Sequence[Size], limited: bool, judge: Judge) -> int | None:
