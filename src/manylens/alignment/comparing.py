@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from manylens.alignment.features import FeatureSets, Names, check_feature_sets, labeled, refuse_other_rows
+from manylens.alignment.features import (
+    FeatureSets,
+    Names,
+    check_feature_sets,
+    labeled,
+    refuse_other_rows,
+    told_apart,
+)
 from manylens.alignment.measure import Measure, Null
 from manylens.alignment.measures import make_measure
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
@@ -285,7 +292,7 @@ def compare_matrix(
         refuse_no_features(others)
         other_names, other_arrays = check_feature_sets(others, chosen.accepts_sparse)
         both, both_names, split = [*arrays, *other_arrays], [*names, *other_names], len(arrays)
-        refuse_other_rows([*names, *(f"{name} of others" for name in other_names)], both)
+        refuse_other_rows([*names, *told_apart(names, other_names)], both)
     n_permutations = check_count(n_permutations, "n_permutations", minimum=0)
     n_groups = check_count(n_groups, "n_groups", minimum=0)
     check_real(level, "level", 0, 1, include="neither")

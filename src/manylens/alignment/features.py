@@ -50,6 +50,11 @@ def check_feature_sets(features: FeatureSets, accept_sparse: bool = True) -> tup
     return names, arrays
 
 
+def told_apart(names: Names, other_names: Names) -> list[Hashable]:
+    """Names of the other side of a comparison, for errors: "a of others" if both sides have an "a"."""
+    return [f"{name} of others" if name in names else name for name in other_names]
+
+
 def refuse_other_rows(names: Names, arrays: Sequence[Rows]) -> None:
     """Raise for the first feature set whose number of rows is not that of the first one."""
     for name, array in zip(names, arrays, strict=True):

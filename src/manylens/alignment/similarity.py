@@ -23,6 +23,7 @@ from manylens.alignment.features import (
     refuse_constant,
     refuse_other_rows,
     row_norms_about,
+    told_apart,
 )
 from manylens.alignment.inner_products import (
     Estimator,
@@ -209,7 +210,7 @@ def cka_matrix(
         return labeled(as_returned(scores, return_), names, by_name)
     p = len(names)
     other_names, other_arrays = check_feature_sets(others)
-    refuse_other_rows([*names, *(f"{name} of others" for name in other_names)], [*arrays, *other_arrays])
+    refuse_other_rows([*names, *told_apart(names, other_names)], [*arrays, *other_arrays])
     scores = alignments([*arrays, *other_arrays], [*names, *other_names], kernel, estimator, center, split=p)
     by_name = by_name or hasattr(others, "keys")
     return labeled(as_returned(scores[:p, p:], return_), names, by_name, other_names)

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, gen_batches, get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.cluster.blocks import is_collection
 from manylens.cluster.building import fitted_modules, one_row, place
 from manylens.cluster.choice import choices_of
 from manylens.cluster.index_folder import IndexFolder
@@ -163,7 +164,8 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
         names = None if ids is None else check_ids(ids, sum(segment.n_rows for segment in segments))
         client = current_client()
         fitted.modules_ = fitted_modules(self.modules, X, y, blocks, patience)
-        row = first_row(X) if hasattr(X, "iloc") else one_row(blocks[0], patience)  # with feature names
+        is_frame = hasattr(X, "iloc") and not is_collection(X)  # whose blocks have no feature names
+        row = first_row(X) if is_frame else one_row(blocks[0], patience)
         probe = validate_rows(fitted, row, reset=True)
         views = module_views(fitted.modules_, dense(transform_rows(fitted.modules_, probe)))
         widths = tuple(view.shape[1] for view in views)
