@@ -11,11 +11,13 @@ from manylens.metric.objectives import (
     BackgroundObjective,
     CompactObjective,
     GaussianObjective,
+    double_outcome,
     far_outcome,
     in_kernel_units,
     kernel_constant,
 )
 from manylens.metric.tiles import class_layout, exact_dtype
+from manylens.native.nca_pairs import kernel_sums
 from manylens.papers import fast_nca
 
 from .conftest import finite_differences, points
@@ -154,12 +156,29 @@ def test_an_anchor_that_is_given_twice_counts_twice(far):
 
 
 @pytest.mark.parametrize("form", ["accuracy", "likelihood"])
-def test_log_sum_exp_agrees_with_the_plain_sums(form):
+@pytest.mark.parametrize("careful", [double_outcome, far_outcome])
+def test_rows_that_are_computed_again_agree_with_the_plain_sums(careful, form):
     Z, y = points()
     plain = GaussianObjective(form).evaluate(Z, class_layout(y))
-    scores, forces = far_outcome(in_kernel_units(Z, np.float64)[0], y, np.arange(len(y)), form)
+    scores, forces = careful(in_kernel_units(Z, np.float64)[0], y, np.arange(len(y)), form)
     np.testing.assert_allclose(scores, plain.scores, rtol=1e-10)
-    np.testing.assert_allclose(forces / np.sqrt(np.log2(np.e)), plain.forces, rtol=1e-8, atol=1e-11)
+    np.testing.assert_allclose(forces, plain.forces, rtol=1e-8, atol=1e-11)
+
+
+@pytest.mark.parametrize("form", ["accuracy", "likelihood"])
+def test_sums_that_underflow_in_float32_are_computed_in_float64(form):
+    Z, y = points()
+    Z[[0, 1, 2], [0, 1, 2]] += 14.0  # far from all others: kernel sums of about exp(-150)
+    layout = class_layout(y)
+    single = GaussianObjective(form).evaluate(Z, layout, dtype=np.float32)
+    double = GaussianObjective(form).evaluate(Z, layout, dtype=np.float64)
+    tiles = layout.place(in_kernel_units(Z, np.float64)[0], np.float64)
+    sums = kernel_sums(tiles)[:, layout.slots]
+    needed = sums[0] if form == "likelihood" else sums.sum(axis=0)
+    least, underflow = (SMALLEST_SUM[np.dtype(kind)] for kind in (np.float64, np.float32))
+    assert np.all((least < needed[:3]) & (needed[:3] < underflow))
+    np.testing.assert_allclose(single.scores, double.scores, rtol=1e-4)
+    np.testing.assert_allclose(single.forces, double.forces, rtol=1e-3, atol=1e-3)
 
 
 def test_a_rough_evaluation_keeps_single_precision():

@@ -25,6 +25,7 @@ ANCHORS = 500  # rows on which scales are compared if each is scored against all
 PCA_SAMPLE = 20_000  # rows from which initial directions are computed
 SVD_COST = 2e9  # n² p up to which all principal directions are computed
 SMALLEST_SHARE = 1e-4  # standard deviations of directions below this share of the largest count as zero
+BETTER, FAR_BETTER = 0.5, 0.25  # shares of the held-out loss of "pca" from which on "lda" is preferred
 LDA_SCALE = 1.25  # deviation of the discriminants within classes; 1 overfits small classes, 2 stays at LDA
 
 Init: TypeAlias = Literal["auto", "pca", "lda", "identity", "random"]
@@ -85,11 +86,11 @@ def given_map(init: ArrayLike) -> FloatArray:
 def choose_init(
     X: FloatArray, labels: IntArray, n_components: int, batches: bool, rng: np.random.RandomState
 ) -> Init:
-    """The map for "auto": that of scikit-learn, or "lda" if that has less than half of its held-out loss.
+    """The map for "auto": that of scikit-learn, or "lda" if that has much less held-out loss.
 
     The loss is the negative log-likelihood on half of a sample, under maps computed from the other half.
-    Batches start from "lda" in this case alone: LDA already separates the training rows as far as it can, and
-    noisy steps from there lead to worse maps than steps from "pca".
+    Batches start from "lda" only if "pca" is hopeless: LDA already separates the training rows as far as it
+    can, and noisy steps from there lead to larger and worse maps than steps from "pca".
     """
     n_rows, n_features = X.shape
     counts = np.bincount(labels)
@@ -104,7 +105,7 @@ def choose_init(
     if min(np.bincount(labels[half]).max() for half in (learn, ~learn)) < 2:
         return usual
     lda, other = (held_out_loss(name, X, labels, learn, n_components) for name in ("lda", usual))
-    return "lda" if lda < 0.5 * other else usual
+    return "lda" if lda < (FAR_BETTER if batches else BETTER) * other else usual
 
 
 def held_out_loss(init: str, X: FloatArray, y: IntArray, learn: BoolArray, n_components: int) -> float:

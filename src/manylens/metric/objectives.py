@@ -24,8 +24,8 @@ FORMS = ("accuracy", "likelihood")
 
 LOG2_E = math.log2(math.e)
 UNIT = np.sqrt(LOG2_E)  # points times this make the Gaussian a power of two: exp(-D) = 2**-(LOG2_E D)
-# Rows with a smaller kernel sum are computed again by log-sum-exp. float32 cannot hold terms below 2**-126: a
-# million of them are less than 2e-5 of this sum.
+# Rows with a smaller kernel sum are computed again, in float64 and then by log-sum-exp. float32 cannot hold
+# terms below 2**-126: a million of them are less than 2e-5 of this sum.
 SMALLEST_SUM = {np.dtype(np.float32): 2.0**-90, np.dtype(np.float64): 2.0**-500}
 FAR_ENTRIES = 2**20  # distances held at once for such rows
 RIDGE = 1e-3  # added to every class covariance, so that a class of one row also has a density
@@ -143,11 +143,12 @@ def gaussian_outcome(
         coefficients[:, layout.slots] *= times
     forces = pair_forces(tiles, layout, pairs, coefficients)
     scores = score(np.divide(same, total, out=np.zeros_like(total), where=near)[layout.slots], form)
+    forces /= UNIT
     far = np.flatnonzero(wanted & ~near[layout.slots])
     if len(far):
-        scores[far], more = far_outcome(Z, layout.labels, far, form, None if times is None else times[far])
+        careful = double_outcome if tiles.points.dtype == np.float32 else far_outcome
+        scores[far], more = careful(Z, layout.labels, far, form, None if times is None else times[far])
         forces += more
-    forces /= UNIT
     return Outcome(scores, forces, np.empty(0))
 
 
@@ -164,10 +165,22 @@ def sums_in_range(
     return near, np.where(near, sums[0], 0.0), np.where(near, sums.sum(axis=0), 0.0)
 
 
+def double_outcome(
+    Z: FloatArray, labels: IntArray, rows: IntArray, form: Form, times: IntArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Scores of rows whose kernel sums underflow in float32, and their forces on all rows, in float64."""
+    counts = np.zeros(len(labels), dtype=np.int64)
+    counts[rows] = 1 if times is None else times
+    layout = anchor_layout(labels, counts > 0)
+    tiles = layout.place(Z.astype(np.float64), np.float64)
+    outcome = gaussian_outcome(Z, tiles, layout, ALL_PAIRS, kernel_sums(tiles), form, counts)
+    return outcome.scores[rows], outcome.forces
+
+
 def far_outcome(
     Z: FloatArray, labels: IntArray, rows: IntArray, form: Form, times: IntArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Scores of a few rows whose kernel sums underflow, and their forces on all rows, by log-sum-exp."""
+    """Scores of a few rows whose kernel sums underflow in float64, and their forces on all rows."""
     Z = Z.astype(np.float64)
     norms = np.einsum("ij,ij->i", Z, Z)
     scores, forces = np.empty(len(rows)), np.zeros_like(Z)
@@ -190,7 +203,7 @@ def far_outcome(
             weights *= times[begin : begin + step, None]
         forces[some] += 2.0 * (weights.sum(axis=1)[:, None] * Z[some] - weights @ Z)
         forces += 2.0 * (weights.sum(axis=0)[:, None] * Z - weights.T @ Z[some])
-    return scores, forces
+    return scores, forces / UNIT
 
 
 def _log2_sum(exponents: FloatArray) -> FloatArray:
