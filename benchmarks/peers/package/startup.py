@@ -61,6 +61,10 @@ CALLS = {
         LENSES + "from manylens import ModuleNeighbors",
         "ModuleNeighbors(lenses, method='exact').fit(X).kneighbors(X[:100])",
     ),
+    "ModuleNeighbors_graph": (
+        LENSES + "from manylens import ModuleNeighbors",
+        "ModuleNeighbors(lenses, backend='graph').fit(X).kneighbors(X[:100])",
+    ),
     "ModuleVotingClassifier": (
         LENSES
         + "from manylens import ModuleVotingClassifier; from sklearn.neighbors import KNeighborsClassifier",
@@ -112,6 +116,18 @@ CALLS = {
     "AlignmentPruner": (
         FOREST + "from manylens import AlignmentPruner",
         "AlignmentPruner(forest).fit(X, y).predict(X)",
+    ),
+    "TreePruner": (
+        FOREST + "from manylens.pruning import TreePruner",
+        "TreePruner(forest, max_nodes=200, random_state=0).fit(X, y).predict(X)",
+    ),
+    "KernelRidgeCV": (
+        "from manylens.transfer import KernelRidgeCV",
+        "KernelRidgeCV().fit(X, y).predict(X[:100])",
+    ),
+    "compare": (
+        "from manylens.alignment import compare",
+        "compare(X, X[:, :3], 'mutual-knn', n_permutations=100)",
     ),
 }
 QUICK = ("ModularKernelPCA", "ModuleNeighbors", "NCA", "LayerRidgeClassifier", "AlignmentPruner")

@@ -22,6 +22,7 @@ from manylens.typing import FloatArray, IntArray
 
 OUT_OF_ITERATIONS = 1  # scipy's status if the maximum number of iterations was reached
 UNIT_ROWS = 20_000  # rows from which the standard deviations of columns are computed
+LEAST_SPREAD = 1 / 16  # share of its range that a column is taken to spread; a normal one has 1/8 of it
 SMALLEST_DEVIATION = 1e-6  # of a column relative to the largest: steps are not longer for smaller ones
 STEPS = 400  # more steps improve little (`python -m benchmarks.tuning.nca recipe`)
 
@@ -315,16 +316,20 @@ def one_epoch(
 
 
 def step_units(X: FloatArray, n_components: int) -> FloatArray:
-    """One over the standard deviation of each column of X, for every entry of A, shape (n_components * p,).
+    """One over the spread of each column of X, for every entry of A, shape (n_components * p,).
 
     Steps in these units change the projected rows equally through every column. In equal units, steps in
-    columns of large variance would drown informative columns of small variance.
+    columns of large variance would drown informative columns of small variance. The spread is the standard
+    deviation, but at least a share of the range: otherwise, the few rows with an entry in a column that is
+    zero elsewhere, like a pixel at a border, would be thrown far out.
     """
     deviations = X[:: max(1, len(X) // UNIT_ROWS)].std(axis=0, dtype=np.float64)
-    largest = deviations.max()
+    ranges = (X.max(axis=0) - X.min(axis=0)).astype(np.float64)
+    spread = np.maximum(deviations, LEAST_SPREAD * ranges)
+    largest = spread.max()
     if not largest > 0:
         return np.ones(n_components * X.shape[1])
-    return np.tile(1.0 / np.maximum(deviations, SMALLEST_DEVIATION * largest), n_components)
+    return np.tile(1.0 / np.maximum(spread, SMALLEST_DEVIATION * largest), n_components)
 
 
 class Schedule:
