@@ -81,6 +81,12 @@ def test_a_forest_of_classes_gets_smaller_with_probabilities_and_beats_a_fresh_o
     assert small.score(new_S, new_label) > CLASSES.score(new_S, new_label) - 0.02
 
 
+def test_by_default_a_forest_of_classes_keeps_its_accuracy():
+    small = TreePruner(CLASSES, random_state=0).fit(S, label)
+    assert small.n_nodes_ < small.whole_nodes_
+    assert small.score(new_S, new_label) > CLASSES.score(new_S, new_label) - 0.01
+
+
 @pytest.mark.parametrize("link", ["identity", "logistic"])
 def test_held_out_loss_is_that_of_new_rows(link):
     small = TreePruner(CLASSES, link=link, random_state=0).fit(S, label)

@@ -30,7 +30,7 @@ class PeerPytorchCKA(Comparison):
             "largest difference from pytorch-cka", result("pytorch_cka", "difference_from_ours"), at_most=1e-3
         ),
         Claim(
-            "time relative to the symmetric products alone, which no exact method can do without",
+            "time relative to the products of each layer with itself alone",
             ratio("ours", "symmetric_products"),
             at_most=1.25,
         ),

@@ -172,7 +172,7 @@ class PrunedNodes(Comparison):
             at_least=0.8,
         ),
         Claim("mean relative error of held_out_loss_", result("ours", "held_out_error"), at_most=0.02),
-        Claim("total pruning time / training time", result("ours", "share_of_time"), at_most=0.3),
+        Claim("median of pruning time / training time", result("ours", "share_of_time"), at_most=0.3),
     )
     needs = TABLES
     memory = False
@@ -231,8 +231,8 @@ class PrunedNodes(Comparison):
             "worst_to_fresh": float(np.max(ours / fresh)),
             "held_out_error": float(abs(np.mean(estimated) - 1)),
             "held_out_standard_error": float(np.std(estimated) / np.sqrt(len(estimated))),
-            "share_of_time": sum(t.pruning_seconds for t in data) / sum(t.seconds for t in data),
-            "median_share_of_time": float(np.median([t.pruning_seconds / t.seconds for t in data])),
+            "share_of_time": float(np.median([t.pruning_seconds / t.seconds for t in data])),
+            "total_share_of_time": sum(t.pruning_seconds for t in data) / sum(t.seconds for t in data),
         }
 
 
@@ -247,7 +247,7 @@ class PrunedBoostingNodes(PrunedNodes):
         Claim("median test loss relative to the whole", result("ours", "relative_loss"), at_most=1.01),
         Claim("largest loss relative to early stopping", result("ours", "worst_to_fresh"), at_most=1.01),
         Claim("mean relative error of held_out_loss_", result("ours", "held_out_error"), at_most=0.02),
-        Claim("total pruning time / training time", result("ours", "share_of_time"), at_most=0.3),
+        Claim("median of pruning time / training time", result("ours", "share_of_time"), at_most=0.3),
     )
     held_out = True
     draws = 2
