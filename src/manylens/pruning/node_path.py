@@ -14,33 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manylens.native.tree_nodes import (
-    add_halves,
-    add_squares,
-    add_values,
-    cut_costs,
-    cutting_prices,
-    leaf_of_rows,
-    mean_of_children,
-    move_nodes,
-    move_rows,
-    node_moments,
-    place_nodes,
-    refit_leaves,
-    remove_rows,
-    smooth_values,
-    value_changes,
-)
+from manylens.native.tree_nodes import add_values, cut_prices, leaf_of_rows, node_moments, refit_leaves
 from manylens.native.trees import FlatTrees
 from manylens.pruning.members import Link
 from manylens.pruning.pruned_ensemble import probabilities
-from manylens.pruning.tree_ensembles import TreeEnsemble, pack_trees
+from manylens.pruning.tree_ensembles import TreeEnsemble, inner_levels, pack_trees
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 SHRINK = 0.65  # share of the leaves that one step keeps
 STEPS = 14  # steps of a path without a target: 0.65^14 is 0.24 % of the leaves
 LARGEST = 1e15  # penalty that stands for infinity in sums with numbers of rows
-NO_ROWS = 1e-9  # cover of a node that no row is left in
 LARGEST_EXCESS = (
     0.5  # of a log loss by half of the trees: beyond, it is not linear in 1/k (a probability of 0)
 )
@@ -69,6 +52,14 @@ class RowLeaves(NamedTuple):
         wanted = mask[self.row]
         start = np.concatenate([[0], np.cumsum(wanted)])[self.start]
         return RowLeaves(start, number[self.row[wanted]], self.node[wanted], self.target[mask])
+
+    def of_trees(self, mask: BoolArray) -> RowLeaves:
+        """The same rows in some of the trees."""
+        if mask.all():
+            return self
+        sizes = np.diff(self.start)
+        wanted, start = np.repeat(mask, sizes), np.concatenate([[0], np.cumsum(sizes[mask])])
+        return RowLeaves(start, self.row[wanted], self.node[wanted], self.target)
 
     def counts(self) -> IntArray:
         """How many trees may be used for each row (n,)."""
@@ -163,41 +154,23 @@ def open_nodes(ensemble: TreeEnsemble, n_trees: int) -> Nodes:
     if ensemble.averages:
         value *= len(trees.roots) / max(n_trees, 1)
     cover = np.maximum(ensemble.cover[:end].astype(np.float64), 1e-12)
-    mean_of_children(children, cover, value)
+    for level in [*inner_levels(children, roots[:-1])][::-1]:  # means of what is below
+        first, second = children[level].T
+        cover[level] = cover[first] + cover[second]
+        share = (cover[first] / cover[level])[:, np.newaxis]
+        value[level] = share * value[first] + (1 - share) * value[second]
     arrays = (trees.feature[:end], trees.threshold[:end], trees.missing[:end], cover, value, value)
     tail = (ensemble.intercept.copy(), ensemble.link, ensemble.classes, ensemble.averages)
     return Nodes(roots, children, parent, *arrays, trees.column[:n_trees].astype(np.uint32), *tail)
 
 
-class Bags(NamedTuple):
-    """Rows in the bootstrap samples of trees."""
-
-    row: IntArray  # (p,)
-    node: IntArray  # (p,): leaf that this row reaches
-    times: IntArray  # (p,): how often it was drawn
-
-
-def without_rows(nodes: Nodes, bags: Bags, wanted: BoolArray, target: FloatArray) -> Nodes:
-    """A forest whose leaf values, which are means of targets (n, V), do without the rows that are wanted.
-
-    Otherwise, refits would judge a held-out row by values that depend on its target: the trees trained on it
-    agree with it, so that refits to its neighbors push the other trees away from it. Nodes that are left
-    without rows get the values of their parents.
-    """
-    cover, t = nodes.cover.copy(), nodes.n_trees
-    value = nodes.value * (t * cover)[:, np.newaxis]
-    remove_rows(bags.row, bags.node, bags.times, wanted, target, cover, value)
-    cover[cover < NO_ROWS] = NO_ROWS
-    value /= (t * cover)[:, np.newaxis]
-    mean_of_children(nodes.children, cover, value)
-    smooth_values(nodes.parent, cover, np.sqrt(NO_ROWS), value)
-    return nodes._replace(cover=cover, value=value, prior=value)
-
-
 def smoothed(nodes: Nodes, amount: float) -> Nodes:
     """Nodes with probabilities that are shrunk toward those of their parents, from the roots down."""
     value = nodes.value.copy()
-    smooth_values(nodes.parent, nodes.cover, amount, value)
+    for level in inner_levels(nodes.children, nodes.roots[:-1]):
+        for below in nodes.children[level].T:
+            share = (nodes.cover[below] / (nodes.cover[below] + amount))[:, np.newaxis]
+            value[below] = share * value[below] + (1 - share) * value[level]
     return nodes._replace(value=value, prior=value)
 
 
@@ -235,27 +208,25 @@ class RowLosses(NamedTuple):
     error: FloatArray  # 1 if the class is wrong; zeros for regression
 
 
-def row_losses(nodes: Nodes | LeafValues, rows: RowLeaves) -> RowLosses:
-    """Squared errors or log losses, corrected for the trees that were not used.
+def row_losses(nodes: Nodes | LeafValues, rows: RowLeaves, n_trees: int | None = None) -> RowLosses:
+    """Squared errors or log losses, corrected for trees that were not used, up to `n_trees` (default: all).
 
-    For out-of-bag rows of a forest, a score is the mean over k of t trees. Its variance over trees is
-    s²(1/k - 1/t) larger than that of the mean of all, with s² the variance among trees, and so is its squared
-    error. Log losses are extrapolated linearly in 1/k, from k/2 and k trees to t.
+    A score of a forest is the mean over k trees. Its variance over trees is s²(1/k - 1/t) larger than that of
+    the mean over t trees, with s² the variance among trees, and so is its squared error. Log losses are
+    extrapolated linearly in 1/k, from two halves of the k trees and from k trees to t.
     """
     score, target = row_scores(nodes, rows), rows.target
-    t, k = nodes.n_trees, rows.counts() if nodes.averages else np.array([nodes.n_trees])
+    t, k = n_trees or nodes.n_trees, rows.counts() if nodes.averages else np.array([nodes.n_trees])
     some_unused = bool(nodes.averages and np.any(k < t))
     if nodes.classes is None:
         loss = np.sum((score - target) ** 2, axis=1)
         if some_unused:
-            loss -= np.sum(excess_variance(nodes, rows, score, k[:, np.newaxis]), axis=1)
+            loss -= np.sum(excess_variance(nodes, rows, score, k[:, np.newaxis], t), axis=1)
         return RowLosses(loss, np.zeros(len(loss)))
     truth = target[:, 0].astype(int) if target.shape[1] == 1 else np.argmax(target, axis=1)
     found = class_losses(score, truth, nodes.link)
     if some_unused:
-        halves = [class_losses(half, truth, nodes.link) for half in half_scores(nodes, rows, score, k)]
-        excess = np.minimum(np.mean(halves, axis=0)[0] - found[0], LARGEST_EXCESS)
-        found[0] -= np.where(k > 1, excess * (1 - k / t), 0.0)
+        found[0] -= excess_log_loss(nodes, rows, score, truth, k, t, found[0])
     return RowLosses(*found)
 
 
@@ -266,24 +237,46 @@ def class_losses(score: FloatArray, truth: IntArray, link: Link) -> FloatArray:
     return np.array([-np.log(np.maximum(own, np.finfo(np.float64).eps)), np.argmax(p, axis=1) != truth])
 
 
-def excess_variance(nodes: Nodes | LeafValues, rows: RowLeaves, score: FloatArray, k: IntArray) -> FloatArray:
-    """s²(1/k - 1/t), (n, C): by how much the variance of a score is larger than with all trees."""
-    square, t, k = np.zeros_like(score), nodes.n_trees, np.maximum(k, 1)
-    add_squares(rows.start, rows.row, rows.node, nodes.value, nodes.column, square)
-    total = (score - nodes.intercept) * k / t
-    spread = np.maximum(square - total**2 / k, 0) / np.maximum(k - 1, 1) * t * t
+def excess_variance(
+    nodes: Nodes | LeafValues, rows: RowLeaves, score: FloatArray, k: IntArray, t: int
+) -> FloatArray:
+    """s²(1/k - 1/t), (n, C): by how much the variance of a score is larger than with t trees."""
+    square, k = np.zeros_like(score), np.maximum(k, 1)
+    add_values(rows.start, rows.row, rows.node, nodes.value**2, nodes.column, square)
+    total = (score - nodes.intercept) * k / nodes.n_trees
+    spread = np.maximum(square - total**2 / k, 0) / np.maximum(k - 1, 1) * nodes.n_trees**2
     return spread * (1 / k - 1 / t)
 
 
-def half_scores(
-    nodes: Nodes | LeafValues, rows: RowLeaves, score: FloatArray, k: IntArray
-) -> tuple[FloatArray, FloatArray]:
-    """Scores (n, C) from every second of the k trees of each row, and from the others."""
-    second, half, t = np.zeros(len(score), dtype=bool), np.zeros_like(score), nodes.n_trees
-    add_halves(rows.start, rows.row, rows.node, nodes.value, nodes.column, second, half)
-    total = (score - nodes.intercept) * (np.maximum(k, 1) / t)[:, np.newaxis]
-    few, others = np.maximum(k // 2, 1)[:, np.newaxis], np.maximum(k - k // 2, 1)[:, np.newaxis]
-    return nodes.intercept + half * t / few, nodes.intercept + (total - half) * t / others
+def excess_log_loss(
+    nodes: Nodes | LeafValues,
+    rows: RowLeaves,
+    score: FloatArray,
+    truth: IntArray,
+    k: IntArray,
+    t: int,
+    loss: FloatArray,
+) -> FloatArray:
+    """By how much the log losses (n,) with k trees are larger than with t trees; 0 for a single tree.
+
+    With losses a + c/k, and k₁ + k₂ = k trees with even and odd numbers, the mean loss of the two parts is
+    larger by c((1/k₁ + 1/k₂)/2 - 1/k), and the loss with k trees by c(1/k - 1/t).
+    """
+    total = (score - nodes.intercept) * (np.maximum(k, 1) / nodes.n_trees)[:, np.newaxis]
+    even = np.arange(nodes.n_trees) % 2 == 0
+    some, half = rows.of_trees(even), np.zeros_like(score)
+    add_values(some.start, some.row, some.node, nodes.value, nodes.column[even], half)
+    count = some.counts()
+    parts = [(half, count), (total - half, k - count)]
+    losses = [
+        class_losses(nodes.intercept + sums * (nodes.n_trees / np.maximum(n, 1))[:, np.newaxis], truth, nodes.link)[0]
+        for sums, n in parts
+    ]
+    excess = np.minimum(np.mean(losses, axis=0) - loss, LARGEST_EXCESS)
+    both = (count > 0) & (count < k)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = (1 / k - 1 / t) / ((1 / count + 1 / (k - count)) / 2 - 1 / k)
+    return np.where(both, excess * np.where(both, factor, 0.0), 0.0)
 
 
 def as_log_odds(nodes: Nodes, rows: RowLeaves) -> Nodes:
@@ -365,24 +358,18 @@ def cut_nodes(
     `nodes` change.
     """
     m, V = nodes.value.shape
-    scale = row_scale(nodes, rows)
-    gradient, weight, cost, leaves = np.zeros((m, V)), np.zeros(m), np.zeros(m), np.zeros(m, dtype=np.int64)
+    gradient, weight, cost, price = np.zeros((m, V)), np.zeros(m), np.zeros(m), np.empty(m)
     h = curvature_of(nodes.link, len(nodes.intercept))
-    residual = residuals(score, rows.target, nodes.link)
-    node_moments(rows.start, rows.row, rows.node, scale, residual, nodes.column, h, gradient, weight)
-    value = nodes.value  # values of inner nodes, which are set here, are not in use
-    cut_costs(
-        nodes.children, nodes.prior, min(penalty, LARGEST), simplex, value, gradient, weight, cost, leaves
+    residual, entries = residuals(score, rows.target, nodes.link), (rows.start, rows.row, rows.node)
+    node_moments(
+        0, nodes.n_trees, *entries, row_scale(nodes, rows), residual, nodes.column, h, gradient, weight
     )
-    price = np.empty(m)
-    cutting_prices(nodes.children, nodes.parent, cost, leaves, price)
+    value = nodes.value  # values of inner nodes, which are set here, are not in use
+    shared = (nodes.children, nodes.parent, nodes.prior, min(penalty, LARGEST), simplex, value)
+    cut_prices(*shared, gradient, weight, cost, np.zeros(m, dtype=np.int64), price)
     new, places = renumbered(nodes, value, cheapest(nodes, price, goal))
-    change = np.zeros_like(score)
-    parts = (rows.start, rows.row, rows.node, places.gone, places.place, places.remains, places.old)
-    value_changes(*parts, value, nodes.column, change)
-    total = (score - nodes.intercept) / np.where(scale > 0, scale, 1.0)[:, np.newaxis] + change
     rows, judged = moved(rows, places), moved(judged, places)
-    return new, rows, judged, new.intercept + total * row_scale(new, rows)[:, np.newaxis]
+    return new, rows, judged, row_scores(new, rows)
 
 
 def cheapest(nodes: Nodes, price: FloatArray, goal: int) -> BoolArray:
@@ -398,34 +385,37 @@ def cheapest(nodes: Nodes, price: FloatArray, goal: int) -> BoolArray:
 class Places(NamedTuple):
     """Where nodes are after cuts."""
 
-    place: IntArray  # (m,): new number of a node, or of the leaf in its place; -1 without splits
-    remains: BoolArray  # (m,)
-    old: IntArray  # (new m,): former numbers
+    place: IntArray  # (m,): new number of a node, or of the leaf in its place
     gone: BoolArray  # (t,): trees without splits
 
 
 def moved(rows: RowLeaves, places: Places) -> RowLeaves:
     """Rows in the trees that remain."""
-    sizes = np.diff(rows.start)[~places.gone]
-    start, p = np.zeros(len(sizes) + 1, dtype=np.int64), int(sizes.sum())
-    row, node = np.empty(p, dtype=np.uint32), np.empty(p, dtype=np.uint32)
-    move_rows(rows.start, rows.row, rows.node, places.gone, places.place, start, row, node)
-    return RowLeaves(start, row, node, rows.target)
+    rows = rows.of_trees(~places.gone)
+    return rows._replace(node=places.place[rows.node])
 
 
 def renumbered(nodes: Nodes, value: FloatArray, cut: BoolArray) -> tuple[Nodes, Places]:
-    """Nodes without those below a cut, and without trees that have no split left."""
-    m = len(nodes.children)
-    place, remains = np.empty(m, dtype=np.int64), np.empty(m, dtype=bool)
-    count = place_nodes(nodes.children, nodes.parent, nodes.roots, cut, place, remains)
-    children, parent, old = (
-        np.empty((count, 2), np.int64),
-        np.empty(count, np.int64),
-        np.empty(count, np.int64),
-    )
-    move_nodes(nodes.children, nodes.parent, cut, place, remains, children, parent, old)
-    roots = nodes.roots[:-1]
-    gone = place[roots] < 0
+    """Nodes without those below a cut, and without trees that have no split left.
+
+    `cut` (m,) holds for all inner nodes below one for which it holds.
+    """
+    numbers, roots = np.arange(len(cut)), nodes.roots[:-1]
+    inner = (nodes.children[:, 0] != numbers) & ~cut
+    gone = ~inner[roots]
+    remains = (nodes.parent < 0) | inner[nodes.parent]
+    remains[roots[gone]] = False
+    old = np.flatnonzero(remains)
+    count = len(old)
+    above = np.where(remains | (nodes.parent < 0), numbers, nodes.parent)
+    while not np.array_equal(further := above[above], above):  # twice as far up in each round
+        above = further
+    place = np.zeros(len(cut), dtype=np.uint32)
+    place[old] = np.arange(count)
+    place = place[above]
+    parent = np.where(nodes.parent[old] < 0, -1, place[nodes.parent[old]].astype(np.int64))
+    children = np.repeat(np.arange(count)[:, np.newaxis], 2, axis=1)
+    children[inner[old]] = place[nodes.children[old[inner[old]]]]
     intercept = nodes.intercept.copy()
     for t in np.flatnonzero(gone):  # a root that is cut has its new value
         first = nodes.column[t]
@@ -444,4 +434,4 @@ def renumbered(nodes: Nodes, value: FloatArray, cut: BoolArray) -> tuple[Nodes, 
         column=nodes.column[kept],
         intercept=intercept,
     )
-    return new, Places(place, remains, old, gone)
+    return new, Places(place, gone)

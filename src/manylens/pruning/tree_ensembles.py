@@ -7,14 +7,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.native.tree_nodes import node_levels
 from manylens.native.trees import DTYPES, FlatTrees, round_down
 from manylens.pruning.boosting import initial_score
 from manylens.pruning.members import Link
@@ -107,13 +106,22 @@ def pack_trees(
     return FlatTrees(*(np.ascontiguousarray(a, dtype=kind) for a, kind in zip(flat, kinds, strict=True)))
 
 
+def inner_levels(children: IntArray, roots: IntArray) -> Iterator[IntArray]:
+    """The inner nodes of all trees, level by level from the roots down."""
+    level = np.asarray(roots, dtype=np.int64)
+    level = level[children[level, 0] != level]
+    while len(level):
+        yield level
+        below = children[level].ravel().astype(np.int64)
+        level = below[children[below, 0] != below]
+
+
 def tree_depths(children: IntArray, roots: IntArray) -> IntArray:
     """Steps from each root to its deepest leaf."""
-    if not len(roots):
-        return np.zeros(0, dtype=np.int64)
-    level = np.zeros(len(children), dtype=np.int64)
-    node_levels(np.asarray(children, dtype=np.int64), level)
-    return np.maximum.reduceat(level, np.asarray(roots, dtype=np.int64))
+    depths = np.zeros(len(roots), dtype=np.int64)
+    for number, level in enumerate(inner_levels(children, roots)):
+        depths[np.searchsorted(roots, level, side="right") - 1] = number + 1
+    return depths
 
 
 def tree_ends(trees: FlatTrees) -> IntArray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -13,24 +12,17 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import train_test_split
 from sklearn.utils import Tags, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from manylens.pruning.members import ForestMembers
-from manylens.pruning.node_path import (
-    SHRINK,
-    STEPS,
-    RowLeaves,
-    open_nodes,
-    prune_path,
-    row_leaves,
-    row_scores,
-)
-from manylens.pruning.path_judge import SHARE, Candidate, Judge, Path, Size, candidates, model_size
+from manylens.native.trees import FlatTrees
+from manylens.pruning.node_path import SHRINK, STEPS, open_nodes, prune_path, row_leaves, row_scores
+from manylens.pruning.path_judge import Candidate, Judge, Path, Size, candidates, model_size
 from manylens.pruning.pruned_ensemble import ScoreMixin, comparable_rows, typed_tags
 from manylens.pruning.pruned_trees import PrunedTrees, find_format, tree_bytes, validate_tree_rows
-from manylens.pruning.tree_ensembles import TreeEnsemble, fitted_to
-from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, MatrixLike, Seed
+from manylens.pruning.pruning_rows import dense, out_of_bag, target_of
+from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat, fitted_to
+from manylens.pruning.trials import held_out_trials, refitted_trials
+from manylens.typing import AnyArray, BoolArray, FloatArray, MatrixLike, Seed
 from manylens.validation import (
     check_choice,
     check_count,
@@ -38,17 +30,16 @@ from manylens.validation import (
     check_seed,
     plain_conversion_errors,
     refuse_extreme,
-    require_memory,
     require_two_classes,
     restore_on_error,
 )
 
 LEAST_TREES = 64
+SHARE = 8  # the trees of a forest start as an eighth of it, but at least LEAST_TREES
 MOST_ENTRIES = 2**25  # rows x trees that fit looks at; rows beyond are left out
 FAITHFUL = 0.01  # shrinkage with a guarantee: the scores of the ensemble have no noise
-BEST = 2  # candidates, by their losses on one fold, that are tried on all folds until one is good enough
+BEST = 2  # candidates, by their losses in one trial, that are tried in all trials until one is good enough
 COARSE = 2  # candidates are compared on every second step
-FALLBACK = 4  # steps of the paths without refits that are tried at last
 MARGIN = 0.5  # standard errors that count as part of a rise
 ERROR_MARGIN = 0.5  # standard errors by which the share of wrong classes may rise
 FAR = 1.5  # losses above this multiple of the ensemble's count the same when paths are compared
@@ -102,6 +93,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     held_out_loss_ : float
         Squared error or log loss of the pruned model on rows that neither the trees nor the cuts have seen.
         With `guarantee`, NaN for out-of-bag rows, since leaf values then depend on them.
+    held_out_loss_error_ : float
+        Standard error of `held_out_loss_`, as an estimate of the loss on new rows.
     whole_loss_ : float
         The same of the ensemble.
     path_ : dict of str to ndarray
@@ -191,10 +184,9 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         target = target_of(target_rows, whole)
         if whole.classes is not None:
             require_two_classes(np.unique(labels), "TreePruner")
-        compared, data, drawn = self._row_leaves(ensemble, whole, rows, target, random)
+        judge = self._judge(ensemble, reader, whole, rows, target_rows, target, random)
         self.whole_members_, self.whole_nodes_ = len(whole.trees.roots), len(whole.trees.feature)
         self.whole_bytes_ = tree_bytes(whole.trees)
-        judge = Judge(whole, compared, data, drawn, random)
         self.whole_loss_ = float(judge.whole.mean())
         if self.guarantee is not None:
             if guarantee_rows is not None:
@@ -244,28 +236,41 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             parts = train_test_split(X, y, test_size=HELD_OUT, random_state=random, stratify=stratify)
             return clone(self.ensemble).fit(parts[0], parts[2]), parts[1], parts[3]
 
-    def _row_leaves(
-        self, ensemble: Any, whole: TreeEnsemble, X: Any, target: FloatArray, random: np.random.RandomState
-    ) -> tuple[FloatArray, RowLeaves, IntArray | None]:
-        """Rows, the leaves that they reach, and how often trees were trained on them (None for never)."""
+    def _judge(
+        self,
+        ensemble: Any,
+        reader: TreeFormat,
+        whole: TreeEnsemble,
+        X: Any,
+        y: AnyArray,
+        target: FloatArray,
+        random: np.random.RandomState,
+    ) -> Judge:
+        """The rows in all trees that were not fitted to them, and the trials that judge pruned models."""
         T, n = len(whole.trees.roots), X.shape[0]
-        drawn = sample_counts(ensemble, whole, X)
-        some = np.arange(n)
+        unseen = out_of_bag(ensemble, whole, X)
         if n * T > MOST_ENTRIES:
             some = np.sort(random.permutation(n)[: max(1, MOST_ENTRIES // T)])
-        rows = comparable_rows(dense(X[some]), whole.trees)
-        drawn = None if drawn is None else drawn[:, some]
-        unseen = None if drawn is None else drawn == 0
-        leaves = row_leaves(rows, whole.trees, unseen, target[some])
-        if drawn is None and len(some) == n and fitted_to(whole, leaves.node[:n]):
+            X, y, target = X[some], y[some], target[some]
+            unseen = None if unseen is None else np.ascontiguousarray(unseen[:, some])
+        rows = comparable_rows(dense(X), whole.trees)
+        leaves = row_leaves(rows, whole.trees, unseen, target)
+        if unseen is None and X.shape[0] == n and fitted_to(whole, leaves.node[:n]):
             raise ValueError(
                 f"These are the rows that the {type(ensemble).__name__} was fitted to, and its errors on "
                 "them say nothing about other rows. Give rows that it was not fitted to, or use "
                 "fit_ensemble=True, which fits a copy to 80 % of the rows and prunes it on the rest."
             )
-        if drawn is not None and not weighs_rows_equally(ensemble, whole):
-            drawn = None  # leaf values are other means than those of the rows
-        return rows, leaves, drawn
+        if unseen is None:
+            trials = held_out_trials(whole, leaves, random)
+        else:
+            trials = refitted_trials(ensemble, reader, X, y, target, self._first_trees(T), random)
+        return Judge(whole, rows, leaves, trials)
+
+    def _first_trees(self, n_trees: int) -> int:
+        """How many trees of a forest are pruned."""
+        few = min(n_trees, max(LEAST_TREES, n_trees // SHARE))
+        return few if self.max_members is None else min(few, self.max_members)
 
     def _fits(self, members: int, nodes: int, size: int) -> bool:
         """Whether a model is within the limits."""
@@ -278,96 +283,96 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     def _smallest(self, judge: Judge) -> tuple[TreeEnsemble, Candidate]:
         """The model that the dials ask for, on the path of the best candidate; sets the path and the loss."""
         T = len(judge.ensemble.trees.roots)
-        few = min(T, max(LEAST_TREES, T // SHARE))
-        self._reference = self.whole_loss_
+        few, self._reference = self._first_trees(T), self.whole_loss_
         if not judge.ensemble.averages:  # boosting that overfits is cut from where it should have stopped
             few, self._reference = judge.best_prefix()
-        if self.max_members is not None and judge.ensemble.averages:
-            few = min(few, self.max_members)
         limited = not self._fits(T, self.whole_nodes_, self.whole_bytes_)
-        best: tuple[Candidate, Path, int] | None = None
         ways = candidates(judge.ensemble, few, self.link)
-        coarse = [self._targets(judge, way)[COARSE::COARSE] or [None] for way in ways]
-        trials = judge.evaluate(ways, coarse, [0])  # compared on one fold and fewer steps
-        ranks = [self._rank(*trial, limited, judge) for trial in trials]
+        shares = [self._shares(judge, way) for way in ways]
+        coarse = [each[COARSE::COARSE] or each[:1] for each in shares]
+        trials = judge.evaluate(ways, coarse, [0])  # compared in one trial and on fewer steps
+        ranks = [self._rank(*each, limited, judge) for each in zip(ways, trials, coarse, strict=True)]
         order = sorted(range(len(ways)), key=lambda k: ranks[k])
-        ranked = [ways[k] for k in order[: 1 if limited else BEST]]
-        if not limited:  # at last without refits: a part of a forest, or stages of boosting
-            plain = ranked[0]._replace(shrinkage=np.inf)
-            if judge.ensemble.averages and self.link != "logistic":
-                plain = plain._replace(link=judge.ensemble.link)
-            ranked += (
-                [plain, plain._replace(n_trees=max(few, T // 2))] if judge.ensemble.averages else [plain]
-            )
-        for number, candidate in enumerate(dict.fromkeys(ranked)):
-            targets = self._targets(judge, candidate)[: FALLBACK + 1 if number >= BEST else None]
-            [(path, sizes)] = judge.evaluate([candidate], [targets], judge.folds)
-            step = self._choose(path, sizes, limited, judge)
-            if step is not None:
-                best = (candidate, path, step)
-                break
-        if best is None:
-            warnings.warn(
-                f"No smaller model has a held-out loss that is at most {100 * (self.loss or 0):g} % above "
-                "that of the whole ensemble, including half of its standard error: all trees are kept as "
-                "they are. Give more rows, a larger loss, or max_nodes.",
-                stacklevel=3,
-            )
-            whole = Candidate(T, judge.ensemble.link, np.inf)
-            self._set_path(judge.evaluate([whole], [[None]], judge.folds)[0][0], [judge.ensemble])
-            self.held_out_loss_ = self.whole_loss_
-            return judge.ensemble, whole
-        candidate, path, step = best
-        models = judge.path(candidate, targets)
+        for k in order[: 1 if limited else BEST]:
+            [path] = judge.evaluate([ways[k]], [shares[k]], range(len(judge.trials)))
+            if limited or self.loss is None or self._good(path, judge).any():
+                models = judge.path(ways[k], shares[k])
+                step = self._choose(path, [model_size(model) for model in models], limited, judge)
+                if step is not None:
+                    return self._chosen(path, models, step), ways[k]
+        if judge.ensemble.averages:  # at last without refits: a part of the forest
+            counts = [k for k in (T // 2, T // 4) if k >= few]
+            path = judge.prefixes(counts)
+            models = [open_nodes(judge.ensemble, k).ensemble() for k in counts]
+            good = np.flatnonzero(self._good(path, judge))
+            if len(good):
+                part = Candidate(counts[good[-1]], judge.ensemble.link, np.inf)
+                return self._chosen(path, models, int(good[-1])), part
+        warnings.warn(
+            f"No smaller model has a held-out loss that is at most {100 * (self.loss or 0):g} % above "
+            "that of the whole ensemble, including half of its standard error: all trees are kept as "
+            "they are. Give more rows, a larger loss, or max_nodes.",
+            stacklevel=3,
+        )
+        return self._chosen(judge.prefixes([T]), [judge.ensemble], 0), Candidate(T, judge.ensemble.link, np.inf)
+
+    def _chosen(self, path: Path, models: Sequence[TreeEnsemble], step: int) -> TreeEnsemble:
+        """A model of the path; sets the attributes that describe all models and the chosen one."""
         self._set_path(path, models)
-        self.held_out_loss_ = float(self.whole_loss_ + path.rise[step])
-        while not self._fits(*model_size(models[step])) and step < len(models) - 1:
-            step += 1  # a path on all rows may be larger by a few nodes than on the folds
-        return models[step], candidate
+        self.held_out_loss_ = float(path.loss[step])
+        self.held_out_loss_error_ = float(path.loss_error[step])
+        return models[step]
 
-    def _targets(self, judge: Judge, candidate: Candidate) -> list[int | None]:
-        """Numbers of leaves along the path, with those that the limits ask for; None for no cut at first."""
-        n_leaves = judge.n_leaves(candidate.n_trees)
-        targets = [int(n_leaves * SHRINK**k) for k in range(1, STEPS + 1)]
-        trees = judge.ensemble.trees
-        V = trees.value.shape[1] if candidate.link == judge.ensemble.link or trees.value.shape[1] != 2 else 1
-        per_node = sum(a.itemsize for a in (trees.feature, trees.threshold, trees.missing, trees.leaf)) + 8
+    def _shares(self, judge: Judge, way: Candidate) -> list[float]:
+        """Shares of the leaves along the path, with those that the limits ask for; 1 for no cut at first."""
+        n_leaves, trees = judge.n_leaves(way.n_trees), judge.ensemble.trees
+        goals = [n_leaves * SHRINK**k for k in range(1, STEPS + 1)]
+        V = leaf_width(judge.ensemble, way)
         if self.max_nodes is not None:
-            targets.append(max(1, (self.max_nodes + 1) // 2))
+            goals.append((self.max_nodes + 1) // 2)
         if self.max_bytes is not None:
-            fixed = 16 * candidate.n_trees
-            if 2 * fixed > self.max_bytes:
-                fixed = self.max_bytes // 2
-            targets.append(max(1, (self.max_bytes - fixed) // (2 * per_node + 8 * V)))
-        smallest = min(targets, default=1)
+            fixed = min(16 * way.n_trees, self.max_bytes // 2)
+            goals.append((self.max_bytes - fixed) // (2 * node_bytes(trees) + 8 * V))
         if self.max_nodes is not None or self.max_bytes is not None or self.max_members is not None:
-            targets += [int(smallest * SHRINK**k) for k in range(1, 4)]
-        if self.max_members is not None and candidate.n_trees > self.max_members:
-            targets += [int(self.max_members * 2 * 0.7**k) for k in range(12)]
-        return [None, *sorted({max(1, each) for each in targets if each < n_leaves}, reverse=True)]
+            goals += [min(goals) * SHRINK**k for k in range(1, 4)]
+        if self.max_members is not None and way.n_trees > self.max_members:
+            goals += [self.max_members * 2 * 0.7**k for k in range(12)]
+        whole = {max(1, int(each)) for each in goals if each < n_leaves}
+        return [1.0, *((each + 0.5) / n_leaves for each in sorted(whole, reverse=True))]
 
-    def _rank(self, path: Path, sizes: Sequence[Size], limited: bool, judge: Judge) -> tuple[float, float]:
+    def _rank(
+        self, way: Candidate, path: Path, shares: Sequence[float], limited: bool, judge: Judge
+    ) -> tuple[float, float]:
         """Numbers that are smaller for better paths: the loss within the limits; or the bytes of the smallest
         model that is good enough, and the mean loss over all steps."""
+        sizes = [self._expected_size(judge, way, share) for share in shares]
         fits = np.array([self._fits(*size) for size in sizes])
         if limited:
             return float(path.loss[fits].min() if fits.any() else path.loss[-1]), 0.0
         mean = float(np.minimum(path.loss, FAR * self.whole_loss_).mean())
-        good = np.flatnonzero(self._good(path, judge, MARGIN))
+        good = np.flatnonzero(self._good(path, judge))
         return (sizes[good[-1]][2] if len(good) and self.loss is not None else np.inf), mean
 
-    def _good(self, path: Path, judge: Judge, margin: float) -> BoolArray:
-        """Which steps rise as much as `loss` allows, with `margin` standard errors as part of the rise."""
+    def _expected_size(self, judge: Judge, way: Candidate, share: float) -> Size:
+        """About the size of a model with a share of the leaves: nearly as many trees as before."""
+        leaves = max(1, int(share * judge.n_leaves(way.n_trees)))
+        members = min(way.n_trees, leaves // 2)
+        nodes = 2 * leaves - members
+        size = nodes * node_bytes(judge.ensemble.trees) + 8 * leaf_width(judge.ensemble, way) * leaves
+        return members, nodes, size + 16 * members
+
+    def _good(self, path: Path, judge: Judge) -> BoolArray:
+        """Which steps rise as much as `loss` allows, with a margin; a good step between others is chance."""
         allowed = 0.0 if self.loss is None else self.loss
-        good = path.rise + margin * path.rise_error <= allowed * self.whole_loss_
+        good = path.rise + MARGIN * path.rise_error <= allowed * self.whole_loss_
         good &= self.whole_loss_ + path.rise <= (1 + allowed) * self._reference
         errors = allowed * judge.whole_error + ERROR_MARGIN * path.error_rise_error
-        return good & (path.error_rise <= errors)
+        good &= path.error_rise <= errors
+        return good & np.append(good[:1], good[:-1])
 
     def _choose(self, path: Path, sizes: Sequence[Size], limited: bool, judge: Judge) -> int | None:
         """The step that the dials ask for; None if no step is good enough."""
-        good = self._good(path, judge, MARGIN)
-        good &= np.append(good[:1], good[:-1])  # one good step between others is chance
+        good = self._good(path, judge)
         fits = np.array([self._fits(*size) for size in sizes])
         if self.loss is not None and (good & fits).any():
             return int(np.flatnonzero(good & fits)[-1])
@@ -380,7 +385,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         """Set the attributes that describe all models."""
         columns = np.array([model_size(model) for model in models]).T
         self.path_ = dict(zip(("members", "nodes", "bytes"), columns, strict=True))
-        self.path_ |= {"loss": self.whole_loss_ + path.rise, "rise": path.rise, "rise_error": path.rise_error}
+        self.path_ |= {"loss": path.loss, "rise": path.rise, "rise_error": path.rise_error}
         self._models = list(models)
 
     def _faithful(
@@ -405,10 +410,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             reached = row_scores(nodes, judged)
             if same_predictions(reached, score, whole.classes is not None, self.guarantee or 0.0):
                 chosen = len(models) - 1
-        path = judge.judge_models(models)
-        self._set_path(path, models)
-        self.held_out_loss_ = float(self.whole_loss_ + path.rise[chosen])
-        return models[chosen], Candidate(T, whole.link, FAITHFUL)
+        return self._chosen(judge.judge_models(models), models, chosen), Candidate(T, whole.link, FAITHFUL)
 
     def resize(
         self,
@@ -545,57 +547,12 @@ def same_predictions(score: FloatArray, whole: FloatArray, classifies: bool, lar
     return bool(np.array_equal(np.argmax(score, axis=1), np.argmax(whole, axis=1)))
 
 
-def target_of(y: AnyArray, whole: TreeEnsemble) -> FloatArray:
-    """Target (n, C): values, one column per class, or one of 0 and 1."""
-    if whole.classes is None:
-        with plain_conversion_errors("y"):
-            y = y.astype(np.float64)
-        if not np.isfinite(y).all():
-            raise ValueError("Input y contains NaN or infinity.")
-        return y[:, np.newaxis]
-    check_classification_targets(y)
-    unknown = np.setdiff1d(y, whole.classes)
-    if len(unknown):
-        raise ValueError(
-            f"y has classes that the ensemble was not fitted to: {', '.join(map(str, unknown[:5]))}."
-        )
-    columns = (y[:, np.newaxis] == whole.classes).astype(np.float64)
-    return columns[:, 1:] if whole.n_outputs == 1 else columns
+def node_bytes(trees: FlatTrees) -> int:
+    """Bytes of one node."""
+    return sum(a.itemsize for a in (trees.feature, trees.threshold, trees.missing, trees.leaf)) + 8
 
 
-class SampledForest(ForestMembers):
-    """A forest whose samples are drawn again only once."""
-
-    @cached_property
-    def _samples(self) -> Sequence[IntArray] | None:
-        return super().samples()
-
-    def samples(self) -> Sequence[IntArray] | None:
-        return self._samples
-
-
-def sample_counts(ensemble: Any, whole: TreeEnsemble, X: Any) -> IntArray | None:
-    """How often (t, n) each tree was trained on each row; None if all rows are held out."""
-    if not whole.averages or not ensemble.bootstrap:
-        return None
-    forest = SampledForest(ensemble)
-    samples = forest.samples()
-    if samples is None or forest.in_bag(X) is None:
-        return None
-    return np.array([np.bincount(rows, minlength=X.shape[0]) for rows in samples], dtype=np.uint16)
-
-
-def weighs_rows_equally(ensemble: Any, whole: TreeEnsemble) -> bool:
-    """Whether the leaf values of a forest are means of the targets in its bootstrap samples."""
-    size = len(ensemble.estimators_samples_[0]) if len(whole.trees.roots) else 0
-    return getattr(ensemble, "class_weight", None) is None and bool(
-        np.all(whole.cover[whole.trees.roots] == size)
-    )
-
-
-def dense(X: Any) -> FloatArray:
-    """Rows as a dense array."""
-    if not hasattr(X, "toarray"):
-        return X
-    require_memory(8.0 * X.shape[0] * X.shape[1], "A dense copy of the sparse rows")
-    return X.toarray()
+def leaf_width(ensemble: TreeEnsemble, way: Candidate) -> int:
+    """Values per leaf; two classes need one log-odds."""
+    V = ensemble.trees.value.shape[1]
+    return V if way.link == ensemble.link or V != 2 else 1

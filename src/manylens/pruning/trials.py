@@ -1,0 +1,85 @@
+"""Rows that judge pruned models: none of the trees was fitted to them.
+
+If the rows are held out from the ensemble, parts of them judge models that are pruned by the others. Rows
+that a forest was fitted to cannot do that. Its out-of-bag rows can judge the forest, but not refitted leaves:
+the splits of trees that were fitted to a row agree with its target, refits to its neighbors compensate for
+that in the other trees, and the loss seems 5 to 20 % larger than it is. So a few trees are fitted again to a
+part of the rows, and pruned like those of the forest.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from manylens.pruning.node_path import RowLeaves, row_leaves
+from manylens.pruning.path_judge import Trial
+from manylens.pruning.pruned_ensemble import comparable_rows
+from manylens.pruning.pruning_rows import dense, unseen_rows
+from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat
+from manylens.typing import AnyArray, FloatArray, IntArray
+
+FOLDS = 8  # of rows that are held out from the ensemble
+FEW_ROWS = 1000  # up to which four of these folds judge in turn, instead of two
+PARTS = 4  # of rows that a forest was fitted to
+FORESTS = 2  # of these parts that judge, each by a forest of its own
+
+
+def held_out_trials(ensemble: TreeEnsemble, rows: RowLeaves, random: np.random.RandomState) -> list[Trial]:
+    """Parts of held-out rows, and the others to learn from."""
+    n = len(rows.target)
+    folds = min(FOLDS, n)
+    fold = random.permutation(np.arange(n) % folds)
+    return [
+        Trial(ensemble, rows.of_rows(fold != k), rows.of_rows(fold == k), np.flatnonzero(fold == k))
+        for k in range(min(folds, 4 if n <= FEW_ROWS else 2))
+    ]
+
+
+def refitted_trials(
+    ensemble: Any,
+    reader: TreeFormat,
+    X: Any,
+    y: AnyArray,
+    target: FloatArray,
+    n_trees: int,
+    random: np.random.RandomState,
+) -> list[Trial]:
+    """Parts of the rows that a forest was fitted to, and trees that are fitted again to the others."""
+    part = stratified_parts(target, random)
+    found = []
+    for k in range(FORESTS):
+        learn, judge = np.flatnonzero(part != k), np.flatnonzero(part == k)
+        if not len(judge) or not len(learn):
+            continue
+        forest = clone(ensemble).set_params(
+            n_estimators=n_trees, random_state=random.randint(2**31), warm_start=False, oob_score=False
+        )
+        if isinstance(forest.max_samples, Integral):
+            forest.max_samples = max(1, int(forest.max_samples) * len(learn) // len(target))
+        small = reader.read(forest.fit(X[learn], y[learn]))
+        unseen = unseen_rows(forest.estimators_samples_, len(learn))
+        seen, new = (comparable_rows(dense(X[rows]), small.trees) for rows in (learn, judge))
+        learned = row_leaves(seen, small.trees, unseen, target[learn])
+        found.append(Trial(small, learned, row_leaves(new, small.trees, None, target[judge]), judge))
+    return found
+
+
+def stratified_parts(target: FloatArray, random: np.random.RandomState) -> IntArray:
+    """Parts (n,) of equal size, with equal shares of classes; -1 for the only row of a class.
+
+    All classes are then in the rows outside of any part.
+    """
+    order = random.permutation(len(target))
+    if not np.isin(target, (0.0, 1.0)).all():
+        return order % PARTS
+    label = target @ np.arange(1, target.shape[1] + 1)
+    order = order[np.argsort(label[order], kind="stable")]
+    part = np.empty(len(target), dtype=np.int64)
+    part[order] = np.arange(len(target)) % PARTS
+    _, number, count = np.unique(label, return_inverse=True, return_counts=True)
+    part[count[number] == 1] = -1
+    return part
