@@ -7,14 +7,12 @@ from sklearn.metrics import log_loss
 
 from manylens.datasets import make_friedman, make_shells
 from manylens.pruning.node_path import (
-    Bags,
     cheapest,
     open_nodes,
     prune_path,
     row_leaves,
     row_losses,
     row_scores,
-    without_rows,
 )
 from manylens.pruning.pruned_ensemble import comparable_rows
 from manylens.pruning.pruned_trees import find_format
@@ -30,10 +28,6 @@ def opened(ensemble, rows, target, seen=None):
     whole = find_format(ensemble).read(ensemble)
     leaves = row_leaves(comparable_rows(rows, whole.trees), whole.trees, seen, target)
     return open_nodes(whole, len(whole.trees.roots)), leaves
-
-
-def out_of_bag(forest, n):
-    return np.array([np.bincount(rows, minlength=n) for rows in forest.estimators_samples_])
 
 
 @pytest.mark.parametrize("ensemble", [FOREST, BOOSTING])
@@ -88,28 +82,6 @@ def test_the_cheapest_cuts_leave_at_most_the_goal(goal):
     if cut.any() and goal >= nodes.n_trees:
         assert leaves(inner & (price < price[cut].max())) > goal  # one price less would be too little
     assert not np.any(~cut & inner & cut[np.maximum(nodes.parent, 0)] & (nodes.parent >= 0))
-
-
-@pytest.mark.parametrize(("forest", "rows", "classes"), [(FOREST, X, False), (CLASSES, S, True)])
-def test_values_without_rows_are_means_of_the_other_rows(forest, rows, classes):
-    target = (label[:, np.newaxis] == forest.classes_).astype(float) if classes else y[:, np.newaxis]
-    nodes, leaves = opened(forest, rows, target)
-    drawn = out_of_bag(forest, 120)
-    tree, row = np.nonzero(drawn)
-    node = leaves.node.reshape(12, 120)
-    out = np.zeros(120, dtype=bool)
-    out[::5] = True
-    bags = Bags(row.astype(np.uint32), node[tree, row], drawn[tree, row].astype(np.uint16))
-    without = without_rows(nodes, bags, out, target)
-    for t in range(3):
-        for leaf in np.unique(node[t]):
-            times = np.where((node[t] == leaf) & ~out, drawn[t], 0)
-            if times.sum():
-                mean = times @ target / times.sum()
-                np.testing.assert_allclose(12 * without.value[leaf], mean, rtol=1e-3, atol=1e-3)
-            else:
-                above = without.value[without.parent[leaf]]
-                np.testing.assert_allclose(without.value[leaf], above, rtol=1e-3, atol=1e-3)
 
 
 def test_losses_with_all_trees_are_plain_and_those_with_some_are_corrected_toward_them():

@@ -10,7 +10,7 @@ import numpy as np
 
 from manylens.native.compiling import compiled
 from manylens.native.trees import FlatTrees
-from manylens.typing import BoolArray, FloatArray, IntArray
+from manylens.typing import FloatArray, IntArray
 
 
 @compiled

@@ -267,11 +267,10 @@ def excess_log_loss(
     some, half = rows.of_trees(even), np.zeros_like(score)
     add_values(some.start, some.row, some.node, nodes.value, nodes.column[even], half)
     count = some.counts()
-    parts = [(half, count), (total - half, k - count)]
-    losses = [
-        class_losses(nodes.intercept + sums * (nodes.n_trees / np.maximum(n, 1))[:, np.newaxis], truth, nodes.link)[0]
-        for sums, n in parts
-    ]
+    losses = []
+    for sums, n in ((half, count), (total - half, k - count)):
+        part = nodes.intercept + sums * (nodes.n_trees / np.maximum(n, 1))[:, np.newaxis]
+        losses.append(class_losses(part, truth, nodes.link)[0])
     excess = np.minimum(np.mean(losses, axis=0) - loss, LARGEST_EXCESS)
     both = (count > 0) & (count < k)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -51,7 +51,6 @@ class Path(NamedTuple):
     rise: FloatArray  # by how much it is above that of the whole ensemble
     rise_error: FloatArray  # standard error of the rise
     error_rise: FloatArray  # rise of the share of wrong classes above that of the trees without cuts
-    error_rise_error: FloatArray  # its standard error
 
 
 class Trial(NamedTuple):
@@ -60,7 +59,7 @@ class Trial(NamedTuple):
     ensemble: TreeEnsemble
     learned: RowLeaves  # in the trees that may be used for each of them
     judged: RowLeaves  # in all trees
-    index: IntArray  # numbers of the judged rows among all rows
+    number: IntArray  # of the judged rows among all rows
 
 
 class Judge:
@@ -84,8 +83,10 @@ class Judge:
         self._leaves = rows._replace(node=ensemble.trees.leaf[rows.node])
         self.row_losses = self._first_losses(T)
         self.whole = self.row_losses.loss[self.used]
+        self.whole_loss = float(self.whole.mean())
         self.whole_error = float(self.row_losses.error[self.used].mean())
         self._references = [trial_losses(trial, T) for trial in trials]
+        self._starts: dict[tuple[int, int, Link], tuple[Nodes, RowLeaves, RowLeaves, FloatArray]] = {}
 
     def _first_losses(self, n_trees: int) -> RowLosses:
         """Losses of the first trees, as they are."""
@@ -97,21 +98,27 @@ class Judge:
         end = int(trees.roots[n_trees]) if n_trees < len(trees.roots) else len(trees.feature)
         return int(np.sum(trees.children[:end, 0] == np.arange(end)))
 
+    def _start(self, trial: int, way: Candidate) -> tuple[Nodes, RowLeaves, RowLeaves, FloatArray]:
+        """What `start_of` returns for a trial, and which classes (n,) are wrong without cuts."""
+        key = (trial, way.n_trees, way.link)
+        if key not in self._starts:
+            uncut = trial_losses(self.trials[trial], None, way.n_trees).error
+            self._starts[key] = (*start_of(self.trials[trial], way), uncut)
+        return self._starts[key]
+
     def evaluate(
         self, ways: Sequence[Candidate], shares: Sequence[Sequence[float]], trials: Sequence[int]
     ) -> list[Path]:
         """Held-out losses in these trials along the paths of candidates, each to shares of the leaves."""
-        judged = [len(self.trials[k].index) for k in trials]
-        losses = [np.empty((2, len(each), sum(judged))) for each in shares]
-        uncut = [np.empty(sum(judged)) for _ in ways]  # as few trees, so a fair comparison
-        ends = np.cumsum(judged)
+        starts = [[self._start(trial, way) for trial in trials] for way in ways]
+        ends = np.cumsum([len(self.trials[k].number) for k in trials])
+        losses = [np.empty((2, len(each), ends[-1])) for each in shares]
         tasks = [(k, number) for number in range(len(trials)) for k in range(len(ways))]
 
         def run(first: int, last: int) -> None:
             for k, number in tasks[first:last]:
-                trial, place = self.trials[trials[number]], slice(ends[number] - judged[number], ends[number])
-                nodes, learned, rows = start_of(trial, ways[k])
-                uncut[k][place] = trial_losses(trial, None, ways[k].n_trees).error
+                nodes, learned, rows, uncut = starts[k][number]
+                place = slice(ends[number] - len(uncut), ends[number])
                 goals = leaf_goals(shares[k], nodes.n_leaves)
                 path = prune_path(nodes, learned, ways[k].shrinkage, goals, rows)
                 for step, (model, reached) in enumerate(path):
@@ -119,7 +126,11 @@ class Judge:
 
         in_threads(run, len(tasks))
         reference = np.concatenate([self._references[k].loss for k in trials])
-        return [path_of(found[0], found[1], reference, error, self.whole) for found, error in zip(losses, uncut, strict=True)]
+        errors = [np.concatenate([start[-1] for start in each]) for each in starts]  # of as few trees
+        return [
+            path_of(loss, wrong, reference, uncut, self.whole)
+            for (loss, wrong), uncut in zip(losses, errors, strict=True)
+        ]
 
     def prefixes(self, counts: Sequence[int]) -> Path:
         """Losses of the first trees, as they are."""
@@ -135,7 +146,7 @@ class Judge:
         rows, value, column = self._leaves, self.ensemble.trees.value, self.ensemble.trees.column
         total = np.zeros((len(rows.target), self.ensemble.n_outputs))
         losses, before = [], 0
-        judged = np.concatenate([trial.index for trial in self.trials])  # the rows on which paths are judged
+        judged = np.concatenate([trial.number for trial in self.trials])  # the rows on which paths are judged
         classes, target = self.ensemble.classes, rows.target
         truth = target[:, 0].astype(int) if target.shape[1] == 1 else np.argmax(target, axis=1)
         for k in counts:
@@ -153,21 +164,21 @@ class Judge:
         best = int(np.argmin(means))
         return int(counts[best]), float(means[best])
 
-    def path(self, candidate: Candidate, shares: Sequence[float]) -> list[TreeEnsemble]:
+    def path(self, candidate: Candidate, shares: Sequence[float]) -> list[Nodes]:
         """The models of a candidate, from all rows."""
         none = np.zeros(0, dtype=np.int64)
         nothing = row_leaves(self.X[:0], self.ensemble.trees, None, self.rows.target[:0])
         nodes, rows, unused = start_of(Trial(self.ensemble, self.rows, nothing, none), candidate)
         path = prune_path(nodes, rows, candidate.shrinkage, leaf_goals(shares, nodes.n_leaves), unused)
-        return [model._replace(intercept=model.intercept.copy()).ensemble() for model, _ in path]
+        return [model for model, _ in path]  # later steps change only values of inner nodes
 
-    def judge_models(self, models: Sequence[TreeEnsemble]) -> Path:
+    def judge_models(self, models: Sequence[Nodes]) -> Path:
         """Losses of models that have not seen y; NaN if the rows are not held out from all trees."""
         losses = np.full((2, len(models), len(self.used)), np.nan)
         for number, model in enumerate(models):
             if self.held_out:
-                rows = row_leaves(self.X, model.trees, None, self.rows.target)
-                losses[:, number] = row_losses(open_nodes(model, len(model.trees.roots)), rows)
+                rows = row_leaves(self.X, model.ensemble().trees, None, self.rows.target)
+                losses[:, number] = row_losses(model, rows)
         whole = self.row_losses
         return path_of(losses[0], losses[1], whole.loss, whole.error, whole.loss)
 
@@ -227,21 +238,16 @@ def path_of(
     slope = (
         (loss - loss.mean(axis=1, keepdims=True)) @ centered / spread if spread > 0 else np.ones(len(loss))
     )
-    slope = np.clip(slope, 0.0, 1.0)
-    everywhere = float(whole.mean())
-    mean = loss.mean(axis=1) + slope * (everywhere - float(reference.mean()))
+    everywhere, level = float(whole.mean()), loss.mean(axis=1)
+    # what changes the ensemble's losses by some percent changes others by no more than that
+    slope = np.clip(slope, 0.0, np.minimum(1.0, level / max(float(reference.mean()), 1e-300)))
+    mean = level + slope * (everywhere - float(reference.mean()))
     noise = (loss - slope[:, np.newaxis] * reference).std(axis=1) / root
     loss_error = np.hypot(noise, slope * whole.std() / np.sqrt(max(1, len(whole) - 1)))
     rise = np.maximum(loss - reference, -LARGEST_GAIN * everywhere)
     worse = error - reference_error
-    return Path(
-        mean,
-        loss_error,
-        mean - everywhere,
-        rise.std(axis=1) / root,
-        worse.mean(axis=1),
-        worse.std(axis=1) / root,
-    )
+    errors = worse.mean(axis=1)
+    return Path(mean, loss_error, mean - everywhere, rise.std(axis=1) / root, errors)
 
 
 def candidates(ensemble: TreeEnsemble, n_trees: int, link: str) -> list[Candidate]:
@@ -257,6 +263,7 @@ def candidates(ensemble: TreeEnsemble, n_trees: int, link: str) -> list[Candidat
     return found
 
 
-def model_size(model: TreeEnsemble) -> tuple[int, int, int]:
+def nodes_size(nodes: Nodes) -> Size:
     """Members, nodes and bytes of a model."""
-    return len(model.trees.roots), len(model.trees.feature), tree_bytes(model.trees)
+    m, t = len(nodes.children), nodes.n_trees
+    return t, m, (17 + nodes.threshold.itemsize) * m + 8 * nodes.value.shape[1] * nodes.n_leaves + 16 * t

@@ -14,15 +14,15 @@ from sklearn.utils import Tags, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from manylens.native.trees import FlatTrees
-from manylens.pruning.node_path import SHRINK, STEPS, open_nodes, prune_path, row_leaves, row_scores
-from manylens.pruning.path_judge import Candidate, Judge, Path, Size, candidates, model_size
+from manylens.pruning.dials import MARGIN, Dials, Goal, expected_size
+from manylens.pruning.node_path import Nodes, open_nodes, prune_path, row_leaves, row_scores
+from manylens.pruning.path_judge import Candidate, Judge, Path, candidates, nodes_size
 from manylens.pruning.pruned_ensemble import ScoreMixin, comparable_rows, typed_tags
 from manylens.pruning.pruned_trees import PrunedTrees, find_format, tree_bytes, validate_tree_rows
 from manylens.pruning.pruning_rows import dense, out_of_bag, target_of
 from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat, fitted_to
-from manylens.pruning.trials import held_out_trials, refitted_trials
-from manylens.typing import AnyArray, BoolArray, FloatArray, MatrixLike, Seed
+from manylens.pruning.trials import held_out_trials, own_trial, refitted_trials
+from manylens.typing import AnyArray, FloatArray, MatrixLike, Seed
 from manylens.validation import (
     check_choice,
     check_count,
@@ -40,9 +40,6 @@ MOST_ENTRIES = 2**25  # rows x trees that fit looks at; rows beyond are left out
 FAITHFUL = 0.01  # shrinkage with a guarantee: the scores of the ensemble have no noise
 BEST = 2  # candidates, by their losses in one trial, that are tried in all trials until one is good enough
 COARSE = 2  # candidates are compared on every second step
-MARGIN = 0.5  # standard errors that count as part of a rise
-ERROR_MARGIN = 0.5  # standard errors by which the share of wrong classes may rise
-FAR = 1.5  # losses above this multiple of the ensemble's count the same when paths are compared
 HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
 
 
@@ -52,8 +49,9 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     Subtrees are replaced by leaves in the order of what they cost per leaf in a second-order model of the
     loss. After each step, the values of all leaves are refitted by ridge regression over leaf indicators,
     shrunk toward the values of the ensemble. Trees that lose all splits are removed. How much to shrink and
-    when to stop is decided on held-out rows. Memory: 16 bytes per row and tree, at most 540 MB, and a few
-    copies of the trees.
+    when to stop is decided on held-out rows: for a forest, by fitting an eighth of its trees again to two
+    thirds of its rows, and pruning them in the same way. Memory: 16 bytes per row and tree, at most 540 MB,
+    and a few copies of the trees.
 
     Parameters
     ----------
@@ -63,7 +61,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     loss : float or None, default=0.01
         How much the held-out loss (squared error or log loss) may rise, relative to that of the whole
         ensemble; half of its standard error counts as part of the rise. The share of wrong classes may rise
-        as much, plus half of its standard error. Boosting is also compared with its best number of stages.
+        as much. Boosting is also compared with its best number of stages.
         The smallest model is kept. None: the model with the smallest held-out loss.
     max_members, max_nodes, max_bytes : int or None, default=None
         Largest numbers of trees and of nodes, and largest size as arrays (see `n_bytes_`). A limit holds even
@@ -187,7 +185,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         judge = self._judge(ensemble, reader, whole, rows, target_rows, target, random)
         self.whole_members_, self.whole_nodes_ = len(whole.trees.roots), len(whole.trees.feature)
         self.whole_bytes_ = tree_bytes(whole.trees)
-        self.whole_loss_ = float(judge.whole.mean())
+        self.whole_loss_ = judge.whole_loss
         if self.guarantee is not None:
             if guarantee_rows is not None:
                 rows = validate_tree_rows(self, guarantee_rows, allow_nan, reset=False)
@@ -265,6 +263,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             trials = held_out_trials(whole, leaves, random)
         else:
             trials = refitted_trials(ensemble, reader, X, y, target, self._first_trees(T), random)
+            trials = trials or own_trial(whole, leaves)
         return Judge(whole, rows, leaves, trials)
 
     def _first_trees(self, n_trees: int) -> int:
@@ -272,118 +271,61 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         few = min(n_trees, max(LEAST_TREES, n_trees // SHARE))
         return few if self.max_members is None else min(few, self.max_members)
 
-    def _fits(self, members: int, nodes: int, size: int) -> bool:
-        """Whether a model is within the limits."""
-        limits = (self.max_members, self.max_nodes, self.max_bytes)
-        return all(
-            limit is None or value <= limit
-            for value, limit in zip((members, nodes, size), limits, strict=True)
-        )
+    def _dials(self) -> Dials:
+        return Dials(self.loss, self.max_members, self.max_nodes, self.max_bytes)
 
     def _smallest(self, judge: Judge) -> tuple[TreeEnsemble, Candidate]:
         """The model that the dials ask for, on the path of the best candidate; sets the path and the loss."""
-        T = len(judge.ensemble.trees.roots)
-        few, self._reference = self._first_trees(T), self.whole_loss_
+        T, dials = len(judge.ensemble.trees.roots), self._dials()
+        few, goal = self._first_trees(T), Goal(judge.whole_loss, judge.whole_error, judge.whole_loss)
         if not judge.ensemble.averages:  # boosting that overfits is cut from where it should have stopped
-            few, self._reference = judge.best_prefix()
-        limited = not self._fits(T, self.whole_nodes_, self.whole_bytes_)
+            few, best = judge.best_prefix()
+            goal = goal._replace(best_loss=best)
+        limited = not dials.fit((T, self.whole_nodes_, self.whole_bytes_))
         ways = candidates(judge.ensemble, few, self.link)
-        shares = [self._shares(judge, way) for way in ways]
+        shares = [dials.shares(judge, way) for way in ways]
         coarse = [each[COARSE::COARSE] or each[:1] for each in shares]
         trials = judge.evaluate(ways, coarse, [0])  # compared in one trial and on fewer steps
-        ranks = [self._rank(*each, limited, judge) for each in zip(ways, trials, coarse, strict=True)]
+        ranks = [
+            dials.rank(path, [expected_size(judge, way, share) for share in each], goal)
+            for way, path, each in zip(ways, trials, coarse, strict=True)
+        ]
         order = sorted(range(len(ways)), key=lambda k: ranks[k])
         for k in order[: 1 if limited else BEST]:
             [path] = judge.evaluate([ways[k]], [shares[k]], range(len(judge.trials)))
-            if limited or self.loss is None or self._good(path, judge).any():
+            if limited or self.loss is None or dials.good(path, goal).any():
                 models = judge.path(ways[k], shares[k])
-                step = self._choose(path, [model_size(model) for model in models], limited, judge)
+                step = dials.choose(path, [nodes_size(model) for model in models], goal, limited)
                 if step is not None:
                     return self._chosen(path, models, step), ways[k]
-        if judge.ensemble.averages:  # at last without refits: a part of the forest
-            counts = [k for k in (T // 2, T // 4) if k >= few]
+        counts = [k for k in (T // 2, T // 4) if k >= few]
+        if judge.ensemble.averages and counts:  # at last without refits: a part of the forest
             path = judge.prefixes(counts)
-            models = [open_nodes(judge.ensemble, k).ensemble() for k in counts]
-            good = np.flatnonzero(self._good(path, judge))
+            good = np.flatnonzero(dials.good(path, goal))
             if len(good):
                 part = Candidate(counts[good[-1]], judge.ensemble.link, np.inf)
-                return self._chosen(path, models, int(good[-1])), part
+                return self._chosen(
+                    path, [open_nodes(judge.ensemble, k) for k in counts], int(good[-1])
+                ), part
         warnings.warn(
             f"No smaller model has a held-out loss that is at most {100 * (self.loss or 0):g} % above "
             "that of the whole ensemble, including half of its standard error: all trees are kept as "
             "they are. Give more rows, a larger loss, or max_nodes.",
             stacklevel=3,
         )
-        return self._chosen(judge.prefixes([T]), [judge.ensemble], 0), Candidate(T, judge.ensemble.link, np.inf)
+        self._chosen(judge.prefixes([T]), [open_nodes(judge.ensemble, T)], 0)
+        return judge.ensemble, Candidate(T, judge.ensemble.link, np.inf)
 
-    def _chosen(self, path: Path, models: Sequence[TreeEnsemble], step: int) -> TreeEnsemble:
+    def _chosen(self, path: Path, models: Sequence[Nodes], step: int) -> TreeEnsemble:
         """A model of the path; sets the attributes that describe all models and the chosen one."""
         self._set_path(path, models)
         self.held_out_loss_ = float(path.loss[step])
         self.held_out_loss_error_ = float(path.loss_error[step])
-        return models[step]
+        return models[step].ensemble()
 
-    def _shares(self, judge: Judge, way: Candidate) -> list[float]:
-        """Shares of the leaves along the path, with those that the limits ask for; 1 for no cut at first."""
-        n_leaves, trees = judge.n_leaves(way.n_trees), judge.ensemble.trees
-        goals = [n_leaves * SHRINK**k for k in range(1, STEPS + 1)]
-        V = leaf_width(judge.ensemble, way)
-        if self.max_nodes is not None:
-            goals.append((self.max_nodes + 1) // 2)
-        if self.max_bytes is not None:
-            fixed = min(16 * way.n_trees, self.max_bytes // 2)
-            goals.append((self.max_bytes - fixed) // (2 * node_bytes(trees) + 8 * V))
-        if self.max_nodes is not None or self.max_bytes is not None or self.max_members is not None:
-            goals += [min(goals) * SHRINK**k for k in range(1, 4)]
-        if self.max_members is not None and way.n_trees > self.max_members:
-            goals += [self.max_members * 2 * 0.7**k for k in range(12)]
-        whole = {max(1, int(each)) for each in goals if each < n_leaves}
-        return [1.0, *((each + 0.5) / n_leaves for each in sorted(whole, reverse=True))]
-
-    def _rank(
-        self, way: Candidate, path: Path, shares: Sequence[float], limited: bool, judge: Judge
-    ) -> tuple[float, float]:
-        """Numbers that are smaller for better paths: the loss within the limits; or the bytes of the smallest
-        model that is good enough, and the mean loss over all steps."""
-        sizes = [self._expected_size(judge, way, share) for share in shares]
-        fits = np.array([self._fits(*size) for size in sizes])
-        if limited:
-            return float(path.loss[fits].min() if fits.any() else path.loss[-1]), 0.0
-        mean = float(np.minimum(path.loss, FAR * self.whole_loss_).mean())
-        good = np.flatnonzero(self._good(path, judge))
-        return (sizes[good[-1]][2] if len(good) and self.loss is not None else np.inf), mean
-
-    def _expected_size(self, judge: Judge, way: Candidate, share: float) -> Size:
-        """About the size of a model with a share of the leaves: nearly as many trees as before."""
-        leaves = max(1, int(share * judge.n_leaves(way.n_trees)))
-        members = min(way.n_trees, leaves // 2)
-        nodes = 2 * leaves - members
-        size = nodes * node_bytes(judge.ensemble.trees) + 8 * leaf_width(judge.ensemble, way) * leaves
-        return members, nodes, size + 16 * members
-
-    def _good(self, path: Path, judge: Judge) -> BoolArray:
-        """Which steps rise as much as `loss` allows, with a margin; a good step between others is chance."""
-        allowed = 0.0 if self.loss is None else self.loss
-        good = path.rise + MARGIN * path.rise_error <= allowed * self.whole_loss_
-        good &= self.whole_loss_ + path.rise <= (1 + allowed) * self._reference
-        errors = allowed * judge.whole_error + ERROR_MARGIN * path.error_rise_error
-        good &= path.error_rise <= errors
-        return good & np.append(good[:1], good[:-1])
-
-    def _choose(self, path: Path, sizes: Sequence[Size], limited: bool, judge: Judge) -> int | None:
-        """The step that the dials ask for; None if no step is good enough."""
-        good = self._good(path, judge)
-        fits = np.array([self._fits(*size) for size in sizes])
-        if self.loss is not None and (good & fits).any():
-            return int(np.flatnonzero(good & fits)[-1])
-        if self.loss is not None and not limited:
-            return None
-        steps = np.flatnonzero(fits) if fits.any() else np.array([len(sizes) - 1])
-        return int(steps[np.argmin(path.loss[steps])])
-
-    def _set_path(self, path: Path, models: Sequence[TreeEnsemble]) -> None:
+    def _set_path(self, path: Path, models: Sequence[Nodes]) -> None:
         """Set the attributes that describe all models."""
-        columns = np.array([model_size(model) for model in models]).T
+        columns = np.array([nodes_size(model) for model in models]).T
         self.path_ = dict(zip(("members", "nodes", "bytes"), columns, strict=True))
         self.path_ |= {"loss": path.loss, "rise": path.rise, "rise_error": path.rise_error}
         self._models = list(models)
@@ -403,10 +345,9 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             start = start._replace(link="identity")  # squared differences of scores
         n_leaves = start.n_leaves
         fewer = sorted({max(1, int(n_leaves * 0.9**k)) for k in range(1, 45)}, reverse=True)
-        models, chosen = [whole], 0
+        models, chosen = [open_nodes(whole, T)], 0
         for nodes, judged in prune_path(start, goal, FAITHFUL, [None, *fewer], goal):
-            constant = nodes.intercept.copy()
-            models.append(nodes._replace(intercept=constant).ensemble()._replace(link=whole.link))
+            models.append(nodes._replace(link=whole.link))
             reached = row_scores(nodes, judged)
             if same_predictions(reached, score, whole.classes is not None, self.guarantee or 0.0):
                 chosen = len(models) - 1
@@ -439,7 +380,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError("A pruner that was loaded or copied holds only the chosen model: fit it again.")
         asked = TreePruner(None, loss=loss, max_members=max_members, max_nodes=max_nodes, max_bytes=max_bytes)
         asked._check_parameters()
-        fits = np.array([asked._fits(*model_size(model)) for model in self._models])
+        fits = np.array([asked._dials().fit(nodes_size(model)) for model in self._models])
         if not fits.any():
             raise ValueError(
                 f"The smallest model of the path has {self.path_['members'][-1]} trees, "
@@ -452,7 +393,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             step = int(np.flatnonzero(within)[-1])
         else:
             step = int(np.flatnonzero(fits)[np.argmin(self.path_["rise"][fits])])
-        other = PrunedTrees(self._models[step], self.estimator_.empty, self.estimator_.allow_nan)
+        other = PrunedTrees(self._models[step].ensemble(), self.estimator_.empty, self.estimator_.allow_nan)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 setattr(other, name, getattr(self, name))
@@ -545,14 +486,3 @@ def same_predictions(score: FloatArray, whole: FloatArray, classifies: bool, lar
     if score.shape[1] == 1:
         return bool(np.array_equal(score > 0, whole > 0))
     return bool(np.array_equal(np.argmax(score, axis=1), np.argmax(whole, axis=1)))
-
-
-def node_bytes(trees: FlatTrees) -> int:
-    """Bytes of one node."""
-    return sum(a.itemsize for a in (trees.feature, trees.threshold, trees.missing, trees.leaf)) + 8
-
-
-def leaf_width(ensemble: TreeEnsemble, way: Candidate) -> int:
-    """Values per leaf; two classes need one log-odds."""
-    V = ensemble.trees.value.shape[1]
-    return V if way.link == ensemble.link or V != 2 else 1

@@ -24,8 +24,8 @@ from manylens.typing import AnyArray, FloatArray, IntArray
 
 FOLDS = 8  # of rows that are held out from the ensemble
 FEW_ROWS = 1000  # up to which four of these folds judge in turn, instead of two
-PARTS = 4  # of rows that a forest was fitted to
-FORESTS = 2  # of these parts that judge, each by a forest of its own
+PARTS = 3  # of rows that a forest was fitted to; each judges a forest that is fitted to the others
+MANY_ROWS = 1000  # from which one of these parts is enough; two otherwise
 
 
 def held_out_trials(ensemble: TreeEnsemble, rows: RowLeaves, random: np.random.RandomState) -> list[Trial]:
@@ -51,7 +51,7 @@ def refitted_trials(
     """Parts of the rows that a forest was fitted to, and trees that are fitted again to the others."""
     part = stratified_parts(target, random)
     found = []
-    for k in range(FORESTS):
+    for k in range(2 if len(target) < MANY_ROWS else 1):
         learn, judge = np.flatnonzero(part != k), np.flatnonzero(part == k)
         if not len(judge) or not len(learn):
             continue
@@ -66,6 +66,12 @@ def refitted_trials(
         learned = row_leaves(seen, small.trees, unseen, target[learn])
         found.append(Trial(small, learned, row_leaves(new, small.trees, None, target[judge]), judge))
     return found
+
+
+def own_trial(ensemble: TreeEnsemble, rows: RowLeaves) -> list[Trial]:
+    """All out-of-bag rows, to learn from and to judge: for so few rows that no part can be spared."""
+    used = rows.counts() > 0
+    return [Trial(ensemble, rows, rows.of_rows(used), np.flatnonzero(used))]
 
 
 def stratified_parts(target: FloatArray, random: np.random.RandomState) -> IntArray:

@@ -1,0 +1,104 @@
+"""What a user of node pruning asks for: a loss that may rise, and limits; which step of a path it means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from manylens.native.trees import FlatTrees
+from manylens.pruning.node_path import SHRINK, STEPS
+from manylens.pruning.path_judge import Candidate, Judge, Path, Size
+from manylens.pruning.tree_ensembles import TreeEnsemble
+from manylens.typing import BoolArray
+
+MARGIN = 0.5  # standard errors that count as part of a rise
+FAR = 1.5  # losses above this multiple of the ensemble's count the same when paths are compared
+
+
+class Goal(NamedTuple):
+    """What the losses of pruned models are compared with."""
+
+    whole_loss: float
+    whole_error: float  # share of wrong classes
+    best_loss: float  # of boosting that stops early; that of the whole for forests
+
+
+class Dials(NamedTuple):
+    """The parameters of TreePruner that say how small a model is wanted."""
+
+    loss: float | None
+    max_members: int | None
+    max_nodes: int | None
+    max_bytes: int | None
+
+    def fit(self, size: Size) -> bool:
+        """Whether a model is within the limits."""
+        return all(limit is None or value <= limit for value, limit in zip(size, self[1:], strict=True))
+
+    def shares(self, judge: Judge, way: Candidate) -> list[float]:
+        """Shares of the leaves along the path, with those that the limits ask for; 1 for no cut at first."""
+        n_leaves = judge.n_leaves(way.n_trees)
+        goals: list[float] = [n_leaves * SHRINK**k for k in range(1, STEPS + 1)]
+        if self.max_nodes is not None:
+            goals.append((self.max_nodes + 1) // 2)
+        if self.max_bytes is not None:
+            fixed = min(16 * way.n_trees, self.max_bytes // 2)
+            per_leaf = 2 * node_bytes(judge.ensemble.trees) + 8 * leaf_width(judge.ensemble, way)
+            goals.append((self.max_bytes - fixed) // per_leaf)
+        if self[1:] != (None, None, None):
+            goals += [min(goals) * SHRINK**k for k in range(1, 4)]
+        if self.max_members is not None and way.n_trees > self.max_members:
+            goals += [self.max_members * 2 * 0.7**k for k in range(12)]
+        whole = {max(1, int(each)) for each in goals if each < n_leaves}
+        return [1.0, *((each + 0.5) / n_leaves for each in sorted(whole, reverse=True))]
+
+    def good(self, path: Path, goal: Goal) -> BoolArray:
+        """Which steps rise as much as `loss` allows, with a margin; a good step between others is chance."""
+        allowed = 0.0 if self.loss is None else self.loss
+        good = path.rise + MARGIN * path.rise_error <= allowed * goal.whole_loss
+        good &= goal.whole_loss + path.rise <= (1 + allowed) * goal.best_loss
+        good &= path.error_rise <= allowed * goal.whole_error
+        return good & np.append(good[:1], good[:-1])
+
+    def rank(self, path: Path, sizes: Sequence[Size], goal: Goal) -> tuple[float, float]:
+        """Numbers that are smaller for better paths: the bytes of the smallest model that is good enough, and
+        the mean loss over all steps; or the smallest loss if a limit asks for less than that."""
+        fits = np.array([self.fit(size) for size in sizes])
+        if not fits.all():
+            return float(path.loss[fits].min() if fits.any() else path.loss[-1]), 0.0
+        mean = float(np.minimum(path.loss, FAR * goal.whole_loss).mean())
+        good = np.flatnonzero(self.good(path, goal))
+        return (sizes[good[-1]][2] if len(good) and self.loss is not None else np.inf), mean
+
+    def choose(self, path: Path, sizes: Sequence[Size], goal: Goal, limited: bool) -> int | None:
+        """The step that the dials ask for; None if no step is good enough."""
+        good = self.good(path, goal)
+        fits = np.array([self.fit(size) for size in sizes])
+        if self.loss is not None and (good & fits).any():
+            return int(np.flatnonzero(good & fits)[-1])
+        if self.loss is not None and not limited:
+            return None
+        steps = np.flatnonzero(fits) if fits.any() else np.array([len(sizes) - 1])
+        return int(steps[np.argmin(path.loss[steps])])
+
+
+def expected_size(judge: Judge, way: Candidate, share: float) -> Size:
+    """About the size of a model with a share of the leaves: nearly as many trees as before."""
+    leaves = max(1, int(share * judge.n_leaves(way.n_trees)))
+    members = min(way.n_trees, leaves // 2)
+    nodes = 2 * leaves - members
+    size = nodes * node_bytes(judge.ensemble.trees) + 8 * leaf_width(judge.ensemble, way) * leaves
+    return members, nodes, size + 16 * members
+
+
+def node_bytes(trees: FlatTrees) -> int:
+    """Bytes of one node."""
+    return sum(a.itemsize for a in (trees.feature, trees.threshold, trees.missing, trees.leaf)) + 8
+
+
+def leaf_width(ensemble: TreeEnsemble, way: Candidate) -> int:
+    """Values per leaf; two classes need one log-odds."""
+    V = ensemble.trees.value.shape[1]
+    return V if way.link == ensemble.link or V != 2 else 1
