@@ -100,6 +100,36 @@ def test_held_out_loss_is_that_of_new_rows(link):
     assert rows.whole_loss_ == pytest.approx(squared_error(FOREST), rel=0.1)
 
 
+def test_refitted_leaves_are_not_judged_by_rows_that_their_splits_have_seen():
+    ratios = []
+    for seed in range(3):
+        rows, values = make_friedman(500, random_state=10 + seed)
+        forest = RandomForestRegressor(100, random_state=seed).fit(rows, values)
+        small = TreePruner(forest, random_state=seed).fit(rows, values)
+        assert np.isfinite(small.shrinkage_)
+        error = small.held_out_loss_error_
+        assert 0.02 < error / small.held_out_loss_ < 0.12
+        assert abs(small.held_out_loss_ - squared_error(small)) < 3 * error
+        ratios.append(small.held_out_loss_ / squared_error(small))
+    assert np.mean(ratios) == pytest.approx(1, abs=0.07)  # out-of-bag rows say 1.1 and more
+
+
+@pytest.mark.parametrize("kind", [RandomForestClassifier, RandomForestRegressor])
+def test_a_forest_with_a_number_of_samples_and_warm_start_is_judged_by_smaller_ones(kind):
+    forest = kind(20, max_samples=500, oob_score=True, warm_start=True, random_state=0).fit(S, label)
+    small = TreePruner(forest, max_nodes=200, random_state=0).fit(S, label)
+    assert small.n_nodes_ <= 200
+    assert np.isfinite([small.held_out_loss_, small.held_out_loss_error_]).all()
+    assert forest.n_estimators == len(forest.estimators_) == 20
+
+
+def test_a_class_with_a_single_row_is_in_every_forest():
+    few = np.r_[np.repeat([0, 1], 40), 2, 3, 3]
+    forest = RandomForestClassifier(10, random_state=0).fit(S[:83], few)
+    small = TreePruner(forest, max_nodes=60, random_state=0).fit(S[:83], few)
+    assert small.predict_proba(new_S).shape == (2000, 4)
+
+
 def test_a_forest_with_the_identity_link_comes_back():
     small = TreePruner(CLASSES, link="identity", max_nodes=2000, random_state=0).fit(S, label)
     forest = small.to_ensemble()

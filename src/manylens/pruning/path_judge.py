@@ -30,6 +30,7 @@ from manylens.typing import BoolArray, FloatArray, IntArray
 
 SHRINKAGES = (0.3, 3.0, 30.0, np.inf)  # candidates: rows per tree that the original leaf values count for
 LARGEST_GAIN = 4.0  # multiple of the mean loss: rows that gain more are no risk, but large standard errors
+TINY = 1e-300  # instead of a mean loss of zero
 PREFIXES = 40  # numbers of stages that are tried for boosting
 
 Size = tuple[int, int, int]  # members, nodes and bytes of a model
@@ -85,6 +86,7 @@ class Judge:
         self.whole = self.row_losses.loss[self.used]
         self.whole_loss = float(self.whole.mean())
         self.whole_error = float(self.row_losses.error[self.used].mean())
+        self._largest = np.inf if ensemble.classes is None else float(np.log(2 * T))  # of half a vote
         self._references = [trial_losses(trial, T) for trial in trials]
         self._starts: dict[tuple[int, int, Link], tuple[Nodes, RowLeaves, RowLeaves, FloatArray]] = {}
 
@@ -128,7 +130,7 @@ class Judge:
         reference = np.concatenate([self._references[k].loss for k in trials])
         errors = [np.concatenate([start[-1] for start in each]) for each in starts]  # of as few trees
         return [
-            path_of(loss, wrong, reference, uncut, self.whole)
+            path_of(loss, wrong, reference, uncut, self.whole, self._largest)
             for (loss, wrong), uncut in zip(losses, errors, strict=True)
         ]
 
@@ -137,7 +139,8 @@ class Judge:
         found = [self._first_losses(k) for k in counts]
         losses = np.array([each.loss[self.used] for each in found])
         errors = np.array([each.error[self.used] for each in found])
-        return path_of(losses, errors, self.whole, self.row_losses.error[self.used], self.whole)
+        wrong = self.row_losses.error[self.used]
+        return path_of(losses, errors, self.whole, wrong, self.whole, self._largest)
 
     def best_prefix(self) -> tuple[int, float]:
         """Boosting that stops early: the number of trees with the smallest loss, and this loss."""
@@ -160,7 +163,8 @@ class Judge:
             losses.append(loss[judged])
             before = k
         found, none = np.array(losses), np.zeros((len(counts), len(judged)))
-        means = path_of(found, none, self.row_losses.loss[judged], none[0], self.whole).loss
+        reference = self.row_losses.loss[judged]
+        means = path_of(found, none, reference, none[0], self.whole, self._largest).loss
         best = int(np.argmin(means))
         return int(counts[best]), float(means[best])
 
@@ -180,7 +184,7 @@ class Judge:
                 rows = row_leaves(self.X, model.ensemble().trees, None, self.rows.target)
                 losses[:, number] = row_losses(model, rows)
         whole = self.row_losses
-        return path_of(losses[0], losses[1], whole.loss, whole.error, whole.loss)
+        return path_of(losses[0], losses[1], whole.loss, whole.error, whole.loss, self._largest)
 
     def fresh_losses(self, sizes: IntArray) -> FloatArray:
         """Losses of the first trees of the ensemble with at most as many bytes, at least one stage."""
@@ -224,26 +228,30 @@ def trial_losses(trial: Trial, toward: int | None, n_trees: int | None = None) -
 
 
 def path_of(
-    loss: FloatArray, error: FloatArray, reference: FloatArray, reference_error: FloatArray, whole: FloatArray
+    loss: FloatArray,
+    error: FloatArray,
+    reference: FloatArray,
+    reference_error: FloatArray,
+    whole: FloatArray,
+    largest: float,
 ) -> Path:
     """Means and standard errors of losses (steps, judged), and how they differ from those of the ensemble.
 
     Judged rows may be easier or harder than all rows, whose losses by the ensemble are known (`whole`), and
     trees of a trial are fitted to fewer rows. So the mean loss is corrected by regression on the losses of
-    judged rows by the ensemble (`reference`, a control variate).
+    judged rows by the ensemble (`reference`, a control variate), up to the largest that is no accident: a
+    forest in which no tree votes for a class gives it probability 0.
     """
-    root = np.sqrt(max(1, len(reference) - 1))
-    centered = reference - reference.mean()
+    root, level, everywhere = np.sqrt(max(1, len(reference) - 1)), loss.mean(axis=1), float(whole.mean())
+    control, known = np.minimum(reference, largest), np.minimum(whole, largest)
+    centered = control - control.mean()
     spread = float(centered @ centered)
-    slope = (
-        (loss - loss.mean(axis=1, keepdims=True)) @ centered / spread if spread > 0 else np.ones(len(loss))
-    )
-    everywhere, level = float(whole.mean()), loss.mean(axis=1)
+    slope = (loss - level[:, np.newaxis]) @ centered / spread if spread > 0 else np.ones(len(loss))
     # what changes the ensemble's losses by some percent changes others by no more than that
-    slope = np.clip(slope, 0.0, np.minimum(1.0, level / max(float(reference.mean()), 1e-300)))
-    mean = level + slope * (everywhere - float(reference.mean()))
-    noise = (loss - slope[:, np.newaxis] * reference).std(axis=1) / root
-    loss_error = np.hypot(noise, slope * whole.std() / np.sqrt(max(1, len(whole) - 1)))
+    slope = np.clip(slope, 0.0, np.minimum(1.0, level / max(float(control.mean()), TINY)))
+    mean = level + slope * float(known.mean() - control.mean())
+    noise = (loss - slope[:, np.newaxis] * control).std(axis=1) / root
+    loss_error = np.hypot(noise, slope * known.std() / np.sqrt(max(1, len(known) - 1)))
     rise = np.maximum(loss - reference, -LARGEST_GAIN * everywhere)
     worse = error - reference_error
     errors = worse.mean(axis=1)

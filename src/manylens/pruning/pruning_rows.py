@@ -1,4 +1,4 @@
-"""Rows and targets for node pruning: dense rows, columns of targets, and what trees were fitted to."""
+"""Rows for node pruning: as a dense array, and which of them trees were fitted to."""
 
 from __future__ import annotations
 
@@ -7,30 +7,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from sklearn.utils.multiclass import check_classification_targets
 
 from manylens.pruning.members import ForestMembers
 from manylens.pruning.tree_ensembles import TreeEnsemble
-from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
-from manylens.validation import plain_conversion_errors, require_memory
-
-
-def target_of(y: AnyArray, whole: TreeEnsemble) -> FloatArray:
-    """Target (n, C): values, one column per class, or one of 0 and 1."""
-    if whole.classes is None:
-        with plain_conversion_errors("y"):
-            y = y.astype(np.float64)
-        if not np.isfinite(y).all():
-            raise ValueError("Input y contains NaN or infinity.")
-        return y[:, np.newaxis]
-    check_classification_targets(y)
-    unknown = np.setdiff1d(y, whole.classes)
-    if len(unknown):
-        raise ValueError(
-            f"y has classes that the ensemble was not fitted to: {', '.join(map(str, unknown[:5]))}."
-        )
-    columns = (y[:, np.newaxis] == whole.classes).astype(np.float64)
-    return columns[:, 1:] if whole.n_outputs == 1 else columns
+from manylens.typing import BoolArray, FloatArray, IntArray
+from manylens.validation import require_memory
 
 
 class SampledForest(ForestMembers):

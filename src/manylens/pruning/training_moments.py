@@ -231,23 +231,31 @@ def target_columns(y: AnyArray, members: Members, whole: bool = True) -> FloatAr
 
     If y is the `whole` target, not a block of it, it must hold two classes.
     """
-    if members.classes is None:
+    if members.classes is not None:
+        check_classification_targets(y)
+        require_two_classes(members.classes, "AlignmentPruner")
+    columns = columns_of(y, members.classes, members.n_outputs)
+    if members.classes is not None and whole:
+        require_two_classes(np.unique(y), "AlignmentPruner")
+    return columns
+
+
+def columns_of(y: AnyArray, classes: AnyArray | None, n_outputs: int) -> FloatArray:
+    """Target (n, C): values, one column per class, or one of 0 and 1."""
+    if classes is None:
         with plain_conversion_errors("y"):
             y = y.astype(np.float64)
         if not np.isfinite(y).all():
             raise ValueError("Input y contains NaN or infinity.")
         return y[:, np.newaxis]
     check_classification_targets(y)
-    require_two_classes(members.classes, "AlignmentPruner")
-    unknown = np.setdiff1d(y, members.classes)
+    unknown = np.setdiff1d(y, classes)
     if len(unknown):
         raise ValueError(
             f"y has classes that the ensemble was not fitted to: {', '.join(map(str, unknown[:5]))}."
         )
-    if whole:
-        require_two_classes(np.unique(y), "AlignmentPruner")
-    columns = (y[:, np.newaxis] == members.classes).astype(np.float64)
-    return columns[:, 1:] if members.n_outputs == 1 else columns
+    columns = (y[:, np.newaxis] == classes).astype(np.float64)
+    return columns[:, 1:] if n_outputs == 1 else columns
 
 
 def working_response(

@@ -19,7 +19,8 @@ from manylens.pruning.node_path import Nodes, open_nodes, prune_path, row_leaves
 from manylens.pruning.path_judge import Candidate, Judge, Path, candidates, nodes_size
 from manylens.pruning.pruned_ensemble import ScoreMixin, comparable_rows, typed_tags
 from manylens.pruning.pruned_trees import PrunedTrees, find_format, tree_bytes, validate_tree_rows
-from manylens.pruning.pruning_rows import dense, out_of_bag, target_of
+from manylens.pruning.pruning_rows import dense, out_of_bag
+from manylens.pruning.training_moments import columns_of
 from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat, fitted_to
 from manylens.pruning.trials import held_out_trials, own_trial, refitted_trials
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Seed
@@ -179,7 +180,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
                 "give rows with the features that it was fitted to."
             )
         rows, target_rows = indexable(rows, target_rows)
-        target = target_of(target_rows, whole)
+        target = columns_of(target_rows, whole.classes, whole.n_outputs)
         if whole.classes is not None:
             require_two_classes(np.unique(labels), "TreePruner")
         judge = self._judge(ensemble, reader, whole, rows, target_rows, target, random)

@@ -1,0 +1,70 @@
+"""Rows that judge pruned models: parts with all classes outside, and trees that have not seen them."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+from manylens.datasets import make_friedman, make_shells
+from manylens.pruning.node_path import open_nodes, row_leaves, row_losses
+from manylens.pruning.path_judge import path_of, trial_losses
+from manylens.pruning.pruned_trees import find_format
+from manylens.pruning.trials import PARTS, held_out_trials, refitted_trials, stratified_parts
+
+X, y = make_friedman(90, random_state=0)
+S, label = make_shells(90, random_state=0)
+
+
+def columns(values):
+    return (values[:, np.newaxis] == np.unique(values)).astype(float)
+
+
+@pytest.mark.parametrize("counts", [(30, 30, 30), (50, 2, 1), (3, 3, 3)])
+def test_parts_are_of_equal_size_and_all_classes_are_outside_of_each(counts):
+    classes = np.repeat(np.arange(3), counts)
+    part = stratified_parts(columns(classes), np.random.RandomState(0))
+    sizes = np.bincount(part[part >= 0], minlength=PARTS)
+    assert sizes.max() - sizes.min() <= 1
+    for k in range(PARTS):
+        assert set(classes[part != k]) == {0, 1, 2}
+        shares = np.bincount(classes[part == k], minlength=3)
+        assert np.all(np.abs(shares - np.array(counts) / PARTS) <= 1)
+
+
+def test_judged_rows_are_in_no_sample_and_learned_rows_in_some():
+    forest = RandomForestRegressor(12, random_state=0).fit(X, y)
+    reader = find_format(forest)
+    trials = refitted_trials(forest, reader, X, y, y[:, np.newaxis], 7, np.random.RandomState(0))
+    assert len(trials) == 2
+    for trial in trials:
+        assert len(trial.ensemble.trees.roots) == 7
+        assert np.all(trial.judged.counts() == 7)
+        np.testing.assert_array_equal(trial.judged.target[:, 0], y[trial.number])
+        assert len(trial.learned.target) == 90 - len(trial.number)
+        assert 1 < trial.learned.counts().mean() < 4  # of 7 trees, 37 % have not seen a row
+    assert not set(trials[0].number) & set(trials[1].number)
+    assert len(forest.estimators_) == 12
+
+
+def test_parts_of_held_out_rows_judge_what_the_others_teach():
+    forest = RandomForestClassifier(5, random_state=0).fit(S, label)
+    whole = find_format(forest).read(forest)
+    new, truth = make_shells(40, random_state=1)
+    rows = row_leaves(new.astype(np.float32), whole.trees, None, columns(truth))
+    trials = held_out_trials(whole, rows, np.random.RandomState(0))
+    losses = row_losses(open_nodes(whole, 5), rows).loss
+    for trial in trials:
+        assert len(trial.learned.target) + len(trial.judged.target) == 40
+        np.testing.assert_allclose(trial_losses(trial, None).loss, losses[trial.number])
+
+
+def test_losses_are_corrected_by_what_is_known_of_all_rows():
+    random = np.random.default_rng(0)
+    whole = random.exponential(size=4000)
+    loss = 0.5 * whole + 0.01 * random.normal(size=4000)
+    hard = np.argsort(whole)[::-1][:1000]  # much harder than the others
+    wrong = np.zeros((1, 1000))
+    path = path_of(loss[np.newaxis, hard], wrong, whole[hard], wrong[0], whole, np.inf)
+    assert path.loss[0] == pytest.approx(loss.mean(), rel=0.01)
+    assert path.rise[0] == pytest.approx(loss.mean() - whole.mean(), rel=0.01)
+    spread = 0.5 * whole.std() / np.sqrt(4000)  # almost all that is unknown is whether all rows are typical
+    assert path.loss_error[0] == pytest.approx(spread, rel=0.02)
