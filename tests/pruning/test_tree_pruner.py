@@ -28,6 +28,7 @@ S, label = make_shells(700, random_state=0)
 new_S, new_label = make_shells(2000, random_state=1)
 FOREST = RandomForestRegressor(150, random_state=0).fit(X, y)
 CLASSES = RandomForestClassifier(150, random_state=0).fit(S, label)
+BOOSTING = GradientBoostingRegressor(n_estimators=60, random_state=0).fit(new, truth)
 
 
 def squared_error(model):
@@ -161,8 +162,7 @@ def test_a_sum_of_log_odds_cannot_come_back_as_a_forest():
 )
 @pytest.mark.parametrize("loss", [0.01, None])
 def test_limits_hold(limits, value, size, loss):
-    boosting = GradientBoostingRegressor(n_estimators=60, random_state=0).fit(new, truth)
-    for ensemble in (FOREST, boosting):
+    for ensemble in (FOREST, BOOSTING):
         small = TreePruner(ensemble, loss=loss, random_state=0, **limits).fit(X, y)
         assert getattr(small, value) <= size
         assert np.isfinite(small.predict(new)).all()
