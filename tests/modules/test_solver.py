@@ -220,6 +220,12 @@ def test_a_newton_step_removes_the_residual_to_second_order():
     assert np.linalg.norm(after) < 1e-2 * np.linalg.norm(before)
 
 
+def test_polar_of_dependent_rows_is_finite():
+    A = np.outer([1.0, 2.0, 3.0], np.random.default_rng(0).normal(size=8)) * [[[1e-8]], [[1.0]], [[1e8]]]
+    with np.errstate(over="raise", invalid="raise"):
+        assert np.isfinite(np.square(polar(A))).all()
+
+
 def test_polar_gives_the_nearest_orthonormal_rows():
     A = np.random.default_rng(1).normal(size=(3, 2, 5))
     U, _, Vt = np.linalg.svd(A, full_matrices=False)
