@@ -23,7 +23,7 @@ from manylens.typing import FloatArray, IntArray
 OUT_OF_ITERATIONS = 1  # scipy's status if the maximum number of iterations was reached
 UNIT_ROWS = 20_000  # rows from which the standard deviations of columns are computed
 UNIT_COLUMNS = 64  # columns for which they are computed at a time
-LEAST_SPREAD = 1 / 16  # share of its range that a column is taken to spread; a normal one has 1/8 of it
+LEAST_SPREAD = 1 / 4  # share of its range that a column is taken to spread at least (`benchmarks.tuning.nca`)
 SMALLEST_DEVIATION = 1e-6  # of a column relative to the largest: steps are not longer for smaller ones
 STEPS = 400  # more steps improve little (`python -m benchmarks.tuning.nca recipe`)
 
