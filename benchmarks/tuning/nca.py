@@ -1,6 +1,6 @@
 """How NCA's defaults were chosen: on held-out rows of training sets, never on test rows.
 
-    python -m benchmarks.tuning.nca recipe    # rate, steps, batch, batcher, anchors
+    python -m benchmarks.tuning.nca recipe    # rate, spread, steps, batch, batcher, anchors
     python -m benchmarks.tuning.nca method    # what method="auto" decides by
 
 A fifth of a training set, at most 5,000 rows, is held out; the map is learned from the rest. `recipe` learns
@@ -27,6 +27,7 @@ NO_LIMIT = 10_000  # epochs: only the number of steps limits training
 RECIPES = {
     "defaults": {},
     **{f"rate {rate}": {"rate": rate} for rate in (0.03, 0.3)},
+    **{f"spread 1/{part}": {"spread": 1 / part} for part in (2, 8, 16)},
     **{f"{steps} steps": {"steps": steps} for steps in (100, 200, 800)},
     **{f"batch {rows}": {"method": MiniBatch(rows)} for rows in (500, 1000, 4000)},
     "rpc": {"method": MiniBatch(batching="rpc")},
@@ -51,9 +52,18 @@ def held_out(name, n_train, seed):
     return X[learn], y[learn], X[judge], y[judge]
 
 
-def one_fit(data, n_components, seed, rate=Adam.rate, steps=optimizers.STEPS, **parameters):
+def one_fit(
+    data,
+    n_components,
+    seed,
+    rate=Adam.rate,
+    steps=optimizers.STEPS,
+    spread=optimizers.LEAST_SPREAD,
+    **parameters,
+):
     """Held-out accuracy (%) and seconds of one setting."""
-    with patch.object(Adam, "rate", rate), patch.object(optimizers, "STEPS", steps):
+    changed = {"STEPS": steps, "LEAST_SPREAD": spread}
+    with patch.object(Adam, "rate", rate), patch.multiple(optimizers, **changed):
         start = time.perf_counter()
         nca = NCA(n_components, random_state=seed, **parameters).fit(data[0], data[1])
         seconds = time.perf_counter() - start

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmarks.harness import benchmark
+from benchmarks.harness import Findings, benchmark
+from benchmarks.papers.alignment.boosting import PrunedBoosting
+from benchmarks.papers.alignment.pruning import RESULT, PrunedTrees
 from benchmarks.papers.autoencoders.views import by_backfitting
 from benchmarks.papers.dimensionality_reduction import views
 from benchmarks.papers.dimensionality_reduction.dropout import DropModuleEquivalence
@@ -45,3 +47,14 @@ def test_the_papers_algorithms_end_near_the_certified_optimum(diversity):
     assert other.optimality_gap_ < 0.02
     products = other.decoders_.swapaxes(1, 2) @ other.decoders_  # decoders are orthonormal, as in the paper
     np.testing.assert_allclose(products, np.broadcast_to(np.eye(2), (3, 2, 2)), atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", [PrunedTrees, PrunedBoosting])
+@pytest.mark.parametrize(("kept", "verdict"), [(10, "no"), (9, "yes"), (11, "no")])
+def test_as_many_predictors_as_stacking_are_not_fewer(kind, kept, verdict):
+    """The thesis says "fewer" and "more"; equal numbers are neither."""
+    cells = {"LKA kept": kept, "default kept": kept, "stacking kept": 10, "honest stacking kept": 10}
+    (statement,) = (each for each in kind.statements if each.text.startswith("alignment keeps fewer"))
+    judged = statement.judge(Findings({RESULT: {"a setting": cells}}, {}))
+    assert "fewer" in judged["quote"] or "more" in judged["quote"]
+    assert [judged[column]["verdict"] for column in ("paper", "ours")] == [verdict, verdict]

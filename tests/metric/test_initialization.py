@@ -1,5 +1,7 @@
 """Initial maps and their scale."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,15 +13,18 @@ from sklearn.datasets import load_iris, make_blobs
 from manylens.metric.initialization import (
     LDA_SCALE,
     choose_init,
+    covariance,
     discriminants,
     find_scale,
     first_guess,
     named_map,
+    principal_directions,
     scale_for,
     shrinkage_intensity,
     subsample,
 )
 from manylens.metric.objectives import CompactObjective, GaussianObjective
+from manylens.metric.optimizers import step_units
 from manylens.metric.tiles import class_layout
 
 
@@ -63,9 +68,32 @@ def test_duplicate_rows_still_get_a_scale():
 @pytest.mark.parametrize("init", ["pca", "lda", "identity", "random"])
 def test_every_named_map_has_its_shape_and_rows_of_mean_length_one(init):
     X, y = load_iris(return_X_y=True)
-    A = named_map(init, X, y, 2, np.random.RandomState(0)).A
+    A = named_map(init, X, y, np.arange(len(X)), 2, np.random.RandomState(0)).A
     assert A.shape == (2, 4)
     assert np.square(A).sum() == pytest.approx(2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_principal_directions_are_those_of_the_centered_rows(dtype):
+    rng = np.random.default_rng(0)
+    X = (100 + rng.normal(size=(5000, 8)) * np.arange(1, 9)).astype(dtype)
+    rows = np.arange(0, 5000, 2)
+    A, deviations = principal_directions(X, rows, 3, np.random.RandomState(0))
+    _, lengths, expected = np.linalg.svd(
+        X[rows] - X[rows].mean(axis=0, dtype=np.float64), full_matrices=False
+    )
+    np.testing.assert_allclose(np.abs(A @ expected[:3].T), np.eye(3), atol=1e-6)
+    np.testing.assert_allclose(deviations, lengths[:3] / np.sqrt(2500), rtol=1e-6)
+
+
+def test_the_start_makes_no_copy_of_all_rows():
+    X = np.random.default_rng(0).normal(size=(20_000, 200)).astype(np.float32)
+    for act in (lambda: covariance(X, np.arange(len(X))), lambda: step_units(X, 2)):
+        tracemalloc.start()
+        act()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < X.nbytes  # in float64 it would take twice as much
 
 
 def test_principal_components_complete_lda_if_it_has_too_few_directions():
@@ -74,7 +102,7 @@ def test_principal_components_complete_lda_if_it_has_too_few_directions():
     y = np.repeat([0, 1, 2], 30)
     X[:, 0] += 3 * y  # the class means lie on a line
     X[:, 1:] = X[:, [1]] * np.ones(3)  # and the features span two directions
-    A = named_map("lda", X, y, 2, np.random.RandomState(0)).A
+    A = named_map("lda", X, y, np.arange(len(X)), 2, np.random.RandomState(0)).A
     assert A.shape == (2, 4)
     assert np.all(np.isfinite(A))
 
@@ -82,7 +110,9 @@ def test_principal_components_complete_lda_if_it_has_too_few_directions():
 def test_lda_without_a_direction_is_pca():
     X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]] * 9, float)
     y = (X[:, 0] != X[:, 1]).astype(int)  # equal class means
-    lda, pca = (named_map(init, X, y, 1, np.random.RandomState(0)) for init in ("lda", "pca"))
+    lda, pca = (
+        named_map(init, X, y, np.arange(len(X)), 1, np.random.RandomState(0)) for init in ("lda", "pca")
+    )
     np.testing.assert_array_equal(lda.A, pca.A)
     assert lda.scale is None
 

@@ -107,11 +107,11 @@ def test_steps_are_equal_in_units_of_each_parameter():
     np.testing.assert_allclose(step_units(np.array([[1.0, 10], [3, 30]]), 2), [1, 0.1, 1, 0.1])
 
 
-def test_units_of_rare_entries_are_at_most_sixteen_over_their_range():
+def test_units_of_rare_entries_are_at_most_four_over_their_range():
     X = np.zeros((1000, 2))
     X[:, 0] = np.resize([-1.0, 1.0], 1000)
     X[7, 1] = 1.0  # a deviation of 0.03 in a range of 1
-    np.testing.assert_allclose(step_units(X, 1), [1.0, 16.0])
+    np.testing.assert_allclose(step_units(X, 1), [1.0, 4.0])
 
 
 def test_a_callback_may_have_the_form_of_scikit_learn():

@@ -174,6 +174,16 @@ def test_the_approximate_objective_converges_to_the_exact_one(rule):
     assert shares[0] < shares[2]
 
 
+def test_approximate_probabilities_sum_to_the_objective_and_converge_to_the_exact_ones():
+    X, y = load_iris(return_X_y=True)
+    A = np.random.default_rng(0).normal(size=(2, 4))
+    p, share = fast_nca.approximate_probabilities(X @ A.T, y, 1e-2)
+    value, _, used = fast_nca.approximate_objective(A, X, y, 1e-2)
+    assert (p.sum(), share) == (pytest.approx(value), used)
+    fine, _ = fast_nca.approximate_probabilities(X @ A.T, y, 1e-9)
+    np.testing.assert_allclose(fine, fast_nca.probabilities(X @ A.T, y), atol=1e-7)
+
+
 def test_the_approximate_objective_does_not_underflow():
     A, X, y = problem(n=30)
     value, slope, _ = fast_nca.approximate_objective(100 * A, X, y, 1e-9)

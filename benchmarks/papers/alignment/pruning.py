@@ -105,9 +105,9 @@ class PrunedBagging(Reproduction):
         ),
         Statement(
             "alignment and stacking are more accurate than ranking with early stopping on the training error",
-            quote="""even with early stopping ... bagging performs worse than LKA and Stacked
-            Generalisation""",
-            source="Section 4.4.3",
+            quote="""even with early stopping, expect for the only case in the bottom left, bagging performs
+            worse than LKA and Stacked Generalisation.""",
+            source="Section 4.4.3, Figure 4.14 (nearest neighbors)",
             cases=everywhere(
                 lambda cells: max(cells["LKA error"], cells["stacking error"]) < cells["ranked error"]
             ),

@@ -5,8 +5,10 @@ import sys
 import warnings
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
+from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
 from sklearn.utils import check_array, check_X_y
 
@@ -267,7 +269,8 @@ def renamed(check):
 
 class PeerNCA(Comparison):
     """NCA of 1,000 of scikit-learn's digits in two dimensions, with at most 30 iterations for each
-    contender. The accuracy is that of 5-NN on the other 797 digits."""
+    contender. The accuracy is that of 5-NN on the other 797 digits, mean of eight random splits: one split
+    has a standard error of 1.5 points."""
 
     contenders = ("ours", "sklearn", "metric_learn")
     needs_packages = {"metric_learn": "metric_learn"}
@@ -276,6 +279,11 @@ class PeerNCA(Comparison):
     claims = (
         Claim("times as fast as scikit-learn", ratio("sklearn", "ours"), at_least=1),
         Claim("times as fast as metric-learn", ratio("metric_learn", "ours"), at_least=1),
+        Claim(
+            "5-NN accuracy minus scikit-learn's, mean of eight splits",
+            gain("ours", "sklearn"),
+            at_least=-0.01,
+        ),
     )
 
     def make_data(self):
@@ -302,6 +310,13 @@ class PeerNCA(Comparison):
             return TheirNCA(n_components=2, max_iter=self.iterations, random_state=0).fit(*data[:2])
 
     def score(self, data, model):
-        X, y, X_test, y_test = data
-        near = KNeighborsClassifier(5).fit(model.transform(X), y)
-        return {"accuracy": near.score(model.transform(X_test), y_test)}
+        X, y = (np.concatenate(data[k::2]) for k in range(2))
+        found = []
+        for draw in range(1 if self.quick else 8):
+            parts = train_test_split(X, y, train_size=len(data[0]), random_state=draw, stratify=y)
+            X_train, X_test, y_train, y_test = parts
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                lens = clone(model).fit(X_train, y_train)
+            found.append(vote(lens, X_train, y_train, X_test, y_test))
+        return {"accuracy": np.mean(found), "accuracies": found}

@@ -23,6 +23,7 @@ from manylens.validation import check_choice, check_count, plain_conversion_erro
 SAMPLE = 2000  # rows on which scales are compared
 ANCHORS = 500  # rows on which scales are compared if each is scored against all rows
 PCA_SAMPLE = 20_000  # rows from which initial directions are computed
+COPIED_ROWS = 2000  # rows that are converted to float64 at a time
 SVD_COST = 2e9  # n² p up to which all principal directions are computed
 SMALLEST_SHARE = 1e-4  # standard deviations of directions below this share of the largest count as zero
 BETTER, FAR_BETTER = 0.5, 0.25  # shares of the held-out loss of "pca" from which on "lda" is preferred
@@ -54,7 +55,7 @@ def initial_map(
         if init == "auto":
             init = choose_init(X, labels, n_components, batches, rng)
         rows = subsample(labels, PCA_SAMPLE, rng)
-        return named_map(init, X[rows], labels[rows], n_components, rng)
+        return named_map(init, X, labels, rows, n_components, rng)
     A = given_map(init)
     if A.shape != (n_components, X.shape[1]):
         raise ValueError(
@@ -111,15 +112,18 @@ def choose_init(
 def held_out_loss(init: str, X: FloatArray, y: IntArray, learn: BoolArray, n_components: int) -> float:
     """Negative log-likelihood per row at the best scale, under a map computed from the rows `learn`."""
     rng = np.random.RandomState(0)
-    learned, held_out = (np.unique(y[half], return_inverse=True)[1] for half in (learn, ~learn))
-    Z = X[~learn] @ named_map(init, X[learn], learned, n_components, rng).A.T
+    held_out = np.unique(y[~learn], return_inverse=True)[1]
+    Z = X[~learn] @ named_map(init, X, y, np.flatnonzero(learn), n_components, rng).A.T
     scale = scale_for(Z, held_out, GaussianObjective(), None, np.float64, rng)
     outcome = GaussianObjective("likelihood").evaluate(Z * scale, class_layout(held_out))
     return -float(outcome.scores.mean())
 
 
-def named_map(init: str, X: FloatArray, y: IntArray, n_components: int, rng: np.random.RandomState) -> Start:
-    """The map named `init`; only "lda" has a scale, unless it finds no direction and is "pca" instead."""
+def named_map(
+    init: str, X: FloatArray, y: IntArray, rows: IntArray, n_components: int, rng: np.random.RandomState
+) -> Start:
+    """The map named `init`, from some rows; only "lda" has a scale, unless it finds no direction and is "pca"
+    instead."""
     n_features = X.shape[1]
     scale = None
     A: FloatArray
@@ -128,10 +132,12 @@ def named_map(init: str, X: FloatArray, y: IntArray, n_components: int, rng: np.
     elif init == "random":
         A = rng.standard_normal((n_components, n_features))
     else:
-        A = discriminants(X, y, n_components) if init == "lda" else np.empty((0, n_features))
+        A = np.empty((0, n_features))
+        if init == "lda":
+            A = discriminants(X[rows], np.unique(y[rows], return_inverse=True)[1], n_components)
         found = len(A)
         if found < n_components:
-            rest, deviations = principal_directions(X, n_components - found, rng)
+            rest, deviations = principal_directions(X, rows, n_components - found, rng)
             if found:  # variance one, like that of the discriminants within the classes
                 rest = rest / np.maximum(deviations, SMALLEST_SHARE * deviations.max())[:, None]
             A = np.concatenate([A, rest])
@@ -194,33 +200,34 @@ def shrinkage_intensity(X: FloatArray, freedom: int) -> float:
     return float(np.sqrt(np.clip(noise / distance, SMALLEST_SHARE**2, 1.0))) if distance > 0 else 1.0
 
 
-def _spectrum(X: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Variances, descending, and principal directions (n_features, k) of centered rows."""
-    n, p = X.shape
-    if n > p:
-        variances, directions = np.linalg.eigh(X.T @ X / n)
-        return variances[::-1], directions[:, ::-1]
-    variances, scores = np.linalg.eigh(X @ X.T / n)
-    variances, scores = np.maximum(variances[::-1], 0.0), scores[:, ::-1]
-    lengths = np.sqrt(n * variances)
-    return variances, X.T @ np.divide(scores, lengths, out=np.zeros_like(scores), where=lengths > 0)
+def covariance(X: FloatArray, rows: IntArray) -> FloatArray:
+    """Covariance (n_features, n_features) of some rows in float64, without a copy of all of them."""
+    parts = [rows[first : first + COPIED_ROWS] for first in range(0, len(rows), COPIED_ROWS)]
+    mean = np.sum([X[part].sum(axis=0, dtype=np.float64) for part in parts], axis=0) / len(rows)
+    sums = np.zeros((X.shape[1], X.shape[1]))
+    for part in parts:
+        centered = X[part] - mean
+        sums += centered.T @ centered
+    return sums / len(rows)
 
 
 def principal_directions(
-    X: FloatArray, n_components: int, rng: np.random.RandomState
+    X: FloatArray, rows: IntArray, n_components: int, rng: np.random.RandomState
 ) -> tuple[FloatArray, FloatArray]:
-    """Orthonormal directions of largest variance (n_components, n_features), and the standard deviations."""
-    n, p = X.shape
+    """Orthonormal directions of largest variance (n_components, n_features) of some rows, and the standard
+    deviations."""
+    n, p = len(rows), X.shape[1]
     deviations = np.zeros(n_components)  # with fewer rows than components, the last directions have none
     if n > p and p <= 2000:
-        variances, directions = _spectrum(X - X.mean(axis=0, dtype=np.float64))
-        deviations[:] = np.sqrt(np.maximum(variances[:n_components], 0.0))
-        return directions.T[:n_components], deviations
+        variances, directions = np.linalg.eigh(covariance(X, rows))  # ascending
+        deviations[:] = np.sqrt(np.maximum(variances[::-1][:n_components], 0.0))
+        return directions.T[::-1][:n_components], deviations
+    X = X[rows]
     if n_components > n or n * n * p <= SVD_COST:
         centered = X - X.mean(axis=0, dtype=np.float64)
-        _, lengths, rows = np.linalg.svd(centered, full_matrices=n_components > n)
+        _, lengths, directions = np.linalg.svd(centered, full_matrices=n_components > n)
         deviations[: len(lengths)] = lengths[:n_components] / np.sqrt(n)
-        return rows[:n_components], deviations
+        return directions[:n_components], deviations
     from sklearn.decomposition import PCA  # takes 0.2 s to import
 
     found = PCA(n_components, random_state=rng).fit(X)

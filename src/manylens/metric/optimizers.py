@@ -22,7 +22,8 @@ from manylens.typing import FloatArray, IntArray
 
 OUT_OF_ITERATIONS = 1  # scipy's status if the maximum number of iterations was reached
 UNIT_ROWS = 20_000  # rows from which the standard deviations of columns are computed
-LEAST_SPREAD = 1 / 16  # share of its range that a column is taken to spread; a normal one has 1/8 of it
+UNIT_COLUMNS = 64  # columns for which they are computed at a time
+LEAST_SPREAD = 1 / 4  # share of its range that a column is taken to spread at least (`benchmarks.tuning.nca`)
 SMALLEST_DEVIATION = 1e-6  # of a column relative to the largest: steps are not longer for smaller ones
 STEPS = 400  # more steps improve little (`python -m benchmarks.tuning.nca recipe`)
 
@@ -323,7 +324,9 @@ def step_units(X: FloatArray, n_components: int) -> FloatArray:
     deviation, but at least a share of the range: otherwise, the few rows with an entry in a column that is
     zero elsewhere, like a pixel at a border, would be thrown far out.
     """
-    deviations = X[:: max(1, len(X) // UNIT_ROWS)].std(axis=0, dtype=np.float64)
+    some = X[:: max(1, len(X) // UNIT_ROWS)]
+    parts = range(0, X.shape[1], UNIT_COLUMNS)  # `std` makes a copy in float64
+    deviations = np.concatenate([some[:, k : k + UNIT_COLUMNS].std(axis=0, dtype=np.float64) for k in parts])
     ranges = (X.max(axis=0) - X.min(axis=0)).astype(np.float64)
     spread = np.maximum(deviations, LEAST_SPREAD * ranges)
     largest = spread.max()

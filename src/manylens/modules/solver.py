@@ -383,9 +383,13 @@ def fusion_frame(tau: FloatArray, M: int, rank: int, rng: Generator) -> tuple[Fl
 
 
 def polar(matrices: FloatArray) -> FloatArray:
-    """Nearest matrices with orthonormal rows, (A Aᵀ)^(-1/2) A for each A (h, n) of a stack."""
+    """Nearest matrices with orthonormal rows, (A Aᵀ)^(-1/2) A for each A (h, n) of a stack.
+
+    If the rows of an A are dependent there is no such matrix; the result is then finite, but not orthonormal.
+    """
     values, vectors = np.linalg.eigh(matrices @ matrices.swapaxes(-1, -2))
-    scaled = vectors / np.sqrt(np.maximum(values, np.finfo(float).tiny))[..., None, :]
+    least = np.finfo(float).eps ** 2 * values[..., -1:] + np.finfo(float).tiny
+    scaled = vectors / np.sqrt(np.maximum(values, least))[..., None, :]
     return scaled @ (vectors.swapaxes(-1, -2) @ matrices)
 
 

@@ -279,26 +279,16 @@ def approximate_sum(
     return so_far, weights, used
 
 
-def approximate_objective(
-    A: FloatArray,
-    X: FloatArray,
-    y: IntArray,
-    tolerance: float,
-    leaf_size: int = 8,
-    rule: CutOff = "chapter",
-) -> tuple[float, FloatArray, float]:
-    """Algorithm 4.6: one k-d tree per class; approximate densities, soft probabilities, and the gradient.
-
-    Returns f, ∂f/∂A, and the number of kernel values, relative to the number of pairs. The gradient needs no
-    others than f.
-    """
-    Z = X @ A.T
+def approximate_densities(
+    Z: FloatArray, y: IntArray, tolerance: float, leaf_size: int = 8, rule: CutOff = "chapter"
+) -> Iterator[tuple[FloatArray, FloatArray, int]]:
+    """Of each row: its kernel sums over every class, the weights (n_classes, N) of the rows in them, and the
+    kernel values they took; one k-d tree per class (Algorithm 4.6)."""
     classes = np.unique(y)
     members = [np.flatnonzero(y == c) for c in classes]
     trees = [build_tree(Z[rows], leaf_size) for rows in members]
-    value, slope, used = 0.0, np.zeros_like(A), 0
     for i, z in enumerate(Z):
-        sums, weights = np.zeros(len(classes)), np.zeros((len(classes), len(X)))
+        sums, weights, used = np.zeros(len(classes)), np.zeros((len(classes), len(Z))), 0
         shift = np.square(np.delete(Z, i, axis=0) - z).sum(axis=1).min()
         for c, rows in enumerate(members):
             tree = trees[c]
@@ -309,14 +299,43 @@ def approximate_objective(
                 tree = build_tree(Z[rows], leaf_size)
             sums[c], weights[c, rows], count = approximate_sum(z, Z[rows], tree, tolerance, rule, shift)
             used += count
-        own = np.searchsorted(classes, y[i])
-        p = sums[own] / sums.sum()
+        yield sums, weights, used
+
+
+def approximate_probabilities(
+    Z: FloatArray, y: IntArray, tolerance: float, leaf_size: int = 8, rule: CutOff = "chapter"
+) -> tuple[FloatArray, float]:
+    """p_i (N,) by Algorithm 4.6, and the number of kernel values, relative to the number of pairs."""
+    own = np.unique(y, return_inverse=True)[1]
+    found = list(approximate_densities(Z, y, tolerance, leaf_size, rule))
+    p = np.array([sums[c] / sums.sum() for (sums, _, _), c in zip(found, own, strict=True)])
+    return p, sum(used for _, _, used in found) / (len(Z) * (len(Z) - 1))
+
+
+def approximate_objective(
+    A: FloatArray,
+    X: FloatArray,
+    y: IntArray,
+    tolerance: float,
+    leaf_size: int = 8,
+    rule: CutOff = "chapter",
+) -> tuple[float, FloatArray, float]:
+    """Algorithm 4.6: approximate densities, soft probabilities, and the gradient.
+
+    Returns f, ∂f/∂A, and the number of kernel values, relative to the number of pairs. The gradient needs no
+    others than f.
+    """
+    own = np.unique(y, return_inverse=True)[1]
+    value, slope, total = 0.0, np.zeros_like(A), 0
+    for i, (sums, weights, used) in enumerate(approximate_densities(X @ A.T, y, tolerance, leaf_size, rule)):
+        p = sums[own[i]] / sums.sum()
         value += p
+        total += used
         # ∂p_i/∂A (eq. 3.14), with ∂k(z_i|z_j)/∂A = -2 A k x_ij x_ijᵀ
-        combined = (p * weights.sum(axis=0) - weights[own]) / sums.sum()
+        combined = (p * weights.sum(axis=0) - weights[own[i]]) / sums.sum()
         differences = X[i] - X
         slope += 2 * A @ (combined * differences.T) @ differences
-    return float(value), slope, used / (len(X) * (len(X) - 1))
+    return float(value), slope, total / (len(X) * (len(X) - 1))
 
 
 # --- 4.5 Exact computations: compact support ---

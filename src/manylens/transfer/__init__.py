@@ -6,6 +6,7 @@ from manylens._lazy import attach
 
 if TYPE_CHECKING:
     from manylens.transfer.calibration import TemperatureScaler, expected_calibration_error
+    from manylens.transfer.fine_tuning import FineTuningGain, fine_tuning_gain
     from manylens.transfer.kernel_ridge import KernelRidgeCV
     from manylens.transfer.layer_ridge import LayerRidgeClassifier, LayerRidgeRegressor
     from manylens.transfer.layer_rows import LayerRows
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlignmentHistory",
+    "FineTuningGain",
     "KernelRidgeCV",
     "LayerRidgeClassifier",
     "LayerRidgeRegressor",
@@ -30,12 +32,14 @@ __all__ = [
     "collect_layers",
     "compare_models",
     "expected_calibration_error",
+    "fine_tuning_gain",
 ]
 
 __getattr__, __dir__ = attach(
     __name__,
     {
         "manylens.transfer.calibration": ["TemperatureScaler", "expected_calibration_error"],
+        "manylens.transfer.fine_tuning": ["FineTuningGain", "fine_tuning_gain"],
         "manylens.transfer.kernel_ridge": ["KernelRidgeCV"],
         "manylens.transfer.layer_ridge": ["LayerRidgeClassifier", "LayerRidgeRegressor"],
         "manylens.transfer.layer_rows": ["LayerRows"],

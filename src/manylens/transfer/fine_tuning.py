@@ -1,0 +1,105 @@
+"""A rule that says when fine-tuning a pretrained network is worth it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import column_or_1d
+
+from manylens.reprs import result_table
+from manylens.typing import AnyArray
+from manylens.validation import check_real
+
+TELLING = 2.0  # standard errors that a difference must have
+
+
+class FineTuningGain(NamedTuple):
+    """Result of `fine_tuning_gain`.
+
+    Parameters
+    ----------
+    worth_it : bool or None
+        Whether to fine-tune; None if these rows cannot tell.
+    gain : float
+        Accuracy of the fine-tuned network minus that of the frozen one.
+    standard_error : float
+        Standard error of the gain: both are judged on the same rows, so it is that of paired differences.
+    n_rows : int
+        Number of held-out rows.
+    rows_needed : int or None
+        About how many held-out rows would tell, if the gain stays as it is; None if they tell already, or if
+        the gain equals `least_gain`.
+    """
+
+    worth_it: bool | None
+    gain: float
+    standard_error: float
+    n_rows: int
+    rows_needed: int | None
+
+    def _repr_html_(self) -> str:
+        return result_table(self)
+
+
+def fine_tuning_gain(
+    tuned: ArrayLike, frozen: ArrayLike, y: ArrayLike, *, least_gain: float = 0.0
+) -> FineTuningGain:
+    """Say whether fine-tuning is worth it, from the predictions of both ways for the same held-out rows.
+
+    Fine-tune a copy of the network on some of the labeled rows, fit `LayerRidgeClassifier` to its frozen
+    layers for the same rows, and predict the others by both. Fine-tuning is worth it if it gains more than
+    `least_gain` by two standard errors, and not worth it if it gains less by as much. In between, more
+    labeled rows are needed: `rows_needed` says about how many, so that the question can be asked again then.
+
+    Alignment with the targets, which needs no trial, was not reliable: benchmark WhenToFineTune tests a rule
+    that was right for one network on others.
+
+    Parameters
+    ----------
+    tuned, frozen : array-like, shape (n,)
+        Classes that the fine-tuned and the frozen network predict for n held-out rows.
+    y : array-like, shape (n,)
+        Their classes.
+    least_gain : float, default=0.0
+        Gain in accuracy from which fine-tuning pays for its cost, such as 0.01 for one point.
+
+    Returns
+    -------
+    FineTuningGain
+
+    Examples
+    --------
+    >>> from manylens.transfer import fine_tuning_gain
+    >>> y = [0, 1] * 50
+    >>> fine_tuning_gain(tuned=y, frozen=[0] * 100, y=y).worth_it
+    True
+    """
+    least = check_real(least_gain, "least_gain")
+    if not -1 <= least <= 1:
+        raise ValueError(
+            f"least_gain={least_gain!r} is outside [-1, 1]: it is a difference of two accuracies. Use 0.01 "
+            "for one point."
+        )
+    truth = column_or_1d(y)
+    n = len(truth)
+    if n < 2:
+        raise ValueError(f"y has {n} row, of which no standard error can be computed: hold out more rows.")
+    better = is_right(tuned, truth, "tuned") - is_right(frozen, truth, "frozen")
+    gain, error = float(better.mean()), float(better.std(ddof=1) / np.sqrt(n))
+    apart = abs(gain - least)
+    if apart > TELLING * error:
+        return FineTuningGain(gain > least, gain, error, n, None)
+    needed = int(np.ceil(n * (TELLING * error / apart) ** 2)) if apart > 0 else None
+    return FineTuningGain(None, gain, error, n, needed)
+
+
+def is_right(predicted: ArrayLike, truth: AnyArray, name: str) -> AnyArray:
+    """1 for each row whose predicted class is right, else 0, shape (n,)."""
+    labels = column_or_1d(predicted)
+    if len(labels) != len(truth):
+        raise ValueError(
+            f"{name} has {len(labels)} rows and y has {len(truth)}: predict the same held-out rows by both."
+        )
+    return (labels == truth).astype(np.float64)
