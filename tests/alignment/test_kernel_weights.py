@@ -3,7 +3,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.datasets import load_digits
@@ -72,6 +72,7 @@ def test_the_unbiased_system_holds_inner_products_of_u_centered_kernels(kernel):
 @given(st.integers(0, 10**6))
 def test_the_unbiased_system_is_positive_semidefinite(seed):
     features, y = views(8, seed=seed)
+    assume(np.abs(u_centered(np.eye(3)[y] @ np.eye(3)[y].T)).max() > 1e-9)  # zero targets are refused
     features += [np.random.default_rng(seed).standard_normal((8, 40))]
     M = alignment_system(features, list("abcde"), np.eye(3)[y], zero_ok=True).M
     assert np.linalg.eigvalsh(M).min() > -1e-9 * np.trace(M)
