@@ -13,8 +13,8 @@ Each is an inner product of two transformed matrices (for the unbiased ones U-ce
 2014), so a matrix of inner products is positive semi-definite, and norms are never negative.
 
 Linear kernels of narrow features are not formed, because <X Xᵀ, Y Yᵀ> = |Xᵀ Y|² (`linear_products`). All
-other kernel matrices are formed one block at a time, on and above the diagonal (`gram_products`; those of wide
-dense features in `linear_grams`).
+other kernel matrices are formed one block at a time, on and above the diagonal: those of wide dense features
+in `linear_grams`, the others in `gram_products`.
 """
 
 from __future__ import annotations
