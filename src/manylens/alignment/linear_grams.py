@@ -2,7 +2,7 @@
 
 The entries of p kernels in one tile of rows and columns are the lines of a matrix F, and F Fᵀ adds to the
 inner products of all pairs at once. Tiles are formed in the precision of the features; F Fᵀ is summed over
-`CHUNK` entries in that precision and then in float64, so that the error does not grow with the number of rows.
+`CHUNK` entries in that precision and then in float64: the error does not grow with the number of rows.
 """
 
 from __future__ import annotations
