@@ -221,7 +221,7 @@ class NeighborOverlap(ProductMeasure):
         refuse_constant(arrays, names)
         each = [self._neighbors(X) for X in arrays]
         overlaps = mutual_neighbors if self.index == "mutual" else jaccard_neighbors
-        return np.minimum(overlaps(*sides(each, split)), 1.0)
+        return np.minimum(overlaps(each, split), 1.0)
 
     def _matrix(self, X: Rows, name: Hashable) -> FloatArray:
         refuse_constant([X], [name])
