@@ -103,8 +103,8 @@ def shared_neighbors(each: Sequence[sparse.csr_array], split: int | None, jaccar
 
 def mutual_neighbors(each: Sequence[sparse.csr_array], split: int | None) -> FloatArray:
     """<A, B> / (|A| |B|) (p, q): without ties the mean share of neighbors in common."""
-    norms = np.array([np.linalg.norm(A.data) for A in each])
-    return shared_neighbors(each, split, False) / np.outer(*sides(norms, split))
+    norms = sides([float(np.linalg.norm(A.data)) for A in each], split)
+    return shared_neighbors(each, split, False) / np.outer(*norms)
 
 
 def jaccard_neighbors(each: Sequence[sparse.csr_array], split: int | None) -> FloatArray:
