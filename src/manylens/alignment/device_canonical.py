@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from manylens.alignment.canonical import Directions
+from manylens.alignment.canonical import Directions, kept_rank
 from manylens.alignment.device_alignments import unit_rows
 from manylens.alignment.features import Names
 from manylens.alignment.measure import sides
@@ -39,11 +39,7 @@ def device_directions(xp: ModuleType, X: Any, name: Any, variance: float) -> Dir
     n, d = X.shape
     squares, vectors = xp.linalg.eigh(xp.matmul(X.T, X) if d < n else xp.matmul(X, X.T))
     squares, vectors = xp.flip(squares), xp.flip(vectors, axis=1)
-    on_host = to_host(xp, squares)
-    rank = int(np.sum(on_host > max(n, d) * np.finfo(np.float64).eps * on_host[0]))
-    if variance < 1.0:
-        shares = np.cumsum(on_host[:rank]) / on_host[:rank].sum()
-        rank = min(rank, int(np.searchsorted(shares, variance)) + 1)
+    rank = kept_rank(to_host(xp, squares), max(n, d), variance)
     values, vectors = xp.sqrt(squares[:rank]), vectors[:, :rank]
     if d < n:
         return Directions(xp.matmul(X, vectors / values), values, vectors * values)
