@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from manylens.alignment.kernel_weights import KernelAlignment, align_kernels
     from manylens.alignment.ranking import rank_models
     from manylens.alignment.similarity import cka, cka_matrix, hsic_test, stable_rank
-    from manylens.alignment.sketches import sketched_cka
+    from manylens.alignment.sketched_alignments import sketched_cka
     from manylens.alignment.streaming import StreamingCKA
     from manylens.ensembles.diversity_search import DiversitySearchCV
     from manylens.ensembles.neighbors import ModuleNeighbors
@@ -83,7 +83,7 @@ __getattr__, __dir__ = attach(
         "manylens.alignment.distances": ["distance_correlation", "distance_correlation_matrix"],
         "manylens.alignment.kernel_weights": ["KernelAlignment", "align_kernels"],
         "manylens.alignment.similarity": ["cka", "cka_matrix", "hsic_test", "stable_rank"],
-        "manylens.alignment.sketches": ["sketched_cka"],
+        "manylens.alignment.sketched_alignments": ["sketched_cka"],
         "manylens.alignment.streaming": ["StreamingCKA"],
         "manylens.alignment.ranking": ["rank_models"],
         "manylens.ensembles.diversity_search": ["DiversitySearchCV"],

@@ -59,6 +59,16 @@ def check_matrices(xp: ModuleType, names: Sequence[Hashable], arrays: Sequence[A
     return checked
 
 
+def some_rows(X: Any, rows: Any) -> Any:
+    """Some rows of an array of any library, by a NumPy array of positions."""
+    xp = namespace_of(X)
+    if xp is None:
+        return X[rows]
+    import array_api_compat
+
+    return xp.take(X, xp.asarray(rows, device=array_api_compat.device(X)), axis=0)
+
+
 def to_host(xp: ModuleType, small: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
     """A small array as float64 on the host."""
     flat = [float(value) for value in xp.reshape(small, (-1,))] if small.ndim else [float(small)]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from manylens import cka, cka_matrix
+from manylens.alignment import CCA, compare, compare_matrix
 
 pytest.importorskip("array_api_compat")
 
@@ -62,3 +63,31 @@ def test_bad_input_gets_one_sentence():
     ]:
         with pytest.raises(kind, match=message):
             cka(*arguments)
+
+
+@pytest.mark.parametrize("name", ["torch", "array_api_strict"])
+@pytest.mark.parametrize(
+    "measure", ["cka", "biased-cka", "procrustes", "mean-cca", "svcca", "pwcca", CCA("projection", 0.9)]
+)
+def test_comparisons_are_those_of_numpy(name, measure, monkeypatch):
+    asarray, (X, Y, Z) = library(name), features()
+    Y = Y + 0.1 * np.random.default_rng(1).standard_normal(Y.shape)  # of full rank, wider than the rows
+    wanted = compare_matrix({"x": X, "y": Y}, {"y": Y, "z": Z}, measure, n_groups=4)
+    pair = compare(X, Y, measure)
+    monkeypatch.setattr("manylens.alignment.comparing.check_feature_sets", None)  # nothing is converted
+    foreign = {"x": asarray(X), "y": asarray(Y)}, {"y": asarray(Y), "z": asarray(Z)}
+    found = compare_matrix(*foreign, measure, n_groups=4)
+    np.testing.assert_allclose(found.values, wanted.values, atol=1e-7)
+    np.testing.assert_allclose(found.standard_errors, wanted.standard_errors, atol=1e-6)
+    np.testing.assert_allclose(compare(asarray(X), asarray(Y), measure)[:2], pair[:2], atol=1e-6)
+
+
+def test_other_comparisons_run_on_the_host_or_are_refused():
+    torch = pytest.importorskip("torch")
+    X, Y, _ = features()
+    wanted = compare(X, Y, "mutual-knn", n_permutations=50)
+    assert compare(torch.asarray(X), torch.asarray(Y), "mutual-knn", n_permutations=50) == wanted
+    away = torch.asarray(X).to("meta")
+    for options in ({"measure": "rsa"}, {"n_permutations": 10}):
+        with pytest.raises(ValueError, match="run on the host, but the features are on the device meta"):
+            compare(away, away, **options)

@@ -162,6 +162,17 @@ def test_neighbor_overlap_is_that_of_scikit_learn(metric):
     assert value(X, Y, jaccard) == pytest.approx(np.mean(shared / (14 - shared)))
 
 
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_neighbors_are_the_same_in_blocks_and_for_many_of_them(metric, monkeypatch):
+    X, Y = np.random.default_rng(0).standard_normal((2, 90, 5)).astype(np.float32)
+    X[3] = X[8] = 0.0  # rows of zeros have the cosine 0 with all others
+    found = [value(X, Y, NeighborOverlap(k, metric=metric)) for k in (1, 5, 80)]  # 80: by partitions
+    monkeypatch.setattr("manylens.alignment.neighborhoods.BLOCK_BYTES", 4 * 90 * 7)  # seven rows
+    assert found == pytest.approx([value(X, Y, NeighborOverlap(k, metric=metric)) for k in (1, 5, 80)])
+    monkeypatch.setattr("manylens.alignment.neighborhoods.LANES", 0)  # all by partitions
+    assert found == pytest.approx([value(X, Y, NeighborOverlap(k, metric=metric)) for k in (1, 5, 80)])
+
+
 @given(st.integers(0, 10**6))
 def test_tied_neighbors_share_places_whatever_the_order_of_the_rows(seed):
     rng = np.random.default_rng(seed)

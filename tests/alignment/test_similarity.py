@@ -12,7 +12,14 @@ from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 from manylens import StreamingCKA, align_kernels, cka, cka_matrix, hsic_test, stable_rank
 from manylens.alignment import hsic
 from manylens.alignment.features import labeled
-from manylens.alignment.inner_products import KernelGram, gram_products, linear_products
+from manylens.alignment.inner_products import (
+    KernelGram,
+    corrected_products,
+    feature_space_is_cheaper,
+    gram_products,
+    linear_products,
+)
+from manylens.alignment.linear_grams import linear_gram_sums
 from manylens.kernels import RBF, Cosine, IsomapKernel, Linear, Polynomial, bandwidth, make_kernel
 
 
@@ -61,6 +68,31 @@ def test_both_spaces_give_the_same_products(estimator, center):
     features, _ = linear_products([X, Y], estimator, center)
     samples, _ = gram_products([KernelGram(Z, Linear(), center) for Z in (X, Y)], estimator, center)
     np.testing.assert_allclose(features, samples, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("estimator", "center"), CONVENTIONS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_tiles_of_linear_kernels_give_the_same_products(estimator, center, dtype, monkeypatch):
+    monkeypatch.setattr("manylens.alignment.linear_grams.LARGEST_TILE", 40)  # 3 x 3 tiles, the last smaller
+    monkeypatch.setattr("manylens.alignment.linear_grams.CHUNK", 100)  # with a rest
+    X, Y = pair(110, d=30)
+    sets = [Z.astype(dtype) for Z in (X, Y, X + Y[:, :1])]
+    exact, _ = linear_products([Z.astype(np.float64) for Z in sets], estimator, center)
+    tiled, _ = corrected_products(*linear_gram_sums(sets, center), estimator, center)
+    np.testing.assert_allclose(tiled, exact, rtol=1e-9 if dtype == np.float64 else 1e-5)
+    assert [Z.dtype for Z in sets] == [dtype] * 3
+
+
+def test_wide_features_in_single_precision_lose_no_digits_to_the_number_of_rows():
+    # Summed in single precision, the 360,000 entries of each kernel would lose two digits.
+    rng = np.random.default_rng(0)
+    shared = rng.standard_normal((600, 20))
+    sets = [shared @ rng.standard_normal((20, 700)) + rng.standard_normal((600, 700)) + 30 for _ in range(3)]
+    assert not feature_space_is_cheaper(sets)
+    for estimator in ("biased", "unbiased"):
+        exact = cka_matrix(sets, estimator=estimator)
+        single = cka_matrix([X.astype(np.float32) for X in sets], estimator=estimator)
+        np.testing.assert_allclose(single, exact, atol=1e-6)
 
 
 @pytest.mark.parametrize(("estimator", "center"), CONVENTIONS)

@@ -7,7 +7,7 @@ from hypothesis.strategies import integers
 from sklearn.gaussian_process.kernels import RBF
 
 from manylens.transfer import KernelRidgeCV, ridge
-from manylens.transfer.banded import banded_form, banded_ridge
+from manylens.transfer.banded import BandedRidge, banded_form, banded_ridge
 
 ALPHAS = np.logspace(-6, 2, 9)
 
@@ -129,3 +129,14 @@ def test_estimators_do_not_depend_on_the_decomposition(monkeypatch, dtype):
     np.testing.assert_array_equal(banded.alpha_, by_eigenvectors.alpha_)
     np.testing.assert_allclose(banded.loo_errors_, by_eigenvectors.loo_errors_, rtol=1e-6)
     np.testing.assert_allclose(banded.predict(X), by_eigenvectors.predict(X), rtol=1e-6, atol=1e-8)
+
+
+def test_few_rows_and_many_targets_are_left_to_the_eigendecomposition(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((60, 5)), rng.standard_normal((60, 3))
+    K, alphas = np.exp(-np.square(X[:, np.newaxis] - X).sum(axis=2)), np.array([0.01, 1.0])
+    assert isinstance(ridge.exact_ridge(K, Y, alphas), ridge.LeaveOneOutRidge)
+    monkeypatch.setattr(ridge, "LEAST_ROWS", 60)
+    assert isinstance(ridge.exact_ridge(K, Y, alphas), BandedRidge)
+    monkeypatch.setattr(ridge, "MOST_TARGETS", 2)
+    assert isinstance(ridge.exact_ridge(K, Y, alphas), ridge.LeaveOneOutRidge)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from manylens.alignment.product_measures import CKA, RSA, DistanceCorrelation, NeighborOverlap
     from manylens.alignment.ranking import ModelRanking, rank_models
     from manylens.alignment.similarity import cka, cka_matrix, hsic, hsic_test, stable_rank
-    from manylens.alignment.sketches import Estimate, FeatureSketch, scka, sketched_cka
+    from manylens.alignment.sketched_alignments import scka, sketched_cka
+    from manylens.alignment.sketches import Estimate, FeatureSketch
     from manylens.alignment.streaming import StreamingCKA
 
 __all__ = [
@@ -57,7 +58,8 @@ __getattr__, __dir__ = attach(
         "manylens.alignment.measure": ["Measure"],
         "manylens.alignment.product_measures": ["CKA", "RSA", "DistanceCorrelation", "NeighborOverlap"],
         "manylens.alignment.similarity": ["cka", "cka_matrix", "hsic", "hsic_test", "stable_rank"],
-        "manylens.alignment.sketches": ["Estimate", "FeatureSketch", "scka", "sketched_cka"],
+        "manylens.alignment.sketched_alignments": ["scka", "sketched_cka"],
+        "manylens.alignment.sketches": ["Estimate", "FeatureSketch"],
         "manylens.alignment.streaming": ["StreamingCKA"],
         "manylens.alignment.ranking": ["ModelRanking", "rank_models"],
     },

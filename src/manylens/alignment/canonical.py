@@ -25,15 +25,21 @@ def principal_directions(X: FloatArray, variance: float = 1.0) -> Directions:
     n, d = X.shape
     squares, vectors = np.linalg.eigh(X.T @ X if d < n else X @ X.T)
     squares, vectors = squares[::-1], vectors[:, ::-1]
-    # Eigenvalues of a Gram matrix have half the digits: smaller ones are rounding errors.
-    rank = int(np.sum(squares > max(n, d) * np.finfo(np.float64).eps * squares[0]))
-    if variance < 1.0:
-        shares = np.cumsum(squares[:rank]) / squares[:rank].sum()
-        rank = min(rank, int(np.searchsorted(shares, variance)) + 1)
+    rank = kept_rank(squares, max(n, d), variance)
     values, vectors = np.sqrt(squares[:rank]), vectors[:, :rank]
     if d < n:
         return Directions(X @ (vectors / values), values, vectors * values)
     return Directions(vectors, values, X.T @ vectors)
+
+
+def kept_rank(squares: FloatArray, size: int, variance: float) -> int:
+    """Number of descending eigenvalues of a Gram matrix that explain this share of the variance."""
+    # Eigenvalues of a Gram matrix have half the digits: smaller ones are rounding errors.
+    rank = int(np.sum(squares > size * np.finfo(np.float64).eps * squares[0]))
+    if variance == 1.0:
+        return rank
+    shares = np.cumsum(squares[:rank]) / squares[:rank].sum()
+    return min(rank, int(np.searchsorted(shares, variance)) + 1)
 
 
 def mean_correlation(one: Directions, other: Directions) -> float:

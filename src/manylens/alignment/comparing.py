@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -13,12 +14,14 @@ from manylens.alignment.features import (
     Names,
     check_feature_sets,
     labeled,
+    list_sets,
     refuse_other_rows,
     told_apart,
 )
 from manylens.alignment.measure import Measure, Null
 from manylens.alignment.measures import make_measure
-from manylens.typing import FloatArray, MatrixLike, Rows, Seed
+from manylens.arrays import namespace_of, some_rows
+from manylens.typing import FloatArray, MatrixLike, Seed
 from manylens.validation import (
     check_choice,
     check_count,
@@ -77,7 +80,9 @@ def compare(
     Parameters
     ----------
     X, Y : array-like, shapes (n, d_x) and (n, d_y)
-        Features; row i of both describes the same sample. Sparse matrices for CKA.
+        Features; row i of both describes the same sample. Sparse matrices for CKA. Arrays of torch, CuPy or
+        JAX stay on their device for linear CKA, CCA and Procrustes without permutations, if array-api-compat
+        is installed.
     measure : str or Measure, default="cka"
         "cka" (linear and unbiased), "biased-cka", "feature-cka", "rbf-cka", "biased-rbf-cka", "mutual-knn",
         "jaccard", "procrustes", "mean-cca", "svcca", "pwcca", "rsa", "distance-correlation"; or a measure
@@ -259,7 +264,8 @@ def compare_matrix(
     Parameters
     ----------
     layers : dict or sequence of array-like, each of shape (n, d_k)
-        Representations of the same rows, such as the layers of a network.
+        Representations of the same rows, such as the layers of a network. Arrays of other libraries as for
+        `compare`; the matrices returned are NumPy's.
     others : dict or sequence of array-like, each of shape (n, d_l), default=None
         Those to compare them with, such as the layers of another network; the layers themselves if None.
     measure, n_permutations
@@ -286,29 +292,45 @@ def compare_matrix(
     (3, 1)
     """
     chosen = make_measure(measure)
-    names, arrays = check_feature_sets(layers, chosen.accepts_sparse)
+    n_permutations = check_count(n_permutations, "n_permutations", minimum=0)
+    refuse_no_features(others)
+    xp = namespace_of(*(X for each in (layers, others) if each is not None for X in list_sets(each)[1]))
+    on_device = xp is not None and chosen._runs_on_device() and n_permutations == 0
+    if xp is not None and not on_device:
+        refuse_off_host(layers, measure)
+    read = list_sets if on_device else partial(check_feature_sets, accept_sparse=chosen.accepts_sparse)
+    names, arrays = read(layers)
     other_names, both, both_names, split = names, arrays, names, None
     if others is not None:
-        refuse_no_features(others)
-        other_names, other_arrays = check_feature_sets(others, chosen.accepts_sparse)
+        other_names, other_arrays = read(others)
         both, both_names, split = [*arrays, *other_arrays], [*names, *other_names], len(arrays)
         refuse_other_rows([*names, *told_apart(names, other_names)], both)
-    n_permutations = check_count(n_permutations, "n_permutations", minimum=0)
     n_groups = check_count(n_groups, "n_groups", minimum=0)
     check_real(level, "level", 0, 1, include="neither")
     n = arrays[0].shape[0]
     chosen._check(n)
-    values = chosen._scores(both, both_names, split)
+    scores = chosen._scores if xp is None or not on_device else partial(chosen._device_scores, xp)
+    values = scores(both, both_names, split)
     rng = check_seed(random_state)
     found: dict[str, Any] = {}
     if n_groups:
-        found["standard_errors"] = jackknife_errors(chosen, both, both_names, split, n_groups, rng)
+        found["standard_errors"] = jackknife_errors(chosen, scores, both, both_names, split, n_groups, rng)
     if n_permutations:
         null = chosen._null(both, both_names, split, n_permutations, rng)
         found |= calibrated(values, null, level)
         found["n_permutations"] = len(null) - 1
     shown_name = measure if isinstance(measure, str) else repr(measure)
     return SimilarityMatrix(values, names, other_names, shown_name, **found)
+
+
+def refuse_off_host(layers: FeatureSets, measure: Any) -> None:
+    """Raise for arrays of other libraries that are not in the host's memory."""
+    device = str(getattr(list_sets(layers)[1][0], "device", "cpu"))
+    if "cpu" not in device.lower():
+        raise ValueError(
+            f"measure={shown(measure)} or its permutations run on the host, but the features are on the "
+            f"device {device}: move them there, or use 'cka', 'procrustes' or CCA with n_permutations=0."
+        )
 
 
 def refuse_no_features(others: Any) -> None:
@@ -338,7 +360,8 @@ def calibrated(values: FloatArray, null: Null, level: float) -> dict[str, FloatA
 
 def jackknife_errors(
     measure: Measure,
-    arrays: Sequence[Rows],
+    scores: Callable[..., FloatArray],
+    arrays: Sequence[Any],
     names: Names,
     split: int | None,
     n_groups: int,
@@ -353,7 +376,7 @@ def jackknife_errors(
         kept = np.flatnonzero(groups != g)
         try:
             measure._check(len(kept))
-            left_out.append(measure._scores([X[kept] for X in arrays], names, split))
+            left_out.append(scores([some_rows(X, kept) for X in arrays], names, split))
         except ValueError as error:
             raise ValueError(
                 f"Without some of the {n} rows the similarity is undefined ({error}) Use n_groups=0 for no "

@@ -173,12 +173,14 @@ def _resolve_columns(group: Any, n_columns: int, names: AnyArray | None, paramet
     return np.array([positions[name] for name in group.tolist()])
 
 
-def centered(X: FloatArray) -> FloatArray:
+def centered(X: FloatArray, out: FloatArray | None = None) -> FloatArray:
     """X minus its column means, in the dtype of X; exactly zero if all rows are equal up to rounding."""
-    residual = X - X[0]  # so that equal rows give exactly zero and large offsets lose no digits
+    residual = np.subtract(X, X[0], out=out)  # equal rows give exactly zero, large offsets lose no digits
     residual -= residual.mean(axis=0, dtype=np.float64).astype(X.dtype)
     rounding = 8 * np.finfo(X.dtype).eps * largest(X[:1])
-    return residual if largest(residual) > rounding else np.zeros_like(residual)
+    if largest(residual) <= rounding:
+        residual[:] = 0.0
+    return residual
 
 
 def row_norms_about(X: Rows, mean: FloatArray | None = None) -> FloatArray:

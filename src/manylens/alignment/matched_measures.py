@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from types import ModuleType
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from manylens.alignment.canonical import (
     procrustes_similarity,
     projection_weighted_correlation,
 )
+from manylens.alignment.device_canonical import device_matches
 from manylens.alignment.features import Names, refuse_constant
 from manylens.alignment.measure import Measure, Null, random_orders, sides
 from manylens.typing import FloatArray, Rows
@@ -23,6 +25,9 @@ from manylens.validation import check_choice, check_real
 
 class MatchedMeasure(Measure):
     """Base of measures that match the directions of two representations; permutations are made one by one."""
+
+    def _runs_on_device(self) -> bool:
+        return True
 
     def _directions(self, X: Rows) -> Directions:
         """What is compared."""
@@ -73,6 +78,11 @@ class Procrustes(MatchedMeasure):
     def _similarity(self, one: Directions, other: Directions) -> float:
         return procrustes_similarity(one, other)
 
+    def _device_scores(
+        self, xp: ModuleType, arrays: Sequence[Any], names: Names, split: int | None
+    ) -> FloatArray:
+        return device_matches(xp, arrays, names, split, "procrustes")
+
 
 @dataclass(frozen=True)
 class CCA(MatchedMeasure):
@@ -112,3 +122,8 @@ class CCA(MatchedMeasure):
     def _similarity(self, one: Directions, other: Directions) -> float:
         mean = mean_correlation if self.weights == "mean" else projection_weighted_correlation
         return mean(one, other)
+
+    def _device_scores(
+        self, xp: ModuleType, arrays: Sequence[Any], names: Names, split: int | None
+    ) -> FloatArray:
+        return device_matches(xp, arrays, names, split, self.weights, self.variance)

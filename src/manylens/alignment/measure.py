@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, TypeAlias, TypeVar
+from types import ModuleType
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -31,6 +32,16 @@ class Measure:
         Without `split`, of each representation to each, (p, p).
         """
         raise TypeError(f"{type(self).__name__} is only a base class: give a measure such as CKA().")
+
+    def _runs_on_device(self) -> bool:
+        """Whether `_device_scores` is defined for these parameters."""
+        return False
+
+    def _device_scores(
+        self, xp: ModuleType, arrays: Sequence[Any], names: Names, split: int | None
+    ) -> FloatArray:
+        """`_scores` of arrays of another library, computed on their device."""
+        raise TypeError(f"{self!r} needs NumPy arrays.")
 
     def _null(
         self,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import ModuleType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy import sparse
 
+from manylens.alignment.device_alignments import device_alignments
 from manylens.alignment.dissimilarities import (
     Correlation,
     Distance,
@@ -37,6 +39,7 @@ from manylens.alignment.neighborhoods import (
     neighbor_matrix,
 )
 from manylens.alignment.permutation_null import shifted_products
+from manylens.arrays import to_host
 from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.kernels import make_kernel
 from manylens.native.distance_correlation import distances_from_products
@@ -135,6 +138,15 @@ class CKA(ProductMeasure):
             np.fill_diagonal(scores, 1.0)
         return scores if self.estimator == "features" else np.clip(scores, -1.0, 1.0)
 
+    def _runs_on_device(self) -> bool:
+        return self.kernel == "linear" and self.estimator != "features"
+
+    def _device_scores(
+        self, xp: ModuleType, arrays: Sequence[Any], names: Names, split: int | None
+    ) -> FloatArray:
+        scores = device_alignments(xp, arrays, names, "linear", self._products_estimator, True, split)
+        return to_host(xp, scores)
+
     def _matrix(self, X: Rows, name: Hashable) -> FloatArray:
         X = times_power(X, -safe_scale(X)) if self.kernel == "linear" else X
         everything = slice(0, X.shape[0])
@@ -221,7 +233,7 @@ class NeighborOverlap(ProductMeasure):
         refuse_constant(arrays, names)
         each = [self._neighbors(X) for X in arrays]
         overlaps = mutual_neighbors if self.index == "mutual" else jaccard_neighbors
-        return np.minimum(overlaps(*sides(each, split)), 1.0)
+        return np.minimum(overlaps(each, split), 1.0)
 
     def _matrix(self, X: Rows, name: Hashable) -> FloatArray:
         refuse_constant([X], [name])

@@ -34,7 +34,8 @@ from manylens.alignment.inner_products import (
     scaled_products,
     unscaled,
 )
-from manylens.alignment.sketches import Estimate, check_sketch, replicated, sketch_replicates, sketched_cka
+from manylens.alignment.sketched_alignments import sketched_cka
+from manylens.alignment.sketches import Estimate, check_sketch, replicated, sketch_replicates
 from manylens.arrays import namespace_of
 from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.kernels import Kernel, KernelLike, Linear, Precomputed, make_kernel

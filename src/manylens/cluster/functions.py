@@ -11,13 +11,14 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_array
 
+from manylens.alignment.alignment_systems import METHODS, solve_weights, split_target
 from manylens.alignment.features import (
     check_feature_sets,
     constant_message,
     labeled,
 )
 from manylens.alignment.inner_products import Estimator
-from manylens.alignment.kernel_weights import METHODS, align_kernels, solve_weights, split_target
+from manylens.alignment.kernel_weights import align_kernels
 from manylens.alignment.ranking import TELLING, ModelRanking, ModelScore, rank_models
 from manylens.alignment.similarity import cka_matrix, stable_rank
 from manylens.alignment.streaming import StreamingCKA, streamed_alignment, streamed_products

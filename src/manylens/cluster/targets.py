@@ -11,7 +11,7 @@ from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 
 from manylens.alignment.features import target_is_ambiguous
-from manylens.alignment.ranking import are_codes
+from manylens.alignment.targets import are_codes
 from manylens.cluster.blocks import is_collection, read_blocks
 from manylens.cluster.reduction import reduce_blocks
 from manylens.cluster.running import Runner

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any, Self
 
 import numpy as np
@@ -12,9 +13,12 @@ from sklearn.metrics import r2_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.arrays import check_matrices, labels_on_host, namespace_of, to_device
 from manylens.kernels.bandwidths import Gamma
-from manylens.kernels.kernels import KernelLike, Precomputed, make_kernel
+from manylens.kernels.kernels import Kernel, KernelLike, Precomputed, make_kernel
 from manylens.transfer import ridge
+from manylens.transfer.device_ridge import DeviceKernel, device_kernel, device_ridge, rows_like
+from manylens.transfer.layer_models import check_values
 from manylens.typing import FloatArray, MatrixLike, Seed
 from manylens.validation import (
     PlainScoreMixin,
@@ -79,6 +83,8 @@ class KernelRidgeCV(PlainScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstim
     0.5
     """
 
+    kernel_: Kernel | DeviceKernel
+
     def __init__(
         self,
         alphas: Sequence[float] | FloatArray = ridge.ALPHAS,
@@ -101,7 +107,9 @@ class KernelRidgeCV(PlainScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstim
         Parameters
         ----------
         X : array-like or sparse matrix, shape (n, d)
-            Rows, or the kernel matrix (n, n) for "precomputed".
+            Rows, or the kernel matrix (n, n) for "precomputed". Arrays of torch, CuPy or JAX stay on their
+            device, if array-api-compat is installed, and coefficients and predictions are arrays of theirs;
+            for `kernel="linear"`, "rbf" and "precomputed", and `gamma="mean"`, "max-norm" or a number.
         y : array-like, shape (n,) or (n, C)
             Values.
 
@@ -111,6 +119,9 @@ class KernelRidgeCV(PlainScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstim
         """
         alphas = ridge.check_positive(self.alphas, "alphas")
         check_flag(self.alpha_per_target, "alpha_per_target")
+        xp = namespace_of(X)
+        if xp is not None:
+            return self._fit_on_device(xp, X, y, alphas)
         rows, values = validate_targets(self, X, y, y_numeric=True, min_rows=2)
         refuse_extreme(rows)
         n = rows.shape[0]
@@ -121,11 +132,8 @@ class KernelRidgeCV(PlainScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstim
         if not np.isfinite(gram).all():
             raise ValueError("The kernel gave NaN or infinity: check the function, or the scale of the rows.")
         solver = ridge.exact_ridge(gram, targets, alphas)
-        by_target = solver.target_errors(alphas)
-        errors = by_target if self.alpha_per_target else by_target.mean(axis=1, keepdims=True)
-        chosen = np.broadcast_to(
-            [ridge.largest_best(alphas, column) for column in errors.T], targets.shape[1]
-        )
+        self._is_1d = values.ndim == 1
+        chosen = self._choose(solver.target_errors(alphas), alphas)
         coef, intercept = np.empty(targets.shape), np.empty(targets.shape[1])
         left_out = np.empty(targets.shape)
         for alpha in np.unique(chosen):
@@ -134,12 +142,42 @@ class KernelRidgeCV(PlainScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstim
             coef[:, own], intercept[own] = all_coef[:, own], all_intercepts[own]
             left_out[:, own] = solver.left_out(alpha)[:, own]
         self.kernel_, self._rows = kernel, None if isinstance(kernel, Precomputed) else rows
-        self._is_1d = values.ndim == 1
-        self.alpha_ = chosen.copy() if self.alpha_per_target and not self._is_1d else float(chosen[0])
-        self.loo_errors_ = errors if self.alpha_per_target and not self._is_1d else errors[:, 0]
         self.dual_coef_, self.intercept_ = self._shaped(coef), self._shaped(intercept)
         self.loo_predictions_ = self._shaped(left_out)
         self.loo_score_ = float(r2_score(targets, left_out))
+        return self
+
+    def _choose(self, by_target: FloatArray, alphas: FloatArray) -> FloatArray:
+        """The penalty (C,) of each target from leave-one-out errors (A, C), which become attributes."""
+        errors = by_target if self.alpha_per_target else by_target.mean(axis=1, keepdims=True)
+        best = [ridge.largest_best(alphas, column) for column in errors.T]
+        chosen = np.broadcast_to(best, by_target.shape[1])
+        several = self.alpha_per_target and not self._is_1d
+        self.alpha_ = chosen.copy() if several else float(chosen[0])
+        self.loo_errors_ = errors if several else errors[:, 0]
+        return chosen
+
+    def _fit_on_device(self, xp: ModuleType, X: Any, y: Any, alphas: FloatArray) -> Self:
+        """Fit to rows of another library, on their device."""
+        rows = xp.astype(check_matrices(xp, ["X"], [X])[0], xp.float64)
+        placeholder = np.empty((rows.shape[0], 0))
+        values, self._is_1d = check_values(labels_on_host(y), placeholder)
+        if len(values) < 2:
+            raise ValueError("KernelRidgeCV needs at least 2 rows; 1 was given.")
+        kernel = device_kernel(xp, rows, self.kernel, self.gamma)
+        targets = to_device(xp, values, rows)
+        K = rows if kernel.rows is None else kernel(xp, rows)
+        solver = device_ridge(xp, K, targets)
+        chosen = self._choose(solver.target_errors(alphas), alphas).tolist()
+        solved = {alpha: solver.solve(alpha) for alpha in sorted(set(chosen))}
+        coef, intercept, residuals = (
+            xp.stack([solved[alpha][part][..., k] for k, alpha in enumerate(chosen)], axis=-1)
+            for part in range(3)
+        )
+        self.kernel_, self._rows, self.n_features_in_ = kernel, None, rows.shape[1]
+        self.dual_coef_, self.intercept_ = self._shaped(coef), self._shaped(intercept)
+        self.loo_predictions_ = self._shaped(targets - residuals)
+        self.loo_score_ = float(r2_score(values, values - labels_on_host(residuals)))
         return self
 
     def predict(self, X: MatrixLike) -> FloatArray:
@@ -153,8 +191,12 @@ class KernelRidgeCV(PlainScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstim
         Returns
         -------
         ndarray, shape (m,) or (m, C)
+            An array of the library that the model was fitted to.
         """
         check_is_fitted(self, "dual_coef_")
+        if isinstance(self.kernel_, DeviceKernel):
+            xp, moved = rows_like(X, self.dual_coef_, self.n_features_in_)
+            return xp.matmul(self.kernel_(xp, moved), self.dual_coef_) + self.intercept_
         rows = validate_rows(self, X)
         with np.errstate(over="ignore", invalid="ignore"):
             K = rows if self._rows is None else self.kernel_(rows, self._rows)

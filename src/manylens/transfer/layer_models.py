@@ -1,9 +1,9 @@
-"""Estimators on layers of features: reading, scaling and weighting the layers, and scores of new rows."""
+"""Base classes of estimators on layers: reading, scaling and weighting the layers, and the ridge on them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
@@ -15,15 +15,21 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.alignment.features import centered, largest, resolve_groups, sets_by_name, side_by_side
 from manylens.alignment.kernel_weights import align_kernels
 from manylens.kernels import CountSketchMap, Linear
+from manylens.kernels.bandwidths import Gamma
 from manylens.reprs import FactsMixin
+from manylens.summaries import Moments, check_moments
+from manylens.summaries.moments import LARGEST_EXPONENT
+from manylens.transfer import ridge
 from manylens.transfer.calibration import tempered
-from manylens.transfer.ridge import RidgePredictor
-from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manylens.transfer.ridge import FittedRidge, RidgePredictor, RidgeSearch, RidgeSettings
+from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Seed
 from manylens.validation import (
     SAFE_EXPONENT,
     PlainScoreMixin,
     check_choice,
     check_count,
+    check_seed,
+    clear_fitted,
     is_unlabeled,
     plain_conversion_errors,
     real_array,
@@ -41,6 +47,7 @@ LayerWeights: TypeAlias = (
 Slices: TypeAlias = dict[Any, slice] | None  # columns of each layer, if X was given as several layers
 
 N_HASHES = 4  # buckets per row in the sketch of a layer
+CALIBRATION_ROWS = 2000  # rows of the sample whose leave-one-out predictions calibrate a fit in parts
 
 
 @dataclass
@@ -337,3 +344,131 @@ def refuse_unlabeled(y: AnyArray) -> None:
     if unlabeled.any() and len(np.unique(y[~unlabeled])) > 1:
         fault = f"y is -1 for {unlabeled.sum()} rows, which marks unlabeled rows"
         raise ValueError(f"{fault}: leave them out, or use TransductiveRidgeClassifier.")
+
+
+def learns_from_batches(estimator: LayerRidge) -> bool:
+    """Whether `partial_fit` is available: stacking needs the leave-one-out scores of all rows."""
+    if is_stacked(estimator.weights):
+        raise AttributeError("weights='stacked' needs all rows at once and has no partial_fit: use fit.")
+    return True
+
+
+def mapped_features(model: WeightedLayers, X: FloatArray) -> FloatArray:
+    """Features (n, p) in float64 that the ridge of a model multiplies."""
+    return ridge.map_columns(model.ridge.columns, model.features(X)).astype(np.float64)
+
+
+def squared_units(errors: FloatArray, exponent: int) -> FloatArray:
+    """Squared errors of targets that were multiplied by 2^-exponent, in the units of y."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.ldexp(errors, 2 * exponent)
+
+
+class LayerRidge(LayerEstimator):
+    """Base class of `LayerRidgeClassifier` and `LayerRidgeRegressor`: fits, batches, and fits in parts."""
+
+    moments_: Moments | None = None
+    _first: WeightedLayers  # between the steps of a fit in parts: maps, weights and landmarks,
+    _kept: tuple[FloatArray, FloatArray]  # and features and targets of rows of the sample
+    class_scales_: FloatArray
+    alpha_: float | FloatArray
+    loo_errors_: FloatArray | None
+
+    def __init__(
+        self,
+        layer_slices: LayerSlices = None,
+        *,
+        weights: LayerWeights = "uniform",
+        kernel: ridge.RidgeKernel = "rbf",
+        gamma: Gamma = "max-norm",
+        layer_rank: int | None = 1024,
+        max_exact_rows: int = 6000,
+        rank: int = 2048,
+        alphas: Sequence[float] | FloatArray | RidgeSearch = ridge.ALPHAS,
+        random_state: Seed = None,
+    ) -> None:
+        self.layer_slices = layer_slices
+        self.weights = weights
+        self.kernel = kernel
+        self.gamma = gamma
+        self.layer_rank = layer_rank
+        self.max_exact_rows = max_exact_rows
+        self.rank = rank
+        self.alphas = alphas
+        self.random_state = random_state
+
+    def _settings(self) -> RidgeSettings:
+        """Validated parameters of the ridge."""
+        return RidgeSettings(self.kernel, self.gamma, self.max_exact_rows, self.rank, self.alphas)
+
+    def _fit_weighted(self, X: FloatArray, targets: FloatArray) -> tuple[WeightedLayers, FittedRidge]:
+        """Maps and weights of the layers, and one ridge on their weighted sum."""
+        settings, random_state = self._settings(), check_seed(self.random_state)
+        maps, weights, features = weigh_layers(self, X, targets, random_state)
+        fitted = ridge.fit_ridge(features, targets, settings, random_state)
+        return WeightedLayers(maps, weights, fitted.predictor), fitted
+
+    def _fit_each_layer(self, X: FloatArray, targets: FloatArray) -> tuple[LayerMaps, list[FittedRidge]]:
+        """Maps of the layers, and one ridge per layer."""
+        settings, random_state = self._settings(), check_seed(self.random_state)
+        maps = fit_layer_maps(self, X, random_state)
+        return maps, [ridge.fit_ridge(rows, targets, settings, random_state) for rows in maps.transform(X)]
+
+    def _first_model(self, X: FloatArray, targets: FloatArray) -> WeightedLayers:
+        """Maps, weights and landmarks from the first batch, with a ridge that is not fitted yet."""
+        settings, random_state = self._settings(), check_seed(self.random_state)
+        maps, weights, features = weigh_layers(self, X, targets, random_state)
+        columns = None if settings.kernel == "linear" else settings.landmark_map(features, random_state)
+        return WeightedLayers(maps, weights, RidgePredictor(columns, np.empty((0, 0)), np.empty(0)))
+
+    def _add_batch(self, X: FloatArray, targets: FloatArray) -> None:
+        """Merge the moments of a batch with those of earlier batches, and solve the ridge."""
+        is_first = self.moments_ is None
+        model = self._first_model(X, targets) if is_first else cast(WeightedLayers, self.model_)
+        moments = self._batch_moments(model, X, targets)
+        if self.moments_ is not None:
+            moments = self.moments_.fresh().merge(self.moments_).merge(moments)
+        self._solve(model, moments, targets.shape[1])
+
+    def _batch_moments(self, model: WeightedLayers, X: FloatArray, targets: FloatArray) -> Moments:
+        """Joint moments of the features and targets of a batch."""
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            features = mapped_features(model, X)
+            fits = np.isfinite(features).all() and safe_scale(features, targets) <= LARGEST_EXPONENT
+            moments = ridge.joint_moments(features, targets) if fits else None
+        if moments is None or not np.isfinite(moments.scatter).all():
+            raise ValueError(
+                "This batch is so much larger than the first that its moments overflow: check its units, or "
+                "start over with fit."
+            )
+        return moments
+
+    def _solve(self, model: WeightedLayers, moments: Moments, n_targets: int) -> ridge.RidgePath:
+        """Choose alpha by generalized cross-validation and set the ridge; returns all ridge solutions."""
+        alphas = self._settings().alphas
+        path = ridge.path_from_moments(moments, moments.n_features - n_targets)
+        self.loo_errors_ = ridge.gcv_errors(path, moments, alphas)
+        self.alpha_ = float(alphas[np.argmin(self.loo_errors_)])
+        self.moments_ = moments
+        predictor = RidgePredictor(model.ridge.columns, *path.solve(self.alpha_))
+        self._set_model(replace(model, ridge=predictor))
+        return path
+
+    def _start_parts(self, X: FloatArray, targets: FloatArray) -> None:
+        """Fix maps, weights and landmarks on a sample, and keep some of its rows for leave-one-out."""
+        if is_stacked(self.weights):
+            raise ValueError("weights='stacked' needs all rows at once, not a summary of them: use fit.")
+        self.moments_, self._first = None, self._first_model(X, targets)
+        kept = np.linspace(0, len(X) - 1, min(len(X), CALIBRATION_ROWS)).astype(int)  # rows may be sorted
+        self._kept = mapped_features(self._first, X[kept]), targets[kept]
+        clear_fitted(self, "model_")
+
+    def _learn_from(self, summary: Moments) -> tuple[FloatArray, FloatArray]:
+        """Solve the ridge; targets and leave-one-out predictions of the rows kept from the sample."""
+        check_is_fitted(self, "_first")
+        features, targets = self._kept
+        check_moments(summary, features.shape[1] + targets.shape[1])
+        path = self._solve(self._first, summary, targets.shape[1])
+        clear_fitted(self, "_first", "_kept")
+        alpha = cast(float, self.alpha_)
+        return targets, ridge.left_out_from_moments(path, summary.weight, features, targets, alpha)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Self, cast
 
 import numpy as np
@@ -16,17 +14,20 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.kernels.bandwidths import Gamma
-from manylens.summaries import Moments, check_moments
-from manylens.summaries.moments import LARGEST_EXPONENT
+from manylens.summaries import Moments
 from manylens.transfer import layer_models, ridge
 from manylens.transfer.calibration import best_temperature, tempered
-from manylens.transfer.layer_models import LayerMaps, Layers, StackedLayers, WeightedLayers
-from manylens.transfer.ridge import FittedRidge, RidgePredictor, RidgeSearch, RidgeSettings
-from manylens.typing import AnyArray, FloatArray, IntArray, Seed
+from manylens.transfer.layer_models import (
+    LayerRidge,
+    Layers,
+    StackedLayers,
+    learns_from_batches,
+    squared_units,
+)
+from manylens.transfer.ridge import RidgeSearch, RidgeSettings
+from manylens.typing import AnyArray, FloatArray, IntArray
 from manylens.validation import (
     check_labels,
-    check_seed,
     clear_fitted,
     distinct_labels,
     is_unlabeled,
@@ -36,7 +37,6 @@ from manylens.validation import (
     times_power,
 )
 
-CALIBRATION_ROWS = 2000  # rows of the sample whose leave-one-out predictions calibrate a fit in parts
 STACK_CS = (0.01, 0.1, 1.0, 10.0)  # candidate penalties of the logistic regression that stacks layers
 
 
@@ -54,13 +54,6 @@ def stack_classes(left_out: FloatArray, codes: IntArray) -> tuple[FloatArray, Fl
     if len(intercept) == 1:  # two classes: each gets half of the logit
         coef, intercept = coef * [-0.5, 0.5], intercept * [-0.5, 0.5]
     return coef, intercept, float(score)
-
-
-def learns_from_batches(estimator: LayerRidge) -> bool:
-    """Whether `partial_fit` is available: stacking needs the leave-one-out scores of all rows."""
-    if layer_models.is_stacked(estimator.weights):
-        raise AttributeError("weights='stacked' needs all rows at once and has no partial_fit: use fit.")
-    return True
 
 
 def batch_codes(
@@ -99,127 +92,6 @@ def choose_coding(
         found.append((likelihood, scales, temperature))
     _, scales, temperature = max(found, key=lambda each: each[0])
     return scales, temperature
-
-
-def mapped_features(model: WeightedLayers, X: FloatArray) -> FloatArray:
-    """Features (n, p) in float64 that the ridge of a model multiplies."""
-    return ridge.map_columns(model.ridge.columns, model.features(X)).astype(np.float64)
-
-
-def squared_units(errors: FloatArray, exponent: int) -> FloatArray:
-    """Squared errors of targets that were multiplied by 2^-exponent, in the units of y."""
-    with np.errstate(over="ignore", under="ignore"):
-        return np.ldexp(errors, 2 * exponent)
-
-
-class LayerRidge(layer_models.LayerEstimator):
-    """Base class of the classifier and the regressor."""
-
-    moments_: Moments | None = None
-    _first: WeightedLayers  # between the steps of a fit in parts: maps, weights and landmarks,
-    _kept: tuple[FloatArray, FloatArray]  # and features and targets of rows of the sample
-    class_scales_: FloatArray
-    alpha_: float | FloatArray
-    loo_errors_: FloatArray | None
-
-    def __init__(
-        self,
-        layer_slices: layer_models.LayerSlices = None,
-        *,
-        weights: layer_models.LayerWeights = "uniform",
-        kernel: ridge.RidgeKernel = "rbf",
-        gamma: Gamma = "max-norm",
-        layer_rank: int | None = 1024,
-        max_exact_rows: int = 6000,
-        rank: int = 2048,
-        alphas: Sequence[float] | FloatArray | RidgeSearch = ridge.ALPHAS,
-        random_state: Seed = None,
-    ) -> None:
-        self.layer_slices = layer_slices
-        self.weights = weights
-        self.kernel = kernel
-        self.gamma = gamma
-        self.layer_rank = layer_rank
-        self.max_exact_rows = max_exact_rows
-        self.rank = rank
-        self.alphas = alphas
-        self.random_state = random_state
-
-    def _settings(self) -> RidgeSettings:
-        """Validated parameters of the ridge."""
-        return RidgeSettings(self.kernel, self.gamma, self.max_exact_rows, self.rank, self.alphas)
-
-    def _fit_weighted(self, X: FloatArray, targets: FloatArray) -> tuple[WeightedLayers, FittedRidge]:
-        """Maps and weights of the layers, and one ridge on their weighted sum."""
-        settings, random_state = self._settings(), check_seed(self.random_state)
-        maps, weights, features = layer_models.weigh_layers(self, X, targets, random_state)
-        fitted = ridge.fit_ridge(features, targets, settings, random_state)
-        return WeightedLayers(maps, weights, fitted.predictor), fitted
-
-    def _fit_each_layer(self, X: FloatArray, targets: FloatArray) -> tuple[LayerMaps, list[FittedRidge]]:
-        """Maps of the layers, and one ridge per layer."""
-        settings, random_state = self._settings(), check_seed(self.random_state)
-        maps = layer_models.fit_layer_maps(self, X, random_state)
-        return maps, [ridge.fit_ridge(rows, targets, settings, random_state) for rows in maps.transform(X)]
-
-    def _first_model(self, X: FloatArray, targets: FloatArray) -> WeightedLayers:
-        """Maps, weights and landmarks from the first batch, with a ridge that is not fitted yet."""
-        settings, random_state = self._settings(), check_seed(self.random_state)
-        maps, weights, features = layer_models.weigh_layers(self, X, targets, random_state)
-        columns = None if settings.kernel == "linear" else settings.landmark_map(features, random_state)
-        return WeightedLayers(maps, weights, RidgePredictor(columns, np.empty((0, 0)), np.empty(0)))
-
-    def _add_batch(self, X: FloatArray, targets: FloatArray) -> None:
-        """Merge the moments of a batch with those of earlier batches, and solve the ridge."""
-        is_first = self.moments_ is None
-        model = self._first_model(X, targets) if is_first else cast(WeightedLayers, self.model_)
-        moments = self._batch_moments(model, X, targets)
-        if self.moments_ is not None:
-            moments = self.moments_.fresh().merge(self.moments_).merge(moments)
-        self._solve(model, moments, targets.shape[1])
-
-    def _batch_moments(self, model: WeightedLayers, X: FloatArray, targets: FloatArray) -> Moments:
-        """Joint moments of the features and targets of a batch."""
-        with np.errstate(over="ignore", invalid="ignore"):  # refused below
-            features = mapped_features(model, X)
-            fits = np.isfinite(features).all() and safe_scale(features, targets) <= LARGEST_EXPONENT
-            moments = ridge.joint_moments(features, targets) if fits else None
-        if moments is None or not np.isfinite(moments.scatter).all():
-            raise ValueError(
-                "This batch is so much larger than the first that its moments overflow: check its units, or "
-                "start over with fit."
-            )
-        return moments
-
-    def _solve(self, model: WeightedLayers, moments: Moments, n_targets: int) -> ridge.RidgePath:
-        """Choose alpha by generalized cross-validation and set the ridge; returns all ridge solutions."""
-        alphas = self._settings().alphas
-        path = ridge.path_from_moments(moments, moments.n_features - n_targets)
-        self.loo_errors_ = ridge.gcv_errors(path, moments, alphas)
-        self.alpha_ = float(alphas[np.argmin(self.loo_errors_)])
-        self.moments_ = moments
-        predictor = RidgePredictor(model.ridge.columns, *path.solve(self.alpha_))
-        self._set_model(replace(model, ridge=predictor))
-        return path
-
-    def _start_parts(self, X: FloatArray, targets: FloatArray) -> None:
-        """Fix maps, weights and landmarks on a sample, and keep some of its rows for leave-one-out."""
-        if layer_models.is_stacked(self.weights):
-            raise ValueError("weights='stacked' needs all rows at once, not a summary of them: use fit.")
-        self.moments_, self._first = None, self._first_model(X, targets)
-        kept = np.linspace(0, len(X) - 1, min(len(X), CALIBRATION_ROWS)).astype(int)  # rows may be sorted
-        self._kept = mapped_features(self._first, X[kept]), targets[kept]
-        clear_fitted(self, "model_")
-
-    def _learn_from(self, summary: Moments) -> tuple[FloatArray, FloatArray]:
-        """Solve the ridge; targets and leave-one-out predictions of the rows kept from the sample."""
-        check_is_fitted(self, "_first")
-        features, targets = self._kept
-        check_moments(summary, features.shape[1] + targets.shape[1])
-        path = self._solve(self._first, summary, targets.shape[1])
-        clear_fitted(self, "_first", "_kept")
-        alpha = cast(float, self.alpha_)
-        return targets, ridge.left_out_from_moments(path, summary.weight, features, targets, alpha)
 
 
 class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):

@@ -20,7 +20,7 @@ from manylens.kernels.bandwidths import Gamma
 from manylens.native.threads import one_blas_thread
 from manylens.summaries import Moments, block_rows
 from manylens.summaries.base import summarize
-from manylens.transfer.banded import LEAST_ROWS, BandedRidge, banded_ridge
+from manylens.transfer.banded import LEAST_ROWS, MOST_TARGETS, BandedRidge, banded_ridge
 from manylens.typing import FloatArray
 from manylens.validation import (
     check_choice,
@@ -166,7 +166,8 @@ def exact_ridge(
     kernel: FloatArray, targets: FloatArray, alphas: FloatArray
 ) -> LeaveOneOutRidge | BandedRidge:
     """Ridge on a kernel matrix (n, n), by the faster of two decompositions that serve these alphas."""
-    banded = banded_ridge(kernel, targets, alphas.min()) if len(kernel) >= LEAST_ROWS else None
+    is_faster = len(kernel) >= LEAST_ROWS and targets.shape[1] <= MOST_TARGETS
+    banded = banded_ridge(kernel, targets, alphas.min()) if is_faster else None
     return dual_ridge(kernel, targets) if banded is None else banded
 
 

@@ -1,0 +1,73 @@
+"""Inner products of linear kernels of wide features, from tiles of their kernel matrices.
+
+The entries of p kernels in one tile of rows and columns are the lines of a matrix F, and F Fᵀ adds to the
+inner products of all pairs at once. Tiles are formed in the precision of the features; F Fᵀ is summed over
+`CHUNK` entries in that precision and then in float64: the error does not grow with the number of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from manylens.alignment.features import centered
+from manylens.typing import FloatArray
+
+TILE_BYTES = 2**25  # most memory for the entries of all kernels at a time
+LARGEST_TILE = 512  # rows and columns: enough for products at full speed
+CHUNK = 4096  # entries whose products are summed in the precision of the features
+
+
+def linear_gram_sums(
+    arrays: Sequence[FloatArray], center: bool
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Sums over the entries of p linear kernels of dense rows (n, d_k), as `gram_statistics` returns them."""
+    p, n = len(arrays), len(arrays[0])
+    rows = common_rows(arrays, center)
+    products, diagonals = np.zeros((p, p)), np.empty((p, n))
+    size = tile_size(n, p, rows[0].itemsize)
+    room = np.empty(p * size * size, dtype=rows[0].dtype)
+    for top in range(0, n, size):
+        for left in range(top, n, size):
+            shape = p, min(size, n - top), min(size, n - left)
+            tile = room[: np.prod(shape)].reshape(shape)
+            for X, out in zip(rows, tile, strict=True):
+                above = X[top : top + size]
+                # NumPy recognizes A @ A.T as symmetric and then does half the work.
+                np.matmul(above, above.T if left == top else X[left : left + size].T, out=out)
+            if left == top:
+                own = np.arange(shape[1])
+                diagonals[:, top : top + size] = tile[:, own, own]
+                tile[:, own, own] = 0.0
+            products += products_of_lines(tile.reshape(p, -1)) * (1 if left == top else 2)
+    totals = [X @ X.sum(axis=0) for X in rows]  # K 1 = X (Xᵀ 1)
+    return products, np.array(totals, dtype=np.float64) - diagonals, diagonals, np.zeros(p)
+
+
+def common_rows(arrays: Sequence[FloatArray], center: bool) -> list[FloatArray]:
+    """Rows (n, d_k) in one dtype, centered in one new array or as they are."""
+    dtype = np.result_type(*arrays)
+    if not center:
+        return [X.astype(dtype, copy=False) for X in arrays]
+    # One large array, because the system hands out memory for it in larger pages.
+    room = np.empty(sum(X.size for X in arrays), dtype=dtype)
+    ends = np.cumsum([X.size for X in arrays]).tolist()
+    return [
+        centered(X.astype(dtype, copy=False), out=room[end - X.size : end].reshape(X.shape))
+        for X, end in zip(arrays, ends, strict=True)
+    ]
+
+
+def tile_size(n: int, p: int, itemsize: int) -> int:
+    """Rows of a tile: n in equal parts, as few as memory allows."""
+    largest = int(np.clip(np.sqrt(TILE_BYTES / (itemsize * p)), 32, LARGEST_TILE))
+    return -(-n // -(-n // largest))
+
+
+def products_of_lines(F: FloatArray) -> FloatArray:
+    """F Fᵀ (p, p) in float64 for lines (p, m), from sums over `CHUNK` columns in the dtype of F."""
+    whole = F.shape[1] // CHUNK * CHUNK
+    chunks = F[:, :whole].reshape(len(F), -1, CHUNK).swapaxes(0, 1)  # (m / CHUNK, p, CHUNK)
+    products: FloatArray = (chunks @ chunks.swapaxes(1, 2)).sum(axis=0, dtype=np.float64)
+    return products + F[:, whole:] @ F[:, whole:].T
