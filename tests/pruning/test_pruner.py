@@ -442,6 +442,8 @@ def test_invalid_input_raises_a_clear_error(forest):
         AlignmentPruner(RandomForestClassifier(5).fit(S, label)).fit(
             S, np.where(label == "inner", "other", label)
         )
+    with pytest.raises(TypeError, match="y mixes labels of types that cannot be sorted"):
+        AlignmentPruner(RandomForestClassifier(5).fit(S, label)).fit(S, np.arange(len(S)) % 2)
     with pytest.raises(ValueError, match="with loss 'poisson' predicts a function of the sum of its stages"):
         AlignmentPruner(HistGradientBoostingRegressor(loss="poisson", max_iter=2).fit(X, y + 9)).fit(X, y)
     with pytest.raises(ValueError, match="starts from LinearRegression"):

@@ -19,6 +19,7 @@ from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manylens.validation import (
     check_choice,
     plain_conversion_errors,
+    plain_label_errors,
     require_two_classes,
     safe_scale,
     take_rows,
@@ -239,7 +240,8 @@ def target_columns(y: AnyArray, members: Members, whole: bool = True) -> FloatAr
         return y[:, np.newaxis]
     check_classification_targets(y)
     require_two_classes(members.classes, "AlignmentPruner")
-    unknown = np.setdiff1d(y, members.classes)
+    with plain_label_errors():
+        unknown = np.setdiff1d(y, members.classes)
     if len(unknown):
         raise ValueError(
             f"y has classes that the ensemble was not fitted to: {', '.join(map(str, unknown[:5]))}."
