@@ -164,7 +164,10 @@ def test_scores_refuse_targets_that_cannot_be_compared(kind):
     rows, targets = data(kind)
     fitted = make(kind).fit(rows, targets)
     said = r"y mixes labels of types|y cannot be read as an array of numbers|[Uu]nknown label type|mix of"
-    for mixed in (np.array([None, "a", 2.5] * 20, dtype=object), np.array(["a", 2.5, "b"] * 20, dtype=object)):
+    for mixed in (
+        np.array([None, "a", 2.5] * 20, dtype=object),
+        np.array(["a", 2.5, "b"] * 20, dtype=object),
+    ):
         with pytest.raises((TypeError, ValueError), match=said):
             fitted.score(rows, mixed)
 

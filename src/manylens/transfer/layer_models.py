@@ -24,6 +24,7 @@ from manylens.validation import (
     PlainScoreMixin,
     check_choice,
     check_count,
+    clear_fitted,
     is_unlabeled,
     plain_conversion_errors,
     real_array,
@@ -224,6 +225,8 @@ def read_rows(estimator: LayerEstimator, X: Layers, is_first: bool) -> tuple[Flo
         raise ValueError("X was one array in fit: pass one array again, with the layers side by side.")
     joined, slices = (X, slices) if layers is None else side_by_side(layers, slices)
     min_rows = 2 if is_first else 1
+    if is_first:  # maps of a fit in parts that was begun belong to other rows
+        clear_fitted(estimator, "_first", "_kept")
     rows = validate_rows(estimator, joined, reset=is_first, accept_sparse=False, min_rows=min_rows)
     return cast(FloatArray, rows), slices
 
