@@ -231,6 +231,6 @@ def test_targets_beyond_float32_are_predicted_from_float32_rows():
 def test_float32_codes_are_those_of_float64_for_one_seed(name):
     model = {**SCALE_FREE, **LINEAR}[name]
     wide, narrow = codes(model, X), codes(model, X.astype(np.float32))
-    # Random projections also use directions whose variance is near the rounding error of float32.
-    tolerance = 2e-2 if name == "projection" else 1e-3
+    # Random projections use directions of any variance, so they are computed in float64.
+    tolerance = 1e-6 if name == "projection" else 1e-3
     np.testing.assert_allclose(narrow, wide, atol=tolerance * np.abs(wide).max())
