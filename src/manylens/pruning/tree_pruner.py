@@ -37,6 +37,7 @@ from manylens.validation import (
     check_real,
     check_seed,
     plain_conversion_errors,
+    plain_label_errors,
     refuse_extreme,
     require_memory,
     require_two_classes,
@@ -553,8 +554,9 @@ def target_of(y: AnyArray, whole: TreeEnsemble) -> FloatArray:
         if not np.isfinite(y).all():
             raise ValueError("Input y contains NaN or infinity.")
         return y[:, np.newaxis]
-    check_classification_targets(y)
-    unknown = np.setdiff1d(y, whole.classes)
+    with plain_label_errors():
+        check_classification_targets(y)
+        unknown = np.setdiff1d(y, whole.classes)
     if len(unknown):
         raise ValueError(
             f"y has classes that the ensemble was not fitted to: {', '.join(map(str, unknown[:5]))}."
