@@ -412,6 +412,16 @@ def finite_array(value: Any, name: str, ndim: int, keep_float32: bool = False) -
     return array
 
 
+def finite_score(score: float) -> float:
+    """A score or squared error; raise if it is infinite, because predictions are beyond all targets."""
+    if np.isinf(score):
+        raise ValueError(
+            "X has entries so much larger than the rows of fit that squared errors of the predictions are "
+            "beyond the range of float64: check the units of X."
+        )
+    return float(score)
+
+
 class PlainScoreMixin:
     """Mixin, before scikit-learn's, for one sentence about targets that cannot be compared."""
 
@@ -432,9 +442,9 @@ class PlainScoreMixin:
         float
             The score.
         """
-        with plain_conversion_errors("y"), plain_label_errors():
+        with plain_conversion_errors("y"), plain_label_errors(), np.errstate(over="ignore"):
             refuse_extreme(np.asarray(y), "y")
-            return float(super().score(X, y, sample_weight))  # type: ignore[misc]
+            return finite_score(super().score(X, y, sample_weight))  # type: ignore[misc]
 
 
 def restore_on_error(fit: Method) -> Method:

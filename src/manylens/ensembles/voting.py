@@ -39,6 +39,7 @@ from manylens.validation import (
     check_count,
     check_jobs,
     finite_array,
+    finite_score,
     plain_conversion_errors,
     plain_label_errors,
     refuse_extreme,
@@ -143,7 +144,7 @@ class ModuleVoting(FactsMixin, BaseEstimator):
         check_is_fitted(self)
         with plain_conversion_errors("y"), plain_label_errors():
             targets = self._encode(column_or_1d(y, warn=True))
-        return self._call_members("score", X, targets)
+        return np.array([finite_score(score) for score in self._call_members("score", X, targets)])
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -468,7 +469,8 @@ def call_each(
 
 def call_one(method: str, estimator: Any, view: FloatArray, /, *args: Any, **kwargs: Any) -> Any:
     """Call a method on one view; a plain function, so that any joblib backend can pickle it."""
-    return getattr(estimator, method)(np.ascontiguousarray(view), *args, **kwargs)
+    with np.errstate(over="ignore" if method == "score" else None):  # an infinite score is refused
+        return getattr(estimator, method)(np.ascontiguousarray(view), *args, **kwargs)
 
 
 def check_fit_params(estimator: Any, X: Rows, fit_params: dict[str, Any]) -> dict[str, Any]:

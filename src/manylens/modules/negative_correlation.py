@@ -34,6 +34,7 @@ from manylens.validation import (
     check_count,
     clear_fitted,
     finite_array,
+    finite_score,
     new_generator,
     plain_conversion_errors,
     plain_label_errors,
@@ -162,9 +163,9 @@ class NegativeCorrelationNetworks(CallbackSupportMixin, FactsMixin, BaseEstimato
         """
         metric = accuracy_score if is_classifier(self) else r2_score
         each = self.predict_each(X)
-        with plain_conversion_errors("y"), plain_label_errors():
+        with plain_conversion_errors("y"), plain_label_errors(), np.errstate(over="ignore"):
             refuse_extreme(np.asarray(y), "y")
-            return np.array([metric(y, predicted) for predicted in each])
+            return np.array([finite_score(metric(y, predicted)) for predicted in each])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -18,6 +18,7 @@ from manylens.typing import AnyArray, FloatArray, MatrixLike
 from manylens.validation import (
     CheckedState,
     check_jobs,
+    finite_score,
     plain_conversion_errors,
     plain_label_errors,
     refuse_extreme,
@@ -33,9 +34,9 @@ class ScoreMixin:
         """Accuracy of the predicted classes, or R² of the predicted values."""
         metric = accuracy_score if is_classifier(self) else r2_score
         predicted = self.predict(X)
-        with plain_conversion_errors("y"), plain_label_errors():
+        with plain_conversion_errors("y"), plain_label_errors(), np.errstate(over="ignore"):
             refuse_extreme(np.asarray(y), "y")
-            return float(metric(y, predicted, sample_weight=sample_weight))
+            return finite_score(metric(y, predicted, sample_weight=sample_weight))
 
 
 class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):
