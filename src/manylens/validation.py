@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
 from os import PathLike
-from types import ModuleType
 from typing import Any, Literal, TypeGuard, TypeVar, cast
 
 import numpy as np
@@ -27,6 +25,9 @@ from sklearn.utils import (
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from manylens.checked_state import CheckedState as CheckedState
+from manylens.optional import import_optional as import_optional
+from manylens.optional import import_torch as import_torch
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Rows, Seed, SparseRows
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -473,34 +474,6 @@ def clear_fitted(estimator: BaseEstimator, *attributes: str) -> None:
         estimator.__dict__.pop(name, None)
 
 
-class CheckedState:
-    """Mixin for objects with state that compiled loops rely on: it is checked when it comes from a file."""
-
-    def _check_state(self) -> None:
-        """Raise if arrays have other types or shapes than the methods assume, or indices out of bounds."""
-        raise NotImplementedError
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        inherited = getattr(super(), "__setstate__", None)
-        if inherited is None:
-            self.__dict__.update(state)
-        else:
-            inherited(state)
-        try:
-            self._check_state()
-        except (AttributeError, LookupError, TypeError) as error:
-            fault = f"{type(error).__name__}: {error}"
-            raise ValueError(f"{type(self).__name__} {MODIFIED} ({fault})") from error
-
-    def _require(self, condition: Any) -> None:
-        """Raise unless the condition holds; for `_check_state`."""
-        if not condition:
-            raise ValueError(f"{type(self).__name__} {MODIFIED}")
-
-
-MODIFIED = "has a state that does not fit together: the file is damaged or was modified."
-
-
 def new_generator(random_state: Seed) -> np.random.Generator:
     """A NumPy generator determined by scikit-learn's `random_state`."""
     return np.random.default_rng(check_seed(random_state).randint(2**31 - 1))
@@ -516,11 +489,6 @@ def check_seed(random_state: Seed) -> np.random.RandomState:
         ) from None
 
 
-def import_torch(purpose: str = "Training networks") -> ModuleType:
-    """The torch module, or an error that says how to install it."""
-    return import_optional("torch", purpose, "'manylens[torch]'")
-
-
 def take_rows(X: Any, rows: slice | IntArray) -> Any:
     """Rows of an array, a sparse matrix, a data frame or a list."""
     if hasattr(X, "iloc"):
@@ -528,12 +496,3 @@ def take_rows(X: Any, rows: slice | IntArray) -> Any:
     if hasattr(X, "column_names"):  # a table of Arrow
         return X.take(np.arange(X.num_rows)[rows])
     return (X if hasattr(X, "shape") else np.asarray(X))[rows]
-
-
-def import_optional(module: str, purpose: str, install: str) -> ModuleType:
-    """Import an optional dependency, or raise an ImportError that says how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        package = module.partition(".")[0]
-        raise ImportError(f"{purpose} needs {package}: pip install {install}") from None
