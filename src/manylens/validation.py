@@ -25,7 +25,6 @@ from sklearn.utils import (
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from manylens.checked_state import CheckedState as CheckedState
 from manylens.optional import import_optional as import_optional
 from manylens.optional import import_torch as import_torch
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Rows, Seed, SparseRows
@@ -39,6 +38,8 @@ UNLABELED = -1  # label of rows whose class is not known
 NO_NUMBER = ("could not convert", "argument must be a string or a real number", "not complex")
 # Largest power of two in rows whose squares and fourth powers, and sums of them, are computed as they are.
 SAFE_EXPONENT = {np.dtype(np.float64): 200, np.dtype(np.float32): 24}
+
+MODIFIED = "has a state that does not fit together: the file is damaged or was modified."
 
 REMEMBERED_FITS = 64
 _WARNED: dict[Any, set[Any]] = {}  # outermost fits and what they warned of; the oldest are forgotten
@@ -413,41 +414,6 @@ def finite_array(value: Any, name: str, ndim: int, keep_float32: bool = False) -
     return array
 
 
-def finite_score(score: float) -> float:
-    """A score or squared error; raise if it is infinite, because predictions are beyond all targets."""
-    if np.isinf(score):
-        raise ValueError(
-            "X has entries so much larger than the rows of fit that squared errors of the predictions are "
-            "beyond the range of float64: check the units of X."
-        )
-    return float(score)
-
-
-class PlainScoreMixin:
-    """Mixin, before scikit-learn's, for one sentence about targets that cannot be compared."""
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy (classifier) or R² (regressor) of `predict`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Rows.
-        y : array-like of shape (n,)
-            Their classes or values.
-        sample_weight : array-like of shape (n,), default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        float
-            The score.
-        """
-        with plain_conversion_errors("y"), plain_label_errors(), np.errstate(over="ignore"):
-            refuse_extreme(np.asarray(y), "y")
-            return finite_score(super().score(X, y, sample_weight))  # type: ignore[misc]
-
-
 def restore_on_error(fit: Method) -> Method:
     """Decorate a method that fits: if it raises, the estimator's attributes are those of before the call.
 
@@ -472,6 +438,31 @@ def clear_fitted(estimator: BaseEstimator, *attributes: str) -> None:
     """Delete fitted attributes that this fit may not set again."""
     for name in attributes:
         estimator.__dict__.pop(name, None)
+
+
+class CheckedState:
+    """Mixin for objects with state that compiled loops rely on: it is checked when it comes from a file."""
+
+    def _check_state(self) -> None:
+        """Raise if arrays have other types or shapes than the methods assume, or indices out of bounds."""
+        raise NotImplementedError
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        inherited = getattr(super(), "__setstate__", None)
+        if inherited is None:
+            self.__dict__.update(state)
+        else:
+            inherited(state)
+        try:
+            self._check_state()
+        except (AttributeError, LookupError, TypeError) as error:
+            fault = f"{type(error).__name__}: {error}"
+            raise ValueError(f"{type(self).__name__} {MODIFIED} ({fault})") from error
+
+    def _require(self, condition: Any) -> None:
+        """Raise unless the condition holds; for `_check_state`."""
+        if not condition:
+            raise ValueError(f"{type(self).__name__} {MODIFIED}")
 
 
 def new_generator(random_state: Seed) -> np.random.Generator:

@@ -32,14 +32,13 @@ from manylens.ensembles.representation import (
     transform_rows,
 )
 from manylens.reprs import FactsMixin
+from manylens.scoring import PlainScoreMixin, finite_score
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import (
-    PlainScoreMixin,
     check_choice,
     check_count,
     check_jobs,
     finite_array,
-    finite_score,
     plain_conversion_errors,
     plain_label_errors,
     refuse_extreme,

@@ -19,10 +19,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import gen_batches
 
 from manylens.modules.solver import Ambiguity
+from manylens.scoring import finite_score
 from manylens.summaries import block_rows, column_means
 from manylens.typing import FloatArray, Rows
 from manylens.validation import (
-    finite_score,
     is_sparse,
     refuse_extreme,
     refuse_overflow,

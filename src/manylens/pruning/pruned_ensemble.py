@@ -14,11 +14,11 @@ from sklearn.utils.validation import validate_data
 
 from manylens.native.trees import FlatTrees, check_flat_trees, flatten_trees, sum_of_trees
 from manylens.pruning.members import BLOCK_BYTES, Link, Members, prediction_blocks
+from manylens.scoring import finite_score
 from manylens.typing import AnyArray, FloatArray, MatrixLike
 from manylens.validation import (
     CheckedState,
     check_jobs,
-    finite_score,
     plain_conversion_errors,
     plain_label_errors,
     refuse_extreme,

@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.kernels import KernelLike, Precomputed, make_kernel
+from manylens.scoring import PlainScoreMixin
 from manylens.transfer import ridge
 from manylens.typing import FloatArray, MatrixLike, Seed
 from manylens.validation import (
-    PlainScoreMixin,
     check_flag,
     check_seed,
     refuse_extreme,

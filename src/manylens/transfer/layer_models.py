@@ -16,12 +16,12 @@ from manylens.alignment.features import centered, largest, resolve_groups, sets_
 from manylens.alignment.kernel_weights import align_kernels
 from manylens.kernels import CountSketchMap, Linear
 from manylens.reprs import FactsMixin
+from manylens.scoring import PlainScoreMixin
 from manylens.transfer.calibration import tempered
 from manylens.transfer.ridge import RidgePredictor
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manylens.validation import (
     SAFE_EXPONENT,
-    PlainScoreMixin,
     check_choice,
     check_count,
     clear_fitted,
