@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
 from os import PathLike
-from types import ModuleType
 from typing import Any, Literal, TypeGuard, TypeVar, cast
 
 import numpy as np
@@ -27,6 +25,8 @@ from sklearn.utils import (
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from manylens.optional import import_optional as import_optional
+from manylens.optional import import_torch as import_torch
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Rows, Seed, SparseRows
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -38,6 +38,8 @@ UNLABELED = -1  # label of rows whose class is not known
 NO_NUMBER = ("could not convert", "argument must be a string or a real number", "not complex")
 # Largest power of two in rows whose squares and fourth powers, and sums of them, are computed as they are.
 SAFE_EXPONENT = {np.dtype(np.float64): 200, np.dtype(np.float32): 24}
+
+MODIFIED = "has a state that does not fit together: the file is damaged or was modified."
 
 REMEMBERED_FITS = 64
 _WARNED: dict[Any, set[Any]] = {}  # outermost fits and what they warned of; the oldest are forgotten
@@ -412,31 +414,6 @@ def finite_array(value: Any, name: str, ndim: int, keep_float32: bool = False) -
     return array
 
 
-class PlainScoreMixin:
-    """Mixin, before scikit-learn's, for one sentence about targets that cannot be compared."""
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy (classifier) or R² (regressor) of `predict`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Rows.
-        y : array-like of shape (n,)
-            Their classes or values.
-        sample_weight : array-like of shape (n,), default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        float
-            The score.
-        """
-        with plain_conversion_errors("y"), plain_label_errors():
-            refuse_extreme(np.asarray(y), "y")
-            return float(super().score(X, y, sample_weight))  # type: ignore[misc]
-
-
 def restore_on_error(fit: Method) -> Method:
     """Decorate a method that fits: if it raises, the estimator's attributes are those of before the call.
 
@@ -488,9 +465,6 @@ class CheckedState:
             raise ValueError(f"{type(self).__name__} {MODIFIED}")
 
 
-MODIFIED = "has a state that does not fit together: the file is damaged or was modified."
-
-
 def new_generator(random_state: Seed) -> np.random.Generator:
     """A NumPy generator determined by scikit-learn's `random_state`."""
     return np.random.default_rng(check_seed(random_state).randint(2**31 - 1))
@@ -506,11 +480,6 @@ def check_seed(random_state: Seed) -> np.random.RandomState:
         ) from None
 
 
-def import_torch(purpose: str = "Training networks") -> ModuleType:
-    """The torch module, or an error that says how to install it."""
-    return import_optional("torch", purpose, "'manylens[torch]'")
-
-
 def take_rows(X: Any, rows: slice | IntArray) -> Any:
     """Rows of an array, a sparse matrix, a data frame or a list."""
     if hasattr(X, "iloc"):
@@ -518,12 +487,3 @@ def take_rows(X: Any, rows: slice | IntArray) -> Any:
     if hasattr(X, "column_names"):  # a table of Arrow
         return X.take(np.arange(X.num_rows)[rows])
     return (X if hasattr(X, "shape") else np.asarray(X))[rows]
-
-
-def import_optional(module: str, purpose: str, install: str) -> ModuleType:
-    """Import an optional dependency, or raise an ImportError that says how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        package = module.partition(".")[0]
-        raise ImportError(f"{purpose} needs {package}: pip install {install}") from None

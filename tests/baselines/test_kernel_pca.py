@@ -69,9 +69,16 @@ def test_no_baseline_beats_the_modules_at_their_own_loss(X, kind):
         assert model.loss_ <= (1 - diversity) * baseline.individual + diversity * baseline.ensemble + 1e-12
 
 
-def test_random_projections_do_not_depend_on_signs_and_number_of_components():
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "cosine", "polynomial", "laplacian"])
+@pytest.mark.parametrize("rank", [1000, 50], ids=["exact", "nystroem"])
+def test_random_projections_of_float32_rows_are_those_of_float64_rows(kernel, rank):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 6)) + 2 * rng.normal(size=(3, 6))[np.arange(120) % 3]
-    Z = RandomKernelProjection(3, 2, random_state=0).fit_transform(X)
-    narrow = RandomKernelProjection(3, 2, random_state=0).fit_transform(X.astype(np.float32))
-    assert np.abs(Z - narrow).max() < 0.02 * np.abs(Z).max()
+    X[:, 0] *= 1e3  # components from large to far below the rounding error of float32
+    model = RandomKernelProjection(3, 2, kernel=kernel, rank=rank, random_state=0)
+    Z, narrow = model.fit_transform(X), model.fit_transform(X.astype(np.float32))
+    assert narrow.dtype == np.float32
+    assert np.abs(Z - narrow).max() < 5e-6 * np.abs(Z).max()
+    in_parts = model.fit_feature_map(X.astype(np.float32))
+    in_parts.learn_from(in_parts.summarize(X.astype(np.float32)))
+    assert np.abs(Z - in_parts.transform(X)).max() < 5e-6 * np.abs(Z).max()

@@ -502,3 +502,11 @@ def test_two_fits_give_the_same_bits():
     one, two = (DistributedNeighbors(LENSES, n_groups=3).fit(BASE) for _ in range(2))
     assert np.array_equal(one.recall_curve_, two.recall_curve_)
     assert np.array_equal(one.module_weights_, two.module_weights_)
+
+
+def test_blocks_of_lists_are_read_and_single_rows_are_refused():
+    rows = X[:40].tolist()
+    index = DistributedNeighbors(n_neighbors=2, n_shards=1).fit(iter([rows[:20], rows[20:]]))
+    assert index.kneighbors(X[:3]).rows[:, 0].tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match=r"Block 0 \(the first is 0\): Expected 2D array"):
+        DistributedNeighbors(n_shards=1).fit(iter(rows))

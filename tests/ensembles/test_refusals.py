@@ -169,3 +169,20 @@ def test_retrieval_precision_names_ragged_lists():
         RetrievalPrecision(2).prepared(X, RAGGED)
     with pytest.raises(TypeError, match="n_neighbors must be an instance of"):
         RetrievalPrecision("two").prepared(X, X)
+
+
+@pytest.mark.parametrize("value", [np.array(2), 3, "x", len])
+def test_modules_changed_to_something_else_after_fit_are_refused_by_fit_only(value):
+    lenses = ModularAutoencoder(2, 2, random_state=0)
+    search = DiversitySearchCV(ModuleVotingClassifier(lenses), diversities=[0.5, 0.9], cv=2)
+    for model, name in [
+        (ModuleVotingClassifier(lenses), "modules"),
+        (ModuleNeighbors(lenses, 3), "modules"),
+        (search, "estimator"),
+    ]:
+        ask = model.fit(X, Y).kneighbors if hasattr(model, "kneighbors") else model.fit(X, Y).predict
+        before = ask(X)
+        model.set_params(**{name: value})
+        np.testing.assert_array_equal(ask(X), before)
+        with pytest.raises((TypeError, ValueError), match=name):
+            model.fit(X, Y)

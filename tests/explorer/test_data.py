@@ -202,7 +202,7 @@ class TestWidget:
             return real(name, *args, **kwargs)
 
         monkeypatch.setattr(
-            "manylens.validation.importlib.import_module", lambda name: refuse(name, {}, {}, [])
+            "manylens.optional.importlib.import_module", lambda name: refuse(name, {}, {}, [])
         )
         hosts.widget_class.cache_clear()
         with pytest.raises(ImportError, match=r"needs anywidget: pip install 'manylens\[explore\]'"):

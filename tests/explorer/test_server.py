@@ -260,7 +260,7 @@ class TestServer:
         def missing(name):
             raise ImportError(name)
 
-        monkeypatch.setattr("manylens.validation.importlib.import_module", missing)
+        monkeypatch.setattr("manylens.optional.importlib.import_module", missing)
         with pytest.raises(ImportError, match=r"needs uvicorn: pip install 'manylens\[serve\]'"):
             server.serve(answers)
 

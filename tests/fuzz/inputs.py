@@ -21,8 +21,9 @@ from sklearn.ensemble import (
 
 import manylens as ml
 
+BILLION = 10**9
 HOSTILE_SCALARS: tuple[Any, ...] = (
-    None, True, False, -1, 0, 1, 2, 10**9, -0.5, 0.0, 1.5, 1e300, -1e300, float("nan"), float("inf"),
+    None, True, False, -1, 0, 1, 2, BILLION, -0.5, 0.0, 1.5, 1e300, -1e300, float("nan"), float("inf"),
     "nonsense", "", b"x", (), [], {}, [1, 2], (0, -1), np.float32(0.5), np.int64(3), np.array(2),
     np.array([1, 2]), object(), dict, len, 1 + 2j,
 )  # fmt: skip

@@ -160,3 +160,9 @@ def test_a_polynomial_kernel_that_overflows_is_refused():
     with pytest.raises(ValueError, match=r"gamma=0\.1 and degree=3 overflows on these rows: scale them"):
         Polynomial(gamma=0.1).fit(huge).gram(huge)
     assert np.isfinite(Polynomial().fit(huge).gram(huge)).all()
+
+
+@pytest.mark.parametrize("kernel", [Linear(), Linear(centered=True)])
+def test_a_gram_matrix_beyond_float64_is_refused(kernel):
+    with pytest.raises(ValueError, match="so much larger than the rows of fit"):
+        kernel.fit(X).gram(1e300 * X)

@@ -1,14 +1,18 @@
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from numba.core import event
 
+import manylens
 from manylens.native import compiling
 from manylens.native.compiling import compiled, folder_hash
 
@@ -94,6 +98,36 @@ def test_loops_compile_without_a_folder_for_the_cache():
         "print(compiled(lambda x: x + 1)(1))\n"
     )
     assert run(code) == "2\n"
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None or os.geteuid() != 0, reason="needs to give up rights")
+def test_manylens_runs_where_package_home_and_temporary_folder_are_read_only():
+    """As in a hardened container: numba finds no place for its cache."""
+    code = (
+        "import numpy as np, manylens; print(manylens.__file__)\n"
+        "print(manylens.CountSketch(8).update(np.eye(3)).n_rows_)\n"
+    )
+    package = Path(manylens.__file__).parent
+    with tempfile.TemporaryDirectory() as folder:
+        copied = Path(folder) / "manylens"
+        shutil.copytree(package, copied, ignore=shutil.ignore_patterns("__pycache__", "data"))
+        for path in (Path(folder), *Path(folder).rglob("*")):
+            path.chmod(0o555)
+        environment = {"PATH": os.environ["PATH"], "HOME": folder, "TMPDIR": folder, "PYTHONPATH": folder}
+        done = subprocess.run(  # even the administrator cannot write there without capabilities
+            ["setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=environment,
+            cwd=folder,
+            check=False,
+        )
+        for path in (Path(folder), *Path(folder).rglob("*")):
+            path.chmod(0o755)
+    if done.returncode and "setpriv" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.stdout.splitlines() == [str(copied / "__init__.py"), "3"], done.stderr
 
 
 def test_loops_run_as_plain_python_when_numba_is_disabled():

@@ -442,6 +442,15 @@ def test_invalid_input_raises_a_clear_error(forest):
         AlignmentPruner(RandomForestClassifier(5).fit(S, label)).fit(
             S, np.where(label == "inner", "other", label)
         )
+    with pytest.raises(TypeError, match="y mixes labels of types that cannot be sorted"):
+        AlignmentPruner(RandomForestClassifier(5).fit(S, number)).fit(
+            S, np.array(["a", 2.5, 1, None] * 100, dtype=object)
+        )
+    for kind in (RandomForestRegressor, GradientBoostingRegressor):
+        with pytest.raises(ValueError, match=r"y has entries up to .*e\+1\d\d, but the members predict"):
+            AlignmentPruner(kind(n_estimators=5, random_state=0).fit(X, y)).fit(X, y[::-1] * 1e120)
+    with pytest.raises(ValueError, match=r"y has entries up to about .*e-1\d\d, but the members predict"):
+        AlignmentPruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, y[::-1] * 1e-160)
     with pytest.raises(ValueError, match="with loss 'poisson' predicts a function of the sum of its stages"):
         AlignmentPruner(HistGradientBoostingRegressor(loss="poisson", max_iter=2).fit(X, y + 9)).fit(X, y)
     with pytest.raises(ValueError, match="starts from LinearRegression"):

@@ -324,6 +324,13 @@ def test_forests_of_very_few_rows_are_judged_by_those_that_are_out_of_bag(kind, 
         assert np.isfinite(TreePruner(forest, random_state=0).fit(X[:n_rows], labels).held_out_loss_)
 
 
+@pytest.mark.filterwarnings("ignore:No smaller model")
+def test_one_held_out_row_leaves_none_to_learn_from():
+    forest = ExtraTreesClassifier(5, random_state=0)
+    pruner = TreePruner(forest, fit_ensemble=True, random_state=0).fit(X[:3], [0, 1, 1])
+    assert np.isfinite(pruner.held_out_loss_)
+
+
 def test_targets_whose_squares_overflow_are_refused():
     X, y = make_friedman(30, random_state=0)
     with pytest.raises(ValueError, match=r"y has entries up to about 1e\+15\d, whose products are beyond"):

@@ -187,6 +187,13 @@ def test_buckets_and_signs_are_spread_evenly():
 def test_an_empty_sketch_has_no_summary():
     with pytest.raises(NotFittedError, match="has seen no rows"):
         _ = CountSketch(8).summary_
+    np.testing.assert_array_equal(CountSketch(8).ones_, np.zeros(8))
+
+
+def test_an_empty_sketch_of_many_buckets_is_small_when_it_is_copied_or_saved():
+    assert len(pickle.dumps(CountSketch(2**24))) < 10_000
+    copied = pickle.loads(pickle.dumps(CountSketch(8, 2, random_state=1))).update(np.eye(3))
+    np.testing.assert_array_equal(copied.ones_, CountSketch(8, 2, random_state=1).update(np.eye(3)).ones_)
 
 
 def test_invalid_arguments_are_refused(X):

@@ -131,6 +131,8 @@ def test_invalid_input_raises():
     mixed = np.array([1, "a", None, 2.5] * (len(y) // 4), dtype=object)
     with pytest.raises(TypeError, match="y mixes labels of types that cannot be sorted"):
         expected_calibration_error(mixed, proba[: len(mixed)])
+    with pytest.raises(TypeError, match="y mixes labels of types that cannot be sorted"):
+        TemperatureScaler().fit(np.eye(3), np.array(["a", 2.5, None], dtype=object))
     for function in (TemperatureScaler().fit, lambda scores, y: expected_calibration_error(y, scores)):
         with pytest.raises(ValueError, match="cannot be read as an array of numbers: its rows have differ"):
             function([[1.0, 2.0], [3.0]], [0, 1])

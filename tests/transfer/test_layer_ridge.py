@@ -9,6 +9,7 @@ from scipy import sparse
 from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_digits
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -362,3 +363,11 @@ def test_columns_outside_of_x_are_named_with_the_parameter(columns, named):
     X, y = np.random.default_rng(0).standard_normal((30, 5)), np.arange(30) % 3
     with pytest.raises(ValueError, match=f"layer_slices contains {named}, but X has columns 0 to 4"):
         LayerRidgeClassifier({"first": columns}).fit(X, y)
+
+
+def test_a_fit_ends_a_fit_in_parts_that_was_begun():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 6)), rng.standard_normal(40)
+    model = LayerRidgeRegressor(random_state=0).fit_feature_map(X, y).fit(X[:, :1], y)
+    with pytest.raises(NotFittedError):
+        model.summarize(X[:, :1], y)

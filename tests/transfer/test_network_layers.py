@@ -255,6 +255,7 @@ def test_values_of_other_types_are_refused(cnn):
         ({"batches": 0.5}, "batches=0.5 is not a list, loader or generator"),
         ({"layers": 0.5}, "layers=0.5 is not 'auto', a list of names, or a function"),
         ({"forward": 0.5}, "forward=0.5 is no function"),
+        ({"forward": len}, r"forward=<built-in function len> cannot be called with two arguments"),
         ({"layers": [["0"]]}, "has no layer <list of 1 items>"),
         ({"pooling": 0.5}, "pooling=0.5 is unknown"),
         ({"batches": ["text"]}, r"could not run on a batch \(str\).*forward\(model, batch\)"),

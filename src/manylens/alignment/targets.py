@@ -12,7 +12,7 @@ from manylens.typing import FloatArray
 def target_columns(y: ArrayLike, n: int, target: Target) -> tuple[FloatArray, bool, str]:
     """Columns (n, C) of the target, whether they are classes, and how y was read, in words."""
     remark = ""
-    if target == "auto":
+    if isinstance(target, str) and target == "auto":
         target = decided_target(y)
         other = {"classes": "values", "values": "classes"}.get(target)
         remark = f", whole numbers stored as floats (target={other!r} for the other reading)" if other else ""

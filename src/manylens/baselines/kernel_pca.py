@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import linalg
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.bandwidths import Gamma
-from manylens.kernels.feature_maps import Landmarks
+from manylens.kernels.feature_maps import FeatureMap, Landmarks
 from manylens.kernels.kernels import KernelLike
 from manylens.kernels.spectrum import (
     Spectrum,
@@ -23,13 +24,14 @@ from manylens.kernels.spectrum import (
 )
 from manylens.modules.kernel_pca import KernelModules, MapLike
 from manylens.modules.solver import pad_spectrum
-from manylens.summaries import BootstrapMoments, Moments, bootstrap_moments, check_moments
+from manylens.summaries import BootstrapMoments, Moments, block_rows, bootstrap_moments, check_moments
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     clear_fitted,
     finite_array,
     new_generator,
     refuse_equal_rows,
+    refuse_overflow,
     restore_on_error,
     shown,
     validate_rows,
@@ -63,9 +65,13 @@ class KernelBaseline(KernelModules):
         clear_fitted(self, "components_", "preimage_")
         rng = new_generator(self.random_state)
         self.feature_map_ = self._fit_feature_map(X)
-        self._learn(feature_moments(self.feature_map_, X), X, rng)
+        self._learn(self._moments(X), X, rng)
         self._set_preimages(X)
         return self
+
+    def _moments(self, X: Rows) -> Moments:
+        """Moments of the features of validated rows."""
+        return feature_moments(self.feature_map_, X)
 
     @restore_on_error
     def learn_from(self, summary: Moments) -> Self:
@@ -280,8 +286,15 @@ def check_bootstrap(summary: Any, n_modules: int) -> None:
         )
 
 
+def in_double(X: Rows) -> Rows:
+    """Rows as float64, not copied if they are."""
+    return X.astype(np.float64, copy=False)
+
+
 class RandomKernelProjection(KernelBaseline):
     """Random projections in the kernel's feature space: Gaussian directions of unit length.
+
+    Rows of float32 are converted to float64, and the projections back.
 
     Parameters
     ----------
@@ -298,9 +311,29 @@ class RandomKernelProjection(KernelBaseline):
     (150, 8)
     """
 
+    def _fit_feature_map(self, X: Rows) -> FeatureMap:
+        return super()._fit_feature_map(in_double(X))
+
+    def summarize(self, X: MatrixLike) -> Moments:
+        check_is_fitted(self, "feature_map_")
+        return self._moments(validate_rows(self, X))
+
+    def _moments(self, X: Rows) -> Moments:
+        return feature_moments(self.feature_map_, in_double(X))
+
+    def _transform_rows(self, X: Rows) -> FloatArray:
+        codes = [
+            super(RandomKernelProjection, self)._transform_rows(in_double(X[batch]))
+            for batch in gen_batches(X.shape[0], block_rows(X.shape[1], 8))
+        ]
+        with np.errstate(over="ignore"):
+            return refuse_overflow(np.vstack(codes).astype(X.dtype, copy=False))
+
     def _choose_modules(self, spectrum: Spectrum, X: Rows | None, rng: np.random.Generator) -> FloatArray:
         # Drawn in the coordinates features @ K^(-1/2), which rounding hardly changes, unlike the signs and
-        # the number of principal components; so float32 and float64 rows get the same projections.
+        # the number of principal components; so float32 and float64 rows get the same projections. All
+        # components contribute alike: those below the rounding error of float32 hold about one percent of a
+        # code, so they are computed in double precision (K^(1/2) changes no more than the features do).
         directions = rng.standard_normal((self.n_modules, self.n_components, self.feature_map_.width))
         directions /= np.linalg.norm(directions, axis=2, keepdims=True)
         axes, root = spectrum.projection, self.feature_map_.root_

@@ -18,9 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels import RBF
 from manylens.kernels.bandwidths import Gamma
+from manylens.scoring import PlainScoreMixin
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, MatrixLike, Rows
 from manylens.validation import (
-    PlainScoreMixin,
     check_count,
     check_labels,
     check_reals,

@@ -429,5 +429,6 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self.modules is None or get_tags(self.modules).input_tags.sparse
+        known = hasattr(self.modules, "__sklearn_tags__")  # anything else than None is refused by fit
+        tags.input_tags.sparse = not known or get_tags(self.modules).input_tags.sparse
         return tags

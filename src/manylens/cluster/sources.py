@@ -15,7 +15,7 @@ from scipy import sparse
 from sklearn.utils import check_array
 
 from manylens.cluster.blocks import Blocks, read_blocks
-from manylens.cluster.reduction import named, naming, with_first_rows
+from manylens.cluster.reduction import count_rows, named, naming, with_first_rows
 from manylens.cluster.running import Runner
 from manylens.ensembles.representation import dense, finite_columns, module_views, transform_rows
 from manylens.native.threads import one_blas_thread
@@ -199,7 +199,7 @@ def row_blocks(X: Any, n_shards: int, runner: Runner) -> list[RowBlock]:
         blocks = Blocks(list(blocks), False)
     counted = with_first_rows(blocks, runner)
     arguments = [each[0] for each in counted]
-    lengths = counted.lengths or [part.shape[0] for part in arguments]
+    lengths = counted.lengths or [count_rows(None, 0, part) for part in arguments]
     named = [f"Block {number} (the first is 0)" for number in range(len(arguments))]
     return [RowBlock(*each) for each in zip(named, arguments, lengths, strict=True)]
 

@@ -245,6 +245,8 @@ class DiversitySearchCV(CallbackSupportMixin, FactsMixin, MetaEstimatorMixin, Ba
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
+        if not hasattr(self.estimator, "__sklearn_tags__"):  # refused by fit
+            return tags
         inner = get_tags(self.estimator)
         tags.estimator_type, tags.target_tags = inner.estimator_type, inner.target_tags
         tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags

@@ -464,7 +464,8 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        inputs = None if self.modules is None else get_tags(self.modules).input_tags
+        known = hasattr(self.modules, "__sklearn_tags__")  # anything else than None is refused by fit
+        inputs = get_tags(self.modules).input_tags if known else None
         tags.input_tags.sparse = inputs is None or inputs.sparse
         tags.input_tags.pairwise = inputs is not None and inputs.pairwise
         return tags

@@ -32,9 +32,9 @@ from manylens.ensembles.representation import (
     transform_rows,
 )
 from manylens.reprs import FactsMixin
+from manylens.scoring import PlainScoreMixin, finite_score
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import (
-    PlainScoreMixin,
     check_choice,
     check_count,
     check_jobs,
@@ -143,12 +143,12 @@ class ModuleVoting(FactsMixin, BaseEstimator):
         check_is_fitted(self)
         with plain_conversion_errors("y"), plain_label_errors():
             targets = self._encode(column_or_1d(y, warn=True))
-        return self._call_members("score", X, targets)
+        return np.array([finite_score(score) for score in self._call_members("score", X, targets)])
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        if self.modules is not None:
+        if hasattr(self.modules, "__sklearn_tags__"):  # anything else is refused by fit
             inputs = get_tags(self.modules).input_tags
             tags.input_tags.pairwise, tags.input_tags.sparse = inputs.pairwise, inputs.sparse
         return tags
@@ -468,7 +468,8 @@ def call_each(
 
 def call_one(method: str, estimator: Any, view: FloatArray, /, *args: Any, **kwargs: Any) -> Any:
     """Call a method on one view; a plain function, so that any joblib backend can pickle it."""
-    return getattr(estimator, method)(np.ascontiguousarray(view), *args, **kwargs)
+    with np.errstate(over="ignore" if method == "score" else None):  # an infinite score is refused
+        return getattr(estimator, method)(np.ascontiguousarray(view), *args, **kwargs)
 
 
 def check_fit_params(estimator: Any, X: Rows, fit_params: dict[str, Any]) -> dict[str, Any]:

@@ -48,7 +48,8 @@ class Kernel(BaseEstimator):
     def gram(self, X: Rows) -> FloatArray:
         """Gram matrix (n, n) of the rows (n, d) that the kernel was fitted on."""
         X = validate_rows(self, X)
-        return self(X, X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return refuse_overflow(self(X, X))
 
     def gram_block(self, X: Rows, rows: slice, columns: slice) -> FloatArray:
         """One block of the Gram matrix of the rows (n, d) that the kernel was fitted on."""

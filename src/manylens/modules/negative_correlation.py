@@ -28,12 +28,13 @@ from manylens.modules.networks import (
 )
 from manylens.modules.solver import Ambiguity
 from manylens.reprs import FactsMixin
+from manylens.scoring import PlainScoreMixin, finite_score
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
-    PlainScoreMixin,
     check_count,
     clear_fitted,
     finite_array,
+    is_sparse,
     new_generator,
     plain_conversion_errors,
     plain_label_errors,
@@ -162,9 +163,9 @@ class NegativeCorrelationNetworks(CallbackSupportMixin, FactsMixin, BaseEstimato
         """
         metric = accuracy_score if is_classifier(self) else r2_score
         each = self.predict_each(X)
-        with plain_conversion_errors("y"), plain_label_errors():
+        with plain_conversion_errors("y"), plain_label_errors(), np.errstate(over="ignore"):
             refuse_extreme(np.asarray(y), "y")
-            return np.array([metric(y, predicted) for predicted in each])
+            return np.array([finite_score(metric(y, predicted)) for predicted in each])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -174,6 +175,8 @@ class NegativeCorrelationNetworks(CallbackSupportMixin, FactsMixin, BaseEstimato
 
 def target_table(y: ArrayLike, classes: AnyArray | None = None) -> FloatArray:
     """Targets as a table (n, Q): numbers as they are, classes as one-hot columns."""
+    if is_sparse(y):
+        raise TypeError("y is a sparse matrix, but targets must be dense: use y.toarray().")
     y = np.asarray(y)
     return y.reshape(len(y), -1) if classes is None else (y[:, None] == classes).astype(np.float64)
 

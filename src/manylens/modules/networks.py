@@ -19,9 +19,16 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import gen_batches
 
 from manylens.modules.solver import Ambiguity
+from manylens.scoring import finite_score
 from manylens.summaries import block_rows, column_means
 from manylens.typing import FloatArray, Rows
-from manylens.validation import is_sparse, refuse_extreme, refuse_overflow, safe_scale, times_power
+from manylens.validation import (
+    is_sparse,
+    refuse_extreme,
+    refuse_overflow,
+    safe_scale,
+    times_power,
+)
 
 ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "identity": lambda values: values,
@@ -95,7 +102,8 @@ def output_ambiguity(outputs: FloatArray, targets: FloatArray) -> Ambiguity:
     """Ambiguity decomposition of outputs: |F̄ - y|² = mean_m |F_m - y|² - mean_m |F_m - F̄|²."""
     mean = outputs.mean(axis=0)
     parts = outputs - targets, outputs - mean, mean - targets
-    return Ambiguity(*(float(np.mean(np.sum(part**2, axis=-1))) for part in parts))
+    with np.errstate(over="ignore"):
+        return Ambiguity(*(finite_score(np.mean(np.sum(part**2, axis=-1))) for part in parts))
 
 
 def check_network_diversity(diversity: Any, n_networks: int) -> float:

@@ -287,7 +287,8 @@ def as_log_odds(nodes: Nodes, rows: RowLeaves) -> Nodes:
     target = rows.target[:, 1:] if binary else rows.target
     score = row_scores(flat, rows)
     truth = target[:, 0].astype(int) if binary else np.argmax(target, axis=1)
-    losses = [class_losses(b * (score - shift), truth, "logistic")[0].mean() for b in SLOPES]
+    # Sums and not means: if there are no rows to learn from, all are 0 and β is 1.
+    losses = [class_losses(b * (score - shift), truth, "logistic")[0].sum() for b in SLOPES]
     slope = float(SLOPES[int(np.argmin(losses))])
     value = slope * value
     return flat._replace(value=value, prior=value, intercept=-slope * shift, link="logistic")

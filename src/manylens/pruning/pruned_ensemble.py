@@ -14,8 +14,15 @@ from sklearn.utils.validation import validate_data
 
 from manylens.native.trees import FlatTrees, check_flat_trees, flatten_trees, sum_of_trees
 from manylens.pruning.members import BLOCK_BYTES, Link, Members, prediction_blocks
+from manylens.scoring import finite_score
 from manylens.typing import AnyArray, FloatArray, MatrixLike
-from manylens.validation import CheckedState, check_jobs, plain_conversion_errors
+from manylens.validation import (
+    CheckedState,
+    check_jobs,
+    plain_conversion_errors,
+    plain_label_errors,
+    refuse_extreme,
+)
 
 
 class ScoreMixin:
@@ -26,7 +33,10 @@ class ScoreMixin:
     def score(self, X: MatrixLike, y: AnyArray, sample_weight: AnyArray | None = None) -> float:
         """Accuracy of the predicted classes, or R² of the predicted values."""
         metric = accuracy_score if is_classifier(self) else r2_score
-        return float(metric(y, self.predict(X), sample_weight=sample_weight))
+        predicted = self.predict(X)
+        with plain_conversion_errors("y"), plain_label_errors(), np.errstate(over="ignore"):
+            refuse_extreme(np.asarray(y), "y")
+            return finite_score(metric(y, predicted, sample_weight=sample_weight))
 
 
 class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):

@@ -344,9 +344,10 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
         return type(self)(**params)
 
     def __sklearn_tags__(self) -> Tags:
-        single = not isinstance(self.ensemble, list | tuple)
-        estimators = [self.ensemble] if single else self.ensemble
-        tags = typed_tags(super().__sklearn_tags__(), all(map(is_classifier, estimators)))
+        single = hasattr(self.ensemble, "__sklearn_tags__")  # else a list, or what fit refuses
+        estimators = self.ensemble if isinstance(self.ensemble, list | tuple) else [self.ensemble]
+        known = all(hasattr(each, "__sklearn_tags__") for each in estimators)
+        tags = typed_tags(super().__sklearn_tags__(), known and all(map(is_classifier, estimators)))
         tags.input_tags.sparse = single and get_tags(self.ensemble).input_tags.sparse
         tags.input_tags.allow_nan = single and get_tags(self.ensemble).input_tags.allow_nan
         return tags

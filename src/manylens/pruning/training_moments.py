@@ -17,8 +17,10 @@ from manylens.pruning.selection import Alignment, Method
 from manylens.summaries.prediction_moments import FoldedMoments
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manylens.validation import (
+    SAFE_EXPONENT,
     check_choice,
     plain_conversion_errors,
+    plain_label_errors,
     require_two_classes,
     safe_scale,
     take_rows,
@@ -74,6 +76,7 @@ def training_moments(
         else _cross_fitted_batches(members, X, y, Y, folds, n_jobs)
     ):
         P, target, weight = batch
+        refuse_other_units(P, Y)
         moments.update(times_power(P, -exponent), times_power(target, -exponent), weight)
     return moments, exponent
 
@@ -162,8 +165,19 @@ def no_samples_message(members: Members, n_rows: int) -> str:
 
 def member_errors(members: Members, X: Any, Y: FloatArray, n_jobs: int | None) -> FloatArray:
     """Squared errors (m, p) of the members for rows X and target columns Y (m, C), up to a scale."""
-    P = members.predict(X, n_jobs) - Y[:, np.newaxis]
-    return np.asarray(np.sum(np.ldexp(P, -safe_scale(Y)) ** 2, axis=2))
+    errors = members.predict(X, n_jobs) - Y[:, np.newaxis]
+    return np.asarray(np.sum(times_power(errors, -safe_scale(errors)) ** 2, axis=2))
+
+
+def refuse_other_units(P: FloatArray, Y: FloatArray) -> None:
+    """Raise if no scale is safe for products of predictions and target, because one is so much larger."""
+    largest, target = np.abs(P).max(initial=0.0), np.abs(Y).max(initial=0.0)
+    apart = abs(int(np.frexp(largest)[1]) - int(np.frexp(target)[1]))
+    if min(largest, target) > 0 and apart > SAFE_EXPONENT[np.dtype(np.float64)]:
+        raise ValueError(
+            f"y has entries up to about {target:.0e}, but the members predict values of about {largest:.0e}: "
+            "give the target in the unit that the ensemble was fitted to."
+        )
 
 
 def in_bag_advantage(errors: FloatArray, in_bag: BoolArray) -> float:
@@ -232,7 +246,6 @@ def target_columns(y: AnyArray, members: Members, whole: bool = True) -> FloatAr
     If y is the `whole` target, not a block of it, it must hold two classes.
     """
     if members.classes is not None:
-        check_classification_targets(y)
         require_two_classes(members.classes, "AlignmentPruner")
     columns = columns_of(y, members.classes, members.n_outputs)
     if members.classes is not None and whole:
@@ -248,8 +261,9 @@ def columns_of(y: AnyArray, classes: AnyArray | None, n_outputs: int) -> FloatAr
         if not np.isfinite(y).all():
             raise ValueError("Input y contains NaN or infinity.")
         return y[:, np.newaxis]
-    check_classification_targets(y)
-    unknown = np.setdiff1d(y, classes)
+    with plain_label_errors():
+        check_classification_targets(y)
+        unknown = np.setdiff1d(y, classes)
     if len(unknown):
         raise ValueError(
             f"y has classes that the ensemble was not fitted to: {', '.join(map(str, unknown[:5]))}."

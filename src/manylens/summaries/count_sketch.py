@@ -85,7 +85,7 @@ class CountSketch(CheckedState, Summary):
         self.n_rows_ = 0
         self._sums: FloatArray = np.zeros((self.n_buckets, 0))
         self._total: FloatArray = np.zeros(0)
-        self._ones: FloatArray = np.zeros(self.n_buckets)
+        self._ones: FloatArray = np.zeros(0)  # (n_buckets,) once there are rows: a copy of none is small
 
     def __repr__(self) -> str:
         settings = f"n_buckets={self.n_buckets}, n_hashes={self.n_hashes}, random_state={self.random_state}"
@@ -104,7 +104,8 @@ class CountSketch(CheckedState, Summary):
         """Raise unless the sums fit the settings, because compiled loops write to them unchecked."""
         settings = type(self)(self.n_buckets, self.n_hashes, self.random_state)
         shapes = ((settings.n_buckets, self._sums.shape[1]), self._sums.shape[1:], (settings.n_buckets,))
-        if shapes != (self._sums.shape, self._total.shape, self._ones.shape):
+        ones = self._ones.shape if self.n_rows_ else shapes[2]  # those of an empty sketch are not used
+        if shapes != (self._sums.shape, self._total.shape, ones):
             raise ValueError(
                 f"{self!r} holds sums of shape {self._sums.shape}, which do not fit its settings: they were "
                 "changed after it was made, or its file is damaged."
@@ -191,9 +192,10 @@ class CountSketch(CheckedState, Summary):
         with np.errstate(over="ignore"):
             sums = self._sums + other._sums if self.n_rows_ else other._sums.copy()
             total = self._total + other._total if self.n_rows_ else other._total.copy()
+            ones = self._ones + other._ones if self.n_rows_ else other._ones.copy()
         if not (np.isfinite(sums).all() and np.isfinite(total).all()):
             raise ValueError("The sums of the two sketches overflow together: scale the rows first.")
-        self._sums, self._total, self._ones = sums, total, self._ones + other._ones
+        self._sums, self._total, self._ones = sums, total, ones
         self.n_rows_ += other.n_rows_
         return self
 
@@ -256,7 +258,7 @@ class CountSketch(CheckedState, Summary):
     @property
     def ones_(self) -> FloatArray:
         """S 1 (n_buckets,), the sketch of a column of ones."""
-        return self._ones / np.sqrt(self.n_hashes)
+        return self._ones / np.sqrt(self.n_hashes) if self.n_rows_ else np.zeros(self.n_buckets)
 
     @property
     def mean_(self) -> FloatArray:

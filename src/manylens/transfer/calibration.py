@@ -184,7 +184,8 @@ class TemperatureScaler(FactsMixin, BaseEstimator):
         """
         with plain_conversion_errors("scores"):
             checked = check_array(scores, dtype=np.float64, input_name="scores")
-        check_classification_targets(y)
+        with plain_label_errors():
+            check_classification_targets(y)
         labels = column_or_1d(y)
         check_consistent_length(checked, labels)
         classes, codes = distinct_labels(labels)

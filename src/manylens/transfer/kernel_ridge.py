@@ -16,12 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.arrays import check_matrices, labels_on_host, namespace_of, to_device
 from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.kernels import Kernel, KernelLike, Precomputed, make_kernel
+from manylens.scoring import PlainScoreMixin
 from manylens.transfer import ridge
 from manylens.transfer.device_ridge import DeviceKernel, device_kernel, device_ridge, rows_like
 from manylens.transfer.layer_models import check_values
 from manylens.typing import FloatArray, MatrixLike, Seed
 from manylens.validation import (
-    PlainScoreMixin,
     check_flag,
     check_seed,
     refuse_extreme,

@@ -17,6 +17,7 @@ from manylens.alignment.kernel_weights import align_kernels
 from manylens.kernels import CountSketchMap, Linear
 from manylens.kernels.bandwidths import Gamma
 from manylens.reprs import FactsMixin
+from manylens.scoring import PlainScoreMixin
 from manylens.summaries import Moments, check_moments
 from manylens.summaries.moments import LARGEST_EXPONENT
 from manylens.transfer import ridge
@@ -25,7 +26,6 @@ from manylens.transfer.ridge import FittedRidge, RidgePredictor, RidgeSearch, Ri
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Seed
 from manylens.validation import (
     SAFE_EXPONENT,
-    PlainScoreMixin,
     check_choice,
     check_count,
     check_seed,
@@ -231,6 +231,8 @@ def read_rows(estimator: LayerEstimator, X: Layers, is_first: bool) -> tuple[Flo
         raise ValueError("X was one array in fit: pass one array again, with the layers side by side.")
     joined, slices = (X, slices) if layers is None else side_by_side(layers, slices)
     min_rows = 2 if is_first else 1
+    if is_first:  # maps of a fit in parts that was begun belong to other rows
+        clear_fitted(estimator, "_first", "_kept")
     rows = validate_rows(estimator, joined, reset=is_first, accept_sparse=False, min_rows=min_rows)
     return cast(FloatArray, rows), slices
 

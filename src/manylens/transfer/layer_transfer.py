@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.scoring import PlainScoreMixin
 from manylens.transfer.layer_outputs import Pooling
 from manylens.transfer.layer_ridge import LayerRidgeClassifier
 from manylens.transfer.layer_rows import LayerRows
@@ -20,7 +21,6 @@ from manylens.transfer.network_calls import Forward
 from manylens.transfer.network_layers import LayerPass, gather
 from manylens.typing import AnyArray, FloatArray
 from manylens.validation import (
-    PlainScoreMixin,
     check_count,
     clear_fitted,
     import_torch,

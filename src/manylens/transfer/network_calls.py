@@ -87,12 +87,27 @@ class Call:
         return self.masks.get("attention_mask")
 
 
+def takes_two(function: Callable[..., Any]) -> bool:
+    """Whether a function can be called with two positional arguments, or does not say what it takes."""
+    try:
+        inspect.signature(function).bind(None, None)
+    except ValueError:  # functions in C may have no signature
+        return True
+    except TypeError:
+        return False
+    return True
+
+
 class Caller:
     """Calls a model on batches, with tensors on its device and in its dtype."""
 
     def __init__(self, model: nn.Module, forward: Forward | None) -> None:
         if not (forward is None or callable(forward)):
             raise TypeError(f"forward={shown(forward)} is no function: give forward(model, batch), or None.")
+        if forward is not None and not takes_two(forward):
+            raise TypeError(
+                f"forward={shown(forward)} cannot be called with two arguments: give forward(model, batch)."
+            )
         self.model, self.forward = model, forward
         self.device, self.dtype = placement(model)
         self.parameters = parameters_of(model)
