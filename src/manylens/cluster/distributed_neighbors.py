@@ -145,9 +145,9 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, CSR matrix, folder, dask array or data frame, or iterable of `delayed` blocks
-            The base. A folder holds .npy or .npz files of rows, which every worker can read. Lost parts are
-            built again from it, so it must stay where it is; an array stays in this process.
+        X : array-like, CSR matrix, folder, list of files, dask array or data frame, or `delayed` blocks
+            The base. Files are .npy, .npz or Parquet files of rows, which every worker can read. Lost parts
+            are built again from X, so it must stay where it is; an array stays in this process.
         y : array-like of shape (n,), default=None
             Targets, for modules that need them.
         ids : array-like of shape (n,), default=None
@@ -186,7 +186,7 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, CSR matrix, folder, dask array or data frame, or iterable of `delayed` blocks
+        X : array-like, CSR matrix, folder, list of files, dask array or data frame, or `delayed` blocks
             Rows. The modules do not change.
         y : array-like of shape (n,), default=None
             Used only by the first call.
