@@ -23,7 +23,7 @@ def browser():
 
 @pytest.fixture(scope="session")
 def tabs(browser):
-    """Open tabs of the default size that no test uses; a new tab takes longer to start than to load a page."""
+    """A context, and its tabs that no test uses: starting a tab takes longer than loading a page."""
     context = offline_context(browser)
     yield context, []
     context.close()

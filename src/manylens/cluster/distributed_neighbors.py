@@ -279,7 +279,7 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
         seconds = self.patience if deadline is None else deadline
         end = start + check_real(seconds, "deadline", 0, None, include="neither")
         if at_least is not None and check_count(at_least, "at_least") > n_modules:
-            raise ValueError(f"at_least={at_least} is more than the {n_modules} modules: ask for at most so many.")
+            raise ValueError(f"at_least={at_least} is more than the {n_modules} modules: ask for fewer.")
         chosen = chosen_rows(layout, where)
         k = self._check_neighbors(layout, n_neighbors, chosen)
         stored = chosen if layout.kept is None or chosen is None else layout.kept[chosen]
