@@ -5,6 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.datasets import load_wine
 
 from manylens import ModularKernelPCA, ModuleNeighbors
@@ -65,7 +66,7 @@ def test_pieces_are_all_rows_in_order_and_any_rows_can_be_read(tmp_path, suffix,
 
 @pytest.mark.filterwarnings("error")
 def test_a_parquet_folder_is_a_base_and_keeps_the_names_of_columns(folder):
-    lenses = LENSES.fit(FRAME)
+    lenses = clone(LENSES).fit(FRAME)
     index = DistributedNeighbors(lenses, n_shards=3).fit(folder)
     distances, rows = ModuleNeighbors(lenses, method="exact").fit(FRAME).kneighbors(FRAME[:20], 5)
     found = index.kneighbors(FRAME[:20], 5)
@@ -96,7 +97,7 @@ def test_fits_read_sparse_and_dense_npz(tmp_path):
 
 
 def test_columns_of_text_other_columns_and_empty_files_name_the_file(folder):
-    lenses = LENSES.fit(FRAME)
+    lenses = clone(LENSES).fit(FRAME)
     FRAME.assign(soil="chalk").to_parquet(folder / "1.parquet")
     with pytest.raises(ValueError, match=r"File 1\.parquet: columns \['soil'\] are unknown: .* 13 others"):
         DistributedNeighbors(lenses).fit(folder)
@@ -124,3 +125,26 @@ def test_other_endings_are_refused(tmp_path):
         DistributedNeighbors(LENSES).fit(tmp_path / "rows.csv")
     with pytest.raises(RuntimeError, match=r"Block 0 .*rows\.csv ends in '\.csv'"):
         Blockwise(LENSES).fit([tmp_path / "rows.csv"])
+
+
+def test_folders_that_are_no_base(tmp_path):
+    lenses = clone(LENSES).fit(X)
+    with pytest.raises(FileNotFoundError, match="nowhere is neither a file nor a folder: give a folder"):
+        DistributedNeighbors(lenses).fit(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match=r"holds no file that ends in \.npy, \.npz, \.parquet or"):
+        DistributedNeighbors(lenses).fit(tmp_path)
+    np.save(tmp_path / "a.npy", X)
+    np.save(tmp_path / "b.npy", X[:, :5])
+    with pytest.raises(ValueError, match=r"File b\.npy: X has 5 features"):
+        DistributedNeighbors(lenses).fit(tmp_path)
+    np.save(tmp_path / "b.npy", X[:0])
+    with pytest.raises(ValueError, match=r"File b\.npy: it holds an array of shape \(0, 13\)"):
+        DistributedNeighbors(lenses).fit(tmp_path)
+    np.savez(tmp_path / "c.npz", a=X, b=X)
+    (tmp_path / "b.npy").unlink()
+    with pytest.raises(ValueError, match=r"File c\.npz: it holds the arrays"):
+        DistributedNeighbors(lenses).fit(tmp_path)
+    (tmp_path / "c.npz").unlink()
+    np.save(tmp_path / "b.npy", np.where(np.arange(13) == 3, np.nan, X))
+    with pytest.raises(ValueError, match=r"File b\.npy: Input X contains NaN"):
+        DistributedNeighbors(lenses).fit(tmp_path)

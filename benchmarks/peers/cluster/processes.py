@@ -248,7 +248,7 @@ def stall(probability, seconds, seed):
 class WaitingOnProcesses(OnProcesses):
     """MNIST on 15 worker processes, a base of 20,000 rows, one query at a time: 1 % of the calls of a part
     stall for 20 times the median of a search without stalls. Seconds of a search, from when all workers are
-    ready, and precision@10 against pixels, by the number of modules that it waits for. 250 queries."""
+    ready, and precision@10 against pixels, by the number of modules that it waits for. 200 queries."""
 
     contenders = ("ours", "first_11", "first_8", "all", "calm")
     waits = {"ours": 13, "first_11": 11, "first_8": 8, "all": 15, "calm": 15}
@@ -270,7 +270,7 @@ class WaitingOnProcesses(OnProcesses):
 
     def make_data(self):
         data = super().make_data()
-        data["queries"] = data["queries"][: 10 if self.quick else 250]
+        data["queries"] = data["queries"][: 10 if self.quick else 200]
         data["truth"] = true_neighbors(data["queries"], data["base"], NEIGHBORS)
         self.index = self.place(self.modules(data), data)
         calm = self.times(data, self.n_workers)[0]
