@@ -78,22 +78,27 @@ class Report:
         yield f"{len(self.failures)} failed; {self.kills} workers killed, {self.stops} stopped"
         yield f"milliseconds per search: p50 {self.p50_ms:.0f}, p99 {self.p99_ms:.0f}"
         yield f"all modules exact again {self.back_after:.1f} s after the last fault"
-        for name, (first, last) in (("this process", self.client_mb), ("largest worker", self.worker_mb)):
-            yield f"MB of the {name}: {first:.0f} at first, {last:.0f} at the end"
+        for name, (first, last) in (("this process", self.client_mb), ("the largest worker", self.worker_mb)):
+            yield f"MB of {name}: {first:.0f} at first, {last:.0f} at the end"
         yield ""
-        yield f"{'undisturbed workers':>19} {'searches':>9} {'modules':>8} {'recall':>7} {'curve':>7}"
-        for n_workers, seen in sorted(self.alive.items()):
-            yield (
-                f"{n_workers:19d} {seen['searches']:9d} {seen['modules']:8.2f} {seen['recall']:7.3f} "
-                f"{seen['curve']:7.3f}"
-            )
+        by_alive = [
+            [n, seen["searches"], seen["modules"], seen["recall"], seen["curve"]]
+            for n, seen in sorted(self.alive.items())
+        ]
+        by_modules = [
+            [n, self.n_by_modules[n], recall, self.expected[n]] for n, recall in sorted(self.recall.items())
+        ]
+        yield from aligned(["undisturbed workers", "searches", "modules", "recall", "curve"], by_alive)
         yield ""
-        yield f"{'modules that answer':>19} {'searches':>9} {'recall':>7} {'expected':>8}"
-        for n_modules, recall in sorted(self.recall.items()):
-            yield (
-                f"{n_modules:19d} {self.n_by_modules[n_modules]:9d} {recall:7.3f} "
-                f"{self.expected[n_modules]:8.3f}"
-            )
+        yield from aligned(["modules that answer", "searches", "recall", "expected"], by_modules)
+
+
+def aligned(heads, rows):
+    """Lines of a table; each column is as wide as its head, and numbers with fractions have three digits."""
+    yield "  ".join(heads)
+    for row in rows:
+        shown = (f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row)
+        yield "  ".join(cell.rjust(len(head)) for cell, head in zip(shown, heads, strict=True))
 
 
 class Faults(threading.Thread):

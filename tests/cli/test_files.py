@@ -163,6 +163,7 @@ def test_search_for_a_row_leaves_it_out_and_obeys_conditions(folder, capsys):
         ("petal_length", "no condition"),
         ("petal_length > 99", "no row"),
         ("1 +", "--where"),
+        ("petal_lenght > 5", "has no column 'petal_lenght'; did you mean 'petal_length'?"),
     ):
         assert main([*map(str, words), "--where", condition]) == 2
         assert reason in capsys.readouterr().err

@@ -416,27 +416,6 @@ class TestBadInput:
         with pytest.raises(ValueError, match="63 features"):
             index.kneighbors(QUERIES[:, :63])
 
-    def test_folders(self, tmp_path):
-        with pytest.raises(FileNotFoundError, match="There is no folder"):
-            DistributedNeighbors(LENSES).fit(tmp_path / "nowhere")
-        with pytest.raises(ValueError, match=r"holds no \.npy or \.npz file"):
-            DistributedNeighbors(LENSES).fit(tmp_path)
-        np.save(tmp_path / "a.npy", BASE)
-        np.save(tmp_path / "b.npy", BASE[:, :5])
-        with pytest.raises(ValueError, match=r"File b\.npy: X has 5 features"):
-            DistributedNeighbors(LENSES).fit(tmp_path)
-        np.save(tmp_path / "b.npy", BASE[:0])
-        with pytest.raises(ValueError, match=r"File b\.npy: it holds an array of shape \(0, 64\)"):
-            DistributedNeighbors(LENSES).fit(tmp_path)
-        np.savez(tmp_path / "c.npz", a=BASE, b=BASE)
-        (tmp_path / "b.npy").unlink()
-        with pytest.raises(ValueError, match=r"File c\.npz: it holds the arrays"):
-            DistributedNeighbors(LENSES).fit(tmp_path)
-        (tmp_path / "c.npz").unlink()
-        np.save(tmp_path / "b.npy", np.where(np.arange(64) == 3, np.nan, BASE))
-        with pytest.raises(ValueError, match=r"File b\.npy: Input X contains NaN"):
-            DistributedNeighbors(LENSES).fit(tmp_path)
-
     @pytest.mark.filterwarnings("error")
     def test_data_frames_keep_their_names(self):
         pd = pytest.importorskip("pandas")

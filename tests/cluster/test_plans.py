@@ -249,7 +249,7 @@ def test_files_and_folders_are_blocks(tmp_path):
 
 def test_files_that_cannot_be_read(tmp_path):
     model = ModularAutoencoder(2, 2)
-    with pytest.raises(ValueError, match="neither a file nor a folder"):
+    with pytest.raises(FileNotFoundError, match="neither a file nor a folder"):
         Blockwise(model).fit(tmp_path / "nowhere")
     with pytest.raises(ValueError, match=r"holds no file that ends in \.npy"):
         Blockwise(model).fit(tmp_path)

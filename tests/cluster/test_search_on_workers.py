@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -56,7 +57,9 @@ def test_rows_from_anywhere_give_the_embedded_answer(client, tmp_path):
         np.save(tmp_path / f"rows-{number}.npy", rows)
     blocks = [dask.delayed(np.load)(path) for path in sorted(tmp_path.glob("*.npy"))]
     frame = da.from_array(BASE, chunks=(400, 20)).to_dask_dataframe(columns=[f"c{k}" for k in range(64)])
-    for rows in (tmp_path, blocks, da.from_array(BASE, chunks=(300, 64)), frame, BASE):
+    parquet = tmp_path / "parquet"
+    frame.to_parquet(parquet)
+    for rows in (tmp_path, parquet, blocks, da.from_array(BASE, chunks=(300, 64)), frame, BASE):
         index = DistributedNeighbors(LENSES, n_shards=2).fit(rows)
         assert is_exact(index.kneighbors(QUERIES))
         index.close()
@@ -67,6 +70,18 @@ def index(client):
     index = DistributedNeighbors(LENSES, n_shards=2).fit(BASE)
     yield index
     index.close()
+
+
+@within(120)
+def test_large_modules_are_no_reason_for_a_warning_but_large_blocks_are(client):
+    blocks = [dask.delayed(BASE)]  # in the graph
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "50 kB"}):
+        assert len(pickle.dumps(LENSES)) > 50_000
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            DistributedNeighbors(LENSES).fit(BASE).close()
+        with pytest.warns(UserWarning, match="large graph"):
+            DistributedNeighbors(LENSES).fit(blocks).close()
 
 
 @within(120)

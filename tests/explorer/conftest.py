@@ -21,23 +21,52 @@ def browser():
         started.close()
 
 
+@pytest.fixture(scope="session")
+def tabs(browser):
+    """A context, and its tabs that no test uses: starting a tab takes longer than loading a page."""
+    context = offline_context(browser)
+    yield context, []
+    context.close()
+
+
+def offline_context(browser, **options):
+    """A context without network."""
+    context = browser.new_context(offline=True, **{"viewport": {"width": 1280, "height": 900}, **options})
+    context.set_default_timeout(30_000)
+    return context
+
+
 @pytest.fixture
-def new_page(browser):
+def new_page(browser, tabs):
     """Open pages without network; a message on the console or an error fails the test."""
-    messages, contexts = [], []
+    messages, contexts, borrowed = [], [], []
+    shared, free = tabs
+
+    def listen_to_message(message):
+        messages.append(message.text)
+
+    def listen_to_error(error):
+        messages.append(str(error))
 
     def open_page(**options):
-        context = browser.new_context(offline=True, **{"viewport": {"width": 1280, "height": 900}, **options})
-        contexts.append(context)
-        context.set_default_timeout(30_000)
-        page = context.new_page()
-        page.on("console", lambda message: messages.append(message.text))
-        page.on("pageerror", lambda error: messages.append(str(error)))
+        if options:
+            contexts.append(offline_context(browser, **options))
+            page = contexts[-1].new_page()
+        else:
+            page = free.pop() if free else shared.new_page()
+            borrowed.append(page)
+        page.on("console", listen_to_message)
+        page.on("pageerror", listen_to_error)
         return page
 
     yield open_page
     for context in contexts:
         context.close()
+    for page in borrowed:
+        page.remove_listener("console", listen_to_message)
+        page.remove_listener("pageerror", listen_to_error)
+        page.goto("about:blank")  # so that nothing of this test is left
+        free.append(page)
     assert messages == []
 
 

@@ -88,19 +88,23 @@ def layers(digits):
     return first, second
 
 
-@pytest.fixture
-def page(new_page, layers, digits, tmp_path):
+@pytest.fixture(scope="module")
+def comparison(layers, digits, tmp_path_factory):
     part = slice(300)
-    path = explore(
+    return explore(
         ("before", layers[0]),
         labels=digits.target[part],
         images=digits.images[part],
         compare=("after <b>tuning</b>", layers[1]),
         title="</script><b>Two</b>",
-        output=tmp_path / "both.html",
+        output=tmp_path_factory.mktemp("comparison") / "both.html",
     )
+
+
+@pytest.fixture
+def page(new_page, comparison):
     page = new_page()
-    page.goto(path.as_uri() + "#a=0&b=1&row=3")
+    page.goto(comparison.as_uri() + "#a=0&b=1&row=3")
     page.wait_for_selector(".mlx-movers li")
     return page
 

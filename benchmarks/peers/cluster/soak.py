@@ -14,32 +14,19 @@ class ClusterSoak(OnCluster):
     curve that `fit` calibrated. "below_curve" is the largest amount by which it is lower."""
 
     scores = ("searches", "kills", "stops")
-    claims = (
-        Claim("searches that failed", result("ours", "failures"), at_most=0.0, compared=("ours",)),
-        Claim(
-            "recall below the calibrated curve for the undisturbed workers, at most",
-            result("ours", "below_curve"),
-            at_most=0.02,
-            compared=("ours",),
-        ),
-        Claim(
-            "seconds after the last fault until all modules answered exactly",
-            result("ours", "back_after"),
-            at_most=60.0,
-            compared=("ours",),
-        ),
-        Claim(
-            "times the memory of the clients after a tenth of the time, at the end",
-            result("ours", "client_growth"),
-            at_most=1.25,
-            compared=("ours",),
-        ),
-        Claim(
-            "times the memory of the largest worker after a tenth of the time, at the end",
-            result("ours", "worker_growth"),
-            at_most=1.25,
-            compared=("ours",),
-        ),
+    claims = tuple(
+        Claim(text, result("ours", measured), at_most=most, compared=("ours",))
+        for text, measured, most in (
+            ("searches that failed", "failures", 0.0),
+            ("recall below the calibrated curve for the undisturbed workers, at most", "below_curve", 0.02),
+            ("seconds after the last fault until all modules answered exactly", "back_after", 60.0),
+            ("times the memory of the clients after a tenth of the time, at the end", "client_growth", 1.25),
+            (
+                "times the memory of the largest worker after a tenth of the time, at the end",
+                "worker_growth",
+                1.25,
+            ),
+        )
     )
 
     def make_data(self):

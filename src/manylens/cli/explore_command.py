@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from manylens.cli.app import choosing, command, read, reading, split_options, trusting
+from manylens.cli.options import choosing, command, read, reading, split_options, trusting
 from manylens.validation import import_optional
 
 

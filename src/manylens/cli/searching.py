@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from copy import copy
 from typing import Any
 
@@ -10,7 +11,7 @@ import pandas as pd
 from sklearn.neighbors import NearestNeighbors
 
 from manylens.cli import CommandError
-from manylens.cli.columns import column, model_rows
+from manylens.cli.columns import column, model_rows, unknown_column
 from manylens.cli.learning import Common
 from manylens.cli.model_files import first_steps, last_step
 from manylens.cli.tables import Rows, check_table_target, write_rows
@@ -130,6 +131,9 @@ def condition(rows: Rows, where: str) -> BoolArray:
     try:
         chosen = rows.frame.eval(where, local_dict={}, global_dict={})
     except Exception as error:  # any expression can be typed
+        unknown = re.match(r"name '(.+)' is not defined", str(error))
+        if unknown:
+            raise CommandError(f"--where {where!r}: {unknown_column(rows, unknown[1])}") from None
         raise CommandError(
             f"--where {where!r}: {error}. An example: \"price < 10 and kind == 'a'\"."
         ) from None

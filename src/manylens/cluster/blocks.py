@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, chain, zip_longest
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 
 from manylens.cluster.files import file_list, holds_files, read_part
 from manylens.cluster.running import current_client, refuse_closed
-from manylens.validation import import_optional, is_sparse
+from manylens.validation import NO_NUMBER, import_optional, is_sparse
 
 Arguments = tuple[Any, ...]  # of one block: rows, and the target if there is one
 
@@ -130,6 +131,21 @@ def target_blocks(y: Any, rows: list[Any], lengths: list[int] | None) -> list[An
         )
     cuts = np.cumsum(lengths or [])[:-1]
     return np.split(np.asarray(y), cuts)
+
+
+@contextmanager
+def naming_text(rows: Any) -> Iterator[None]:
+    """Name the columns of a data frame that hold something else than numbers, if it cannot be converted."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kinds = dict(rows.dtypes) if hasattr(rows, "columns") else {}
+        columns = [name for name, kind in kinds.items() if kind.kind not in "biuf"]
+        if not columns or not any(words in str(error) for words in NO_NUMBER):
+            raise
+        raise ValueError(
+            f"columns {columns[:5]} hold something else than numbers ({error}): drop or encode them."
+        ) from None
 
 
 def iterable_blocks(batches: Iterable[Any]) -> Blocks:

@@ -106,7 +106,7 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
         ----------
         X : dask array or data frame, dict of them, folder, or iterable of batches, `delayed` blocks or files
             Rows, in blocks; a dict holds layers of the same rows. A batch may be a pair of rows and target.
-            Files are .npy or Parquet files, or a folder of them; every worker must be able to read them.
+            Files are .npy, .npz or Parquet files, or a folder of them, which every worker can read.
         y : dask array, series, folder, or iterable of blocks or files, default=None
             Target, cut at the same rows; with a dask array X also an array in memory.
 

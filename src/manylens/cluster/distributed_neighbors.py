@@ -145,9 +145,9 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, CSR matrix, folder, dask array or data frame, or iterable of `delayed` blocks
-            The base. A folder holds .npy or .npz files of rows, which every worker can read. Lost parts are
-            built again from it, so it must stay where it is; an array stays in this process.
+        X : array-like, CSR matrix, folder, list of files, dask array or data frame, or `delayed` blocks
+            The base. Files are .npy, .npz or Parquet files of rows, which every worker can read. Lost parts
+            are built again from X, so it must stay where it is; an array stays in this process.
         y : array-like of shape (n,), default=None
             Targets, for modules that need them.
         ids : array-like of shape (n,), default=None
@@ -186,7 +186,7 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, CSR matrix, folder, dask array or data frame, or iterable of `delayed` blocks
+        X : array-like, CSR matrix, folder, list of files, dask array or data frame, or `delayed` blocks
             Rows. The modules do not change.
         y : array-like of shape (n,), default=None
             Used only by the first call.
@@ -279,7 +279,7 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
         seconds = self.patience if deadline is None else deadline
         end = start + check_real(seconds, "deadline", 0, None, include="neither")
         if at_least is not None and check_count(at_least, "at_least") > n_modules:
-            raise ValueError(f"at_least={at_least} is more than the {n_modules} modules of this index.")
+            raise ValueError(f"at_least={at_least} is more than the {n_modules} modules: ask for fewer.")
         chosen = chosen_rows(layout, where)
         k = self._check_neighbors(layout, n_neighbors, chosen)
         stored = chosen if layout.kept is None or chosen is None else layout.kept[chosen]

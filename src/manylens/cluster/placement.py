@@ -23,7 +23,7 @@ from typing import Any
 from manylens.cluster.local_parts import Enough, Request, Slot, part_name
 from manylens.cluster.parts import Part, build_part
 from manylens.cluster.reduction import keyed, literal
-from manylens.cluster.running import ASK_SECONDS, blamed_key, distributed, keys_of
+from manylens.cluster.running import ASK_SECONDS, blamed_key, distributed, graph_may_hold, keys_of
 from manylens.cluster.sources import (
     Layout,
     RowBlock,
@@ -439,7 +439,7 @@ class DaskParts:
                         modules, self.layout.groups, block.name, rows
                     )
                 wanted.append(keyed(take, f"manylens-take-{own}")(columns[part], group))
-        with self.client.as_current():
+        with self.client.as_current(), graph_may_hold(self.modules):
             pieces = iter(self.client.compute(wanted, optimize_graph=False))
         for copy in copies:
             uid, group = copy.slot

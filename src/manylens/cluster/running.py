@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import pickle
 import sys
 import time
 from contextlib import nullcontext
@@ -130,6 +131,19 @@ def tasks_left(name: str, dask_scheduler: Any = None) -> int:
 def distributed() -> Any:
     """The module `distributed`."""
     return import_optional("distributed", "Fitting on a cluster", "'manylens[dask]'")
+
+
+def graph_may_hold(value: Any) -> Any:
+    """Context in which dask warns of a large graph only if it is large without this value.
+
+    A lost part must be built again after any worker has died, so its graph has to hold the modules, and
+    dask's advice to send them another way would not help.
+    """
+    import dask
+    from dask.utils import parse_bytes
+
+    limit = "distributed.admin.large-graph-warning-threshold"
+    return dask.config.set({limit: parse_bytes(dask.config.get(limit)) + len(pickle.dumps(value))})
 
 
 def current_client() -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import assert_all_finite, check_array
 
+from manylens.cluster.blocks import naming_text
 from manylens.summaries import Summary
 from manylens.typing import AnyArray, FloatArray, IntArray
 from manylens.validation import is_sparse, take_rows
@@ -129,9 +130,10 @@ def checked_widths(X: Any, allow_nan: bool = False) -> tuple[tuple[Any, ...], in
 def checked(rows: Any, name: str, allow_nan: bool) -> tuple[int, int]:
     """Shape of a block; raises unless it is a matrix with rows, without NaN unless they are allowed."""
     finite = "allow-nan" if allow_nan else True
-    checked = check_array(
-        rows, accept_sparse="csr", dtype="numeric", input_name=name, ensure_all_finite=finite
-    )
+    with naming_text(rows):
+        checked = check_array(
+            rows, accept_sparse="csr", dtype="numeric", input_name=name, ensure_all_finite=finite
+        )
     n, width = checked.shape
     return n, width
 

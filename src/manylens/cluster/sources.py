@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import uuid
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils import check_array
 
-from manylens.cluster.blocks import Blocks, read_blocks
+from manylens.cluster import files
+from manylens.cluster.blocks import Blocks, naming_text, read_blocks
 from manylens.cluster.reduction import count_rows, named, naming, with_first_rows
 from manylens.cluster.running import Runner
 from manylens.ensembles.representation import dense, finite_columns, module_views, transform_rows
@@ -23,8 +21,7 @@ from manylens.persistence import load
 from manylens.typing import AnyArray, FloatArray, IntArray
 from manylens.validation import is_sparse, plain_conversion_errors
 
-ARRAY_ROWS = 16_384  # rows of an array or of an .npy file per block
-SUFFIXES = (".npy", ".npz")
+ARRAY_ROWS = 16_384  # rows of an array or of a file per block
 
 
 @dataclass(frozen=True)
@@ -36,13 +33,12 @@ class RowFile:
     stop: int | None = None
 
     def read(self) -> Any:
-        """The rows, as an array or CSR matrix."""
-        if self.path.endswith(".npy"):
-            return np.array(np.load(self.path, mmap_mode="r")[self.start : self.stop])
-        with np.load(self.path) as archive:
-            if "format" in archive.files:
-                return sparse.load_npz(self.path).tocsr()
-            return archive[archive.files[0]]
+        """The rows, as an array, CSR matrix or data frame."""
+        return files.read_file(self.path, self.start, self.stop)
+
+    def first(self) -> Any:
+        """The first of the rows."""
+        return files.first_row(self.path, self.start)
 
 
 @dataclass(frozen=True)
@@ -181,9 +177,10 @@ def part_file(uid: str, group: int) -> str:
 
 
 def row_blocks(X: Any, n_shards: int, runner: Runner) -> list[RowBlock]:
-    """Blocks of rows of an array, a folder of files, a dask collection or an iterable of `delayed` blocks."""
-    if isinstance(X, str | PathLike):
-        return folder_blocks(Path(X), n_shards)
+    """Blocks of rows of an array, files or a folder of them, a dask collection or `delayed` blocks."""
+    X = files.file_list(X)
+    if files.is_path_or_paths(X):
+        return file_blocks(X, n_shards)
     if is_in_memory(X):
         with plain_conversion_errors("X"):
             rows = check_array(X, accept_sparse="csr", dtype="numeric", input_name="X")
@@ -210,51 +207,22 @@ def is_in_memory(X: Any) -> bool:
         return False
     if is_sparse(X) or hasattr(X, "shape"):
         return True
-    is_list = isinstance(X, list | tuple) and len(X) > 0
+    is_list = isinstance(X, list | tuple) and len(X) > 0 and not files.is_path_or_paths(X)
     return is_list and not any(hasattr(x, "shape") or hasattr(x, "__dask_graph__") for x in X)
 
 
-def folder_blocks(folder: Path, n_shards: int) -> list[RowBlock]:
-    """Blocks of rows of the .npy and .npz files of a folder, in the order of their names."""
-    if not folder.is_dir():
-        raise FileNotFoundError(f"There is no folder {folder}: give a folder of .npy or .npz files.")
-    paths = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
-    if not paths:
-        raise ValueError(
-            f"{folder} holds no .npy or .npz file: save rows with numpy.save, one file per block."
-        )
+def file_blocks(paths: Sequence[Path], n_shards: int) -> list[RowBlock]:
+    """Blocks of rows of files, in the order of the files, for at least `n_shards` shards."""
     shapes = []
     for path in paths:
         with naming(f"File {path.name}"):
-            shapes.append(shape_in_file(path))
-            if len(shapes[-1]) != 2 or 0 in shapes[-1]:
-                raise ValueError(f"it holds an array of shape {shapes[-1]}: rows need two dimensions.")
-    most = max(1, min(ARRAY_ROWS, sum(shape[0] for shape in shapes) // n_shards))
-    blocks: list[RowBlock] = []
-    for path, (n_rows, _) in zip(paths, shapes, strict=True):
-        size = most if path.suffix == ".npy" else n_rows
-        for start in range(0, n_rows, size):
-            stop = min(start + size, n_rows)
-            rows = RowFile(str(path.resolve()), start, stop)
-            blocks.append(RowBlock(f"File {path.name}", rows, stop - start))
-    return blocks
-
-
-def shape_in_file(path: Path) -> tuple[int, ...]:
-    """Shape of the rows in a file, without reading them."""
-    if path.suffix == ".npy":
-        return tuple(np.load(path, mmap_mode="r").shape)
-    with np.load(path) as archive:
-        if "format" in archive.files:
-            return tuple(int(size) for size in archive["shape"])
-        if len(archive.files) != 1:
-            raise ValueError(f"it holds the arrays {archive.files}: save one array of rows per file.")
-    with zipfile.ZipFile(path) as packed, packed.open(packed.namelist()[0]) as stream:
-        version = np.lib.format.read_magic(stream)
-        read = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
-        return tuple(read(stream)[0])
+            shapes.append(files.row_shape(path))
+    most = max(1, min(ARRAY_ROWS, sum(n_rows for n_rows, _ in shapes) // n_shards))
+    return [
+        RowBlock(f"File {path.name}", RowFile(str(path.resolve()), start, stop), stop - start)
+        for path in paths
+        for start, stop in files.row_pieces(path, most)
+    ]
 
 
 def read_file(name: str, file: RowFile) -> Any:
@@ -288,7 +256,8 @@ def group_columns(modules: Any, groups: Sequence[Sequence[int]], name: str, rows
     with naming(name), one_blas_thread():
         rows = rows.read() if isinstance(rows, RowFile) else rows
         check_names(modules, rows)
-        checked = check_array(rows, accept_sparse="csr", dtype="numeric", input_name="X")
+        with naming_text(rows):
+            checked = check_array(rows, accept_sparse="csr", dtype="numeric", input_name="X")
         Z = dense(finite_columns(transform_rows(modules, checked)))
         views = module_views(modules, Z)
         return [np.ascontiguousarray(np.hstack([views[m] for m in group])) for group in groups]
@@ -299,13 +268,18 @@ def check_names(modules: Any, rows: Any) -> None:
     known = getattr(modules, "feature_names_in_", None)
     if known is None or not hasattr(rows, "columns"):
         return
-    given = list(rows.columns)
-    if len(given) == len(known) and given != list(known):
-        at = next(k for k, pair in enumerate(zip(given, known, strict=True)) if pair[0] != pair[1])
-        raise ValueError(
-            f"column {at} is {given[at]!r}, but the modules were fitted with {known[at]!r} there: give the "
-            "same columns in the same order."
-        )
+    given, wanted = list(rows.columns), list(known)
+    if given == wanted:
+        return
+    extra, missing = [c for c in given if c not in wanted], [c for c in wanted if c not in given]
+    if extra or missing:
+        which, how = (extra, "unknown") if extra else (missing, "missing")
+        raise ValueError(f"columns {which[:5]} are {how}: the modules were fitted with {len(wanted)} others.")
+    at = next(k for k, pair in enumerate(zip(given, wanted, strict=False)) if pair[0] != pair[1])
+    raise ValueError(
+        f"column {at} is {given[at]!r}, but the modules were fitted with {wanted[at]!r} there: give the "
+        "same columns in the same order."
+    )
 
 
 def read_saved(path: str) -> Any:
@@ -320,5 +294,6 @@ def take(pieces: Sequence[Any], group: int) -> Any:
 
 def first_row(rows: Any) -> Any:
     """The first row of a block."""
-    rows = rows.read() if isinstance(rows, RowFile) else rows
+    if isinstance(rows, RowFile):
+        return rows.first()
     return rows.iloc[:1] if hasattr(rows, "iloc") else rows[:1]

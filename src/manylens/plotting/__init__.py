@@ -6,10 +6,11 @@ from manylens._lazy import attach
 
 if TYPE_CHECKING:
     from manylens.plotting.bars import BarDisplay
-    from manylens.plotting.curves import CoverageDisplay, CurveDisplay, ReliabilityDisplay
+    from manylens.plotting.curves import CoverageDisplay, CurveDisplay
     from manylens.plotting.gallery import GalleryDisplay
     from manylens.plotting.images import BoundaryDisplay, HeatMapDisplay
     from manylens.plotting.points import NeighborProbabilitiesDisplay, ProjectionDisplay, ScatterDisplay
+    from manylens.plotting.reliability import ReliabilityDisplay
 
 __all__ = [
     "BarDisplay",
@@ -28,9 +29,10 @@ __getattr__, __dir__ = attach(
     __name__,
     {
         "manylens.plotting.bars": ["BarDisplay"],
-        "manylens.plotting.curves": ["CoverageDisplay", "CurveDisplay", "ReliabilityDisplay"],
+        "manylens.plotting.curves": ["CoverageDisplay", "CurveDisplay"],
         "manylens.plotting.gallery": ["GalleryDisplay"],
         "manylens.plotting.images": ["BoundaryDisplay", "HeatMapDisplay"],
         "manylens.plotting.points": ["NeighborProbabilitiesDisplay", "ProjectionDisplay", "ScatterDisplay"],
+        "manylens.plotting.reliability": ["ReliabilityDisplay"],
     },
 )

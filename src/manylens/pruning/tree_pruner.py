@@ -30,7 +30,6 @@ from manylens.validation import (
     check_real,
     check_seed,
     plain_conversion_errors,
-    plain_label_errors,
     refuse_extreme,
     require_two_classes,
     restore_on_error,
