@@ -50,9 +50,9 @@ class Similarity(NamedTuple):
     calibrated : float or None
         max(0, (value - threshold) / (1 - threshold)): 0 unless the value is significant, 1 at most.
     p_value : float or None
-        Share of permutations of the rows of Y, including none, with a similarity at least as large.
+        Share of permutations of the rows of Y, including the identity, with a similarity at least as large.
     threshold : float or None
-        The quantile 1 - level of the similarities of permuted rows.
+        The (1 - level) quantile of the similarities of permuted rows.
     n_permutations : int
         Number of permutations.
     """
@@ -80,17 +80,17 @@ def compare(
     Parameters
     ----------
     X, Y : array-like, shapes (n, d_x) and (n, d_y)
-        Features; row i of both describes the same sample. Sparse matrices for CKA. Arrays of torch, CuPy or
-        JAX stay on their device for linear CKA, CCA and Procrustes without permutations, if array-api-compat
-        is installed.
+        Features; row i of both describes the same sample. CKA also accepts sparse matrices. Arrays of torch,
+        CuPy or JAX stay on their device for linear CKA, CCA and Procrustes without permutations, if
+        array-api-compat is installed.
     measure : str or Measure, default="cka"
         "cka" (linear and unbiased), "biased-cka", "feature-cka", "rbf-cka", "biased-rbf-cka", "mutual-knn",
         "jaccard", "procrustes", "mean-cca", "svcca", "pwcca", "rsa", "distance-correlation"; or a measure
         with other settings: `CKA`, `NeighborOverlap`, `Procrustes`, `CCA`, `RSA`, `DistanceCorrelation`.
     n_permutations : int, default=0
-        Least number of permutations of the rows of Y for the test of independence; 0 for no test. The test
-        is exact for any number. Except for "jaccard", "procrustes" and CCA, n permutations cost as
-        much as a few comparisons, and a multiple of n are made; matrices (n, n) are held in memory.
+        Minimum number of permutations of the rows of Y for the test of independence; 0 for no test. The test
+        is exact for any number. Except for "jaccard", "procrustes" and CCA, n permutations cost as much as a
+        few comparisons, and a multiple of n is used; matrices (n, n) are held in memory.
     n_groups : int, default=10
         Number of random groups of rows for the jackknife; 0 for no standard error.
     level : float, default=0.05

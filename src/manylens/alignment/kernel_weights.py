@@ -103,8 +103,8 @@ def align_kernels(
     gamma : {"mean", "median", "max-norm"} or float, default="median"
         Scale of kernels given by name, as for `cka`.
     sketch : CountSketch, default=None
-        Compute M and a from sketched features (linear kernel only): of one sketch if `estimator="biased"`,
-        otherwise of eight with consecutive seeds, because one sketch overestimates every norm.
+        Compute M and a from sketched features (linear kernel only): from one sketch if `estimator="biased"`,
+        otherwise from eight with consecutive seeds, because one sketch overestimates every norm.
 
     Returns
     -------

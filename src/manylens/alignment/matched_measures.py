@@ -86,7 +86,7 @@ class Procrustes(MatchedMeasure):
 
 @dataclass(frozen=True)
 class CCA(MatchedMeasure):
-    """Canonical correlation analysis: any invertible linear map of either representation changes nothing.
+    """Canonical correlation analysis: invariant under any invertible linear map of either representation.
 
     With at least as many columns as rows, it is 1 for any two representations: keep fewer directions.
 

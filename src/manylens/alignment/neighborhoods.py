@@ -1,4 +1,4 @@
-"""Neighborhoods of the rows of a representation: who is among the k nearest rows of whom."""
+"""Neighborhoods in a representation: which rows are among the k nearest rows of each row."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ class CKA(ProductMeasure):
     kernel : {"linear", "rbf"}, default="linear"
         Similarity of two rows.
     estimator : {"unbiased", "biased", "features"}, default="unbiased"
-        "unbiased" does not grow with the width if rows are few. "features" takes the columns, too, for a
-        random sample of a larger population, such as recorded neurons, and estimates the alignment of the
+        "unbiased" does not grow with the width if there are few rows. "features" treats the columns, too, as
+        a random sample of a larger population, such as recorded neurons, and estimates the alignment of the
         populations; the two samples must be independent, and the kernel linear.
     gamma : {"mean", "median", "max-norm"} or float, default="median"
         Scale of the Gaussian kernel, as for `cka`.
@@ -262,8 +262,8 @@ class DistanceCorrelation(ProductMeasure):
     Parameters
     ----------
     estimator : {"biased", "unbiased"}, default="biased"
-        "biased" is dCor of Székely, Rizzo and Bakirov (2007), which tends to 1 if features are many. The
-        "unbiased" one is the bias-corrected *squared* dCor² of Székely and Rizzo (2013), around 0 for
+        "biased" is dCor of Székely, Rizzo and Bakirov (2007), which tends to 1 if there are many features.
+        The "unbiased" one is the bias-corrected *squared* dCor² of Székely and Rizzo (2013), around 0 for
         independent representations.
 
     Examples

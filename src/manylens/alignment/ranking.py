@@ -1,4 +1,4 @@
-"""Ranking pretrained models for a task: by what a model on top of their features would reach."""
+"""Rank pretrained models for a task by how well a model on top of their features would do."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ModelScore(NamedTuple):
         Whether the best model is not clearly better: the difference to it is below 1.96 times its standard
         error, which accounts for both scores being of the same rows.
     rows_to_tell : int or None, default=None
-        About how many rows would tell the model from the best one, if the difference stays what it is.
+        About how many rows would distinguish the model from the best one, if the difference stays the same.
     ridge, knn : float or None, default=None
         The two parts of the default score.
     """
@@ -214,7 +214,7 @@ def rank_models(
     standardize : bool, default=True
         Whether to scale all columns to mean 0 and the same variance first, so that units and single large
         columns do not matter: variance 1, and for "sfda" and "transrate", which depend on the scale, 1/d.
-        Sketches, class probabilities, and what a function gets stay as they are.
+        Sketches, class probabilities, and features passed to a function are not scaled.
     n_groups : int, default=10
         0 for no standard errors. Otherwise, the number of random groups of rows for the jackknife error of a
         function; the errors of the other scores are from one pass (infinitesimal jackknife). For sketches the
@@ -228,7 +228,7 @@ def rank_models(
     -------
     ModelRanking
         A table, best first: name, score, standard error, seconds, whether it is too close to the best to
-        call, and how many rows would tell.
+        call, and how many rows would settle it.
 
     Examples
     --------

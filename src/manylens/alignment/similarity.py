@@ -111,7 +111,7 @@ def cka(
         `manylens.kernels`.
     estimator : {"biased", "unbiased"}, default="biased"
         "biased" is the formula above. "unbiased" uses unbiased estimates of the three inner products (Song et
-        al. 2012; Nguyen et al. 2021): it does not tend to 1 if rows are few. It needs at least 4 rows.
+        al. 2012; Nguyen et al. 2021): it does not tend to 1 if there are few rows. It needs at least 4 rows.
     center : bool, default=True
         False gives the uncentered alignment of Cristianini et al. (2001).
     return_ : {"score", "angle"}, default="score"

@@ -34,8 +34,8 @@ class StreamingCKA(Summary):
     """Linear CKA of representations that arrive one batch of rows at a time.
 
     Keeps cross-moments instead of averaging scores of batches, so the result is the `cka` of all rows, for
-    any batch sizes. Memory is d_x d_y doubles per pair and d² per representation. Sums are kept of rows that
-    are scaled by a power of two, so that units of any size can be used.
+    any batch sizes. Memory is d_x d_y doubles per pair and d² per representation. Rows are scaled by a power
+    of two before they are summed, so that units of any size can be used.
 
     Parameters
     ----------

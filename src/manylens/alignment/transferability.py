@@ -2,8 +2,8 @@
 
 Each score comes with the influence of every row on it, ψ_i = n ∂score/∂w_i at equal weights w = 1, centered.
 Its standard error is |ψ|/n (the infinitesimal jackknife: Efron 1982), and that of the difference of the
-scores of two models |ψ - ψ'|/n, so that errors cost no second decomposition and respect what the models
-share. A score takes O(n d min(n, d)) time for features (n, d).
+scores of two models |ψ - ψ'|/n, so errors need no second decomposition and account for the rows that the
+models share. A score takes O(n d min(n, d)) time for features (n, d).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command line: `manylens demo`, `manylens warmup`, and the commands on people's own files."""
+"""The command line: `manylens demo`, `manylens warmup`, and the commands for users' own files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CommandError(Exception):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, given as the words after `manylens` (from the shell if None); return the exit code.
 
-    0: done; 1: a defect of manylens; 2: something the user can fix; 130: interrupted.
+    0: done; 1: a bug in manylens; 2: something the user can fix; 130: interrupted.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:

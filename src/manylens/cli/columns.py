@@ -127,7 +127,7 @@ def is_text(values: pd.Series[Any]) -> bool:
 
 
 def kind_of(values: pd.Series[Any]) -> str:
-    """What a column holds, for people."""
+    """What a column holds, in words."""
     first = values.dropna().iloc[:1]
     if values.dtype == object and len(first):
         kind = type(first.iloc[0])
@@ -141,7 +141,7 @@ def looks_like_decimal_commas(values: pd.Series[Any]) -> bool:
 
 
 def shell_word(name: Any) -> str:
-    """A name as a shell takes it."""
+    """A name, quoted for the shell."""
     from shlex import quote
 
     return quote(str(name))

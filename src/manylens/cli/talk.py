@@ -45,7 +45,7 @@ class Talk:
         return Console(stderr=self.results_on_stderr, soft_wrap=not sys.stdout.isatty(), highlight=False)
 
     def note(self, sentence: str) -> None:
-        """A remark that is no result; it is part of the JSON object."""
+        """A remark that is not a result; it is part of the JSON object."""
         self.notes.append(sentence)
         if not self.quiet and not self.as_json:
             Console(stderr=True, highlight=False).print(
@@ -131,7 +131,7 @@ def shown(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it; NaN and infinity become null."""
+    """A value as JSON represents it; NaN and infinity become null."""
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple | np.ndarray):

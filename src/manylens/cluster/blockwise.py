@@ -40,11 +40,12 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
 
     A fit reads the blocks twice: once for a uniform random sample, which fixes landmarks and scales, and once
     for the summaries, which are merged in a fixed tree. The estimator then learns from the merged summary on
-    one worker. Given the feature map, the result is that of all rows; if the sample holds all rows, it is
-    that of `fit` up to rounding. If nothing is learned from the sample (`ModularAutoencoder`), the blocks are
-    read once. The result has the same bits for any number of workers, whichever of them ran what, and if some
-    are killed on the way. A worker needs memory for one block, one or two that dask reads ahead, and two
-    summaries, one of them also for the sample; only the fitted estimator comes to the client.
+    one worker. Given the feature map, the result is exact for all rows; if the sample holds all rows, it
+    equals that of `fit` up to rounding. If nothing is learned from the sample (`ModularAutoencoder`), the
+    blocks are read once. The result is bitwise identical for any number of workers, no matter which worker
+    ran which task, even if some are killed on the way. A worker needs memory for one block, one or two that
+    dask reads ahead, and two summaries; one worker also needs memory for the sample. Only the fitted
+    estimator is sent to the client.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
             Rows, in blocks; a dict holds layers of the same rows. A batch may be a pair of rows and target.
             Files are .npy, .npz or Parquet files, or a folder of them, which every worker can read.
         y : dask array, series, folder, or iterable of blocks or files, default=None
-            Target, cut at the same rows; with a dask array X also an array in memory.
+            Target, divided into the same blocks; if X is a dask array, y may also be an array in memory.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Which rows of a segment a search may find, in few bytes."""
+"""A compact encoding of the rows of a segment that a search may find."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ class ClusterNeighbors:
     distances : ndarray of shape (n_queries, k)
         Root mean squared distances over modules, ascending; estimated if some did not answer.
     rows : ndarray of shape (n_queries, k)
-        Row numbers of the base, or ids if `fit` got any; -1, or None, with an infinite distance if fewer rows
-        could be reached.
+        Row numbers of the base, or ids if `fit` was given any; -1, or None, with an infinite distance if
+        fewer rows could be reached.
     answered : ndarray of bool of shape (n_modules,)
         Modules that answered for all queries and all rows of the base.
     expected_recall : ndarray of shape (n_queries,)
@@ -77,15 +77,15 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
     n_neighbors : int, default=10
         Number of neighbors that `kneighbors` returns by default.
     n_groups : int, default=None
-        Number of groups of modules; a group lives and is lost together. None means one per worker, or one per
-        module if there are more workers.
+        Number of groups of modules; the modules of a group are placed, and lost, together. None means one per
+        worker, or one per module if there are more workers.
     n_shards : int, default=1
         Number of row shards, for bases whose groups do not fit on a worker.
     replicas : int, default=1
         Copies of each part, on different workers.
     patience : float, default=60.0
-        Seconds to wait without any worker, and for an answer if there is no deadline. A worker that is silent
-        for as long is treated as dead.
+        Seconds to wait if there is no worker, or for an answer if there is no deadline. A worker that is
+        silent for that long is treated as dead.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
     Notes
     -----
     Uses the dask client that is current when it is fitted, loaded or first used after unpickling. Without
-    one, all parts live in this process. Several threads may search at once, also while rows are added;
+    one, all parts live in this process. Several threads may search at once, even while rows are added;
     another process can search the same parts with an unpickled copy.
 
     Examples
@@ -182,7 +182,7 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
         return self
 
     def partial_fit(self, X: Any, y: Any = None, *, ids: ArrayLike | None = None) -> Self:
-        """Add rows to the base, numbered after those present; the first call is `fit`.
+        """Add rows to the base, numbered after those present; the first call acts as `fit`.
 
         Parameters
         ----------
@@ -191,7 +191,7 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
         y : array-like of shape (n,), default=None
             Used only by the first call.
         ids : array-like of shape (m,), default=None
-            Ids of the rows, needed if those of the base have ids.
+            Ids of the rows, required if the rows of the base have ids.
 
         Returns
         -------
@@ -214,10 +214,10 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
         return self
 
     def remove(self, ids: ArrayLike) -> Self:
-        """Remove rows; the others keep their ids, or get the row numbers before the removal as ids.
+        """Remove rows; the others keep their ids or, if they have none, their old row numbers become ids.
 
-        No search finds the rows any more. Workers hold them until the index is fitted again, or saved and
-        loaded.
+        No search finds the removed rows anymore. Workers hold them until the index is fitted again, or saved
+        and loaded.
 
         Parameters
         ----------
@@ -255,11 +255,11 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
         n_neighbors : int, default=None
             Number of neighbors. None means the parameter of the index.
         deadline : float, default=None
-            Seconds after which the result rests on the modules that have answered by then. None means
-            `patience`.
+            Seconds after which the search returns, using only the modules that have answered by then. None
+            means `patience`.
         at_least : int, default=None
-            Number of modules after whose answers no more are waited for. None means all on workers that are
-            alive. By the deadline there may be fewer: see `answered`.
+            Stop waiting once this many modules have answered. None means all modules on live workers. If the
+            deadline comes first, there may be fewer: see `answered`.
         where : array-like of bool or of ids, or callable, default=None
             Rows to choose from: a mask (n,), their ids, or a function from all ids to a mask.
 

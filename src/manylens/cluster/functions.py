@@ -1,4 +1,4 @@
-"""Functions of all rows, of rows that live in blocks: exact, from merged cross-moments."""
+"""Functions of all rows for rows that live in blocks, computed exactly from merged cross-moments."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def over_blocks(
     verbose: int = 0,
     **settings: Any,
 ) -> Any:
-    """Compute a function of all rows, of rows that live in blocks.
+    """Compute a function of all rows for rows that live in blocks.
 
     Each block is summarized where it lives, and the summaries are merged, as for `summarize_blocks`. The
     result is that of the function for all rows at once, up to rounding: linear kernels only need
@@ -69,14 +69,14 @@ def over_blocks(
         If positive, print how many blocks are done.
     **settings : dict
         Other parameters of the function. Kernels are linear, and models are ranked by "cka" (the meaning of
-        "auto", as for sketches) or "biased-cka": other choices need all rows at once. The scales of
-        `standardize` are found in a pass of their own.
+        "auto", as for sketches) or "biased-cka": other choices need all rows at once. The scales for
+        `standardize` are computed in a separate pass.
 
     Returns
     -------
     object
         What the function returns. The standard errors of `rank_models` are from a jackknife over n_groups
-        groups of rows; n_groups=0 divides the memory by n_groups.
+        groups of rows; n_groups=0 skips them, which divides the memory by the number of groups.
 
     Examples
     --------

@@ -31,7 +31,7 @@ class IndexFolder:
         def _connected(self, wait: bool = True) -> Parts: ...
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the index to a folder that every worker can write to: one file per part, by its worker.
+        """Write the index to a folder that every worker can write to; each worker writes one file per part.
 
         Rows that were removed are left out.
 

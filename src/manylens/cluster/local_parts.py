@@ -1,4 +1,4 @@
-"""What a search asks of the parts of an index, and parts that all live in this process."""
+"""The interface of the parts of an index, and an implementation that keeps all parts in this process."""
 
 from __future__ import annotations
 

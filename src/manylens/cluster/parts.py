@@ -40,7 +40,7 @@ class Columns(CheckedState):
 
 
 class PartError(Exception):
-    """An error of the disk of a worker; not an OSError, which would mean that the worker is gone."""
+    """A disk error on a worker; not an OSError, which would mean that the worker is gone."""
 
 
 class Part:

@@ -35,9 +35,9 @@ class Part(NamedTuple):
 def summarize_blocks(summary: S, X: Any, y: Any = None, *, patience: float = 60.0) -> S:
     """Summarize rows that live in blocks: each block where it is, then merge in a fixed tree.
 
-    The result has the same bits for any number of workers, whichever of them ran what, and if some are
-    killed on the way. Only the merged summary comes to the client. With no dask client the blocks are read by
-    dask's own scheduler; batches in memory are summarized one at a time, without dask.
+    The result is bitwise identical for any number of workers, no matter which worker ran which task, even if
+    some are killed on the way. Only the merged summary is sent to the client. Without a dask client, the
+    blocks are read by dask's own scheduler; batches in memory are summarized one at a time, without dask.
 
     Parameters
     ----------

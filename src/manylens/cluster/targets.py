@@ -1,4 +1,4 @@
-"""The target of rows in blocks: its classes or values, and a list of collections as feature sets."""
+"""Targets (y) of rows in blocks: their classes or values; also, lists of collections as feature sets."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class SearchPlan:
 
 @dataclass(frozen=True)
 class Wish:
-    """What a user asks of a search; None is for the calibration to choose."""
+    """Settings that the user asks for; None lets the calibration choose."""
 
     n_neighbors: int
     recall: float
@@ -97,7 +97,7 @@ def calibration_rows(n: int) -> IntArray:
 
 
 def calibrated(index: SearchIndex, wish: Wish, queries: FloatArray | None = None) -> SearchIndex:
-    """The index with a plan for the wish, calibrated with the queries or with rows of the base."""
+    """The index with a plan that fulfills the wish, calibrated with the queries or with rows of the base."""
     points = index.coordinates
     sample = calibration_queries(points, queries)
     if index.method == "nested" and index.backend != "faiss":

@@ -36,11 +36,11 @@ class IndexFiles:
         Parameters
         ----------
         path : str or path-like
-            The file; its folder is created if it does not exist. In a folder that exists, it is the file
-            index.manylens.
+            The file; its folder is created if it does not exist. If the path is an existing folder, the file
+            is index.manylens in that folder.
         save_modules : bool, default=True
-            Whether the file contains the modules. If False, pass them to `load`; for modules that cannot be
-            saved.
+            Whether the file contains the modules. Use False for modules that cannot be saved, and pass them
+            to `load`.
         """
         check_is_fitted(self)
         self._check_layout()
@@ -70,8 +70,8 @@ class IndexFiles:
         modules : transformer, default=None
             The fitted modules. None means those saved with the index.
         mmap : bool, default=True
-            Whether to map the rows from the file instead of reading them into memory. Everything but mapped
-            rows is compared with its checksum; `manylens.persistence.verify` compares them, too.
+            Whether to map the rows from the file instead of reading them into memory. Checksums are verified
+            for everything but mapped rows; `manylens.persistence.verify` verifies those, too.
         trusted : iterable of classes or str, default=()
             Classes of modules that manylens does not know, as for `manylens.load`.
 
@@ -105,7 +105,7 @@ class IndexFiles:
         Parameters
         ----------
         description : str, default="HNSW24"
-            What `faiss.index_factory` makes.
+            Description of the index for `faiss.index_factory`.
 
         Returns
         -------

@@ -114,7 +114,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
     recall_ : float
         Fraction of the nearest rows in the input space that the search finds, whatever the modules.
     measured_ : MeasuredRecall
-        What `recall_` rests on: its standard error, the recall of an exact search by all coordinates that
+        How `recall_` was measured: its standard error, the recall of an exact search by all coordinates that
         the index keeps (`reachable`), and the numbers of queries and of neighbors.
     fitted_as_ : dict
         The parameters that determine what is stored; if one is changed, `fit` is needed again.
@@ -203,7 +203,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         return self
 
     def partial_fit(self, X: MatrixLike, y: ArrayLike | None = None, *, ids: ArrayLike | None = None) -> Self:
-        """Add rows to the base; the first call is `fit`, later calls do not change the modules.
+        """Add rows to the base; the first call acts as `fit`, and later calls do not change the modules.
 
         Parameters
         ----------
@@ -212,7 +212,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         y : array-like of shape (m,), default=None
             Used only by the first call.
         ids : array-like of shape (m,), default=None
-            Ids of the rows, needed if those of the base have ids.
+            Ids of the rows, required if the rows of the base have ids.
 
         Returns
         -------
@@ -267,7 +267,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         distances : ndarray of shape (n_queries, n_neighbors)
             Root mean squared distances over modules, ascending; only if `return_distance`.
         rows : ndarray of shape (n_queries, n_neighbors)
-            Rows of the base as int64, or their ids if `fit` got any; ties are broken by row number.
+            Rows of the base as int64, or their ids if `fit` was given any; ties are broken by row number.
         """
         if "index_" not in self.__dict__:  # takes less time than `check_is_fitted` does
             check_is_fitted(self)

@@ -55,7 +55,7 @@ class InputRows(TransformerMixin, BaseEstimator):
         return self.query_columns(X)
 
     def query_columns(self, X: Any) -> Any:
-        """`transform` without what scikit-learn wraps around it."""
+        """`transform` without scikit-learn's output wrapper."""
         if self.metric == "euclidean":
             return X
         norms = row_norms(X)
@@ -403,8 +403,8 @@ def block_reflector(axes: FloatArray) -> tuple[FloatArray, FloatArray, FloatArra
 def composite_axes(Z: Rows, widths: tuple[int, ...]) -> CompositeAxes:
     """Principal axes of all modules' columns, even those without variance, along which queries can vary.
 
-    The axes of many rows are those of a sample: any rotation keeps distances, and rows that the sample does
-    not tell of only have less of their variance in the leading coordinates, which the calibration notices.
+    The axes of many rows are those of a sample: any rotation keeps distances, and rows unlike the sample
+    merely have less of their variance in the leading coordinates, which the calibration notices.
     """
     if Z.shape[1] > MAX_COLUMNS:
         raise ValueError(

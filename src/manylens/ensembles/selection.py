@@ -29,7 +29,7 @@ class NumberedRows(Protocol):
 
 
 def as_array(values: Any, name: str) -> AnyArray:
-    """Values as an array; nested lists of different lengths are refused in our words."""
+    """Values as an array; nested lists of different lengths are refused with our own message."""
     if is_sparse(values):
         raise TypeError(f"{name} is a sparse matrix: give a flat list.")
     try:
@@ -160,7 +160,7 @@ class RowSelection:
         distances : ndarray of object of shape (n_queries,)
             Distances of each query, ascending; only if `return_distance`.
         rows : ndarray of object of shape (n_queries,)
-            Row numbers, or ids if `fit` got any.
+            Row numbers, or ids if `fit` was given any.
         """
         check_is_fitted(self)
         self._check_layout()
@@ -197,7 +197,7 @@ class RowSelection:
         return self._change(lambda index: calibrated(index, self._wish(), queries))
 
     def remove(self, ids: ArrayLike) -> Self:
-        """Remove rows; the others keep their ids, or get the row numbers before the removal as ids.
+        """Remove rows; the others keep their ids or, if they have none, their old row numbers become ids.
 
         This copies the other rows, so remove many at once.
 

@@ -156,7 +156,7 @@ def leading_coordinates(lenses: Any, X: Any, width: int, dtype: Any = None) -> F
 
 @dataclass(frozen=True)
 class RowData:
-    """What is known of rows beside their coordinates."""
+    """What is known about rows besides their coordinates."""
 
     described: dict[str, Any]
     pixels: AnyArray | None  # (n, height, width, channels) uint8

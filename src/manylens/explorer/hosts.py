@@ -1,4 +1,4 @@
-"""The two hosts of the explorer: a notebook, by anywidget, and one html file that needs no server."""
+"""The two hosts of the explorer: a notebook, through anywidget, and one HTML file that needs no server."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def explore(
     title: str = "manylens explorer",
     output: str | os.PathLike[str] | None = None,
 ) -> Any:
-    """Look at the neighbors that modules find, while the diversity moves.
+    """Explore the neighbors that modules find at any diversity, on an interactive page.
 
     The page shows a map of the rows, the neighbors of the row that is clicked, in each module and in all of
     them together, what happens when modules are switched off, the coverage of the spectrum, the certificate,
@@ -56,18 +56,20 @@ def explore(
     says which.
 
     With `compare`, the page shows two representations of the same rows, such as two embeddings or a network
-    before and after fine-tuning: two linked maps, whose neighbors changed most, and CKA of layers by layers.
+    before and after fine-tuning: two linked maps, the rows whose neighbors changed most, and the CKA of every
+    pair of layers.
 
     Parameters
     ----------
     lenses : fitted transformer with `transform` and `split`
-        The diversity can be moved for `ModularKernelPCA` and `ModularAutoencoder`. With `compare`, also any
-        representation, see there.
+        `ModularKernelPCA` and `ModularAutoencoder` get a slider for the diversity. With `compare`, any of the
+        representations described there.
     X : array-like or CSR matrix of shape (n, d), default=None
-        Rows to show, up to a few ten thousand. The index of a data frame names them. Needed unless two
+        Rows to show, up to a few tens of thousands. The index of a data frame names them. Needed unless two
         arrays are compared.
     labels : array-like of shape (n,), default=None
-        Labels, which color the map and vote; many different float values are shown on a scale and do not.
+        Labels, which color the map and are voted on; many different float values are shown on a color scale
+        instead, without a vote.
     images : array-like of shape (n, height, width[, channels]) or sequence, default=None
         One image per row: uint8, or other numbers, which are scaled to the range of all images; or a sequence
         of files or PIL images. If the rows of X are these pixels, an image can be dropped as a query.

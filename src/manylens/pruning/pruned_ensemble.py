@@ -95,7 +95,7 @@ class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):
             check_flat_trees(self.trees, self.n_features_in_, len(self.intercept))
 
     def _checked_members(self) -> Members:
-        """The members; raises if this is no model that `AlignmentPruner` or `from_members` created."""
+        """The members; raises if this model was not created by `AlignmentPruner` or `from_members`."""
         members = self.members
         check_jobs(self.n_jobs)
         if not isinstance(members, Members):

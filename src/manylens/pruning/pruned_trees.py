@@ -64,7 +64,7 @@ class PrunedTrees(CheckedState, ScoreMixin, BaseEstimator):
             self._require(len(self.model.cover) == len(self.model.trees.feature))
 
     def _checked_model(self) -> TreeEnsemble:
-        """The trees; raises if this is no model that `TreePruner` created."""
+        """The trees; raises if this model was not created by `TreePruner`."""
         if not isinstance(self.model, TreeEnsemble) or not hasattr(self, "n_features_in_"):
             raise TypeError("model is not an ensemble of trees: use the estimator_ of a fitted TreePruner.")
         return self.model

@@ -320,8 +320,8 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
         """Return the kept members as an ensemble of the original class that predicts the same.
 
         Forests and GradientBoosting can hold any weights in their leaves. A forest of classes predicts the
-        same classes; its probabilities are those scores shifted and divided until they are probabilities, and
-        so less confident than those of `predict_proba`, which can clip. Bagging requires equal weights and
+        same classes; its probabilities are these scores, shifted and rescaled to valid probabilities, and so
+        less confident than those of `predict_proba`, which can clip. Bagging requires equal weights and
         voting weights that sum to one, both without an intercept. Other ensembles raise an error.
 
         Returns

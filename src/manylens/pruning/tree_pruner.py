@@ -47,8 +47,8 @@ HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without 
 class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     """Cut subtrees of an ensemble of trees and refit the leaf values, at equal held-out loss.
 
-    Subtrees are replaced by leaves in the order of what they cost per leaf in a second-order model of the
-    loss. After each step, the values of all leaves are refitted by ridge regression over leaf indicators,
+    Subtrees are replaced by leaves in the order of their cost per leaf in a second-order model of the loss.
+    After each step, the values of all leaves are refitted by ridge regression over leaf indicators,
     shrunk toward the values of the ensemble. Trees that lose all splits are removed. How much to shrink and
     when to stop is decided on held-out rows: for a forest, by fitting an eighth of its trees again to two
     thirds of its rows, and pruning them in the same way. Memory: 16 bytes per row and tree, at most 540 MB,
@@ -72,12 +72,12 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         that `to_ensemble` can return its class. "logistic": by a sum of log-odds, usually with a smaller log
         loss. "auto": whichever is smaller at the same loss. Other ensembles keep their link.
     guarantee : float or None, default=None
-        For rows given as `fit(X, y, guarantee_rows=...)`: the largest change of a predicted value. Classes
-        must not change at all, for any number. Leaf values are then refitted to the predictions of the
-        ensemble, and `loss` is ignored.
+        For rows given as `fit(X, y, guarantee_rows=...)`: the largest change of a predicted value. With
+        classes, no predicted class may change, whatever the number. Leaf values are then refitted to the
+        predictions of the ensemble, and `loss` is ignored.
     fit_ensemble : bool, default=False
-        Whether to fit a copy of the ensemble first: forests with bootstrap=True to all rows, others to 80 %
-        of the rows, and pruned on the rest.
+        Whether to fit a copy of the ensemble first. Forests with bootstrap=True are fitted to all rows;
+        others are fitted to 80 % of the rows and pruned on the rest.
     random_state : int, RandomState or None, default=None
         Determines which rows are held out.
 
@@ -95,7 +95,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     held_out_loss_error_ : float
         Standard error of `held_out_loss_`, as an estimate of the loss on new rows.
     whole_loss_ : float
-        The same of the ensemble.
+        The same for the whole ensemble.
     path_ : dict of str to ndarray
         All models from large to small: their members, nodes and bytes; the held-out loss, its rise and the
         standard error of the rise; and fresh_loss, that of the first trees of the ensemble with as many
@@ -276,7 +276,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         return Dials(self.loss, self.max_members, self.max_nodes, self.max_bytes)
 
     def _smallest(self, judge: Judge) -> tuple[TreeEnsemble, Candidate]:
-        """The model that the dials ask for, on the path of the best candidate; sets the path and the loss."""
+        """The model the settings ask for, on the path of the best candidate; sets the path and the loss."""
         T, dials = len(judge.ensemble.trees.roots), self._dials()
         few, goal = self._first_trees(T), Goal(judge.whole_loss, judge.whole_error, judge.whole_loss)
         if not judge.ensemble.averages:  # boosting that overfits is cut from where it should have stopped

@@ -1,8 +1,8 @@
 """A symmetric matrix as Q B Qᵀ with a narrow band B, and diagonals of the inverses of B + alpha.
 
 A leave-one-out ridge needs no eigenvectors: with a banded B, each row of Q takes one forward substitution per
-penalty. The reduction consists of products of matrices, unlike that of an eigendecomposition, half of whose
-operations are products of a matrix and a vector, which wait for memory (Bischof, Lang and Sun 2000).
+penalty. The reduction consists of matrix products; in that of an eigendecomposition, half of the operations
+are matrix-vector products, which are bound by memory bandwidth (Bischof, Lang and Sun 2000).
 """
 
 from __future__ import annotations

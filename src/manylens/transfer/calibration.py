@@ -63,7 +63,8 @@ def expected_calibration_error(
     y : array-like, shape (n,)
         True labels.
     proba : array-like, shape (n, C) or (n,)
-        Probabilities of the classes, in sorted order; a single column is that of the second of two classes.
+        Probabilities of the classes, in sorted order; a single column holds the probability of the second of
+        two classes.
     n_bins : int, default=15
         Number of bins.
     kind : {"top", "classwise"}, default="top"

@@ -193,8 +193,8 @@ class LayerRidgeClassifier(layer_models.LayerClassifier, LayerRidge):
         """Update the model with a batch of rows, keeping only moments.
 
         The first batch fixes the maps, weights and landmarks. Generalized cross-validation chooses alpha, and
-        the temperature is fitted to each batch before it is added (after it, for the first). After `fit`,
-        training starts over.
+        the temperature is fitted to each batch before the batch is added (for the first batch, afterward).
+        After `fit`, training starts over.
 
         Parameters
         ----------

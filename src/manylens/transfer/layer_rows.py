@@ -16,8 +16,8 @@ class LayerRows(dict[Any, AnyArray]):
     """A dict of layers, each of shape (n, d_l), that can also be indexed by rows.
 
     `layers["block5"]` is one layer; `layers[:500]`, `layers[mask]` and `layers[[3, 1]]` are the same rows of
-    all layers. So `train_test_split`, `cross_val_score` and `GridSearchCV` accept it where they refuse a
-    plain dict, of which they only see the number of layers.
+    all layers. So `train_test_split`, `cross_val_score` and `GridSearchCV` accept it; they refuse a plain
+    dict, whose length is the number of layers.
 
     Parameters
     ----------

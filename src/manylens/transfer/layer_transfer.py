@@ -255,8 +255,8 @@ class LayerTransfer(PlainScoreMixin, ClassifierMixin, BaseEstimator):
         path : str or path-like
             The file.
         example : array or tensor of shape (n, ...), or dict of them
-            Two or more inputs, whose number of rows may vary afterward. Inputs are named "x", or as in the
-            dict.
+            Two or more rows of inputs; the exported model accepts any number of rows. Inputs are named "x",
+            or as in the dict.
         """
         from manylens.transfer.exported import write_onnx
 

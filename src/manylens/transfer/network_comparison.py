@@ -41,7 +41,7 @@ def compare_models(
 ) -> SimilarityMatrix:
     """Linear CKA of every layer of one network with every layer of another, in one pass.
 
-    Both networks run batch by batch. Batches are joined to blocks of at most 512 rows, in which inner
+    Both networks run batch by batch. Batches are joined into blocks of at most 512 rows, in which inner
     products of the kernels are estimated without bias (Song et al. 2012); CKA is the ratio of their sums
     (Nguyen, Raghu and Kornblith 2021). With up to 512 rows this is `cka(..., estimator="unbiased")`. Rows and
     kernels of one block are in memory, at most 2^28 bytes of rows unless a single batch takes more.

@@ -56,8 +56,8 @@ def collect_layers(
     model : torch.nn.Module
         The network. It runs in evaluation mode, without gradients; its mode is restored afterward.
     batches : iterable
-        Inputs of the model: tensors or arrays, dicts of keyword arguments, or tuples of arguments, of which
-        labels at the end are left out, so that a loader of (inputs, labels) can be given. They are moved to
+        Inputs of the model: tensors or arrays, dicts of keyword arguments, or tuples of arguments. Labels at
+        the end of a tuple are dropped, so a loader of (inputs, labels) works. Inputs are moved to
         the model's device, and real numbers to its dtype. One tensor or dict of all rows is split.
     layers : "auto", sequence of str, or callable, default="auto"
         Names in `model.named_modules()`, or a function of name and module that returns whether to keep it.

@@ -43,8 +43,8 @@ class RidgeSearch:
     A ridge on one-hot targets shrinks the scores of rare classes more than those of frequent ones. With power
     s, the target of a row of class c is proportional to p_c^-s instead of 1, where p_c is the share of the
     class among the rows; s = 1/2 gives all classes the same sum of squared targets. The ridge is linear in
-    its targets, so no candidate needs another fit: the penalty has the lowest leave-one-out squared error
-    of one-hot targets, and s the highest leave-one-out likelihood.
+    its targets, so no candidate needs another fit: the penalty is chosen by the leave-one-out squared error
+    of one-hot targets, and s by the leave-one-out likelihood.
 
     Parameters
     ----------
