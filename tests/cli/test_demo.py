@@ -11,8 +11,8 @@ import pytest
 
 import manylens
 from manylens.cli import main
-from manylens.cli.experiment import Settings, run_experiment
-from manylens.cli.report import gallery_queries, table_rows
+from manylens.cli.demo_experiment import Settings, run_experiment
+from manylens.cli.demo_report import gallery_queries, table_rows
 
 SEED = 3
 

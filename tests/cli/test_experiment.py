@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from manylens.baselines import MonolithicKernelPCA
-from manylens.cli.experiment import Settings, run_experiment, score_modules, split_digits
-from manylens.cli.report import COLUMNS, gap_text, table_rows
+from manylens.cli.demo_experiment import Settings, run_experiment, score_modules, split_digits
+from manylens.cli.demo_report import COLUMNS, gap_text, table_rows
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 
 from manylens import ModularKernelPCA, ModuleNeighbors
 from manylens.cluster import DistributedNeighbors
-from manylens.cluster.choice import Choice
+from manylens.cluster.row_filter import Choice
 from tests.cluster.faults import without
 
 X = load_digits().data[np.random.default_rng(0).permutation(1797)]

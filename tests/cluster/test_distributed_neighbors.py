@@ -18,8 +18,8 @@ from manylens import ModularKernelPCA, ModuleNeighbors
 from manylens.cluster import DistributedNeighbors
 from manylens.cluster.parts import Columns, build_part
 from manylens.cluster.recall_curve import recall_by_size
-from manylens.cluster.rounds import Search, union_of
 from manylens.cluster.sources import Layout, RowBlock, Segment, row_blocks, segments_of
+from manylens.cluster.two_rounds import Search, union_of
 from tests.cluster.faults import without as absent_parts
 
 X = load_digits().data[np.random.default_rng(0).permutation(1797)]

@@ -17,7 +17,7 @@ from manylens import (
     stable_rank,
 )
 from manylens.cluster import over_blocks
-from manylens.cluster.functions import ColumnScales
+from manylens.cluster.block_functions import ColumnScales
 from manylens.cluster.targets import TargetKind
 from tests.summaries.contract import SummaryContract
 

@@ -14,8 +14,8 @@ from manylens.alignment.similarity import cka_matrix
 from manylens.cli import CommandError
 from manylens.cli.columns import ColumnOptions, choose_features, labels
 from manylens.cli.learning import Common
+from manylens.cli.output import Step
 from manylens.cli.tables import Rows, check_table_target, check_target, quoted, write_rows
-from manylens.cli.talk import Step
 from manylens.persistence.files import replacing
 from manylens.typing import AnyArray, FloatArray
 

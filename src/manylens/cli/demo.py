@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from manylens.cli import CommandError
 from manylens.cli.browser import open_in_browser
-from manylens.cli.experiment import Experiment, Settings, run_experiment
-from manylens.cli.report import COLUMNS, gap_text, report_page, table_rows
+from manylens.cli.demo_experiment import Experiment, Settings, run_experiment
+from manylens.cli.demo_report import COLUMNS, gap_text, report_page, table_rows
 from manylens.explorer.hosts import explore
 from manylens.validation import import_optional
 

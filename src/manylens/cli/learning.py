@@ -24,8 +24,8 @@ from manylens.cli.columns import (
     preparation,
 )
 from manylens.cli.model_files import check_model_target, write_model
+from manylens.cli.output import Talk
 from manylens.cli.tables import Rows, check_table_target, write_rows
-from manylens.cli.talk import Talk
 from manylens.ensembles.diversity_search import DiversitySearchCV
 from manylens.ensembles.neighbors import ModuleNeighbors
 from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor

@@ -90,7 +90,7 @@ def make_page(
     """The page as HTML; everything that comes from files is escaped."""
     import matplotlib as mpl
 
-    from manylens.cli.report import STYLE, gap_text, inline_svg
+    from manylens.cli.demo_report import STYLE, gap_text, inline_svg
 
     template = Template(resources.files("manylens.cli").joinpath("model_page.html").read_text("utf-8"))
     style = resources.files("manylens.cli").joinpath("page.html").read_text("utf-8")
@@ -122,7 +122,7 @@ def make_page(
 
 def path_table(path: list[dict[str, Any]]) -> str:
     """The scores at several diversities as an HTML table, the model's own row marked."""
-    from manylens.cli.report import gap_text
+    from manylens.cli.demo_report import gap_text
 
     voted = path[0]["vote_accuracy"] is not None
     names = ["diversity", "neighbors kept %", *(["vote %"] if voted else []), "gap"]
@@ -177,7 +177,7 @@ def short_name(value: Any) -> str:
 
 def draw_coverage(lenses: Any) -> Figure:
     """Spectrum and coverage of the model."""
-    from manylens.cli.report import new_figure
+    from manylens.cli.demo_report import new_figure
     from manylens.plotting import CoverageDisplay
 
     figure, ax = new_figure(5.4, 4.4)
@@ -188,7 +188,7 @@ def draw_coverage(lenses: Any) -> Figure:
 def draw_similarity(lenses: Any, X: FloatArray) -> Figure:
     """CKA of the modules with each other."""
     from manylens.alignment.similarity import cka_matrix
-    from manylens.cli.report import new_figure
+    from manylens.cli.demo_report import new_figure
     from manylens.plotting import HeatMapDisplay
 
     parts = lenses.split(lenses.transform(X))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from manylens.cli import FILE_COMMANDS
-from manylens.cli.talk import Talk
+from manylens.cli.output import Talk
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

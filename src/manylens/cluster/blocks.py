@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from manylens.cluster.dask_runner import current_client, refuse_closed
 from manylens.cluster.files import file_list, holds_files, read_part
-from manylens.cluster.running import current_client, refuse_closed
 from manylens.validation import NO_NUMBER, import_optional, is_sparse
 
 Arguments = tuple[Any, ...]  # of one block: rows, and the target if there is one

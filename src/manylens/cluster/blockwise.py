@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.cluster.blocks import Blocks, is_collection, read_blocks
+from manylens.cluster.dask_runner import Runner
 from manylens.cluster.plans import Plan, Prepared, as_fitted, learn, plan_for, prepare, summarize_block
 from manylens.cluster.reduction import (
     get_summary,
@@ -23,7 +24,6 @@ from manylens.cluster.reduction import (
     reduction_graph,
     work_on,
 )
-from manylens.cluster.running import Runner
 from manylens.cluster.sample import RowSample
 from manylens.native.threads import one_blas_thread
 from manylens.typing import FloatArray

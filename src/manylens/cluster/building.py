@@ -10,10 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.cluster.blocks import Blocks
 from manylens.cluster.blockwise import Blockwise
+from manylens.cluster.dask_runner import Runner
 from manylens.cluster.local_parts import LocalParts, Parts
 from manylens.cluster.placement import DaskParts
 from manylens.cluster.reduction import named
-from manylens.cluster.running import Runner
 from manylens.cluster.sources import Layout, RowBlock, first_row, is_in_memory
 from manylens.ensembles.representation import resolve_modules
 

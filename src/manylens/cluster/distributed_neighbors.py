@@ -16,14 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.cluster.blocks import is_collection
 from manylens.cluster.building import fitted_modules, one_row, place
-from manylens.cluster.choice import choices_of
+from manylens.cluster.dask_runner import Runner, current_client
 from manylens.cluster.index_folder import IndexFolder
 from manylens.cluster.local_parts import Parts
 from manylens.cluster.placement import DaskParts
 from manylens.cluster.recall_curve import calibrate
-from manylens.cluster.rounds import Found, Search
-from manylens.cluster.running import Runner, current_client
+from manylens.cluster.row_filter import choices_of
 from manylens.cluster.sources import Layout, first_row, row_blocks, segments_of
+from manylens.cluster.two_rounds import Found, Search
 from manylens.ensembles.representation import dense, finite_columns, module_views, transform_rows
 from manylens.ensembles.selection import Where, check_ids, chosen_rows, joined_ids, positions_of, row_ids
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, MatrixLike, ModuleSet

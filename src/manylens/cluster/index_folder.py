@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.cluster.choice import choices_of
 from manylens.cluster.local_parts import Parts
 from manylens.cluster.recall_curve import all_answers
+from manylens.cluster.row_filter import choices_of
 from manylens.cluster.sources import Layout, SavedBlock, Segment, new_uid, part_file
 from manylens.persistence import load, save
 from manylens.validation import check_path

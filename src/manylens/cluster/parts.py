@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from manylens.cluster.choice import Choice
 from manylens.cluster.reduction import naming
+from manylens.cluster.row_filter import Choice
 from manylens.ensembles.finders import ScanFinder, rank_leading
 from manylens.ensembles.representation import FARTHEST, Frame, check_near, frame_of
 from manylens.native.nearest import measure

@@ -20,10 +20,10 @@ from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import Any
 
+from manylens.cluster.dask_runner import ASK_SECONDS, blamed_key, distributed, graph_may_hold, keys_of
 from manylens.cluster.local_parts import Enough, Request, Slot, part_name
 from manylens.cluster.parts import Part, build_part
 from manylens.cluster.reduction import keyed, literal
-from manylens.cluster.running import ASK_SECONDS, blamed_key, distributed, graph_may_hold, keys_of
 from manylens.cluster.sources import (
     Layout,
     RowBlock,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from manylens.cluster.local_parts import Parts, Request, Slot
-from manylens.cluster.rounds import Search, in_units, union_of
 from manylens.cluster.sources import Layout
+from manylens.cluster.two_rounds import Search, in_units, union_of
 from manylens.native.nearest import drop_self
 from manylens.typing import BoolArray, FloatArray, IntArray
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from manylens.cluster.blocks import Blocks, read_blocks
-from manylens.cluster.running import Runner
+from manylens.cluster.dask_runner import Runner
 from manylens.native.threads import one_blas_thread
 from manylens.summaries import Summary, merge_tree
 from manylens.validation import check_real, import_optional, shown

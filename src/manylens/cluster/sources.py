@@ -13,8 +13,8 @@ from sklearn.utils import check_array
 
 from manylens.cluster import files
 from manylens.cluster.blocks import Blocks, naming_text, read_blocks
+from manylens.cluster.dask_runner import Runner
 from manylens.cluster.reduction import count_rows, named, naming, with_first_rows
-from manylens.cluster.running import Runner
 from manylens.ensembles.representation import dense, finite_columns, module_views, transform_rows
 from manylens.native.threads import one_blas_thread
 from manylens.persistence import load

@@ -13,8 +13,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from manylens.alignment.features import target_is_ambiguous
 from manylens.alignment.targets import are_codes
 from manylens.cluster.blocks import is_collection, read_blocks
+from manylens.cluster.dask_runner import Runner
 from manylens.cluster.reduction import reduce_blocks
-from manylens.cluster.running import Runner
 from manylens.summaries import Summary
 from manylens.typing import AnyArray, FloatArray
 from manylens.validation import check_choice, distinct_labels, plain_conversion_errors, require_two_classes
