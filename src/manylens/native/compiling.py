@@ -12,6 +12,7 @@ from typing import Any
 
 from numba import config, njit
 from numba.core import event
+from numba.extending import register_jitable
 
 logger = logging.getLogger("manylens")
 
@@ -21,18 +22,30 @@ ANNOUNCE_AFTER = 1.0  # seconds of compilation before the user is told
 def compiled(function: Callable[..., Any] | None = None, *, cache: bool = True, **options: Any) -> Any:
     """Compile a loop on its first call; later processes on the same machine load it from numba's cache.
 
-    Functions that are only ever inlined into others need `cache=False`. Loops never use `prange`: see
+    Functions that are only ever called by others should be `inlined`. Loops never use `prange`: see
     `native.threads`.
     """
     if function is None:
         return functools.partial(compiled, cache=cache, **options)
     _Announcement.install()
+    options = {"nogil": True, **options}
     if cache and not vars(config)["DISABLE_JIT"]:
         try:
-            return _key_cache_by_folder(njit(function, cache=True, nogil=True, **options))
+            return _key_cache_by_folder(njit(function, cache=True, **options))
         except RuntimeError as error:  # numba found no folder that it may write to
             logger.info("Compiled loops are not cached: %s", error)
-    return njit(function, nogil=True, **options)
+    return njit(function, **options)
+
+
+def inlined(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """A function for compiled loops only; it stays a plain function in Python.
+
+    It is compiled as part of each loop that calls it, without an entry of its own, which saves most of the
+    time that a small function takes to compile.
+    """
+    if function is None:
+        return functools.partial(inlined, **options)
+    return njit(function, inline="always", **options)
 
 
 @functools.cache
