@@ -79,15 +79,19 @@ def insert(beam: IntArray, size: int, room: int, packed: int) -> int:
 
     A row that is in the beam, followed or not, is not inserted again.
     """
-    place = size
-    while place > 0 and beam[place - 1] > packed | 1:
-        place -= 1
-    if place == room or (place > 0 and beam[place - 1] | 1 == packed | 1):
+    if size == room and packed | 1 >= beam[size - 1]:
         return room
     last = size if size < room else room - 1
-    while last > place:
-        beam[last] = beam[last - 1]
-        last -= 1
+    place, dropped = last, beam[last]
+    while place > 0 and beam[place - 1] > packed | 1:
+        beam[place] = beam[place - 1]
+        place -= 1
+    if place > 0 and beam[place - 1] | 1 == packed | 1:
+        while place < last:
+            beam[place] = beam[place + 1]
+            place += 1
+        beam[last] = dropped
+        return room
     beam[place] = packed
     return place
 
@@ -128,10 +132,11 @@ def walk(
     displaced is measured again if it is seen again, and left out because it is in the beam or too far.
     """
     state = release(candidates.size > HELD)
-    n, room, mask = len(points), candidates.shape[1], len(seen) - 1
+    n, mask = len(points), len(seen) - 1
     for i in range(len(queries)):
         query, beam, own = queries[i], candidates[i], hidden[i] if len(hidden) else -1
         new, count, size, place = entries, len(entries), 0, 0
+        room = STARTS if STARTS < len(beam) else len(beam)
         for j in range(len(seen)):
             seen[j] = -1
         while True:
@@ -147,7 +152,7 @@ def walk(
                 place += 1
             if place == size:
                 break
-            row, count, new = beam[place] >> 1 & ROW, 0, linked
+            row, count, new, room = beam[place] >> 1 & ROW, 0, linked, len(beam)
             beam[place] |= 1
             for j in range(links.shape[1]):
                 other = links[row, j]
@@ -158,7 +163,7 @@ def walk(
                     seen[slot] = other
                     linked[count] = other
                     count += 1
-        for j in range(room):
+        for j in range(len(beam)):
             beam[j] = beam[j] >> 1 & ROW if j < size else -1
     retake(state)
 
@@ -195,12 +200,14 @@ def link(
             continue
         count = copies = 0
         for j in range(total):
+            if count == KEPT:
+                break
             row, distance, k = near[j] >> 1 & ROW, near[j] >> 32, 0
             point = points[row]
             copies += distance == 0
             while k < count and SLACK * gap(points, mine[k], point) >= distance:
                 k += 1
-            if k == count and count < KEPT and (distance > 0 or copies <= COPIES):
+            if k == count and (distance > 0 or copies <= COPIES):
                 mine[count] = row
                 count += 1
         for j in range(count, len(mine)):
