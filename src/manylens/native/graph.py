@@ -56,7 +56,7 @@ def to_grid(rows: FloatArray, scale: float) -> IntArray:
 
     A projection onto a ball never increases a distance.
     """
-    scaled = rows * np.float32(scale)
+    scaled = rows * scale
     if not np.vdot(scaled, scaled) <= RADIUS**2:  # for one row this takes less time than what follows
         norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
         scaled *= (RADIUS / np.maximum(norms, RADIUS)).astype(scaled.dtype)[:, None]
