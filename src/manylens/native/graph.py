@@ -168,9 +168,7 @@ def walk(
     retake(state)
 
 
-def add_links(
-    points: IntArray, links: IntArray, rows: IntArray, others: IntArray, starts: IntArray
-) -> None:
+def add_links(points: IntArray, links: IntArray, rows: IntArray, others: IntArray, starts: IntArray) -> None:
     """Link each row (t,) to `others[starts[i]:starts[i + 1]]` as well; first and full lists are pruned."""
     near = np.empty(DEGREE + np.diff(starts).max(initial=0), dtype=np.int64)
     link(points, links, rows, others, starts, near)
@@ -256,21 +254,25 @@ def link_batch(
     def forward(b: slice) -> None:
         rows = batch[b]
         near = walk_graph(points, links, entries, points[rows], rows.astype(np.int64), BUILD_BEAM)
-        starts = np.append(0, np.cumsum(np.sum(near >= 0, axis=1)))
-        add_links(points, links, rows, near[near >= 0].astype(np.int32), starts)
+        found = near.astype(np.int32).ravel()
+        starts = np.arange(0, len(found) + 1, BUILD_BEAM)
+        if near[:, -1].min() < 0:  # there are few rows so far
+            found, starts = found[found >= 0], np.append(0, np.cumsum(np.sum(near >= 0, axis=1)))
+        add_links(points, links, rows, found, starts)
 
     over_blocks(forward, len(batch), SHARE, n_jobs)
     out = links[batch]
     targets, sources = out[out >= 0], np.repeat(batch, np.sum(out >= 0, axis=1))
     order = np.argsort(targets, kind="stable")
-    targets, starts = np.unique(targets[order], return_index=True)
-    sources, starts = sources[order], np.append(starts, len(sources))
+    targets, sources = targets[order], sources[order]
+    firsts = np.flatnonzero(np.diff(targets, prepend=-1))
+    targets, starts = targets[firsts], np.append(firsts, len(sources))
 
     def backward(b: slice) -> None:
         cuts = starts[b.start : b.stop + 1]
         add_links(points, links, targets[b], sources[cuts[0] : cuts[-1]], cuts - cuts[0])
 
-    over_blocks(backward, len(targets), SHARE, n_jobs)
+    over_blocks(backward, len(targets), 4 * SHARE, n_jobs)
 
 
 def remove_rows(
@@ -301,7 +303,9 @@ def kept_nearby(links: IntArray, rows: IntArray, place: IntArray) -> tuple[IntAr
     n, near = len(links), links[rows]
     owner, column = np.nonzero((near < n) & (place[near] < 0))
     beyond = links[near[owner, column]]
-    owners = np.concatenate([np.repeat(np.arange(len(rows)), near.shape[1]), np.repeat(owner, beyond.shape[1])])
+    owners = np.concatenate(
+        [np.repeat(np.arange(len(rows)), near.shape[1]), np.repeat(owner, beyond.shape[1])]
+    )
     others = np.concatenate([near.ravel(), beyond.ravel()])
     wanted = (place[others] >= 0) & (others != rows[owners])
     owners, others = np.divmod(np.unique(owners[wanted] * np.int64(n + 1) + others[wanted]), n + 1)

@@ -214,7 +214,7 @@ def squared_distance(query: FloatArray, point: FloatArray, limit: float) -> np.f
     return total
 
 
-@compiled(fastmath={"nsz", "contract", "reassoc"})
+@compiled
 def measure(
     queries: FloatArray, points: FloatArray, candidates: IntArray, limits: FloatArray, out: FloatArray
 ) -> None:
@@ -247,7 +247,7 @@ def put(total: float, row: int, near: FloatArray, rows: IntArray) -> None:
         near[place], rows[place] = total, row
 
 
-@compiled(fastmath={"nsz", "contract", "reassoc"}, nogil=False)
+@compiled(nogil=False)
 def rank(
     queries: FloatArray,
     points: FloatArray,
@@ -318,7 +318,7 @@ def finish(
     return distances, rows
 
 
-@compiled(fastmath={"nsz", "contract", "reassoc"})
+@compiled
 def take_below(
     scores: FloatArray,
     first_row: int,
