@@ -136,7 +136,7 @@ def walk(
     for i in range(len(queries)):
         query, beam, own = queries[i], candidates[i], hidden[i] if len(hidden) else -1
         new, count, size, place = entries, len(entries), 0, 0
-        room = STARTS if STARTS < len(beam) else len(beam)
+        room = STARTS if len(beam) > STARTS else len(beam)
         for j in range(len(seen)):
             seen[j] = -1
         while True:
@@ -155,7 +155,7 @@ def walk(
             row, count, new, room = beam[place] >> 1 & ROW, 0, linked, len(beam)
             beam[place] |= 1
             for j in range(links.shape[1]):
-                other = links[row, j]
+                other = np.int64(links[row, j])
                 if other < 0:
                     break
                 slot = (other * 0x9E3779B1 >> 12) & mask
