@@ -10,7 +10,7 @@ from manylens import ModuleNeighbors
 from manylens.ensembles import neighbors
 from manylens.ensembles.finders import GraphFinder
 from manylens.ensembles.representation import block_reflector, composite_axes
-from manylens.native.graph import RADIUS, batches, grid_scale, to_grid
+from manylens.native.graph import NOT_HIDDEN, RADIUS, batches, grid_scale, insert, to_grid, walk, walk_graph
 
 
 def falling_rows(n, d=60, fall=0.7, seed=0):
@@ -145,6 +145,30 @@ def test_queries_that_are_quick_to_check_are_refused_like_others():
         index.kneighbors(QUERIES[:1, :59])
     with pytest.raises(ValueError, match="so far from the rows"):
         index.kneighbors(np.full((1, 60), 1e30, dtype=np.float32))
+
+
+def test_a_beam_keeps_the_smallest_in_order_and_each_row_once():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        rows = rng.integers(0, 12, 40)
+        beam, size = np.empty(8, dtype=np.int64), 0
+        for row in rows:
+            size += insert(beam, size, 8, int(row) % 5 << 32 | int(row) << 1) < 8 and size < 8
+            beam[0] |= 1  # followed
+        expected = sorted({row % 5 << 32 | row << 1 for row in rows.tolist()})[:8]
+        assert [packed & ~1 for packed in beam[:size].tolist()] == expected
+
+
+def test_a_walk_that_forgets_rows_it_has_seen_finds_the_same():
+    finder = GraphFinder(BASE[:1000, :8])
+    points, links, entries = finder._points.array, finder._links.array, finder._entries
+    queries = to_grid(QUERIES[:50, :8], finder._scale)
+    found = walk_graph(points, links, entries, queries, NOT_HIDDEN, 20)
+    for loop, n in ((walk, 50), (getattr(walk, "py_func", walk), 3)):
+        again = np.empty((n, 20), dtype=np.int64)
+        forgetful, linked = np.empty(16, dtype=np.int32), np.empty(32, dtype=np.int32)
+        loop(points, links, entries, queries[:n], NOT_HIDDEN, forgetful, linked, again)
+        np.testing.assert_array_equal(again, found[:n])
 
 
 def test_batches_double_and_then_grow_in_proportion():

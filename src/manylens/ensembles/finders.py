@@ -11,15 +11,15 @@ import numpy as np
 
 from manylens.native.graph import (
     DEGREE,
+    NOT_HIDDEN,
     SHARE,
     Progress,
     add_rows,
     entry_count,
     grid_scale,
-    nearest_by_graph,
     remove_rows,
-    search_graph,
     to_grid,
+    walk_graph,
 )
 from manylens.native.nearest import (
     FINISH_BLOCK,
@@ -96,7 +96,11 @@ Backend = Literal["auto", "numpy", "graph", "faiss"]
 
 
 def by_blocks(
-    make: Callable[[slice], Lists], shape: tuple[int, int], dtype: Any, n_jobs: int | None
+    make: Callable[[slice], Lists],
+    shape: tuple[int, int],
+    dtype: Any,
+    n_jobs: int | None,
+    block: int = QUERY_BLOCK,
 ) -> Lists:
     """Lists of all queries, from a function that makes the lists of one block of queries."""
     if shape[0] == 1:  # one query needs neither threads nor a limit on those of BLAS
@@ -106,7 +110,7 @@ def by_blocks(
     def fill(block: slice) -> None:
         keys[block], rows[block] = make(block)
 
-    over_blocks(fill, shape[0], QUERY_BLOCK, n_jobs)
+    over_blocks(fill, shape[0], block, n_jobs)
     return keys, rows
 
 
@@ -334,7 +338,6 @@ class FaissFinder(CheckedState):
                 self._require(np.all((numbers >= 0) & (numbers < n)))
 
 
-NOT_HIDDEN = np.empty(0, dtype=np.int64)
 SEED = 0  # rows join the graph in random order, the same for the same rows
 
 
@@ -400,18 +403,25 @@ class GraphFinder(CheckedState):
 
         `hidden` is one row per query that its search neither returns nor passes.
         """
-        asked = to_grid(queries, self._scale)
-        keys = np.empty((len(asked), n_candidates), dtype=np.float32)
+        keys = np.empty((len(queries), n_candidates), dtype=np.float32)
         rows = np.empty(keys.shape, dtype=np.int64)
-        hidden = np.full(len(asked), -1, dtype=np.int64) if hidden is None else hidden
-        points, links = self._points.array, self._links.array
+        hidden = NOT_HIDDEN if hidden is None else hidden
+        points = self._points.array
 
         def search(b: slice) -> None:
-            search_graph(points, links, self._entries, asked[b], hidden[b], keys[b], rows[b])
+            rows[b] = self._walk(queries[b], n_candidates, hidden[b])
+            gaps = to_grid(queries[b], self._scale)[:, None] - points[rows[b]].astype(np.float32)
+            keys[b] = np.where(rows[b] >= 0, np.einsum("ijk,ijk->ij", gaps, gaps), np.inf)
 
-        over_blocks(search, len(asked), SHARE, n_jobs)
+        over_blocks(search, len(queries), SHARE, n_jobs)
         keys *= np.float32(self._scale**-2)
         return keys, rows
+
+    def _walk(self, queries: FloatArray, n_candidates: int, hidden: IntArray) -> IntArray:
+        """Candidates (n_queries, n_candidates) by the leading coordinates of the queries (n_queries, D)."""
+        points, links = self._points.array, self._links.array
+        asked = to_grid(queries[:, : points.shape[1]], self._scale)
+        return walk_graph(points, links, self._entries, asked, hidden, n_candidates)
 
     def nearest(
         self,
@@ -423,29 +433,12 @@ class GraphFinder(CheckedState):
         hidden: IntArray | None = None,
     ) -> Lists:
         """Squared distances and rows (n_queries, k) of the nearest candidates by all coordinates (n, D)."""
-        found = np.empty((len(queries), k), dtype=rows_of.dtype), np.empty((len(queries), k), dtype=np.int64)
-        points, links = self._points.array, self._links.array
         hidden = NOT_HIDDEN if hidden is None else hidden
 
-        def search(b: slice) -> None:
-            nearest_by_graph(
-                points,
-                links,
-                self._entries,
-                self._scale,
-                queries[b],
-                hidden[b],
-                rows_of,
-                n_candidates,
-                found[0][b],
-                found[1][b],
-            )
+        def search(b: slice) -> Lists:
+            return rerank(queries[b], rows_of, self._walk(queries[b], n_candidates, hidden[b]), None, k)
 
-        if len(queries) == 1:  # one query needs no threads
-            search(slice(0, 1))
-        else:
-            over_blocks(search, len(queries), SHARE, n_jobs)
-        return found
+        return by_blocks(search, (len(queries), k), rows_of.dtype, n_jobs, SHARE)
 
     def bounds(self, queries: FloatArray, keys: FloatArray, width: int) -> None:
         """None: a graph gives no bounds."""

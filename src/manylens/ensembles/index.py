@@ -181,7 +181,8 @@ class SearchIndex(CheckedState):
             return Neighbors(distances, rows, proven)
         distances = np.empty((len(coordinates), k), dtype=self.coordinates.dtype)
         rows = np.empty(distances.shape, dtype=np.int64)
-        proven = np.full(len(coordinates), chosen is not None)
+        proven = np.zeros(len(coordinates), dtype=bool)
+        proven[:] = chosen is not None
         m = n_candidates or math.ceil(self.plan.candidates_per_neighbor * max(k, MIN_NEIGHBORS))
         for start in range(0, len(coordinates), AT_ONCE):
             batch = slice(start, start + AT_ONCE)

@@ -12,6 +12,7 @@ from typing import Any
 
 from numba import config, njit
 from numba.core import event
+from numba.extending import register_jitable
 
 logger = logging.getLogger("manylens")
 
@@ -21,18 +22,30 @@ ANNOUNCE_AFTER = 1.0  # seconds of compilation before the user is told
 def compiled(function: Callable[..., Any] | None = None, *, cache: bool = True, **options: Any) -> Any:
     """Compile a loop on its first call; later processes on the same machine load it from numba's cache.
 
-    Functions that are only ever inlined into others need `cache=False`. Loops never use `prange`: see
+    Functions that are only ever called by others should be `inlined`. Loops never use `prange`: see
     `native.threads`.
     """
     if function is None:
         return functools.partial(compiled, cache=cache, **options)
     _Announcement.install()
+    options = {"nogil": True, **options}
     if cache and not vars(config)["DISABLE_JIT"]:
         try:
-            return _key_cache_by_folder(njit(function, cache=True, nogil=True, **options))
+            return _key_cache_by_folder(njit(function, cache=True, **options))
         except RuntimeError as error:  # numba found no folder that it may write to
             logger.info("Compiled loops are not cached: %s", error)
-    return njit(function, nogil=True, **options)
+    return njit(function, **options)
+
+
+def inlined(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """A function for compiled loops only; it stays a plain function in Python.
+
+    Without an entry of its own it takes less time to compile, once for all loops with the same options that
+    call it with the same types.
+    """
+    if function is None:
+        return functools.partial(inlined, **options)
+    return register_jitable(forceinline=True, **options)(function)
 
 
 @functools.cache

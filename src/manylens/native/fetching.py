@@ -25,31 +25,30 @@ def fetch(rows: AnyArray, row: int) -> None:
     """Load the beginning of a row (n, d) while other work goes on; does nothing in plain Python."""
 
 
-@overload(fetch)
+@overload(fetch, strict=False)
 def compiled_fetch(rows: Any, row: Any) -> Any:
     """`fetch` in compiled loops."""
-    step, most = 8 * LINE // rows.dtype.bitwidth, 8 * FETCHED // rows.dtype.bitwidth
-
-    def loop(rows: Any, row: Any) -> Any:
-        for column in range(0, min(rows.shape[1], most), step):
-            fetch_line(rows, row, column)
-
-    return loop
+    return lambda rows, row: fetch_lines(rows, row)
 
 
 @operation
-def fetch_line(typing: Any, rows: Any, row: Any, column: Any) -> Any:
-    """Ask the processor to load the cache line of one number of rows (n, d)."""
+def fetch_lines(typing: Any, rows: Any, row: Any) -> Any:
+    """Ask the processor to load the first cache lines of a row of rows (n, d)."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kind, (array, *place) = signature.args[0], arguments
+        kind, (array, place) = signature.args[0], arguments
         structure = context.make_array(kind)(context, builder, array)
-        pointer = cgutils.get_item_pointer(context, builder, kind, structure, place)
-        address, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        pair = cgutils.unpack_tuple(builder, structure.shape)
+        whole, address, flag = pair[1].type, ir.IntType(8).as_pointer(), ir.IntType(32)
+        most = ir.Constant(whole, 8 * FETCHED // kind.dtype.bitwidth)
+        width = builder.select(builder.icmp_signed("<", pair[1], most), pair[1], most)
         called = ir.FunctionType(ir.VoidType(), [address, flag, flag, flag])
         function = cgutils.get_or_insert_function(builder.module, called, "llvm.prefetch.p0i8")
         flags = [ir.Constant(flag, value) for value in (0, 3, 1)]  # to read, keep in all caches, data
-        builder.call(function, [builder.bitcast(pointer, address), *flags])
+        step = ir.Constant(whole, 8 * LINE // kind.dtype.bitwidth)
+        with cgutils.for_range_slice(builder, ir.Constant(whole, 0), width, step, whole) as (column, _):
+            pointer = cgutils.get_item_pointer(context, builder, kind, structure, [place, column])
+            builder.call(function, [builder.bitcast(pointer, address), *flags])
         return context.get_dummy_value()
 
-    return types.void(rows, types.intp, types.intp), generate
+    return types.void(rows, types.intp), generate

@@ -15,9 +15,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from manylens.native.compiling import compiled
+from manylens.native.compiling import compiled, inlined
 from manylens.native.fetching import AHEAD, fetch
-from manylens.native.nearest import put_candidate
+from manylens.native.lock import release, retake
 from manylens.native.threads import over_blocks
 from manylens.typing import FloatArray, IntArray
 
@@ -30,6 +30,9 @@ STARTS = 8  # entry rows at which a search starts
 MOST_ENTRIES = 1024
 BATCH = 50  # rows added at once, which do not see each other: one in 50 of those present
 SHARE = 256  # rows per unit of work of one thread
+HELD = 1024  # candidates up to which a search keeps Python's lock, a few tenths of a millisecond
+ROW = 0x7FFFFFFF  # bits of a row in a beam, after a shift by one
+NOT_HIDDEN = np.empty(0, dtype=np.int64)
 COPIES = 8  # most links to rows at the same place, so that copies of a row do not become an island
 
 
@@ -48,249 +51,166 @@ def grid_scale(rows: FloatArray) -> float:
     return RADIUS / reach if reach > 0 else 1.0
 
 
-@compiled(cache=False)
-def put_on_grid(row: FloatArray, scale: float, out: IntArray) -> None:
-    """The leading coordinates of a row times a scale, rounded; projected onto the ball if outside."""
-    norm = 0.0
-    for c in range(len(out)):
-        norm += float(row[c]) * float(row[c])
-    norm = scale * np.sqrt(norm)
-    factor = scale if norm <= RADIUS else scale * (RADIUS / norm)
-    for c in range(len(out)):
-        out[c] = np.int16(np.rint(row[c] * factor))
-
-
-@compiled
-def fill_grid(rows: FloatArray, scale: float, out: IntArray) -> None:
-    """Fill `to_grid`'s array."""
-    for i in range(len(rows)):
-        put_on_grid(rows[i], scale, out[i])
-
-
 def to_grid(rows: FloatArray, scale: float) -> IntArray:
     """Rows (n, d) times a scale as int16; rows outside the ball of radius `RADIUS` are projected onto it.
 
     A projection onto a ball never increases a distance.
     """
-    out = np.empty(rows.shape, dtype=np.int16)
-    fill_grid(np.ascontiguousarray(rows), scale, out)
-    return out
+    scaled = rows * scale
+    if not np.vdot(scaled, scaled) <= RADIUS**2:  # for one row this takes less time than what follows
+        norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+        scaled *= (RADIUS / np.maximum(norms, RADIUS)).astype(scaled.dtype)[:, None]
+    return np.rint(scaled, out=scaled).astype(np.int16)
 
 
-@compiled(cache=False)
-def gap(a: IntArray, b: IntArray) -> np.int32:
-    """Squared distance of two rows, in 16-bit differences and 32-bit sums."""
-    total = np.int32(0)
-    for c in range(len(a)):
-        difference = np.int16(a[c] - b[c])
+@inlined
+def gap(points: IntArray, row: int, other: IntArray) -> np.int64:
+    """Squared distance of a row of points to another row, in 16-bit differences and 32-bit sums."""
+    point, total = points[row], np.int32(0)
+    for c in range(len(other)):
+        difference = np.int16(point[c] - other[c])
         total = np.int32(total + np.int32(np.int32(difference) * np.int32(difference)))
-    return total
+    return np.int64(total)
 
 
-@compiled(cache=False)
+@inlined
 def insert(beam: IntArray, size: int, room: int, packed: int) -> int:
-    """Insert into the first `size` of a sorted beam with room for `room`; the place, or `room` if none."""
-    if size == room and packed >= beam[size - 1]:
+    """Insert into the first `size` of a sorted beam with room for `room`; the place, or `room` if none.
+
+    A row that is in the beam, followed or not, is not inserted again.
+    """
+    if size == room and packed | 1 >= beam[size - 1]:
         return room
-    place = min(size, room - 1)
-    while place > 0 and beam[place - 1] > packed:
+    last = size if size < room else room - 1
+    place, dropped = last, beam[last]
+    while place > 0 and beam[place - 1] > packed | 1:
         beam[place] = beam[place - 1]
         place -= 1
+    if place > 0 and beam[place - 1] | 1 == packed | 1:
+        while place < last:
+            beam[place] = beam[place + 1]
+            place += 1
+        beam[last] = dropped
+        return room
     beam[place] = packed
     return place
 
 
-@compiled(cache=False)
-def empty_table(length: int) -> IntArray:
-    """A hash table for `visit`; the length is a power of two."""
-    table = np.empty(length, dtype=np.int32)
-    for slot in range(length):
-        table[slot] = -1
-    return table
-
-
-@compiled(cache=False)
-def visit(table: IntArray, row: int) -> bool:
-    """Add a row to a hash table; False if it was there."""
-    mask = len(table) - 1
-    slot = (row * 0x9E3779B1 >> 12) & mask
-    while table[slot] >= 0:
-        if table[slot] == row:
-            return False
-        slot = (slot + 1) & mask
-    table[slot] = row
-    return True
-
-
-@compiled(cache=False)
-def explore(
-    points: IntArray, links: IntArray, entries: IntArray, query: IntArray, hidden: int, beam: IntArray
-) -> int:
-    """Fill a beam with the nearest rows that a search finds, ascending; returns their number."""
-    n, room = len(points), len(beam)
-    length = 1024
-    while length < room * DEGREE:
-        length *= 2
-    table, used, size = empty_table(length), 0, 0
-    starts, fresh = min(room, STARTS), np.empty(links.shape[1], dtype=np.int32)
-    if hidden >= 0:
-        visit(table, hidden)
-    for i in range(len(entries)):
-        if i + AHEAD < len(entries):
-            fetch(points, entries[i + AHEAD])
-        row = entries[i]
-        if row == hidden:
-            continue
-        packed = (np.int64(gap(query, points[row])) << 32) | (np.int64(row) << 1)
-        if insert(beam, size, starts, packed) < starts and size < starts:
-            size += 1
-    for place in range(size):
-        visit(table, (beam[place] >> 1) & 0x7FFFFFFF)
-    place = 0
-    while place < size:
-        if beam[place] & 1:
-            place += 1
-            continue
-        beam[place] |= 1
-        row, nearest, new = (beam[place] >> 1) & 0x7FFFFFFF, place, 0
-        for j in range(links.shape[1]):
-            other = links[row, j]
-            if other < 0:
-                break
-            if other < n and visit(table, np.int64(other)):
-                fetch(points, other)
-                fresh[new] = other
-                new += 1
-        used += new
-        for other in fresh[:new]:
-            packed = (np.int64(gap(query, points[other])) << 32) | (np.int64(other) << 1)
-            put = insert(beam, size, room, packed)
-            if put < room:
-                size += size < room
-                nearest = min(nearest, put)
-        if 2 * used > len(table):
-            crowded, table = table, empty_table(2 * len(table))
-            for known in crowded:
-                if known >= 0:
-                    visit(table, np.int64(known))
-        place = nearest
-    return size
-
-
-@compiled
-def search_graph(
+def walk_graph(
     points: IntArray,
     links: IntArray,
     entries: IntArray,
     queries: IntArray,
     hidden: IntArray,
-    keys: FloatArray,
-    rows: IntArray,
-) -> None:
-    """Squared distances and rows (n_queries, m) that a beam of m finds, padded with infinity and -1.
+    n_candidates: int,
+) -> IntArray:
+    """Nearest rows (n_queries, n_candidates) that a search with a beam finds, ascending, padded with -1.
 
-    The search for query i does not see row `hidden[i]`, if that is not negative.
+    Queries (n_queries, d) are on the grid of the points. The search for query i does not see row `hidden[i]`,
+    if any are given.
     """
-    beam = np.empty(rows.shape[1], dtype=np.int64)
-    for i in range(len(queries)):
-        size = explore(points, links, entries, queries[i], hidden[i], beam)
-        for j in range(len(beam)):
-            rows[i, j] = (beam[j] >> 1) & 0x7FFFFFFF if j < size else -1
-            keys[i, j] = beam[j] >> 32 if j < size else np.inf
+    candidates = np.empty((len(queries), n_candidates), dtype=np.int64)
+    seen = np.empty(1 << max(12, (2 * n_candidates * DEGREE - 1).bit_length()), dtype=np.int32)
+    walk(points, links, entries, queries, hidden, seen, np.empty(DEGREE, dtype=np.int32), candidates)
+    return candidates
 
 
-@compiled
-def nearest_by_graph(
+@compiled(nogil=False)
+def walk(
     points: IntArray,
     links: IntArray,
     entries: IntArray,
-    scale: float,
-    queries: FloatArray,
+    queries: IntArray,
     hidden: IntArray,
-    rows_of: FloatArray,
-    beam_width: int,
-    distances: FloatArray,
-    rows: IntArray,
+    seen: IntArray,
+    linked: IntArray,
+    candidates: IntArray,
 ) -> None:
-    """Search the graph, and rank what the beam finds by all coordinates (n, D) of the rows.
+    """Fill the candidates of `walk_graph`.
 
-    Fills the lists (n_queries, k) of squared distances and rows, padded with infinity and -1. The graph sees
-    the leading coordinates of the queries (n_queries, D).
+    `seen` holds rows at places that depend on the row (a power of two of them). A row that another one has
+    displaced is measured again if it is seen again, and left out because it is in the beam or too far.
     """
-    beam = np.empty(beam_width, dtype=np.int64)
-    asked = np.empty(points.shape[1], dtype=np.int16)
+    state = release(candidates.size > HELD)
+    n, mask = len(points), len(seen) - 1
     for i in range(len(queries)):
-        put_on_grid(queries[i], scale, asked)
-        size = explore(points, links, entries, asked, hidden[i] if len(hidden) else np.int64(-1), beam)
-        distances[i], rows[i] = np.inf, -1
-        for j in range(min(AHEAD, size)):
-            fetch(rows_of, (beam[j] >> 1) & 0x7FFFFFFF)
-        for j in range(size):
-            if j + AHEAD < size:
-                fetch(rows_of, (beam[j + AHEAD] >> 1) & 0x7FFFFFFF)
-            row = (beam[j] >> 1) & 0x7FFFFFFF
-            put_candidate(queries[i], rows_of, row, distances[i, -1], distances[i], rows[i])
-
-
-@compiled(cache=False)
-def prune(points: IntArray, beam: IntArray, size: int, kept: IntArray) -> int:
-    """Keep rows of a sorted beam that are nearer to its center than to those kept before, but for slack."""
-    count = copies = 0
-    for place in range(size):
-        row, distance = (beam[place] >> 1) & 0x7FFFFFFF, beam[place] >> 32
-        apart = distance > 0 or copies < COPIES
-        for k in range(count):
-            if SLACK * gap(points[row], points[kept[k]]) < distance:
-                apart = False
+        query, beam, own = queries[i], candidates[i], hidden[i] if len(hidden) else -1
+        new, count, size, place = entries, len(entries), 0, 0
+        room = STARTS if len(beam) > STARTS else len(beam)
+        for j in range(len(seen)):
+            seen[j] = -1
+        while True:
+            for j in range(-AHEAD, count):
+                if j + AHEAD < count:
+                    fetch(points, new[j + AHEAD])
+                if j >= 0 and new[j] != own:
+                    put = insert(beam, size, room, gap(points, new[j], query) << 32 | np.int64(new[j]) << 1)
+                    if put < room:
+                        size += size < room
+                        place = put if put < place else place
+            while place < size and beam[place] & 1:
+                place += 1
+            if place == size:
                 break
-        if apart:
-            kept[count] = row
-            copies += distance == 0
-            count += 1
-            if count == len(kept):
-                break
-    return count
+            row, count, new, room = beam[place] >> 1 & ROW, 0, linked, len(beam)
+            beam[place] |= 1
+            for j in range(links.shape[1]):
+                other = np.int64(links[row, j])
+                if other < 0:
+                    break
+                slot = (other * 0x9E3779B1 >> 12) & mask
+                if seen[slot] != other and other < n:
+                    seen[slot] = other
+                    linked[count] = other
+                    count += 1
+        for j in range(len(beam)):
+            beam[j] = beam[j] >> 1 & ROW if j < size else -1
+    retake(state)
 
 
-@compiled
-def link_out(
-    points: IntArray, links: IntArray, entries: IntArray, rows: IntArray, beam_width: int, most: int
+def add_links(points: IntArray, links: IntArray, rows: IntArray, others: IntArray, starts: IntArray) -> None:
+    """Link each row (t,) to `others[starts[i]:starts[i + 1]]` as well; first and full lists are pruned."""
+    near = np.empty(DEGREE + np.diff(starts).max(initial=0), dtype=np.int64)
+    link(points, links, rows, others, starts, near)
+
+
+@compiled(nogil=False)
+def link(
+    points: IntArray, links: IntArray, rows: IntArray, others: IntArray, starts: IntArray, near: IntArray
 ) -> None:
-    """Link new rows (b,) to rows of the graph, which does not link to them yet."""
-    beam = np.empty(beam_width, dtype=np.int64)
-    for row in rows:
-        size = explore(points, links, entries, points[row], np.int64(row), beam)
-        count = prune(points, beam, size, links[row, :most])
-        links[row, count:] = -1
+    """Change the links for `add_links`; `near` has room for the longest list.
 
-
-@compiled
-def link_back(
-    points: IntArray, links: IntArray, targets: IntArray, sources: IntArray, starts: IntArray, most: int
-) -> None:
-    """Link each target (t,) to its sources, `sources[starts[i]:starts[i + 1]]`, and prune full lists.
-
-    Assigning a slice to a slice, and numba's `sort`, would take seconds to compile.
+    Pruning keeps a row that is nearer to the center than to those kept before, but for slack.
     """
-    degree = links.shape[1]
-    for i in range(len(targets)):
-        row = targets[i]
-        new = sources[starts[i] : starts[i + 1]]
-        count = 0
-        while count < degree and links[row, count] >= 0:
+    state = release(True)
+    for i in range(len(rows)):
+        mine, center, new, count = links[rows[i]], points[rows[i]], others[starts[i] : starts[i + 1]], 0
+        while count < len(mine) and mine[count] >= 0:
             count += 1
-        if count + len(new) <= degree:
-            for j in range(len(new)):
-                links[row, count + j] = new[j]
+        fits, total = 0 < count <= len(mine) - len(new), count + len(new)
+        for j in range(count if fits else 0, total):
+            other = mine[j] if j < count else new[j - count]
+            if fits:
+                mine[j] = other
+            else:
+                insert(near, j, total, gap(points, other, center) << 32 | np.int64(other) << 1)
+        if fits:
             continue
-        near = np.empty(count + len(new), dtype=np.int64)
-        for j in range(len(near)):
-            other = np.int64(links[row, j] if j < count else new[j - count])
-            packed = (np.int64(gap(points[row], points[other])) << 32) | (other << 1)
-            insert(near, j, len(near), packed)
-        count = prune(points, near, len(near), links[row, :most])
-        for j in range(count, degree):
-            links[row, j] = -1
+        count = copies = 0
+        for j in range(total):
+            if count == KEPT:
+                break
+            row, distance, k = near[j] >> 1 & ROW, near[j] >> 32, 0
+            point = points[row]
+            copies += distance == 0
+            while k < count and SLACK * gap(points, mine[k], point) >= distance:
+                k += 1
+            if k == count and (distance > 0 or copies <= COPIES):
+                mine[count] = row
+                count += 1
+        for j in range(count, len(mine)):
+            mine[j] = -1
+    retake(state)
 
 
 def batches(rows: IntArray, n_present: int) -> Iterator[IntArray]:
@@ -332,78 +252,61 @@ def link_batch(
     """Link new rows (b,) to rows of the graph, and those back to the new ones, in place."""
 
     def forward(b: slice) -> None:
-        link_out(points, links, entries, batch[b], BUILD_BEAM, KEPT)
+        rows = batch[b]
+        near = walk_graph(points, links, entries, points[rows], rows.astype(np.int64), BUILD_BEAM)
+        found = near.astype(np.int32).ravel()
+        starts = np.arange(0, len(found) + 1, BUILD_BEAM)
+        if near[:, -1].min() < 0:  # there are few rows so far
+            found, starts = found[found >= 0], np.append(0, np.cumsum(np.sum(near >= 0, axis=1)))
+        add_links(points, links, rows, found, starts)
 
     over_blocks(forward, len(batch), SHARE, n_jobs)
     out = links[batch]
     targets, sources = out[out >= 0], np.repeat(batch, np.sum(out >= 0, axis=1))
     order = np.argsort(targets, kind="stable")
-    targets, starts = np.unique(targets[order], return_index=True)
-    sources, starts = sources[order], np.append(starts, len(sources))
+    targets, sources = targets[order], sources[order]
+    firsts = np.flatnonzero(np.diff(targets, prepend=-1))
+    targets, starts = targets[firsts], np.append(firsts, len(sources))
 
     def backward(b: slice) -> None:
-        link_back(points, links, targets[b], sources, starts[b.start : b.stop + 1], KEPT)
+        cuts = starts[b.start : b.stop + 1]
+        add_links(points, links, targets[b], sources[cuts[0] : cuts[-1]], cuts - cuts[0])
 
-    over_blocks(backward, len(targets), SHARE, n_jobs)
-
-
-@compiled
-def bridge(
-    points: IntArray, links: IntArray, kept: IntArray, place: IntArray, most: int, out: IntArray
-) -> None:
-    """Links of the kept rows (k,), renumbered; a link to a removed row becomes links to its kept neighbors.
-
-    `place[row]` is the new number of a row, or -1 if it is removed.
-    """
-    n, degree = links.shape
-    near = np.empty(degree * (degree + 1), dtype=np.int64)
-    beam = np.empty_like(near)
-    for i in range(len(kept)):
-        row, count, lost = kept[i], 0, 0
-        for j in range(degree):
-            other = links[row, j]
-            if other < 0:
-                break
-            if other >= n:
-                continue
-            if place[other] >= 0:
-                near[count] = other
-                count += 1
-                continue
-            lost += 1
-            for step in range(degree):
-                beyond = links[other, step]
-                if beyond < 0:
-                    break
-                if beyond < n and beyond != row and place[beyond] >= 0:
-                    near[count] = beyond
-                    count += 1
-        if lost:
-            size = 0  # sorted without repetitions
-            for j in range(count):
-                other = near[j]
-                packed = (np.int64(gap(points[row], points[other])) << 32) | (other << 1)
-                place_of = insert(beam, size, len(beam), packed)
-                if place_of > 0 and beam[place_of - 1] == packed:
-                    for k in range(place_of, size):
-                        beam[k] = beam[k + 1]
-                else:
-                    size += 1
-            count = prune(points, beam, size, out[i, :most])
-        else:
-            for j in range(count):
-                out[i, j] = near[j]
-        for j in range(count):
-            out[i, j] = place[out[i, j]]
-        out[i, count:] = -1
+    over_blocks(backward, len(targets), 4 * SHARE, n_jobs)
 
 
 def remove_rows(
     points: IntArray, links: IntArray, kept: IntArray, n_jobs: int | None = None
 ) -> tuple[IntArray, IntArray]:
-    """Points and links of the kept rows (k,), ascending, as a graph of their own."""
-    place = np.full(len(points), -1, dtype=np.int32)
+    """Points and links of the kept rows (k,), ascending, as a graph of their own.
+
+    A link to a removed row becomes links to its kept neighbors.
+    """
+    n = len(points)
+    place = np.full(n + 1, -1, dtype=np.int32)  # the last one is for no row
     place[kept] = np.arange(len(kept))
-    out = np.empty((len(kept), links.shape[1]), dtype=np.int32)
-    over_blocks(lambda b: bridge(points, links, kept[b], place, KEPT, out[b]), len(kept), SHARE, n_jobs)
-    return points[kept], out
+    known = np.where((links >= 0) & (links < n), links, n)
+    bridged = known.copy()
+
+    def bridge(b: slice) -> None:
+        lost = (known[kept[b]] < n) & (place[known[kept[b]]] < 0)
+        rows = kept[b][lost.any(axis=1)]
+        bridged[rows] = -1
+        add_links(points, bridged, rows, *kept_nearby(known, rows, place))
+
+    over_blocks(bridge, len(kept), 16 * SHARE, n_jobs)
+    return points[kept], place[bridged[kept]]
+
+
+def kept_nearby(links: IntArray, rows: IntArray, place: IntArray) -> tuple[IntArray, IntArray]:
+    """Kept neighbors of rows and of their removed neighbors, one list after the other, and their starts."""
+    n, near = len(links), links[rows]
+    owner, column = np.nonzero((near < n) & (place[near] < 0))
+    beyond = links[near[owner, column]]
+    owners = np.concatenate(
+        [np.repeat(np.arange(len(rows)), near.shape[1]), np.repeat(owner, beyond.shape[1])]
+    )
+    others = np.concatenate([near.ravel(), beyond.ravel()])
+    wanted = (place[others] >= 0) & (others != rows[owners])
+    owners, others = np.divmod(np.unique(owners[wanted] * np.int64(n + 1) + others[wanted]), n + 1)
+    return others.astype(np.int32), np.searchsorted(owners, np.arange(len(rows) + 1))

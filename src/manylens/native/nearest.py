@@ -10,7 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.special import gammainc
 
-from manylens.native.compiling import compiled
+from manylens.native.compiling import compiled, inlined
+from manylens.native.fetching import AHEAD, fetch
+from manylens.native.lock import release, retake
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 TILE = 512  # rows per matrix product, so that the scores of a block of queries stay in the L2 cache
@@ -21,6 +23,7 @@ STEP = 64  # scores or coordinates between two tests of a loop's limit
 FEW = 16  # number of candidates up to which limits from the first rows are as good as from a sample
 FINISH_ROWS = 512  # rows per matrix product in `finish`
 FINISH_BLOCK = 128  # queries per block in `finish`
+HELD = 1024  # candidates up to which ranking keeps Python's lock
 NO_BOUNDS = np.empty((0, 0))
 NO_NUMBERS = np.empty(0, dtype=np.int64)
 
@@ -197,7 +200,7 @@ def nearest(distances: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, 
     return np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1)
 
 
-@compiled(cache=False, fastmath={"nsz", "contract", "reassoc"})
+@inlined(fastmath={"nsz", "contract", "reassoc"})
 def squared_distance(query: FloatArray, point: FloatArray, limit: float) -> np.floating[Any]:
     """Squared distance, or some number above the limit if the distance is."""
     total, start = query.dtype.type(0), 0
@@ -211,7 +214,7 @@ def squared_distance(query: FloatArray, point: FloatArray, limit: float) -> np.f
     return total
 
 
-@compiled(fastmath={"nsz", "contract", "reassoc"})
+@compiled
 def measure(
     queries: FloatArray, points: FloatArray, candidates: IntArray, limits: FloatArray, out: FloatArray
 ) -> None:
@@ -226,29 +229,25 @@ def measure(
                     out[i, j] = total
 
 
-@compiled(cache=False, fastmath={"nsz", "contract", "reassoc"})
-def put_candidate(
-    query: FloatArray, points: FloatArray, row: int, limit: float, distances: FloatArray, rows: IntArray
-) -> None:
+@inlined
+def put(total: float, row: int, near: FloatArray, rows: IntArray) -> None:
     """Insert a row into the list (k,) of the nearest so far, if it is nearer than the last; ties by row.
 
-    `limit` is the distance of the last, or a smaller one that the row may not exceed.
+    A list without a row has row -1, and a distance that the row may not exceed.
     """
     place = len(rows) - 1
-    total = squared_distance(query, points[row], limit)
-    if total > limit or (total == distances[place] and row > rows[place] >= 0):
-        return
-    while place > 0 and (
-        total < distances[place - 1]
-        or rows[place - 1] < 0
-        or (total == distances[place - 1] and row < rows[place - 1])
-    ):
-        distances[place], rows[place] = distances[place - 1], rows[place - 1]
-        place -= 1
-    distances[place], rows[place] = total, row
+    if total <= near[place] and not (total == near[place] and row > rows[place] >= 0):
+        while place > 0 and (
+            total < near[place - 1]
+            or rows[place - 1] < 0
+            or (total == near[place - 1] and row < rows[place - 1])
+        ):
+            near[place], rows[place] = near[place - 1], rows[place - 1]
+            place -= 1
+        near[place], rows[place] = total, row
 
 
-@compiled(fastmath={"nsz", "contract", "reassoc"})
+@compiled(nogil=False)
 def rank(
     queries: FloatArray,
     points: FloatArray,
@@ -257,14 +256,18 @@ def rank(
     distances: FloatArray,
     rows: IntArray,
 ) -> None:
-    """Fill lists (n_queries, k) with the nearest candidates; ties by row, padded with infinity and -1."""
-    last, bounded = distances.shape[1] - 1, bounds.size > 0
+    """Put the nearest candidates on lists (n_queries, k), ascending, ties by row."""
+    last, bounded, n_candidates = distances.shape[1] - 1, bounds.size > 0, candidates.shape[1]
+    state = release(candidates.size > HELD)
     for i in range(candidates.shape[0]):
-        distances[i], rows[i] = np.inf, -1
-        for j in range(candidates.shape[1]):
-            row = candidates[i, j]
-            if row >= 0 and not (bounded and bounds[i, j] > distances[i, last]):
-                put_candidate(queries[i], points, row, distances[i, last], distances[i], rows[i])
+        near = distances[i]
+        for j in range(-AHEAD, n_candidates):
+            if j + AHEAD < n_candidates:
+                fetch(points, candidates[i, j + AHEAD])
+            if j >= 0 and candidates[i, j] >= 0 and not (bounded and bounds[i, j] > near[last]):
+                row = candidates[i, j]
+                put(squared_distance(queries[i], points[row], near[last]), row, near, rows[i])
+    retake(state)
 
 
 def rerank(
@@ -276,6 +279,8 @@ def rerank(
     """
     distances = np.empty((len(queries), k), dtype=points.dtype)
     rows = np.empty(distances.shape, dtype=np.int64)
+    distances.fill(np.inf)
+    rows.fill(-1)
     rank(queries, points, candidates, NO_BOUNDS if bounds is None else bounds, distances, rows)
     return distances, rows
 
@@ -302,36 +307,36 @@ def finish(
 
     `shift` plus a score is a lower bound on the squared distance. Rows on the lists are found again.
     """
-    limits = distances[:, -1].copy()
-    distances[:], rows[:] = np.inf, -1
+    # A little more than the last distance: two loops may round the same distance differently.
+    distances[:] = distances[:, -1:] * (1 + queries.shape[1] * np.finfo(points.dtype).eps)
+    rows[:] = -1
     numbers = base.numbers if isinstance(base, SelectedRows) else NO_NUMBERS
     for first in range(0, len(base), FINISH_ROWS):
         scores = scored @ base[first : first + FINISH_ROWS].T
         some = numbers[first : first + FINISH_ROWS]
-        take_below(scores, first, some, shift, limits, queries, points, distances, rows)
+        take_below(scores, first, some, shift, queries, points, distances, rows)
     return distances, rows
 
 
-@compiled(fastmath={"nsz", "contract", "reassoc"})
+@compiled
 def take_below(
     scores: FloatArray,
     first_row: int,
     numbers: IntArray,
     shift: FloatArray,
-    limits: FloatArray,
     queries: FloatArray,
     points: FloatArray,
     distances: FloatArray,
     rows: IntArray,
 ) -> None:
-    """Put all rows of a tile whose lower bound does not exceed the query's limit on its list, if near enough.
+    """Put all rows of a tile whose lower bound does not exceed the last distance of a list on it.
 
-    The limits fall to the distance of the last row on the list. `numbers` are the rows of the tile, if they
-    do not follow each other.
+    `numbers` are the rows of the tile, if they do not follow each other.
     """
     last = distances.shape[1] - 1
     for i in range(scores.shape[0]):
-        below = np.nextafter(np.float32(limits[i] - shift[i]), np.float32(np.inf))
+        near = distances[i]
+        below = np.nextafter(np.float32(near[last] - shift[i]), np.float32(np.inf))
         for start in range(0, scores.shape[1], STEP):
             score, hits = scores[i, start : start + STEP], 0
             for j in range(len(score)):
@@ -341,10 +346,8 @@ def take_below(
             for j in range(len(score)):
                 if score[j] <= below:
                     row = numbers[start + j] if len(numbers) else first_row + start + j
-                    put_candidate(queries[i], points, row, limits[i], distances[i], rows[i])
-                    if distances[i, last] < limits[i]:
-                        limits[i] = distances[i, last]
-                        below = np.nextafter(np.float32(limits[i] - shift[i]), np.float32(np.inf))
+                    put(squared_distance(queries[i], points[row], near[last]), row, near, rows[i])
+                    below = np.nextafter(np.float32(near[last] - shift[i]), np.float32(np.inf))
 
 
 def first_lists(
