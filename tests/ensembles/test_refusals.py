@@ -171,7 +171,7 @@ def test_retrieval_precision_names_ragged_lists():
         RetrievalPrecision("two").prepared(X, X)
 
 
-@pytest.mark.parametrize("value", [np.array(2), 3, "x", len])
+@pytest.mark.parametrize("value", [np.array(2), 3, "x", len, {}])
 def test_modules_changed_to_something_else_after_fit_are_refused_by_fit_only(value):
     lenses = ModularAutoencoder(2, 2, random_state=0)
     search = DiversitySearchCV(ModuleVotingClassifier(lenses), diversities=[0.5, 0.9], cv=2)

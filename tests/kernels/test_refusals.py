@@ -166,3 +166,12 @@ def test_a_polynomial_kernel_that_overflows_is_refused():
 def test_a_gram_matrix_beyond_float64_is_refused(kernel):
     with pytest.raises(ValueError, match="so much larger than the rows of fit"):
         kernel.fit(X).gram(1e300 * X)
+
+
+def test_more_fourier_features_than_the_memory_holds_are_refused(monkeypatch):
+    monkeypatch.setattr("os.sysconf", lambda _name: 2**10)
+    with pytest.raises(
+        ValueError, match=r"A map of 1000000 Fourier features takes .* GB, and this machine has"
+    ):
+        FourierMap(rank=10**6).fit(X)
+    FourierMap(rank=100).fit(X)

@@ -43,6 +43,7 @@ from manylens.validation import (
     plain_label_errors,
     require_two_classes,
     restore_on_error,
+    shown,
     take_rows,
 )
 
@@ -329,6 +330,8 @@ def find_modules(estimator: BaseEstimator) -> tuple[Any, str]:
 
     The parameter is "" if the estimator is a modular transformer itself.
     """
+    if not hasattr(estimator, "get_params"):
+        raise TypeError(f"estimator={shown(estimator)} is no estimator: give one with modules.")
     estimator = clone(estimator)
     if is_modular(estimator):
         return estimator, ""

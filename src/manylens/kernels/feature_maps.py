@@ -39,6 +39,7 @@ from manylens.validation import (
     check_seed,
     is_sparse,
     refuse_extreme,
+    require_memory,
     restore_on_error,
     safe_scale,
     shown,
@@ -288,6 +289,8 @@ class FourierMap(FeatureMap):
         X = validate_rows(self, X, reset=True)
         check_count(self.rank, "rank")
         check_choice(self.orthogonal, "orthogonal", (True, False, "auto"))
+        # The frequencies with two copies, and the features of a few rows
+        require_memory(8.0 * self.rank * (3 * X.shape[1] / 2 + 4), f"A map of {self.rank} Fourier features")
         random_state = check_seed(self.random_state)
         self.kernel_ = kernel_with_landmarks(self.kernel, "fourier").fit(X, random_state)
         if not isinstance(self.kernel_, RBF | Laplacian):
