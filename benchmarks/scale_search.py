@@ -97,7 +97,7 @@ class Ours:
         self.index = ModuleNeighbors(n_neighbors=K, recall=max(RECALLS), n_jobs=threads).fit(rows)
 
     def at(self, recall):
-        from manylens.ensembles.calibration import calibrated
+        from manylens.ensembles.recall_calibration import calibrated
 
         wish = replace(self.index._wish(), recall=recall, n_leading=self.index.n_leading_)
         self.index.index_ = calibrated(self.index.index_, wish)  # with rows of the base, as `fit` does

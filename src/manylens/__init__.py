@@ -14,11 +14,8 @@ if TYPE_CHECKING:
     from manylens.ensembles.diversity_search import DiversitySearchCV
     from manylens.ensembles.neighbors import ModuleNeighbors
     from manylens.ensembles.retrieval import retrieval_precision
-    from manylens.ensembles.voting import (
-        ModuleVotingClassifier,
-        ModuleVotingRegressor,
-        ScanNeighborsClassifier,
-    )
+    from manylens.ensembles.scan_neighbors import ScanNeighborsClassifier
+    from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
     from manylens.explorer.hosts import explore
     from manylens.metric.nca import NCA
     from manylens.modules.autoencoder import ModularAutoencoder
@@ -89,11 +86,8 @@ __getattr__, __dir__ = attach(
         "manylens.ensembles.diversity_search": ["DiversitySearchCV"],
         "manylens.ensembles.neighbors": ["ModuleNeighbors"],
         "manylens.ensembles.retrieval": ["retrieval_precision"],
-        "manylens.ensembles.voting": [
-            "ModuleVotingClassifier",
-            "ModuleVotingRegressor",
-            "ScanNeighborsClassifier",
-        ],
+        "manylens.ensembles.scan_neighbors": ["ScanNeighborsClassifier"],
+        "manylens.ensembles.voting": ["ModuleVotingClassifier", "ModuleVotingRegressor"],
         "manylens.explorer.hosts": ["explore"],
         "manylens.metric.nca": ["NCA"],
         "manylens.modules.autoencoder": ["ModularAutoencoder"],

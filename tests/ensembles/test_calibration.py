@@ -4,7 +4,7 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularAutoencoder, ModuleNeighbors, retrieval_precision
-from manylens.ensembles.calibration import (
+from manylens.ensembles.recall_calibration import (
     SearchPlan,
     as_near,
     calibration_queries,

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import manylens
-from manylens.ensembles.finders import FaissFinder, GraphFinder, GrowingRows, ScanFinder, pad_columns
+from manylens.ensembles.faiss_finder import FaissFinder, pad_columns
+from manylens.ensembles.finders import GraphFinder, GrowingRows, ScanFinder
 
 
 class FinderContract:

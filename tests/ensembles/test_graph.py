@@ -10,7 +10,16 @@ from manylens import ModuleNeighbors
 from manylens.ensembles import neighbors
 from manylens.ensembles.finders import GraphFinder
 from manylens.ensembles.representation import block_reflector, composite_axes
-from manylens.native.graph import NOT_HIDDEN, RADIUS, batches, grid_scale, insert, to_grid, walk, walk_graph
+from manylens.native.search_graph import (
+    NOT_HIDDEN,
+    RADIUS,
+    batches,
+    grid_scale,
+    insert,
+    to_grid,
+    walk,
+    walk_graph,
+)
 
 
 def falling_rows(n, d=60, fall=0.7, seed=0):

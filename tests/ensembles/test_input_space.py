@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularKernelPCA, ModuleNeighbors, retrieval_precision
-from manylens.ensembles.calibration import Wish, held_out_rows, measured_recall
+from manylens.ensembles.recall_calibration import SearchRequest, held_out_rows, measured_recall
 from manylens.ensembles.representation import MAX_COLUMNS
 
 DIGITS, LABELS = load_digits(return_X_y=True)
@@ -98,7 +98,9 @@ def test_the_share_that_axes_miss_is_the_variance_off_the_axes():
 
 def test_held_out_rows_are_not_those_of_the_calibration():
     index = ModuleNeighbors(method="exact").fit(DIGITS)
-    measured = measured_recall(index.index_, index.index_.coordinates, "input", Wish(10, 0.99, None, None, 1))
+    measured = measured_recall(
+        index.index_, index.index_.coordinates, "input", SearchRequest(10, 0.99, None, None, 1)
+    )
     assert (measured.recall, measured.standard_error, measured.reachable) == (1.0, 0.0, 1.0)
     assert len(held_out_rows(1797)) > 200
     assert len(held_out_rows(10_000)) > 200

@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import manylens
 from manylens import ModularAutoencoder, ModularKernelPCA, ModuleNeighbors, ModuleVotingClassifier
 from manylens.baselines import PartitionKernelPCA
-from manylens.ensembles.finders import FaissFinder
+from manylens.ensembles.faiss_finder import FaissFinder
 from manylens.ensembles.representation import composite_axes
 
 DIGITS = load_digits().data

@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularAutoencoder, ModuleNeighbors
-from manylens.ensembles.finders import FaissFinder
+from manylens.ensembles.faiss_finder import FaissFinder
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 BASE, QUERIES = DIGITS[:1200], DIGITS[1200:1260]

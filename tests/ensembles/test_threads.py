@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from tests.ensembles.modules import TwoHalves
 
 from manylens import ModuleNeighbors, ScanNeighborsClassifier
-from manylens.ensembles.finders import FaissFinder
+from manylens.ensembles.faiss_finder import FaissFinder
 
 DIGITS, LABELS = load_digits(return_X_y=True)
 QUERIES = DIGITS[1500:1540]

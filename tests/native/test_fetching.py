@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from manylens.native.compiling import compiled
-from manylens.native.fetching import AHEAD, fetch
+from manylens.native.prefetching import AHEAD, fetch
 from tests.native.plain_python import forms
 
 

@@ -5,8 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manylens.native import weighted
-from manylens.native.weighted import grouped, module_tiles, modules_nearest, ungrouped, weighted_nearest
+from manylens.native import weighted_nearest as weighted
+from manylens.native.weighted_nearest import (
+    grouped,
+    module_tiles,
+    modules_nearest,
+    ungrouped,
+    weighted_nearest,
+)
 
 
 def sorted_rows(squared, count, skipped):

@@ -23,7 +23,7 @@ from manylens.alignment.distances import distance_correlation
 from manylens.alignment.similarity import hsic_test
 from manylens.ensembles.index import Method
 from manylens.ensembles.neighbors import ModuleNeighbors
-from manylens.ensembles.voting import ScanNeighborsClassifier
+from manylens.ensembles.scan_neighbors import ScanNeighborsClassifier
 from manylens.explorer.answers import Answers
 from manylens.metric.nca import NCA
 from manylens.modules.kernel_pca import ModularKernelPCA

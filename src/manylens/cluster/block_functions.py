@@ -23,8 +23,8 @@ from manylens.alignment.ranking import TELLING, ModelRanking, ModelScore, rank_m
 from manylens.alignment.similarity import cka_matrix, stable_rank
 from manylens.alignment.streaming import StreamingCKA, streamed_alignment, streamed_products
 from manylens.cluster.blocks import read_blocks
+from manylens.cluster.dask_runner import Runner
 from manylens.cluster.reduction import reduce_blocks
-from manylens.cluster.running import Runner
 from manylens.cluster.targets import TARGET, by_name, classes_of, has_names, target_columns
 from manylens.summaries import Moments, Summary, merge_tree
 from manylens.typing import AnyArray, FloatArray

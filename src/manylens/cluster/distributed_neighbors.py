@@ -25,7 +25,7 @@ from manylens.cluster.row_filter import choices_of
 from manylens.cluster.sources import Layout, first_row, row_blocks, segments_of
 from manylens.cluster.two_rounds import Found, Search
 from manylens.ensembles.representation import dense, finite_columns, module_views, transform_rows
-from manylens.ensembles.selection import Where, check_ids, chosen_rows, joined_ids, positions_of, row_ids
+from manylens.ensembles.row_ids import Where, check_ids, chosen_rows, joined_ids, positions_of, row_ids
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, MatrixLike, ModuleSet
 from manylens.validation import check_count, check_real, times_power, validate_rows
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from manylens.cluster.choice import Choice
 from manylens.cluster.local_parts import Enough, Parts, Request, Slot
+from manylens.cluster.row_filter import Choice
 from manylens.cluster.sources import Layout, Segment
 from manylens.native.nearest import nearest
 from manylens.typing import BoolArray, FloatArray, IntArray

@@ -8,11 +8,8 @@ if TYPE_CHECKING:
     from manylens.ensembles.diversity_search import DiversitySearchCV
     from manylens.ensembles.neighbors import ModuleNeighbors
     from manylens.ensembles.retrieval import RetrievalPrecision, retrieval_precision
-    from manylens.ensembles.voting import (
-        ModuleVotingClassifier,
-        ModuleVotingRegressor,
-        ScanNeighborsClassifier,
-    )
+    from manylens.ensembles.scan_neighbors import ScanNeighborsClassifier
+    from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
 
 __all__ = [
     "DiversitySearchCV",
@@ -30,10 +27,7 @@ __getattr__, __dir__ = attach(
         "manylens.ensembles.diversity_search": ["DiversitySearchCV"],
         "manylens.ensembles.neighbors": ["ModuleNeighbors"],
         "manylens.ensembles.retrieval": ["RetrievalPrecision", "retrieval_precision"],
-        "manylens.ensembles.voting": [
-            "ModuleVotingClassifier",
-            "ModuleVotingRegressor",
-            "ScanNeighborsClassifier",
-        ],
+        "manylens.ensembles.scan_neighbors": ["ScanNeighborsClassifier"],
+        "manylens.ensembles.voting": ["ModuleVotingClassifier", "ModuleVotingRegressor"],
     },
 )

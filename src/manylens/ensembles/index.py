@@ -10,11 +10,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from manylens.ensembles.calibration import DEFAULT_LEADING, SearchPlan
+from manylens.ensembles.faiss_finder import FaissFinder
 from manylens.ensembles.finders import (
     FINDERS,
     Backend,
-    FaissFinder,
     Finder,
     GraphFinder,
     GrowingRows,
@@ -24,9 +23,10 @@ from manylens.ensembles.finders import (
     by_blocks,
     rank_leading,
 )
+from manylens.ensembles.recall_calibration import DEFAULT_LEADING, SearchPlan
 from manylens.ensembles.representation import CompositeAxes, base_columns, check_near
-from manylens.native.graph import Progress
 from manylens.native.nearest import drop_self, largest_norm, rerank_union
+from manylens.native.search_graph import Progress
 from manylens.native.threads import one_blas_thread
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Rows
 from manylens.validation import CheckedState, check_path, plain_conversion_errors, times_power

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.finders import import_faiss
+from manylens.ensembles.faiss_finder import import_faiss
 from manylens.ensembles.index import SearchIndex, check_same_modules, index_file
 from manylens.ensembles.representation import resolve_modules
 from manylens.persistence.models import load, save

@@ -14,16 +14,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.calibration import (
-    MeasuredRecall,
-    Wish,
-    calibrated,
-    calibration_rows,
-    held_out_rows,
-    leading_index,
-    measured_recall,
-    recall_for_queries,
-)
 from manylens.ensembles.coordinate_search import CoordinateSearch
 from manylens.ensembles.finders import FINDERS, ONE_WRITER, Backend
 from manylens.ensembles.index import (
@@ -33,6 +23,16 @@ from manylens.ensembles.index import (
     SearchIndex,
 )
 from manylens.ensembles.index_files import IndexFiles
+from manylens.ensembles.recall_calibration import (
+    MeasuredRecall,
+    SearchRequest,
+    calibrated,
+    calibration_rows,
+    held_out_rows,
+    leading_index,
+    measured_recall,
+    recall_for_queries,
+)
 from manylens.ensembles.representation import (
     METRICS,
     FramedRows,
@@ -52,7 +52,7 @@ from manylens.ensembles.representation import (
     transform_rows,
     widened,
 )
-from manylens.ensembles.selection import RowSelection, Where, check_ids, chosen_rows, joined_ids
+from manylens.ensembles.row_ids import RowSelection, Where, check_ids, chosen_rows, joined_ids
 from manylens.reprs import FactsMixin
 from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet, Rows
 from manylens.validation import check_choice, check_count, check_flag, check_jobs, check_real, validate_rows
@@ -347,24 +347,24 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
 
     def _fitted_index(self, index: SearchIndex, X: Rows, modules: Any) -> tuple[MeasuredRecall, SearchIndex]:
         """The calibrated index of the rows, and its recall in the input space."""
-        wish = self._wish()
+        request = self._request()
         if self._metric() == "inner_product":
             chooser, judge = (
                 index.axes.coordinates(finite_columns(modules.query_columns(X[rows])))
                 for rows in (calibration_rows(X.shape[0]), held_out_rows(X.shape[0]))
             )
-            index = calibrated(index, wish, chooser)
-            measured = recall_for_queries(index, judge, wish)
+            index = calibrated(index, request, chooser)
+            measured = recall_for_queries(index, judge, request)
         elif self.modules is None and self.method == "nested" and self.backend != "faiss":
             space: FloatArray | FramedRows = index.coordinates
-            index = leading_index(index, wish)
-            measured = measured_recall(index, space, "input", wish)
+            index = leading_index(index, request)
+            measured = measured_recall(index, space, "input", request)
         else:
-            index = calibrated(index, wish)
+            index = calibrated(index, request)
             pairwise = get_tags(self).input_tags.pairwise
             inner = self.modules is None or pairwise
             space = index.coordinates if inner else FramedRows(X, frame_of(X))
-            measured = measured_recall(index, space, "modules" if pairwise else "input", wish)
+            measured = measured_recall(index, space, "modules" if pairwise else "input", request)
         if self.modules is None and measured.recall + 3 * measured.standard_error < self.recall:
             warnings.warn(
                 f"This index finds {measured.recall:.3f} of the nearest rows, less than "
@@ -402,7 +402,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         if len(index.rows) < 2 * index.n_planned:
             return index
         backend = self._finds_by(len(index.rows))
-        return calibrated(index if index.backend == backend else index.found_by(backend), self._wish())
+        return calibrated(index if index.backend == backend else index.found_by(backend), self._request())
 
     def _finds_by(self, n_rows: int) -> Backend:
         """The kind of finder for a number of rows."""
@@ -410,9 +410,11 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
             return self.backend
         return "graph" if self.method == "nested" and n_rows >= GRAPH_FROM else "numpy"
 
-    def _wish(self) -> Wish:
+    def _request(self) -> SearchRequest:
         k = max(check_count(self.n_neighbors, "n_neighbors"), MIN_NEIGHBORS)
-        return Wish(k, self.recall, self.n_leading, self.n_candidates, self.n_jobs, bool(self.verbose))
+        return SearchRequest(
+            k, self.recall, self.n_leading, self.n_candidates, self.n_jobs, bool(self.verbose)
+        )
 
     def _layout(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in LAYOUT}

@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 
 from manylens.explorer.data import ExplorerData, explorer_data, prepare, row_data
-from manylens.native.weighted import grouped, module_tiles, modules_nearest, ungrouped, weighted_nearest
+from manylens.native.weighted_nearest import (
+    grouped,
+    module_tiles,
+    modules_nearest,
+    ungrouped,
+    weighted_nearest,
+)
 from manylens.typing import FloatArray, IntArray, MatrixLike
 from manylens.validation import take_rows
 

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.special import gammainc
 
 from manylens.native.compiling import compiled, inlined
-from manylens.native.fetching import AHEAD, fetch
 from manylens.native.lock import release, retake
+from manylens.native.prefetching import AHEAD, fetch
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 TILE = 512  # rows per matrix product, so that the scores of a block of queries stay in the L2 cache

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from manylens._lazy import attach
 
 if TYPE_CHECKING:
+    from manylens.transfer.alignment_history import AlignmentHistory
     from manylens.transfer.calibration import TemperatureScaler, expected_calibration_error
     from manylens.transfer.fine_tuning import FineTuningGain, fine_tuning_gain
     from manylens.transfer.kernel_ridge import KernelRidgeCV
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from manylens.transfer.network_comparison import compare_models
     from manylens.transfer.network_layers import collect_layers
     from manylens.transfer.ridge import RidgeSearch
-    from manylens.transfer.training import AlignmentHistory
     from manylens.transfer.transduction import TransductionSearch, TransductiveRidgeClassifier
 
 __all__ = [
@@ -47,7 +47,7 @@ __getattr__, __dir__ = attach(
         "manylens.transfer.network_comparison": ["compare_models"],
         "manylens.transfer.network_layers": ["collect_layers"],
         "manylens.transfer.ridge": ["RidgeSearch"],
-        "manylens.transfer.training": ["AlignmentHistory"],
+        "manylens.transfer.alignment_history": ["AlignmentHistory"],
         "manylens.transfer.transduction": ["TransductionSearch", "TransductiveRidgeClassifier"],
     },
 )

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from sklearn.utils import gen_batches
 
-from manylens.ensembles.finders import FaissFinder, LeadingScan, ScanFinder, rank_leading
+from manylens.ensembles.faiss_finder import FaissFinder
+from manylens.ensembles.finders import LeadingScan, ScanFinder, rank_leading
 from manylens.ensembles.representation import FramedRows
-from manylens.native.graph import Progress
 from manylens.native.nearest import drop_self, largest_norm, nearest
+from manylens.native.search_graph import Progress
 from manylens.native.threads import one_blas_thread
 from manylens.reprs import result_table
 from manylens.typing import BoolArray, FloatArray, IntArray
@@ -45,7 +46,7 @@ class SearchPlan:
 
 
 @dataclass(frozen=True)
-class Wish:
+class SearchRequest:
     """Settings that the user asks for; None lets the calibration choose."""
 
     n_neighbors: int
@@ -96,25 +97,25 @@ def calibration_rows(n: int) -> IntArray:
     return np.unique(np.linspace(0, n - 1, QUERIES).astype(np.int64))
 
 
-def calibrated(index: SearchIndex, wish: Wish, queries: FloatArray | None = None) -> SearchIndex:
-    """The index with a plan that fulfills the wish, calibrated with the queries or with rows of the base."""
+def calibrated(index: SearchIndex, request: SearchRequest, queries: FloatArray | None = None) -> SearchIndex:
+    """The index with a plan that meets the request, calibrated with the queries or with rows of the base."""
     points = index.coordinates
     sample = calibration_queries(points, queries)
     if index.method == "nested" and index.backend != "faiss":
-        return calibrated_nested(index, wish, sample)
-    n_leading = min(wish.n_leading or DEFAULT_LEADING, points.shape[1])
-    index = index.planned(SearchPlan(n_leading, DEFAULT_CANDIDATES), wish.n_jobs)
-    if index.method == "nested" and wish.n_candidates is None:
+        return calibrated_nested(index, request, sample)
+    n_leading = min(request.n_leading or DEFAULT_LEADING, points.shape[1])
+    index = index.planned(SearchPlan(n_leading, DEFAULT_CANDIDATES), request.n_jobs)
+    if index.method == "nested" and request.n_candidates is None:
         finder = index.finders[0]
         assert isinstance(finder, FaissFinder)
-        plan = choose_list_plan(finder, points, n_leading, sample, wish.n_neighbors, wish.recall)
+        plan = choose_list_plan(finder, points, n_leading, sample, request.n_neighbors, request.recall)
         index = index.planned(plan)
     return index
 
 
 def calibrated_nested(
     index: SearchIndex,
-    wish: Wish,
+    request: SearchRequest,
     sample: CalibrationQueries,
     neighbors: IntArray | None = None,
     known: Ranks | None = None,
@@ -128,32 +129,34 @@ def calibrated_nested(
     plan = choose_scan_plan(
         index.coordinates,
         sample,
-        wish.n_neighbors,
-        wish.recall,
-        wish.n_leading,
-        wish.n_candidates,
+        request.n_neighbors,
+        request.recall,
+        request.n_leading,
+        request.n_candidates,
         neighbors,
         graph=graph,
         ordered=index.axes.axes.shape[1],
         known=known,
     )
-    index = index.planned(plan, wish.n_jobs, print_progress(len(index.rows)) if wish.verbose else None)
-    if wish.n_candidates is not None:
+    index = index.planned(plan, request.n_jobs, print_progress(len(index.rows)) if request.verbose else None)
+    if request.n_candidates is not None:
         return index
     if sample.own is not None:  # check the plan with other rows than those that chose it
         own = held_out_rows(len(index.rows))
         sample = CalibrationQueries(index.coordinates[own], own)
-    k = min(wish.n_neighbors, len(index.rows) - (sample.own is not None))
-    exact = exact_neighbors(index.coordinates, sample, k, wish.n_jobs)[0] if k > 0 else np.empty((0, 1))
+    k = min(request.n_neighbors, len(index.rows) - (sample.own is not None))
+    exact = exact_neighbors(index.coordinates, sample, k, request.n_jobs)[0] if k > 0 else np.empty((0, 1))
     finder = index.finders[0]
     if len(exact) and isinstance(finder, ScanFinder):
         rounding = finder.rounding(index.seen_by(0, sample.coordinates), index.coordinates.shape[1])
-        if np.mean(exact[:, -1] ** 2 < 2 * rounding) > 1 - wish.recall:  # float32 cannot tell rows apart
+        if np.mean(exact[:, -1] ** 2 < 2 * rounding) > 1 - request.recall:  # float32 cannot tell rows apart
             return index.planned(replace(plan, prove=True))
-    while len(exact) and not is_enough(recalls(index, sample, exact, wish.n_jobs), wish.recall, graph=graph):
+    while len(exact) and not is_enough(
+        recalls(index, sample, exact, request.n_jobs), request.recall, graph=graph
+    ):
         if plan.candidates_per_neighbor >= MAX_PER_NEIGHBOR:
             if graph:
-                return calibrated_nested(index.found_by("numpy"), wish, chooser, neighbors, known)
+                return calibrated_nested(index.found_by("numpy"), request, chooser, neighbors, known)
             return index.planned(replace(plan, prove=True))
         more = GRAPH_STEP if graph else SCAN_STEP
         plan = replace(plan, candidates_per_neighbor=more * plan.candidates_per_neighbor)
@@ -194,52 +197,54 @@ def is_enough(shares: FloatArray, recall: float, *, graph: bool) -> bool:
     return mean >= graph_recall(recall) and mean - float(np.std(shares)) / np.sqrt(len(shares)) >= recall
 
 
-def leading_index(index: SearchIndex, wish: Wish) -> SearchIndex:
+def leading_index(index: SearchIndex, request: SearchRequest) -> SearchIndex:
     """The index with as few of its coordinates as the recall of the neighbors by all of them needs.
 
     It keeps all of them if at most half could be left out.
     """
     points = index.coordinates
     sample = calibration_queries(points)
-    k = min(wish.n_neighbors, len(points) - 1)
+    k = min(request.n_neighbors, len(points) - 1)
     widths = np.array([w for w in WIDTHS if 2 * w <= points.shape[1]])
     if k < 1 or not len(widths):
-        return calibrated_nested(index, wish, sample)
-    _, neighbors = exact_neighbors(points, sample, k, wish.n_jobs)
+        return calibrated_nested(index, request, sample)
+    _, neighbors = exact_neighbors(points, sample, k, request.n_jobs)
     known = Ranks(widths, ranks_on_leading(points, sample, neighbors, widths))
-    reached = np.mean(known.ranks <= k, axis=(1, 2)) >= calibration_recall(wish.recall)
+    reached = np.mean(known.ranks <= k, axis=(1, 2)) >= calibration_recall(request.recall)
     for width in widths[reached]:
         fewer = index.leading(int(width))
         shorter = CalibrationQueries(sample.coordinates[:, :width], sample.own)
-        fewer = calibrated_nested(fewer, wish, shorter, neighbors, known)
-        if measured_recall(fewer, points, "input", wish).recall >= wish.recall:
+        fewer = calibrated_nested(fewer, request, shorter, neighbors, known)
+        if measured_recall(fewer, points, "input", request).recall >= request.recall:
             return fewer
-    return calibrated_nested(index, wish, sample, neighbors, known)
+    return calibrated_nested(index, request, sample, neighbors, known)
 
 
-def measured_recall(index: SearchIndex, space: RowSource, name: str, wish: Wish) -> MeasuredRecall:
+def measured_recall(
+    index: SearchIndex, space: RowSource, name: str, request: SearchRequest
+) -> MeasuredRecall:
     """Recall of the neighbors in a space with the rows of the base, such as the input space."""
-    k = min(wish.n_neighbors, len(space) - 1)
+    k = min(request.n_neighbors, len(space) - 1)
     if k < 1:
         return MeasuredRecall(1.0, 0.0, 1.0, name, 0, 0)
     own = held_out_rows(len(space))
-    exact, _ = exact_neighbors(space, CalibrationQueries(space[own], own), k, wish.n_jobs)
+    exact, _ = exact_neighbors(space, CalibrationQueries(space[own], own), k, request.n_jobs)
     sample = CalibrationQueries(index.coordinates[own], own)
-    _, rows, _ = index.search(sample.coordinates, k, wish.n_candidates, wish.n_jobs, own=own)
+    _, rows, _ = index.search(sample.coordinates, k, request.n_candidates, request.n_jobs, own=own)
     shares = as_near(distances_in(space, own, rows), exact).mean(axis=1)
     reachable = 1.0
     if not (isinstance(space, np.ndarray) and space.shape == index.coordinates.shape):
-        _, rows = exact_neighbors(index.coordinates, sample, k, wish.n_jobs)
+        _, rows = exact_neighbors(index.coordinates, sample, k, request.n_jobs)
         reachable = float(as_near(distances_in(space, own, rows), exact).mean())
     error = float(np.std(shares) / np.sqrt(len(own)))
     return MeasuredRecall(float(shares.mean()), error, reachable, name, len(own), k)
 
 
-def recall_for_queries(index: SearchIndex, queries: FloatArray, wish: Wish) -> MeasuredRecall:
+def recall_for_queries(index: SearchIndex, queries: FloatArray, request: SearchRequest) -> MeasuredRecall:
     """Recall of the neighbors by all coordinates, for queries (s, D) that are not rows of the base."""
-    k = min(wish.n_neighbors, len(index.rows))
-    exact, _ = exact_neighbors(index.coordinates, CalibrationQueries(queries, None), k, wish.n_jobs)
-    found = index.search(queries, k, wish.n_candidates, wish.n_jobs).distances
+    k = min(request.n_neighbors, len(index.rows))
+    exact, _ = exact_neighbors(index.coordinates, CalibrationQueries(queries, None), k, request.n_jobs)
+    found = index.search(queries, k, request.n_candidates, request.n_jobs).distances
     shares = as_near(found, index.outside(exact)).mean(axis=1)
     error = float(np.std(shares) / np.sqrt(len(queries)))
     return MeasuredRecall(float(shares.mean()), error, 1.0, "input", len(queries), k)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.ensembles.calibration import MeasuredRecall, Wish, calibrated
 from manylens.ensembles.index import Method, SearchIndex
+from manylens.ensembles.recall_calibration import MeasuredRecall, SearchRequest, calibrated
 from manylens.ensembles.representation import CompositeAxes, Metric
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike
 from manylens.validation import check_flag, check_real, is_sparse
@@ -131,7 +131,7 @@ class RowSelection:
         method: Method
         recall: float
 
-        def _wish(self) -> Wish: ...
+        def _request(self) -> SearchRequest: ...
         def _enter(self, index: SearchIndex, X: MatrixLike) -> FloatArray: ...
         def _change(self, change: Callable[[SearchIndex], SearchIndex]) -> Self: ...
         def _check_layout(self) -> None: ...
@@ -194,7 +194,7 @@ class RowSelection:
         if self.method != "nested":
             raise ValueError(f"method={self.method!r} has nothing to tune: tune is for method='nested'.")
         queries = self._enter(self.index_, X)
-        return self._change(lambda index: calibrated(index, self._wish(), queries))
+        return self._change(lambda index: calibrated(index, self._request(), queries))
 
     def remove(self, ids: ArrayLike) -> Self:
         """Remove rows; the others keep their ids or, if they have none, their old row numbers become ids.

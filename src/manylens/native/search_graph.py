@@ -16,8 +16,8 @@ from typing import TypeAlias
 import numpy as np
 
 from manylens.native.compiling import compiled, inlined
-from manylens.native.fetching import AHEAD, fetch
 from manylens.native.lock import release, retake
+from manylens.native.prefetching import AHEAD, fetch
 from manylens.native.threads import over_blocks
 from manylens.typing import FloatArray, IntArray
 
