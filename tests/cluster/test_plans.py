@@ -18,7 +18,8 @@ from manylens import NCA, AlignmentPruner, ModularAutoencoder, ModularKernelPCA
 from manylens.baselines import BaggingAutoencoder, BootstrapKernelPCA
 from manylens.cluster import Blockwise
 from manylens.metric import Stochastic
-from manylens.summaries import BootstrapMoments, Moments, bootstrap_counts
+from manylens.summaries import BootstrapMoments, Moments
+from manylens.summaries.bootstrap import bootstrap_counts
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:600], Y[:600]

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from manylens.summaries import Moments, block_rows, bootstrap_moments
+from manylens.summaries import Moments
+from manylens.summaries.moments import block_rows, bootstrap_moments
 from tests.summaries.contract import SummaryContract
 
 

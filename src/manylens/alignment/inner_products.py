@@ -34,7 +34,7 @@ from manylens.alignment.features import (
 )
 from manylens.alignment.linear_grams import linear_gram_sums
 from manylens.kernels.kernels import RBF, Cosine, Kernel, Linear, Precomputed, make_kernel
-from manylens.summaries import column_means
+from manylens.summaries.moments import column_means
 from manylens.typing import BoolArray, FloatArray, IntArray, Rows
 from manylens.validation import check_choice, check_flag, is_sparse, safe_scale, times_power
 

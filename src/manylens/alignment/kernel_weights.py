@@ -52,7 +52,8 @@ from manylens.arrays import labels_on_host, namespace_of, to_device
 from manylens.kernels.bandwidths import Gamma, bandwidth
 from manylens.kernels.kernels import KernelLike, Linear
 from manylens.reprs import FactsMixin
-from manylens.summaries import CountSketch, column_means
+from manylens.summaries import CountSketch
+from manylens.summaries.moments import column_means
 from manylens.typing import AnyArray, FloatArray, IntArray
 from manylens.validation import (
     check_choice,

@@ -41,7 +41,8 @@ from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.kernels import Kernel, KernelLike, Linear, Precomputed, make_kernel
 from manylens.native.permutations import permuted_products
 from manylens.reprs import result_table
-from manylens.summaries import CountSketch, Moments, column_means
+from manylens.summaries import CountSketch, Moments
+from manylens.summaries.moments import column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     check_choice,

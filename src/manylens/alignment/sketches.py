@@ -20,9 +20,10 @@ from manylens.alignment.features import (
     row_norms_about,
     target_features,
 )
-from manylens.summaries import CountSketch, Summary, block_rows
+from manylens.summaries import CountSketch, Summary
 from manylens.summaries.base import check_same_kind
 from manylens.summaries.count_sketch import row_numbers, times_powers
+from manylens.summaries.moments import block_rows
 from manylens.typing import FloatArray, IntArray, MatrixLike, Rows
 from manylens.validation import (
     check_count,

@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.baselines.kernel_pca import check_bootstrap, check_counts
 from manylens.kernels.spectrum import leading_eigenpairs, principal_spectrum
 from manylens.modules.autoencoder import LinearAutoencoders
-from manylens.summaries import BootstrapMoments, block_rows, bootstrap_moments
+from manylens.summaries import BootstrapMoments
+from manylens.summaries.moments import block_rows, bootstrap_moments
 from manylens.typing import FloatArray, MatrixLike, Seed
 from manylens.validation import (
     check_count,

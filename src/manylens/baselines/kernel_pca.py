@@ -24,7 +24,8 @@ from manylens.kernels.spectrum import (
 )
 from manylens.modules.kernel_pca import KernelModules, MapLike
 from manylens.modules.solver import pad_spectrum
-from manylens.summaries import BootstrapMoments, Moments, block_rows, bootstrap_moments, check_moments
+from manylens.summaries import BootstrapMoments, Moments
+from manylens.summaries.moments import block_rows, bootstrap_moments, check_moments
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     clear_fitted,

@@ -13,7 +13,8 @@ import numpy as np
 
 from manylens.cluster.sample import RowSample
 from manylens.native.threads import one_blas_thread
-from manylens.summaries import Summary, bootstrap_counts
+from manylens.summaries import Summary
+from manylens.summaries.bootstrap import bootstrap_counts
 from manylens.typing import FloatArray, IntArray
 from manylens.validation import check_real, safe_scale, take_rows, times_power
 

@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.spectrum import leading_eigenpairs
 from manylens.native.threads import SMALL_ORDER, one_blas_thread
-from manylens.summaries import Moments, block_rows, column_means
+from manylens.summaries import Moments
+from manylens.summaries.moments import block_rows, column_means
 from manylens.typing import FloatArray, ModuleSet, Rows
 from manylens.validation import is_sparse, safe_scale, shown, times_power
 

@@ -11,7 +11,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from manylens.summaries import block_rows, column_means
+from manylens.summaries.moments import block_rows, column_means
 from manylens.typing import FloatArray, Rows, Seed
 from manylens.validation import (
     check_choice,

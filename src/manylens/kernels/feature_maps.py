@@ -30,7 +30,8 @@ from manylens.kernels.kernels import (
     make_kernel,
 )
 from manylens.kernels.spectrum import inverse_root, rank_tolerance, warn_if_indefinite
-from manylens.summaries import CountSketch, block_rows
+from manylens.summaries import CountSketch
+from manylens.summaries.moments import block_rows
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     check_choice,

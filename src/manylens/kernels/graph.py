@@ -21,7 +21,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.kernels import Kernel
-from manylens.summaries import block_rows
+from manylens.summaries.moments import block_rows
 from manylens.typing import FloatArray, IntArray, Rows, Seed
 from manylens.validation import (
     check_count,

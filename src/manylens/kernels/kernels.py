@@ -13,7 +13,7 @@ from sklearn.utils.extmath import row_norms, safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.bandwidths import DEGREE, Gamma, ScaledKernel, scaled_bandwidth
-from manylens.summaries import column_means
+from manylens.summaries.moments import column_means
 from manylens.typing import FloatArray, Rows, Seed
 from manylens.validation import (
     SAFE_EXPONENT,

@@ -19,7 +19,8 @@ from manylens.kernels.spectrum import (
 )
 from manylens.modules.base import AffineModules, DiverseModulesMixin
 from manylens.modules.solver import ModularSolution, count_equal, lower_bound, pad_spectrum, solve_modules
-from manylens.summaries import Moments, check_moments, column_means
+from manylens.summaries import Moments
+from manylens.summaries.moments import check_moments, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     check_count,

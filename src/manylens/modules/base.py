@@ -17,7 +17,7 @@ from manylens.kernels.feature_maps import FeatureMap
 from manylens.kernels.spectrum import Spectrum
 from manylens.modules.solver import ModularSolution
 from manylens.reprs import FactsMixin
-from manylens.summaries import block_rows
+from manylens.summaries.moments import block_rows
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows
 from manylens.validation import (
     clear_fitted,

@@ -30,7 +30,8 @@ from manylens.modules.solver import (
     solve_modules,
     under_dropping,
 )
-from manylens.summaries import Moments, block_rows, check_moments, column_means
+from manylens.summaries import Moments
+from manylens.summaries.moments import block_rows, check_moments, column_means
 from manylens.typing import FloatArray, MatrixLike, Rows, Seed
 from manylens.validation import (
     check_count,

@@ -20,7 +20,7 @@ from sklearn.utils import gen_batches
 
 from manylens.modules.solver import Ambiguity
 from manylens.scoring import finite_score
-from manylens.summaries import block_rows, column_means
+from manylens.summaries.moments import block_rows, column_means
 from manylens.typing import FloatArray, Rows
 from manylens.validation import (
     is_sparse,

@@ -18,8 +18,8 @@ from manylens.kernels import CountSketchMap, Linear
 from manylens.kernels.bandwidths import Gamma
 from manylens.reprs import FactsMixin
 from manylens.scoring import PlainScoreMixin
-from manylens.summaries import Moments, check_moments
-from manylens.summaries.moments import LARGEST_EXPONENT
+from manylens.summaries import Moments
+from manylens.summaries.moments import LARGEST_EXPONENT, check_moments
 from manylens.transfer import ridge
 from manylens.transfer.calibration import tempered
 from manylens.transfer.ridge import FittedRidge, RidgePredictor, RidgeSearch, RidgeSettings

@@ -18,8 +18,9 @@ from sklearn.utils import gen_batches
 from manylens.kernels import RBF, FeatureMap, Kernel, Linear, NystroemMap
 from manylens.kernels.bandwidths import Gamma
 from manylens.native.threads import one_blas_thread
-from manylens.summaries import Moments, block_rows
+from manylens.summaries import Moments
 from manylens.summaries.base import summarize
+from manylens.summaries.moments import block_rows
 from manylens.transfer.banded import LEAST_ROWS, MOST_TARGETS, BandedRidge, banded_ridge
 from manylens.typing import FloatArray
 from manylens.validation import (

@@ -14,8 +14,9 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import gen_batches
 
 from manylens.kernels.bandwidths import Gamma
-from manylens.summaries import Moments, block_rows
+from manylens.summaries import Moments
 from manylens.summaries.base import summarize
+from manylens.summaries.moments import block_rows
 from manylens.transfer import layer_models, ridge
 from manylens.transfer.calibration import best_temperature, tempered
 from manylens.transfer.layer_models import Layers, LayerSlices, LayerWeights, WeightedLayers
