@@ -79,6 +79,10 @@ def validate_targets(
         with plain_conversion_errors("y"):
             y = np.asarray(y)
             y = y.astype(np.float64) if y_numeric and y.dtype.kind in "OU" else y
+        if y_numeric and y.dtype.kind in "mM":
+            raise TypeError(
+                "y holds dates or durations, but targets must be numbers: convert it, such as to days."
+            )
         if y_numeric:
             refuse_extreme(y, "y")
     options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "multi_output": True, **options}

@@ -192,3 +192,8 @@ def test_the_default_is_at_most_half_again_the_time_of_ridge_classifier_cv():
     RidgeClassifierCV(np.logspace(-3, 3, 13)).fit(StandardScaler().fit_transform(X), codes)
     limit = 1.5 * (time.perf_counter() - start)
     assert min(rank_models([X], codes)[0].seconds for _ in range(2)) < limit + 0.1
+
+
+def test_a_target_that_is_no_word_is_refused():
+    with pytest.raises(ValueError, match=r"target=<ndarray of shape \(2,\)> is unknown: give one of auto"):
+        rank_models({"a": np.eye(6)}, [0, 1] * 3, target=np.array([1, 2]))

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 
 from manylens import (
     LayerRidgeRegressor,
@@ -112,6 +113,13 @@ def test_training_options_are_checked(options, message):
     for model in (NetworkAutoencoder(2, 2), NegativeCorrelationRegressor(2)):
         with pytest.raises((TypeError, ValueError), match=message):
             model.set_params(**options).fit(X, X[:, 0])
+
+
+def test_targets_that_are_no_dense_numbers_are_refused():
+    with pytest.raises(TypeError, match="y holds dates or durations, but targets must be numbers"):
+        NegativeCorrelationRegressor(**QUICK).fit(X, np.array(["2020-01-01"] * 30, dtype="datetime64[D]"))
+    with pytest.raises(TypeError, match="y is a sparse matrix, but targets must be dense"):
+        NegativeCorrelationRegressor(**QUICK).fit(X, sparse.csr_array(np.ones((30, 1))))
 
 
 @pytest.mark.parametrize("kind", [NegativeCorrelationClassifier, NegativeCorrelationRegressor])

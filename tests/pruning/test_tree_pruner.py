@@ -346,3 +346,6 @@ def test_bad_rows_are_refused():
         TreePruner(FOREST).fit(X, y[:-1])
     with pytest.raises(ValueError, match="y contains NaN"):
         TreePruner(FOREST).fit(X, np.where(y > y.mean(), np.nan, y))
+    mixed = np.where(label == label[0], 1, label.astype(object))
+    with pytest.raises((TypeError, ValueError), match=r"mixes labels of types|Unknown label type"):
+        TreePruner(CLASSES).fit(S, mixed)
