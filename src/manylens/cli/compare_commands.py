@@ -132,7 +132,8 @@ def prune(
 ) -> None:
     """Keep the few members of a fitted ensemble that matter, print error and speed, and save the result.
 
-    Best given the rows that MODEL was fitted to, for which forests and bagging know out-of-bag predictions.
+    Works best with the rows that MODEL was fitted to, for which forests and bagging have out-of-bag
+    predictions.
     """
     from manylens.cli import prune_model
     from manylens.cli.model_files import read_model

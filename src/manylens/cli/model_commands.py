@@ -180,8 +180,8 @@ def search(
 ) -> None:
     """Find the rows of DATA with the smallest distance to each query, by all modules of MODEL together.
 
-    An index of `manylens learn --index` in place of MODEL is searched without reading DATA again, which is
-    needed only for --row, --show, --ids and --where.
+    MODEL can also be an index from `manylens learn --index`; DATA is then needed only for --row, --show,
+    --ids and --where.
     """
     from manylens.cli import searching
     from manylens.cli.columns import needed_columns
