@@ -252,7 +252,12 @@ class TestFigures:
         assert page.get_by_label("across").locator("option").count() == 5
         again = opened(new_page(), digits_page, link_of(page))
         assert again.get_by_label("up", exact=True).input_value() == "4"
-        assert again.locator(".mlx-map canvas").first.evaluate(picture) == canvas.evaluate(picture)
+        restored = again.locator(".mlx-map canvas").first
+        for _ in range(50):  # maps are drawn in the next frame of the browser
+            if restored.evaluate(picture) == canvas.evaluate(picture):
+                break
+            again.wait_for_timeout(100)
+        assert restored.evaluate(picture) == canvas.evaluate(picture)
 
     def test_figures_can_be_downloaded(self, page):
         image = pytest.importorskip("PIL.Image")

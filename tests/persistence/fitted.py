@@ -155,6 +155,7 @@ RECIPES = {
     "summaries.Moments": lambda: summaries.Moments(X.shape[1]).update(X),
     "summaries.Summary": None,  # abstract
     "transfer.AlignmentHistory": None,  # holds a network
+    "transfer.FineTuningGain": lambda: transfer.FineTuningGain(True, 0.1, 0.02, 100, None),
     "transfer.LayerTransfer": None,  # its file leaves out the network: tests/transfer/test_layer_transfer.py
     "transfer.TransductionSearch": lambda: transfer.TransductionSearch(),
 }

@@ -83,6 +83,7 @@ OWN: dict[str, tuple[str, ...]] = {
     "manylens.summaries.cross_moments": ("CrossMoments",),
     "manylens.summaries.moments": ("Moments",),
     "manylens.transfer.calibration": ("TemperatureScaler",),
+    "manylens.transfer.fine_tuning": ("FineTuningGain",),
     "manylens.transfer.kernel_ridge": ("KernelRidgeCV",),
     "manylens.transfer.layer_models": ("LayerMaps", "StackedLayers", "WeightedLayers"),
     "manylens.transfer.layer_ridge": ("LayerRidgeClassifier", "LayerRidgeRegressor"),
