@@ -129,3 +129,35 @@ def test_a_saved_index_keeps_its_axes_and_its_recall(tmp_path):
     assert again.composite_.missed == index.composite_.missed > 0
     for one, other in zip(again.kneighbors(rows[:50]), index.kneighbors(rows[:50]), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [1.0, 2.0**-40])
+@pytest.mark.parametrize("many_columns", [False, True])
+def test_one_row_enters_like_many(dtype, scale, many_columns):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(300, 20)) @ rng.normal(size=(20, 600 if many_columns else 30)) + 7
+    index = ModuleNeighbors(recall=0.9).fit((scale * rows).astype(dtype))
+    axes = index.index_.axes.completing(12) if many_columns else index.index_.axes
+    queries = (scale * rows[:5] + scale * rng.normal(size=rows[:5].shape)).astype(dtype)
+    expected = axes.coordinates(queries)
+    rounding = 200 * np.finfo(dtype).eps * np.abs(expected).max()
+    for query, coordinates in zip(queries, expected, strict=True):
+        entered = axes.row_coordinates(query[np.newaxis])
+        assert entered.dtype == dtype
+        np.testing.assert_allclose(entered[0], coordinates, rtol=0, atol=rounding)
+
+
+def test_one_row_in_any_layout_finds_the_neighbors_of_a_batch():
+    index = ModuleNeighbors().fit(DIGITS)
+    _, rows = index.kneighbors(DIGITS[:3])
+    wide = np.repeat(DIGITS[:1], 2, axis=1)[:, ::2]
+    frozen = DIGITS[1:2].copy()
+    frozen.flags.writeable = False
+    for query, expected in ((wide, rows[0]), (frozen, rows[1]), (DIGITS[2:3], rows[2])):
+        np.testing.assert_array_equal(index.kneighbors(query)[1][0], expected)
+    for bad, message in ((np.nan, "contains NaN"), (np.inf, "contains infinity"), (1e200, "so far from")):
+        query = DIGITS[:1].astype(float)
+        query[0, 5] = bad
+        with pytest.raises(ValueError, match=message):
+            index.kneighbors(query)

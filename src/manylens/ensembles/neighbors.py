@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from copy import copy
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,6 +46,7 @@ from manylens.ensembles.representation import (
     fit_modules,
     frame_of,
     gathered,
+    is_array,
     is_plain,
     module_views,
     resolve_modules,
@@ -325,7 +326,22 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
 
     def _enter(self, index: SearchIndex, X: MatrixLike) -> FloatArray:
         """Coordinates of rows in the frame of the axes."""
+        if self._is_one_row(X):
+            found = index.axes.row_coordinates(X)
+            if found is not None:
+                return found
         return check_near(index.axes.coordinates(self._columns(X)), "X")
+
+    def _is_one_row(self, X: Any) -> TypeGuard[FloatArray]:
+        """Whether X is one row whose columns are those of the input, and need no check but that of size."""
+        modules = self.modules_
+        return (
+            isinstance(modules, InputRows)
+            and modules.metric == "euclidean"
+            and is_array(X, self.n_features_in_)
+            and len(X) == 1
+            and not hasattr(self, "feature_names_in_")
+        )
 
     def _columns(self, X: MatrixLike) -> Rows:
         """Columns of all modules for rows."""

@@ -15,6 +15,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.spectrum import leading_eigenpairs
+from manylens.native.nearest import rotate_row
 from manylens.native.threads import SMALL_ORDER, one_blas_thread
 from manylens.summaries import Moments
 from manylens.summaries.moments import block_rows, column_means
@@ -134,16 +135,20 @@ def widened(X: Any) -> Any:
     return X.astype(np.float32) if str(getattr(X, "dtype", "")) in NARROW else X
 
 
-def is_plain(X: Any, width: int) -> bool:
-    """Whether X is a finite array of few rows, for which scikit-learn's checks take longer than a search."""
+def is_array(X: Any, width: int) -> bool:
+    """Whether X is an array of few rows and of numbers that a search takes as they are, finite or not."""
     return (
         type(X) is np.ndarray
         and X.dtype in PLAIN
         and X.ndim == 2
         and 0 < len(X) <= FEW_ROWS
         and X.shape[1] == width
-        and bool(np.isfinite(X).all())
     )
+
+
+def is_plain(X: Any, width: int) -> bool:
+    """Whether X is a finite array of few rows, for which scikit-learn's checks take longer than a search."""
+    return is_array(X, width) and bool(np.isfinite(X).all())
 
 
 def gathered(X: Any) -> Any:
@@ -163,6 +168,7 @@ def gathered(X: Any) -> Any:
 AXES_ROWS, AXES_ROWS_PER_COLUMN = 16_384, 16  # rows that determine principal axes
 SAFE_SPREAD = 10  # rows with a root mean square within 2^±10 stay as they are
 MAX_COLUMNS = 8192
+LOOP_EXPONENT = 60  # frames up to 2^±60 can be entered in float32 by multiplications
 FARTHEST = 2.0**55  # largest norm of a row in a frame, so that squared distances stay below 2^128
 
 
@@ -339,6 +345,34 @@ class CompositeAxes:
         for batch in batches_of(Z):
             out[batch] = self._rotated(self.frame.enter(Z[batch]))
         return out
+
+    def row_coordinates(self, z: FloatArray) -> FloatArray | None:
+        """`coordinates` (1, D) of one row by one compiled loop; None if `coordinates` has to look at it."""
+        frame, flags = self.frame, z.flags
+        exponent = max(abs(frame.before), abs(frame.after))
+        if len(self.widths) > 1 or exponent > LOOP_EXPONENT or not (flags.c_contiguous and flags.writeable):
+            return None
+        out = np.empty((1, self.n_coordinates), dtype=z.dtype)
+        square = rotate_row(z[0], *self._row_factors(z.dtype), out[0])
+        return out if square <= FARTHEST**2 else None  # None for NaN and infinity, too
+
+    def _row_factors(self, dtype: Any) -> tuple[Any, ...]:
+        """Arguments of `rotate_row` in a precision, which are kept for the next query."""
+        kept: dict[Any, Any] = self.__dict__.setdefault("_kept", {})
+        if (dtype, "row") not in kept:
+            first, second, signs = self._factors(dtype)
+            if second is None:
+                second, signs = np.empty((0, len(first)), dtype), np.empty(0, dtype)
+            kept[dtype, "row"] = (
+                dtype.type(2.0**-self.frame.before),
+                self.frame.center.astype(dtype),
+                dtype.type(2.0**-self.frame.after),
+                np.ascontiguousarray(first.T),
+                np.ascontiguousarray(second),
+                np.ascontiguousarray(signs),
+            )
+        factors: tuple[Any, ...] = kept[dtype, "row"]
+        return factors
 
     def completing(self, width: int) -> CompositeAxes:
         """The leading axes and a completion, which takes 2 D width products per row instead of D²."""

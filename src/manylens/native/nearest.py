@@ -45,6 +45,49 @@ def largest_norm(rows: FloatArray) -> float:
     return float(np.sqrt(squares.max(initial=0)))
 
 
+@inlined(fastmath={"nsz", "contract", "reassoc"})
+def inner_product(row: FloatArray, other: FloatArray) -> np.floating[Any]:
+    """Inner product of two rows."""
+    total = row.dtype.type(0)
+    for c in range(len(row)):
+        total += row[c] * other[c]
+    return total
+
+
+@compiled(nogil=False)
+def rotate_row(
+    x: FloatArray,
+    before: float,
+    center: FloatArray,
+    after: float,
+    first: FloatArray,
+    second: FloatArray,
+    signs: FloatArray,
+    out: FloatArray,
+) -> float:
+    """Coordinates of one row, y A or (y - (y A) B) with signs, y = after (before x - c), and |out|².
+
+    `first` is Aᵀ (d, D), and `second` is B (d, D), or has no lines. The same as NumPy's products, which
+    release Python's lock again and again.
+    """
+    parts, entered = np.empty(len(first), x.dtype), np.empty(len(x), x.dtype)
+    for c in range(len(x)):
+        entered[c] = after * (before * x[c] - center[c])
+    for j in range(len(first)):
+        parts[j] = inner_product(first[j], entered)
+    if len(second) == 0:
+        entered = parts
+    for j in range(len(second)):
+        line, part = second[j], parts[j]
+        for c in range(len(line)):
+            entered[c] -= part * line[c]
+    square = 0.0
+    for c in range(len(out)):
+        out[c] = entered[c] * signs[c] if c < len(signs) else entered[c]
+        square += np.float64(out[c]) * np.float64(out[c])
+    return square
+
+
 def score_queries(leading: FloatArray) -> FloatArray:
     """Queries in the form that a scan multiplies with rows, [q, 1] in float32, (n, d + 1)."""
     queries = np.empty((len(leading), leading.shape[1] + 1), dtype=np.float32)
