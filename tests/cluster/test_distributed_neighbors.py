@@ -284,6 +284,14 @@ class TestSources:
         assert [s.first for s in segments] == np.cumsum([0, *(s.n_rows for s in segments)])[:-1].tolist()
         assert all(s.blocks for s in segments)
 
+    @pytest.mark.parametrize("n_shards", [1, 2, 7, 15])
+    def test_shards_of_an_array_differ_by_one_row(self, n_shards):
+        rows = np.zeros((5000, 2))
+        sizes = [s.n_rows for s in segments_of(row_blocks(rows, n_shards, None), n_shards)]
+        assert len(sizes) == n_shards
+        assert sum(sizes) == 5000
+        assert max(sizes) - min(sizes) <= 1
+
     def test_many_additions_leave_few_segments(self):
         block = RowBlock("", np.zeros((1000, 1)), 1000)
         layout = Layout((Segment("a", 0, (block,)),), ((0,),), (1,))

@@ -11,6 +11,7 @@ from sklearn.datasets import load_wine
 from manylens import ModularKernelPCA, ModuleNeighbors
 from manylens.cluster import Blockwise, DistributedNeighbors
 from manylens.cluster.files import first_row, read_file, row_pieces, shape_in_file
+from manylens.cluster.sources import row_blocks, segments_of
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -148,3 +149,11 @@ def test_folders_that_are_no_base(tmp_path):
     np.save(tmp_path / "b.npy", np.where(np.arange(13) == 3, np.nan, X))
     with pytest.raises(ValueError, match=r"File b\.npy: Input X contains NaN"):
         DistributedNeighbors(lenses).fit(tmp_path)
+
+
+def test_shards_of_files_of_any_length_have_about_equally_many_rows(tmp_path):
+    for number, n in enumerate((7, 610, 90, 293)):
+        np.save(tmp_path / f"{number}.npy", np.zeros((n, 2)))
+    sizes = [s.n_rows for s in segments_of(row_blocks(tmp_path, 5, None), 5)]
+    assert sum(sizes) == 1000
+    assert max(sizes) - min(sizes) <= 50

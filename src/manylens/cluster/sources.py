@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from manylens.typing import AnyArray, FloatArray, IntArray
 from manylens.validation import is_sparse, plain_conversion_errors
 
 ARRAY_ROWS = 16_384  # rows of an array or of a file per block
+PIECES = 8  # of files per shard, if there are several shards
 
 
 @dataclass(frozen=True)
@@ -184,12 +186,12 @@ def row_blocks(X: Any, n_shards: int, runner: Runner) -> list[RowBlock]:
     if is_in_memory(X):
         with plain_conversion_errors("X"):
             rows = check_array(X, accept_sparse="csr", dtype="numeric", input_name="X")
-        size = max(1, min(ARRAY_ROWS, rows.shape[0] // n_shards))
-        starts = range(0, rows.shape[0], size)
-        cut = [rows[start : start + size] for start in starts]
+        n = rows.shape[0]
+        n_blocks = min(n, n_shards * -(-n // (n_shards * ARRAY_ROWS)))  # as many in every shard
+        ends = np.linspace(0, n, n_blocks + 1).round().astype(int).tolist()
         return [
-            RowBlock(f"Rows {s}-{s + c.shape[0] - 1}", c, c.shape[0])
-            for s, c in zip(starts, cut, strict=True)
+            RowBlock(f"Rows {start}-{stop - 1}", rows[start:stop], stop - start)
+            for start, stop in pairwise(ends)
         ]
     blocks = read_blocks(X)
     if not blocks.is_lazy:
@@ -217,7 +219,8 @@ def file_blocks(paths: Sequence[Path], n_shards: int) -> list[RowBlock]:
     for path in paths:
         with naming(f"File {path.name}"):
             shapes.append(files.row_shape(path))
-    most = max(1, min(ARRAY_ROWS, sum(n_rows for n_rows, _ in shapes) // n_shards))
+    least = 1 if n_shards == 1 else PIECES * n_shards  # files of any length make shards of about one size
+    most = max(1, min(ARRAY_ROWS, sum(n_rows for n_rows, _ in shapes) // least))
     return [
         RowBlock(f"File {path.name}", RowFile(str(path.resolve()), start, stop), stop - start)
         for path in paths
@@ -239,7 +242,8 @@ def segments_of(blocks: Sequence[RowBlock], n_shards: int) -> tuple[Segment, ...
             "into more blocks."
         )
     ends = np.cumsum([block.n_rows for block in blocks])
-    cuts = np.searchsorted(ends, ends[-1] * np.arange(1, n_shards) / n_shards, side="left") + 1
+    targets = ends[-1] * np.arange(1, n_shards) / n_shards
+    cuts = np.abs(ends - targets[:, np.newaxis]).argmin(axis=1) + 1 if n_shards > 1 else np.empty(0, int)
     for i in range(len(cuts)):  # every segment gets at least one block
         cuts[i] = max(cuts[i], 1 + (cuts[i - 1] if i else 0))
     for i in reversed(range(len(cuts))):
