@@ -289,3 +289,8 @@ def test_sketches_that_cannot_be_compared_are_refused():
         rank_models({"empty": FeatureSketch(16)}, y)
     with pytest.raises(ValueError, match="constant is constant"):
         rank_models({"constant": FeatureSketch(16).update(np.full((100, 2), 0.3))}, y)
+
+
+def test_a_billion_replicates_are_refused():
+    with pytest.raises(ValueError, match="n_replicates=1000000000 is more than 4096"):
+        FeatureSketch(16, n_replicates=10**9)

@@ -147,3 +147,12 @@ def test_targets_whose_squares_overflow_are_refused(method):
     model = NegativeCorrelationRegressor(**QUICK).fit(X, X[:, 0])
     with pytest.raises(ValueError, match=r"y has entries up to about 1e\+300, whose products are beyond"):
         getattr(model, method)(X, 1e300 * X[:, 0])
+
+
+def test_no_modules_are_no_model():
+    kernel, codes = (kind(2, 2, random_state=0).fit(X) for kind in (ModularKernelPCA, ModularAutoencoder))
+    with pytest.raises(ValueError, match=r"modules has shape \(0, 2, \d+\)"):
+        kernel.with_modules(np.empty((0, 2, len(kernel.spectrum_))))
+    k = len(codes.spectrum_)
+    with pytest.raises(ValueError, match=r"encoders of shape \(0, 2, \d+\)"):
+        codes.with_modules(np.empty((0, 2, k)), np.empty((0, k, 2)))

@@ -63,3 +63,10 @@ def test_names_of_classes_work_like_numbers():
 def test_invalid_input_is_refused_in_one_sentence(change, error):
     with pytest.raises(ValueError, match=error):
         fine_tuning_gain(**{"tuned": [0] * 6, "frozen": [1] * 6, "y": [0, 1] * 3} | change)
+
+
+def test_ragged_predictions_are_refused():
+    with pytest.raises(
+        ValueError, match="tuned cannot be read as an array of numbers: its rows have different"
+    ):
+        fine_tuning_gain([[1], [1, 2]], [1, 2], [1, 2])

@@ -35,6 +35,7 @@ from manylens.validation import (
 )
 
 LEAST_REPLICATES = 3
+MOST_REPLICATES = 4096  # beyond which making them takes longer than any use of them
 ROOM = 100  # powers of two between the scale of a stream's sums and its largest entry
 
 
@@ -121,6 +122,11 @@ class FeatureSketch(Summary):
         self, n_buckets: int, n_replicates: int = 8, n_hashes: int = 1, random_state: int = 0
     ) -> None:
         self.n_replicates = check_count(n_replicates, "n_replicates", minimum=LEAST_REPLICATES)
+        if self.n_replicates > MOST_REPLICATES:
+            raise ValueError(
+                f"n_replicates={n_replicates} is more than {MOST_REPLICATES}: a few dozen are enough for "
+                "standard errors."
+            )
         first = CountSketch(n_buckets, n_hashes, random_state)
         self.n_buckets, self.n_hashes, self.random_state = first.n_buckets, first.n_hashes, first.random_state
         self.n_rows_ = 0

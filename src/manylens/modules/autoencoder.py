@@ -258,7 +258,7 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
         check_is_fitted(self, "components_")
         B, A = finite_array(encoders, "encoders", 3), finite_array(decoders, "decoders", 3)
         k = len(self.spectrum_)
-        if B.shape[2] != k or A.shape != (B.shape[0], k, B.shape[1]):
+        if 0 in B.shape or B.shape[2] != k or A.shape != (B.shape[0], k, B.shape[1]):
             raise ValueError(
                 f"encoders of shape {B.shape} and decoders of shape {A.shape} do not fit together: "
                 f"(n_modules, n_components, {k}) and (n_modules, {k}, n_components) are needed, with one "

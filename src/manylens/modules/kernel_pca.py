@@ -412,7 +412,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         check_is_fitted(self, "components_")
         F = finite_array(modules, "modules", 3)
         k = len(self.spectrum_)
-        if F.shape[2] < k or F[:, :, k:].any():
+        if 0 in F.shape or F.shape[2] < k or F[:, :, k:].any():
             raise ValueError(
                 f"modules has shape {F.shape}; (n_modules, n_components, {k}) is needed, one column per "
                 "value of spectrum_."

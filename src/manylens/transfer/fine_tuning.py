@@ -10,7 +10,7 @@ from sklearn.utils import column_or_1d
 
 from manylens.reprs import result_table
 from manylens.typing import AnyArray
-from manylens.validation import check_real
+from manylens.validation import check_real, plain_conversion_errors
 
 TELLING = 2.0  # standard errors that a difference must have
 
@@ -82,7 +82,8 @@ def fine_tuning_gain(
             f"least_gain={least_gain!r} is outside [-1, 1]: it is a difference of two accuracies. Use 0.01 "
             "for one point."
         )
-    truth = column_or_1d(y)
+    with plain_conversion_errors("y"):
+        truth = column_or_1d(y)
     n = len(truth)
     if n < 2:
         raise ValueError(f"y has {n} row, of which no standard error can be computed: hold out more rows.")
@@ -97,7 +98,8 @@ def fine_tuning_gain(
 
 def is_right(predicted: ArrayLike, truth: AnyArray, name: str) -> AnyArray:
     """1 for each row whose predicted class is right, else 0, shape (n,)."""
-    labels = column_or_1d(predicted)
+    with plain_conversion_errors(name):
+        labels = column_or_1d(predicted)
     if len(labels) != len(truth):
         raise ValueError(
             f"{name} has {len(labels)} rows and y has {len(truth)}: predict the same held-out rows by both."

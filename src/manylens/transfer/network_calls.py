@@ -146,7 +146,7 @@ class Caller:
         """An array or tensor on the model's device, in its dtype if it is real; anything else unchanged."""
         torch = import_torch()
         if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-            value = torch.as_tensor(value)
+            value = torch.as_tensor(value.astype(value.dtype.newbyteorder("="), copy=False))
         if not isinstance(value, torch.Tensor):
             return value
         return value.to(self.device, self.dtype if value.is_floating_point() else None)
