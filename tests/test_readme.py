@@ -34,9 +34,10 @@ def measured_sentences():
 
 def numbers_of(record):
     """Numbers of a record as text, in the formats that a sentence may use, and those of its description."""
-    values = [value for row in record["results"].values() for value in row.values()]
+    tables = [record["results"]] if "results" in record else record["tables"].values()
+    values = [value for table in tables for row in table.values() for value in row.values()]
     values = [value for value in values if isinstance(value, int | float)]
-    values += [claim["value"] for claim in record["claims"]]
+    values += [claim["value"] for claim in record.get("claims", ())]
     printed = {form(value) for value in values for form in (lambda v: f"{v:.3g}", lambda v: f"{v:,.0f}")}
     return printed | set(re.findall(r"[\d,.]*\d", record["about"]))
 

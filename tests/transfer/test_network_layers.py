@@ -114,6 +114,14 @@ def test_the_size_of_batches_does_not_matter(cnn):
         np.testing.assert_allclose(one[name] @ one[name].T, other[name] @ other[name].T, atol=1e-2)
 
 
+def test_the_byte_order_of_batches_does_not_matter(cnn):
+    X = images(20)
+    native, swapped = (collect_layers(cnn, [np.asarray(X).astype(kind)]) for kind in ("=f4", ">f4"))
+    assert list(native) == list(swapped)
+    for name, rows in native.items():
+        np.testing.assert_array_equal(swapped[name], rows)
+
+
 def test_the_second_pass_gives_the_nystroem_kernel_of_the_sketch(cnn):
     X, new = images(), images(20, seed=1)
     raw, raw_new = (collect_layers(cnn, [part], ["2.1"])["2.1"].astype(np.float64) for part in (X, new))
