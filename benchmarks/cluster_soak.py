@@ -21,7 +21,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
-import psutil
 from sklearn.datasets import load_digits
 
 from manylens import ModularKernelPCA, ModuleNeighbors
@@ -206,6 +205,8 @@ class Searcher(threading.Thread):
 
 def memory(cluster):
     """Megabytes of this process, and of the largest worker."""
+    import psutil  # comes with dask
+
     sizes = [0.0]
     for nanny in cluster.workers.values():
         try:

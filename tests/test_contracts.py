@@ -36,8 +36,17 @@ def public_estimators():
     return sorted(classes, key=lambda c: c.__name__)
 
 
+NETWORKS = (
+    manylens.NegativeCorrelationClassifier,
+    manylens.NegativeCorrelationRegressor,
+    manylens.NetworkAutoencoder,
+)
+
+
 def make(kind):
     """A small estimator of this class."""
+    if kind in NETWORKS:
+        pytest.importorskip("torch")
     if kind is manylens.AlignmentPruner:
         return kind(RandomForestClassifier(5, random_state=0), fit_ensemble=True)
     if kind is TreePruner:

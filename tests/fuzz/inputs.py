@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 from scipy import sparse
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -230,7 +230,10 @@ class Draw:
 
     def network(self) -> Any:
         """Return a small torch network for rows of this case's width, or something else."""
-        torch = pytest.importorskip("torch")
+        if not find_spec("torch"):
+            return "no network"
+        import torch
+
         if self.hostile():
             return self.scalar()
         torch.manual_seed(int(self.rng.integers(1000)))

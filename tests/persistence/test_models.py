@@ -34,6 +34,8 @@ from tests.persistence.fitted import (
 
 PUBLIC = [name for name in public_classes() if RECIPES.get(name, True) is not None]
 
+NETWORKS = ("NegativeCorrelationClassifier", "NegativeCorrelationRegressor", "NetworkAutoencoder")
+NEEDS = {name: package for name, (package, _) in OPTIONAL.items()} | dict.fromkeys(NETWORKS, "torch")
 ADDRESS = re.compile("0x[0-9a-f]+")  # in the text of an object
 
 
@@ -63,8 +65,8 @@ def round_trip(model, folder, **options):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", [*PUBLIC, *MODELS, *OPTIONAL])
 def test_a_loaded_model_answers_like_the_saved_one(name, tmp_path, monkeypatch):
-    if name in OPTIONAL:
-        pytest.importorskip(OPTIONAL[name][0])
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
     monkeypatch.setitem(sys.modules, "skops.io", None)
     model = fitted(name)
     expected = answers(name, model)
@@ -92,7 +94,7 @@ def test_the_list_of_classes_is_complete_and_has_no_others(tmp_path, monkeypatch
 
     monkeypatch.setattr(encoding, "class_name", noted)
     for name in [*PUBLIC, *MODELS, *OPTIONAL]:
-        if name not in OPTIONAL or importlib.util.find_spec(OPTIONAL[name][0]):
+        if name not in NEEDS or importlib.util.find_spec(NEEDS[name]):
             manylens.save(fitted(name), tmp_path / "model.manylens")
     public = {f"{kind.__module__}.{kind.__qualname__}" for kind in public_classes().values()}
     own = {f"{module}.{name}" for module, names in OWN.items() for name in names}
@@ -102,6 +104,8 @@ def test_the_list_of_classes_is_complete_and_has_no_others(tmp_path, monkeypatch
         "manylens.transfer.network_layers.LayerSketches",
     }
     optional |= {"manylens.pruning.boosting.LightGBMStages", "manylens.pruning.boosting.XGBoostStages"}
+    if not importlib.util.find_spec("torch"):
+        optional.add("manylens.modules.networks.StackedNetworks")
     assert sorted(own - held - public - optional) == [], "remove these from OWN"
     for name in own:  # each is a class of the module that the list names
         module, _, attribute = name.rpartition(".")

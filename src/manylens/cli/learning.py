@@ -13,6 +13,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.pipeline import Pipeline
 
+import manylens  # its names are imported when they are used, because numba takes a while
 from manylens.cli import CommandError
 from manylens.cli.columns import (
     ColumnOptions,
@@ -26,10 +27,6 @@ from manylens.cli.columns import (
 from manylens.cli.model_files import check_model_target, write_model
 from manylens.cli.output import Talk
 from manylens.cli.tables import Rows, check_table_target, write_rows
-from manylens.ensembles.diversity_search import DiversitySearchCV
-from manylens.ensembles.neighbors import ModuleNeighbors
-from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
-from manylens.metric.nca import NCA
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, FloatArray
 
@@ -86,7 +83,7 @@ def learn(
     searched = {}
     if index:
         with common.talk.step(f"Indexing {len(rows.frame):,} rows"):
-            neighbors = ModuleNeighbors(lenses).fit(X, ids=index_ids(rows, ids))
+            neighbors = manylens.ModuleNeighbors(lenses).fit(X, ids=index_ids(rows, ids))
         write_model(Pipeline([("prepare", prepare), ("index", neighbors)]), index)
         searched = {"index": index, "recall_of_the_index": float(neighbors.recall_)}
     common.talk.result(
@@ -125,8 +122,8 @@ def best_diversity(X: FloatArray, y: AnyArray | None, settings: dict[str, Any], 
             chosen, train_size=SEARCH_ROWS, stratify=y if classes else None, random_state=seed
         )[0]
     modules = ModularKernelPCA(**{**settings, "diversity": 0.5}, random_state=seed)
-    vote = ModuleVotingClassifier(modules) if classes else ModuleVotingRegressor(modules)
-    search = DiversitySearchCV(vote, cv=SEARCH_FOLDS, refit=False)
+    voting = manylens.ModuleVotingClassifier if classes else manylens.ModuleVotingRegressor
+    search = manylens.DiversitySearchCV(voting(modules), cv=SEARCH_FOLDS, refit=False)
     return search.fit(X[chosen], y[chosen]).best_diversity_
 
 
@@ -232,7 +229,7 @@ def nca(
         def show(iteration: int, _: FloatArray, score: float) -> None:
             step.advance(iteration, settings["max_iter"], f"score {score:.3f}")
 
-        estimator = NCA(**settings, callback=show, random_state=common.seed)
+        estimator = manylens.NCA(**settings, callback=show, random_state=common.seed)
         model = Pipeline([("prepare", preparation(rows, features, options)), ("nca", estimator)])
         start = time.perf_counter()
         model.fit(X.iloc[train], y[train])

@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import Any
 
 from joblib import effective_n_jobs
-from numba import get_num_threads
 from threadpoolctl import ThreadpoolController
 
 BRING_BLAS = frozenset({"numpy", "scipy.linalg", "sklearn", "faiss", "torch"})  # each loads its own BLAS
@@ -93,6 +92,8 @@ def in_threads(task: Callable[[int, int], Any], n_shares: int, alone: bool = Fal
 
     `alone` keeps small tasks on the calling thread. Shares must not write to the same memory.
     """
+    from numba import get_num_threads  # a quarter of a second, which fits without compiled loops need not pay
+
     n_threads = 1 if alone else min(get_num_threads(), n_shares)
     if n_threads <= 1:
         task(0, n_shares)

@@ -9,7 +9,6 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import assert_all_finite, check_array
 
-from manylens.native.count_sketch import add_dense, add_ones, add_sparse, signed_buckets
 from manylens.summaries.base import Summary, check_same_kind
 from manylens.typing import FloatArray, IntArray, MatrixLike, Rows
 from manylens.validation import (
@@ -275,6 +274,8 @@ class CountSketch(CheckedState, Summary):
         self, block: Rows, indices: IntArray, sums: FloatArray, total: FloatArray, ones: FloatArray
     ) -> None:
         """Add a block to the sums (n_buckets, d), the column totals (d,) and the sketch of ones, in place."""
+        from manylens.native.count_sketch import add_dense, add_ones, add_sparse  # numba takes a while
+
         height = self.n_buckets // self.n_hashes
         added = np.zeros(block.shape[1])
         for which in range(self.n_hashes):
@@ -292,6 +293,8 @@ class CountSketch(CheckedState, Summary):
         total += added
 
     def _slots(self, indices: IntArray, which: int) -> IntArray:
+        from manylens.native.count_sketch import signed_buckets  # numba takes a while
+
         seed = np.uint64(self.random_state % 2**64)
         with np.errstate(over="ignore"):  # the hash relies on overflow, which plain Python would report
             return signed_buckets(indices, seed, np.uint64(which), self.n_buckets // self.n_hashes)
