@@ -259,3 +259,10 @@ def test_the_leading_coordinates_can_be_exported_to_faiss():
     assert index.to_faiss().ntotal == 4000
     with pytest.raises(ValueError, match="description='nonsense' is none that faiss understands"):
         index.to_faiss("nonsense")
+
+
+def test_coordinates_beyond_float32_are_not_exported():
+    pytest.importorskip("faiss")
+    index = ModuleNeighbors().fit(1e60 * np.random.default_rng(0).normal(size=(50, 4)))
+    with pytest.raises(ValueError, match="beyond the range of float32, which faiss computes with"):
+        index.to_faiss("Flat")

@@ -146,3 +146,18 @@ def test_symmetric_rows_do_not_make_the_map_vanish(init):
     nca = NCA(1, init=init, random_state=0).fit(X, y)
     assert nca.score_path_[-1] > 0.99
     assert nca.n_iter_ == len(nca.score_path_)
+
+
+def test_mixed_labels_of_neighbors_are_refused():
+    nca = NCA(2, random_state=0, max_iter=2).fit(IRIS, np.arange(len(IRIS)) % 3)
+    with pytest.raises(TypeError, match="y mixes labels of types that cannot be sorted"):
+        nca.neighbor_classifier(IRIS, np.array(["a", 1.5, None] * (len(IRIS) // 3), dtype=object))
+
+
+def test_new_rows_that_are_projected_too_far_are_refused_online():
+    nca = NCA(2, random_state=0, max_iter=2).fit(IRIS, np.arange(len(IRIS)) % 3)
+    nca.components_ = 1e160 * nca.components_
+    with pytest.raises(
+        ValueError, match=r"X is projected to entries up to \de\+16\d, whose squared distances"
+    ):
+        nca.partial_fit(IRIS[:6], np.arange(6) % 3)

@@ -349,3 +349,11 @@ def test_bad_rows_are_refused():
     mixed = np.where(label == label[0], 1, label.astype(object))
     with pytest.raises((TypeError, ValueError), match=r"mixes labels of types|Unknown label type"):
         TreePruner(CLASSES).fit(S, mixed)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning", "ignore:No smaller model")
+def test_boosting_of_huge_values_is_cut_without_warnings():
+    rows, target = make_friedman(80, random_state=0)
+    model = GradientBoostingRegressor(n_estimators=5, random_state=0).fit(rows[:40], 1e30 * target[:40])
+    pruner = TreePruner(model, random_state=0).fit(rows[40:], 1e30 * target[40:])
+    assert np.isfinite(pruner.held_out_loss_)

@@ -115,7 +115,13 @@ class IndexFiles:
         check_is_fitted(self)
         faiss, index = import_faiss(), self.index_
         rows = index.outside(index.coordinates[:, : index.plan.n_leading])
-        rows = np.ascontiguousarray(rows, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            rows = np.ascontiguousarray(rows, dtype=np.float32)
+        if not np.isfinite(rows).all():
+            raise ValueError(
+                "Coordinates of this index are beyond the range of float32, which faiss computes with: fit "
+                "it to smaller rows."
+            )
         try:
             made = faiss.index_factory(rows.shape[1], description)
         except (RuntimeError, TypeError) as error:

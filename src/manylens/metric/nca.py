@@ -272,7 +272,9 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         from sklearn.neighbors import KNeighborsClassifier  # takes 0.5 s to import
         from sklearn.pipeline import Pipeline
 
-        vote = KNeighborsClassifier(n_neighbors, algorithm="kd_tree").fit(self.transform(X), y)
+        Z = self.transform(X)
+        with plain_label_errors():
+            vote = KNeighborsClassifier(n_neighbors, algorithm="kd_tree").fit(Z, y)
         return Pipeline([("nca", self), ("vote", vote)])
 
     def _facts(self) -> dict[str, Any]:

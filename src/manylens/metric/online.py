@@ -22,6 +22,7 @@ from manylens.typing import AnyArray, FloatArray, IntArray
 from manylens.validation import CheckedState
 
 START_ROWS = 256  # rows from which the first step is taken
+FARTHEST = 1e150  # largest projected entry whose squared distances are safe in float64
 
 
 class Base(CheckedState):
@@ -132,6 +133,13 @@ def learn_online(
     first step, `start` (None if A was learned before) gives an initial map whenever the rows so far double.
     """
     base, rng, scale = online.base, online.rng, None
+    with np.errstate(over="ignore", invalid="ignore"):
+        farthest = np.abs(rows.astype(np.float64) @ A.T).max(initial=0.0)
+    if not farthest <= FARTHEST:
+        raise ValueError(
+            f"X is projected to entries up to {farthest:.0e}, whose squared distances are beyond the range "
+            "of float64: check the units of X, or fit again with rows like it."
+        )
     parts = np.array_split(np.arange(len(rows)), -(-len(rows) // method.anchors))
     total, before = 0.0, base.seen
     with one_blas_thread():

@@ -151,7 +151,7 @@ class Judge:
         losses, before = [], 0
         judged = np.concatenate([trial.number for trial in self.trials])  # the rows on which paths are judged
         classes, target = self.ensemble.classes, rows.target
-        truth = target[:, 0].astype(int) if target.shape[1] == 1 else np.argmax(target, axis=1)
+        truth = (target[:, 0] > 0).astype(int) if target.shape[1] == 1 else np.argmax(target, axis=1)
         for k in counts:
             add_values(rows.start[before : k + 1], rows.row, rows.node, value, column[before:k], total)
             score = self.ensemble.intercept + total
