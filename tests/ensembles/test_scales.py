@@ -204,3 +204,10 @@ def test_the_farthest_row_is_accepted_and_one_beyond_is_not():
     with pytest.raises(ValueError, match="Row 1 of X is so far from the rows of the base"):
         check_near(2 * near, "X")
     assert isinstance(Frame(0, np.zeros(2)), Frame)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_all_rows_are_within_a_huge_radius():
+    rows = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
+    found = ModuleNeighbors().fit(rows).radius_neighbors(rows[:2], radius=1e30, return_distance=False)
+    assert [sorted(each) for each in found] == [list(range(30))] * 2

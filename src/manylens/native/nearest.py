@@ -414,7 +414,9 @@ def within(
 ) -> list[tuple[FloatArray, IntArray]]:
     """Squared distances up to a radius, ascending, and rows, for each query; arguments as in `finish`."""
     found: list[list[tuple[FloatArray, IntArray]]] = [[] for _ in queries]
-    below = np.nextafter((points.dtype.type(radius) ** 2 - shift).astype(np.float32), np.float32(np.inf))
+    with np.errstate(over="ignore"):  # all rows are within a radius whose square is infinite
+        limit = (points.dtype.type(radius) ** 2 - shift).astype(np.float32)
+    below = np.nextafter(limit, np.float32(np.inf))
     for first in range(0, len(base), FINISH_ROWS):
         scores = scored @ base[first : first + FINISH_ROWS].T
         for i in np.flatnonzero((scores <= below[:, None]).any(axis=1)):
