@@ -66,6 +66,8 @@ def new_page(browser, tabs):
         page.remove_listener("console", listen_to_message)
         page.remove_listener("pageerror", listen_to_error)
         page.goto("about:blank")  # so that nothing of this test is left
+        page.set_viewport_size({"width": 1280, "height": 720})  # playwright's own, if a test changed it
+        page.mouse.move(0, 0)
         free.append(page)
     assert messages == []
 
