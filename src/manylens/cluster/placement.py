@@ -43,6 +43,7 @@ BALANCE_SECONDS = 2.0  # between looks at the balance of the workers
 GONE = ("error", "cancelled", "lost")  # states of a future
 ATTACH_SECONDS = 10.0  # in which searches wait for parts that a new client has not connected to
 LONGEST_PAUSE = 30.0  # seconds between attempts to build a part
+BUSY_SECONDS = 1.0  # in which a late call is taken as a busy worker, not a stopped one
 
 
 class Copy:
@@ -55,7 +56,7 @@ class Copy:
         self.future: Any = None  # of the actor, while it is built and as long as it is wanted
         self.actor: Any = None  # once it can be called
         self.calls = 0
-        self.late: set[asyncio.Task[Any]] = set()  # calls whose searches did not wait for them
+        self.late: dict[asyncio.Task[Any], float] = {}  # calls whose searches gave up, and when they began
         self.failures = 0
         self.not_before = 0.0
         self.failed: Any = None  # the future of an attempt that ended with an error
@@ -66,6 +67,10 @@ class Copy:
         """Whether a call would be answered soon, for all we know."""
         return self.actor is not None and not self.late
 
+    def is_busy(self, now: float) -> bool:
+        """Whether it works for a search that gave up, and is not so late that its worker may be stopped."""
+        return self.actor is not None and bool(self.late) and now - min(self.late.values()) < BUSY_SECONDS
+
     def lose(self) -> None:
         """Forget the actor; the next copy has another key."""
         if self.future is not None:
@@ -73,7 +78,7 @@ class Copy:
         self.generation += 1
         self.future = self.actor = None
         self.worker = ""
-        self.late = set()
+        self.late = {}
 
 
 class DaskParts:
@@ -208,6 +213,7 @@ class DaskParts:
                 self._look(now)
                 self._call(requests, answers, running, tried, now)
                 outstanding = {copy.slot for copy, _ in running.values()}
+                outstanding |= {slot for slot in requests if self._is_busy(slot, now)}
                 if now < self.fresh_until:
                     outstanding |= {slot for slot in requests if self._is_fresh(slot)}
                 if enough(set(answers), outstanding - set(answers)):
@@ -230,10 +236,15 @@ class DaskParts:
                         answers.setdefault(copy.slot, task.result())
                         self.response += 0.1 * (time.monotonic() - since - self.response)
         finally:
-            for task, (copy, _) in running.items():
-                copy.late.add(task)
-                task.add_done_callback(copy.late.discard)
+            for task, (copy, since) in running.items():
+                copy.late[task] = since
+                task.add_done_callback(lambda ended, late=copy.late: late.pop(ended, None))
                 task.add_done_callback(asyncio.Task.exception)  # retrieved, so that asyncio does not log it
+
+    def _is_busy(self, slot: Slot, now: float) -> bool:
+        """Whether no copy of a part can be called now, but one soon."""
+        copies = self.copies.get(slot, [])
+        return not any(copy.is_ready for copy in copies) and any(copy.is_busy(now) for copy in copies)
 
     def _is_fresh(self, slot: Slot) -> bool:
         """Whether a part has never been connected to, and nothing is known against it."""
@@ -389,11 +400,7 @@ class DaskParts:
         """
         if self.moving is not None:
             old, new = self.moving
-            if old not in self.copies.get(old.slot, []) or new.future.status in (
-                "error",
-                "cancelled",
-                "lost",
-            ):
+            if old not in self.copies.get(old.slot, []) or new.future.status in GONE:
                 self.moving = None
                 new.lose()
             elif new.future.status == "finished":
