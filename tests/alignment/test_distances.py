@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from manylens import ModularKernelPCA, distance_correlation, distance_correlation_matrix
+from manylens import ModularKernelPCA, distance_correlation
+from manylens.alignment import distance_correlation_matrix
 
 
 def literal(X, Y):
@@ -80,7 +81,7 @@ def test_wrong_input_is_refused():
         distance_correlation_matrix(5)
     with pytest.raises(ValueError, match="Lens 1 cannot be read as an array of numbers: its rows have"):
         distance_correlation(np.ones((2, 2)), [[1.0, 2.0], [3.0]])
-    with pytest.raises(ValueError, match="n_jobs=0 is no number of threads"):
+    with pytest.raises(ValueError, match="n_jobs=0 is not a number of threads"):
         distance_correlation(np.eye(5), np.eye(5), n_jobs=0)
     for n_jobs in (True, "2", 1.5):
         with pytest.raises(TypeError, match="n_jobs"):

@@ -6,7 +6,7 @@ from sklearn.exceptions import NotFittedError
 
 from manylens import CountSketch, align_kernels, cka, load, rank_models, save, sketched_cka
 from manylens.alignment import FeatureSketch, scka
-from manylens.alignment.inner_products import scaled_products
+from manylens.alignment.kernel_inner_products import scaled_products
 from manylens.alignment.sketched_alignments import alignment_of, mean_products, pair_products
 from manylens.alignment.sketches import sketch_replicates
 from manylens.kernels import Linear

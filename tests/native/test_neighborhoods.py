@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from manylens.native.neighborhoods import LANES, add_shared, kth_largest, list_from
+from manylens.native.neighborhoods import LANES, add_shared, list_nearest
 from tests.native.plain_python import plain
 
 
@@ -9,34 +9,28 @@ def both(loop):
     return [loop, plain(loop)]
 
 
-@pytest.mark.parametrize("compute", both(kth_largest))
-@pytest.mark.parametrize(("n", "k"), [(7, 1), (7, 6), (150, 10), (150, LANES)])
-def test_the_kth_largest_of_each_line_leaves_its_own_row_out(compute, n, k):
+@pytest.mark.parametrize("compute", both(list_nearest))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("n", "k"), [(7, 1), (7, 7), (150, 10), (150, LANES), (2 * LANES, LANES // 2)])
+def test_the_k_largest_of_each_line_are_listed_and_ties_share_the_last_places(compute, dtype, n, k):
     rng = np.random.default_rng(n + k)
-    near = rng.integers(0, 40, (5, n)).astype(np.float32)  # with ties
-    offsets = rng.integers(0, 9, n).astype(np.float32)
-    wanted = near - offsets
-    wanted[np.arange(5), 2 + np.arange(5)] = -np.inf
-    largest = np.empty(5, dtype=np.float32)
-    compute(near, offsets, 2, k, largest)
-    np.testing.assert_array_equal(largest, np.sort(wanted, axis=1)[:, -k])
-    np.testing.assert_array_equal(near, wanted)
-    compute(near, offsets[:0], 2, k, largest)  # without offsets nothing more is subtracted
-    np.testing.assert_array_equal(near, wanted)
-
-
-@pytest.mark.parametrize("compute", both(list_from))
-def test_lists_hold_all_entries_from_the_limit_on_or_say_how_many_there_are(compute):
-    rng = np.random.default_rng(0)
-    near, limits = rng.standard_normal((6, 130)), np.array([0.0, 1.0, 9.0, -9.0, 0.5, 2.0])
-    lines, columns = np.nonzero(near >= limits[:, np.newaxis])
-    for room in (len(columns), 10):
-        found, values = np.empty(room, dtype=np.int64), np.empty(room)
-        counts = np.empty(6, dtype=np.int64)
-        assert compute(near, limits, found, values, counts) == len(columns)
-        np.testing.assert_array_equal(counts, np.bincount(lines, minlength=6))
-        np.testing.assert_array_equal(found, columns[:room])
-        np.testing.assert_array_equal(values, near[lines, columns][:room])
+    near = rng.integers(-40, 40, (6, n)).astype(dtype)  # with ties
+    slacks = rng.integers(0, 3, 6).astype(dtype)
+    rounding = dtype(2**-6)
+    kth = np.sort(near, axis=1)[:, [-k]]
+    tolerance = slacks[:, np.newaxis] + rounding * np.abs(kth)
+    above, tied = near > kth + tolerance, np.abs(near - kth) <= tolerance
+    places = k - above.sum(axis=1, keepdims=True)
+    wanted = above + tied * places / tied.sum(axis=1, keepdims=True)
+    listed = above | tied
+    given = near[0, :0] if 2 * k <= LANES <= n // 2 else kth[:, 0].copy()
+    for room in (np.count_nonzero(listed), 5):
+        columns, shares, counts = np.empty(room, np.int64), np.empty(room), np.empty(6, np.int64)
+        found = compute(near, k, given, slacks, rounding, columns, shares, counts)
+        assert found == np.count_nonzero(listed)
+        np.testing.assert_array_equal(counts, listed.sum(axis=1))
+        np.testing.assert_array_equal(columns, np.nonzero(listed)[1][:room])
+        np.testing.assert_allclose(shares, wanted[listed][:room])
 
 
 @pytest.mark.parametrize("compute", both(add_shared))

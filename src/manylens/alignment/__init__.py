@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 from manylens._lazy import attach
 
 if TYPE_CHECKING:
-    from manylens.alignment.comparing import Similarity, SimilarityMatrix, compare, compare_matrix
+    from manylens.alignment.cka_and_hsic import cka, cka_matrix, hsic, hsic_test, stable_rank
     from manylens.alignment.distances import distance_correlation, distance_correlation_matrix
     from manylens.alignment.kernel_weights import KernelAlignment, align_bandwidths, align_kernels
-    from manylens.alignment.matched_measures import CCA, Procrustes
-    from manylens.alignment.measure import Measure
-    from manylens.alignment.product_measures import CKA, RSA, DistanceCorrelation, NeighborOverlap
+    from manylens.alignment.measure_base import Measure
+    from manylens.alignment.pairwise_measures import CKA, RSA, DistanceCorrelation, NeighborOverlap
     from manylens.alignment.ranking import ModelRanking, rank_models
-    from manylens.alignment.similarity import cka, cka_matrix, hsic, hsic_test, stable_rank
+    from manylens.alignment.similarity_matrix import Similarity, SimilarityMatrix, compare, compare_matrix
     from manylens.alignment.sketched_alignments import scka, sketched_cka
     from manylens.alignment.sketches import Estimate, FeatureSketch
     from manylens.alignment.streaming import StreamingCKA
+    from manylens.alignment.subspace_measures import CCA, Procrustes
 
 __all__ = [
     "CCA",
@@ -51,13 +51,18 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
-        "manylens.alignment.comparing": ["Similarity", "SimilarityMatrix", "compare", "compare_matrix"],
+        "manylens.alignment.similarity_matrix": [
+            "Similarity",
+            "SimilarityMatrix",
+            "compare",
+            "compare_matrix",
+        ],
         "manylens.alignment.distances": ["distance_correlation", "distance_correlation_matrix"],
         "manylens.alignment.kernel_weights": ["KernelAlignment", "align_bandwidths", "align_kernels"],
-        "manylens.alignment.matched_measures": ["CCA", "Procrustes"],
-        "manylens.alignment.measure": ["Measure"],
-        "manylens.alignment.product_measures": ["CKA", "RSA", "DistanceCorrelation", "NeighborOverlap"],
-        "manylens.alignment.similarity": ["cka", "cka_matrix", "hsic", "hsic_test", "stable_rank"],
+        "manylens.alignment.subspace_measures": ["CCA", "Procrustes"],
+        "manylens.alignment.measure_base": ["Measure"],
+        "manylens.alignment.pairwise_measures": ["CKA", "RSA", "DistanceCorrelation", "NeighborOverlap"],
+        "manylens.alignment.cka_and_hsic": ["cka", "cka_matrix", "hsic", "hsic_test", "stable_rank"],
         "manylens.alignment.sketched_alignments": ["scka", "sketched_cka"],
         "manylens.alignment.sketches": ["Estimate", "FeatureSketch"],
         "manylens.alignment.streaming": ["StreamingCKA"],

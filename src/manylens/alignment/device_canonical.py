@@ -11,7 +11,7 @@ import numpy as np
 from manylens.alignment.canonical import Directions, kept_rank
 from manylens.alignment.device_alignments import unit_rows
 from manylens.alignment.features import Names
-from manylens.alignment.measure import sides
+from manylens.alignment.measure_base import sides
 from manylens.arrays import check_matrices, to_host
 from manylens.typing import FloatArray
 

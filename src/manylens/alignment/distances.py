@@ -76,7 +76,8 @@ def distance_correlation_matrix(lenses: Sequence[Any] | AnyArray, *, n_jobs: int
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from manylens import ModularKernelPCA, distance_correlation_matrix
+    >>> from manylens import ModularKernelPCA
+    >>> from manylens.alignment import distance_correlation_matrix
     >>> X = load_iris().data
     >>> lenses = ModularKernelPCA(n_modules=3, n_components=2, diversity=0.9, random_state=0).fit(X)
     >>> distance_correlation_matrix([X, *lenses.split(lenses.transform(X)).swapaxes(0, 1)]).shape

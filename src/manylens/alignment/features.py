@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import type_of_target
 
+from manylens.optional import import_optional
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike, Rows
 from manylens.validation import (
     check_choice,
     check_iterable,
     distinct_labels,
-    import_optional,
     is_sparse,
     plain_conversion_errors,
     plain_label_errors,
@@ -282,8 +282,7 @@ def target_features(y: ArrayLike | None, n_rows: int, target: Target = "auto") -
 
 def read_target(y: AnyArray) -> Literal["classes", "values"]:
     """Whether y holds classes or values, by scikit-learn's `type_of_target`; raises if it could be both."""
-    # It converts values to integers to see whether they are equal.
-    with plain_label_errors(), np.errstate(invalid="ignore"):
+    with plain_label_errors():
         kind = type_of_target(y, input_name="y")
     if kind not in ("binary", "multiclass"):
         return "values"

@@ -32,7 +32,7 @@ from manylens.alignment.features import (
     side_by_side,
     target_features,
 )
-from manylens.alignment.inner_products import (
+from manylens.alignment.kernel_inner_products import (
     BandwidthGrams,
     Estimator,
     GramSource,

@@ -9,14 +9,14 @@ import numpy as np
 from scipy import sparse
 
 from manylens.alignment.features import row_norms_about
-from manylens.alignment.measure import sides
-from manylens.native.neighborhoods import LANES, add_shared, kth_largest, list_from
+from manylens.alignment.measure_base import sides
+from manylens.native.neighborhoods import LANES, add_shared, list_nearest
 from manylens.typing import FloatArray, IntArray
 
 NeighborMetric: TypeAlias = Literal["cosine", "euclidean"]
 
 BLOCK_BYTES = 2**25  # most memory for similarities at a time
-TINY = 1e-140  # rows shorter than this are scaled before they are squared
+SAFE = 1e6  # rows this many times as long as those whose squares underflow lose no digits
 
 
 def neighbor_matrix(X: FloatArray, n_neighbors: int, metric: NeighborMetric) -> sparse.csr_array:
@@ -28,63 +28,48 @@ def neighbor_matrix(X: FloatArray, n_neighbors: int, metric: NeighborMetric) -> 
     n, k = len(X), n_neighbors
     X = X if metric == "euclidean" else unit_rows(X)
     squares = row_norms_about(X).astype(X.dtype) if metric == "euclidean" else np.ones(n, X.dtype)
-    offsets = squares / 2 if metric == "euclidean" else squares[:0]
-    rounding = 8 * np.finfo(X.dtype).eps
-    counts, columns, shares = [], [], []
+    found: list[tuple[IntArray, IntArray, FloatArray]] = []
     step = max(1, BLOCK_BYTES // (X.itemsize * n))
     for first in range(0, n, step):
         own = slice(first, min(first + step, n))
         near = X[own] @ X.T  # symmetric, and half the work, if all rows fit
-        least = kth_nearest(near, offsets, first, k)
-        # of |x_i|² - 2 x_i.x_j + |x_j|², as far as the k-th neighbor is away
-        tolerance = rounding * (3 * squares[own] + 2 * np.abs(least))
-        line, column, value = entries_from(near, least - tolerance, k)
-        tied = value <= (least + tolerance)[line]
-        n_tied = np.bincount(line[tied], minlength=len(near))
-        places = k - np.bincount(line[~tied], minlength=len(near))
-        counts.append(np.bincount(line, minlength=len(near)))
-        columns.append(column)
-        shares.append(np.where(tied, places[line] / n_tied[line], 1.0))
-    starts = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-    return sparse.csr_array((np.concatenate(shares), np.concatenate(columns), starts), shape=(n, n))
+        if metric == "euclidean":
+            near -= squares / 2  # largest for the smallest |x_i|² - 2 x_i.x_j + |x_j|²
+        near[np.arange(len(near)), np.arange(own.start, own.stop)] = -np.inf
+        found.append(nearest(near, k, squares[own]))
+    counts, columns, shares = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    return sparse.csr_array((shares, columns, starts), shape=(n, n))
 
 
-def kth_nearest(near: FloatArray, offsets: FloatArray, first: int, k: int) -> FloatArray:
-    """The k-th largest of each line of products (m, n), less offsets (n,) if any, without its own row (m,).
+def nearest(near: FloatArray, k: int, squares: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+    """Numbers per line (m,), columns and shares of the k largest entries of near (m, n), ties included.
 
-    The products change in place: the offsets are subtracted, and a row's own one becomes -infinity.
+    Rounding errors are relative to |x_i|², `squares` (m,), and to the distance of the k-th neighbor.
     """
-    if k <= LANES:
-        least = np.empty(len(near), dtype=near.dtype)
-        kth_largest(near, offsets, first, k, least)
-        return least
-    if len(offsets):
-        near -= offsets
-    own = np.arange(len(near))
-    near[own, first + own] = -np.inf
-    return np.asarray(np.partition(near, -k, axis=1)[:, -k])
-
-
-def entries_from(near: FloatArray, limits: FloatArray, k: int) -> tuple[IntArray, IntArray, FloatArray]:
-    """Lines, columns and values of the entries of near (m, n) from the limit of their line on."""
-    room = (k + 4) * len(near)  # enough unless many rows tie
+    rounding, n = 8 * np.finfo(near.dtype).eps, near.shape[1]
+    few = 2 * k <= LANES <= n // 2
+    kth = near[0, :0] if few else np.partition(near, n - k, axis=1)[:, n - k].copy()
+    counts, room = np.empty(len(near), dtype=np.int64), (k + 4) * len(near)  # enough unless many rows tie
     while True:
-        columns, values = np.empty(room, dtype=np.int64), np.empty(room, dtype=near.dtype)
-        counts = np.empty(len(near), dtype=np.int64)
-        found = list_from(near, limits, columns, values, counts)
+        columns, shares = np.empty(room, dtype=np.int64), np.empty(room)
+        found = list_nearest(
+            near, k, kth.copy(), 3 * rounding * squares, 2 * rounding, columns, shares, counts
+        )
         if found <= room:
-            return np.repeat(np.arange(len(near)), counts), columns[:found], values[:found]
+            return counts, columns[:found], shares[:found]
         room = found
 
 
 def unit_rows(X: FloatArray) -> FloatArray:
     """Rows divided by their lengths; rows of zeros stay zero, and have the cosine 0 with all others."""
-    norms = np.sqrt(row_norms_about(X))[:, np.newaxis]
-    if norms.min() < TINY:  # their squares may underflow
-        lengths = np.abs(X).max(axis=1, keepdims=True)
-        X = np.divide(X, lengths, out=np.zeros_like(X), where=lengths > 0)
-        norms = np.sqrt(row_norms_about(X))[:, np.newaxis]
-    return np.divide(X, norms.astype(X.dtype), out=np.zeros_like(X), where=norms > 0)
+    norms = np.sqrt(np.einsum("ij,ij->i", X, X))[:, np.newaxis]
+    if norms.min() > SAFE * np.sqrt(np.finfo(X.dtype).tiny):
+        return X / norms
+    lengths = np.abs(X).max(axis=1, keepdims=True)  # because squares may underflow
+    X = np.divide(X, lengths, out=np.zeros_like(X), where=lengths > 0)
+    norms = np.sqrt(np.einsum("ij,ij->i", X, X))[:, np.newaxis]
+    return np.divide(X, norms, out=np.zeros_like(X), where=norms > 0)
 
 
 def shared_neighbors(each: Sequence[sparse.csr_array], split: int | None, jaccard: bool) -> FloatArray:

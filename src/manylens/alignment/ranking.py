@@ -21,7 +21,7 @@ from manylens.alignment.features import (
     list_sets,
     refuse_constant,
 )
-from manylens.alignment.inner_products import Estimator
+from manylens.alignment.kernel_inner_products import Estimator
 from manylens.alignment.probes import standardized_columns
 from manylens.alignment.sketched_alignments import estimated_alignment, pair_products
 from manylens.alignment.sketches import Sketched, sketches_by_name, target_sketch
@@ -42,13 +42,13 @@ from manylens.alignment.transferability import (
     trans_rate,
 )
 from manylens.arrays import check_matrices, labels_on_host, namespace_of
+from manylens.optional import import_optional
 from manylens.typing import FloatArray, IntArray, Seed
 from manylens.validation import (
     check_count,
     check_flag,
     check_real,
     check_seed,
-    import_optional,
     safe_scale,
     shown,
     times_power,

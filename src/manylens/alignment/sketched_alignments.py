@@ -15,7 +15,12 @@ from typing import Any
 import numpy as np
 
 from manylens.alignment.features import Names, Returned, as_returned
-from manylens.alignment.inner_products import Estimator, alignments, check_convention, without_diagonals
+from manylens.alignment.kernel_inner_products import (
+    Estimator,
+    alignments,
+    check_convention,
+    without_diagonals,
+)
 from manylens.alignment.sketches import (
     Estimate,
     Sketched,

@@ -1,7 +1,7 @@
 """Sketches of the rows of feature sets, enough to compare them once the rows are gone.
 
-The unbiased inner product of two kernels also needs Σ_i |x_i|² |y_i|² (see `inner_products`). It is an inner
-product of two columns, so a sketch of the column |x_i|² is enough.
+The unbiased inner product of two kernels also needs Σ_i |x_i|² |y_i|² (see `kernel_inner_products`). It is an
+inner product of two columns, so a sketch of the column |x_i|² is enough.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from manylens.alignment.features import (
     constant_message,
     labeled,
 )
-from manylens.alignment.inner_products import (
+from manylens.alignment.kernel_inner_products import (
     ROUNDING,
     Estimator,
     Scaled,

@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from manylens.alignment.features import centered, constant_message
-from manylens.alignment.inner_products import ROUNDING, Estimator, check_convention
+from manylens.alignment.kernel_inner_products import ROUNDING, Estimator, check_convention
 from manylens.alignment.probes import (
     Decomposition,
     decomposed,

@@ -4,85 +4,101 @@ from __future__ import annotations
 
 import numpy as np
 
-from manylens.native.compiling import compiled
+from manylens.native.compiling import compiled, inlined
 from manylens.typing import FloatArray, IntArray
 
-STEP = 64  # similarities that are compared with a limit at a time
-LANES = 64  # entries of a line whose running maxima are kept, and most neighbors
+STEP = 32  # similarities that are compared with a limit at a time
+LANES = 64  # running maxima of a line that are kept, at least twice the number of neighbors
 
 
 @compiled
-def kth_largest(near: FloatArray, offsets: FloatArray, first: int, k: int, largest: FloatArray) -> None:
-    """Set largest (m,) to the k-th largest similarity of each line of near (m, n), k at most `LANES`.
+def list_nearest(
+    near: FloatArray,
+    k: int,
+    kth: FloatArray,
+    slacks: FloatArray,
+    rounding: float,
+    columns: IntArray,
+    shares: FloatArray,
+    counts: IntArray,
+) -> int:
+    """List the columns of the k largest entries of each line of near (m, n), in order, and their shares.
 
-    Offsets (n,), if any, are subtracted first, in place. Line i belongs to row first + i, whose
-    similarity to itself becomes -infinity.
+    Entries tie with the k-th largest, v, if they differ from it by at most slacks[i] + rounding |v|. Each of
+    t tied ones gets the share m/t of the m last places; the larger ones have the share 1. `kth` has the k-th
+    largest of each line (m,), or is empty: then they are found here, for 2 k <= LANES <= n / 2. Sets counts
+    (m,) to the number per line, and returns their sum, which may exceed the room in `columns` and `shares`;
+    what does not fit is left out.
     """
-    n = near.shape[1]
-    lanes = np.empty(LANES, dtype=near.dtype)  # the largest of every LANES-th entry, from each of the first
-    kept = np.empty(k, dtype=near.dtype)  # the k largest so far, descending
+    size, n = 0, near.shape[1]
+    few = len(kth) == 0  # otherwise the caller sorts: numba takes seconds to compile `np.partition`
+    lanes = np.empty(LANES, dtype=near.dtype)
+    kept = np.empty(k, dtype=near.dtype)
+    places = np.empty(n, dtype=np.int64)  # where the large entries of a line are
     for i in range(near.shape[0]):
         line = near[i]
-        for j in range(len(offsets)):
-            line[j] -= offsets[j]
-        line[first + i] = -np.inf
-        lanes[:] = -np.inf
-        for start in range(0, n, LANES):
-            some = line[start : start + LANES]
-            for j in range(len(some)):  # without branches
-                lanes[j] = some[j] if some[j] > lanes[j] else lanes[j]
-        kept[:] = -np.inf
-        keep_largest(lanes, kept)
-        limit = kept[k - 1]  # k entries are at least as large, so that smaller ones need not be sorted
-        kept[:] = -np.inf
-        for start in range(0, n, STEP):
-            some, hits = line[start : start + STEP], 0
-            for j in range(len(some)):
-                hits += some[j] >= limit
-            if hits:
-                keep_largest(some, kept)
-        largest[i] = kept[k - 1]
+        limit = nearly_kth_largest(line, lanes, kept) if few else kth[i]
+        # Whatever ties with the k-th largest entry is at least as large as what would tie with the limit.
+        n_large = find_from(line, limit - (slacks[i] + rounding * abs(limit)), places)
+        if few:
+            kept[:] = -np.inf
+            for place in places[:n_large]:
+                keep_larger(line[place], kept)
+            limit = kept[k - 1]
+        tolerance = slacks[i] + rounding * abs(limit)
+        above, tied = 0, 0
+        for place in places[:n_large]:
+            above += line[place] > limit + tolerance
+            tied += limit - tolerance <= line[place] <= limit + tolerance
+        for place in places[:n_large]:
+            if line[place] >= limit - tolerance:
+                if size < len(columns):
+                    columns[size] = place
+                    shares[size] = 1.0 if line[place] > limit + tolerance else (k - above) / tied
+                size += 1
+        counts[i] = above + tied
+    return size
 
 
-@compiled(cache=False)
-def keep_largest(values: FloatArray, kept: FloatArray) -> None:
-    """Put the values that are among the largest so far into `kept`, which is descending."""
-    last = len(kept) - 1
-    for value in values:
-        if value > kept[last]:
-            place = last
-            while place > 0 and kept[place - 1] < value:
-                kept[place] = kept[place - 1]
-                place -= 1
-            kept[place] = value
+@inlined
+def nearly_kth_largest(line: FloatArray, lanes: FloatArray, kept: FloatArray) -> float:
+    """A number that at least k = len(kept) entries of a line (n,) reach, and few others."""
+    lanes[:] = -np.inf  # the largest of every LANES-th entry, from each of the first on
+    for start in range(0, len(line), LANES):
+        some = line[start : start + LANES]
+        for j in range(len(some)):  # without branches
+            lanes[j] = some[j] if some[j] > lanes[j] else lanes[j]
+    kept[:] = -np.inf
+    for value in lanes:
+        keep_larger(value, kept)
+    return kept[-1]
 
 
-@compiled
-def list_from(
-    near: FloatArray, limits: FloatArray, columns: IntArray, values: FloatArray, counts: IntArray
-) -> int:
-    """List the columns and values of the entries of near (m, n) from the limit of their line on, in order.
-
-    Sets counts (m,) to the number per line, and returns their sum, which may exceed the room in `columns` and
-    `values`; what does not fit is left out.
-    """
-    size, room = 0, len(columns)
-    for i in range(near.shape[0]):
-        line, limit, before = near[i], limits[i], size
-        for start in range(0, near.shape[1], STEP):
-            some, hits = line[start : start + STEP], 0
-            for j in range(len(some)):
-                hits += some[j] >= limit
-            if hits == 0:
-                continue
+@inlined
+def find_from(line: FloatArray, limit: float, places: IntArray) -> int:
+    """List in `places` (n,) where a line (n,) reaches the limit, and return how often it does."""
+    size = 0
+    for start in range(0, len(line), STEP):
+        some, reached = line[start : start + STEP], False
+        for j in range(len(some)):
+            reached |= some[j] >= limit
+        if reached:
             for j in range(len(some)):
                 if some[j] >= limit:
-                    if size < room:
-                        columns[size] = start + j
-                        values[size] = some[j]
+                    places[size] = start + j
                     size += 1
-        counts[i] = size - before
     return size
+
+
+@inlined
+def keep_larger(value: float, kept: FloatArray) -> None:
+    """Put a value into `kept`, which is descending, if it is larger than the last."""
+    place = len(kept) - 1
+    if value > kept[place]:
+        while place > 0 and kept[place - 1] < value:
+            kept[place] = kept[place - 1]
+            place -= 1
+        kept[place] = value
 
 
 @compiled

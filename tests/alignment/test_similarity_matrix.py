@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manylens import cka_matrix, hsic_test
-from manylens.alignment import NeighborOverlap, compare, compare_matrix
-from manylens.alignment.measures import MEASURES, make_measure
+from manylens import cka, cka_matrix, distance_correlation, hsic_test
+from manylens.alignment import NeighborOverlap, compare, compare_matrix, hsic
+from manylens.alignment.measure_names import MEASURES, make_measure
 from manylens.alignment.permutation_null import shifted_products
 from tests.alignment.test_measures import pair
 
@@ -168,3 +168,13 @@ def test_sets_of_both_sides_are_told_apart_in_errors():
     for compared in (compare_matrix, cka_matrix):
         with pytest.raises(ValueError, match="0 has 40 rows and 0 of others has 9: row i of each"):
             compared([X], [X[:9]])
+
+
+@pytest.mark.parametrize("function", [cka, hsic, distance_correlation, compare])
+def test_complex_numbers_are_refused_without_printing_them(function):
+    X = np.random.default_rng(0).standard_normal((30, 4))
+    with pytest.raises(
+        ValueError, match=r"cannot be read as an array of numbers: Complex data not supp"
+    ) as error:
+        function(X, 1j * X)
+    assert "\n" not in str(error.value)

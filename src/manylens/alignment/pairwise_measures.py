@@ -21,7 +21,7 @@ from manylens.alignment.dissimilarities import (
 )
 from manylens.alignment.distances import centered_lenses, distance_sums
 from manylens.alignment.features import Names, centered, refuse_constant
-from manylens.alignment.inner_products import (
+from manylens.alignment.kernel_inner_products import (
     ROUNDING,
     KernelGram,
     check_convention,
@@ -31,7 +31,7 @@ from manylens.alignment.inner_products import (
     scaled_products,
     u_centered,
 )
-from manylens.alignment.measure import Measure, Null, random_orders, sides
+from manylens.alignment.measure_base import Measure, Null, random_orders, sides
 from manylens.alignment.neighborhoods import (
     NeighborMetric,
     jaccard_neighbors,
@@ -46,7 +46,7 @@ from manylens.native.distance_correlation import distances_from_products
 from manylens.native.permutations import fill_jaccard
 from manylens.native.threads import in_threads
 from manylens.typing import FloatArray, IntArray, Rows
-from manylens.validation import check_choice, check_count, safe_scale, times_power
+from manylens.validation import check_choice, check_count, is_sparse, safe_scale, times_power
 
 
 class ProductMeasure(Measure):
@@ -171,7 +171,7 @@ def population_square(X: Rows, square: float, name: Hashable) -> float:
     n, d = X.shape
     if d < 2:
         raise ValueError(f"{name} has one column: estimator='features' needs at least 2 sampled features.")
-    X = centered(np.asarray(X, dtype=np.float64))
+    X = centered((X.toarray() if is_sparse(X) else X).astype(np.float64))
     squares = np.square(X)
     traces = squares.sum(axis=0)
     # `without_diagonals` for the kernel x xᵀ of one column: |x xᵀ|² = (Σ x²)², with the diagonal x².

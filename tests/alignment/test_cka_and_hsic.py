@@ -12,7 +12,7 @@ from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 from manylens import StreamingCKA, align_kernels, cka, cka_matrix, hsic_test, stable_rank
 from manylens.alignment import hsic
 from manylens.alignment.features import labeled
-from manylens.alignment.inner_products import (
+from manylens.alignment.kernel_inner_products import (
     KernelGram,
     corrected_products,
     feature_space_is_cheaper,
@@ -97,7 +97,9 @@ def test_wide_features_in_single_precision_lose_no_digits_to_the_number_of_rows(
 
 @pytest.mark.parametrize(("estimator", "center"), CONVENTIONS)
 def test_other_kernels_are_the_definition(estimator, center, monkeypatch):
-    monkeypatch.setattr("manylens.alignment.inner_products.BLOCK_BYTES", 2 * 8 * 32**2)  # blocks of 32 rows
+    monkeypatch.setattr(
+        "manylens.alignment.kernel_inner_products.BLOCK_BYTES", 2 * 8 * 32**2
+    )  # blocks of 32 rows
     X, Y = pair(75)
     K, L = rbf_kernel(X, gamma=bandwidth(X, "mean")), rbf_kernel(Y, gamma=bandwidth(Y, "mean"))
     wanted = literal_cka(K, L, estimator, center)
@@ -361,7 +363,7 @@ def test_wide_sparse_features_are_multiplied_in_blocks_of_columns(monkeypatch):
     X = sparse.random(300, 30, 0.2, random_state=0, format="csr")
     Y = sparse.random(300, 25, 0.2, random_state=1, format="csr")
     wanted = cka(X.toarray(), Y.toarray())
-    monkeypatch.setattr("manylens.alignment.inner_products.BLOCK_BYTES", 8 * 25 * 7)  # seven columns
+    monkeypatch.setattr("manylens.alignment.kernel_inner_products.BLOCK_BYTES", 8 * 25 * 7)  # seven columns
     assert cka(X, Y) == pytest.approx(wanted, rel=1e-12)
 
 

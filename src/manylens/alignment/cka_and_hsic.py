@@ -25,7 +25,7 @@ from manylens.alignment.features import (
     row_norms_about,
     told_apart,
 )
-from manylens.alignment.inner_products import (
+from manylens.alignment.kernel_inner_products import (
     Estimator,
     KernelGram,
     alignments,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from manylens.alignment.matched_measures import CCA, Procrustes
-from manylens.alignment.measure import Measure
-from manylens.alignment.product_measures import CKA, RSA, DistanceCorrelation, NeighborOverlap
+from manylens.alignment.measure_base import Measure
+from manylens.alignment.pairwise_measures import CKA, RSA, DistanceCorrelation, NeighborOverlap
+from manylens.alignment.subspace_measures import CCA, Procrustes
 from manylens.validation import shown
 
 MEASURES: dict[str, Callable[[], Measure]] = {

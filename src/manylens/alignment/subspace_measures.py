@@ -18,7 +18,7 @@ from manylens.alignment.canonical import (
 )
 from manylens.alignment.device_canonical import device_matches
 from manylens.alignment.features import Names, refuse_constant
-from manylens.alignment.measure import Measure, Null, random_orders, sides
+from manylens.alignment.measure_base import Measure, Null, random_orders, sides
 from manylens.typing import FloatArray, Rows
 from manylens.validation import check_choice, check_real
 

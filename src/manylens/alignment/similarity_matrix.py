@@ -18,19 +18,12 @@ from manylens.alignment.features import (
     refuse_other_rows,
     told_apart,
 )
-from manylens.alignment.measure import Measure, Null
-from manylens.alignment.measures import make_measure
+from manylens.alignment.measure_base import Measure, Null
+from manylens.alignment.measure_names import make_measure
 from manylens.arrays import namespace_of, some_rows
+from manylens.optional import import_optional
 from manylens.typing import FloatArray, MatrixLike, Seed
-from manylens.validation import (
-    check_choice,
-    check_count,
-    check_real,
-    check_seed,
-    finite_array,
-    import_optional,
-    shown,
-)
+from manylens.validation import check_choice, check_count, check_real, check_seed, finite_array, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -176,6 +169,8 @@ class SimilarityMatrix:
                 raise ValueError(f"{name} has shape {np.shape(part)}, but values has shape {shape}.")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
+        if copy is None:  # NumPy 1 knows no copy=None
+            return np.asarray(self.values, dtype=dtype)
         return np.array(self.values, dtype=dtype, copy=copy)
 
     def __repr__(self) -> str:
