@@ -102,11 +102,14 @@ def test_held_out_rows_are_not_those_of_the_calibration():
         index.index_, index.index_.coordinates, "input", SearchRequest(10, 0.99, None, None, 1)
     )
     assert (measured.recall, measured.standard_error, measured.reachable) == (1.0, 0.0, 1.0)
-    assert len(held_out_rows(1797)) > 200
-    assert len(held_out_rows(10_000)) > 200
-    assert len(held_out_rows(50)) >= 45  # the calibration takes all of so few rows, so they are shared
-    assert not np.isin(held_out_rows(1797), np.linspace(0, 1796, 256).astype(int)).any()
-    assert held_out_rows(1).tolist() == [0]
+    assert len(held_out_rows(1797, 0.99)) > 200
+    assert len(held_out_rows(10_000, 0.99)) > 200
+    assert len(held_out_rows(50, 0.99)) >= 45  # the calibration takes all of so few rows, so they are shared
+    assert not np.isin(held_out_rows(1797, 0.99), np.linspace(0, 1796, 256).astype(int)).any()
+    assert held_out_rows(1, 0.99).tolist() == [0]
+    many = held_out_rows(100_000, 0.999)  # 256 queries for 10 neighbors would miss two or three
+    assert len(many) > 4 * len(held_out_rows(100_000, 0.99)) - 20
+    assert not np.isin(many, np.linspace(0, 99_999, 256).astype(int)).any()
 
 
 def test_rows_too_wide_for_principal_axes_are_refused():

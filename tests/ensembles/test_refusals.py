@@ -38,7 +38,7 @@ def test_ragged_rows_and_targets_are_named(model):
         model.fit(RAGGED, [0, 1])
     with pytest.raises(ValueError, match="y cannot be read as an array of numbers: its rows have different"):
         model.fit(X[:2], [[0], [1, 2]])
-    with pytest.raises(ValueError, match="n_jobs=0 is no number of threads"):
+    with pytest.raises(ValueError, match="n_jobs=0 is not a number of threads"):
         type(model)(**{**model.get_params(deep=False), "n_jobs": 0}).fit(X, Y)
 
 
@@ -48,13 +48,13 @@ def test_ragged_rows_and_targets_are_named(model):
     ids=named,
 )
 def test_no_search_runs_on_zero_threads(model):
-    with pytest.raises(ValueError, match="n_jobs=0 is no number of threads"):
+    with pytest.raises(ValueError, match="n_jobs=0 is not a number of threads"):
         model.fit(X, Y)
 
 
 def test_threads_asked_for_after_the_fit_are_checked():
     index = ModuleNeighbors(n_neighbors=3).fit(X).set_params(n_jobs=float("nan"))
-    with pytest.raises(TypeError, match="n_jobs=nan is no number of threads"):
+    with pytest.raises(TypeError, match="n_jobs=nan is not a number of threads"):
         index.radius_neighbors(X, 0.5)
 
 
@@ -156,7 +156,7 @@ def test_candidates_and_paths_of_an_index_are_checked():
         index.rank_candidates(queries, RAGGED, 1)
     with pytest.raises(ValueError, match="coordinates cannot be read"):
         index.rank_candidates(RAGGED, np.arange(12).reshape(4, 3), 1)
-    with pytest.raises(TypeError, match=r"path=1\.5 is no name of a file"):
+    with pytest.raises(TypeError, match=r"path=1\.5 is not the name of a file"):
         index.save(1.5)
 
 

@@ -356,3 +356,10 @@ def test_the_classifier_votes_in_modules_and_pickles():
 def test_more_neighbors_than_rows_make_the_classifier_raise():
     with pytest.raises(ValueError, match="n_neighbors=5 is more than the number of rows, n_samples=4"):
         ScanNeighborsClassifier(5).fit(DIGITS[:4], LABELS[:4])
+
+
+def test_a_number_of_jobs_that_was_set_after_fit_is_checked():
+    model = ModuleVotingClassifier(ModularKernelPCA(2, 2, random_state=0)).fit(X_TRAIN, Y_TRAIN)
+    model.n_jobs = float("inf")
+    with pytest.raises(TypeError, match="n_jobs"):
+        model.predict(X_TEST)

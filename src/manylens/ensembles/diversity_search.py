@@ -331,7 +331,7 @@ def find_modules(estimator: BaseEstimator) -> tuple[Any, str]:
     The parameter is "" if the estimator is a modular transformer itself.
     """
     if not hasattr(estimator, "get_params"):
-        raise TypeError(f"estimator={shown(estimator)} is no estimator: give one with modules.")
+        raise TypeError(f"estimator={shown(estimator)} is not an estimator: give one with modules.")
     estimator = clone(estimator)
     if is_modular(estimator):
         return estimator, ""

@@ -8,8 +8,9 @@ from typing import Any, Self
 import numpy as np
 
 from manylens.native.search_graph import Progress
+from manylens.optional import import_optional
 from manylens.typing import FloatArray, IntArray
-from manylens.validation import CheckedState, import_optional
+from manylens.validation import CheckedState
 
 
 class FaissFinder(CheckedState):

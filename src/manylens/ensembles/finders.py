@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from manylens.ensembles.faiss_finder import FaissFinder
+from manylens.native.bulk_links import link_all
 from manylens.native.nearest import (
     FINISH_BLOCK,
     QUERY_BLOCK,
@@ -282,7 +283,7 @@ class GraphFinder(CheckedState):
         self._points = GrowingRows(to_grid(rows, self._scale))
         order = np.random.default_rng(SEED).permutation(n).astype(np.int32)
         links = np.full((n, DEGREE), -1, dtype=np.int32)
-        self._entries = add_rows(self._points.array, links, order[:0], order, n_jobs, report)
+        self._entries = link_all(self._points.array, links, order, n_jobs, report)
         self._links = GrowingRows(links)
 
     @property

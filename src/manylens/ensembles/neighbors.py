@@ -46,6 +46,7 @@ from manylens.ensembles.representation import (
     fit_modules,
     frame_of,
     gathered,
+    given_ids,
     is_array,
     is_plain,
     module_views,
@@ -177,8 +178,9 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         y : array-like of shape (n,), default=None
             Targets, for modules that need them.
         ids : array-like of shape (n,), default=None
-            Ids of the rows, numbers or strings, which searches return instead of row numbers. Give
-            `ids=frame.index` to find rows of a data frame by `frame.loc`.
+            Ids of the rows, numbers or strings, which searches return instead of row numbers. None means the
+            index of a pandas data frame if it holds texts or dates, all different, and otherwise row numbers;
+            give `ids=frame.index` if it holds other labels.
 
         Returns
         -------
@@ -187,6 +189,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         self._check_parameters()
         modules = InputRows(self.metric) if self.modules is None else resolve_modules(self.modules)
         fitted = copy(self)  # if anything fails, or while another thread searches, `self` stays as it was
+        ids = given_ids(ids, X)
         X = validate_rows(fitted, widened(gathered(X)), reset=True)
         modules = fit_modules(modules, X, y, fitted)
         Z = finite_columns(base_columns(modules, X))
@@ -213,7 +216,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         y : array-like of shape (m,), default=None
             Used only by the first call.
         ids : array-like of shape (m,), default=None
-            Ids of the rows, required if the rows of the base have ids.
+            Ids of the rows, required if the rows of the base have ids. None means as in `fit`.
 
         Returns
         -------
@@ -222,6 +225,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         if not hasattr(self, "index_"):
             return self.fit(X, y, ids=ids)
         self._check_layout()
+        ids = ids if self.index_.ids is None else given_ids(ids, X)
         Z = self._base_columns(gathered(X))
         axes = self.index_.axes
         coordinates = check_near(axes.coordinates(Z), "X")
@@ -367,19 +371,17 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         if self._metric() == "inner_product":
             chooser, judge = (
                 index.axes.coordinates(finite_columns(modules.query_columns(X[rows])))
-                for rows in (calibration_rows(X.shape[0]), held_out_rows(X.shape[0]))
+                for rows in (calibration_rows(X.shape[0]), held_out_rows(X.shape[0], self.recall))
             )
             index = calibrated(index, request, chooser)
             measured = recall_for_queries(index, judge, request)
         elif self.modules is None and self.method == "nested" and self.backend != "faiss":
-            space: FloatArray | FramedRows = index.coordinates
-            index = leading_index(index, request)
-            measured = measured_recall(index, space, "input", request)
+            index, measured = leading_index(index, request)
         else:
             index = calibrated(index, request)
             pairwise = get_tags(self).input_tags.pairwise
             inner = self.modules is None or pairwise
-            space = index.coordinates if inner else FramedRows(X, frame_of(X))
+            space: FloatArray | FramedRows = index.coordinates if inner else FramedRows(X, frame_of(X))
             measured = measured_recall(index, space, "modules" if pairwise else "input", request)
         if self.modules is None and measured.recall + 3 * measured.standard_error < self.recall:
             warnings.warn(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 RowSource: TypeAlias = FloatArray | FramedRows  # rows by number, (n, D)
 
 QUERIES = 256  # queries for calibration
+FEW_MISSED = 0.995  # recall from which more queries have to check the calibration
 AT_ONCE = 512  # rows of the base per matrix product
 IN_A_SCAN = 65536  # rows of the base per scan for exact neighbors
 WIDTHS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
@@ -119,11 +120,13 @@ def calibrated_nested(
     sample: CalibrationQueries,
     neighbors: IntArray | None = None,
     known: Ranks | None = None,
+    exact: FloatArray | None = None,
 ) -> SearchIndex:
     """The index with the cheapest plan that reaches the recall, or one that proves results if none does.
 
     The recall is of the given neighbors (s, k), which need not be the nearest by the index's coordinates, or
-    of the exact ones. If a graph cannot reach it, the index scans instead.
+    of the exact ones. `exact` are the distances (s, k) of the nearest rows of `held_out_rows` by all
+    coordinates, if known. If a graph cannot reach the recall, the index scans instead.
     """
     graph, chooser = index.backend == "graph", sample
     plan = choose_scan_plan(
@@ -142,21 +145,21 @@ def calibrated_nested(
     if request.n_candidates is not None:
         return index
     if sample.own is not None:  # check the plan with other rows than those that chose it
-        own = held_out_rows(len(index.rows))
+        own = held_out_rows(len(index.rows), request.recall)
         sample = CalibrationQueries(index.coordinates[own], own)
     k = min(request.n_neighbors, len(index.rows) - (sample.own is not None))
-    exact = exact_neighbors(index.coordinates, sample, k, request.n_jobs)[0] if k > 0 else np.empty((0, 1))
+    if k < 1:
+        return index
+    exact = exact_neighbors(index.coordinates, sample, k, request.n_jobs)[0] if exact is None else exact
     finder = index.finders[0]
-    if len(exact) and isinstance(finder, ScanFinder):
+    if isinstance(finder, ScanFinder):
         rounding = finder.rounding(index.seen_by(0, sample.coordinates), index.coordinates.shape[1])
         if np.mean(exact[:, -1] ** 2 < 2 * rounding) > 1 - request.recall:  # float32 cannot tell rows apart
             return index.planned(replace(plan, prove=True))
-    while len(exact) and not is_enough(
-        recalls(index, sample, exact, request.n_jobs), request.recall, graph=graph
-    ):
+    while not is_enough(recalls(index, sample, exact, request.n_jobs), request.recall, graph=graph):
         if plan.candidates_per_neighbor >= MAX_PER_NEIGHBOR:
             if graph:
-                return calibrated_nested(index.found_by("numpy"), request, chooser, neighbors, known)
+                return calibrated_nested(index.found_by("numpy"), request, chooser, neighbors, known, exact)
             return index.planned(replace(plan, prove=True))
         more = GRAPH_STEP if graph else SCAN_STEP
         plan = replace(plan, candidates_per_neighbor=more * plan.candidates_per_neighbor)
@@ -197,38 +200,56 @@ def is_enough(shares: FloatArray, recall: float, *, graph: bool) -> bool:
     return mean >= graph_recall(recall) and mean - float(np.std(shares)) / np.sqrt(len(shares)) >= recall
 
 
-def leading_index(index: SearchIndex, request: SearchRequest) -> SearchIndex:
+def leading_index(index: SearchIndex, request: SearchRequest) -> tuple[SearchIndex, MeasuredRecall]:
     """The index with as few of its coordinates as the recall of the neighbors by all of them needs.
 
-    It keeps all of them if at most half could be left out.
+    It keeps all of them if at most half could be left out. Also returns its recall in the input space.
     """
     points = index.coordinates
     sample = calibration_queries(points)
     k = min(request.n_neighbors, len(points) - 1)
-    widths = np.array([w for w in WIDTHS if 2 * w <= points.shape[1]])
-    if k < 1 or not len(widths):
-        return calibrated_nested(index, request, sample)
-    _, neighbors = exact_neighbors(points, sample, k, request.n_jobs)
-    known = Ranks(widths, ranks_on_leading(points, sample, neighbors, widths))
-    reached = np.mean(known.ranks <= k, axis=(1, 2)) >= calibration_recall(request.recall)
-    for width in widths[reached]:
+    if k < 1:
+        return calibrated_nested(index, request, sample), measured_recall(index, points, "input", request)
+    own = np.concatenate([calibration_rows(len(points)), held_out_rows(len(points), request.recall)])
+    n_sample = len(sample.coordinates)
+    distances, rows = exact_neighbors(points, CalibrationQueries(points[own], own), k, request.n_jobs)
+    neighbors, exact = rows[:n_sample], distances[n_sample:]
+    widths = np.array([w for w in WIDTHS if 2 * w <= points.shape[1]], dtype=np.int64)
+    known = Ranks(widths, ranks_on_leading(points, sample, neighbors, widths)) if len(widths) else None
+    for width in [] if known is None else widths[narrow_enough(known, k, request.recall)]:
         fewer = index.leading(int(width))
         shorter = CalibrationQueries(sample.coordinates[:, :width], sample.own)
         fewer = calibrated_nested(fewer, request, shorter, neighbors, known)
-        if measured_recall(fewer, points, "input", request).recall >= request.recall:
-            return fewer
-    return calibrated_nested(index, request, sample, neighbors, known)
+        measured = measured_recall(fewer, points, "input", request, exact)
+        if measured.recall >= request.recall:
+            return fewer, measured
+    index = calibrated_nested(index, request, sample, neighbors, known, exact)
+    return index, measured_recall(index, points, "input", request, exact)
+
+
+def narrow_enough(known: Ranks, k: int, recall: float) -> BoolArray:
+    """Numbers of leading coordinates (w,) by which enough of the exact neighbors are the k nearest."""
+    enough: BoolArray = np.mean(known.ranks <= k, axis=(1, 2)) >= calibration_recall(recall)
+    return enough
 
 
 def measured_recall(
-    index: SearchIndex, space: RowSource, name: str, request: SearchRequest
+    index: SearchIndex,
+    space: RowSource,
+    name: str,
+    request: SearchRequest,
+    exact: FloatArray | None = None,
 ) -> MeasuredRecall:
-    """Recall of the neighbors in a space with the rows of the base, such as the input space."""
+    """Recall of the neighbors in a space with the rows of the base, such as the input space.
+
+    `exact` are the distances (s, k) of the nearest rows of `held_out_rows` in the space, if known.
+    """
     k = min(request.n_neighbors, len(space) - 1)
     if k < 1:
         return MeasuredRecall(1.0, 0.0, 1.0, name, 0, 0)
-    own = held_out_rows(len(space))
-    exact, _ = exact_neighbors(space, CalibrationQueries(space[own], own), k, request.n_jobs)
+    own = held_out_rows(len(space), request.recall)
+    if exact is None:
+        exact, _ = exact_neighbors(space, CalibrationQueries(space[own], own), k, request.n_jobs)
     sample = CalibrationQueries(index.coordinates[own], own)
     _, rows, _ = index.search(sample.coordinates, k, request.n_candidates, request.n_jobs, own=own)
     shares = as_near(distances_in(space, own, rows), exact).mean(axis=1)
@@ -250,10 +271,14 @@ def recall_for_queries(index: SearchIndex, queries: FloatArray, request: SearchR
     return MeasuredRecall(float(shares.mean()), error, 1.0, "input", len(queries), k)
 
 
-def held_out_rows(n: int) -> IntArray:
-    """At most 256 rows that `calibration_queries` does not take, or any if it takes all."""
-    rows = np.unique(np.linspace(0, n - 1, 2 * QUERIES + 1).astype(np.int64)[1::2])
-    others = np.setdiff1d(rows, np.linspace(0, n - 1, QUERIES).astype(np.int64))
+def held_out_rows(n: int, recall: float) -> IntArray:
+    """Rows that `calibration_queries` does not take, or any if it takes all.
+
+    At most 256, or 1024 if so few neighbors may be missed that 256 queries would hardly miss one.
+    """
+    many = QUERIES if recall < FEW_MISSED else 4 * QUERIES
+    rows = np.unique(np.linspace(0, n - 1, 2 * many + 1).astype(np.int64)[1::2])
+    others = np.setdiff1d(rows, calibration_rows(n))
     return others if len(others) else rows
 
 

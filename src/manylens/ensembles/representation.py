@@ -459,3 +459,15 @@ def composite_axes(Z: Rows, widths: tuple[int, ...]) -> CompositeAxes:
     with one_blas_thread(width <= SMALL_ORDER):
         axes = leading_eigenpairs(covariance)[1]
     return CompositeAxes(widths, whole if sample is Z else frame_of(Z), axes)
+
+
+def given_ids(ids: Any, X: Any) -> Any:
+    """The ids given, or the index of a pandas data frame if it names every row by a text or a date.
+
+    Whole numbers are not taken as names: who uses them as row numbers would get other rows without an error.
+    """
+    if ids is not None or type(X).__module__.partition(".")[0] != "pandas" or not hasattr(X, "iloc"):
+        return ids
+    labels = X.index
+    named = labels.inferred_type in ("string", "datetime64") and labels.is_unique and not labels.hasnans
+    return labels.to_numpy() if named and getattr(labels, "tz", None) is None else None

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.neighbors import NearestNeighbors
 
+from manylens.ensembles.representation import given_ids
 from manylens.native.nearest import rerank_union
 from manylens.typing import FloatArray, IntArray, MatrixLike
 from manylens.validation import check_count, check_rows, plain_conversion_errors
@@ -97,9 +98,14 @@ class RetrievalPrecision:
         n_neighbors, rows = check_count(self.n_neighbors, "n_neighbors"), check_rows(base, "base")
         search = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute").fit(rows)
         relevant = search.kneighbors(check_rows(queries, "queries"), return_distance=False)
+        names = given_ids(None, base)
+        place = {} if names is None else {name: row for row, name in enumerate(names.tolist())}
 
         def score(index: Any, X: MatrixLike, y: Any = None) -> float:  # noqa: ARG001
-            return retrieval_precision(index.kneighbors(X, self.n_neighbors)[1], relevant)
+            found = np.asarray(index.kneighbors(X, self.n_neighbors)[1])
+            if place and found.dtype.kind not in "iu":  # an index of a data frame finds names
+                found = np.reshape([place[name] for name in found.ravel().tolist()], found.shape)
+            return retrieval_precision(found, relevant)
 
         return score
 

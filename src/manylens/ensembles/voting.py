@@ -353,6 +353,7 @@ def call_each(
     n_jobs: int | None, method: str, estimators: list[Any], views: list[Any], /, *args: Any, **kwargs: Any
 ) -> list[Any]:
     """Call one method of every module's predictor on the module's view of the rows, (n, H)."""
+    check_jobs(n_jobs)  # again, because it may have been set since `fit`
     return Parallel(n_jobs=n_jobs)(
         delayed(call_one)(method, estimator, view, *args, **kwargs)
         for estimator, view in zip(estimators, views, strict=True)

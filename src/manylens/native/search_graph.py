@@ -1,8 +1,8 @@
 """A navigable graph over short integer rows: each row is linked to near rows in different directions.
 
 A search follows links from the nearest of some entry rows and keeps a beam of the nearest rows found so far
-(best-first search). Distances are sums of integers, so they and the graph do not depend on the number of
-threads, nor on the order in which a processor adds.
+(best-first search). Distances are sums of integers, so they do not depend on the number of threads, nor on
+the order in which a processor adds; the same holds for links of rows that are added one after the other.
 
 In a beam, a row is one integer, distance * 2^32 + row * 2 + 1 if its links have been followed: sorting such
 integers sorts by distance, and ties by row.
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import numpy as np
+from scipy import sparse
 
 from manylens.native.compiling import compiled, inlined
 from manylens.native.lock import release, retake
@@ -168,15 +169,31 @@ def walk(
     retake(state)
 
 
-def add_links(points: IntArray, links: IntArray, rows: IntArray, others: IntArray, starts: IntArray) -> None:
-    """Link each row (t,) to `others[starts[i]:starts[i + 1]]` as well; first and full lists are pruned."""
+def add_links(
+    points: IntArray,
+    links: IntArray,
+    rows: IntArray,
+    others: IntArray,
+    starts: IntArray,
+    slack: float = SLACK,
+) -> None:
+    """Link each row (t,) to `others[starts[i]:starts[i + 1]]` as well; first and full lists are pruned.
+
+    Rows that are linked already, the row itself and -1 are left out.
+    """
     near = np.empty(DEGREE + np.diff(starts).max(initial=0), dtype=np.int64)
-    link(points, links, rows, others, starts, near)
+    link(points, links, rows, others, starts, near, slack)
 
 
 @compiled(nogil=False)
 def link(
-    points: IntArray, links: IntArray, rows: IntArray, others: IntArray, starts: IntArray, near: IntArray
+    points: IntArray,
+    links: IntArray,
+    rows: IntArray,
+    others: IntArray,
+    starts: IntArray,
+    near: IntArray,
+    slack: float,
 ) -> None:
     """Change the links for `add_links`; `near` has room for the longest list.
 
@@ -187,23 +204,33 @@ def link(
         mine, center, new, count = links[rows[i]], points[rows[i]], others[starts[i] : starts[i + 1]], 0
         while count < len(mine) and mine[count] >= 0:
             count += 1
-        fits, total = 0 < count <= len(mine) - len(new), count + len(new)
+        fits, size, total = 0 < count <= len(mine) - len(new), 0, count + len(new)
         for j in range(count if fits else 0, total):
             other = mine[j] if j < count else new[j - count]
             if fits:
-                mine[j] = other
-            else:
-                insert(near, j, total, gap(points, other, center) << 32 | np.int64(other) << 1)
+                k = 0
+                while k < count + size and mine[k] != other:
+                    k += 1
+                if k == count + size:
+                    mine[k] = other
+                    size += 1
+            elif 0 <= other != rows[i]:
+                packed = gap(points, other, center) << 32 | np.int64(other) << 1
+                size += insert(near, size, total, packed) < total
+        if not fits and count > 0 and size <= len(mine):  # many of the new ones were linked already
+            fits = True
+            for j in range(size):
+                mine[j] = near[j] >> 1 & ROW
         if fits:
             continue
         count = copies = 0
-        for j in range(total):
+        for j in range(size):
             if count == KEPT:
                 break
             row, distance, k = near[j] >> 1 & ROW, near[j] >> 32, 0
             point = points[row]
             copies += distance == 0
-            while k < count and SLACK * gap(points, mine[k], point) >= distance:
+            while k < count and slack * gap(points, mine[k], point) >= distance:
                 k += 1
             if k == count and (distance > 0 or copies <= COPIES):
                 mine[count] = row
@@ -254,23 +281,27 @@ def link_batch(
     def forward(b: slice) -> None:
         rows = batch[b]
         near = walk_graph(points, links, entries, points[rows], rows.astype(np.int64), BUILD_BEAM)
-        found = near.astype(np.int32).ravel()
-        starts = np.arange(0, len(found) + 1, BUILD_BEAM)
-        if near[:, -1].min() < 0:  # there are few rows so far
-            found, starts = found[found >= 0], np.append(0, np.cumsum(np.sum(near >= 0, axis=1)))
-        add_links(points, links, rows, found, starts)
+        starts = np.arange(0, near.size + 1, BUILD_BEAM)
+        add_links(points, links, rows, near.astype(np.int32).ravel(), starts)
 
     over_blocks(forward, len(batch), SHARE, n_jobs)
-    out = links[batch]
-    targets, sources = out[out >= 0], np.repeat(batch, np.sum(out >= 0, axis=1))
-    order = np.argsort(targets, kind="stable")
-    targets, sources = targets[order], sources[order]
-    firsts = np.flatnonzero(np.diff(targets, prepend=-1))
-    targets, starts = targets[firsts], np.append(firsts, len(sources))
+    link_back(points, links, batch, n_jobs)
+
+
+def link_back(
+    points: IntArray, links: IntArray, rows: IntArray, n_jobs: int | None, slack: float = SLACK
+) -> None:
+    """Link the rows that some rows (b,) have links to back to these, in place."""
+    out = links[rows]
+    counts = np.sum(out >= 0, axis=1)
+    table = np.repeat(rows, counts), out[out >= 0], np.append(0, np.cumsum(counts))
+    back = sparse.csr_matrix(table, shape=(len(rows), len(links))).tocsc()
+    sources, targets = back.data, np.flatnonzero(np.diff(back.indptr)).astype(np.int32)
+    starts = np.append(back.indptr[targets], len(sources)).astype(np.int64)
 
     def backward(b: slice) -> None:
         cuts = starts[b.start : b.stop + 1]
-        add_links(points, links, targets[b], sources[cuts[0] : cuts[-1]], cuts - cuts[0])
+        add_links(points, links, targets[b], sources[cuts[0] : cuts[-1]], cuts - cuts[0], slack)
 
     over_blocks(backward, len(targets), 4 * SHARE, n_jobs)
 

@@ -114,7 +114,7 @@ def over_blocks(work: Callable[[slice], Any], n_rows: int, block: int, n_jobs: i
     blocks = [slice(first, min(first + block, n_rows)) for first in range(0, n_rows, block)]
     if not isinstance(n_jobs, int | Integral | None):  # NaN would wait forever for a thread
         raise TypeError(
-            f"n_jobs={n_jobs!r:.200} is no number of threads: give 1 or more, or -1 for all cores."
+            f"n_jobs={n_jobs!r:.200} is not a number of threads: give 1 or more, or -1 for all cores."
         )
     n_threads = min(effective_n_jobs(n_jobs), len(blocks))
     with one_blas_thread():

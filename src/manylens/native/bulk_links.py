@@ -1,0 +1,178 @@
+"""Link many rows to each other at once: rows near the same centers are compared by matrix products.
+
+Each row joins the groups of its nearest centers, which are rows themselves. Its links are chosen among its
+nearest rows in each of these groups, and the centers, which connect groups of rows that are far from others.
+Products are in float32, so the candidates may depend on the processor, but not on the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from manylens.native.compiling import compiled, inlined
+from manylens.native.search_graph import (
+    NOT_HIDDEN,
+    SHARE,
+    Progress,
+    add_links,
+    add_rows,
+    entry_count,
+    link_back,
+    walk_graph,
+)
+from manylens.native.threads import over_blocks
+from manylens.typing import FloatArray, IntArray
+
+IN_BULK = 4096  # rows from which this takes less time than to add one after the other
+GROUPS = 6  # groups that a row joins; more of them find more of its nearest rows than larger ones do
+GROUP_ROWS = 200  # rows per group on average
+MOST_CENTERS = 16_384
+LARGEST = 1024  # rows of a group that are compared at once
+NEAREST = 12  # nearest rows in a group that are candidates for links
+CENTER_WIDTH, GROUP_WIDTH = 32, 64  # leading coordinates that find centers, and candidates in a group
+SLACK = 1.4  # as in `search_graph`; these candidates are fewer and nearer than those of a beam
+PROBES, PROBE_BEAM = 1000, 32  # rows that are searched for at the end, and the beam of these searches
+FOUND = 0.98  # share of them that has to be found
+AT_ONCE = 256  # rows compared with all centers at once
+LANES = 32  # runs of scores whose minima bound the smallest scores
+STEP = 16  # scores between two tests of a loop's limit
+
+
+def link_all(
+    points: IntArray, links: IntArray, order: IntArray, n_jobs: int | None, report: Progress | None = None
+) -> IntArray:
+    """Link all rows of `points` (n, d) in the graph `links` (n, degree), in place; returns entries.
+
+    If searches then do not find some of the rows, all rows are added one after the other instead.
+    `order` (n,) is a random order of the rows, of which the first become centers and entries.
+    """
+    n = len(points)
+    if n < IN_BULK:
+        return add_rows(points, links, order[:0], order, n_jobs, report)
+    centers = order[: min(n * GROUPS // GROUP_ROWS, MOST_CENTERS)]
+    groups = nearest_centers(points, centers, n_jobs)
+    near = nearest_in_groups(points, groups, len(centers), n_jobs)
+    rows = np.argsort(groups[:, 0], kind="stable").astype(np.int32)  # the cache holds one group's candidates
+
+    def forward(b: slice) -> None:
+        some = part[b]
+        others = np.hstack([near[some], centers[groups[some]]])
+        starts = np.arange(0, others.size + 1, others.shape[1])
+        add_links(points, links, some, others.ravel(), starts, SLACK)
+
+    done = 0
+    for part in np.array_split(rows, 10):
+        over_blocks(forward, len(part), SHARE, n_jobs)
+        done += len(part)
+        if report is not None:
+            report(done)
+    link_back(points, links, np.arange(n, dtype=np.int32), n_jobs, SLACK)
+    entries = order[: entry_count(n)]
+    if finds_rows(points, links, entries, order[-PROBES:]):
+        return entries
+    links[:] = -1
+    return add_rows(points, links, order[:0], order, n_jobs, report)
+
+
+def finds_rows(points: IntArray, links: IntArray, entries: IntArray, rows: IntArray) -> bool:
+    """Whether searches for rows (s,) find them, or copies of them.
+
+    Many small groups of rows, far from each other, have too few links between them.
+    """
+    found = walk_graph(points, links, entries, points[rows], NOT_HIDDEN, PROBE_BEAM)[:, 0]
+    return bool(np.mean((points[found] == points[rows]).all(axis=1)) >= FOUND)
+
+
+def nearest_centers(points: IntArray, centers: IntArray, n_jobs: int | None) -> IntArray:
+    """Groups (n, GROUPS) of the nearest centers (c,) on leading coordinates, nearest first."""
+    chosen = points[centers, :CENTER_WIDTH].astype(np.float32)
+    norms = np.einsum("ij,ij->i", chosen, chosen)
+    numbers, columns = np.arange(len(centers), dtype=np.int32), np.ascontiguousarray(chosen.T)
+    groups = np.empty((len(points), GROUPS), dtype=np.int32)
+
+    def find(b: slice) -> None:
+        products = points[b, :CENTER_WIDTH].astype(np.float32) @ columns
+        take_nearest(products, norms, numbers, np.arange(b.start, b.stop), False, groups)
+
+    over_blocks(find, len(points), AT_ONCE, n_jobs)
+    return groups
+
+
+def nearest_in_groups(points: IntArray, groups: IntArray, n_groups: int, n_jobs: int | None) -> IntArray:
+    """Nearest rows (n, GROUPS * NEAREST) in each group of a row, on leading coordinates, padded with -1."""
+    members = np.argsort(groups.ravel(), kind="stable")
+    starts = np.searchsorted(groups.ravel()[members], np.arange(n_groups + 1))
+    near = np.empty((groups.size, NEAREST), dtype=np.int32)
+
+    def compare(b: slice) -> None:
+        for group in range(b.start, b.stop):
+            for start in range(starts[group], starts[group + 1], LARGEST):
+                places = members[start : min(start + LARGEST, starts[group + 1])]
+                rows = (places // GROUPS).astype(np.int32)
+                leading = points[rows, :GROUP_WIDTH].astype(np.float32)
+                products = leading @ leading.T
+                take_nearest(products, products.diagonal().copy(), rows, places, True, near)
+
+    over_blocks(compare, n_groups, STEP, n_jobs)
+    return near.reshape(len(points), -1)
+
+
+@inlined
+def limit_of(scores: FloatArray, lanes: FloatArray, last: int) -> np.floating[Any]:
+    """A number that more than `last` scores do not exceed, and few others: one of the minima of lanes.
+
+    Without branches, so that it takes less time than to insert scores that others will displace.
+    """
+    lanes[:] = np.inf
+    for start in range(0, len(scores), LANES):
+        part = scores[start : start + LANES]
+        for j in range(len(part)):
+            lanes[j] = min(lanes[j], part[j])
+    limit = np.float32(np.inf)
+    for score in lanes:
+        below = np.float32(0)
+        for other in lanes:
+            below += np.float32(other < score)
+        if below >= last and score < limit:
+            limit = score
+    return limit
+
+
+@compiled
+def take_nearest(
+    products: FloatArray,
+    norms: FloatArray,
+    numbers: IntArray,
+    places: IntArray,
+    others_only: bool,
+    out: IntArray,
+) -> None:
+    """Write the numbers (m,) with the smallest norms[j] - 2 products[i, j] to out[places[i]], ascending.
+
+    With `others_only`, j = i is left out. Lines are padded with -1.
+    """
+    scores, keys = np.empty(len(norms), np.float32), np.empty(out.shape[1], np.float32)
+    lanes, last = np.empty(LANES, np.float32), out.shape[1] - 1
+    for i in range(len(products)):
+        line, mine, size = products[i], out[places[i]], 0
+        for j in range(len(scores)):
+            scores[j] = norms[j] - np.float32(2) * line[j]
+        if others_only:
+            scores[i] = np.inf
+        keys[last] = np.nextafter(limit_of(scores, lanes, last), np.float32(np.inf))
+        for start in range(0, len(scores), STEP):
+            part, hits = scores[start : start + STEP], 0
+            for j in range(len(part)):
+                hits += part[j] < keys[last]
+            for j in range(len(part) if hits else 0):
+                if part[j] < keys[last]:
+                    place = size if size < last else last
+                    while place > 0 and keys[place - 1] > part[j]:
+                        keys[place], mine[place] = keys[place - 1], mine[place - 1]
+                        place -= 1
+                    keys[place], mine[place] = part[j], numbers[start + j]
+                    size += size <= last
+        for j in range(size, len(mine)):
+            mine[j] = -1

@@ -1,0 +1,119 @@
+"""Graphs whose rows are linked all at once."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from manylens.native import bulk_links
+from manylens.native.bulk_links import finds_rows, link_all, nearest_centers, nearest_in_groups, take_nearest
+from manylens.native.search_graph import DEGREE, NOT_HIDDEN, add_links, grid_scale, to_grid, walk_graph
+
+ORDER = np.random.default_rng(1).permutation(5000).astype(np.int32)
+
+
+def grid(rows):
+    return to_grid(rows, grid_scale(rows))
+
+
+def made(points, n_jobs=1, report=None):
+    links = np.full((len(points), DEGREE), -1, dtype=np.int32)
+    entries = link_all(points, links, ORDER, n_jobs, report)
+    return links, entries
+
+
+@pytest.fixture(scope="module")
+def points():
+    scales = 0.9 ** np.arange(40)
+    return grid(np.random.default_rng(0).normal(size=(5000, 40)).astype(np.float32) * scales)
+
+
+def exact(points, queries, k):
+    gaps = points[None].astype(np.int64) - queries[:, None]
+    return np.argsort(np.einsum("ijk,ijk->ij", gaps, gaps), axis=1, kind="stable")[:, :k]
+
+
+def test_a_walk_finds_the_nearest_rows(points):
+    links, entries = made(points)
+    queries = points[::100]
+    found = walk_graph(points, links, entries, queries, NOT_HIDDEN, 64)[:, :10]
+    shares = [np.isin(a, b).mean() for a, b in zip(exact(points, queries, 10), found, strict=True)]
+    assert np.mean(shares) > 0.97
+
+
+def test_links_do_not_depend_on_the_number_of_threads(points):
+    assert_array_equal(made(points, 1)[0], made(points, 3)[0])
+
+
+def test_a_row_is_linked_to_others_once(points):
+    links, _ = made(points)
+    for row, mine in enumerate(links):
+        mine = mine[mine >= 0]
+        assert len(np.unique(mine)) == len(mine) > 0
+        assert row not in mine
+
+
+def test_rows_in_many_far_groups_are_all_found():
+    # The nearest rows of a row are all in its group, so that few links connect the groups.
+    rng = np.random.default_rng(0)
+    rows = np.repeat(rng.normal(size=(250, 20)), 20, axis=0) + rng.normal(size=(5000, 20)) / 100
+    points = grid(rows.astype(np.float32))
+    links, entries = made(points)
+    found = walk_graph(points, links, entries, points, NOT_HIDDEN, 32)
+    assert np.mean(found[:, 0] == np.arange(5000)) > 0.99
+
+
+def test_a_graph_that_does_not_find_its_rows_is_noticed(points):
+    links, entries = made(points)
+    assert finds_rows(points, links, entries, ORDER[-500:])
+    assert not finds_rows(points, np.full_like(links, -1), entries, ORDER[-500:])
+
+
+def test_copies_of_one_row_are_linked():
+    links, _ = made(np.zeros((5000, 4), dtype=np.int16))
+    assert links.max() < 5000
+    assert (links[:, 0] >= 0).all()
+
+
+def test_progress_is_reported(points):
+    done = []
+    made(points, report=done.append)
+    assert len(done) == 10
+    assert done[-1] == len(points)
+
+
+def test_groups_larger_than_one_product_are_compared_in_parts(points, monkeypatch):
+    monkeypatch.setattr(bulk_links, "LARGEST", 32)
+    groups = nearest_centers(points, ORDER[:100], 1)
+    near = nearest_in_groups(points, groups, 100, 1)
+    assert near.shape == (5000, bulk_links.GROUPS * bulk_links.NEAREST)
+    assert near.max() < 5000
+    assert (near[:, 0] != np.arange(5000)).all()
+
+
+@pytest.mark.parametrize("take", [take_nearest, take_nearest.py_func])
+@pytest.mark.parametrize("others_only", [True, False])
+@pytest.mark.parametrize("n", [3, 16, 33, 100])
+def test_the_smallest_scores_are_taken_in_order(take, others_only, n):
+    rows = np.random.default_rng(n).integers(-9, 9, (n, 3)).astype(np.float32)
+    products, out = rows @ rows.T, np.full((n, 6), 99, dtype=np.int32)
+    norms = products.diagonal().copy()
+    take(products, norms, np.arange(n, dtype=np.int32), np.arange(n), others_only, out)
+    scores = norms - 2 * products
+    if others_only:
+        np.fill_diagonal(scores, np.inf)
+    size = min(6, n - others_only)
+    assert_array_equal(
+        np.take_along_axis(scores, out[:, :size].astype(int), 1), np.sort(scores, axis=1)[:, :size]
+    )
+    assert (out[:, size:] == -1).all()
+    assert all(len(np.unique(line[:size])) == size for line in out)
+
+
+def test_rows_that_are_linked_already_are_not_linked_again(points):
+    links = np.full((5000, DEGREE), -1, dtype=np.int32)
+    links[0, :3] = [5, 6, 7]
+    others = np.array([6, 0, -1, 8, 8], dtype=np.int32)
+    add_links(points, links, np.array([0]), np.repeat(others, 8), np.array([0, 40]))
+    assert sorted(links[0][links[0] >= 0]) == [5, 6, 7, 8]
+    add_links(points, links, np.array([0]), np.array([8, 9], dtype=np.int32), np.array([0, 2]))
+    assert sorted(links[0][links[0] >= 0]) == [5, 6, 7, 8, 9]
