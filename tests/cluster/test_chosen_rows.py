@@ -128,6 +128,15 @@ class TestIds:
         assert same(index.kneighbors(QUERIES), exact.kneighbors(QUERIES))
         assert index.kneighbors(BASE[650:651], 1).rows[0, 0] == NAMES[650]
 
+    def test_the_index_of_a_frame_gives_them(self):
+        pd = pytest.importorskip("pandas")
+        frame = pd.DataFrame(BASE, index=NAMES)
+        index = DistributedNeighbors(ModularKernelPCA(4, 3, rank=60, random_state=0), **SHAPE)
+        found = index.fit(frame[:600]).partial_fit(frame[600:]).kneighbors(frame[650:651], 3).rows
+        assert found[0, 0] == NAMES[650]
+        exact = ModuleNeighbors(index.modules_, method="exact").fit(frame).kneighbors(frame[650:651], 3)[1]
+        assert np.array_equal(found, exact)
+
     @pytest.mark.parametrize("ids", [NAMES[:5], ["a"] * 900, np.full(900, np.nan), None])
     def test_bad_ids(self, ids):
         if ids is None:

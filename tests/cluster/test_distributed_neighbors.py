@@ -50,6 +50,13 @@ def index():
 class TestAllModulesAnswer:
     """The result is that of the embedded index, and of brute force."""
 
+    @pytest.mark.parametrize("n_columns", [3, 64])
+    def test_without_modules_the_distances_are_those_of_the_rows(self, n_columns):
+        base, queries = BASE[:, 20 : 20 + n_columns], QUERIES[:, 20 : 20 + n_columns]
+        found = DistributedNeighbors().fit(base).kneighbors(queries, 7)
+        distances, _ = nearest(cdist(queries, base, "sqeuclidean"), 7)
+        np.testing.assert_allclose(found.distances, distances, rtol=1e-6, atol=1e-6)
+
     @pytest.mark.parametrize("shape", [{}, {"n_groups": 1}, {"n_groups": 4, "n_shards": 3}, {"n_shards": 7}])
     def test_same_rows_and_distances(self, shape):
         found = DistributedNeighbors(LENSES, **shape).fit(BASE).kneighbors(QUERIES, 7)

@@ -103,10 +103,10 @@ def test_columns_of_text_other_columns_and_empty_files_name_the_file(folder):
     with pytest.raises(ValueError, match=r"File 1\.parquet: columns \['soil'\] are unknown: .* 13 others"):
         DistributedNeighbors(lenses).fit(folder)
     FRAME.assign(ash="grey").to_parquet(folder / "1.parquet")
-    with pytest.raises(ValueError, match=r"File 1\.parquet: columns \['ash'\] hold something else .*'grey'"):
+    with pytest.raises(ValueError, match=r"File 1\.parquet: columns \['ash'\] hold something other .*'grey'"):
         DistributedNeighbors(lenses).fit(folder)
     with pytest.raises(
-        ValueError, match=r"Block 1 \(the first is 0\): columns \['ash'\] hold something else"
+        ValueError, match=r"Block 1 \(the first is 0\): columns \['ash'\] hold something other"
     ):
         Blockwise(LENSES).fit(folder)
     FRAME[FRAME.columns[::-1]].to_parquet(folder / "1.parquet")

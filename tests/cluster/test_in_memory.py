@@ -171,6 +171,9 @@ def test_what_is_not_in_blocks_or_cannot_be_fitted_in_parts():
         Blockwise(LayerRidgeClassifier(weights="stacked")).fit(BATCHES, LABELS)
     with pytest.raises(TypeError, match="give an empty Summary"):
         summarize_blocks(ModularKernelPCA(), BATCHES)
+    array = pytest.importorskip("dask.array").from_array(X, chunks=(40, X.shape[1]))
+    with pytest.raises(TypeError, match=r"X\['b'\] is list, but other feature sets are dask collections"):
+        summarize_blocks(StreamingCKA(), {"a": array, "b": BATCHES})
 
 
 @pytest.mark.parametrize("n", range(1, 18))

@@ -258,12 +258,28 @@ def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(RuntimeError, match=r"Block 1 \(the first is 0\) could not be read: FileNotFound"):
         Blockwise(model).fit([tmp_path / "0.npy", tmp_path / "1.npy"])
     np.save(tmp_path / "1.npy", np.array([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(RuntimeError, match=r"Block 1 .*could not be read: ValueError: .*allow_pickle"):
+    damaged = r"Block 1 .*could not be read: .*1\.npy is damaged, or is not"
+    for content in (None, b"", b"not a file of numpy", b"PK\x03\x04 half an archive"):
+        if content is not None:
+            (tmp_path / "1.npy").write_bytes(content)
+        with pytest.raises(RuntimeError, match=damaged):
+            Blockwise(model).fit(tmp_path)
+    (tmp_path / "1.npy").write_bytes((tmp_path / "0.npy").read_bytes()[:300])  # cut off
+    with pytest.raises(RuntimeError, match=damaged):
         Blockwise(model).fit(tmp_path)
     with pytest.raises(RuntimeError, match=r"Block 0 .*ends in '\.txt'"):
         Blockwise(model).fit([tmp_path / "0.txt"])
     with pytest.raises(ValueError, match="different numbers of files"):
         Blockwise(model).fit({"a": [tmp_path / "0.npy"], "b": tmp_path})
+
+
+@pytest.mark.parametrize("bad", [np.full((3, X.shape[1]), np.nan), X[0]], ids=["NaN", "one dimension"])
+def test_errors_of_blocks_are_one_sentence(bad):
+    model = Blockwise(ModularKernelPCA(2, 2, rank=20, random_state=0))
+    with pytest.raises(ValueError, match=r"^Block 1 \(the first is 0\): [^\n]{10,140}$"):
+        model.fit([X[:50], bad])
+    with pytest.raises(ValueError, match=r"^Block 1 \(the first is 0\): [^\n]{10,140}$"):
+        list(model.fit([X[:50]]).transform([X[:50], bad]))
 
 
 def test_progress_is_printed(capsys):

@@ -12,15 +12,15 @@ import numpy as np
 from sklearn.utils import check_array
 
 from manylens.alignment.alignment_systems import METHODS, solve_weights, split_target
+from manylens.alignment.cka_and_hsic import cka_matrix, stable_rank
 from manylens.alignment.features import (
     check_feature_sets,
     constant_message,
     labeled,
 )
-from manylens.alignment.inner_products import Estimator
+from manylens.alignment.kernel_inner_products import Estimator
 from manylens.alignment.kernel_weights import align_kernels
 from manylens.alignment.ranking import TELLING, ModelRanking, ModelScore, rank_models
-from manylens.alignment.similarity import cka_matrix, stable_rank
 from manylens.alignment.streaming import StreamingCKA, streamed_alignment, streamed_products
 from manylens.cluster.blocks import read_blocks
 from manylens.cluster.dask_runner import Runner

@@ -13,7 +13,8 @@ import numpy as np
 
 from manylens.cluster.dask_runner import current_client, refuse_closed
 from manylens.cluster.files import file_list, holds_files, read_part
-from manylens.validation import NO_NUMBER, import_optional, is_sparse
+from manylens.optional import import_optional
+from manylens.validation import NO_NUMBER, is_sparse
 
 Arguments = tuple[Any, ...]  # of one block: rows, and the target if there is one
 
@@ -91,6 +92,12 @@ def is_delayed(value: Any) -> bool:
 def collection_blocks(X: Any) -> tuple[list[Any], list[int] | None]:
     """Blocks of rows of a dask collection or a dict of them, and their lengths if known."""
     if isinstance(X, Mapping):
+        for name, value in X.items():
+            if not is_collection(value):
+                raise TypeError(
+                    f"X[{name!r}] is {type(value).__name__}, but other feature sets are dask collections: "
+                    "give all of them as dask arrays or data frames with the same blocks."
+                )
         parts = {name: collection_blocks(value) for name, value in X.items()}
         first = next(iter(parts))
         for name, (blocks, lengths) in parts.items():
@@ -135,7 +142,7 @@ def target_blocks(y: Any, rows: list[Any], lengths: list[int] | None) -> list[An
 
 @contextmanager
 def naming_text(rows: Any) -> Iterator[None]:
-    """Name the columns of a data frame that hold something else than numbers, if it cannot be converted."""
+    """Name the columns of a data frame that hold something other than numbers, if it cannot be converted."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -144,7 +151,7 @@ def naming_text(rows: Any) -> Iterator[None]:
         if not columns or not any(words in str(error) for words in NO_NUMBER):
             raise
         raise ValueError(
-            f"columns {columns[:5]} hold something else than numbers ({error}): drop or encode them."
+            f"columns {columns[:5]} hold something other than numbers ({error}): drop or encode them."
         ) from None
 
 

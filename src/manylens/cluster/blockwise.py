@@ -26,8 +26,9 @@ from manylens.cluster.reduction import (
 )
 from manylens.cluster.sample import RowSample
 from manylens.native.threads import one_blas_thread
+from manylens.optional import import_optional
 from manylens.typing import FloatArray
-from manylens.validation import check_count, check_real, check_seed, import_optional, restore_on_error
+from manylens.validation import check_count, check_real, check_seed, restore_on_error
 
 
 def estimator_has(method: str) -> Any:

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from manylens.validation import import_optional
+from manylens.optional import import_optional
 
 if TYPE_CHECKING:
     from manylens.cluster.blocks import Blocks

@@ -24,8 +24,15 @@ from manylens.cluster.recall_curve import calibrate
 from manylens.cluster.row_filter import choices_of
 from manylens.cluster.sources import Layout, first_row, row_blocks, segments_of
 from manylens.cluster.two_rounds import Found, Search
-from manylens.ensembles.representation import dense, finite_columns, module_views, transform_rows
-from manylens.ensembles.row_ids import Where, check_ids, chosen_rows, joined_ids, positions_of, row_ids
+from manylens.ensembles.representation import dense, finite_columns, given_ids, module_views, transform_rows
+from manylens.ensembles.row_ids import (
+    Where,
+    check_ids,
+    chosen_rows,
+    joined_ids,
+    positions_of,
+    row_ids,
+)
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, MatrixLike, ModuleSet
 from manylens.validation import check_count, check_real, times_power, validate_rows
 
@@ -73,7 +80,8 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
     ----------
     modules : transformer with `transform` and `split`, default=None
         Fitted modules are used unchanged; otherwise a copy is fitted, on the workers if the rows are there.
-        None means `ModularKernelPCA()`. Use `diversity=1` unless few modules answer.
+        None means 15 linear modules of 20 columns with diversity 1, which together approximate the distances
+        of the rows on 300 principal axes. Use `diversity=1` unless few modules answer.
     n_neighbors : int, default=10
         Number of neighbors that `kneighbors` returns by default.
     n_groups : int, default=None
@@ -151,7 +159,8 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
         y : array-like of shape (n,), default=None
             Targets, for modules that need them.
         ids : array-like of shape (n,), default=None
-            Ids of the rows, numbers or strings, which searches return instead of row numbers.
+            Ids of the rows, numbers or strings, which searches return instead of row numbers. None means as
+            for `ModuleNeighbors`; the index of a dask data frame is not used.
 
         Returns
         -------
@@ -161,11 +170,12 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
         fitted = copy(self)  # if anything fails, `self` stays as it was
         blocks = row_blocks(X, n_shards, Runner(patience))
         segments = segments_of(blocks, n_shards)
+        ids = given_ids(ids, X)
         names = None if ids is None else check_ids(ids, sum(segment.n_rows for segment in segments))
         client = current_client()
-        fitted.modules_ = fitted_modules(self.modules, X, y, blocks, patience)
         is_frame = hasattr(X, "iloc") and not is_collection(X)  # whose blocks have no feature names
         row = first_row(X) if is_frame else one_row(blocks[0], patience)
+        fitted.modules_ = fitted_modules(self.modules, X, y, blocks, np.shape(row)[-1], patience)
         probe = validate_rows(fitted, row, reset=True)
         views = module_views(fitted.modules_, dense(transform_rows(fitted.modules_, probe)))
         widths = tuple(view.shape[1] for view in views)
@@ -191,7 +201,7 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
         y : array-like of shape (n,), default=None
             Used only by the first call.
         ids : array-like of shape (m,), default=None
-            Ids of the rows, required if the rows of the base have ids.
+            Ids of the rows, required if the rows of the base have ids. None means as in `fit`.
 
         Returns
         -------
@@ -205,6 +215,7 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
         parts = self._connected()
         with parts.writing:
             try:
+                ids = ids if self.layout_.ids is None else given_ids(ids, X)
                 names = joined_ids(self.layout_, ids, sum(block.n_rows for block in blocks))
                 layout = self.layout_.with_rows(blocks, names)
                 parts.build(layout)

@@ -7,12 +7,12 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 from scipy import sparse
 
-from manylens.validation import import_optional
+from manylens.optional import import_optional
 
 PARQUET = (".parquet", ".pq")
 SUFFIXES = (".npy", ".npz", *PARQUET)
@@ -94,11 +94,20 @@ def read_file(path: Any, start: int = 0, stop: int | None = None) -> Any:
     if suffix in PARQUET:
         return read_parquet(path, start, stop)
     if suffix == ".npy":
-        rows = np.load(path, mmap_mode=None if stop is None else "r", allow_pickle=False)
+        rows = load_numpy(path, None if stop is None else "r")
         return rows if stop is None else np.array(rows[start:stop])
-    with np.load(path, allow_pickle=False) as archive:
+    with load_numpy(path) as archive:
         rows = sparse.load_npz(path).tocsr() if "format" in archive.files else archive[only_array(archive)]
     return rows if stop is None else rows[start:stop]
+
+
+def load_numpy(path: Any, mode: Literal["r"] | None = None) -> Any:
+    """An array or an archive; numpy takes whatever it does not know for a pickle, and advises to run it."""
+    try:
+        return np.load(path, mmap_mode=mode, allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        kind = "an array of numbers, or an archive of one"
+        raise ValueError(f"{Path(path).name} is damaged, or is not {kind} saved by numpy.") from error
 
 
 def read_parquet(path: Any, start: int, stop: int | None) -> Any:
@@ -159,8 +168,8 @@ def shape_in_file(path: Path) -> tuple[int, ...]:
         known = parquet_file(path).metadata
         return known.num_rows, known.num_columns
     if suffix == ".npy":
-        return tuple(np.load(path, mmap_mode="r", allow_pickle=False).shape)
-    with np.load(path, allow_pickle=False) as archive:
+        return tuple(load_numpy(path, "r").shape)
+    with load_numpy(path) as archive:
         if "format" in archive.files:
             return tuple(int(size) for size in archive["shape"])
         only_array(archive)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.cluster.local_parts import Parts
+from manylens.cluster.parts import PartError
 from manylens.cluster.recall_curve import all_answers
 from manylens.cluster.row_filter import choices_of
 from manylens.cluster.sources import Layout, SavedBlock, Segment, new_uid, part_file
@@ -57,11 +58,18 @@ class IndexFolder:
             for group in range(len(layout.groups)):
                 file = str(folder / part_file(uid, group))
                 requests[segment.uid, group] = ("save", (file, choice))
-        all_answers(self._connected(), requests, self.patience)
         saved = copy(self)
         saved.layout_ = replace(layout, segments=tuple(segments), kept=None)
-        save(saved, folder / MANIFEST)
         kept = {part_file(uid, group) for uid, group in saved.layout_.slots}
+        try:
+            all_answers(self._connected(), requests, self.patience)
+            save(saved, folder / MANIFEST)
+        except BaseException as error:  # the old index stays; new parts would only fill the disk
+            for name in kept:
+                (folder / name).unlink(missing_ok=True)
+            if isinstance(error, PartError):
+                raise OSError(str(error)) from error
+            raise
         for old in folder.glob("part-*.manylens"):
             if old.name not in kept:
                 old.unlink(missing_ok=True)

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 from manylens.cluster.blocks import Blocks, read_blocks
 from manylens.cluster.dask_runner import Runner
 from manylens.native.threads import one_blas_thread
+from manylens.optional import import_optional
 from manylens.summaries import Summary, merge_tree
-from manylens.validation import check_real, import_optional, shown
+from manylens.validation import check_real, shown
 
 S = TypeVar("S", bound=Summary)
 
@@ -156,7 +157,8 @@ class naming:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: Any) -> None:
         if isinstance(error, ValueError | TypeError):
             plain = TypeError if isinstance(error, TypeError) else ValueError
-            raise plain(f"{self.name}: {error}") from error
+            sentence = str(error).partition("\n")[0].removesuffix(":")  # scikit-learn adds pages of advice
+            raise plain(f"{self.name}: {sentence}") from error
         if isinstance(error, Exception):
             raise RuntimeError(f"{self.name}: {type(error).__name__}: {error}") from error
 
