@@ -8,6 +8,7 @@ from sklearn.metrics import log_loss
 from manylens.datasets import make_friedman, make_shells
 from manylens.pruning.node_path import (
     cheapest,
+    loss_without_votes,
     open_nodes,
     prune_path,
     row_leaves,
@@ -109,3 +110,14 @@ def test_squared_errors_with_some_trees_are_corrected_exactly_on_average():
         seen = np.argsort(np.random.default_rng(seed).uniform(size=(12, 1500)), axis=0) < 6
         found.append(row_losses(nodes, opened(FOREST, new, truth[:, np.newaxis], seen)[1]).loss.mean())
     assert np.mean(found) == pytest.approx(whole, rel=0.03)
+
+
+def test_rows_without_votes_are_expected_to_get_some_from_more_trees():
+    random = np.random.default_rng(0)
+    share = random.uniform(size=2_000_000)
+    k, t = 20, 60
+    none = random.binomial(k, share) == 0
+    votes = random.binomial(t, share[none]) / t
+    losses = -np.log(np.maximum(votes, np.finfo(float).eps))
+    assert loss_without_votes(k, t) == pytest.approx(losses.mean(), rel=0.01)
+    assert loss_without_votes(k, k + 1) > loss_without_votes(k, t)

@@ -403,7 +403,7 @@ def test_huge_and_tiny_targets_are_pruned_like_others(power):
         ({"fit_ensemble": np.ones(3)}, "fit_ensemble=.* is unknown"),
         ({"anchor": (0.1, 0.2)}, r"anchor=\(0.1, 0.2\) must be 'auto' or a number in \[0, 1\]"),
         ({"n_jobs": np.ones(2)}, "n_jobs"),
-        ({"n_jobs": 0}, "n_jobs=0 is no number of threads"),
+        ({"n_jobs": 0}, "n_jobs=0 is not a number of threads"),
     ],
 )
 def test_unsuitable_settings_raise_a_clear_error(forest, settings, message):
@@ -505,3 +505,19 @@ def test_stages_of_boosters_are_evaluated_as_trees(library, classes):
         assert small._stages_as_trees(each) is not None
         np.testing.assert_allclose(small.raw_scores(each), small._member_sums(each), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(pickle.loads(pickle.dumps(small)).raw_scores(rows), small.raw_scores(rows))
+
+
+def test_huge_values_choose_the_anchor_without_a_warning():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 3))
+    y = X[:, 0] + 0.1 * rng.standard_normal(40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        pruner = AlignmentPruner(RandomForestRegressor(8, random_state=0), fit_ensemble=True)
+        assert np.isfinite(pruner.fit(X, np.ldexp(y, 700)).predict(X)).all()
+
+
+def test_several_targets_of_a_vote_are_refused():
+    vote = VotingClassifier([(str(depth), DecisionTreeClassifier(max_depth=depth)) for depth in (1, 2)])
+    with pytest.raises(ValueError, match="cannot be fitted to this y"):
+        AlignmentPruner(vote, fit_ensemble=True).fit(np.eye(8), np.arange(16).reshape(8, 2) % 2)

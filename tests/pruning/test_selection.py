@@ -323,7 +323,7 @@ def test_predictions_that_are_no_numbers_are_refused_and_mixed_data_frames_are_r
     mixed[2] = P[:, 2] > 0
     numbers = mixed.astype(float).to_numpy()
     np.testing.assert_array_equal(prune_predictions(mixed, y).weights, prune_predictions(numbers, y).weights)
-    with pytest.raises(ValueError, match="P cannot be read as an array of numbers: it holds something else"):
+    with pytest.raises(ValueError, match="P cannot be read as an array of numbers: it holds something other"):
         prune_predictions(mixed.assign(name="x"), y)
     with pytest.raises(ValueError, match="P cannot be read as an array of numbers: its rows have different"):
         prune_predictions([[1.0, 2.0], [1.0]], y[:2])

@@ -1,6 +1,7 @@
 """TreePruner: what it keeps, what it promises, and how it behaves as an estimator."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import manylens
 from manylens.datasets import make_friedman, make_shells
 from manylens.pruning import TreePruner
+from manylens.pruning.dials import Dials
 
 X, y = make_friedman(700, random_state=0)
 new, truth = make_friedman(2000, random_state=1)
@@ -273,6 +275,17 @@ def test_the_whole_is_kept_with_a_warning_if_nothing_can_be_gained():
     assert small.held_out_loss_ == small.whole_loss_
 
 
+def test_a_model_that_does_not_get_smaller_stays_as_it_is(monkeypatch):
+    rows, values = make_friedman(300, random_state=2)
+    boosting = GradientBoostingRegressor(n_estimators=5, random_state=0).fit(X, y)
+    monkeypatch.setattr(Dials, "shares", lambda *_: [1.0])  # refits without cuts have a smaller loss
+    with pytest.warns(UserWarning, match="all trees are kept"):
+        small = TreePruner(boosting, random_state=0).fit(rows, values)
+    np.testing.assert_allclose(small.predict(new), boosting.predict(new))
+    best = TreePruner(boosting, loss=None, random_state=0).fit(rows, values)
+    assert best.held_out_loss_ < small.held_out_loss_
+
+
 def test_the_same_seed_gives_the_same_model():
     first, second = (TreePruner(FOREST, max_nodes=900, random_state=3).fit(X, y) for _ in range(2))
     np.testing.assert_array_equal(first.predict(new), second.predict(new))
@@ -357,3 +370,29 @@ def test_boosting_of_huge_values_is_cut_without_warnings():
     model = GradientBoostingRegressor(n_estimators=5, random_state=0).fit(rows[:40], 1e30 * target[:40])
     pruner = TreePruner(model, random_state=0).fit(rows[40:], 1e30 * target[40:])
     assert np.isfinite(pruner.held_out_loss_)
+
+
+def test_equal_values_cause_no_warning():
+    X = np.random.default_rng(0).standard_normal((9, 8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        pruner = TreePruner(RandomForestRegressor(6, random_state=0), fit_ensemble=True, random_state=0)
+        np.testing.assert_allclose(pruner.fit(X, np.full(9, 3.3)).predict(X), 3.3)
+
+
+def test_large_rows_of_both_signs_cause_no_warning():
+    X = np.random.default_rng(0).standard_normal((30, 3)) * 1e38
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        TreePruner(RandomForestRegressor(6, random_state=0), fit_ensemble=True, random_state=0).fit(
+            X, X[:, 0]
+        )
+
+
+@pytest.mark.parametrize(
+    ("y", "words"), [([1, "a", 2.5] * 3, "cannot be sorted"), ([], "inconsistent numbers of samples")]
+)
+def test_labels_that_cannot_be_are_refused_before_the_ensemble_is_fitted(y, words):
+    pruner = TreePruner(GradientBoostingClassifier(n_estimators=2), fit_ensemble=True)
+    with pytest.raises((TypeError, ValueError), match=words):
+        pruner.fit(np.eye(9), np.array(y, dtype=object))

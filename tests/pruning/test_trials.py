@@ -8,6 +8,7 @@ from manylens.datasets import make_friedman, make_shells
 from manylens.pruning.node_path import open_nodes, row_leaves, row_losses
 from manylens.pruning.path_judge import path_of, trial_losses
 from manylens.pruning.pruned_trees import find_format
+from manylens.pruning.pruning_rows import forest_samples
 from manylens.pruning.trials import PARTS, held_out_trials, refitted_trials, stratified_parts
 
 X, y = make_friedman(90, random_state=0)
@@ -33,16 +34,26 @@ def test_parts_are_of_equal_size_and_all_classes_are_outside_of_each(counts):
 def test_judged_rows_are_in_no_sample_and_learned_rows_in_some():
     forest = RandomForestRegressor(12, random_state=0).fit(X, y)
     reader = find_format(forest)
-    trials = refitted_trials(forest, reader, X, y, y[:, np.newaxis], 7, np.random.RandomState(0))
-    assert len(trials) == 2
-    for trial in trials:
-        assert len(trial.ensemble.trees.roots) == 7
-        assert np.all(trial.judged.counts() == 7)
-        np.testing.assert_array_equal(trial.judged.target[:, 0], y[trial.number])
-        assert len(trial.learned.target) == 90 - len(trial.number)
-        assert 1 < trial.learned.counts().mean() < 4  # of 7 trees, 37 % have not seen a row
-    assert not set(trials[0].number) & set(trials[1].number)
+    [trial] = refitted_trials(forest, reader, X, y, y[:, np.newaxis], 7, np.random.RandomState(0))
+    assert len(trial.ensemble.trees.roots) == 7
+    assert np.all(trial.judged.counts() == 7)
+    np.testing.assert_array_equal(trial.judged.target[:, 0], y[trial.number])
+    assert len(trial.number) == 90 // PARTS
+    assert len(trial.learned.target) == 90 - len(trial.number)
+    assert 1 < trial.learned.counts().mean() < 4  # of 7 trees, 37 % have not seen a row
     assert len(forest.estimators_) == 12
+
+
+@pytest.mark.parametrize("options", [{}, {"max_samples": 0.4}, {"max_samples": 30}])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_samples_of_forests_are_those_of_scikit_learn(options, weighted):
+    forest = RandomForestRegressor(12, random_state=0, **options)
+    forest.fit(X, y, sample_weight=np.linspace(1, 3, 90) if weighted else None)
+    for n_rows in (90, 80):  # other rows than in training must not give other samples
+        found = forest_samples(forest, n_rows)
+        assert len(found) == 12
+        for sample, wanted in zip(found, forest.estimators_samples_, strict=True):
+            np.testing.assert_array_equal(sample, wanted)
 
 
 def test_parts_of_held_out_rows_judge_what_the_others_teach():

@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
 
+from manylens.optional import import_optional
 from manylens.pruning.tree_ensembles import (
     OneTree,
     TreeEnsemble,
@@ -20,7 +22,6 @@ from manylens.pruning.tree_ensembles import (
     with_intercept,
 )
 from manylens.typing import AnyArray, FloatArray
-from manylens.validation import import_optional
 
 CATEGORICAL, DEFAULT_LEFT, MISSING_TYPE, MISSING_NAN = 1, 2, 12, 8  # bits of LightGBM's decision_type
 LIGHTGBM_LINKS = {"regression": "identity", "binary sigmoid:1": "logistic"}
@@ -46,7 +47,7 @@ class LightGBMFormat(TreeFormat):
         if link is None or "average_output" in head.split("\n"):
             raise refuse(model, f"was fitted with objective={objective!r}, or with boosting='rf'")
         trees, cover = join_trees(
-            [read_lightgbm_tree(model, text_fields(each), k % n_columns) for k, each in enumerate(sections)]
+            read_lightgbm_trees(model, [text_fields(each) for each in sections], n_columns)
         )
         classes = None if link == "identity" else classes_of(model, max(2, n_columns))
         return TreeEnsemble(trees, cover, np.zeros(n_columns), link, classes)  # type: ignore[arg-type]
@@ -93,20 +94,17 @@ def lightgbm_booster(model: Any) -> Any:
     return model.booster_
 
 
-def read_lightgbm_tree(model: Any, tree: dict[str, str], column: int) -> OneTree:
-    """A tree of LightGBM: inner nodes 0, 1, ..., leaves -1, -2, ...; here leaves come after inner nodes."""
-    n_leaves = int(tree["num_leaves"])
-    n_inner = n_leaves - 1
-    if int(tree.get("is_linear", "0")):
+def read_lightgbm_trees(model: Any, trees: Sequence[dict[str, str]], n_columns: int) -> list[OneTree]:
+    """The trees of LightGBM: inner nodes 0, 1, ..., leaves -1, -2, ...; here leaves follow inner nodes."""
+    if any(tree.get("is_linear", "0") != "0" for tree in trees):
         raise refuse(model, "has linear models in its leaves")
-    value = numbers(tree["leaf_value"])
-    cover = numbers(tree["leaf_count"]) if "leaf_count" in tree and n_inner else np.ones(n_leaves)
-    pad: FloatArray = np.zeros(n_leaves)
-    if not n_inner:
-        none = np.array([-1])
-        return OneTree(none, none, np.zeros(1, int), pad, pad + 1, value[:, np.newaxis], cover, column)
-    decision = numbers(tree["decision_type"]).astype(np.int64)
-    threshold = numbers(tree["threshold"])
+    leaves = np.array([int(tree["num_leaves"]) for tree in trees])
+    value = numbers_of(trees, "leaf_value")
+    # without splits or counts, all leaves count the same
+    known = [n > 1 and "leaf_count" in tree for n, tree in zip(leaves, trees, strict=True)]
+    cover = np.ones(len(value))
+    cover[np.repeat(known, leaves)] = numbers_of(list(compress(trees, known)), "leaf_count")
+    decision, threshold = numbers_of(trees, "decision_type").astype(np.int64), numbers_of(trees, "threshold")
     if np.any(decision & CATEGORICAL):
         raise refuse(model, "splits by categories")
     kind = decision & MISSING_TYPE
@@ -114,19 +112,33 @@ def read_lightgbm_tree(model: Any, tree: dict[str, str], column: int) -> OneTree
         raise refuse(model, "takes zeros as missing values")
     # without missing values in training, LightGBM replaces them by zero
     missing_left = np.where(kind == MISSING_NAN, (decision & DEFAULT_LEFT) > 0, threshold >= 0)
-    sides = (numbers(tree[name]).astype(np.int64) for name in ("left_child", "right_child"))
-    left, right = (np.where(side >= 0, side, n_inner - 1 - side) for side in sides)
-    ends = np.full(n_leaves, -1)
-    return OneTree(
-        np.append(left, ends),
-        np.append(right, ends),
-        np.append(numbers(tree["split_feature"]).astype(np.int64), np.zeros(n_leaves, int)),
-        np.append(threshold, pad),
-        np.append(missing_left, pad),
-        np.append(np.zeros(n_inner), value)[:, np.newaxis],
-        np.append(numbers(tree["internal_count"]), cover),
-        column,
-    )
+    last = np.repeat(leaves - 2, leaves - 1)  # number of the last inner node
+    sides = [numbers_of(trees, name).astype(np.int64) for name in ("left_child", "right_child")]
+    left, right = (np.where(side >= 0, side, last - side) for side in sides)
+    feature = numbers_of(trees, "split_feature").astype(np.int64)
+    count = numbers_of(trees, "internal_count")
+    found, i, j = [], 0, 0
+    for number, n in enumerate(leaves):
+        inner, ends = slice(i, i + n - 1), slice(j, j + n)
+        i, j = inner.stop, ends.stop
+        none, zero = np.full(n, -1), np.zeros(n)
+        tree = OneTree(
+            np.concatenate([left[inner], none]),
+            np.concatenate([right[inner], none]),
+            np.concatenate([feature[inner], np.zeros(n, dtype=np.int64)]),
+            np.concatenate([threshold[inner], zero]),
+            np.concatenate([missing_left[inner], zero + (n == 1)]),
+            np.concatenate([np.zeros(n - 1), value[ends]])[:, np.newaxis],
+            np.concatenate([count[inner], cover[ends]]),
+            number % n_columns,
+        )
+        found.append(tree)
+    return found
+
+
+def numbers_of(trees: Sequence[dict[str, str]], name: str) -> FloatArray:
+    """The numbers of one field in all trees, one after the other; read at once, which is fast."""
+    return np.array(" ".join(tree.get(name, "") for tree in trees).split(), dtype=np.float64)
 
 
 def lightgbm_text(number: int, tree: OneTree) -> str:
@@ -175,19 +187,13 @@ class XGBoostFormat(TreeFormat):
             raise refuse(model, f"was fitted with objective={objective!r} and booster={kind!r}")
         parts = learner["gradient_booster"]["model"]
         n_columns = max(1, int(settings["num_class"]))
-        trees, cover = join_trees(
-            [
-                read_xgboost_tree(model, tree, column)
-                for tree, column in zip(parts["trees"], parts["tree_info"], strict=True)
-            ],
-            "f4",
-        )
+        trees, cover = join_trees(read_xgboost_trees(model, parts["trees"], parts["tree_info"]), "f4")
         classes = None if link == "identity" else classes_of(model, max(2, n_columns))
         return TreeEnsemble(trees, cover, xgboost_intercept(settings, link), link, classes)  # type: ignore[arg-type]
 
     def empty(self, model: Any) -> Any:
         booster = xgboost_booster(model)
-        content = json.loads(booster.save_raw("json"))
+        content = json.loads(booster[:1].save_raw("json"))  # one stage stands for all: it is left out below
         for name in ("best_iteration", "best_score"):
             content["learner"]["attributes"].pop(name, None)
         parts = content["learner"]["gradient_booster"]["model"]
@@ -243,19 +249,29 @@ def xgboost_intercept(settings: dict[str, Any], link: str) -> FloatArray:
     return np.broadcast_to(base, (n_columns,)).copy()
 
 
-def read_xgboost_tree(model: Any, tree: dict[str, Any], column: int) -> OneTree:
-    """A tree of XGBoost, in which rows below the threshold go left."""
-    if any(tree.get("split_type", ())):
+def read_xgboost_trees(model: Any, trees: Sequence[dict[str, Any]], columns: Sequence[int]) -> list[OneTree]:
+    """The trees of XGBoost, in which rows below the threshold go left."""
+    if any(any(tree.get("split_type", ())) for tree in trees):
         raise refuse(model, "splits by categories")
-    left, right = (np.array(tree[name], dtype=np.int64) for name in ("left_children", "right_children"))
-    split = np.array(tree["split_conditions"], dtype=np.float32)
-    threshold = np.nextafter(split, np.float32(-np.inf))
-    value = split.astype(np.float64)[:, np.newaxis]
-    feature, cover = (
-        np.array(tree["split_indices"], dtype=np.int64),
-        np.array(tree["sum_hessian"], dtype=float),
+    ends = np.cumsum([len(tree["left_children"]) for tree in trees])[:-1]
+
+    def parts(name: str, dtype: str) -> list[AnyArray]:
+        """One field of each tree; converted at once, which is fast."""
+        return np.split(np.array(list(chain.from_iterable(tree[name] for tree in trees)), dtype=dtype), ends)
+
+    split = parts("split_conditions", "f4")
+    fields = zip(
+        parts("left_children", "i8"),
+        parts("right_children", "i8"),
+        parts("split_indices", "i8"),
+        (np.nextafter(each, np.float32(-np.inf)) for each in split),
+        parts("default_left", "i8"),
+        (each.astype(np.float64)[:, np.newaxis] for each in split),
+        parts("sum_hessian", "f8"),
+        columns,
+        strict=True,
     )
-    return OneTree(left, right, feature, threshold, np.array(tree["default_left"]), value, cover, column)
+    return [OneTree(*each) for each in fields]
 
 
 def xgboost_tree(number: int, tree: OneTree, n_features: str) -> dict[str, Any]:
@@ -298,13 +314,7 @@ def classes_of(model: Any, n_classes: int) -> AnyArray:
 
 def text_fields(section: str) -> dict[str, str]:
     """The lines name=value of a section of LightGBM's text."""
-    pairs = (line.partition("=") for line in section.split("\n") if "=" in line)
-    return {name: value for name, _, value in pairs}
-
-
-def numbers(text: str) -> FloatArray:
-    """Numbers separated by spaces."""
-    return np.array(text.split(), dtype=np.float64)
+    return dict(line.split("=", 1) for line in section.split("\n") if "=" in line)
 
 
 def plain(values: AnyArray | Sequence[Any]) -> list[Any]:

@@ -88,9 +88,14 @@ def expected_size(judge: Judge, way: Candidate, share: float) -> Size:
     """About the size of a model with a share of the leaves: nearly as many trees as before."""
     leaves = max(1, int(share * judge.n_leaves(way.n_trees)))
     members = min(way.n_trees, leaves // 2)
-    nodes = 2 * leaves - members
-    size = nodes * node_bytes(judge.ensemble.trees) + 8 * leaf_width(judge.ensemble, way) * leaves
-    return members, nodes, size + 16 * members
+    return full_size(judge.ensemble, way._replace(n_trees=members), 2 * leaves - members)
+
+
+def full_size(ensemble: TreeEnsemble, way: Candidate, nodes: int) -> Size:
+    """The size of a model with so many nodes in all of its trees."""
+    leaves = (nodes + way.n_trees) // 2
+    size = nodes * node_bytes(ensemble.trees) + 8 * leaf_width(ensemble, way) * leaves
+    return way.n_trees, nodes, size + 16 * way.n_trees
 
 
 def node_bytes(trees: FlatTrees) -> int:

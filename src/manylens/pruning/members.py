@@ -338,7 +338,10 @@ AVERAGING = (BaggingMembers, ForestMembers, AdaBoostMembers, VotingMembers, Stac
 def fitted_copy(ensemble: Any, X: Any, y: Any) -> Any:
     """A copy of an ensemble, or of a list of predictors, fitted to these rows."""
     copied = clone(ensemble)
-    return [each.fit(X, y) for each in copied] if isinstance(copied, list | tuple) else copied.fit(X, y)
+    try:
+        return [each.fit(X, y) for each in copied] if isinstance(copied, list | tuple) else copied.fit(X, y)
+    except NotImplementedError as error:  # what VotingClassifier says of several targets
+        raise ValueError(f"The ensemble cannot be fitted to this y: {error}") from error
 
 
 def prediction_blocks(members: Members, X: Any, n_jobs: int | None) -> Iterator[tuple[slice, FloatArray]]:
@@ -375,7 +378,8 @@ def grown_from(tree: Any, X: Any, sample: IntArray) -> bool:
     """
     nodes = tree.tree_
     seen = np.unique(sample) if nodes.n_node_samples[0] <= len(np.unique(sample)) else sample
-    counts = np.bincount(tree.apply(X[seen]), minlength=nodes.node_count)
+    with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn adds up all values to find NaN
+        counts = np.bincount(tree.apply(X[seen]), minlength=nodes.node_count)
     leaves = nodes.children_left == -1
     return bool(np.all(counts[leaves] >= nodes.n_node_samples[leaves]))
 

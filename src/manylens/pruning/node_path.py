@@ -10,6 +10,7 @@ has the cost of replacing a subtree by a leaf.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ LARGEST = 1e15  # penalty that stands for infinity in sums with numbers of rows
 LARGEST_EXCESS = (
     0.5  # of a log loss by half of the trees: beyond, it is not linear in 1/k (a probability of 0)
 )
+NO_VOTE = 1e-12  # probabilities below it are 0 up to rounding
 SMOOTHING = 0.1  # training rows that a node counts for in the probabilities of its children
 SLOPES = np.geomspace(1, 64, 25)  # candidates for the factor from mean probabilities to log-odds
 
@@ -226,8 +228,23 @@ def row_losses(nodes: Nodes | LeafValues, rows: RowLeaves, n_trees: int | None =
     truth = target[:, 0].astype(int) if target.shape[1] == 1 else np.argmax(target, axis=1)
     found = class_losses(score, truth, nodes.link)
     if some_unused:
+        none = (found[0] > -np.log(NO_VOTE)) & (k < t) & (nodes.link == "identity")
         found[0] -= excess_log_loss(nodes, rows, score, truth, k, t, found[0])
+        found[0][none] = [loss_without_votes(int(each), t) for each in k[none]]
     return RowLosses(*found)
+
+
+@lru_cache(maxsize=1024)
+def loss_without_votes(k: int, t: int) -> float:
+    """The expected log loss with t trees of a row for whose class none of k trees votes.
+
+    If all shares of trees that vote for it are equally likely beforehand, j of t trees vote for it with
+    probability (k + 1)/(k + t + 1) for j = 0, and (t - j)/(t - j + k) times as often for j + 1 as for j.
+    """
+    j = np.arange(t)
+    share = np.concatenate([[1.0], np.cumprod((t - j) / (t - j + k))]) * (k + 1) / (k + t + 1)
+    votes = np.maximum(np.arange(t + 1) / t, np.finfo(np.float64).eps)
+    return float(-share @ np.log(votes))
 
 
 def class_losses(score: FloatArray, truth: IntArray, link: Link) -> FloatArray:
@@ -287,9 +304,15 @@ def as_log_odds(nodes: Nodes, rows: RowLeaves) -> Nodes:
     target = rows.target[:, 1:] if binary else rows.target
     score = row_scores(flat, rows)
     truth = target[:, 0].astype(int) if binary else np.argmax(target, axis=1)
-    # Sums and not means: if there are no rows to learn from, all are 0 and β is 1.
-    losses = [class_losses(b * (score - shift), truth, "logistic")[0].sum() for b in SLOPES]
-    slope = float(SLOPES[int(np.argmin(losses))])
+    first, last = 0, len(SLOPES) - 1
+    while first < last:  # the loss is convex in β
+        middle = (first + last) // 2
+        # Sums and not means: if there are no rows to learn from, all are 0 and β is 1.
+        here, after = (
+            class_losses(b * (score - shift), truth, "logistic")[0].sum() for b in SLOPES[middle : middle + 2]
+        )
+        first, last = (first, middle) if here <= after else (middle + 1, last)
+    slope = float(SLOPES[first])
     value = slope * value
     return flat._replace(value=value, prior=value, intercept=-slope * shift, link="logistic")
 

@@ -136,7 +136,10 @@ class Judge:
 
     def prefixes(self, counts: Sequence[int]) -> Path:
         """Losses of the first trees, as they are."""
-        found = [self._first_losses(k) for k in counts]
+        return self.compare([self._first_losses(k) for k in counts])
+
+    def compare(self, found: Sequence[RowLosses]) -> Path:
+        """Losses of all rows by models whose values do not depend on these rows."""
         losses = np.array([each.loss[self.used] for each in found])
         errors = np.array([each.error[self.used] for each in found])
         wrong = self.row_losses.error[self.used]
@@ -248,7 +251,7 @@ def path_of(
     spread = float(centered @ centered)
     slope = (loss - level[:, np.newaxis]) @ centered / spread if spread > 0 else np.ones(len(loss))
     # what changes the ensemble's losses by some percent changes others by no more than that
-    slope = np.clip(slope, 0.0, np.minimum(1.0, level / max(float(control.mean()), TINY)))
+    slope = np.clip(slope, 0.0, np.clip(level / max(float(control.mean()), TINY), 0.0, 1.0))
     mean = level + slope * float(known.mean() - control.mean())
     noise = (loss - slope[:, np.newaxis] * control).std(axis=1) / root
     loss_error = np.hypot(noise, slope * known.std() / np.sqrt(max(1, len(known) - 1)))

@@ -72,17 +72,6 @@ class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):
         self.trees = trees
         self.n_jobs = n_jobs
 
-    @classmethod
-    def from_members(
-        cls, members: Members, weights: FloatArray, intercept: FloatArray, n_jobs: int | None = None
-    ) -> Self:
-        """The pruned model of these members, as flat trees if possible."""
-        trees = members.trees(weights)
-        if trees is None:
-            return cls(members, weights, intercept, n_jobs=n_jobs)
-        settings = members.keep(np.arange(0))  # the trees replace the members
-        return cls(settings, weights, intercept, flatten_trees(trees), n_jobs)
-
     def __sklearn_clone__(self) -> Self:
         return self
 
@@ -95,7 +84,7 @@ class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):
             check_flat_trees(self.trees, self.n_features_in_, len(self.intercept))
 
     def _checked_members(self) -> Members:
-        """The members; raises if this model was not created by `AlignmentPruner` or `from_members`."""
+        """The members; raises if this model was not created by `AlignmentPruner`."""
         members = self.members
         check_jobs(self.n_jobs)
         if not isinstance(members, Members):
@@ -295,3 +284,14 @@ def probabilities(scores: FloatArray, link: Link) -> FloatArray:
     if scores.shape[1] == 1:
         scores = np.column_stack([np.zeros(len(scores)), scores])
     return softmax(scores, axis=1)
+
+
+def as_ensemble(
+    members: Members, weights: FloatArray, intercept: FloatArray, n_jobs: int | None = None
+) -> PrunedEnsemble:
+    """The pruned model of these members, as flat trees if possible."""
+    trees = members.trees(weights)
+    if trees is None:
+        return PrunedEnsemble(members, weights, intercept, n_jobs=n_jobs)
+    settings = members.keep(np.arange(0))  # the trees replace the members
+    return PrunedEnsemble(settings, weights, intercept, flatten_trees(trees), n_jobs)

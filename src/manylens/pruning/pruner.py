@@ -17,7 +17,13 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from manylens.alignment.features import target_features
 from manylens.pruning.boosting import BOOSTING
 from manylens.pruning.members import AVERAGING, ListMembers, Members, fitted_copy
-from manylens.pruning.pruned_ensemble import PrunedEnsemble, ScoreMixin, typed_tags, validate_member_rows
+from manylens.pruning.pruned_ensemble import (
+    PrunedEnsemble,
+    ScoreMixin,
+    as_ensemble,
+    typed_tags,
+    validate_member_rows,
+)
 from manylens.pruning.selection import (
     Method,
     PruningResult,
@@ -232,7 +238,7 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
     def _pruned_ensemble(self, kept: Members) -> PrunedEnsemble:
         """The pruned model of the kept members."""
         weights = self.weights_[self.kept_]
-        pruned = PrunedEnsemble.from_members(kept, weights, self.intercept_, self.n_jobs)
+        pruned = as_ensemble(kept, weights, self.intercept_, self.n_jobs)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 setattr(pruned, name, getattr(self, name))
@@ -382,6 +388,7 @@ def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -
     classes = getattr(ensemble, "classes_", None)
     if classes is not None and np.unique(y, return_counts=True)[1].min() < ANCHOR_FOLDS:
         return ANCHORS[-1], None
+    exponent = safe_scale(y) if classes is None and y.dtype == np.float64 else 0
     many = X.shape[0] > ANCHOR_ROWS
     splits = (
         ShuffleSplit(1, test_size=1 / ANCHOR_FOLDS, random_state=0)
@@ -397,23 +404,29 @@ def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -
         except ValueError:  # fit needs more than X and y, such as rows for early stopping
             return ANCHORS[-1], None
         n += len(test)
-        whole += squared_loss(copy, *held_out)
+        whole += squared_loss(copy, *held_out, exponent)
         for k, anchor in enumerate(ANCHORS):
             candidate = type(pruner)(**settings | {"ensemble": copy, "anchor": anchor}).fit(rows, targets)
-            pruned[k] += squared_loss(candidate, *held_out)
-    if squared_loss(ensemble, X, y) / X.shape[0] >= 0.9 * whole / n:
+            pruned[k] += squared_loss(candidate, *held_out, exponent)
+    if squared_loss(ensemble, X, y, exponent) / X.shape[0] >= 0.9 * whole / n:
         return 0.0, None
     good = np.flatnonzero(pruned <= 1.01 * whole)
     if len(good) or pruner.max_members is not None:
         best = int(good[0]) if len(good) else int(np.argmin(pruned))
-        return ANCHORS[best], float(pruned[best] / n)
-    return 1.0, float(whole / n)
+        return ANCHORS[best], unscaled(pruned[best] / n, exponent)
+    return 1.0, unscaled(whole / n, exponent)
 
 
-def squared_loss(model: Any, X: Any, y: AnyArray) -> float:
-    """Squared error of the values, or of the class probabilities, summed over rows."""
+def unscaled(error: float, exponent: int) -> float:
+    """A squared error of values over 2^exponent as one of the values; infinite if no float can hold it."""
+    with np.errstate(over="ignore"):
+        return float(np.ldexp(error, 2 * exponent))
+
+
+def squared_loss(model: Any, X: Any, y: AnyArray, exponent: int = 0) -> float:
+    """Squared error of the values over 2^exponent, or of the class probabilities, summed over rows."""
     if not hasattr(model, "classes_"):
-        return float(np.sum((model.predict(X) - y) ** 2))
+        return float(np.sum(np.ldexp(model.predict(X) - y, -exponent) ** 2))
     return float(np.sum((model.predict_proba(X) - (y[:, np.newaxis] == model.classes_)) ** 2))
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from manylens.optional import import_optional
 from manylens.pruning.tree_ensembles import TreeEnsemble, constant_tree, join_trees, split_trees, tree_ends
 from manylens.typing import AnyArray, IntArray
-from manylens.validation import import_optional
 
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 IR_VERSION = 8

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import train_test_split
-from sklearn.utils import Tags, get_tags, indexable
+from sklearn.utils import Tags, check_consistent_length, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from manylens.pruning.cover_cuts import cover_models, cover_paths, smallest_cut
 from manylens.pruning.dials import MARGIN, Dials, Goal, expected_size
 from manylens.pruning.node_path import Nodes, open_nodes, prune_path, row_leaves, row_scores
 from manylens.pruning.path_judge import Candidate, Judge, Path, candidates, nodes_size
@@ -30,6 +31,7 @@ from manylens.validation import (
     check_real,
     check_seed,
     plain_conversion_errors,
+    plain_label_errors,
     refuse_extreme,
     require_two_classes,
     restore_on_error,
@@ -51,8 +53,9 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     After each step, the values of all leaves are refitted by ridge regression over leaf indicators,
     shrunk toward the values of the ensemble. Trees that lose all splits are removed. How much to shrink and
     when to stop is decided on held-out rows: for a forest, by fitting an eighth of its trees again to two
-    thirds of its rows, and pruning them in the same way. Memory: 16 bytes per row and tree, at most 540 MB,
-    and a few copies of the trees.
+    thirds of its rows, and pruning them in the same way. If that leaves too much uncertain, nodes of a forest
+    with few training rows become leaves, and no leaf is refitted. Memory: 16 bytes per row and tree, at most
+    540 MB, and a few copies of the trees.
 
     Parameters
     ----------
@@ -183,7 +186,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         target = columns_of(target_rows, whole.classes, whole.n_outputs)
         if whole.classes is not None:
             require_two_classes(np.unique(labels), "TreePruner")
-        judge = self._judge(ensemble, reader, whole, rows, target_rows, target, random)
+        with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn adds up all values to find NaN
+            judge = self._judge(ensemble, reader, whole, rows, target_rows, target, random)
         self.whole_members_, self.whole_nodes_ = len(whole.trees.roots), len(whole.trees.feature)
         self.whole_bytes_ = tree_bytes(whole.trees)
         self.whole_loss_ = judge.whole_loss
@@ -225,7 +229,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError(
                 "fit_ensemble=True needs an estimator, but a Booster has no fit: use its estimator."
             )
-        with plain_conversion_errors("X or y"):
+        check_consistent_length(X, y)
+        with plain_conversion_errors("X or y"), plain_label_errors():
             if getattr(self.ensemble, "bootstrap", False):
                 return clone(self.ensemble).fit(X, y), X, y
             counts = np.unique(y, return_counts=True)[1]
@@ -297,17 +302,14 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             if limited or self.loss is None or dials.good(path, goal).any():
                 models = judge.path(ways[k], shares[k])
                 step = dials.choose(path, [nodes_size(model) for model in models], goal, limited)
-                if step is not None:
+                as_asked = limited or self.loss is None  # otherwise, what does not get smaller stays as it is
+                if step is not None and (as_asked or nodes_size(models[step])[2] < self.whole_bytes_):
                     return self._chosen(path, models, step), ways[k]
-        counts = [k for k in (T // 2, T // 4) if k >= few]
-        if judge.ensemble.averages and counts:  # at last without refits: a part of the forest
-            path = judge.prefixes(counts)
-            good = np.flatnonzero(dials.good(path, goal))
-            if len(good):
-                part = Candidate(counts[good[-1]], judge.ensemble.link, np.inf)
-                return self._chosen(
-                    path, [open_nodes(judge.ensemble, k) for k in counts], int(good[-1])
-                ), part
+        for cuts in cover_paths(judge, few, self.link) if judge.ensemble.averages else ():  # without refits
+            found = smallest_cut(cuts, dials, goal, self.whole_bytes_)
+            if found is not None:
+                cut, step = found
+                return self._chosen(cut.losses, cover_models(judge, cut), step), cut.way
         warnings.warn(
             f"No smaller model has a held-out loss that is at most {100 * (self.loss or 0):g} % above "
             "that of the whole ensemble, including half of its standard error: all trees are kept as "

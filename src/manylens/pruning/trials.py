@@ -3,7 +3,7 @@
 If the rows are held out from the ensemble, parts of them judge models that are pruned by the others. Rows
 that a forest was fitted to cannot do that. Its out-of-bag rows can judge the forest, but not refitted leaves:
 the splits of trees that were fitted to a row agree with its target, refits to its neighbors compensate for
-that in the other trees, and the loss seems 5 to 20 % larger than it is. So a few trees are fitted again to a
+that in the other trees, and the loss seems larger than it is. So a few trees are fitted again to a
 part of the rows, and pruned like those of the forest.
 """
 
@@ -18,14 +18,13 @@ from sklearn.base import clone
 from manylens.pruning.node_path import RowLeaves, row_leaves
 from manylens.pruning.path_judge import Trial
 from manylens.pruning.pruned_ensemble import comparable_rows
-from manylens.pruning.pruning_rows import dense, unseen_rows
+from manylens.pruning.pruning_rows import dense, forest_samples, unseen_rows
 from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat
 from manylens.typing import AnyArray, FloatArray, IntArray
 
 FOLDS = 8  # of rows that are held out from the ensemble
 FEW_ROWS = 1000  # up to which four of these folds judge in turn, instead of two
-PARTS = 3  # of rows that a forest was fitted to; each judges a forest that is fitted to the others
-MANY_ROWS = 1000  # from which one of these parts is enough; two otherwise
+PARTS = 3  # of rows that a forest was fitted to; one judges a forest that is fitted to the others
 
 
 def held_out_trials(ensemble: TreeEnsemble, rows: RowLeaves, random: np.random.RandomState) -> list[Trial]:
@@ -48,24 +47,21 @@ def refitted_trials(
     n_trees: int,
     random: np.random.RandomState,
 ) -> list[Trial]:
-    """Parts of the rows that a forest was fitted to, and trees that are fitted again to the others."""
+    """A part of the rows that a forest was fitted to, and trees that are fitted again to the others."""
     part = stratified_parts(target, random)
-    found = []
-    for k in range(2 if len(target) < MANY_ROWS else 1):
-        learn, judge = np.flatnonzero(part != k), np.flatnonzero(part == k)
-        if not len(judge) or not len(learn):
-            continue
-        forest = clone(ensemble).set_params(
-            n_estimators=n_trees, random_state=random.randint(2**31), warm_start=False, oob_score=False
-        )
-        if isinstance(forest.max_samples, Integral):
-            forest.max_samples = max(1, int(forest.max_samples) * len(learn) // len(target))
-        small = reader.read(forest.fit(X[learn], y[learn]))
-        unseen = unseen_rows(forest.estimators_samples_, len(learn))
-        seen, new = (comparable_rows(dense(X[rows]), small.trees) for rows in (learn, judge))
-        learned = row_leaves(seen, small.trees, unseen, target[learn])
-        found.append(Trial(small, learned, row_leaves(new, small.trees, None, target[judge]), judge))
-    return found
+    learn, judge = np.flatnonzero(part != 0), np.flatnonzero(part == 0)
+    if not len(judge) or not len(learn):
+        return []
+    forest = clone(ensemble).set_params(
+        n_estimators=n_trees, random_state=random.randint(2**31), warm_start=False, oob_score=False
+    )
+    if isinstance(forest.max_samples, Integral):
+        forest.max_samples = max(1, int(forest.max_samples) * len(learn) // len(target))
+    small = reader.read(forest.fit(X[learn], y[learn]))
+    unseen = unseen_rows(forest_samples(forest, len(learn)), len(learn))
+    seen, new = (comparable_rows(dense(X[rows]), small.trees) for rows in (learn, judge))
+    learned = row_leaves(seen, small.trees, unseen, target[learn])
+    return [Trial(small, learned, row_leaves(new, small.trees, None, target[judge]), judge)]
 
 
 def own_trial(ensemble: TreeEnsemble, rows: RowLeaves) -> list[Trial]:

@@ -1,0 +1,117 @@
+"""Forests whose nodes with few training rows become leaves: no value is refitted.
+
+Neither the cuts nor the values depend on the targets of out-of-bag rows, so these rows judge such forests as
+they judge the whole forest, without trees that are fitted again. The models are larger than refitted ones of
+the same loss, but the difference to the whole forest is known more exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from manylens.pruning.dials import Dials, Goal, full_size
+from manylens.pruning.members import Link
+from manylens.pruning.node_path import (
+    Nodes,
+    RowLeaves,
+    RowLosses,
+    as_log_odds,
+    moved,
+    open_nodes,
+    renumbered,
+    row_losses,
+    smoothed,
+)
+from manylens.pruning.path_judge import Candidate, Judge, Path, Size
+from manylens.typing import IntArray
+
+SMOOTHINGS = (0.1, 1.0)  # training rows that a node counts for in the values of its children
+FIRST = 4.0  # nodes with fewer training rows become leaves; then twice as many rows, and so on
+LEAST_PARTS = 8  # up to an eighth of all rows
+HALVINGS = 3  # of the number of trees
+
+
+class CoverPath(NamedTuple):
+    """A part of a forest, cut more and more: one step per cover."""
+
+    way: Candidate
+    smoothing: float
+    losses: Path
+    sizes: list[Size]
+
+
+def cover_paths(judge: Judge, fewest: int, link: str) -> Iterator[list[CoverPath]]:
+    """Held-out losses of all cuts, with several smoothings and links, of more and more trees."""
+    ensemble, T = judge.ensemble, len(judge.ensemble.trees.roots)
+    nodes = open_nodes(ensemble, T)
+    links: list[Link] = ["identity"] if link != "logistic" or ensemble.classes is None else []
+    links += ["logistic"] if link != "identity" and ensemble.classes is not None else []
+    above = [places_above(nodes, level) for level in cover_levels(nodes)]
+    rows = [judge.rows._replace(node=up[judge.rows.node]) for up in above]
+    even = [smoothed(nodes, smoothing) for smoothing in SMOOTHINGS]
+    for count in sorted({max(fewest, T >> k) for k in range(HALVINGS + 1)}):
+        end = int(nodes.roots[count])
+        remain = [int(np.sum(up[:end] == np.arange(end))) for up in above]
+        found = []
+        for smoothing, values in zip(SMOOTHINGS, even, strict=True):
+            some = values._replace(value=values.value[:end] * (T / count), column=values.column[:count])
+            for each in links:
+                way = Candidate(count, each, np.inf)
+                losses = [losses_of(some, part.first_trees(count), each) for part in rows]
+                sizes = [full_size(ensemble, way, m) for m in remain]
+                found.append(CoverPath(way, smoothing, judge.compare(losses), sizes))
+        yield found
+
+
+def smallest_cut(
+    cuts: Sequence[CoverPath], dials: Dials, goal: Goal, whole_bytes: int
+) -> tuple[CoverPath, int] | None:
+    """The path and step of the smallest model that is good enough, of equal ones that with the smallest loss;
+    None if none is smaller than the whole."""
+    found = []
+    for number, cut in enumerate(cuts):
+        step = dials.choose(cut.losses, cut.sizes, goal, limited=False)
+        if step is not None and cut.sizes[step][2] < whole_bytes:
+            found.append((cut.sizes[step][2], float(cut.losses.loss[step]), number, step))
+    return (cuts[min(found)[2]], min(found)[3]) if found else None
+
+
+def cover_models(judge: Judge, path: CoverPath) -> list[Nodes]:
+    """The models of a path."""
+    nodes = smoothed(open_nodes(judge.ensemble, path.way.n_trees), path.smoothing)
+    rows, inner = (
+        judge.rows.first_trees(path.way.n_trees),
+        nodes.children[:, 0] != np.arange(len(nodes.cover)),
+    )
+    models = []
+    for level in cover_levels(nodes):
+        model, places = renumbered(nodes, nodes.value, inner & (nodes.cover < level))
+        models.append(as_log_odds(model, moved(rows, places)) if path.way.link == "logistic" else model)
+    return models
+
+
+def cover_levels(nodes: Nodes) -> list[float]:
+    """Numbers of training rows below which nodes become leaves; 0 for no cut."""
+    largest = float(nodes.cover[nodes.roots[:-1]].max()) / LEAST_PARTS
+    count = int(np.log2(max(largest / FIRST, 0.5))) + 1 if largest >= FIRST else 0
+    return [0.0, *(FIRST * 2.0**k for k in range(count))]
+
+
+def places_above(nodes: Nodes, level: float) -> IntArray:
+    """For each node (m,) itself, or the node above it that becomes a leaf."""
+    goes_up = (nodes.parent >= 0) & (nodes.cover[nodes.parent] < level)
+    above = np.where(goes_up, nodes.parent, np.arange(len(nodes.parent))).astype(np.uint32)
+    while not np.array_equal(further := above[above], above):  # twice as far up in each round
+        above = further
+    return above
+
+
+def losses_of(nodes: Nodes, rows: RowLeaves, link: str) -> RowLosses:
+    """Losses of rows with one of the links."""
+    if link == "logistic":
+        nodes = as_log_odds(nodes, rows)
+        rows = rows._replace(target=rows.target[:, -len(nodes.intercept) :].copy())
+    return row_losses(nodes, rows)
