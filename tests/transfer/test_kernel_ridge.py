@@ -112,3 +112,33 @@ def test_bad_input_is_refused():
             KernelRidgeCV(**options).fit(X, Y)
     with pytest.raises(ValueError, match="NaN"):
         KernelRidgeCV().fit(np.where(X > 1, np.nan, X), Y)
+
+
+@pytest.mark.parametrize("shape", [(), (20,)])
+def test_rows_of_another_shape_are_refused_without_printing_them(shape):
+    with pytest.raises(ValueError, match=r"instead. Reshape your data to \(n, d\)") as error:
+        KernelRidgeCV().fit(np.zeros(shape), np.arange(20.0))
+    assert "\n" not in str(error.value)
+
+
+def test_targets_that_are_no_numbers_are_refused():
+    X = np.eye(4)
+    with pytest.raises(TypeError, match="y is sparse: give an array"):
+        KernelRidgeCV().fit(X, sparse.csr_matrix(X[:, :1]))
+    with pytest.raises(ValueError, match="y cannot be read as an array of numbers"):
+        KernelRidgeCV().fit(X, np.array([b"a", b"b", b"c", b"d"]))
+
+
+def test_huge_tensors_are_refused_like_arrays():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("array_api_compat")
+    X = np.random.default_rng(0).standard_normal((9, 3))
+    outlier = np.where(np.arange(9)[:, None] == 3, X * 1e160, X)
+    for make in (np.asarray, torch.as_tensor):
+        with pytest.raises(ValueError, match=r"X has entries up to about 1e.1\d\d, whose products"):
+            KernelRidgeCV(kernel="linear").fit(make(outlier), X[:, 0])
+        with pytest.raises(ValueError, match="y has entries up to about"):
+            KernelRidgeCV(kernel="linear").fit(make(X), X[:, 0] * 1e160)
+        model = KernelRidgeCV(kernel="linear").fit(make(X * 1e50), X[:, 0])
+        with pytest.raises(ValueError, match="so much larger than the rows of fit"):
+            model.predict(make(X * 1e290))

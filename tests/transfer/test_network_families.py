@@ -49,11 +49,30 @@ def timm_models():
     }
 
 
+def torchvision_models():
+    models = pytest.importorskip("torchvision").models
+    torch.manual_seed(0)
+    return {
+        "resnet": models.resnet18(num_classes=3),
+        "convnext": models.ConvNeXt(
+            [models.convnext.CNBlockConfig(10, 12, 2), models.convnext.CNBlockConfig(12, None, 2)],
+            num_classes=3,
+        ),
+        "vit": models.VisionTransformer(32, 8, 2, 2, 24, 20, num_classes=3),
+        "swin": models.SwinTransformer([2, 2], 12, [2, 2], [2, 2], [4, 4], num_classes=3),
+        "maxvit": models.MaxVit((32, 32), 8, 4, [16, 32], [1, 1], 8, 0.0, num_classes=3),
+    }
+
+
 def transformers_models():
     torch.manual_seed(0)
     t = transformers
     return {
         "bert": t.BertModel(t.BertConfig(**TEXT, **SMALL)),
+        "distilbert": t.DistilBertModel(
+            t.DistilBertConfig(**TEXT, dim=16, n_layers=2, n_heads=2, hidden_dim=20)
+        ),
+        "llama": t.LlamaModel(t.LlamaConfig(**TEXT, **SMALL, **TOKENS, num_key_value_heads=2)),
         "gpt2": t.GPT2Model(
             t.GPT2Config(vocab_size=60, n_positions=32, n_embd=16, n_layer=2, n_head=2, **TOKENS)
         ),
@@ -74,6 +93,22 @@ def transformers_models():
     }
 
 
+def transformers_of_sound():
+    torch.manual_seed(0)
+    t = transformers
+    widths = {"d_model": 16, "encoder_ffn_dim": 20, "decoder_ffn_dim": 20, "vocab_size": 60, **TOKENS}
+    depths = {"encoder_layers": 2, "decoder_layers": 1}
+    depths |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    whisper = t.WhisperConfig(num_mel_bins=8, max_source_positions=20, **widths, **depths)
+    convolutions = {"conv_dim": (8, 8), "conv_stride": (5, 2), "conv_kernel": (10, 3)}
+    groups = {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2}
+    wav2vec2 = t.Wav2Vec2Config(vocab_size=32, num_feat_extract_layers=2, **convolutions, **groups, **SMALL)
+    return {
+        "whisper": (t.WhisperModel(whisper).encoder, {"input_features": torch.randn(3, 8, 40)}),
+        "wav2vec2": (t.Wav2Vec2Model(wav2vec2), {"input_values": torch.randn(3, 400)}),
+    }
+
+
 BLOCKS = ("blocks.0", "blocks.1")
 # Widths of the layers after pooling="mean", in the order in which they run.
 TIMM = {
@@ -86,8 +121,29 @@ TIMM = {
     | {"layers.1.downsample": 24, "layers.1.blocks.0": 24, "layers.1.blocks.1": 24, "head": 3},
     "mixer": {"stem": 24, "blocks.0": 24, "blocks.1": 24, "head": 3},
 }
+STAGES = ("0.layers.0", "1.layers.0")
+PARTS = ("MBconv", "window_attention", "grid_attention")
+TORCHVISION = {
+    "resnet": TIMM["resnet"],
+    "convnext": {"features.0.0": 10, "features.1.0": 10, "features.1.1": 10, "features.2.1": 12}
+    | {"features.3.0": 12, "features.3.1": 12, "classifier.2": 3},
+    "vit": {"conv_proj": 24, "encoder.layers.encoder_layer_0": 24, "encoder.layers.encoder_layer_1": 24}
+    | {"heads.head": 3},
+    "swin": {"features.0.0": 12, "features.1.0": 12, "features.1.1": 12, "features.2": 24}
+    | {"features.3.0": 24, "features.3.1": 24, "head": 3},
+    "maxvit": {"stem.0.0": 8, "stem.1.0": 8}
+    | {f"blocks.{s}.layers.{part}": 16 * 2**k for k, s in enumerate(STAGES) for part in PARTS}
+    | {"classifier.3": 32, "classifier.5": 3},
+}
+SOUND = {
+    "whisper": {"conv1": 16, "conv2": 16, "layers.0": 16, "layers.1": 16},
+    "wav2vec2": {"feature_extractor": 8, "feature_projection": 16, "encoder.pos_conv_embed": 16}
+    | {"encoder.layers.0": 16, "encoder.layers.1": 16},
+}
 TRANSFORMERS = {
     "bert": {"embeddings": 16, "encoder.layer.0": 16, "encoder.layer.1": 16, "pooler": 16},
+    "distilbert": {"embeddings": 16, "transformer.layer.0": 16, "transformer.layer.1": 16},
+    "llama": {"embed_tokens": 16, "layers.0": 16, "layers.1": 16},
     "gpt2": {"wte": 16, "h.0": 16, "h.1": 16},
     "opt": {"decoder.embed_tokens": 16, "decoder.layers.0": 16, "decoder.layers.1": 16},
     "t5": {"encoder.embed_tokens": 16, "encoder.block.0": 16, "encoder.block.1": 16},
@@ -102,7 +158,7 @@ TRANSFORMERS = {
     "resnet": {"embedder": 8, "encoder.stages.0.layers.0": 10, "encoder.stages.0.layers.1": 10}
     | {"encoder.stages.1.layers.0": 12, "encoder.stages.1.layers.1": 12},
 }
-IS_TEXT = {"bert", "gpt2", "opt", "t5", "clip_text"}
+IS_TEXT = {"bert", "distilbert", "llama", "gpt2", "opt", "t5", "clip_text"}
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +175,24 @@ def published():
 def test_families_of_timm(vision, family):
     rows = collect_layers(vision[family], [pixels(), pixels(2, seed=1)], pooling="mean")
     assert {name: own.shape for name, own in rows.items()} == {n: (5, d) for n, d in TIMM[family].items()}
+
+
+@pytest.mark.parametrize("family", TORCHVISION)
+def test_families_of_torchvision(family):
+    rows = collect_layers(torchvision_models()[family], [pixels(), pixels(2, seed=1)], pooling="mean")
+    wanted = {name: (5, width) for name, width in TORCHVISION[family].items()}
+    assert {name: own.shape for name, own in rows.items()} == wanted
+
+
+@pytest.mark.parametrize("family", SOUND)
+def test_families_of_sound(family):
+    model, batch = transformers_of_sound()[family]
+    rows = collect_layers(model, [batch, batch])
+    assert {name: own.shape for name, own in rows.items()} == {n: (6, d) for n, d in SOUND[family].items()}
+    with torch.inference_mode():
+        hidden = model.eval()(**batch, output_hidden_states=True).hidden_states
+    layer = list(rows)[-2]
+    np.testing.assert_allclose(rows[layer][:3], hidden[1].mean(1), atol=1e-5)
 
 
 @pytest.mark.parametrize("family", TRANSFORMERS)
@@ -144,7 +218,7 @@ def test_the_mean_of_a_map_is_over_height_and_width(vision, family):
 def test_padding_changes_nothing(published):
     """Each text alone, without padding, gives the rows of the padded batch."""
     batch = texts()
-    for family in ("bert", "opt", "t5"):
+    for family in ("bert", "distilbert", "llama", "opt", "t5"):
         for pooling in ("mean", "first"):
             together = collect_layers(published[family], [batch], pooling=pooling)
             for k, length in enumerate(batch["attention_mask"].sum(1)):
@@ -229,72 +303,6 @@ def test_parts_of_a_block_are_not_layers():
     assert choose_layers(MobileNet()) == [
         "features.0.0", "features.1", "features.2", "features.3", "features.4.0", "classifier.1",
     ]  # fmt: skip
-
-
-class Square(nn.Module):
-    """A block with both layouts inside, as ConvNeXt's: only its sizes show where the channels are."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.conv = nn.Conv2d(width, width, 3, padding=1)
-        self.linear = nn.Linear(width, width)
-
-    def forward(self, x):
-        return x + self.linear(self.conv(x).movedim(1, -1)).movedim(-1, 1)
-
-
-def test_channels_that_cannot_be_told_from_positions_are_refused_with_the_choice():
-    torch.manual_seed(0)
-    model = nn.Sequential(Square(8))
-    X = torch.randn(2, 8, 8, 8)
-    with pytest.raises(
-        ValueError, match=r"shape \(2, 8, 8, 8\), whose channels may be axis 1 or axis 3"
-    ) as error:
-        collect_layers(model, [X], pooling="mean")
-    assert "pooling={'0': lambda t: t.mean((2, 3,))}" in str(error.value)
-    rows = collect_layers(model, [X], pooling={"0": lambda t: t.mean((2, 3))})["0"]
-    np.testing.assert_allclose(rows, model(X).mean((2, 3)).detach(), atol=1e-5)
-    assert collect_layers(model, [X])["0"].shape == (2, 512)  # flattened: the axis does not matter
-
-
-def test_other_layers_of_the_model_show_the_channels():
-    torch.manual_seed(0)
-    model = nn.Sequential(Square(8), nn.Conv2d(8, 5, 3, stride=2))
-    X = torch.randn(2, 8, 8, 8)
-    rows = collect_layers(model, [X], pooling="mean")
-    assert list(rows) == ["0", "1"]
-    np.testing.assert_allclose(rows["0"], model[0](X).mean((2, 3)).detach(), atol=1e-5)
-
-
-def test_signals_have_their_channels_first_and_tokens_last():
-    torch.manual_seed(0)
-    signal, tokens = torch.randn(2, 4, 9), torch.randn(2, 9, 4)
-    conv, linear = nn.Sequential(nn.Conv1d(4, 4, 3)), nn.Sequential(nn.Linear(4, 6))
-    assert collect_layers(conv, [signal])["0"].shape == (2, 4)
-    np.testing.assert_allclose(collect_layers(conv, [signal])["0"], conv(signal).mean(2).detach(), atol=1e-6)
-    np.testing.assert_allclose(
-        collect_layers(linear, [tokens])["0"], linear(tokens).mean(1).detach(), atol=1e-6
-    )
-
-
-def test_attention_with_tokens_first_gives_one_row_per_sample():
-    class TokensFirst(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.blocks = nn.ModuleList([nn.TransformerEncoderLayer(8, 2, 16) for _ in range(2)])
-
-        def forward(self, x):
-            x = x.transpose(0, 1)
-            for block in self.blocks:
-                x = block(x)
-            return x.transpose(0, 1)
-
-    torch.manual_seed(0)
-    model, X = TokensFirst().eval(), torch.randn(3, 5, 8)
-    rows = collect_layers(model, [X])
-    np.testing.assert_allclose(rows["blocks.1"], model(X).mean(1).detach(), atol=1e-5)
-    with pytest.raises(ValueError, match="first or second axis may be the batch of 5"):
-        collect_layers(model, [torch.randn(5, 5, 8)])
 
 
 class Head(nn.Module):

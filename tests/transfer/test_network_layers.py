@@ -134,6 +134,14 @@ def test_the_second_pass_gives_the_nystroem_kernel_of_the_sketch(cnn):
     np.testing.assert_allclose(low_new @ low.T, wanted, atol=1e-3 * np.abs(wanted).max())
 
 
+def test_rows_far_larger_than_those_sketched_are_refused(cnn):
+    X = images()
+    sketches = collect_layers(cnn, [X], ["2.1"], sketch=CountSketch(16, 4))
+    rows = collect_layers(cnn, [X], ["2.1"])
+    with pytest.raises(ValueError, match="so much larger than the rows of fit"):
+        sketches.transform({"2.1": np.asarray(rows["2.1"]) * np.float32(1e38)})
+
+
 def test_a_sketch_with_more_buckets_than_columns_is_exact(cnn):
     X = images()
     raw = collect_layers(cnn, [X])["6"]
@@ -262,7 +270,8 @@ def test_values_of_other_types_are_refused(cnn):
     for arguments, message in [
         ({"batches": 0.5}, "batches=0.5 is not a list, loader or generator"),
         ({"layers": 0.5}, "layers=0.5 is not 'auto', a list of names, or a function"),
-        ({"forward": 0.5}, "forward=0.5 is no function"),
+        ({"forward": 0.5}, "forward=0.5 is not a function"),
+        ({"forward": dict}, "forward=dict could not be called with the model and a batch"),
         ({"forward": len}, r"forward=<built-in function len> cannot be called with two arguments"),
         ({"layers": [["0"]]}, "has no layer <list of 1 items>"),
         ({"pooling": 0.5}, "pooling=0.5 is unknown"),

@@ -21,15 +21,15 @@ class FineTuningGain(NamedTuple):
     Parameters
     ----------
     worth_it : bool or None
-        Whether to fine-tune; None if these rows cannot tell.
+        Whether to fine-tune; None if there are too few rows to decide.
     gain : float
         Accuracy of the fine-tuned network minus that of the frozen one.
     standard_error : float
-        Standard error of the gain: both are judged on the same rows, so it is that of paired differences.
+        Standard error of the gain, of paired differences, because both predict the same rows.
     n_rows : int
         Number of held-out rows.
     rows_needed : int or None
-        About how many held-out rows would tell, if the gain stays as it is; None if they tell already, or if
+        About how many held-out rows would decide, if the gain stays the same; None if they already do, or if
         the gain equals `least_gain`.
     """
 
@@ -46,15 +46,15 @@ class FineTuningGain(NamedTuple):
 def fine_tuning_gain(
     tuned: ArrayLike, frozen: ArrayLike, y: ArrayLike, *, least_gain: float = 0.0
 ) -> FineTuningGain:
-    """Say whether fine-tuning is worth it, from the predictions of both ways for the same held-out rows.
+    """Decide whether fine-tuning is worth it, from the predictions of both models for held-out rows.
 
     Fine-tune a copy of the network on some of the labeled rows, fit `LayerRidgeClassifier` to its frozen
-    layers for the same rows, and predict the others by both. Fine-tuning is worth it if it gains more than
-    `least_gain` by two standard errors, and not worth it if it gains less by as much. In between, more
-    labeled rows are needed: `rows_needed` says about how many, so that the question can be asked again then.
+    layers for the same rows, and predict the others by both. Fine-tuning is worth it if its gain is more
+    than two standard errors above `least_gain`, and not worth it if its gain is more than two below. In
+    between, more labeled rows are needed, and `rows_needed` estimates how many.
 
-    Alignment with the targets, which needs no trial, was not reliable: benchmark WhenToFineTune tests a rule
-    that was right for one network on others.
+    Benchmark WhenToFineTune compares this with a rule that needs no trial: fine-tune if the last layer is
+    less aligned with the targets than the input.
 
     Parameters
     ----------

@@ -162,6 +162,8 @@ class KernelRidgeCV(PlainScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstim
         rows = xp.astype(check_matrices(xp, ["X"], [X])[0], xp.float64)
         placeholder = np.empty((rows.shape[0], 0))
         values, self._is_1d = check_values(labels_on_host(y), placeholder)
+        refuse_extreme(np.array([float(xp.max(xp.abs(rows)))]))
+        refuse_extreme(values, "y")
         if len(values) < 2:
             raise ValueError("KernelRidgeCV needs at least 2 rows; 1 was given.")
         kernel = device_kernel(xp, rows, self.kernel, self.gamma)
@@ -196,7 +198,9 @@ class KernelRidgeCV(PlainScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstim
         check_is_fitted(self, "dual_coef_")
         if isinstance(self.kernel_, DeviceKernel):
             xp, moved = rows_like(X, self.dual_coef_, self.n_features_in_)
-            return xp.matmul(self.kernel_(xp, moved), self.dual_coef_) + self.intercept_
+            predicted = xp.matmul(self.kernel_(xp, moved), self.dual_coef_) + self.intercept_
+            refuse_overflow(np.array([float(xp.sum(xp.abs(predicted)))]))
+            return predicted
         rows = validate_rows(self, X)
         with np.errstate(over="ignore", invalid="ignore"):
             K = rows if self._rows is None else self.kernel_(rows, self._rows)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from manylens.optional import import_torch
 from manylens.typing import FloatArray
-from manylens.validation import check_choice, import_torch, shown
+from manylens.validation import check_choice, shown
 
 if TYPE_CHECKING:
     import torch
@@ -93,17 +94,27 @@ def channel_axis(module: nn.Module, shape: tuple[int, ...]) -> int | None:
 
     A module made of convolutions for this number of axes has channels first, one made of linear layers and
     layer norms has them last. If it has both, as ConvNeXt's blocks do, the sizes of its norms decide, then
-    those of its other weights.
+    those of its other weights. A module may also move its channels, as MaxViT's attention does: if only the
+    other axis has the size of a weight, the axes of positions decide, which are equal for square images.
     """
     last = len(shape) - 1
     votes = {axis for part in module.modules() if (axis := kind_axis(part, len(shape))) is not None}
     if len(votes) == 1:
-        return votes.pop()
+        axis = votes.pop()
+        other, widths = 1 + last - axis, output_widths(module)
+        moved = any(True for _ in module.children()) and shape[axis] not in widths and shape[other] in widths
+        return square_axis(shape) if moved else axis
     for widths in (norm_widths(module), output_widths(module)):
         fits = [axis for axis in (1, last) if shape[axis] in widths]
         if len(fits) == 1:
             return fits[0]
     return None
+
+
+def square_axis(shape: tuple[int, ...]) -> int | None:
+    """The axis, 1 or the last, without which all axes of positions are equal; None unless there is one."""
+    fits = [1] * (len(set(shape[2:])) == 1) + [len(shape) - 1] * (len(set(shape[1:-1])) == 1)
+    return fits[0] if len(fits) == 1 and len(shape) > 3 else None
 
 
 def kind_axis(module: nn.Module, ndim: int) -> int | None:

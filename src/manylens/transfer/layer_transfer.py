@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import Tags, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.optional import import_torch
 from manylens.scoring import PlainScoreMixin
 from manylens.transfer.layer_outputs import Pooling
 from manylens.transfer.layer_ridge import LayerRidgeClassifier
@@ -23,7 +24,6 @@ from manylens.typing import AnyArray, FloatArray
 from manylens.validation import (
     check_count,
     clear_fitted,
-    import_torch,
     is_sparse,
     plain_conversion_errors,
     restore_on_error,

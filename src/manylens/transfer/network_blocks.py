@@ -7,14 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from manylens.validation import check_iterable, import_torch, shown
+from manylens.optional import import_torch
+from manylens.validation import check_iterable, shown
 
 if TYPE_CHECKING:
     from torch import nn
 
 LayerChoice: TypeAlias = "Sequence[str] | Callable[[str, nn.Module], bool]"  # or "auto", which is a str
 
-POSITIONS = re.compile(r"^wpe$|(^|_)pos(ition(s|al)?)?(_|$)")  # last part of the name of a table of positions
+POSITIONS = re.compile(r"^wpe$|(^|_)pos(ition(s|al)?)?(_|$)")  # names of what encodes positions
 
 
 def is_auto(layers: Any) -> bool:
@@ -88,4 +89,9 @@ def n_weights(module: nn.Module) -> int:
 
 def is_position_table(name: str, module: nn.Module) -> bool:
     """Whether a module is a table of positions, whose output is the same for every row."""
-    return isinstance(module, import_torch().nn.Embedding) and bool(POSITIONS.search(name))
+    return isinstance(module, import_torch().nn.Embedding) and is_of_positions(name)
+
+
+def is_of_positions(name: str) -> bool:
+    """Whether a module is named after positions; it may still see the rows, as convolutions do."""
+    return bool(POSITIONS.search(name.rpartition(".")[2]))

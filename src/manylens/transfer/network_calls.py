@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from manylens.validation import check_iterable, import_torch, shown
+from manylens.optional import import_torch
+from manylens.validation import check_iterable, shown
 
 if TYPE_CHECKING:
     import torch
@@ -103,7 +104,9 @@ class Caller:
 
     def __init__(self, model: nn.Module, forward: Forward | None) -> None:
         if not (forward is None or callable(forward)):
-            raise TypeError(f"forward={shown(forward)} is no function: give forward(model, batch), or None.")
+            raise TypeError(
+                f"forward={shown(forward)} is not a function: give forward(model, batch), or None."
+            )
         if forward is not None and not takes_two(forward):
             raise TypeError(
                 f"forward={shown(forward)} cannot be called with two arguments: give forward(model, batch)."
@@ -129,7 +132,11 @@ class Caller:
         torch = import_torch()
         with torch.inference_mode():
             if self.forward is not None:
-                self.forward(self.model, batch)
+                try:
+                    self.forward(self.model, batch)
+                except TypeError as error:
+                    what = f"forward={shown(self.forward)} could not be called with the model and a batch"
+                    raise TypeError(f"{what}: {error}.") from error
                 return
             try:
                 self.model(*call.args, **call.kwargs)
@@ -186,7 +193,7 @@ class Caller:
 
 
 def placement(model: nn.Module) -> tuple[torch.device | None, torch.dtype | None]:
-    """Device and floating-point dtype of a model; None where inputs are to be left as they are."""
+    """Device and floating-point dtype of a model; None if inputs are left as they are."""
     parameters = [*model.parameters(), *model.buffers()]
     dtypes = [each.dtype for each in parameters if each.is_floating_point()]
     devices = sorted({str(each.device) for each in parameters})

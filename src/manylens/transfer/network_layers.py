@@ -25,10 +25,10 @@ from manylens.transfer.layer_outputs import (
     unknown_axis,
 )
 from manylens.transfer.layer_rows import LayerRows
-from manylens.transfer.network_blocks import LayerChoice, choose_layers, is_auto
+from manylens.transfer.network_blocks import LayerChoice, choose_layers, is_auto, is_of_positions
 from manylens.transfer.network_calls import Call, Caller, Forward, in_batches, with_progress
 from manylens.typing import FloatArray
-from manylens.validation import check_choice
+from manylens.validation import check_choice, refuse_overflow
 
 if TYPE_CHECKING:
     import torch
@@ -146,7 +146,8 @@ class LayerSketches(dict[str, FloatArray]):
 
     def _low_rank(self, rows: FloatArray, name: str) -> FloatArray:
         check_width(name, rows, self[name].shape[1])
-        return rows @ self[name].T @ self._roots[name]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return refuse_overflow(rows @ self[name].T @ self._roots[name])
 
 
 class ColumnHashing:
@@ -262,10 +263,16 @@ class LayerHooks:
         return self.rows
 
     def keep_rows_per_sample(self, rows: Batch, n_rows: int | None) -> list[str]:
-        """Remove the hooks of modules that did not run or did not return one row per sample."""
+        """Remove the hooks of modules that did not run or did not return one row per sample.
+
+        Encodings of positions return one, but it is always the same.
+        """
         if n_rows is None:
             n_rows = Counter(map(len, rows.values())).most_common(1)[0][0] if rows else 0
-        for name in [name for name in self.modules if len(rows.get(name, ())) != n_rows]:
+        for name in list(self.modules):
+            own = rows.get(name, np.empty((0, 0)))
+            if len(own) == n_rows and not (is_of_positions(name) and n_rows > 1 and (own == own[0]).all()):
+                continue
             self.handles.pop(name).remove()
             del self.modules[name]
         return list(self.modules)
@@ -318,10 +325,3 @@ def check_layers(rows: Batch, names: list[str], n_rows: int | None) -> None:
                 f"Layer {name!r} returned {len(rows[name])} rows, but {whose}: leave it out of layers, or, "
                 "if the batches are single rows, give several rows per batch, such as X[:64]."
             )
-
-
-def run_layers(
-    batches: Iterable[Any], model: nn.Module, names: list[str], pooling: Pooling, forward: Forward | None
-) -> Generator[Batch]:
-    """Float32 rows (n, d_l) of the named layers for each batch, in the order in which the layers run."""
-    return LayerPass(model, names, pooling, forward).run(batches)

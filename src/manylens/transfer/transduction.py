@@ -304,14 +304,14 @@ def make_pseudo_labels(
     return balance(proba, prior) if kind == "balanced" and prior is not None else proba
 
 
-def balance(proba: FloatArray, prior: FloatArray, max_iter: int = 100, tol: float = 1e-6) -> FloatArray:
+def balance(proba: FloatArray, prior: FloatArray, max_iter: int = 100) -> FloatArray:
     """Sinkhorn's algorithm: scale `proba` (u, C) to rows that sum to one and columns of mean `prior` (C,)."""
     positive = np.maximum(proba, np.finfo(np.float64).tiny ** 0.5)  # a column of zeros could not be scaled
     scale = np.ones(len(prior))
     for _ in range(max_iter):
         rows = 1.0 / (positive @ scale)
         reached = scale * (positive.T @ rows) / len(positive)
-        if np.abs(reached - prior).max() < tol:
+        if np.abs(reached - prior).max() < 1e-6:
             break
         scale = scale * (prior / reached)
     return positive * scale / (positive @ scale)[:, np.newaxis]
