@@ -261,7 +261,7 @@ def test_impossible_settings_are_refused(name, digits):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"callback": 1.5}, "callback=1.5 is no function"),
+        ({"callback": 1.5}, "callback=1.5 is not a function"),
         ({"verbose": "yes"}, "verbose must be an instance of"),
         ({"verbose": np.array([1, 2])}, "verbose must be an instance of"),
     ],

@@ -120,7 +120,7 @@ class TreeEvaluation(Evaluation):
 
 
 def _adapt(budget: float, used: float, allowed: float, largest: float) -> float:
-    """A budget that would use an eighth of what is allowed, if it used far more or far less than that.
+    """The budget, adapted to use an eighth of what is allowed if it used far more or far less.
 
     Forces decrease during a fit: the reserve makes it rare that an evaluation must be repeated.
     """

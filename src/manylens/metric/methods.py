@@ -39,7 +39,7 @@ class Method:
         return GaussianObjective(form)
 
 
-class WholeMethod(Method):
+class AllRowsMethod(Method):
     """Base class of the methods that maximize the objective over all rows with L-BFGS."""
 
     def make_evaluation(self, labels: IntArray, dtype: DTypeLike) -> Evaluation:
@@ -58,7 +58,7 @@ class BatchMethod(Method):
 
 
 @dataclass(frozen=True)
-class Exact(WholeMethod):
+class Exact(AllRowsMethod):
     """All pairs of rows, with L-BFGS: O(n²) time and O(n) memory.
 
     Examples
@@ -72,7 +72,7 @@ class Exact(WholeMethod):
 
 
 @dataclass(frozen=True)
-class Subsample(WholeMethod):
+class Subsample(AllRowsMethod):
     """All pairs within one random sample of the rows, with L-BFGS.
 
     Parameters
@@ -89,7 +89,7 @@ class Subsample(WholeMethod):
 
 
 @dataclass(frozen=True)
-class Tree(WholeMethod):
+class Tree(AllRowsMethod):
     """All pairs except those that a k-d tree shows to be negligible, with L-BFGS; at most 20 components.
 
     Parameters
@@ -114,7 +114,7 @@ class Tree(WholeMethod):
 
 
 @dataclass(frozen=True)
-class Compact(WholeMethod):
+class Compact(AllRowsMethod):
     """The kernel (1 - D)² for D <= 1 instead of the Gaussian: pairs within reach, found by range search."""
 
     name: ClassVar[str] = "compact"
@@ -128,7 +128,7 @@ class Compact(WholeMethod):
 
 
 @dataclass(frozen=True)
-class CompactBackground(WholeMethod):
+class CompactBackground(AllRowsMethod):
     """Compact support plus a normal density per class, so that rows out of reach also have a probability.
 
     Parameters

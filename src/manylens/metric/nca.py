@@ -17,25 +17,26 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manylens.callbacks import CallbackSupportMixin, FitTasks, with_callbacks
 from manylens.metric.batching import Batcher
-from manylens.metric.evaluation import Evaluation
 from manylens.metric.initialization import Init, count_components, initial_map, scale_for, subsample
-from manylens.metric.methods import BatchMethod, Method, Stochastic, Subsample, WholeMethod, resolve_method
+from manylens.metric.methods import AllRowsMethod, BatchMethod, Method, Stochastic, Subsample, resolve_method
 from manylens.metric.objectives import FORMS, Form, GaussianObjective, Objective
 from manylens.metric.online import Base, Online, learn_online
 from manylens.metric.optimizers import (
     STEP_OPTIMIZERS,
     BatchObjective,
+    FullObjective,
+    LearnedMap,
     Progress,
     Report,
+    ScaledRows,
     Search,
-    WholeObjective,
     count_steps,
-    in_units,
-    map_of,
     maximize_batches,
-    maximize_whole,
+    maximize_full,
     project,
     stop_message,
+    to_given_units,
+    to_scaled_units,
 )
 from manylens.metric.tiles import pair_dtype
 from manylens.native.threads import one_blas_thread
@@ -201,20 +202,20 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from one or more new rows, on-line.
 
-        New rows are compared with each other and with a base, a random sample of all rows so far. Every
-        `anchors` of them (or a last few) make one step, whose other anchors are rows of the base. The
-        settings are those of `method` if it is a `Stochastic`, otherwise of `Stochastic()`; its `base` bounds
-        the memory. Rows are only collected until the base is full or has 256 rows, and has two classes: until
-        then, `components_` is the initial map of the rows so far, or that of an earlier `fit`. After
-        `fit(method="stochastic")` the base is there at once. The learning rate decreases with the square root
-        of the number of steps.
+        New rows are compared with each other and with a base, a random sample of all rows so far. There is
+        one step per `anchors` new rows; if fewer are left, rows of the base join them. The settings are those
+        of `method` if it is a `Stochastic`, otherwise of `Stochastic()`; its `base` bounds the memory. The
+        first rows are only collected, until the base has 256 rows (or is full) and two classes: until then,
+        `components_` is the initial map of the rows so far, or that of an earlier `fit`. After
+        `fit(method="stochastic")`, the base is a sample of those rows. The learning rate decreases with the
+        square root of the number of steps.
 
         Parameters
         ----------
         X : array-like, shape (n, n_features)
             Rows; one is enough.
         y : array-like, shape (n,)
-            Classes, of which new ones may come at any time.
+            Classes; new ones may appear at any time.
 
         Returns
         -------
@@ -312,76 +313,78 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         if isinstance(method, Subsample):
             chosen = subsample(labels, method.size, rng)
             rows, labels = rows[chosen], np.unique(labels[chosen], return_inverse=True)[1]
-        dtype = pair_dtype(self.precision, rows)
+        data = ScaledRows(rows, labels, n_components, exponent)
         progress = Progress(f"NCA {method.name}", self.verbose, self.callback, exponent)
-        mixing = None
         if isinstance(method, BatchMethod):
             batcher = method.make_batcher(len(classes))
-            part = self._batch_objective(rows, labels, batcher.against_all, exponent)
-            if hasattr(self, "_skl_callbacks"):
-                n_epochs = count_steps(len(rows), batcher, self.max_iter)[1]
-                progress.tasks = FitTasks(self, X, y, "epoch", n_epochs)
-            A, scale = self._start(rows, labels, n_components, part.objective, exponent, rng, batcher)
-            optimizer = STEP_OPTIMIZERS[method.optimizer]
-            search = maximize_batches(part, A, batcher, optimizer, self.max_iter, rng, progress)
-            A = search.parameters
+            n_epochs = count_steps(len(rows), batcher, self.max_iter)[1]
+            progress.tasks = tasks = self._callback_tasks(X, y, "epoch", n_epochs)
+            learned = self._learn_in_batches(data, method, batcher, progress, rng)
         else:
-            objective = method.make_objective(self.objective)
-            if hasattr(self, "_skl_callbacks"):
-                progress.tasks = FitTasks(self, X, y, "iteration", self.max_iter)
-            assert isinstance(method, WholeMethod)
-            evaluation = method.make_evaluation(labels, dtype)
-            A, extra, scale, search = self._climb(
-                rows, labels, n_components, objective, evaluation, exponent, rng, self.init, progress
-            )
-            # A map that vanishes is a saddle, to which symmetric rows may lead: try a random start.
-            vanished = np.ptp(project(rows, A), axis=0).max() < VANISHED
-            if vanished and progress.path and isinstance(self.init, str) and not self.alpha:
-                again = Progress(progress.name, self.verbose, self.callback, exponent)
-                other = self._climb(
-                    rows, labels, n_components, objective, evaluation, exponent, rng, "random", again
-                )
-                again.tasks = progress.tasks  # closed below
-                if again.path and again.path[-1] > progress.path[-1] + VANISHED:
-                    progress, (A, extra, scale, search) = again, other
-            mixing = float(expit(extra[0])) if len(extra) else None
+            assert isinstance(method, AllRowsMethod)
+            progress.tasks = tasks = self._callback_tasks(X, y, "iteration", self.max_iter)
+            learned = self._learn_from_all(data, method, progress, rng)
+        search = learned.search
         if search.reason == "overflow" and not search.n_iter:
             raise ValueError(
                 "The objective is not finite at the initial map: scale the columns of X to similar units, "
                 "and check init and alpha."
             )
-        self.components_ = map_of(rows.dtype, A, exponent)
-        self.method_, self.scale_, self.mixing_ = method.name, float(np.ldexp(scale, -exponent)), mixing
-        self.n_iter_, self._scores = search.n_iter, progress.path
+        self.components_ = to_given_units(learned.A, exponent, rows.dtype)
+        self.method_, self.scale_ = method.name, float(np.ldexp(learned.scale, -exponent))
+        self.mixing_ = float(expit(learned.extra[0])) if len(learned.extra) else None
+        self.n_iter_, self._scores = search.n_iter, learned.progress.path
         self.__dict__.pop("_online", None)  # partial_fit must start over from this map
         if isinstance(method, Stochastic):
-            base = Base(method.base, rows.shape[1], rows.dtype)
-            codes, base.classes = base.encode(names)
-            base.add(rows, codes, rng)
-            self._online = Online(base, exponent, rng)
-        if progress.tasks is not None:
-            progress.tasks.close()
+            self._online = Online(Base.of_rows(method.base, rows, names, rng), exponent, rng)
+        if tasks is not None:
+            tasks.close()
         return search
 
-    def _climb(
+    def _callback_tasks(self, X: ArrayLike, y: ArrayLike | None, name: str, n_tasks: int) -> FitTasks | None:
+        """Tasks to report to scikit-learn's callbacks; None if there are none."""
+        return FitTasks(self, X, y, name, n_tasks) if hasattr(self, "_skl_callbacks") else None
+
+    def _learn_in_batches(
         self,
-        rows: FloatArray,
-        labels: IntArray,
-        n_components: int,
-        objective: Objective,
-        evaluation: Evaluation,
-        exponent: int,
-        rng: np.random.RandomState,
-        init: Init | ArrayLike,
+        data: ScaledRows,
+        method: BatchMethod,
+        batcher: Batcher,
         progress: Progress,
-    ) -> tuple[FloatArray, FloatArray, float, Search]:
-        """Maximize the whole objective from `init`; the map, extra parameters, initial scale, and search."""
-        A, scale = self._start(rows, labels, n_components, objective, exponent, rng, init=init)
-        unit = scale * FIRST_STEP if isinstance(init, str) else scale
-        whole = WholeObjective(rows, evaluation, objective, self._penalty(exponent), A.shape, unit)
-        extra = objective.initial_extra(np.bincount(labels))
-        A, extra, search = maximize_whole(whole, A, extra, self.max_iter, self.tol, progress)
-        return A, extra, scale, search
+        rng: np.random.RandomState,
+    ) -> LearnedMap:
+        """Maximize the objective with one step per batch of rows."""
+        part = self._batch_objective(data.X, data.labels, batcher.against_all, data.exponent)
+        A, scale = self._start(data, part.objective, rng, batcher=batcher)
+        optimizer = STEP_OPTIMIZERS[method.optimizer]
+        search = maximize_batches(part, A, batcher, optimizer, self.max_iter, rng, progress)
+        return LearnedMap(search.parameters, np.empty(0), scale, search, progress)
+
+    def _learn_from_all(
+        self, data: ScaledRows, method: AllRowsMethod, progress: Progress, rng: np.random.RandomState
+    ) -> LearnedMap:
+        """Maximize the objective over all rows with L-BFGS; start again at random if the map vanishes."""
+        objective = method.make_objective(self.objective)
+        evaluation = method.make_evaluation(data.labels, pair_dtype(self.precision, data.X))
+
+        def maximize(init: Init | ArrayLike, progress: Progress) -> LearnedMap:
+            A, scale = self._start(data, objective, rng, init=init)
+            unit = scale * FIRST_STEP if isinstance(init, str) else scale
+            penalty = self._penalty(data.exponent)
+            full = FullObjective(data.X, evaluation, objective, penalty, A.shape, unit)
+            extra = objective.initial_extra(np.bincount(data.labels))
+            A, extra, search = maximize_full(full, A, extra, self.max_iter, self.tol, progress)
+            return LearnedMap(A, extra, scale, search, progress)
+
+        learned = maximize(self.init, progress)
+        # A map that vanishes is a saddle, to which symmetric rows may lead: try a random start.
+        vanished = np.ptp(project(data.X, learned.A), axis=0).max() < VANISHED
+        if vanished and progress.path and isinstance(self.init, str) and not self.alpha:
+            again = Progress(progress.name, self.verbose, self.callback, data.exponent)
+            other = maximize("random", again)
+            if again.path and again.path[-1] > progress.path[-1] + VANISHED:
+                return other
+        return learned
 
     def _partial_fit(self, X: ArrayLike, y: ArrayLike) -> None:
         """Take the steps on copies, then set the attributes."""
@@ -403,17 +406,17 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
             raise ValueError("X has far larger entries than the rows seen before: check its units.")
         learned = not first and self.method_ != "online"  # by `fit`
         scale = self.__dict__.get("scale_", 1.0)
-        A = np.eye(n_components, rows.shape[1]) if first else in_units(self.components_, exponent)
+        A = np.eye(n_components, rows.shape[1]) if first else to_scaled_units(self.components_, exponent)
         make_part = partial(self._batch_objective, against_all=True, exponent=exponent)
 
         def start(part: BatchObjective) -> tuple[FloatArray, float]:
-            return self._start(part.X, part.labels, n_components, part.objective, exponent, rng)
+            data = ScaledRows(part.X, part.labels, n_components, exponent)
+            return self._start(data, part.objective, rng)
 
-        A, found, score, last = learn_online(
-            online, rows, codes, A, method, make_part, None if learned else start
-        )
+        first_map = None if learned else start
+        A, found, score, last = learn_online(online, rows, codes, A, method, make_part, first_map)
         scale = scale if found is None else found
-        components = map_of(rows.dtype, A, exponent)
+        components = to_given_units(A, exponent, rows.dtype)
         n_iter = 1 if first else self.n_iter_ + 1
         Progress("NCA online", self.verbose, self.callback, exponent)(n_iter, A, score)
         base.add(rows[last], codes[last], rng)  # after all else, because it changes the base that is stored
@@ -452,7 +455,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         check_choice(self.precision, "precision", ("auto", "single", "double"))
         check_count(int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, "verbose", 0)
         if not (self.callback is None or callable(self.callback)):
-            raise TypeError(f"callback={shown(self.callback)} is no function: give one, or None.")
+            raise TypeError(f"callback={shown(self.callback)} is not a function: give one, or None.")
         return rows, names
 
     def _penalty(self, exponent: int) -> float:
@@ -468,32 +471,30 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
 
     def _start(
         self,
-        X: FloatArray,
-        labels: IntArray,
-        n_components: int,
+        data: ScaledRows,
         objective: Objective,
-        exponent: int,
         rng: np.random.RandomState,
+        *,
         batcher: Batcher | None = None,
         init: Init | ArrayLike | None = None,
     ) -> tuple[FloatArray, float]:
         """The initial A, multiplied by its scale, and the scale, both in units of 2^-exponent."""
+        X, exponent, shape = data.X, data.exponent, (data.n_components, data.X.shape[1])
         if self.warm_start and hasattr(self, "components_"):
-            if self.components_.shape != (n_components, X.shape[1]):
+            if self.components_.shape != shape:
                 raise ValueError(
                     f"warm_start=True would continue from a map of shape {self.components_.shape}, but this "
-                    f"fit needs {(n_components, X.shape[1])}. Use warm_start=False, or keep n_components and "
-                    "the features."
+                    f"fit needs {shape}. Use warm_start=False, or keep n_components and the features."
                 )
-            return in_units(self.components_, exponent), float(np.ldexp(self.scale_, exponent))
+            return to_scaled_units(self.components_, exponent), float(np.ldexp(self.scale_, exponent))
         init = self.init if init is None else init
         with one_blas_thread():
-            start = initial_map(init, X, labels, n_components, batcher is not None, rng)
+            start = initial_map(init, X, data.labels, data.n_components, batcher is not None, rng)
             if not isinstance(init, str):
-                return in_units(start.A, exponent), float(np.ldexp(1.0, exponent))
+                return to_scaled_units(start.A, exponent), float(np.ldexp(1.0, exponent))
             scale = start.scale
             if scale is None or not isinstance(objective, GaussianObjective):
                 batch_size = None if batcher is None or batcher.against_all else batcher.size
-                Z = project(X, start.A)
-                scale = scale_for(Z, labels, objective, batch_size, pair_dtype(self.precision, X), rng)
+                Z, dtype = project(X, start.A), pair_dtype(self.precision, X)
+                scale = scale_for(Z, data.labels, objective, batch_size, dtype, rng)
         return start.A * scale, scale

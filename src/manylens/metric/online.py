@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from copy import copy, deepcopy
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -36,6 +37,14 @@ class Base(CheckedState):
         self.classes: dict[Hashable, int] = {}
         self._rows = np.empty((0, n_features), dtype)
         self._codes = np.empty(0, np.int64)
+
+    @classmethod
+    def of_rows(cls, size: int | None, rows: FloatArray, y: AnyArray, rng: np.random.RandomState) -> Self:
+        """A base of these rows (n, n_features) and their classes (n,)."""
+        base = cls(size, rows.shape[1], rows.dtype)
+        codes, base.classes = base.encode(y)
+        base.add(rows, codes, rng)
+        return base
 
     def _check_state(self) -> None:
         self._require(self._rows.ndim == 2 and self._rows.dtype in (np.float32, np.float64))
@@ -82,7 +91,7 @@ class Base(CheckedState):
 
 @dataclass
 class Online:
-    """What `partial_fit` keeps between calls; the rows of the base are in units of 2^exponent."""
+    """State of `partial_fit` between calls; the rows of the base are in units of 2^exponent."""
 
     base: Base
     exponent: int

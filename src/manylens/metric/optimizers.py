@@ -31,6 +31,16 @@ Report: TypeAlias = Callable[[int, FloatArray, float], Any]  # called with (iter
 
 
 @dataclass
+class ScaledRows:
+    """Training rows X (n, n_features), divided by 2^exponent, and their classes as 0 to n_classes - 1."""
+
+    X: FloatArray
+    labels: IntArray
+    n_components: int  # rows of the map to learn
+    exponent: int
+
+
+@dataclass
 class Search:
     """Result of an optimizer."""
 
@@ -122,16 +132,27 @@ def map_gradient(forces: FloatArray, X: FloatArray) -> FloatArray:
     return (forces.T.astype(X.dtype, copy=False) @ X).astype(np.float64)
 
 
-def in_units(A: FloatArray, exponent: int) -> FloatArray:
-    """A map of the given rows as one of rows times 2^-exponent, in float64."""
+@dataclass
+class LearnedMap:
+    """A map of scaled rows, and how it was found."""
+
+    A: FloatArray
+    extra: FloatArray  # the objective's other parameters
+    scale: float  # of the initial map
+    search: Search
+    progress: Progress
+
+
+def to_scaled_units(A: FloatArray, exponent: int) -> FloatArray:
+    """The map of rows divided by 2^exponent that is equal to the map A of the given rows, in float64."""
     return np.ldexp(A.astype(np.float64), exponent)
 
 
-def map_of(dtype: np.dtype[np.floating], A: FloatArray, exponent: int) -> FloatArray:
-    """The map of the given rows from that of rows times 2^-exponent; raise if the type cannot hold it."""
+def to_given_units(A: FloatArray, exponent: int, dtype: np.dtype[np.floating]) -> FloatArray:
+    """The map of the given rows, from the map A of rows divided by 2^exponent; raise if it overflows."""
     with np.errstate(over="ignore", under="ignore"):
         components = np.ldexp(A, -exponent).astype(dtype)
-        back = in_units(components, exponent)
+        back = to_scaled_units(components, exponent)
     if not np.allclose(back, A, rtol=0.0, atol=1e-3 * np.abs(A).max()):
         raise ValueError(
             f"The entries of X are of the order of 2^{exponent}, for which the map is beyond the range of "
@@ -144,7 +165,7 @@ def map_of(dtype: np.dtype[np.floating], A: FloatArray, exponent: int) -> FloatA
 
 
 @dataclass
-class WholeObjective:
+class FullObjective:
     """f = Σ_i score_i - ½ alpha n |A|² as a function of the parameters (A / unit, extra).
 
     The unit makes tolerances and first steps independent of the units of X.
@@ -172,19 +193,19 @@ class WholeObjective:
         return value, np.concatenate([gradient.ravel() * self.unit, outcome.extra])
 
 
-def maximize_whole(
-    whole: WholeObjective, A: FloatArray, extra: FloatArray, max_iter: int, tol: float, progress: Report
+def maximize_full(
+    full: FullObjective, A: FloatArray, extra: FloatArray, max_iter: int, tol: float, progress: Report
 ) -> tuple[FloatArray, FloatArray, Search]:
     """L-BFGS from (A, extra); `progress` gets (iteration, A, mean score)."""
 
     def report(iteration: int, parameters: FloatArray, value: float) -> None:
-        progress(iteration, whole.split(parameters)[0], value / len(whole.X))
+        progress(iteration, full.split(parameters)[0], value / len(full.X))
 
-    start = np.concatenate([A.ravel() / whole.unit, extra])
+    start = np.concatenate([A.ravel() / full.unit, extra])
     # Idle BLAS threads would slow down those of the pair sums; overflow is found by `require_finite`.
     with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-        search = lbfgs(whole, start, max_iter, tol, report)
-    return *whole.split(search.parameters), search
+        search = lbfgs(full, start, max_iter, tol, report)
+    return *full.split(search.parameters), search
 
 
 def lbfgs(

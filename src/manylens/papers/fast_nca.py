@@ -22,6 +22,7 @@ from manylens.typing import BoolArray, FloatArray, IntArray
 Clusters: TypeAlias = Literal["random", "fpc", "rpc"]
 CutOff: TypeAlias = Literal["chapter", "bounded"]
 RATE = 0.01  # the first learning rate
+LEAF_SIZE = 8  # most points in a leaf of a k-d tree
 Gradient: TypeAlias = Callable[[FloatArray, FloatArray, IntArray], FloatArray]  # (A, X, y) -> (d, D)
 
 
@@ -192,12 +193,10 @@ def stochastic_gradient(A: FloatArray, X: FloatArray, y: IntArray, rows: IntArra
     return 2 * A @ scatter(weights, X)
 
 
-def learn_stochastically(
-    A: FloatArray, X: FloatArray, y: IntArray, n: int, rng: Generator, n_epochs: int = 10
-) -> FloatArray:
-    """Algorithm 4.4: one step per group of n rows, compared with all rows."""
+def learn_stochastically(A: FloatArray, X: FloatArray, y: IntArray, n: int, rng: Generator) -> FloatArray:
+    """Algorithm 4.4: one step per group of n rows, compared with all rows; ten epochs."""
     step = 0
-    for _ in range(n_epochs):
+    for _ in range(10):
         for rows in random_batches(len(X), n, rng):
             A = A + RATE / np.sqrt(1 + step) * stochastic_gradient(A, X, y, rows)
             step += 1
@@ -280,13 +279,13 @@ def approximate_sum(
 
 
 def approximate_densities(
-    Z: FloatArray, y: IntArray, tolerance: float, leaf_size: int = 8, rule: CutOff = "chapter"
+    Z: FloatArray, y: IntArray, tolerance: float, rule: CutOff = "chapter"
 ) -> Iterator[tuple[FloatArray, FloatArray, int]]:
     """Of each row: its kernel sums over every class, the weights (n_classes, N) of the rows in them, and the
     kernel values they took; one k-d tree per class (Algorithm 4.6)."""
     classes = np.unique(y)
     members = [np.flatnonzero(y == c) for c in classes]
-    trees = [build_tree(Z[rows], leaf_size) for rows in members]
+    trees = [build_tree(Z[rows], LEAF_SIZE) for rows in members]
     for i, z in enumerate(Z):
         sums, weights, used = np.zeros(len(classes)), np.zeros((len(classes), len(Z))), 0
         shift = np.square(np.delete(Z, i, axis=0) - z).sum(axis=1).min()
@@ -296,29 +295,22 @@ def approximate_densities(
                 rows = rows[rows != i]  # k(z_i|z_i) does not count
                 if not len(rows):
                     continue
-                tree = build_tree(Z[rows], leaf_size)
+                tree = build_tree(Z[rows], LEAF_SIZE)
             sums[c], weights[c, rows], count = approximate_sum(z, Z[rows], tree, tolerance, rule, shift)
             used += count
         yield sums, weights, used
 
 
-def approximate_probabilities(
-    Z: FloatArray, y: IntArray, tolerance: float, leaf_size: int = 8, rule: CutOff = "chapter"
-) -> tuple[FloatArray, float]:
+def approximate_probabilities(Z: FloatArray, y: IntArray, tolerance: float) -> tuple[FloatArray, float]:
     """p_i (N,) by Algorithm 4.6, and the number of kernel values, relative to the number of pairs."""
     own = np.unique(y, return_inverse=True)[1]
-    found = list(approximate_densities(Z, y, tolerance, leaf_size, rule))
+    found = list(approximate_densities(Z, y, tolerance))
     p = np.array([sums[c] / sums.sum() for (sums, _, _), c in zip(found, own, strict=True)])
     return p, sum(used for _, _, used in found) / (len(Z) * (len(Z) - 1))
 
 
 def approximate_objective(
-    A: FloatArray,
-    X: FloatArray,
-    y: IntArray,
-    tolerance: float,
-    leaf_size: int = 8,
-    rule: CutOff = "chapter",
+    A: FloatArray, X: FloatArray, y: IntArray, tolerance: float, rule: CutOff = "chapter"
 ) -> tuple[float, FloatArray, float]:
     """Algorithm 4.6: approximate densities, soft probabilities, and the gradient.
 
@@ -327,7 +319,7 @@ def approximate_objective(
     """
     own = np.unique(y, return_inverse=True)[1]
     value, slope, total = 0.0, np.zeros_like(A), 0
-    for i, (sums, weights, used) in enumerate(approximate_densities(X @ A.T, y, tolerance, leaf_size, rule)):
+    for i, (sums, weights, used) in enumerate(approximate_densities(X @ A.T, y, tolerance, rule)):
         p = sums[own[i]] / sums.sum()
         value += p
         total += used
@@ -409,9 +401,9 @@ def normal_gradient(A: FloatArray, x: FloatArray, mean: FloatArray, covariance: 
     return density * (-inverse @ A @ covariance + np.outer(v, v) @ A @ covariance - np.outer(v, x - mean))
 
 
-def density_slope(Z: FloatArray, y: IntArray, beta: float, ridge: float = 0.0) -> FloatArray:
+def density_slope(Z: FloatArray, y: IntArray, beta: float) -> FloatArray:
     """∂p(z_i|c)/∂β = N(z_i|μ_c, Σ_c) - 1/N_c Σ_{j in c} k_CS(z_i|z_j) (eq. 4.20)."""
-    normal, compact = background_densities(Z, y, beta, ridge)
+    normal, compact = background_densities(Z, y, beta)
     return normal / beta - compact / (1 - beta)
 
 
