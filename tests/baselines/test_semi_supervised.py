@@ -1,6 +1,7 @@
 """Self-training and manifold regularization: their definitions, limit cases, and scikit-learn's contract."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -120,3 +121,17 @@ def test_invalid_input_raises(moons):
         LaplacianRidgeClassifier(alphas=()).fit(X, given)
     with pytest.raises(ValueError, match="n_neighbors == 0"):
         LaplacianRidgeClassifier(n_neighbors=0).fit(X, given)
+
+
+def test_rows_beyond_those_of_fit_cause_no_warning():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((20, 2)), np.repeat([0, 1, -1, 0], 5)
+    largest = np.finfo(np.float64).max
+    model = SelfTrainingLogisticRegression(cv=2).fit(X * 1e-310, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        with pytest.raises(ValueError, match="so much larger than the rows of fit"):
+            model.predict(X)
+        model = SelfTrainingLogisticRegression(cv=2).fit(X, y)
+        with pytest.raises(ValueError, match="contains infinity or a value too large"):
+            model.predict([[largest, largest], [-largest, -largest]])

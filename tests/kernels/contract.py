@@ -1,4 +1,4 @@
-"""What every kernel and every feature map must satisfy. Inherit and say how to build one."""
+"""Contracts of kernels and feature maps. Inherit and say how to build one."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -183,3 +185,11 @@ def test_precomputed_rows_must_match_the_training_rows():
 def test_a_kernel_without_call_names_the_missing_method():
     with pytest.raises(TypeError, match="does not define __call__"):
         Kernel()(np.ones((2, 2)), np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("kernel", [RBF(), Laplacian()], ids=repr)
+def test_rows_much_larger_than_those_of_fit_are_infinitely_far_away(kernel):
+    tiny = np.array([[0.0, 5e-324], [1e-322, 5e-324], [1e-322, 0.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        np.testing.assert_array_equal(kernel.fit(tiny)(np.ones((1, 2)), tiny), np.zeros((1, 3)))

@@ -403,3 +403,28 @@ def test_attainable_blocks_use_each_coordinate_and_direction_once(spectrum, M, H
     assert sum(block.rank for block in blocks) <= H
     bound = block_loss(pooled_blocks(q, M, H, diversity), q, diversity, q @ q)
     assert block_loss(blocks, q, diversity, q @ q) >= bound - 1e-10 * (q @ q)
+
+
+def test_more_modules_than_fit_in_memory_are_refused_at_once():
+    with pytest.raises(ValueError, match=r"Solving for 5000 modules of 99 dimensions takes [\d,]+ GB"):
+        solve_modules(np.ones(99), 5000, 99, 0.5, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("diversity", [0.0, 0.5, 0.99, 1.0])
+def test_modules_with_more_dimensions_than_the_rows_end_in_zeros(diversity):
+    q = np.array([3.0, 2.0, 1.0])
+    few, many = (solve_modules(q, 4, H, diversity, np.random.default_rng(0)) for H in (3, 7))
+    assert many.loss == few.loss
+    assert many.lower_bound == few.lower_bound
+    assert many.modules.shape == (4, 7, 12)
+    assert many.coverage.shape == (28,)
+    assert np.array_equal(many.modules[:, :3], few.modules)
+    assert not many.modules[:, 3:].any()
+
+
+def test_two_rows_do_not_make_a_large_problem_of_many_modules():
+    solution = solve_modules(
+        np.ones(1), 500, 99, 0.5, np.random.default_rng(0)
+    )  # 20 GB for 49,500 coordinates
+    assert solution.modules.shape == (500, 99, 500)
+    assert not solution.has_gap

@@ -1,4 +1,4 @@
-"""What every summary must satisfy. Inherit from `SummaryContract` and give `make`, `batch` and `result`."""
+"""Contract of summaries. Inherit from `SummaryContract` and give `make`, `batch` and `result`."""
 
 from __future__ import annotations
 

@@ -35,3 +35,17 @@ def test_a_count_is_a_repetition():
 def test_other_numbers_of_samples_do_not_merge():
     with pytest.raises(ValueError, match="3 samples cannot be merged into those of 2"):
         BootstrapMoments(3, 2).merge(BootstrapMoments(3, 3))
+
+
+@pytest.mark.parametrize("counts", [3, [[1.0]], [[-1.0, 1.0]] * 2, [[np.nan, 1.0]] * 2, "ab"])
+def test_counts_that_cannot_be_are_refused_and_change_nothing(counts):
+    moments = BootstrapMoments(2, 2)
+    with pytest.raises(ValueError, match="counts"):
+        moments.update(np.eye(2), counts)
+    assert moments.whole.weight == 0
+
+
+@pytest.mark.parametrize("n_samples", [0, -1, True, "2", 10**12])
+def test_a_number_of_samples_that_cannot_be_is_refused(n_samples):
+    with pytest.raises((TypeError, ValueError), match=r"n_samples|samples takes"):
+        BootstrapMoments(2, n_samples)

@@ -325,3 +325,9 @@ def test_more_than_the_memory_of_the_machine_is_refused(X, monkeypatch):
     with pytest.raises(ValueError, match="The matrix of 1000000000 columns takes 60 GB"):
         CountSketch(8).matrix(10**9)
     assert CountSketch(16).update(X).n_rows_ == len(X)
+
+
+def test_columns_of_periods_are_refused_in_our_words():
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(TypeError, match="rows cannot be read as an array of numbers"):
+        CountSketch(4).update(pd.DataFrame({"a": pd.period_range("2020", periods=3)}))

@@ -54,3 +54,25 @@ def test_a_batch_that_overflows_is_refused_and_changes_nothing():
     assert moments.n_rows_ == 20
     for pair, sums in before.items():
         np.testing.assert_array_equal(moments.sums_[pair], sums)
+
+
+@pytest.mark.parametrize("pairs", [3, [3], [(0,)], [(0, "a")], [(0, -1)], [(0, 1)], "ab"])
+def test_pairs_that_cannot_be_are_refused(pairs):
+    with pytest.raises((TypeError, ValueError), match=r"pair|number of a feature set"):
+        CrossMoments(pairs)
+
+
+def test_a_batch_has_one_array_per_feature_set():
+    moments = CrossMoments([(0, 0)])
+    for batch in (3, [np.eye(2), np.eye(2)], [], [np.array(["a"])], [np.ones(3)]):
+        with pytest.raises((TypeError, ValueError), match=r"feature_sets|feature sets|X "):
+            moments.update(batch)
+    moments.update([[[1, 2], [3, 5]]])
+    assert moments.means()[0].tolist() == [2, 3.5]
+    for values in (3, [], ["a"], [np.ones(3)]):
+        with pytest.raises((TypeError, ValueError)):
+            moments.about(values)
+        with pytest.raises((TypeError, ValueError)):
+            moments.times_powers(values)
+    with pytest.raises(TypeError, match="cannot be merged into a CrossMoments"):
+        moments.merge(3)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from manylens.summaries import Moments
+from manylens.summaries import Moments, merge_tree, summarize
 from manylens.summaries.moments import block_rows, bootstrap_moments
 from tests.summaries.contract import SummaryContract
 
@@ -101,3 +101,55 @@ def test_bootstrap_samples_count_every_row_and_do_not_depend_on_the_blocks():
 def test_a_block_holds_about_32_megabytes():
     assert block_rows(1024) * 1024 * 8 == 2**25
     assert block_rows(10**9) == 64
+
+
+@pytest.mark.parametrize("n_features", [0, -1, True, 2.5, "3", None, 10**9])
+def test_a_number_of_features_that_cannot_be_is_refused(n_features):
+    with pytest.raises((TypeError, ValueError), match=r"n_features|takes [\d,]+ GB"):
+        Moments(n_features)
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, -1.0], [1.0, np.nan], "ab", [[1.0, 1.0]]])
+def test_weights_that_cannot_be_are_refused_and_change_nothing(weights):
+    moments = Moments(2).update(np.eye(2))
+    with pytest.raises(ValueError, match="weights"):
+        moments.update(np.eye(2), weights)
+    assert moments.weight == 2
+    np.testing.assert_array_equal(moments.scatter, Moments(2).update(np.eye(2)).scatter)
+
+
+def test_a_list_of_lists_is_rows_and_a_matrix_is_refused():
+    assert Moments(2).update([[1, 2], [3, 4]]).mean.tolist() == [2, 3]
+    with pytest.raises(TypeError, match=r"np\.matrix is not supported"):
+        Moments(2).update(np.eye(2).view(np.matrix))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_rows_that_are_not_finite_are_refused_and_change_nothing(bad):
+    moments = Moments(2).update(np.eye(2))
+    with pytest.raises(ValueError, match="NaN or infinity"), np.errstate(invalid="ignore"):
+        moments.update(np.array([[bad, 1.0]]))
+    assert np.isfinite(moments.covariance()).all()
+
+
+@pytest.mark.parametrize("other", [None, 3, np.eye(2)])
+def test_only_moments_are_merged_into_moments(other):
+    with pytest.raises(TypeError, match="cannot be merged into a Moments"):
+        Moments(2).merge(other)
+
+
+def test_what_is_no_summary_is_refused_in_one_sentence():
+    with pytest.raises(TypeError, match="make=3 is not a function"):
+        summarize(3, [])
+    with pytest.raises(TypeError, match=r"make returns .* which is not a summary"):
+        summarize(list, [])
+    with pytest.raises(TypeError, match="make=<built-in function len> cannot be called without arguments"):
+        summarize(len, [])
+    with pytest.raises(TypeError, match="is not an iterable of tuples"):
+        summarize(lambda: Moments(2), 3)
+    with pytest.raises(TypeError, match="is not an iterable of summaries"):
+        merge_tree(3)
+    with pytest.raises(TypeError, match="3 is not a summary"):
+        merge_tree([3])
+    with pytest.raises(TypeError, match="merge=0 is not a function"):
+        merge_tree([3], 0)

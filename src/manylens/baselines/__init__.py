@@ -1,4 +1,4 @@
-"""What the papers compare with: representations instead of modules, semi-supervised classifiers."""
+"""Methods that the papers compare against: other ways to obtain modules, and semi-supervised classifiers."""
 
 from manylens.baselines.autoencoder import BaggingAutoencoder
 from manylens.baselines.kernel_pca import (

@@ -85,7 +85,7 @@ class BaggingAutoencoder(LinearAutoencoders):
         self._set_modules(encoders, encoders.swapaxes(1, 2))
         return self
 
-    def summarize(self, X: MatrixLike, counts: ArrayLike | None = None) -> BootstrapMoments:
+    def summarize(self, X: MatrixLike, counts: ArrayLike | None = None) -> BootstrapMoments:  # type: ignore[override]
         """Second step of fitting in parts: summarize a batch of rows.
 
         Parameters

@@ -17,7 +17,6 @@ from manylens.kernels.kernels import KernelLike
 from manylens.kernels.spectrum import (
     Spectrum,
     axes_of_moments,
-    feature_moments,
     leading_eigenpairs,
     moments_width,
     principal_spectrum,
@@ -69,10 +68,6 @@ class KernelBaseline(KernelModules):
         self._learn(self._moments(X), X, rng)
         self._set_preimages(X)
         return self
-
-    def _moments(self, X: Rows) -> Moments:
-        """Moments of the features of validated rows."""
-        return feature_moments(self.feature_map_, X)
 
     @restore_on_error
     def learn_from(self, summary: Moments) -> Self:
@@ -315,12 +310,8 @@ class RandomKernelProjection(KernelBaseline):
     def _fit_feature_map(self, X: Rows) -> FeatureMap:
         return super()._fit_feature_map(in_double(X))
 
-    def summarize(self, X: MatrixLike) -> Moments:
-        check_is_fitted(self, "feature_map_")
-        return self._moments(validate_rows(self, X))
-
     def _moments(self, X: Rows) -> Moments:
-        return feature_moments(self.feature_map_, in_double(X))
+        return super()._moments(in_double(X))
 
     def _transform_rows(self, X: Rows) -> FloatArray:
         codes = [

@@ -25,6 +25,8 @@ from manylens.validation import (
     check_labels,
     check_reals,
     is_unlabeled,
+    plain_conversion_errors,
+    refuse_overflow,
     require_two_classes,
     restore_on_error,
     safe_scale,
@@ -85,7 +87,8 @@ class SemiSupervisedClassifier(PlainScoreMixin, ClassifierMixin, BaseEstimator):
 
     def _scaled(self, X: Rows) -> FloatArray:
         """Rows as float64, times a power of two if they are huge or tiny."""
-        return np.asarray(times_power(X.astype(np.float64), -self._exponent))
+        with np.errstate(over="ignore"):
+            return refuse_overflow(np.asarray(times_power(X.astype(np.float64), -self._exponent)))
 
     def _learn(self, X: FloatArray, codes: IntArray, labeled: BoolArray, n_classes: int) -> None:
         """Fit to rows (n, d), of which those with a mask have the class numbers `codes`."""
@@ -143,7 +146,8 @@ class SelfTrainingLogisticRegression(SemiSupervisedClassifier):
         self.estimator_ = self._search(X, pseudo_labels)
 
     def _codes(self, X: FloatArray) -> IntArray:
-        return self.estimator_.predict(X)
+        with plain_conversion_errors("X"):
+            return self.estimator_.predict(X)
 
     def _search(self, X: FloatArray, codes: IntArray) -> BaseEstimator:
         """A fitted pipeline with the cross-validated C."""

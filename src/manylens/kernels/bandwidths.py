@@ -83,7 +83,7 @@ def bandwidth(
 
 
 def is_rule(gamma: Gamma) -> TypeGuard[Rule]:
-    """Whether gamma names a rule; raise if it is no positive number either."""
+    """Whether gamma names a rule; raise if it is neither a rule nor a positive number."""
     if isinstance(gamma, str) and gamma in RULES:
         return True
     if not isinstance(gamma, Real) or isinstance(gamma, bool):

@@ -80,7 +80,12 @@ class GammaKernel(Kernel):
     def _scaled(self, X: Rows) -> Rows:
         """Rows divided by 2^exponent_, for which the scale is `scaled_gamma_`."""
         check_is_fitted(self, "scaled_gamma_")
-        return times_power(X, -self.exponent_)
+        with np.errstate(over="ignore"):
+            scaled = times_power(X, -self.exponent_)
+        if self.exponent_ < 0:  # rows much larger than those of fit are as far away as a float can say
+            values, largest = scaled.data if is_sparse(scaled) else scaled, np.finfo(scaled.dtype).max
+            np.clip(values, -largest, largest, out=values)
+        return scaled
 
 
 class Linear(Kernel):
@@ -164,7 +169,8 @@ class Laplacian(GammaKernel):
         self.gamma = gamma
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
-        block = laplacian_kernel(self._scaled(X), self._scaled(Y), gamma=self.scaled_gamma_)
+        with np.errstate(over="ignore", invalid="ignore"):
+            block = laplacian_kernel(self._scaled(X), self._scaled(Y), gamma=self.scaled_gamma_)
         return block.astype(X.dtype, copy=False)
 
 

@@ -133,11 +133,11 @@ def inverse_root(gram: FloatArray, tolerance: float) -> tuple[FloatArray, float]
     return root, float(values[-1] / values[kept][0])
 
 
-def squared_norm_bound(matrix: FloatArray, n_iterations: int = 12) -> float:
+def squared_norm_bound(matrix: FloatArray) -> float:
     """An upper bound of the squared spectral norm: twice the estimate of power iteration, at most Σ m_ij²."""
     vector: FloatArray = np.random.default_rng(0).standard_normal((matrix.shape[1],))
     estimate = 0.0
-    for _ in range(n_iterations):
+    for _ in range(12):
         vector /= max(float(np.linalg.norm(vector)), float(np.finfo(float).tiny))
         vector = matrix.T @ (matrix @ vector)
         estimate = float(np.linalg.norm(vector))

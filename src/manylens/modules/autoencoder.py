@@ -194,21 +194,6 @@ class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):
         self._set_axes(X)
         return self._learn(self.decomposition_)
 
-    def summarize(self, X: MatrixLike) -> Moments:
-        """Second step of fitting in parts: summarize a batch of rows.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-
-        Returns
-        -------
-        Moments
-            Combine the summaries of several batches with `merge`.
-        """
-        check_is_fitted(self, "feature_map_")
-        return feature_moments(self.feature_map_, validate_rows(self, X))
-
     @restore_on_error
     def learn_from(self, summary: Moments) -> Self:
         """Last step of fitting in parts: learn encoders and decoders from the summary of all rows.

@@ -14,9 +14,10 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.feature_maps import FeatureMap
-from manylens.kernels.spectrum import Spectrum
+from manylens.kernels.spectrum import Spectrum, feature_moments
 from manylens.modules.solver import ModularSolution
 from manylens.reprs import FactsMixin
+from manylens.summaries import Moments
 from manylens.summaries.moments import block_rows
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows
 from manylens.validation import (
@@ -121,6 +122,25 @@ class AffineModules(ModuleTransformer):
         self.weights_ = weights.reshape(M * H, k)
         self.offset_ = self.weights_ @ decomposition.shift
         self.components_ = self.weights_ @ decomposition.projection.T
+
+    def _moments(self, X: Rows) -> Moments:
+        """Moments of the features of validated rows."""
+        return feature_moments(self.feature_map_, X)
+
+    def summarize(self, X: MatrixLike) -> Moments:
+        """Second step of fitting in parts: summarize a batch of rows.
+
+        Parameters
+        ----------
+        X : array-like or CSR matrix of shape (n, d)
+
+        Returns
+        -------
+        Moments
+            Combine the summaries of several batches with `merge`.
+        """
+        check_is_fitted(self, "feature_map_")
+        return self._moments(validate_rows(self, X))
 
     def _transform_rows(self, X: Rows) -> FloatArray:
         """Modules of validated rows, in blocks."""

@@ -1,8 +1,8 @@
-"""A sharper lower bound on the modular loss, where the closed form of `solver` leaves a gap.
+"""A sharper lower bound on the modular loss, for spectra on which the closed form of `solver` leaves a gap.
 
 Let t be the eigenvalues of Ḡ and g the mean eigenvalues of M matrices G_m ⪰ 0 of rank at most H in N
-dimensions, all in falling order. The loss is at least |q|² + (1-λ)|g|² + λ|t|² - 2<t, q>, and (t, g) lie in
-the cone
+dimensions, all in descending order. The loss is at least |q|² + (1-λ)|g|² + λ|t|² - 2<t, q>, and (t, g) lie
+in the cone
 
     Σ_{i≤a} t_i + Σ_{i>a+M(H-a)} t_i ≤ Σ_{i≤a} g_i                (a = 0 ... H; equality for a = H)
     Σ_{i≤j} t_{sH+i} ≤ (M-s)/M Σ_{i≤j} g_i                        (s = 0 ... M-1, j = 1 ... H)

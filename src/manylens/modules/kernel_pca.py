@@ -118,21 +118,6 @@ class KernelModules(AffineModules):
         given = self.feature_map == "nystroem" and not isinstance(self.landmarks, str)
         return not (fixed and (given or self.feature_map == "fourier"))
 
-    def summarize(self, X: MatrixLike) -> Moments:
-        """Second step of fitting in parts: summarize a batch of rows.
-
-        Parameters
-        ----------
-        X : array-like or CSR matrix of shape (n, d)
-
-        Returns
-        -------
-        Moments
-            Combine the summaries of several batches with `merge`.
-        """
-        check_is_fitted(self, "feature_map_")
-        return feature_moments(self.feature_map_, validate_rows(self, X))
-
     def _set_modules(self, spectrum: Spectrum, modules: FloatArray) -> None:
         """Set modules, given in the coordinates of the spectrum scaled to variance 1."""
         k = len(spectrum.values)

@@ -34,7 +34,6 @@ from manylens.validation import (
     check_count,
     clear_fitted,
     finite_array,
-    is_sparse,
     new_generator,
     plain_conversion_errors,
     plain_label_errors,
@@ -175,8 +174,6 @@ class NegativeCorrelationNetworks(CallbackSupportMixin, FactsMixin, BaseEstimato
 
 def target_table(y: ArrayLike, classes: AnyArray | None = None) -> FloatArray:
     """Targets as a table (n, Q): numbers as they are, classes as one-hot columns."""
-    if is_sparse(y):
-        raise TypeError("y is a sparse matrix, but targets must be dense: use y.toarray().")
     y = np.asarray(y)
     return y.reshape(len(y), -1) if classes is None else (y[:, None] == classes).astype(np.float64)
 

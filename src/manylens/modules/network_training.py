@@ -14,8 +14,9 @@ from sklearn.utils import gen_batches
 
 from manylens.callbacks import FitTasks, StopFit
 from manylens.modules.networks import ACTIVATIONS, StackedNetworks, network_loss, output_gradient, standardize
+from manylens.optional import import_torch
 from manylens.typing import FloatArray, IntArray, Rows
-from manylens.validation import check_choice, check_count, check_real, import_torch, shown, warn_once
+from manylens.validation import check_choice, check_count, check_real, shown, warn_once
 
 Tensor: TypeAlias = Any  # torch.Tensor; torch is optional
 
@@ -40,7 +41,7 @@ def training_options(estimator: Any, diversity: float) -> TrainingOptions:
     check_choice(estimator.activation, "activation", ACTIVATIONS)
     return TrainingOptions(
         diversity=diversity,
-        learning_rate=check_real(estimator.learning_rate, "learning_rate", 0, include="neither"),
+        learning_rate=check_real(estimator.learning_rate, "learning_rate", 0, 1e35, include="neither"),
         batch_size=check_count(estimator.batch_size, "batch_size"),
         max_iter=check_count(estimator.max_iter, "max_iter"),
         tol=check_real(estimator.tol, "tol"),

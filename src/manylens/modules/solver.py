@@ -27,6 +27,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from manylens.native.threads import one_blas_thread
 from manylens.reprs import result_table
 from manylens.typing import FloatArray, IntArray
+from manylens.validation import require_memory
 
 NEGLIGIBLE = 1e-13  # share of the level below which a coverage is rounding error
 VANISHING = 1e-10  # diversity below which (q - (1-λ) g)/λ is rounding error; λ changes the loss by < λ |q|²
@@ -64,14 +65,20 @@ class ModularSolution:
 def solve_modules(
     spectrum: FloatArray, M: int, H: int, diversity: float, rng: Generator, energy: float | None = None
 ) -> ModularSolution:
-    """Modules of minimal loss for eigenvalues or singular values (k,), largest first.
+    """Modules (M, H, M min(H, k)) of minimal loss for eigenvalues or singular values (k,), largest first.
 
     Diversity 1 is the limit λ -> 1, which selects the balanced one among the many minimizers. `energy` is
     |q|² of the whole spectrum if the given one is truncated.
     """
-    K = M * H
     spectrum = np.asarray(spectrum, dtype=np.float64)
     energy = float(spectrum @ spectrum) if energy is None else energy
+    if 0 < len(spectrum) < H:  # modules have no more dimensions than the rows; the other ones are zero
+        solution = solve_modules(spectrum, M, len(spectrum), diversity, rng, energy)
+        zeros = np.zeros((M, H - len(spectrum), solution.modules.shape[2]))
+        padded = np.concatenate([solution.modules, zeros], axis=1)
+        return replace(solution, modules=padded, coverage=pad_spectrum(solution.coverage, M * H))
+    K = M * H
+    require_memory(3 * 8.0 * K * K, f"Solving for {M} modules of {H} dimensions")
     padded = pad_spectrum(spectrum, K)
     scale = padded[0] if K and padded[0] > 0 else 1.0
     q = padded / scale
@@ -164,9 +171,9 @@ def count_shared(modules: FloatArray) -> int:
     return count_equal(own, np.sqrt(np.maximum(columns - own**2, 0.0)))
 
 
-def count_equal(own: FloatArray, beside: FloatArray, tolerance: float = 1e-6) -> int:
+def count_equal(own: FloatArray, beside: FloatArray) -> int:
     """Number of coordinates with equal diagonals `own` (M, K) and off-diagonal norms `beside` of zero."""
-    largest = own.max(initial=0.0)
+    largest, tolerance = own.max(initial=0.0), 1e-6
     same = np.ptp(own, axis=0) <= tolerance * largest
     alone = beside.max(axis=0) <= np.sqrt(tolerance) * largest
     return int(np.sum(same & alone & (own.min(axis=0) > tolerance * largest)))

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Self, TypeVar
 
-from manylens.validation import shown
+from manylens.validation import check_iterable, shown
 
 
 class Summary(ABC):
@@ -37,8 +37,15 @@ def check_same_kind(summary: Summary, other: Any) -> None:
 
 def summarize(make: Callable[[], S], batches: Iterable[tuple[Any, ...]]) -> S:
     """A new summary of all batches, each a tuple of the arguments of `update`."""
-    summary = make()
-    for batch in batches:
+    if not callable(make):
+        raise TypeError(f"make={shown(make)} is not a function that returns a new summary.")
+    try:
+        summary = make()
+    except TypeError as error:
+        raise TypeError(f"make={shown(make)} cannot be called without arguments: {error}.") from error
+    if not isinstance(summary, Summary):
+        raise TypeError(f"make returns {shown(summary)}, which is not a summary, such as Moments(3).")
+    for batch in check_iterable(batches, "batches", "an iterable of tuples"):
         summary.update(*batch)
     return summary
 
@@ -48,9 +55,15 @@ def merge_tree(summaries: Iterable[T], merge: Callable[[T, T], T] | None = None)
 
     At most log2(n) + 1 summaries are held at a time. By default `merge` is the method, in place.
     """
+    if merge is not None and not callable(merge):
+        raise TypeError(f"merge={shown(merge)} is not a function of two summaries.")
     join = merge or (lambda first, second: first.merge(second))  # type: ignore[attr-defined]
     waiting: list[tuple[int, T]] = []  # height in the tree, from high to low, and merged summary
-    for merged in summaries:
+    for merged in check_iterable(summaries, "summaries", "an iterable of summaries"):
+        if merge is None and not isinstance(merged, Summary):
+            raise TypeError(
+                f"{shown(merged)} is not a summary, so it cannot be merged: give objects with `merge`."
+            )
         height = 0
         while waiting and waiting[-1][0] == height:
             merged = join(waiting.pop()[1], merged)

@@ -10,6 +10,7 @@ import numpy as np
 from manylens.summaries.base import Summary, check_same_kind
 from manylens.summaries.moments import Moments
 from manylens.typing import AnyArray, FloatArray
+from manylens.validation import check_count, check_rows, finite_array, require_memory
 
 
 def bootstrap_counts(n_samples: int, lengths: Sequence[int], number: int, seed: int) -> FloatArray:
@@ -31,10 +32,15 @@ class BootstrapMoments(Summary):
 
     def __init__(self, n_features: int, n_samples: int) -> None:
         self.whole = Moments(n_features)
+        require_memory(8.0 * n_features**2 * check_count(n_samples, "n_samples"), f"{n_samples} samples")
         self.samples = [Moments(n_features) for _ in range(n_samples)]
 
     def update(self, rows: Any, counts: AnyArray) -> Self:
         """Add rows (n, d), which occur counts (n_samples, n) times."""
+        rows = check_rows(rows, "rows")
+        counts = finite_array(counts, "counts", 2)
+        if (counts < 0).any():
+            raise ValueError("counts has negative numbers: give how often each row occurs in each sample.")
         if counts.shape != (len(self.samples), rows.shape[0]):
             raise ValueError(
                 f"counts has shape {counts.shape}, but {len(self.samples)} samples of {rows.shape[0]} rows "

@@ -130,8 +130,8 @@ class CountSketch(CheckedState, Summary):
             rows = check_array(
                 rows, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, input_name="rows"
             )
-        if rows.dtype.kind == "f" and rows.dtype.itemsize > 8:
-            rows = rows.astype(np.float64)
+            if rows.dtype.kind == "O" or (rows.dtype.kind == "f" and rows.dtype.itemsize > 8):
+                rows = rows.astype(np.float64)
         n, d = rows.shape
         indices = row_numbers(indices, n, self.n_rows_)
         self._check_settings()

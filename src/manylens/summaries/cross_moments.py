@@ -8,12 +8,13 @@ about different origins can be merged and turned into moments about the mean exa
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
-from manylens.summaries.base import Summary
+from manylens.summaries.base import Summary, check_same_kind
 from manylens.typing import FloatArray
+from manylens.validation import check_count, check_iterable, finite_array, shown
 
 Pair = tuple[int, int]
 
@@ -40,17 +41,38 @@ def move_both(A: FloatArray, row_step: FloatArray, column_step: FloatArray) -> F
     return move_rows(move_rows(A, row_step).T, column_step).T
 
 
+def as_pair(pair: object) -> Pair:
+    """Two numbers of feature sets, or a clear error."""
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise TypeError(f"{shown(pair)} is not a pair of numbers of feature sets: give pairs such as (0, 1).")
+    k, m = (check_count(number, "number of a feature set", 0) for number in pair)
+    return k, m
+
+
 class CrossMoments(Summary):
     """Sums over rows of h_k h_lᵀ for given pairs k ≤ l, which must include each feature set with itself."""
 
     def __init__(self, pairs: Iterable[Pair]) -> None:
-        self.pairs = sorted(set(pairs))
+        self.pairs = sorted({as_pair(pair) for pair in check_iterable(pairs, "pairs", "a list of pairs")})
+        missing = {m for pair in self.pairs for m in pair} - {k for k, m in self.pairs if k == m}
+        if missing:
+            k = min(missing)
+            raise ValueError(
+                f"pairs has feature set {k}, but not ({k}, {k}): give each set with itself, too."
+            )
         self.n_rows_ = 0
         self.origins_: list[FloatArray] = []  # (d_k,): mean of the first batch
         self.sums_: dict[Pair, FloatArray] = {}  # (d_k + 2, d_l + 2)
 
     def update(self, feature_sets: Sequence[FloatArray]) -> Self:
         """Add a batch of rows, the same n rows in every feature set (n, d_k)."""
+        feature_sets = [
+            X if type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind == "f" else finite_array(X, "X", 2)
+            for X in check_iterable(feature_sets, "feature_sets", "a list of arrays of shapes (n, d_k)")
+        ]
+        n_sets = 1 + max((m for _, m in self.pairs), default=-1)
+        if len(feature_sets) != n_sets or not n_sets:
+            raise ValueError(f"The batch has {len(feature_sets)} feature sets, but the pairs name {n_sets}.")
         n_rows = len(feature_sets[0])
         if any(len(X) != n_rows for X in feature_sets):
             raise ValueError("The feature sets of a batch must have the same number of rows.")
@@ -77,6 +99,7 @@ class CrossMoments(Summary):
         return self
 
     def merge(self, other: Self) -> Self:
+        check_same_kind(self, other)
         if other.pairs != self.pairs:
             raise ValueError("Cross-moments of different pairs of feature sets cannot be merged.")
         if not other.n_rows_:
@@ -95,6 +118,7 @@ class CrossMoments(Summary):
 
     def times_powers(self, powers: Sequence[int]) -> Self:
         """The moments of the feature sets times 2^powers, one power for each set; exact."""
+        powers = [check_count(power, "power", -(2**31)) for power in self._one_per_set(powers, "powers")]
         made = self.fresh()
         made.n_rows_ = self.n_rows_
         made.origins_ = [np.ldexp(origin, power) for origin, power in zip(self.origins_, powers, strict=True)]
@@ -109,9 +133,18 @@ class CrossMoments(Summary):
 
     def about(self, points: Sequence[FloatArray]) -> dict[Pair, FloatArray]:
         """The sums with points (d_k,) as the origins."""
+        points = [finite_array(point, "point", 1) for point in self._one_per_set(points, "points")]
+        if [len(point) for point in points] != [len(origin) for origin in self.origins_]:
+            raise ValueError("The points have other numbers of columns than the feature sets.")
         steps = [origin - point for origin, point in zip(self.origins_, points, strict=True)]
         return {(k, m): move_both(A, steps[k], steps[m]) for (k, m), A in self.sums_.items()}
 
     def means(self) -> list[FloatArray]:
         """Mean (d_k,) of each feature set."""
         return [origin + self.sums_[k, k][0, 1:-1] / self.n_rows_ for k, origin in enumerate(self.origins_)]
+
+    def _one_per_set(self, values: Iterable[Any], name: str) -> list[Any]:
+        listed = list(check_iterable(values, name, "a list with one entry for each feature set"))
+        if len(listed) != len(self.origins_):
+            raise ValueError(f"{name} has {len(listed)} entries for {len(self.origins_)} feature sets.")
+        return listed

@@ -8,9 +8,18 @@ from typing import Self
 import numpy as np
 from scipy import sparse
 
-from manylens.summaries.base import Summary
+from manylens.summaries.base import Summary, check_same_kind
 from manylens.typing import AnyArray, FloatArray, Rows, SparseRows
-from manylens.validation import is_sparse, safe_scale, shown, times_power
+from manylens.validation import (
+    check_count,
+    check_rows,
+    finite_array,
+    is_sparse,
+    require_memory,
+    safe_scale,
+    shown,
+    times_power,
+)
 
 LARGEST_EXPONENT = 500  # of rows whose squares are within the range of float64
 BLOCK_BYTES = 2**25  # large enough for BLAS to run at full speed
@@ -40,7 +49,8 @@ class Moments(Summary):
     """
 
     def __init__(self, n_features: int) -> None:
-        self.n_features = n_features
+        self.n_features = n_features = check_count(n_features, "n_features")
+        require_memory(8.0 * n_features * n_features, f"The scatter of {n_features} features")
         self.weight = 0.0  # number of rows, or the sum of their weights
         self.mean: FloatArray = np.zeros(n_features)
         self.scatter: FloatArray = np.zeros((n_features, n_features))
@@ -48,8 +58,14 @@ class Moments(Summary):
 
     def update(self, rows: Rows, weights: AnyArray | None = None) -> Self:
         """Add a dense or CSR block of rows (n, d), with weights (n,), ones by default."""
+        if not (is_sparse(rows) or type(rows) is np.ndarray) or rows.dtype not in (np.float32, np.float64):
+            rows = check_rows(rows, "rows")
         if rows.ndim != 2 or rows.shape[1] != self.n_features:
             raise ValueError(f"Moments of {self.n_features} features cannot take rows of shape {rows.shape}.")
+        if weights is not None:
+            weights = finite_array(weights, "weights", 1)
+            if len(weights) != rows.shape[0] or (weights < 0).any():
+                raise ValueError(f"weights must be {rows.shape[0]} numbers, one per row, and none negative.")
         weight = float(rows.shape[0]) if weights is None else float(np.sum(weights))
         if weight == 0:
             return self
@@ -62,11 +78,14 @@ class Moments(Summary):
             )
         mean, scatter = block_moments(times_power(rows, -exponent), weights, weight)
         mean, scatter = np.ldexp(mean, exponent), np.ldexp(scatter, 2 * exponent)
+        if not (np.isfinite(mean).all() and np.isfinite(scatter).all()):
+            raise ValueError("The rows contain NaN or infinity, so they were not added.")
         if rows.dtype == np.float32:
             self.precision = float(np.finfo(np.float32).eps)
         return self._join(weight, mean, scatter)
 
     def merge(self, other: Self) -> Self:
+        check_same_kind(self, other)
         if other.n_features != self.n_features:
             raise ValueError(
                 f"Moments of {other.n_features} features cannot be merged into those of {self.n_features}."
