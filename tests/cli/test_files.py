@@ -160,7 +160,7 @@ def test_search_for_a_row_leaves_it_out_and_obeys_conditions(folder, capsys):
     assert [row["species"] for row in found] == ["virginica"] * 3
     assert all(frame["petal_length"][row["row"]] > 5.5 for row in found)
     for condition, reason in (
-        ("petal_length", "no condition"),
+        ("petal_length", "is not a condition on rows"),
         ("petal_length > 99", "no row"),
         ("1 +", "--where"),
         ("petal_lenght > 5", "has no column 'petal_lenght'; did you mean 'petal_length'?"),

@@ -3,7 +3,6 @@
 import shutil
 
 import pytest
-from sklearn.datasets import load_digits
 
 from manylens import ModularKernelPCA, explore
 
@@ -70,11 +69,6 @@ def new_page(browser, tabs):
         page.mouse.move(0, 0)
         free.append(page)
     assert messages == []
-
-
-@pytest.fixture(scope="session")
-def digits():
-    return load_digits()
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,8 @@ import pytest
 from scipy import sparse
 from sklearn.metrics.pairwise import rbf_kernel
 
-from manylens import ModularKernelPCA, cka_matrix, distance_correlation_matrix, explore
+from manylens import ModularKernelPCA, cka_matrix, explore
+from manylens.alignment import distance_correlation_matrix
 from manylens.explorer import hosts
 from manylens.explorer.curves import diversity_curves, majority, nearest
 from manylens.explorer.data import LARGEST, explorer_data

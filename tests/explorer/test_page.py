@@ -10,13 +10,8 @@ import pandas as pd
 import pytest
 from sklearn.neighbors import NearestNeighbors
 
-from manylens import (
-    ModularAutoencoder,
-    ModularKernelPCA,
-    cka_matrix,
-    distance_correlation_matrix,
-    explore,
-)
+from manylens import ModularAutoencoder, ModularKernelPCA, cka_matrix, explore
+from manylens.alignment import distance_correlation_matrix
 from manylens.explorer.data import BUFFERS, explorer_data
 from manylens.explorer.hosts import module_source
 from manylens.explorer.hosts import page as make_page
@@ -34,6 +29,7 @@ HOSTILE = [
 
 def opened(page, path, link=""):
     page.goto(path.as_uri() + link)
+    page.bring_to_front()  # a page behind others may wait for its next frame
     settled(page)
     return page
 

@@ -75,7 +75,7 @@ def test_predicted_against_true_values():
     ridge = LayerRidgeRegressor().fit([diabetes], values)
     display = ScatterDisplay.from_estimator(ridge, [diabetes], values)
     np.testing.assert_array_equal(display.y, ridge.predict([diabetes]))
-    with pytest.raises(TypeError, match="is no regressor"):
+    with pytest.raises(TypeError, match="is not a regressor"):
         ScatterDisplay.from_estimator(ModuleVotingClassifier(modules).fit(X, y), X, y)
 
 

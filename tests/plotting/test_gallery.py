@@ -119,7 +119,7 @@ def test_what_is_no_gallery_is_refused(digits):
         GalleryDisplay.from_estimator(index, X[:2], X[:1].reshape(-1, 9, 7))
     with pytest.raises(ValueError, match=r"The image of row \d+ has shape \(63,\)"):
         GalleryDisplay.from_estimator(index, X[:2], X)
-    with pytest.raises(ValueError, match=r"are no images of shape \(4, 4\): give query_images"):
+    with pytest.raises(ValueError, match=r"are not images of shape \(4, 4\): give query_images"):
         GalleryDisplay.from_estimator(index, X[:2], np.zeros((50, 4, 4)))
     with pytest.raises(ValueError, match="found_images cannot be read as an array of numbers"):
         GalleryDisplay(X[:2], [[1.0, 2.0], [3.0]], ["a"]).plot()

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from manylens.alignment.cka_and_hsic import cka_matrix
 from manylens.alignment.distances import distance_correlation_matrix
 from manylens.alignment.ranking import rank_models
-from manylens.alignment.similarity import cka_matrix
 from manylens.cli import CommandError
 from manylens.cli.columns import ColumnOptions, choose_features, labels
 from manylens.cli.learning import Common
@@ -112,8 +112,8 @@ def similarity(
 
 def draw(matrix: FloatArray, names: list[str], measure: str, target: str) -> None:
     """Write a heat map of the matrix."""
+    from manylens.optional import import_optional
     from manylens.plotting import HeatMapDisplay
-    from manylens.validation import import_optional
 
     import_optional("matplotlib", "--plot", '"manylens[cli]"')
     from matplotlib.figure import Figure

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from manylens.cli.options import choosing, command, read, reading, split_options, trusting
-from manylens.validation import import_optional
+from manylens.optional import import_optional
 
 
 @command(

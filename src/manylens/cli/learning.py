@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.pipeline import Pipeline
@@ -156,6 +157,9 @@ def neighbor_scores(X: FloatArray, lenses: Any, y: AnyArray | None, seed: int) -
         codes = np.unique(y[chosen], return_inverse=True)[1]
         scores["vote_accuracy"] = vote(codes, found)
         scores["vote_accuracy_of_columns"] = vote(codes, near)
+    if y is not None and y.dtype.kind == "f" and np.ptp(y[chosen]) > 0:
+        means = (y[chosen][rows[:, :VOTERS]].mean(axis=1) for rows in (found, near))
+        scores["vote_r2"], scores["vote_r2_of_columns"] = (float(r2_score(y[chosen], m)) for m in means)
     return scores
 
 

@@ -14,9 +14,10 @@ from manylens.cli import CommandError
 from manylens.cli.columns import labels, model_rows
 from manylens.cli.model_files import first_steps, last_step
 from manylens.cli.tables import Rows, check_target
+from manylens.optional import import_optional
 from manylens.persistence.files import replacing
 from manylens.typing import AnyArray, FloatArray
-from manylens.validation import import_optional, take_rows
+from manylens.validation import take_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -187,7 +188,7 @@ def draw_coverage(lenses: Any) -> Figure:
 
 def draw_similarity(lenses: Any, X: FloatArray) -> Figure:
     """CKA of the modules with each other."""
-    from manylens.alignment.similarity import cka_matrix
+    from manylens.alignment.cka_and_hsic import cka_matrix
     from manylens.cli.demo_report import new_figure
     from manylens.plotting import HeatMapDisplay
 

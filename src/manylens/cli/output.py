@@ -121,7 +121,7 @@ def shown(value: Any) -> str:
     if isinstance(value, int | np.integer):
         return f"{value:,}"
     if isinstance(value, float | np.floating):
-        return f"{value:.4g}"
+        return f"{value:,.0f}" if 1e4 <= abs(float(value)) < 1e15 else f"{value:.4g}"
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={shown(each)}" for name, each in value.items())
     if isinstance(value, list | tuple):

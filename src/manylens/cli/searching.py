@@ -19,6 +19,7 @@ from manylens.ensembles.neighbors import ModuleNeighbors
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 RESERVED = ("query", "rank", "row", "distance")  # columns of the result
+FIRST_LINES = 20  # of the result, printed if a file has all of them
 
 
 def search(
@@ -73,23 +74,22 @@ def search(
             called = query.frame[ids].to_numpy() if known else np.arange(len(Q))
             for name, distances, found in zip(called, *finder.nearest(Q, k, mask), strict=True):
                 asked.append((name, distances, found))
-    answer(common, named_neighbors(asked, names, ids, beside), rows.name, where, output)
+    answer(common, named_neighbors(asked, names, ids, beside), k, rows.name, where, output)
 
 
 def search_index(
     common: Common, model: Any, index: ModuleNeighbors, query: Rows, k: int, output: str | None
 ) -> None:
     """Print or write the k nearest rows of each query, by the ids of a saved index."""
-    k = min(k, len(index))
     with common.talk.step(f"Searching {len(index):,} rows"):
         Q = first_steps(model, model_rows(model, query))
-        distances, found = index.kneighbors(Q, k)
+        distances, found = index.kneighbors(Q, min(k, len(index)))
     lines = [
         {"query": number, "rank": rank, "row": row, "distance": float(distance)}
         for number, (lengths, near) in enumerate(zip(distances, found.tolist(), strict=True))
         for rank, (distance, row) in enumerate(zip(lengths, near, strict=True), 1)
     ]
-    answer(common, pd.DataFrame(lines), "the index", None, output)
+    answer(common, pd.DataFrame(lines), k, "the index", None, output)
 
 
 def without_ids(index: ModuleNeighbors) -> ModuleNeighbors:
@@ -116,14 +116,22 @@ def named_neighbors(
     )
 
 
-def answer(common: Common, frame: pd.DataFrame, name: str, where: str | None, output: str | None) -> None:
+def answer(
+    common: Common, frame: pd.DataFrame, k: int, name: str, where: str | None, output: str | None
+) -> None:
     """Print or write neighbors."""
+    most = int(frame["rank"].max())
+    if most < k:
+        common.talk.note(f"-k {k}: there are only {most:,} rows to find in {name}.")
     if output is not None:
         write_rows(frame, output)
     if output != "-":
         columns = [str(name) for name in frame.columns]
         title = f"Nearest rows of {name}" + (f" where {where}" if where else "")
-        common.talk.table(title, columns, frame.to_numpy(dtype=object).tolist(), {"output": output})
+        printed = frame if output is None or common.talk.as_json else frame.head(FIRST_LINES)
+        common.talk.table(title, columns, printed.to_numpy(dtype=object).tolist(), {"output": output})
+        if len(printed) < len(frame):
+            common.talk.note(f"The first {len(printed)} of {len(frame):,} lines; {output} has all of them.")
 
 
 def condition(rows: Rows, where: str) -> BoolArray:
@@ -139,7 +147,7 @@ def condition(rows: Rows, where: str) -> BoolArray:
         ) from None
     mask = np.asarray(chosen)
     if mask.dtype != bool or mask.shape != (len(rows.frame),):
-        raise CommandError(f'--where {where!r} is no condition on rows, such as "price < 10".')
+        raise CommandError(f'--where {where!r} is not a condition on rows, such as "price < 10".')
     if not mask.any():
         raise CommandError(f"--where {where!r}: no row of {rows.name} fulfills it.")
     return mask

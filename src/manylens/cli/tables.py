@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 
 from manylens.cli import CommandError
+from manylens.optional import import_optional
 from manylens.persistence.files import replacing
 from manylens.typing import AnyArray
-from manylens.validation import import_optional
 
 Kind = Literal["table", "array", "images"]
 Source: TypeAlias = Path | io.BytesIO  # a file, or the bytes of standard input
@@ -163,6 +163,7 @@ def read_arrow(
 def unpacked(frame: pd.DataFrame) -> pd.DataFrame:
     """Replace columns of equally long lists of numbers, such as embeddings, by one column per number."""
     parts: list[pd.DataFrame] = []
+    found = False
     for name in frame.columns:
         values = frame[name]
         first = values.dropna().iloc[:1]
@@ -174,9 +175,10 @@ def unpacked(frame: pd.DataFrame) -> pd.DataFrame:
                 if stacked.dtype.kind in "biuf" and stacked.size:
                     names = [f"{name}_{k}" for k in range(stacked.shape[1])]
                     parts.append(pd.DataFrame(stacked, columns=names))
+                    found = True
                     continue
         parts.append(values.to_frame())
-    return pd.concat(parts, axis=1) if parts else frame
+    return pd.concat(parts, axis=1) if found else frame  # one block of numbers is converted without a copy
 
 
 def load_numpy(source: Source) -> Any:

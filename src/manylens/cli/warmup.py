@@ -19,8 +19,8 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 
+from manylens.alignment.cka_and_hsic import hsic_test
 from manylens.alignment.distances import distance_correlation
-from manylens.alignment.similarity import hsic_test
 from manylens.ensembles.index import Method
 from manylens.ensembles.neighbors import ModuleNeighbors
 from manylens.ensembles.scan_neighbors import ScanNeighborsClassifier

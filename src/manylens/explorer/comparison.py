@@ -117,8 +117,8 @@ def checked_layer(values: Any, parameter: str, layer: str) -> FloatArray:
         raise ValueError(f"{name} is sparse: reduce it first, for example by TruncatedSVD.")
     if n_axes(values) < 2:
         raise TypeError(
-            f"{name}={shown(values)} is no representation: give an array (n, d), a dict of arrays, one per "
-            "layer, or a fitted transformer."
+            f"{name}={shown(values)} is not a representation: give an array (n, d), a dict of arrays, one "
+            "per layer, or a fitted transformer."
         )
     with plain_conversion_errors(name):
         array = np.asarray(values)

@@ -14,8 +14,8 @@ from typing import Any
 
 from manylens.explorer.comparison import comparison_data
 from manylens.explorer.data import BUFFERS, ExplorerData, explorer_data
+from manylens.optional import import_optional
 from manylens.typing import MatrixLike
-from manylens.validation import import_optional
 
 HERE = Path(__file__).parent
 SCRIPTS = (

@@ -10,8 +10,9 @@ from scipy import sparse
 
 from manylens.kernels.feature_maps import LandmarkMap, LinearMap
 from manylens.kernels.kernels import RBF
+from manylens.optional import import_optional
 from manylens.typing import AnyArray
-from manylens.validation import import_optional, shown
+from manylens.validation import shown
 
 SIDE = 64  # pixels of images from files
 MOST_PIXELS = 2**25  # of one file: larger ones are refused before they are unpacked

@@ -11,7 +11,7 @@ from typing import Any
 
 from manylens.explorer.answers import Answers, BadRequestError
 from manylens.explorer.hosts import page
-from manylens.validation import import_optional
+from manylens.optional import import_optional
 
 LARGEST_REQUEST = 2**20  # bytes
 HOST = "127.0.0.1"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import gaussian_kde, norm
+from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.plotting.style import (
@@ -16,17 +17,20 @@ from manylens.plotting.style import (
     REFERENCE_STYLES,
     Display,
     add_legend,
+    by_name,
+    check_classes,
     check_mapping,
     color,
     marker,
     module_view,
     name_ticks,
     numbers,
+    require_attributes,
 )
 from manylens.pruning.pruned_ensemble import validate_member_rows
 from manylens.pruning.pruner import read_members
 from manylens.typing import AnyArray, FloatArray, ModuleSet
-from manylens.validation import check_choice, check_diversity
+from manylens.validation import check_choice, check_diversity, finite_array, refuse_extreme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -152,14 +156,16 @@ class CurveDisplay(Display):
         **options
             Passed to `plot`, such as `ax`.
         """
-        view, y = module_view(modules, X, module), np.asarray(y)
+        view = module_view(modules, X, module)
+        refuse_extreme(view, "The module")
+        y, names = check_classes(y, len(view))
         if view.shape[1] != 1:
             raise ValueError(
                 f"Module {module} has {view.shape[1]} dimensions: densities are drawn along one. Fit the "
                 "modules with n_components=1."
             )
         x = np.linspace(view.min(), view.max(), 200)
-        classes = {str(c): np.mean(y == c) * kernel_density(view[y == c, 0], x) for c in np.unique(y)}
+        classes = {str(c): np.mean(y == c) * kernel_density(view[y == c, 0], x) for c in names}
         return cls(x, classes, x_label=f"module {module}", y_label="density", fill=True).plot(**options)
 
     @classmethod
@@ -175,15 +181,18 @@ class CurveDisplay(Display):
         **options
             Passed to `plot`, such as `ax`.
         """
-        named = pruners if isinstance(pruners, Mapping) else {pruners.method: pruners}
-        first, y = next(iter(named.values())), np.asarray(y)
-        for pruner in named.values():
+        named = pruners if isinstance(pruners, Mapping) else {getattr(pruners, "method", ""): pruners}
+        for pruner in by_name(named, "pruners").values():
             check_is_fitted(pruner)
+            require_attributes(pruner, "a fitted AlignmentPruner", "ensemble_", "alignments_", "n_kept_")
+        first, targets = next(iter(named.values())), column_or_1d(y)
+        check_consistent_length(X, targets)
+        for pruner in named.values():
             if pruner.ensemble_ is not first.ensemble_:
                 raise ValueError("The pruners were fitted to different ensembles: draw one display for each.")
         classes = read_members(first.ensemble_).classes
-        curve = accumulated_error(first, X, y)
-        errors = [float(mean_error(pruner.predict(X), y, classes)) for pruner in named.values()]
+        curve = accumulated_error(first, X, targets)
+        errors = [float(mean_error(pruner.predict(X), targets, classes)) for pruner in named.values()]
         low = min(curve.min(), *errors)
         high = max(np.quantile(curve, 0.9), curve[-1], *errors)  # a bad first member would flatten the rest
         return cls(
@@ -212,6 +221,7 @@ class CurveDisplay(Display):
             Passed to `plot`, such as `ax`.
         """
         check_is_fitted(pruner)
+        require_attributes(pruner, "a fitted TreePruner", "path_", "whole_loss_")
         path, whole = pruner.path_, pruner.whole_loss_
         spread = (path["loss"] - path["rise_error"], path["loss"] + path["rise_error"])
         high = 2.5 * max(whole, float(np.nanmin(path["loss"])))
@@ -250,6 +260,8 @@ class CurveDisplay(Display):
         points = named_numbers(self.points, "points", 2)
         for scale in (self.x_scale, self.y_scale):
             check_choice(scale, "x_scale or y_scale", SCALES)
+        if self.y_limits is not None:
+            finite_array(numbers(self.y_limits, "y_limits", 2), "y_limits", 1)
         ax = self._open(ax, 8.4 if len(curves) + len(points) + len(references) > 4 else 6, 4)
         for k, (name, values) in enumerate(references.items()):
             gray: dict[str, Any] = {"color": REFERENCE_COLOR, "linewidth": 1.2, "zorder": 1, "label": name}
@@ -403,9 +415,10 @@ def named_numbers(values: Any, name: str, *shape: int) -> dict[str, FloatArray]:
 
 def kernel_density(values: FloatArray, x: FloatArray) -> FloatArray:
     """Gaussian kernel density with Scott's bandwidth; equal values get a hundredth of the range of x."""
-    if np.ptp(values) > 0:
-        return gaussian_kde(values)(x)
-    return norm.pdf(x, values[0], (np.ptp(x) or 1.0) / 100)
+    width = np.ptp(x) or 1.0  # squares of values in this unit neither overflow nor vanish
+    if np.ptp(values) > 1e-6 * width:
+        return gaussian_kde(values / width)(x / width) / width
+    return norm.pdf(x, values[0], width / 100)
 
 
 def mean_error(predicted: AnyArray, y: AnyArray, classes: AnyArray | None) -> FloatArray:

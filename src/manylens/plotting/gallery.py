@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.retrieval import module_neighbors, rerank
-from manylens.plotting.style import WRONG_COLOR, Display, check_names, numbers
+from manylens.plotting.style import (
+    WRONG_COLOR,
+    Display,
+    check_classes,
+    check_names,
+    numbers,
+    require_attributes,
+)
 from manylens.typing import AnyArray, BoolArray, ModuleSet
-from manylens.validation import plain_conversion_errors, shown
+from manylens.validation import check_count, plain_conversion_errors, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,7 +107,7 @@ class GalleryDisplay(Display):
             flat = np.asarray(queries)
             if flat.ndim != 2 or flat.shape[1] != np.prod(pictures.shape[3:]):
                 raise ValueError(
-                    f"Queries of shape {flat.shape} are no images of shape {pictures.shape[3:]}: give "
+                    f"Queries of shape {flat.shape} are not images of shape {pictures.shape[3:]}: give "
                     "query_images."
                 )
             query_images = flat.reshape(-1, *pictures.shape[3:])
@@ -142,18 +150,29 @@ class GalleryDisplay(Display):
         **options
             Passed to `plot`, such as `ax`.
         """
-        X, queries = np.asarray(X), np.asarray(queries)
+        check_is_fitted(modules)
+        require_attributes(modules, "fitted modules, such as ModularKernelPCA", "split", "transform")
+        X, queries = numbers(X, "X", None, None), numbers(queries, "queries", None, None)
+        if not isinstance(image_shape, tuple | list) or len(image_shape) != 2:
+            raise TypeError(f"image_shape={shown(image_shape)} must be a pair such as (28, 28).")
+        height, width = (check_count(side, "image_shape") for side in image_shape)
+        if height * width != X.shape[1]:
+            raise ValueError(f"Rows of {X.shape[1]} columns are no images of shape {tuple(image_shape)}.")
+        if check_count(n_neighbors, "n_neighbors") > len(X):
+            raise ValueError(f"n_neighbors={n_neighbors} are more than the {len(X)} rows.")
+        n_candidates = min(check_count(n_candidates, "n_candidates"), len(X))
         base, sought = (modules.split(modules.transform(rows)) for rows in (X, queries))
         found = module_neighbors(base, sought, max(n_candidates, n_neighbors))
         together = rerank(found, base, sought, n_neighbors)
-        shown = np.concatenate([found[:, :3, :n_neighbors], together[:, None]], axis=1)
+        results = np.concatenate([found[:, :3, :n_neighbors], together[:, None]], axis=1)
         names = [f"module {m + 1}" for m in range(min(3, base.shape[1]))]
         wrong = None
         if y is not None and query_labels is not None:
-            wrong = np.asarray(y)[shown] != np.asarray(query_labels)[:, None, None]
+            labels, sought_labels = check_classes(y, len(X))[0], check_classes(query_labels, len(queries))[0]
+            wrong = labels[results] != sought_labels[:, None, None]
         images, query_images = (rows.reshape(-1, *image_shape) for rows in (X, queries))
         names.append(f"all {base.shape[1]} together")
-        return cls(query_images, images[shown], names, wrong).plot(**options)
+        return cls(query_images, images[results], names, wrong).plot(**options)
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Self:
         with plain_conversion_errors("found_images"):

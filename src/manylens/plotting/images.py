@@ -8,23 +8,33 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.alignment.cka_and_hsic import cka_matrix
 from manylens.alignment.distances import distance_correlation_matrix
-from manylens.alignment.similarity import cka_matrix
 from manylens.plotting.style import (
     COLORMAP,
     PALETTE,
     Display,
     Named,
     by_name,
+    check_classes,
     check_names,
     module_view,
     name_ticks,
     numbers,
+    require_attributes,
 )
 from manylens.typing import FloatArray, IntArray, ModuleSet
-from manylens.validation import check_choice, check_real
+from manylens.validation import (
+    check_choice,
+    check_count,
+    check_real,
+    plain_conversion_errors,
+    refuse_extreme,
+    require_memory,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,14 +111,15 @@ class HeatMapDisplay(Display):
         **options
             Passed to `plot`, such as `ax`.
         """
-        named = by_name(representations)
+        named = by_name(representations, "representations")
         if not callable(measure):
             check_choice(measure, "measure", MEASURES)
         compute, value_name = (measure, "similarity") if callable(measure) else MEASURES[measure]
-        beside = {} if others is None else by_name(others)
+        beside = {} if others is None else by_name(others, "others")
         values = compute([*named.values(), *beside.values()])
         if others is not None:
-            values = np.asarray(values)[: len(named), len(named) :]
+            n_sets = len(named) + len(beside)
+            values = numbers(values, "what measure returned", n_sets, n_sets)[: len(named), len(named) :]
         columns = None if others is None else list(beside)
         return cls(values, list(named), columns, value_name=value_name).plot(**options)
 
@@ -147,6 +158,8 @@ class HeatMapDisplay(Display):
         **options
             Passed to `plot`, such as `ax`.
         """
+        check_is_fitted(modules)
+        require_attributes(modules, "fitted modules, such as ModularKernelPCA", "split", "transform")
         parts = modules.split(modules.transform(X))
         views = np.moveaxis(parts, 1, 0) if isinstance(parts, np.ndarray) else parts
         return cls(
@@ -168,10 +181,13 @@ class HeatMapDisplay(Display):
         **options
             Passed to `plot`, such as `ax`.
         """
-        named = {"": estimators} if hasattr(estimators, "layer_weights_") else by_name(estimators)
+        named = (
+            {"": estimators} if hasattr(estimators, "layer_weights_") else by_name(estimators, "estimators")
+        )
         models = list(named.values())
         for model in models:
-            check_is_fitted(model, "layer_weights_")
+            check_is_fitted(model)
+            require_attributes(model, "a fitted LayerRidgeClassifier", "layer_weights_", "layer_names_")
             if model.layer_names_ != models[0].layer_names_:
                 raise ValueError(
                     f"The models were fitted to different layers ({models[0].layer_names_} and "
@@ -285,21 +301,37 @@ class BoundaryDisplay(Display):
         **options
             Passed to `plot`, such as `ax`.
         """
-        X = np.asarray(X)
-        if X.ndim != 2 or X.shape[1] != 2:
+        with plain_conversion_errors("X"):
+            rows = check_array(X, dtype=[np.float64, np.float32], input_name="X")
+        if rows.shape[1] != 2:
             raise ValueError(
-                f"X has shape {X.shape}: a boundary is drawn in the plane. Fit the classifier to two columns."
+                f"X has shape {rows.shape}: a boundary is drawn in the plane. Fit to two columns."
             )
-        margin = 0.15 * np.ptp(X, axis=0)
-        sides = np.linspace(X.min(axis=0) - margin, X.max(axis=0) + margin, resolution)
+        check_is_fitted(classifier)
+        require_attributes(classifier, "a fitted classifier", "classes_", "predict")
+        refuse_extreme(rows)
+        require_memory(
+            32.0 * check_count(resolution, "resolution", 2) ** 2, f"A grid of {resolution} per side"
+        )
+        margin = 0.15 * np.ptp(rows, axis=0)
+        sides = np.linspace(rows.min(axis=0) - margin, rows.max(axis=0) + margin, resolution)
         grid = np.meshgrid(sides[:, 0], sides[:, 1])
-        points = np.column_stack([side.ravel() for side in grid]).astype(X.dtype)
+        points = np.column_stack([side.ravel() for side in grid]).astype(rows.dtype)
         if module is None:
             regions = np.searchsorted(classifier.classes_, classifier.predict(points))
         else:  # members predict class numbers
-            regions = classifier.estimators_[module].predict(module_view(classifier.modules_, points, module))
-        labels = None if y is None else np.searchsorted(classifier.classes_, np.asarray(y))
-        return cls((grid[0], grid[1]), regions.reshape(grid[0].shape), X, labels).plot(**options)
+            require_attributes(
+                classifier, "a ModuleVotingClassifier, or no module", "modules_", "estimators_"
+            )
+            view = module_view(classifier.modules_, points, module)
+            regions = classifier.estimators_[module].predict(view)
+        labels = None
+        if y is not None:
+            given, found = check_classes(y, len(rows))
+            if not np.isin(found, classifier.classes_).all():
+                raise ValueError("y has classes that the classifier was not fitted to.")
+            labels = np.searchsorted(classifier.classes_, given)
+        return cls((grid[0], grid[1]), regions.reshape(grid[0].shape), rows, labels).plot(**options)
 
     def plot(self, ax: Axes | None = None, **style: Any) -> Self:
         if not isinstance(self.grid, tuple | list) or len(self.grid) != 2:

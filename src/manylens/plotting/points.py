@@ -19,12 +19,16 @@ from manylens.plotting.style import (
     WRONG_COLOR,
     Display,
     add_legend,
+    by_name,
+    check_classes,
+    check_mapping,
     check_names,
     color,
     numbers,
+    require_attributes,
 )
 from manylens.typing import BoolArray, FloatArray
-from manylens.validation import check_count, finite_array
+from manylens.validation import check_count, finite_array, plain_conversion_errors, refuse_extreme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,7 +83,7 @@ class ScatterDisplay(Display):
         check_is_fitted(estimator)
         if not is_regressor(estimator):
             raise TypeError(
-                f"{type(estimator).__name__} is no regressor, whose values could be compared with y."
+                f"{type(estimator).__name__} is not a regressor, so it has no values to compare with y."
             )
         predicted = numbers(estimator.predict(X), "predictions", None)
         return cls(y, predicted, x_label="true value", y_label="predicted value", diagonal=True).plot(
@@ -91,6 +95,9 @@ class ScatterDisplay(Display):
         y = numbers(self.y, "y", len(x))
         x_error = None if self.x_error is None else numbers(self.x_error, "x_error", len(x))
         y_error = None if self.y_error is None else numbers(self.y_error, "y_error", len(x))
+        for name, lengths in (("x_error", x_error), ("y_error", y_error)):
+            if lengths is not None and (lengths < 0).any():
+                raise ValueError(f"{name} has negative numbers, but lengths of error bars are at least 0.")
         names = None if self.names is None else check_names(self.names, "names", len(x))
         ax = self._open(ax, 5, 4.6)
         if self.diagonal:
@@ -142,6 +149,7 @@ class ProjectionDisplay(Display):
             Passed to `plot`, such as `ax`.
         """
         check_is_fitted(estimator)
+        require_attributes(estimator, "a fitted transformer", "transform")
         points = np.asarray(estimator.transform(X))
         if points.shape[1] < 2:
             raise ValueError(
@@ -232,7 +240,8 @@ class NeighborProbabilitiesDisplay(Display):
         **options
             Passed to `plot`, such as `ax`.
         """
-        check_is_fitted(estimator, "components_")
+        check_is_fitted(estimator)
+        require_attributes(estimator, "a fitted NCA", "components_", "n_iter_")
         maps = {0: np.eye(estimator.components_.shape[1]), estimator.n_iter_: estimator.components_}
         return cls.from_maps(maps, X, y, row, **options)
 
@@ -253,10 +262,19 @@ class NeighborProbabilitiesDisplay(Display):
         **options
             Passed to `plot`, such as `ax`.
         """
-        rows, y = check_array(X), np.asarray(y)
+        with plain_conversion_errors("X"):
+            rows = check_array(X, dtype=np.float64, input_name="X", ensure_min_samples=2)
+        refuse_extreme(rows)
+        labels, _ = check_classes(y, len(rows))
+        if check_count(row, "row", 0) >= len(rows):
+            raise ValueError(f"row={row} is not one of the {len(rows)} rows, which are counted from 0.")
         others = np.arange(len(rows)) != row
-        probabilities = np.array([neighbor_probabilities(rows @ A.T, row)[others] for A in maps.values()])
-        return cls(probabilities, (y == y[row])[others], list(maps)).plot(**options)
+        probabilities = []
+        for stage, A in by_name(check_mapping(maps, "maps"), "maps").items():
+            A = numbers(A, f"maps[{stage!r}]", None, rows.shape[1])
+            refuse_extreme(A, f"maps[{stage!r}]")
+            probabilities.append(neighbor_probabilities(rows @ A.T, row)[others])
+        return cls(np.array(probabilities), (labels == labels[row])[others], list(maps)).plot(**options)
 
     def plot(self, ax: Axes | None = None, *, n_neighbors: int = 60, **style: Any) -> Self:
         """Draw the largest probabilities of each stage in decreasing order, and return the display.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.plotting.style import REFERENCE_COLOR, Display, add_legend, color
+from manylens.plotting.style import REFERENCE_COLOR, Display, add_legend, color, require_attributes
 from manylens.transfer.calibration import ReliabilityBins, check_probabilities, top_bins
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ class ReliabilityDisplay(Display):
             Passed to `from_predictions`; `name` is the name of the estimator's class by default.
         """
         check_is_fitted(estimator)
+        require_attributes(estimator, "a fitted classifier", "classes_", "predict_proba")
         options = {"name": type(estimator).__name__, "classes": estimator.classes_, **options}
         return cls.from_predictions(y, estimator.predict_proba(X), **options)
 

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
+from sklearn.utils import column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
-from manylens.typing import FloatArray
-from manylens.validation import import_optional
+from manylens.optional import import_optional
+from manylens.typing import AnyArray, FloatArray
+from manylens.validation import check_count, check_iterable, distinct_labels, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +28,7 @@ REFERENCE_COLOR, WRONG_COLOR = "#717581", "#bd1f01"
 REFERENCE_STYLES: tuple[Any, ...] = ("--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)))
 MARKERS = "osD^vPX<>*"
 COLORMAP = "magma_r"  # light to dark, so that dark cells read as high values
+LARGEST = 1e300  # matplotlib adds margins and multiplies
 SLANTED: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
 
 
@@ -72,6 +76,10 @@ def numbers(value: Any, name: str, *shape: int | None) -> FloatArray:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError(f"{name} must hold numbers only, in an array of {len(shape)} dimensions.") from None
+    if array.size and np.abs(np.where(np.isfinite(array), array, 0)).max() > LARGEST:
+        raise ValueError(
+            f"{name} has numbers beyond {LARGEST:g}, which cannot be drawn: divide them by a constant."
+        )
     wanted = ", ".join("any" if length is None else str(length) for length in shape)
     pairs = zip(array.shape, shape, strict=False)
     if array.ndim != len(shape) or any(n == 0 or (m is not None and n != m) for n, m in pairs):
@@ -126,12 +134,36 @@ def name_ticks(ax: Axes, names: list[str], places: Any = None) -> None:
     ax.set_xticks(range(len(names)) if places is None else places, names, **(SLANTED if long else {}))
 
 
-def by_name(items: Named) -> dict[Any, Any]:
-    """A mapping as a dict; the items of a sequence are named by position."""
-    return dict(items) if isinstance(items, Mapping) else dict(enumerate(items))
+def by_name(items: Named, name: str) -> dict[Any, Any]:
+    """A mapping as a dict; the items of a sequence are named by position. Raise if there is none."""
+    listed = check_iterable(items, name, "a dict or list")
+    named = dict(listed) if isinstance(listed, Mapping) else dict(enumerate(listed))
+    if not named:
+        raise ValueError(f"{name} is empty: give at least one.")
+    return named
+
+
+def require_attributes(model: Any, expected: str, *attributes: str) -> None:
+    """Raise unless the model has these attributes; `expected` says what to give."""
+    for attribute in attributes:
+        if not hasattr(model, attribute):
+            raise TypeError(f"{shown(model)} without {attribute} cannot be drawn: give {expected}.")
+
+
+def check_classes(y: Any, n_rows: int) -> tuple[AnyArray, AnyArray]:
+    """Labels (n,) of the rows and their sorted classes."""
+    labels = column_or_1d(y)
+    if len(labels) != n_rows:
+        raise ValueError(f"y has {len(labels)} labels for {n_rows} rows.")
+    return labels, distinct_labels(labels)[0]
 
 
 def module_view(modules: Any, X: Any, module: int) -> FloatArray:
     """One module (n, H) of the transformed rows; `split` may return an array or a list."""
+    check_is_fitted(modules)
+    require_attributes(modules, "fitted modules, such as ModularKernelPCA", "split", "transform")
     parts = modules.split(modules.transform(X))
+    n_modules = parts.shape[1] if isinstance(parts, np.ndarray) else len(parts)
+    if check_count(module, "module", 0) >= n_modules:
+        raise ValueError(f"module={module} is not one of the {n_modules} modules, which are counted from 0.")
     return parts[:, module] if isinstance(parts, np.ndarray) else np.asarray(parts[module])

@@ -115,7 +115,7 @@ function renderComparison({ model, el, unique }) {
   }
   function draw() {
     sides.forEach((side, s) => { titles[s].textContent = named(s); layerChoices[s].select.value = state.layers[s]; });
-    const colors = state.colored ? Array.from(shares, (share) => `rgb(${interpolatedColor(SCALE, share).join(" ")})`) : book.pointColors;
+    const colors = state.colored ? Array.from(shares, scaleColor) : book.pointColors;
     const A = layerMap(0), B = aligned(A, layerMap(1), n);
     both.forEach((map, s) => {
       map.recolor(colors);
@@ -130,7 +130,7 @@ function renderComparison({ model, el, unique }) {
       const i = order[place], button = item.firstChild, kept = Math.round(count * shares[i]);
       button.dataset.row = i;
       button.setAttribute("aria-label", `${book.describe(i)}, ${kept} of ${count} neighbors kept`);
-      button.replaceChildren(...[book.picture(i), element("span", { class: "mlx-words" }, element("span", { class: "mlx-name" }, book.name(i)),
+      button.replaceChildren(...[book.picture(i), element("span", { class: "mlx-words" }, element("span", { class: "mlx-name" }, ...breakable(book.name(i))),
         book.label(i) === null ? "" : element("span", { class: "mlx-label" }, book.swatch(i), book.label(i)),
         book.text(i) === null ? "" : element("span", { class: "mlx-text" }, book.text(i)), book.facts(i, 3) ?? "",
         element("span", { class: "mlx-meter" }, element("span", { style: `width:${100 * shares[i]}%` })),

@@ -1,8 +1,7 @@
 // Elements, charts, heat maps and downloads. What users gave is only ever a text node or an attribute.
 
 const SVG = "http://www.w3.org/2000/svg";
-const PALETTE = ["#3f90da", "#e76300", "#832db6", "#ffa90e", "#bd1f01", "#3ba9ae", "#a96b59", "#9b8d45", "#d96bb3", "#717581"];
-const SCALE = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [243, 205, 37]];
+const KINDS = 10, STEPS = 24;  // colors of the style sheet for few classes, and steps of the scale of values
 
 function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -31,10 +30,15 @@ function rounded(value) {
 
 const percent = (value) => `${(100 * value).toFixed(1)} %`;
 
-function interpolatedColor(stops, x) {  // x in [0, 1]
-  const at = Math.max(0, Math.min(1, x)) * (stops.length - 1), i = Math.min(stops.length - 2, Math.floor(at));
-  return stops[i].map((a, c) => Math.round(a + (at - i) * (stops[i + 1][c] - a)));
+// Colors are CSS in terms of the theme, so that light and dark have contrast: one for each class, or for x in [0, 1].
+function classColor(c, count) {
+  return count <= KINDS ? `var(--mlx-kind${c})` : `oklch(var(--mlx-light${c % 3}) 0.13 ${Math.round(c * 137.508) % 360})`;
 }
+function scaleColor(x) {
+  const at = (4 * Math.round(STEPS * Math.max(0, Math.min(1, x)))) / STEPS, i = Math.min(3, Math.floor(at));
+  return `color-mix(in srgb, var(--mlx-scale${i + 1}) ${(100 * (at - i)).toFixed(1)}%, var(--mlx-scale${i}))`;
+}
+const UNKNOWN = "var(--mlx-kind9)";
 
 function choice(label, id, names, value, onchange) {  // a select with its label
   const select = element("select", { id, onchange: () => onchange(Number(select.value)) },
@@ -92,7 +96,7 @@ function heatMap(parent, widthOf, { values, rows, columns, label, rowTitle, colu
     svg.append(cell);
     if (across >= 27 && down >= 15 && value !== null) {
       svg.append(drawn("text", { x: left + (j + 0.5) * across, y: top + (i + 0.5) * down + 4, "text-anchor": "middle", "pointer-events": "none",
-        class: value > 0.55 ? "mlx-on" : "mlx-off-text" }, value.toFixed(2).replace(/^0/, "")));
+        class: `mlx-value ${value > 0.85 ? "mlx-deep" : ""} ${value > 0.59 ? "mlx-bright" : ""}` }, value.toFixed(2).replace(/^0/, "")));
     }
   }));
   rows.forEach((name, i) => { if (i % skipped(rows.length, down) === 0) svg.append(drawn("text", { x: left - 5, y: top + (i + 0.5) * down + 4, "text-anchor": "end" }, clipped(name, 15))); });
@@ -107,6 +111,10 @@ function heatMap(parent, widthOf, { values, rows, columns, label, rowTitle, colu
   if (chosen) svg.append(drawn("rect", { x: left + chosen[1] * across + 1, y: top + chosen[0] * down + 1, width: across - 2, height: down - 2, class: "mlx-chosen", "pointer-events": "none" }));
   parent.replaceChildren(svg);
   return svg;
+}
+
+function breakable(name) {  // a name that breaks after its slashes, dots and underscores before it breaks anywhere else
+  return name.split(/(?<=[/\\._])/).flatMap((part, i) => (i ? [element("wbr"), part] : [part]));
 }
 
 const clipped = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);

@@ -1,30 +1,32 @@
 // A map of points: drawn by hand into pixels, with rings around the selected one and its neighbors.
 
 const FEWER = 20_000;  // points that are drawn while something moves
+const OPACITY = 0.9;  // of a point: less would take its contrast
 
 function pointMap({ root, colors, unique, describe, tip: tipNodes, onpick, widthOf, title }) {
   const n = colors.length, x = new Float32Array(n), y = new Float32Array(n), rgb = new Uint8Array(3 * n);
   const points = element("canvas", { "aria-hidden": "true" });
   const marks = element("canvas", { class: "mlx-marks", tabindex: 0, role: "application", "aria-roledescription": "map of rows", "aria-describedby": unique + "keys" });
   const tip = element("div", { class: "mlx-tip", hidden: true });
-  const box = element("div", { class: "mlx-map" }, points, marks, tip);
+  const probe = element("span", { hidden: true });  // the browser computes colors of the theme for it
+  const box = element("div", { class: "mlx-map" }, points, marks, tip, probe);
   const place = { size: 0, ratio: 1, fit: null }, tones = new Map();
-  let shown = { selected: -1, neighbors: [], cross: null }, hovered = -1, later = 0, image = null;
+  let shown = { selected: -1, neighbors: [], cross: null }, hovered = -1, later = 0, image = null, stale = true;
 
   function tone(color) {
     if (!tones.has(color)) {
       const pen = element("canvas", { width: 1, height: 1 }).getContext("2d");
-      pen.fillStyle = color;
+      probe.style.color = color;
+      pen.fillStyle = getComputedStyle(probe).color;
       pen.fillRect(0, 0, 1, 1);
       tones.set(color, pen.getImageData(0, 0, 1, 1).data.slice(0, 3));
     }
     return tones.get(color);
   }
   function recolor(next) {
+    if (colors !== next) stale = true;  // the theme is known when the map is painted
     colors = next;
-    colors.forEach((color, j) => rgb.set(tone(color), 3 * j));
   }
-  recolor(colors);
   const theme = new Map();  // asking for a color after a change makes the browser compute all styles
   function property(name) {
     if (!theme.has(name)) theme.set(name, getComputedStyle(root).getPropertyValue(name).trim());
@@ -63,13 +65,15 @@ function pointMap({ root, colors, unique, describe, tip: tipNodes, onpick, width
     for (let v = -reach; v <= reach; v++) {
       for (let u = -reach; u <= reach; u++) {
         const inside = Math.min(1, Math.max(0, radius + 0.5 - Math.hypot(u, v)));
-        if (inside > 0) cells.push([u, v, 0.8 * inside]);
+        if (inside > 0) cells.push([u, v, OPACITY * inside]);
       }
     }
     return { reach, cells };
   }
   const radiusOf = (count) => Math.max(1.1, Math.min(4.5, (0.11 * place.size) / Math.sqrt(count) + 1.4));
   function paint(step) {
+    if (stale) colors.forEach((color, j) => rgb.set(tone(color), 3 * j));
+    stale = false;
     const pen = points.getContext("2d"), side = points.width, r = place.ratio;
     image ??= pen.createImageData(side, side);
     const out = new Uint8Array(image.data.buffer), paper = tone(property("--mlx-card"));
@@ -143,7 +147,7 @@ function pointMap({ root, colors, unique, describe, tip: tipNodes, onpick, width
     tip.style.left = `${Math.min(x[j] + 12, Math.max(0, place.size - 170))}px`;
     tip.style.top = `${y[j] > place.size - 90 ? y[j] - 80 : y[j] + 12}px`;
   }
-  const api = { box, draw, mark, hover, recolor, retheme: () => theme.clear(), onhover: null };
+  const api = { box, draw, mark, hover, recolor, retheme: () => { theme.clear(); tones.clear(); stale = true; }, onhover: null };
   const hovers = (j) => { hover(j); api.onhover?.(j); };
   marks.addEventListener("click", (event) => { const j = pointAt(event); if (j >= 0) onpick(j); });
   marks.addEventListener("pointermove", (event) => hovers(pointAt(event)));
@@ -173,7 +177,7 @@ function pointMap({ root, colors, unique, describe, tip: tipNodes, onpick, width
       const from = shown.cross ? place.fit(...shown.cross) : q >= 0 ? [x[q], y[q]] : null, two = (v) => v.toFixed(2);
       const circle = (u, v, rest) => `<circle cx="${two(u)}" cy="${two(v)}" ${rest}/>`;
       const css = (color) => `#${[...tone(color)].map((c) => c.toString(16).padStart(2, "0")).join("")}`;
-      return [`<svg xmlns="${SVG}" viewBox="0 0 ${size} ${size}" width="${size}" height="${size}"><rect width="${size}" height="${size}" fill="${css(property("--mlx-card"))}"/><g fill-opacity="0.8">`,
+      return [`<svg xmlns="${SVG}" viewBox="0 0 ${size} ${size}" width="${size}" height="${size}"><rect width="${size}" height="${size}" fill="${css(property("--mlx-card"))}"/><g fill-opacity="${OPACITY}">`,
         ...colors.map((color, j) => circle(x[j], y[j], `r="${r}" fill="${css(color)}"`)), `</g><g fill="none" stroke="${css(ink)}">`,
         ...shown.neighbors.map((j) => circle(x[j], y[j], 'r="5" stroke-width="1.5"')),
         ...(from ? [...shown.neighbors.map((j) => `<path opacity="0.45" d="M${from.map(two).join(" ")}L${two(x[j])} ${two(y[j])}"/>`), circle(...from, 'r="8" stroke-width="3"')] : []), "</g></svg>"].join("");

@@ -183,7 +183,7 @@ function renderModules({ model, el, unique }) {
     button.dataset.row = j;
     button.classList.toggle("mlx-differs", other);
     button.replaceChildren(...[book.picture(j), element("span", { class: "mlx-words" },
-      element("span", { class: "mlx-name" }, book.name(j)),
+      element("span", { class: "mlx-name" }, ...breakable(book.name(j))),
       name === null ? "" : element("span", { class: "mlx-label" }, book.swatch(j), other ? `≠ ${name}` : name),
       book.text(j) === null ? "" : element("span", { class: "mlx-text" }, book.text(j)), book.facts(j, 4) ?? "",
       parts.distance, element("span", { class: "mlx-meter" }, parts.bar), parts.agree)].filter(Boolean));

@@ -15,15 +15,8 @@ function rowBook(meta, imageView) {
   }
   const known = (values ?? meta.sample_values ?? []).filter((v) => v !== null);
   const low = known.reduce((a, b) => Math.min(a, b), Infinity), high = known.reduce((a, b) => Math.max(a, b), -Infinity);
-  function scaleColor(v) {
-    if (v === null) return "#717581";
-    const x = Math.round(24 * (high > low ? (v - low) / (high - low) : 0)) / 24;
-    return `rgb(${interpolatedColor(SCALE, x).join(" ")})`;
-  }
-  function classColor(c) {
-    return classes.length <= PALETTE.length ? PALETTE[c] : `hsl(${Math.round(c * 137.508) % 360} 60% ${[45, 60, 35][c % 3]}%)`;
-  }
-  const colorFor = (c, v) => (classes ? classColor(c) : known.length ? scaleColor(v) : PALETTE[0]);
+  const valueColor = (v) => (v === null ? UNKNOWN : scaleColor(high > low ? (v - low) / (high - low) : 0));
+  const colorFor = (c, v) => (classes ? classColor(c, classes.length) : known.length ? valueColor(v) : classColor(0, 1));
   const color = (i) => colorFor(code(i), value(i));
   const pointColors = remote
     ? range(0, meta.sample.length).map((p) => colorFor(meta.sample_codes?.[p], meta.sample_values?.[p]))
@@ -63,7 +56,7 @@ function rowBook(meta, imageView) {
     return name(i) + (l === null ? "" : `, label ${l}`) + (t ? `, ${t.slice(0, 200)}` : "");
   }
   function words(i, most = Infinity) {  // a row in words, for panels
-    return [element("strong", {}, name(i)), label(i) === null ? null : element("span", { class: "mlx-label" }, swatch(i), label(i)),
+    return [element("strong", {}, ...breakable(name(i))), label(i) === null ? null : element("span", { class: "mlx-label" }, swatch(i), label(i)),
       text(i) === null ? null : element("p", { class: "mlx-text" }, text(i)), facts(i, most)].filter(Boolean);
   }
   function find(wanted) {  // the number of a row given by its name or number, or -1
@@ -76,8 +69,8 @@ function rowBook(meta, imageView) {
   }
   function legend() {
     const entry = (css, text) => element("li", {}, element("span", { class: "mlx-swatch", style: `background:${css}` }), text);
-    const items = classes ? classes.slice(0, 40).map((className, c) => entry(classColor(c), className))
-      : known.length ? [0, 0.5, 1].map((v) => entry(scaleColor(low + v * (high - low)), rounded(low + v * (high - low)))) : [];
+    const items = classes ? classes.slice(0, 40).map((className, c) => entry(classColor(c, classes.length), className))
+      : known.length ? [0, 0.5, 1].map((v) => entry(valueColor(low + v * (high - low)), rounded(low + v * (high - low)))) : [];
     if (classes?.length > 40) items.push(element("li", {}, `and ${classes.length - 40} more`));
     return element("ul", { class: "mlx-legend", "aria-label": "Colors of the labels" }, ...items);
   }
