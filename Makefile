@@ -89,7 +89,7 @@ docs: $(VENV)/ready  ## Build the site in docs/_build
 test-oldest:  ## Run the tests with the oldest supported versions
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip --quiet install --editable ".[cli,plot,save,test]" \
-		numpy==1.26.4 scipy==1.12.0 scikit-learn==1.6.0 numba==0.60.0 pandas==2.2.3
+		numpy==1.26.4 scipy==1.12.0 scikit-learn==1.6.0 numba==0.60.0 pandas==2.2.3 pyarrow==15.0.2
 	$(VENV)-oldest/bin/python -m pytest -n auto -q
 
 build: $(VENV)/ready-dev  ## Build the source distribution and the wheel in dist/, and check them

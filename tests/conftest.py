@@ -53,7 +53,7 @@ def left_out_line(skipped, root):
     """Name the missing packages and count the tests that need them; empty if there are none."""
     missing, count = set(), 0
     for node, reason in skipped.items():
-        found = [name for name in OPTIONAL if re.search(rf"\b{name}", reason, flags=re.IGNORECASE)]
+        found = [name for name in OPTIONAL if re.search(rf"\b{name}\b", reason, flags=re.IGNORECASE)]
         missing.update(found)
         count += count_tests(root / node) if found else 0
     if not missing:

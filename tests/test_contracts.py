@@ -1,4 +1,4 @@
-"""What every public estimator promises, found by introspection: new ones are covered without being listed."""
+"""Contract of all public estimators, found by introspection: new ones are covered without being listed."""
 
 import importlib
 import inspect

@@ -23,7 +23,7 @@ def test_a_guide_has_a_job_code_a_measured_sentence_and_a_limit(guide):
 
 def cited_sentences(guide):
     """Pairs of a sentence with decimal numbers and the benchmarks that it cites."""
-    text = " ".join((DOCS / f"{guide}.md").read_text().split())
+    text = " ".join(re.sub(r"```.*?```", "", (DOCS / f"{guide}.md").read_text(), flags=re.DOTALL).split())
     known = records.read_records()
     for sentence in re.split(r"(?<=[.)])\s+(?=[A-Z*])|\*\*", text):
         cited = [name for name in re.findall(r"\b[A-Z]\w+\b", sentence) if name in known]

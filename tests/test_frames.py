@@ -22,6 +22,7 @@ from manylens import (
     ModuleNeighbors,
     ModuleVotingClassifier,
 )
+from manylens.ensembles import RetrievalPrecision
 
 X, y = load_iris(return_X_y=True)
 COLUMNS = ["sepal length", "sepal width", "petal length", "petal width"]
@@ -80,10 +81,53 @@ def test_predictors_take_polars(estimator):
 def test_the_index_of_a_frame_names_the_neighbors(kind):
     frame = pd.DataFrame(X, columns=COLUMNS, index=INDEXES[kind])
     index = ModuleNeighbors(ModularKernelPCA(3, 2, random_state=0))
-    rows = index.fit(frame).kneighbors(frame[:4], 3)[1]  # row numbers, as in scikit-learn
+    rows = index.fit(X).kneighbors(X[:4], 3)[1]
+    found = index.fit(frame).kneighbors(frame[:4], 3)[1]
     named = index.fit(frame, ids=frame.index).kneighbors(frame[:4], 3)[1]
+    # whole numbers would be mistaken for row numbers
+    np.testing.assert_array_equal(found, rows if kind.startswith("numbers") else named)
     for some, found in zip(rows, named, strict=True):
         pd.testing.assert_frame_equal(frame.loc[found], frame.iloc[some], check_freq=False)
+
+
+LABELS = {
+    "repeated": ["flower"] * len(X),
+    "missing": [None, *INDEXES["text"][1:]],
+    "whole numbers as text and as numbers": [0, *INDEXES["text"][1:]],
+    "of two levels": pd.MultiIndex.from_arrays([INDEXES["text"], np.arange(len(X))]),
+    "default": None,
+}
+
+
+@pytest.mark.parametrize("labels", LABELS)
+def test_labels_that_cannot_name_rows_give_row_numbers(labels):
+    frame = pd.DataFrame(X, columns=COLUMNS, index=LABELS[labels])
+    index = ModuleNeighbors(ModularKernelPCA(3, 2, random_state=0))
+    rows = index.fit(X).kneighbors(X[:4], 3)[1]
+    np.testing.assert_array_equal(index.fit(frame).kneighbors(frame[:4], 3)[1], rows)
+
+
+@pytest.mark.parametrize("kind", ["text", "dates"])
+def test_named_rows_are_added_saved_and_removed(kind, tmp_path):
+    frame = pd.DataFrame(X, columns=COLUMNS, index=INDEXES[kind])
+    index = ModuleNeighbors(ModularKernelPCA(3, 2, random_state=0)).fit(frame[:100]).partial_fit(frame[100:])
+    index.save(tmp_path / "index.manylens")
+    found = ModuleNeighbors.load(tmp_path / "index.manylens").kneighbors(frame[120:121], 1)[1][0]
+    np.testing.assert_array_equal(frame.loc[found], frame[120:121])
+    index.remove(frame.index[120])
+    assert found[0] not in index.kneighbors(frame[120:121], 5)[1][0]
+    with pytest.raises(ValueError, match="new rows need ids"):
+        index.partial_fit(X[:3])
+    plain = ModuleNeighbors(ModularKernelPCA(3, 2, random_state=0)).fit(X[:100]).partial_fit(frame[100:])
+    assert plain.kneighbors(X[120:121], 1)[1][0, 0] in range(100, 150)  # the base has no names
+
+
+@pytest.mark.parametrize("kind", ["text", "dates"])
+def test_precision_is_measured_by_the_names_of_the_rows(kind):
+    frame = pd.DataFrame(X, columns=COLUMNS, index=INDEXES[kind])
+    index = ModuleNeighbors(ModularKernelPCA(3, 2, random_state=0))
+    expected = RetrievalPrecision(5).prepared(X, X[:20])(index.fit(X), X[:20])
+    assert RetrievalPrecision(5).prepared(frame, frame[:20])(index.fit(frame), frame[:20]) == expected
 
 
 def test_neighbors_in_polars():

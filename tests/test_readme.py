@@ -17,7 +17,7 @@ def test_the_code_runs_in_order():
 
 
 def names_in_table():
-    table = TEXT.split("## What is inside")[1].split("Further names")[0]
+    table = TEXT.split("## Contents")[1].split("Further names")[0]
     return set(re.findall(r"`([A-Za-z_]+)`", table))
 
 

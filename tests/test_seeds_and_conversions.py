@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
+from scipy import sparse
 
-from manylens import ModularAutoencoder
+from manylens import LayerRidgeClassifier, ModularAutoencoder, ScanNeighborsClassifier, cka
 from manylens.datasets import load_dataset, make_friedman, make_shells
-from manylens.validation import check_choice, check_seed, finite_array, new_generator
+from manylens.validation import check_choice, check_seed, finite_array, new_generator, plain_label_errors
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 1.5, "seven", [1], np.array([1, 2])])
@@ -27,7 +30,7 @@ def test_an_array_is_no_choice(value):
 
 def test_rows_of_different_lengths_are_refused_in_one_sentence():
     with pytest.raises(
-        ValueError, match="X cannot be read as an array of numbers: its rows have different lengths"
+        ValueError, match=r"X cannot be read as an array of numbers: its rows have different lengths"
     ):
         ModularAutoencoder().fit([[1.0, 2.0], [3.0]])
     with pytest.raises(ValueError, match="modules cannot be read as an array of numbers"):
@@ -35,7 +38,7 @@ def test_rows_of_different_lengths_are_refused_in_one_sentence():
 
 
 def test_text_among_numbers_is_named():
-    with pytest.raises(ValueError, match=r"something else than numbers .*'blue'"):
+    with pytest.raises(ValueError, match=r"something other than numbers .*'blue'"):
         ModularAutoencoder().fit([[1.0, "blue"], [3.0, "red"]])
 
 
@@ -48,3 +51,40 @@ def test_generators_check_their_sizes():
         make_shells(10, n_classes=0)
     with pytest.raises(TypeError, match=r"name=\['mnist'\] must be the name of a data set"):
         load_dataset(["mnist"])
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix], ids=["dense", "sparse"])
+def test_large_values_of_both_signs_cause_no_warning(make):
+    largest = np.finfo(np.float64).max
+    X = make([[largest, 1.0], [largest, 2.0], [-largest, 1.5], [-largest, 1.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert cka(X, X) == pytest.approx(1)
+        with pytest.raises(ValueError, match="continuous"):
+            LayerRidgeClassifier().fit(np.arange(8.0).reshape(4, 2), [largest, largest, -largest, -largest])
+
+
+def test_columns_of_the_same_name_are_refused_in_one_sentence():
+    frame = pytest.importorskip("pandas").DataFrame(np.eye(4), columns=list("abab"))
+    with pytest.raises(ValueError, match=r"X cannot be read .*: several of its columns have the same name"):
+        cka(frame, np.eye(4))
+
+
+def test_structured_arrays_are_refused_in_one_sentence():
+    with pytest.raises(TypeError, match=r"X cannot be read .*: it holds something other than numbers"):
+        cka(np.zeros(4, [("a", float), ("b", int)]), np.eye(4))
+
+
+def test_complex_numbers_are_refused_without_printing_them():
+    with pytest.raises(
+        ValueError, match=r"^X cannot be read as an array of numbers: Complex data not supported\.$"
+    ):
+        cka(np.ones((9, 9)) + 1j, np.eye(9))
+
+
+def test_masked_labels_are_refused_in_one_sentence():
+    y = np.ma.masked_array([0, 1, 1, 0], mask=[1, 0, 0, 0])
+    model = ScanNeighborsClassifier(1).fit(np.eye(4), [0, 1, 1, 0])
+    with pytest.raises(TypeError, match="None and masked values"), plain_label_errors():
+        hash(y[0])
+    assert np.isfinite(model.score(np.eye(4), np.asarray(y)))

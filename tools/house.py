@@ -23,7 +23,7 @@ SOURCE = ROOT / "src" / "manylens"
 
 # The four papers take 20,000 lines; the rest is search, files, the commands, the explorer and the cluster.
 # Raise it for capabilities only.
-MOST_LINES = 45_000
+MOST_LINES = 46_000
 LONGEST_WALK = 10
 PARAMETER_LIMITS = {
     "ModularKernelPCA": 12,
@@ -177,7 +177,7 @@ def main() -> None:
     print(f"lines                      {count.lines} (below {MOST_LINES:,})")
     print(f"docstring lines per code   {count.docstring_ratio:.2f} (at most 0.70)")
     print(f"annotated functions        {count.annotated} of {count.functions}")
-    print(f"top-level names            {len(manylens.__all__)} (at most 36)")
+    print(f"top-level names            {len(manylens.__all__)} (at most 35)")
     displays = [name for name in getattr(plotting, "__all__", []) if name.endswith("Display")]
     print(f"displays                   {len(displays)} (at most 10)")
     for name, number in parameters().items():

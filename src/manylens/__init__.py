@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from manylens._lazy import attach
 
 if TYPE_CHECKING:
-    from manylens.alignment.distances import distance_correlation, distance_correlation_matrix
+    from manylens.alignment.cka_and_hsic import cka, cka_matrix, hsic_test, stable_rank
+    from manylens.alignment.distances import distance_correlation
     from manylens.alignment.kernel_weights import KernelAlignment, align_kernels
     from manylens.alignment.ranking import rank_models
-    from manylens.alignment.similarity import cka, cka_matrix, hsic_test, stable_rank
     from manylens.alignment.sketched_alignments import sketched_cka
     from manylens.alignment.streaming import StreamingCKA
     from manylens.ensembles.diversity_search import DiversitySearchCV
@@ -61,7 +61,6 @@ __all__ = [
     "cka_matrix",
     "collect_layers",
     "distance_correlation",
-    "distance_correlation_matrix",
     "expected_calibration_error",
     "explore",
     "hsic_test",
@@ -77,9 +76,9 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
-        "manylens.alignment.distances": ["distance_correlation", "distance_correlation_matrix"],
+        "manylens.alignment.distances": ["distance_correlation"],
         "manylens.alignment.kernel_weights": ["KernelAlignment", "align_kernels"],
-        "manylens.alignment.similarity": ["cka", "cka_matrix", "hsic_test", "stable_rank"],
+        "manylens.alignment.cka_and_hsic": ["cka", "cka_matrix", "hsic_test", "stable_rank"],
         "manylens.alignment.sketched_alignments": ["sketched_cka"],
         "manylens.alignment.streaming": ["StreamingCKA"],
         "manylens.alignment.ranking": ["rank_models"],

@@ -82,7 +82,7 @@ class FitTasks:
 
 
 def root_context(estimator: Any, X: Any, y: Any, n_tasks: int | None) -> Context:
-    """The begun task "fit" of an estimator; None before scikit-learn 1.9."""
+    """The started task "fit" of an estimator; None before scikit-learn 1.9."""
     if not hasattr(estimator, "_init_callback_context"):
         return None
     context = estimator._init_callback_context(max_subtasks=n_tasks)
@@ -96,7 +96,7 @@ def subtask(context: Context, name: str, n_tasks: int = 0) -> Context:
 
 @contextmanager
 def reported(context: Context, estimator: Any) -> Iterator[None]:
-    """Report the begin and the end of a task of an estimator."""
+    """Report the beginning and the end of a task of an estimator."""
     if context is not None:
         context.call_on_fit_task_begin(estimator=estimator)
     yield

@@ -1,4 +1,4 @@
-"""What estimators and results show in a notebook: a table of what was learned, kept or chosen."""
+"""HTML tables for notebooks: what an estimator learned, kept or chose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of predictors, with one sentence about targets and predictions that cannot be compared."""
+"""Scores of predictors, with readable errors for targets and predictions that cannot be compared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def finite_score(score: float) -> float:
 
 
 class PlainScoreMixin:
-    """Mixin, before scikit-learn's, for one sentence about targets that cannot be compared."""
+    """Mixin, before scikit-learn's, with a readable error for targets that cannot be compared."""
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy (classifier) or R² (regressor) of `predict`.

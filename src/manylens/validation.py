@@ -25,22 +25,23 @@ from sklearn.utils import (
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from manylens.optional import import_optional as import_optional
-from manylens.optional import import_torch as import_torch
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Rows, Seed, SparseRows
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Boundaries = Literal["both", "left", "right", "neither"]
 
 UNLABELED = -1  # label of rows whose class is not known
-
 # Parts of what NumPy and Python say of values that are no real numbers.
-NO_NUMBER = ("could not convert", "argument must be a string or a real number", "not complex")
+NO_NUMBER = ("could not convert", "Cannot cast", "argument must be a string or a real number", "not complex")
+# Parts of what libraries say of values that make no array, and what that means.
+NO_ARRAY = {
+    **dict.fromkeys(("inhomogeneous", "element with a sequence"), "its rows have different lengths"),
+    "unique column names": "several of its columns have the same name",
+    "Complex data": "Complex data not supported",
+}
 # Largest power of two in rows whose squares and fourth powers, and sums of them, are computed as they are.
 SAFE_EXPONENT = {np.dtype(np.float64): 200, np.dtype(np.float32): 24}
-
 MODIFIED = "has a state that does not fit together: the file is damaged or was modified."
-
 REMEMBERED_FITS = 64
 _WARNED: dict[Any, set[Any]] = {}  # outermost fits and what they warned of; the oldest are forgotten
 
@@ -75,14 +76,14 @@ def validate_targets(
 ) -> tuple[Rows, AnyArray]:
     """Training rows and their targets, of any number of columns; records the features seen in fit."""
     refuse_collection(X, "X", f"manylens.cluster.Blockwise({type(estimator).__name__}(...))")
-    if y is not None and not is_sparse(y):
+    if is_sparse(y):
+        raise TypeError("y is sparse: give an array, such as y.toarray().")
+    if y is not None:
         with plain_conversion_errors("y"):
             y = np.asarray(y)
-            y = y.astype(np.float64) if y_numeric and y.dtype.kind in "OU" else y
+            y = y.astype(np.float64) if y_numeric and y.dtype.kind in "OUS" else y
         if y_numeric and y.dtype.kind in "mM":
-            raise TypeError(
-                "y holds dates or durations, but targets must be numbers: convert it, such as to days."
-            )
+            raise TypeError("y holds dates or durations, but targets must be numbers: convert it to days.")
         if y_numeric:
             refuse_extreme(y, "y")
     options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "multi_output": True, **options}
@@ -109,32 +110,36 @@ def check_rows(X: Any, name: str = "X") -> Rows:
 
 @contextmanager
 def plain_conversion_errors(name: str) -> Iterator[None]:
-    """Replace what NumPy says of values that make no array by a sentence; other errors pass."""
+    """Say in one sentence why values make no array, instead of NumPy or scikit-learn; other errors pass."""
     try:
-        yield
+        # scikit-learn adds up all values to find NaN; it does not matter if large ones of both signs overflow
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
     except (TypeError, ValueError) as error:
         message = str(error)
-        if "inhomogeneous" in message or "array element with a sequence" in message:
-            reason = "its rows have different lengths"
-        elif any(words in message for words in NO_NUMBER):
-            reason = f"it holds something else than numbers ({message})"
-        else:
+        reason = next((why for words, why in NO_ARRAY.items() if words in message), None)
+        if message.startswith("Expected 2D array"):  # scikit-learn goes on to print the array
+            got = message.partition(" instead")[0]
+            reason = f"{got} instead. Reshape your data to (n, d)"
+        elif reason is None and not any(words in message for words in NO_NUMBER):
             raise
+        reason = reason or f"it holds something other than numbers ({message})"
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{name} cannot be read as an array of numbers: {reason}.") from None
 
 
 @contextmanager
-def plain_label_errors(name: str = "y") -> Iterator[None]:
-    """Replace what Python says of labels that cannot be sorted by a sentence; other errors pass."""
+def plain_label_errors() -> Iterator[None]:
+    """Replace Python's error for labels that cannot be sorted by a readable one; other errors pass."""
     try:
-        yield
+        with np.errstate(invalid="ignore"):  # scikit-learn converts numbers to integers to compare them
+            yield
     except TypeError as error:
-        if "not supported between" not in str(error):
+        if not any(words in str(error) for words in ("not supported between", "unhashable")):
             raise
         raise TypeError(
-            f"{name} mixes labels of types that cannot be sorted, such as numbers, strings and None: convert "
-            "them to one type."
+            "y mixes labels of types that cannot be sorted, such as numbers, strings, None and masked "
+            "values: convert them to one type."
         ) from None
 
 
@@ -146,7 +151,7 @@ def distinct_labels(labels: AnyArray) -> tuple[AnyArray, IntArray]:
 
 
 def real_array(value: Any, name: str) -> FloatArray:
-    """A float64 array of any shape; raise if the value holds anything else than real numbers."""
+    """A float64 array of any shape; raise if the value holds anything other than real numbers."""
     with plain_conversion_errors(name):
         array = np.asarray(value)
         if array.dtype.kind not in "cmM":  # converting these would lose the imaginary part or the unit
@@ -272,7 +277,7 @@ def check_flag(value: Any, name: str) -> bool:
 def check_jobs(n_jobs: Any) -> None:
     """Raise unless `n_jobs` is None or an integer other than 0."""
     if n_jobs is not None and check_count(n_jobs, "n_jobs", minimum=-(2**31)) == 0:
-        raise ValueError("n_jobs=0 is no number of threads: give 1 or more, or -1 for all cores.")
+        raise ValueError("n_jobs=0 is not a number of threads: give 1 or more, or -1 for all cores.")
 
 
 def check_real(
@@ -300,15 +305,15 @@ def check_real(
 def check_path(path: Any) -> None:
     """Raise unless this can be the path of a file."""
     if not isinstance(path, str | PathLike) or "\0" in str(path):
-        raise TypeError(f"path={path!r:.200} is no name of a file: give a str or a pathlib.Path.")
+        raise TypeError(f"path={path!r:.200} is not the name of a file: give a str or a pathlib.Path.")
 
 
-def check_reals(values: Any, name: str, minimum: float = 0.0, include: Boundaries = "both") -> list[float]:
-    """At least one finite number from `minimum` on, as a list; raise for anything else."""
+def check_reals(values: Any, name: str, include: Boundaries = "both") -> list[float]:
+    """At least one finite number from 0 on, as a list; raise for anything else."""
     array = finite_array(values, name, 1)
     if not array.size:
         raise ValueError(f"{name} is empty: give at least one number.")
-    return [check_real(value, f"{name}[{i}]", minimum, include=include) for i, value in enumerate(array)]
+    return [check_real(value, f"{name}[{i}]", 0, include=include) for i, value in enumerate(array)]
 
 
 def check_diversity(diversity: Any) -> float:
@@ -338,7 +343,7 @@ def refuse_more_components(n_components: int, n: int, d: int) -> None:
     if n_components > min(n, d):
         raise ValueError(
             f"n_components={n_components} is more than the {min(n, d)} dimensions of X ({n} rows, {d} "
-            f"feature(s)), so that columns would be zero: use n_components={min(n, d)} or less."
+            f"feature(s)), so columns would be zero: use n_components={min(n, d)} or less."
         )
 
 
@@ -394,7 +399,8 @@ def check_labels(y: Any, X: Rows) -> AnyArray:
     labels = column_or_1d(y, warn=True)
     if labels.dtype.kind == "O" and any(label is None for label in labels):
         raise ValueError(f"y contains None: mark rows whose class is not known by {UNLABELED}.")
-    assert_all_finite(labels, input_name="y")
+    with plain_conversion_errors("y"):
+        assert_all_finite(labels, input_name="y")
     check_consistent_length(X, labels)
     unlabeled = is_unlabeled(labels)
     mixed = labels.dtype.kind == "O" and unlabeled.any()  # strings and the number -1: not a type of target

@@ -1,7 +1,7 @@
 """Kill processes that save, at random moments: `python -m tests.faults.kills --kills 500`.
 
-A child saves two models in turn over the same file and is killed (SIGKILL). Then the file must hold one of
-the two, whole. Prints one line per kind of file, and exits with 1 if a kill lost or mixed anything.
+A child saves two models in turn over the same file or folder and is killed (SIGKILL). Then it must hold one
+of the two, whole. Prints one line per kind of file, and exits with 1 if a kill lost or mixed anything.
 """
 
 import argparse
@@ -9,6 +9,7 @@ import functools
 import importlib.util
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -49,6 +50,28 @@ def ask_index(index):
     return [*index.kneighbors(rows(9, QUERIES)), index.coordinates_]
 
 
+def make_folder(seed, n=4000):
+    from manylens.cluster import DistributedNeighbors
+
+    modules = ModularAutoencoder(3, 4, random_state=0)
+    return DistributedNeighbors(modules, n_groups=3, n_shards=2).fit(rows(seed, n))
+
+
+def save_folder(index, path):
+    index.save(path)
+
+
+def load_folder(path):
+    from manylens.cluster import DistributedNeighbors
+
+    return DistributedNeighbors.load(path)
+
+
+def ask_folder(index):
+    found = index.kneighbors(rows(9, QUERIES))
+    return [found.distances, found.rows]
+
+
 # kind of file -> make a model from a seed, save it, load it, and ask it
 KINDS = {
     "model": (make_model, manylens.save, manylens.load, ask_model),
@@ -57,6 +80,9 @@ KINDS = {
 if importlib.util.find_spec("faiss"):
     make_lists = functools.partial(make_index, backend="faiss")
     KINDS["faiss index"] = (make_lists, ModuleNeighbors.save, ModuleNeighbors.load, ask_index)
+
+if importlib.util.find_spec("distributed"):
+    KINDS["index folder"] = (make_folder, save_folder, load_folder, ask_folder)
 
 
 def start(act):
@@ -90,6 +116,7 @@ def run(kind, kills, folder, seed):
     began = time.perf_counter()
     save(models[0], path)
     duration = time.perf_counter() - began
+    n_files = count_files(folder)
     count = {"first": 0, "second": 0, "lost": 0, "mixed": 0}
     for _ in range(kills):
         child = start(lambda: [save(model, path) for model in models])
@@ -105,9 +132,13 @@ def run(kind, kills, folder, seed):
         is_one = [same(found, each) for each in expected]
         count[("first" if is_one[0] else "second") if any(is_one) else "mixed"] += 1
     save(models[0], path)  # removes what killed processes left
-    count["left"] = len(os.listdir(folder)) - 1
-    path.unlink()
+    count["left"] = count_files(folder) - n_files
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
     return count
+
+
+def count_files(folder):
+    return sum(len(names) for _, _, names in os.walk(folder))
 
 
 def main():

@@ -3,6 +3,7 @@
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -68,6 +69,46 @@ def test_a_full_disk_leaves_the_old_file(name, tmp_path):
         assert path.read_bytes() == old
         assert os.listdir(tmp_path) == ["model"]
     manylens.load(path)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of one megabyte, in memory."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if not shutil.which("mount") or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small file system needs the rights of the administrator, on Linux")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("room", [0, 1, 4096, 100_000, 300_000])
+def test_a_full_file_system_leaves_the_old_file(small_disk, room):
+    path, large = small_disk / "model", [np.random.default_rng(0).random(50_000)]  # 400 kB
+    manylens.save([1, np.ones(300)], path)
+    old = path.read_bytes()
+    status = os.statvfs(small_disk)
+    (small_disk / "ballast").write_bytes(bytes(status.f_bavail * status.f_frsize - room // 4096 * 4096))
+    with pytest.raises(OSError, match=r"model was not saved: No space left .* name is unchanged"):
+        manylens.save(large, path)
+    assert path.read_bytes() == old
+    assert sorted(os.listdir(small_disk)) == ["ballast", "model"]
+    (small_disk / "ballast").unlink()
+    manylens.save(large, path)
+    np.testing.assert_array_equal(manylens.load(path)[0], large[0])
+
+
+def test_a_full_file_system_leaves_the_old_folder(small_disk):
+    pytest.importorskip("distributed")
+    make, save, load, ask = kills.KINDS["index folder"]
+    index = make(0, 100)
+    save(index, small_disk / "index")
+    expected, n_files = ask(index), len(os.listdir(small_disk / "index"))
+    with pytest.raises(OSError, match="was not saved: No space left on device"):
+        save(make(1, 50_000), small_disk / "index")
+    assert kills.same(ask(load(small_disk / "index")), expected)
+    assert len(os.listdir(small_disk / "index")) == n_files
 
 
 def test_an_error_at_any_write_leaves_the_old_file(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import functools
 import importlib
 import inspect
 import pkgutil
+import types
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,7 @@ from tests.fuzz.inputs import BILLION, Draw
 # Long fits would leave no time for other calls; these values are as good as any for finding a crash.
 QUICK = {"max_iter": 5, "n_networks": 2, "n_permutations": 19, "hidden": 4, "patience": 2}
 # Literal algorithms, internals and the command line have tests of their own.
-SKIPPED_ROOMS = {"papers", "native", "summaries", "cli"}
+SKIPPED_ROOMS = {"papers", "native", "cli"}
 # What these bases ask of a subclass is called by manylens, with rows that it has checked.
 PROTOCOLS = (Kernel, FeatureMap, Method)
 
@@ -137,6 +138,7 @@ def public_methods(kind: type) -> list[str]:
         and name not in protocol
         and not name.startswith("make_")
         and (
-            inspect.isfunction(inspect.getattr_static(kind, name)) or hasattr(getattr(kind, name, None), "fn")
+            isinstance(inspect.getattr_static(kind, name), types.FunctionType | classmethod)
+            or hasattr(getattr(kind, name, None), "fn")
         )
     )

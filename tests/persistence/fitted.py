@@ -96,7 +96,7 @@ def layer_sketches():
 FEW = {"max_iter": 2, "hidden": 4, "random_state": 0}  # a little training
 
 
-# Public classes that need arguments, other data, or something else than `fit`.
+# Public classes that need arguments, other data, or something other than `fit`.
 def distributed(in_files=False):
     """A distributed index of rows in memory or in files."""
     if not in_files:
@@ -151,7 +151,7 @@ RECIPES = {
     "summaries.BootstrapMoments": lambda: summaries.BootstrapMoments(X.shape[1], 2).update(
         X, np.ones((2, len(X)))
     ),
-    "summaries.CrossMoments": lambda: summaries.CrossMoments([(0, 1)]).update([X, X[:, :4]]),
+    "summaries.CrossMoments": lambda: summaries.CrossMoments([(0, 0), (0, 1), (1, 1)]).update([X, X[:, :4]]),
     "summaries.Moments": lambda: summaries.Moments(X.shape[1]).update(X),
     "summaries.Summary": None,  # abstract
     "transfer.AlignmentHistory": None,  # holds a network
@@ -277,7 +277,7 @@ def fitted(name):
     return made
 
 
-# What a model is asked, if not about rows.
+# Arguments of methods that take something other than rows of X.
 QUERIES = {
     "TransductiveRidgeClassifier": [NEW, NEW[:, :20]],
     "stacked layers": [NEW, NEW[:, :20]],
@@ -290,7 +290,7 @@ ASKED = ("predict", "predict_proba", "transform", "kneighbors", "result", "cente
 
 
 def answers(name, model):
-    """What a model answers to each method that it has, or the error that it raises."""
+    """The result of each method that a model has, or the error that it raises."""
     query, found = QUERIES.get(name, NEW), {}
     for method in ASKED:
         if hasattr(model, method):

@@ -4,6 +4,8 @@ import importlib
 import pickle
 import re
 import sys
+import zipfile
+from collections import UserList
 from threading import Lock
 
 import joblib
@@ -12,7 +14,9 @@ import pytest
 from scipy import sparse
 from scipy.interpolate import interp1d
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import manylens
@@ -149,6 +153,23 @@ def test_values_are_the_same_after_loading(value, tmp_path):
     assert_same(value, round_trip(value, tmp_path))
 
 
+@pytest.mark.parametrize("remainder", ["drop", "passthrough"])
+def test_columns_that_a_column_transformer_leaves_out_are_saved(remainder, tmp_path):
+    rows = np.arange(12.0).reshape(4, 3)
+    model = ColumnTransformer([("scaled", StandardScaler(), [1])], remainder=remainder).fit(rows)
+    manylens.save(model, tmp_path / "model")
+    np.testing.assert_array_equal(manylens.load(tmp_path / "model").transform(rows), model.transform(rows))
+
+
+def test_a_list_that_warns_is_saved_as_a_plain_one(tmp_path):
+    class _RemainderColsList(UserList):  # as in scikit-learn 1.6, which later versions do not have
+        def __getitem__(self, index):
+            raise AssertionError("its elements were accessed")
+
+    manylens.save({"columns": _RemainderColsList([0, 2])}, tmp_path / "model")
+    assert manylens.load(tmp_path / "model") == {"columns": [0, 2]}
+
+
 def test_loaded_arrays_keep_their_layout_and_can_be_written(tmp_path):
     loaded = round_trip([np.asfortranarray(np.eye(3)[:, :2]), np.eye(3)], tmp_path)
     assert loaded[0].flags.f_contiguous
@@ -268,6 +289,10 @@ def test_loading_something_else_says_what_it_is(tmp_path):
         manylens.load(tmp_path / "nothing")
 
 
+# a node of a skops file that lacks its content
+BROKEN_NODE = '{"__class__": "dict", "__module__": "builtins", "__loader__": "DictNode"}'
+
+
 class TestSkopsFiles:
     @pytest.fixture
     def skops(self):
@@ -299,6 +324,22 @@ class TestSkopsFiles:
         ):
             manylens.load(path, max_bytes=10**6)
         assert len(manylens.load(path)["zeros"]) == 10**6
+
+    @pytest.mark.parametrize("schema", ["", "{", "[]", "null", "3", "{}", '{"protocol": 99}', BROKEN_NODE])
+    def test_a_broken_schema_is_refused_in_our_words(self, skops, schema, tmp_path):
+        with zipfile.ZipFile(tmp_path / "model.skops", "w") as archive:
+            archive.writestr("schema.json", schema)
+        with pytest.raises(
+            ValueError, match=r"^model\.skops is a skops file that is damaged or was modified"
+        ):
+            manylens.load(tmp_path / "model.skops")
+
+    def test_a_missing_member_is_refused_in_our_words(self, skops, tmp_path):
+        skops.dump({"ones": np.ones(3)}, tmp_path / "whole")
+        with zipfile.ZipFile(tmp_path / "whole") as whole, zipfile.ZipFile(tmp_path / "part", "w") as part:
+            part.writestr("schema.json", whole.read("schema.json"))
+        with pytest.raises(ValueError, match=r"part is a skops file that is damaged or was modified"):
+            manylens.load(tmp_path / "part")
 
     def test_without_skops_it_says_what_to_install(self, skops, monkeypatch, tmp_path):
         skops.dump(fitted("CountSketch"), tmp_path / "model.skops")

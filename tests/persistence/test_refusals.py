@@ -10,7 +10,7 @@ from manylens.persistence import verify
 @pytest.mark.parametrize("path", [3, None, b"model", "a\0b", object(), len])
 def test_what_is_no_path_is_refused(path):
     for call in (manylens.load, verify, lambda path: manylens.save({}, path)):
-        with pytest.raises(TypeError, match="is no name of a file: give a str or a pathlib"):
+        with pytest.raises(TypeError, match="is not the name of a file: give a str or a pathlib"):
             call(path)
 
 

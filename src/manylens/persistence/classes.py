@@ -15,14 +15,14 @@ from manylens.validation import check_iterable
 # The public classes of manylens and those that their fitted instances hold; tests/persistence compares the
 # list with fitted estimators and prints what is missing.
 OWN: dict[str, tuple[str, ...]] = {
-    "manylens.alignment.comparing": ("Similarity", "SimilarityMatrix"),
     "manylens.alignment.kernel_weights": ("KernelAlignment",),
-    "manylens.alignment.matched_measures": ("CCA", "Procrustes"),
-    "manylens.alignment.measure": ("Measure",),
-    "manylens.alignment.product_measures": ("CKA", "DistanceCorrelation", "NeighborOverlap", "RSA"),
+    "manylens.alignment.measure_base": ("Measure",),
+    "manylens.alignment.pairwise_measures": ("CKA", "DistanceCorrelation", "NeighborOverlap", "RSA"),
     "manylens.alignment.ranking": ("ModelRanking", "ModelScore"),
+    "manylens.alignment.similarity_matrix": ("Similarity", "SimilarityMatrix"),
     "manylens.alignment.sketches": ("Estimate", "FeatureSketch"),
     "manylens.alignment.streaming": ("StreamingCKA",),
+    "manylens.alignment.subspace_measures": ("CCA", "Procrustes"),
     "manylens.baselines.autoencoder": ("BaggingAutoencoder",),
     "manylens.baselines.kernel_pca": (
         *("BootstrapKernelPCA", "MonolithicKernelPCA", "PartitionKernelPCA", "RandomKernelProjection"),
@@ -132,6 +132,10 @@ def class_name(kind: type) -> str:
         inside = kind.__module__ == package or kind.__module__.startswith(f"{package}.")
         if inside and getattr(sys.modules.get(package), kind.__name__, None) is kind:
             return f"{package}.{kind.__name__}"
+    for module in COMPILED:
+        short = module.rpartition(".")[2]  # as compiled classes name their module in scikit-learn 1.6
+        if kind.__module__ == short and getattr(sys.modules.get(module), kind.__name__, None) is kind:
+            return f"{module}.{kind.__name__}"
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -158,7 +162,8 @@ def find_compiled(name: str) -> type | None:
     if module not in COMPILED or not attribute.startswith(COMPILED[module]):
         return None
     kind = getattr(importlib.import_module(module), attribute, None)
-    return kind if isinstance(kind, type) and kind.__module__ == module else None
+    own = (module, module.rpartition(".")[2])
+    return kind if isinstance(kind, type) and kind.__module__ in own else None
 
 
 def find_function(name: str) -> Any:

@@ -52,6 +52,8 @@ class Encoder:
             return value
         if kind is list:
             return self._items(value)
+        if kind.__name__ == "_RemainderColsList":  # a list that warns, in scikit-learn's ColumnTransformer
+            return self._items(value.data)
         if kind in (tuple, set, frozenset):
             return {kind.__name__: self._items(value)}
         if kind is dict:

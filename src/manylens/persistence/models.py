@@ -1,19 +1,21 @@
-"""Save and load fitted models, and say what else a file is."""
+"""Save and load fitted models, and describe files that are something else."""
 
 from __future__ import annotations
 
 import zipfile
 from codecs import getincrementaldecoder
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from manylens.optional import import_optional
 from manylens.persistence.classes import find_class, trusted_classes
 from manylens.persistence.encoding import Decoder, Encoder
 from manylens.persistence.files import MAGIC, PartReader, PartWriter, replacing
-from manylens.validation import check_count, check_flag, check_path, import_optional
+from manylens.validation import check_count, check_flag, check_path
 
 MAX_BYTES = 2**32  # largest unpacked size of a compressed file
 # Types that contain only numbers, but that skops does not trust by default.
@@ -155,11 +157,27 @@ def load_skops(path: str | PathLike[str], trusted: dict[str, type], max_bytes: i
             f"author, raise the limit with manylens.load(path, max_bytes={size})."
         )
     skops = _skops()
-    asked = skops.get_untrusted_types(file=path)
+    with plain_skops_errors(name):
+        asked = skops.get_untrusted_types(file=path)
     unknown = [each for each in asked if each not in DATA_ONLY and find_class(each, trusted) is None]
     if unknown:
         raise refuse_classes(path, unknown)
-    return skops.load(path, trusted=asked)
+    with plain_skops_errors(name):
+        return skops.load(path, trusted=asked)
+
+
+@contextmanager
+def plain_skops_errors(name: str) -> Iterator[None]:
+    """Replace what skops and Python say of a file that skops did not write by a sentence."""
+    try:
+        yield
+    except (ImportError, MemoryError):  # say what is missing
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{name} is a skops file that is damaged or was modified, or that was written by another version "
+            f"of skops or scikit-learn ({type(error).__name__}): use another copy of it, or save it again."
+        ) from error
 
 
 def refuse_classes(path: str | PathLike[str], names: list[str]) -> TypeError:
@@ -182,7 +200,7 @@ def read_beginning(path: str | PathLike[str]) -> bytes:
 
 
 def kind_of_file(beginning: bytes) -> str:
-    """What a file is, in words, from its first bytes."""
+    """Describe a file by its first bytes."""
     if not beginning:
         return "an empty file"
     for start, kind in BEGINNINGS.items():
