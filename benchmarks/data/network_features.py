@@ -13,7 +13,7 @@ import numpy as np
 
 from manylens import CountSketch, collect_layers
 from manylens.datasets import load_dataset
-from manylens.transfer.network_layers import run_layers, sketch_root
+from manylens.transfer.network_layers import LayerPass, sketch_root
 
 CACHE = Path(tempfile.gettempdir()) / "manylens-network-features"
 BATCH = 50
@@ -179,7 +179,8 @@ def write_features(task, path):
     )
     roots = {name: sketch_root(rows) for name, rows in sketches.items()}
     parts = {}
-    for features in run_layers(batches(images, task.pixels), model, list(channels), flat_and_mean, None):
+    layers = LayerPass(model, list(channels), flat_and_mean, None)
+    for features in layers.run(batches(images, task.pixels)):
         for name, rows in features.items():
             flat, mean = np.split(rows, [-channels[name]], axis=1)
             parts.setdefault(f"flat/{name}", []).append(flat @ sketches[name].T @ roots[name])

@@ -29,7 +29,7 @@ class Benchmark:
 
     @classmethod
     def about(cls):
-        """What is measured, in one paragraph."""
+        """Description of the measurement, in one paragraph."""
         return " ".join((cls.__doc__ or "").split())
 
     @classmethod

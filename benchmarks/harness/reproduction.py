@@ -25,7 +25,7 @@ class Statement:
     Parameters
     ----------
     text : str
-        What is compared, in our words.
+        The comparison, in our words.
     cases : callable, optional
         Computes a dict case -> whether the sentence holds, from findings with the paper's algorithm.
     ours : callable, optional

@@ -8,7 +8,8 @@ from benchmarks.harness import Findings, Reproduction, Statement, curve, panel
 from benchmarks.papers.autoencoders.convergence import PAPER
 from benchmarks.papers.autoencoders.views import ALGORITHM, DIRECT, by_backfitting
 from benchmarks.papers.dimensionality_reduction.views import nearest
-from manylens import ModularAutoencoder, distance_correlation_matrix
+from manylens import ModularAutoencoder
+from manylens.alignment import distance_correlation_matrix
 from manylens.baselines import BaggingAutoencoder
 from manylens.ensembles.voting import modal_class
 

@@ -20,9 +20,11 @@ N_WORKERS, WIDTH, NEIGHBORS = 15, 20, 10
 ANSWERING = (15, 14, 13, 11, 8, 5, 3, 1)
 LABELS = {
     "ours": "modules, diversity 1",
+    "linear": "linear modules, diversity 1",
     "partition": "principal components, dealt at random",
     "random_projections": "random projections",
     "row_shards": "row shards",
+    "linear_shards": "row shards, linear",
 }
 
 
@@ -35,13 +37,33 @@ def lost(contender, answering):
     return points
 
 
-def ahead(other, answering):
+def ahead(other, answering, contender="ours"):
     """Points of precision of our modules above another contender."""
 
     def points(results):
-        return 100 * (results["ours"][f"of {answering}"] - results[other][f"of {answering}"])
+        return 100 * (results[contender][f"of {answering}"] - results[other][f"of {answering}"])
 
     return points
+
+
+# The kernel of the modules that `DistributedNeighbors` fits if it is given none.
+LINEAR_CLAIMS = (
+    *(
+        Claim(
+            f"points by which linear modules exceed Gaussian ones with {answering} of 15 workers",
+            ahead("ours", answering, "linear"),
+            at_least=0.0,
+            compared=("linear", "ours"),
+        )
+        for answering in (15, 8, 5)
+    ),
+    Claim(
+        "points by which linear modules exceed row shards with 8 of 15 workers",
+        ahead("linear_shards", 8, "linear"),
+        at_least=15.0,
+        compared=("linear", "linear_shards"),
+    ),
+)
 
 
 class AnsweringCurve(Comparison):
@@ -53,7 +75,7 @@ class AnsweringCurve(Comparison):
     alone = False
     memory = warm_up = False
     repeats = 1
-    contenders = ("ours", "partition", "random_projections", "row_shards")
+    contenders = ("ours", "linear", "partition", "random_projections", "row_shards", "linear_shards")
     scores = ("of 8",)
     name = ""
 
@@ -90,6 +112,9 @@ class AnsweringCurve(Comparison):
     def ours(self, data):
         return self.of_modules(data, ModularKernelPCA, diversity=1.0)
 
+    def linear(self, data):
+        return self.of_modules(data, ModularKernelPCA, diversity=1.0, kernel="linear")
+
     def partition(self, data):
         return self.of_modules(data, PartitionKernelPCA)
 
@@ -97,7 +122,14 @@ class AnsweringCurve(Comparison):
         return self.of_modules(data, RandomKernelProjection)
 
     def row_shards(self, data):
-        found = self.coordinates(data, ModularKernelPCA, diversity=1.0)
+        return self.of_shards(data)
+
+    def linear_shards(self, data):
+        return self.of_shards(data, kernel="linear")
+
+    def of_shards(self, data, **settings):
+        """Precision by workers, each with all coordinates of a part of the rows."""
+        found = self.coordinates(data, ModularKernelPCA, diversity=1.0, **settings)
         queries, base = (part.reshape(len(part), -1) for part in found)
         return precision_of_shards(queries, base, data["truth"], data["subsets"], self.seed, N_WORKERS)
 
@@ -165,6 +197,7 @@ class AnsweringCurveMNIST(AnsweringCurve):
             at_least=1.0,
             compared=("ours", "random_projections"),
         ),
+        *LINEAR_CLAIMS,
     )
 
     def parts(self):
@@ -197,6 +230,7 @@ class AnsweringCurveEmbeddings(AnsweringCurve):
             at_least=1.0,
             compared=("ours", "partition"),
         ),
+        *LINEAR_CLAIMS,
     )
 
     def parts(self):

@@ -14,7 +14,7 @@ from benchmarks.harness import Claim, Comparison, ratio, result
 from manylens import NCA
 from manylens.metric.evaluation import Evaluation
 from manylens.metric.objectives import GaussianObjective, Outcome, force_coefficients
-from manylens.metric.optimizers import Progress, WholeObjective, maximize_whole
+from manylens.metric.optimizers import FullObjective, Progress, maximize_full
 
 warnings.filterwarnings("ignore", message="NCA stopped after")
 
@@ -90,8 +90,8 @@ class Iteration:
 
     def blocked_products(self, data):
         X, y, A = data
-        whole = WholeObjective(X, BlockedProducts(y, np.float32), GaussianObjective(), 0.0, A.shape, 1.0)
-        return maximize_whole(whole, A, np.empty(0), 1, 1e-5, Progress("", 0, None))[0]
+        full = FullObjective(X, BlockedProducts(y, np.float32), GaussianObjective(), 0.0, A.shape, 1.0)
+        return maximize_full(full, A, np.empty(0), 1, 1e-5, Progress("", 0, None))[0]
 
     def score(self, data, outcome):
         if not hasattr(self, "truth"):

@@ -65,6 +65,10 @@ CALLS = {
         LENSES + "from manylens import ModuleNeighbors",
         "ModuleNeighbors(lenses, backend='graph').fit(X).kneighbors(X[:100])",
     ),
+    "ModuleNeighbors_many_rows": (  # enough to be linked all at once
+        "from manylens import ModuleNeighbors; X = np.tile(X, (3, 1)); X += rng.random(X.shape)",
+        "ModuleNeighbors(backend='graph').fit(X).kneighbors(X[:100])",
+    ),
     "ModuleVotingClassifier": (
         LENSES
         + "from manylens import ModuleVotingClassifier; from sklearn.neighbors import KNeighborsClassifier",
