@@ -35,7 +35,7 @@ def recall(found, exact):
 
 def search_and_kill(seconds=60):
     """Search, kill a worker, and search until all modules are back; what was seen, and the recall curve."""
-    lenses = ModularKernelPCA(n_modules=12, n_components=4, diversity=1, random_state=0).fit(base)
+    lenses = ModularKernelPCA(12, 4, diversity=1, kernel="linear", random_state=0).fit(base)
     _, exact = ModuleNeighbors(lenses, method="exact").fit(base).kneighbors(queries)
     seen = []
     with (
@@ -72,7 +72,7 @@ def distances_by_worker(rows, new):
         near, far = (lenses.split(lenses.transform(each)) for each in (new, rows))
         return np.stack([cdist(near[:, m], far[:, m], "sqeuclidean") for m in range(n_workers)])
 
-    settings = {"rank": 300, "random_state": 0}
+    settings = {"kernel": "linear", "random_state": 0}
     modules = of_modules(ModularKernelPCA(n_workers, 10, diversity=1, **settings))
     shard = np.random.default_rng(0).permutation(len(rows)) % n_workers
     shards = np.stack([np.where(shard == w, modules.sum(axis=0), np.inf) for w in range(n_workers)])
