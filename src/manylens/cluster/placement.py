@@ -56,7 +56,8 @@ class Copy:
         self.future: Any = None  # of the actor, while it is built and as long as it is wanted
         self.actor: Any = None  # once it can be called
         self.calls = 0
-        self.late: dict[asyncio.Task[Any], float] = {}  # calls whose searches gave up, and when they began
+        self.late: set[asyncio.Task[Any]] = set()  # calls whose searches did not wait for them
+        self.late_since = 0.0  # when the first of them began
         self.failures = 0
         self.not_before = 0.0
         self.failed: Any = None  # the future of an attempt that ended with an error
@@ -69,7 +70,7 @@ class Copy:
 
     def is_busy(self, now: float) -> bool:
         """Whether it works for a search that gave up, and is not so late that its worker may be stopped."""
-        return self.actor is not None and bool(self.late) and now - min(self.late.values()) < BUSY_SECONDS
+        return self.actor is not None and bool(self.late) and now - self.late_since < BUSY_SECONDS
 
     def lose(self) -> None:
         """Forget the actor; the next copy has another key."""
@@ -78,7 +79,7 @@ class Copy:
         self.generation += 1
         self.future = self.actor = None
         self.worker = ""
-        self.late = {}
+        self.late = set()
 
 
 class DaskParts:
@@ -237,8 +238,9 @@ class DaskParts:
                         self.response += 0.1 * (time.monotonic() - since - self.response)
         finally:
             for task, (copy, since) in running.items():
-                copy.late[task] = since
-                task.add_done_callback(lambda ended, late=copy.late: late.pop(ended, None))
+                copy.late_since = min(since, copy.late_since) if copy.late else since
+                copy.late.add(task)
+                task.add_done_callback(copy.late.discard)
                 task.add_done_callback(asyncio.Task.exception)  # retrieved, so that asyncio does not log it
 
     def _is_busy(self, slot: Slot, now: float) -> bool:
