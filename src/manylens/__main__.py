@@ -2,6 +2,6 @@
 
 import sys
 
-from manylens.cli import main
+from manylens.cli import shell
 
-sys.exit(main())
+sys.exit(shell())

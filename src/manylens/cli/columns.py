@@ -6,19 +6,19 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from pandas.api import types
-from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from manylens.cli import CommandError
 from manylens.cli.tables import Rows, quoted
-from manylens.typing import AnyArray
+
+if TYPE_CHECKING:  # scikit-learn and SciPy are imported while a file is read
+    from sklearn.compose import ColumnTransformer
+
+    from manylens.typing import AnyArray
 
 MOST_CATEGORIES = 200  # a text column with more values is a name or an identifier
 
@@ -149,6 +149,11 @@ def shell_word(name: Any) -> str:
 
 def preparation(rows: Rows, features: Features, options: ColumnOptions) -> ColumnTransformer:
     """The transformer of chosen columns: impute, scale, encode."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
     scale = options.scale if options.scale is not None else rows.kind == "table"
     steps: list[Any] = [SimpleImputer(strategy=options.impute)] if options.impute else []
     steps += [StandardScaler()] if scale else []

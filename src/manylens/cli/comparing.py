@@ -13,8 +13,7 @@ from manylens.alignment.distances import distance_correlation_matrix
 from manylens.alignment.ranking import rank_models
 from manylens.cli import CommandError
 from manylens.cli.columns import ColumnOptions, choose_features, labels
-from manylens.cli.learning import Common
-from manylens.cli.output import Step
+from manylens.cli.output import Common, Step
 from manylens.cli.tables import Rows, check_table_target, check_target, quoted, write_rows
 from manylens.persistence.files import replacing
 from manylens.typing import AnyArray, FloatArray

@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline
 from manylens.cli import CommandError
 from manylens.cli.browser import open_in_browser
 from manylens.cli.columns import ColumnOptions, choose_features, column, kind_of, model_rows, preparation
-from manylens.cli.learning import Common
+from manylens.cli.output import Common
 from manylens.cli.model_files import first_steps, last_step
 from manylens.cli.tables import Rows, check_target
 from manylens.explorer.answers import Answers

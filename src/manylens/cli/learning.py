@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from manylens.cli.columns import (
     preparation,
 )
 from manylens.cli.model_files import check_model_target, write_model
-from manylens.cli.output import Talk
+from manylens.cli.output import Common
 from manylens.cli.tables import Rows, check_table_target, write_rows
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, FloatArray
@@ -35,14 +34,6 @@ SAMPLE = 2000  # rows among which neighbors are compared
 NEIGHBORS = 10
 VOTERS = 5
 SEARCH_ROWS, SEARCH_FOLDS = 5000, 3  # from which --diversity auto is chosen
-
-
-@dataclass(frozen=True)
-class Common:
-    """What most commands need."""
-
-    talk: Talk
-    seed: int
 
 
 def learn(

@@ -8,6 +8,8 @@ import click
 
 from manylens.cli.options import Diversity, choosing, command, read, reading, split_options, trusting
 
+LEARNING = "manylens.cli.learning"  # imports scikit-learn, which takes about as long as reading a large file
+
 
 @command(
     "learn",
@@ -60,14 +62,14 @@ def learn(
 
     All columns of numbers are used; text and missing values are refused unless an option says what to do.
     """
-    from manylens.cli import learning
-
     how, columns = split_options(options)
     settings = {
         **{"n_modules": modules, "n_components": components, "diversity": diversity},
         **{"kernel": kernel, "rank": rank},
     }
-    rows = read(data, **how)
+    rows = read(data, **how, meanwhile=LEARNING)
+    from manylens.cli import learning
+
     if report:
         from manylens.cli.model_report import check_report_target
 
@@ -133,11 +135,12 @@ def nca(
     **options: Any,
 ) -> None:
     """Learn a linear map under which rows near each other tend to be of the same class, and save it."""
-    from manylens.cli import learning
-
     how, columns = split_options(options)
     settings = {"n_components": components, "method": method, "max_iter": max_iter}
-    learning.nca(common, read(data, **how), columns, settings, label, holdout, output)
+    rows = read(data, **how, meanwhile=LEARNING)
+    from manylens.cli import learning
+
+    learning.nca(common, rows, columns, settings, label, holdout, output)
 
 
 @command(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
+from threading import Thread
 from typing import Any, TypeVar
 
 import click
 
 from manylens.cli import FILE_COMMANDS
-from manylens.cli.output import Talk
+from manylens.cli.output import Common, Talk
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,8 +47,6 @@ def command(name: str, *examples: str) -> Callable[[Function], Function]:
     def register(function: Function) -> Function:
         @functools.wraps(function)
         def wrapped(as_json: bool, quiet: bool, seed: int, **options: Any) -> Any:
-            from manylens.cli.learning import Common
-
             return function(common=Common(Talk(as_json, quiet), seed), **options)
 
         for option in (
@@ -122,14 +123,32 @@ def read(
     *,
     model: Any = None,
     columns: Any = None,
+    meanwhile: str | None = None,
 ) -> Any:
-    """Rows of a source, with the options of `reading`."""
+    """Rows of a source, with the options of `reading`; a module to import `meanwhile` saves its time."""
     from manylens.cli.columns import model_image_size
     from manylens.cli.tables import IMAGE_SIDE, CSVFormat, read_rows
 
     text = CSVFormat(delimiter and delimiter.replace("\\t", "\t"), encoding, decimal)
     side = image_size or model_image_size(model) or IMAGE_SIDE
-    return read_rows(source, text, side, columns)
+    with importing(meanwhile) if meanwhile else nullcontext():
+        return read_rows(source, text, side, columns)
+
+
+@contextmanager
+def importing(module: str) -> Iterator[None]:
+    """Import a module on another thread; one that fails is imported again, and fails, where it is used."""
+
+    def load() -> None:
+        with suppress(Exception):
+            import_module(module)
+
+    thread = Thread(target=load)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], Any]:

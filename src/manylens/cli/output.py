@@ -112,6 +112,14 @@ class Talk:
         print(json.dumps(content, ensure_ascii=False, allow_nan=False), file=stream, flush=True)
 
 
+@dataclass(frozen=True)
+class Common:
+    """What most commands need."""
+
+    talk: Talk
+    seed: int
+
+
 def shown(value: Any) -> str:
     """A value for a table: numbers with a few digits, lists with commas."""
     if value is None:

@@ -9,15 +9,16 @@ import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from manylens.cli import CommandError
 from manylens.optional import import_optional
-from manylens.persistence.files import replacing
-from manylens.typing import AnyArray
+
+if TYPE_CHECKING:  # scikit-learn and SciPy are imported while a file is read
+    from manylens.typing import AnyArray
 
 Kind = Literal["table", "array", "images"]
 Source: TypeAlias = Path | io.BytesIO  # a file, or the bytes of standard input
@@ -295,6 +296,8 @@ def write_rows(frame: pd.DataFrame, target: str) -> None:
         sys.stdout.write(frame.to_csv(index=False))
         sys.stdout.flush()
         return
+    from manylens.persistence.files import replacing
+
     write = WRITERS[Path(target).suffix.lower()]
     with replacing(target) as stream:
         write(frame, stream)
