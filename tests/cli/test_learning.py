@@ -49,3 +49,30 @@ def test_help_loads_no_large_library():
         "assert not {'sklearn', 'pandas', 'scipy'} & set(sys.modules), 'slow'"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, timeout=60)
+
+
+def test_scikit_learn_is_imported_while_the_file_is_read(tmp_path):
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    pd.DataFrame(X, columns=list("abc")).to_csv(tmp_path / "x.csv", index=False)
+    code = """
+import sys
+import threading
+from manylens.cli import main, tables
+assert not {"sklearn", "scipy"} & set(sys.modules), "imported too early"
+read = tables.pd.read_csv
+def watched(*given, **options):
+    print(any(thread.name.endswith("(load)") for thread in threading.enumerate()) or "sklearn" in sys.modules)
+    return read(*given, **options)
+tables.pd.read_csv = watched
+sys.exit(main(["learn", "x.csv", "--quiet", "-o", "m.manylens"]))
+"""
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+def test_a_module_that_cannot_be_imported_meanwhile_fails_where_it_is_used():
+    from manylens.cli.options import importing
+
+    with importing("manylens.no_such_module"):
+        pass

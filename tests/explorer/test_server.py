@@ -184,6 +184,35 @@ class TestViews:
         assert found["modules"] == [expected(view, 9) for view in (Z[:, :4], Z[:, 4:])]
         assert found["together"] == expected(Z, 9)
 
+    def test_a_deferred_map_answers_once_all_rows_are_mapped(self, answers, digits, lenses, monkeypatch):
+        from manylens.explorer import data
+
+        monkeypatch.setattr(data, "MAPPED", 256)
+        monkeypatch.setattr(room, "SAMPLE", 100)
+        later = Answers(lenses, digits.data[:600], digits.target[:600], deferred=True)
+        asked = {"row": 3, "weights": weights_of(answers, 0.9)}
+        seen = []
+        fill = room.fill_groups
+
+        def filled(*arguments):
+            with pytest.raises(room.NotReadyError) as refused:
+                later.neighbors(asked)
+            seen.append(refused.value.args[0])
+            fill(*arguments)
+
+        monkeypatch.setattr(room, "fill_groups", filled)
+        later.map_rows()
+        assert seen == [0, 256 / 600, 512 / 600]
+        assert later.neighbors(asked)["together"] == answers.neighbors(asked)["together"]
+
+    def test_rows_that_cannot_be_mapped_are_reported_to_the_page(self, answers, digits, lenses):
+        later = Answers(lenses, digits.data[:600], deferred=True)
+        later._unmapped = np.full((600, 64), np.nan)
+        with pytest.raises(ValueError, match="NaN"):
+            later.map_rows()
+        with pytest.raises(room.BadRequestError, match=r"could not be mapped.*NaN"):
+            later.neighbors({"row": 3, "weights": weights_of(answers, 0.9)})
+
     def test_blocks_of_rows_are_mapped_alike(self, digits, lenses, monkeypatch):
         pd = pytest.importorskip("pandas")
         from manylens.explorer import data

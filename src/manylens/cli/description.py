@@ -9,8 +9,8 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from manylens.cli.columns import kind_of, model_columns
-from manylens.cli.output import Common
 from manylens.cli.model_files import is_pickle, last_step, read_model
+from manylens.cli.output import Common
 from manylens.cli.tables import Rows
 from manylens.persistence.files import MAGIC
 from manylens.persistence.models import read_beginning

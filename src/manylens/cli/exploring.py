@@ -15,8 +15,8 @@ from sklearn.pipeline import Pipeline
 from manylens.cli import CommandError
 from manylens.cli.browser import open_in_browser
 from manylens.cli.columns import ColumnOptions, choose_features, column, kind_of, model_rows, preparation
-from manylens.cli.output import Common
 from manylens.cli.model_files import first_steps, last_step
+from manylens.cli.output import Common
 from manylens.cli.tables import Rows, check_target
 from manylens.explorer.answers import Answers
 from manylens.explorer.hosts import explore
@@ -25,6 +25,7 @@ from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, IntArray
 
 MOST_ROWS = 20_000  # of a page without a server
+MOST_LEARNED = 100_000  # rows that modules are learned from; the time of learning grows with them
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,11 @@ def explore_rows(
     with common.talk.step(f"Comparing the neighbors of {len(rows.frame):,} rows"):
         X = np.asarray(first_steps(model, model_rows(model, rows, shown.all)))
         page: dict[str, Any] = {"images": pixels(rows), "title": f"{rows.name}: manylens explorer", **beside}
-        made: Any = Answers(lenses, X, **page) if serving else explore(lenses, X, output=output, **page)
+        made: Any = (
+            Answers(lenses, X, **page, deferred=True)
+            if serving
+            else explore(lenses, X, output=output, **page)
+        )
     if serving:
         serve_page(common, made, open_page)
     else:
@@ -138,16 +143,22 @@ def serve_page(common: Common, answers: Answers, open_page: bool) -> None:
 def learned(
     common: Common, rows: Rows, options: ColumnOptions, settings: dict[str, Any], aside: Sequence[str | None]
 ) -> Pipeline:
-    """Modules of all usable columns."""
-    if len(rows.frame) < 2:
+    """Modules of all usable columns, learned from a sample of many rows."""
+    n = len(rows.frame)
+    if n < 2:
         raise CommandError(f"{rows.name} has a single row, which has no neighbors.")
     features = choose_features(rows, options, aside)
-    steps = [
-        ("prepare", preparation(rows, features, options)),
-        ("lenses", ModularKernelPCA(**settings, random_state=common.seed)),
-    ]
-    with common.talk.step(f"Learning modules of {len(rows.frame):,} rows"):
-        return Pipeline(steps).fit(rows.frame[[*features.numbers, *features.categories]])
+    prepare = preparation(rows, features, options)
+    lenses = ModularKernelPCA(**settings, random_state=common.seed)
+    with common.talk.step(f"Learning modules of {min(n, MOST_LEARNED):,} rows"):
+        X = prepare.fit_transform(rows.frame[[*features.numbers, *features.categories]])
+        if n > MOST_LEARNED:
+            common.talk.note(
+                f"The modules are learned from a random sample of {MOST_LEARNED:,} of {n:,} rows; for all, "
+                "use `manylens learn` and --model."
+            )
+            X = X[np.sort(np.random.default_rng(common.seed).permutation(n)[:MOST_LEARNED])]
+        return Pipeline([("prepare", prepare), ("lenses", lenses.fit(X))])
 
 
 def columns_beside(rows: Rows, shown: Shown) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from manylens.cli import CommandError
 from manylens.cli.columns import column, model_rows, unknown_column
-from manylens.cli.output import Common
 from manylens.cli.model_files import first_steps, last_step
+from manylens.cli.output import Common
 from manylens.cli.tables import Rows, check_table_target, write_rows
 from manylens.ensembles.neighbors import ModuleNeighbors
 from manylens.typing import BoolArray, FloatArray, IntArray

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from manylens.explorer.data import ExplorerData, explorer_data, prepare, row_data
+from manylens.explorer.data import ExplorerData, coordinate_blocks, explorer_data, prepare, row_data
 from manylens.native.weighted_nearest import (
+    empty_groups,
+    fill_groups,
     grouped,
     module_tiles,
     modules_nearest,
@@ -30,8 +32,15 @@ class BadRequestError(ValueError):
     """A request that the page would not send."""
 
 
+class NotReadyError(Exception):
+    """Not all rows are mapped yet; its argument is the share of those that are."""
+
+
 class Answers:
-    """Coordinates of all rows, and what a page asks about them."""
+    """Coordinates of all rows, and what a page asks about them.
+
+    If `deferred`, only the rows on the page are mapped at once; `map_rows` has to be called for the others.
+    """
 
     def __init__(
         self,
@@ -46,15 +55,14 @@ class Answers:
         diversities: Iterable[float] | None = None,
         n_neighbors: int = 10,
         title: str = "manylens explorer",
+        deferred: bool = False,
     ) -> None:
-        self.lenses = lenses
-        prepared = prepare(lenses, X, diversities, np.float32)
-        self.weights = prepared.weights
-        self.n, self.k = n, _ = prepared.coordinates.shape
-        self.groups = grouped(prepared.coordinates)
-        del prepared  # its coordinates are in the groups
-        self.beside = row_data(X, n, labels, images, text, table, ids)
+        self.lenses, self._unmapped = lenses, X
+        self.n = n = 0 if X is None else X.shape[0] if hasattr(X, "shape") else len(X)
         chosen = np.sort(np.random.default_rng(0).permutation(n)[:SAMPLE])
+        prepared = prepare(lenses, None if X is None else take_rows(X, chosen), diversities, np.float32)
+        self.weights, self.k = prepared.weights, prepared.coordinates.shape[1]
+        self.beside = row_data(X, n, labels, images, text, table, ids)
         self.page: ExplorerData = explorer_data(
             lenses,
             take_rows(X, chosen),
@@ -65,10 +73,31 @@ class Answers:
             title=title,
         )
         self.n_neighbors = self.page.meta["n_neighbors"]
-        self._sampled = chosen, np.ascontiguousarray(self.groups[:, chosen])
+        self._sampled = chosen, grouped(prepared.coordinates)
+        self.groups = empty_groups(n, self.k)
+        self._n_mapped, self._failure = 0, ""
         self._views: dict[int, FloatArray] = {}  # all modules at the stops asked for last
         self._lock = threading.Lock()
         self._describe(chosen)
+        if not deferred:
+            self.map_rows()
+
+    def map_rows(self) -> None:
+        """Map all rows; until this is done, `neighbors` raises NotReadyError."""
+        try:
+            for first, rows in coordinate_blocks(self.lenses, self._unmapped, self.k):
+                fill_groups(self.groups, first, rows)
+                self._n_mapped = first + len(rows)
+        except Exception as error:
+            self._failure = f"the rows could not be mapped: {error}"
+            raise
+        finally:
+            self._unmapped = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all rows are mapped."""
+        return self._n_mapped == self.n
 
     def _describe(self, chosen: IntArray) -> None:
         """Turn the description of the sample into one of all rows, most of which are on the server."""
@@ -100,6 +129,10 @@ class Answers:
     def neighbors(self, request: Any) -> dict[str, Any]:
         """Answer a request: the nearest rows by all modules and, if `each`, by each of them."""
         asked = checked(request, self.page.meta)
+        if self._failure:
+            raise BadRequestError(self._failure)
+        if not self.is_ready:
+            raise NotReadyError(self._n_mapped / self.n)
         row, center = -1, None
         if asked["image"] is not None:
             center = self._image_coordinates(asked["image"])

@@ -8,7 +8,7 @@ G_m S⁻¹ c up to a rotation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,19 +138,28 @@ def prepare(
     return Prepared(coordinates, described, weights)
 
 
+def coordinate_blocks(lenses: Any, X: Any, width: int) -> Iterator[tuple[int, FloatArray]]:
+    """The number of the first row of each block, and its rows (m, width) on the coordinates of `prepare`.
+
+    Modules other than ours may not treat each row by itself, so they get all rows at once.
+    """
+    n = X.shape[0] if hasattr(X, "shape") else len(X)
+    if not isinstance(lenses, ModularKernelPCA | ModularAutoencoder):
+        yield 0, finite_columns(np.asarray(lenses.transform(X)))
+        return
+    for first in range(0, n, MAPPED):
+        block = X if n <= MAPPED else take_rows(X, slice(first, first + MAPPED))
+        yield first, np.asarray(lenses.principal_coordinates(block))[:, :width]
+
+
 def leading_coordinates(lenses: Any, X: Any, width: int, dtype: Any = None) -> FloatArray:
-    """Rows on the leading principal components, (n, width), block by block: there may be many components."""
-    if not hasattr(X, "shape") or X.shape[0] <= MAPPED:
-        return np.asarray(lenses.principal_coordinates(X), dtype=dtype)[:, :width]
-
-    def mapped(rows: slice) -> FloatArray:
-        return np.asarray(lenses.principal_coordinates(take_rows(X, rows)), dtype=dtype)[:, :width]
-
-    head = mapped(slice(MAPPED))
-    out = np.empty((X.shape[0], width), dtype=head.dtype)
-    out[:MAPPED] = head
-    for first in range(MAPPED, len(out), MAPPED):
-        out[first : first + MAPPED] = mapped(slice(first, first + MAPPED))
+    """Rows on the leading principal components, (n, width)."""
+    out = np.zeros((0, width))
+    for first, rows in coordinate_blocks(lenses, X, width):
+        if first == 0:
+            n = X.shape[0] if len(rows) == MAPPED else len(rows)
+            out = np.empty((n, width), dtype=dtype or rows.dtype)
+        out[first : first + len(rows)] = rows
     return out
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import secrets
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from manylens.explorer.answers import Answers, BadRequestError
+from manylens.explorer.answers import Answers, BadRequestError, NotReadyError
 from manylens.explorer.hosts import page
 from manylens.optional import import_optional
 
@@ -35,6 +36,8 @@ def serve(
 ) -> None:
     """Serve the page on this machine only, until Ctrl-C; `started` gets its address.
 
+    Rows that are not mapped yet are mapped meanwhile; the page shows how many are.
+
     The address holds a random port and a token. Requests without the token, or for another host name (as in
     DNS rebinding), or from a page of another origin are refused.
     """
@@ -56,6 +59,8 @@ def serve(
         )
         listening.listen()  # so that the browser can connect as soon as it knows the address
         started(f"http://{HOST}:{port}/?token={token}")
+        if not answers.is_ready:
+            threading.Thread(target=answers.map_rows, daemon=True).start()
         with suppress(KeyboardInterrupt):  # uvicorn shuts down and then passes the signal on
             uvicorn.Server(config).run(sockets=[listening])
     finally:
@@ -108,6 +113,8 @@ def application(answers: Answers, token: str, port: int) -> Any:
             return respond(await run_in_threadpool(answers.neighbors, asked))
         except BadRequestError as error:
             return respond({"error": str(error)}, 400)
+        except NotReadyError as error:
+            return respond({"error": "not all rows are mapped yet", "mapped": error.args[0]}, 503)
 
     return Starlette(
         routes=[Route("/", show, methods=["GET"]), Route("/neighbors", neighbors, methods=["POST"])]

@@ -5,7 +5,7 @@ function renderModules({ model, el, unique }) {
   const rows = numbers(model.get("coordinates")), matrices = numbers(model.get("modules")), queryMap = numbers(model.get("query"), Uint8Array).buffer;
   const book = rowBook(meta, model.get("images")), points = meta.remote ? meta.sample : null;
   const data = { rows, n: rows.length / k, k, matrices, widths, diverse };
-  const finder = meta.remote ? remoteFinder(meta, data, book) : localFinder(data);
+  const finder = meta.remote ? remoteFinder(meta, data, book, tell) : localFinder(data);
   const state = { selected: 0, diversity: 1, off: new Set(), view: {}, query: null };
   const { widthOf, forget } = widthCache();
   let shown = { together: [], distances: [], modules: [], agreement: null, solution: null, weights: null };
@@ -50,6 +50,11 @@ function renderModules({ model, el, unique }) {
     onchange: () => save("diversity", Math.min(1, Math.max(0, Number(number.value)))) });
   const ticks = element("datalist", { id: unique + "stops" }, ...stops.map((s) => element("option", { value: s.diversity })));
   const status = element("p", { class: "mlx-status", role: "status", "aria-live": "polite" });
+  function tell(text) {
+    status.textContent = text;
+    query.replaceChildren(element("p", { class: "mlx-note" }, text));
+    asking = -2;
+  }
   const setView = (change) => save("view", { ...state.view, ...change });
   const chooser = choice("Map of", unique + "view", ["all modules", ...range(0, M).map((m) => `module ${m + 1}`)], 0, (v) => save("view", { module: v - 1 }));
   const across = choice("across", unique + "across", [], 0, (x) => setView({ x })), up = choice("up", unique + "up", [], 0, (y) => setView({ y }));
