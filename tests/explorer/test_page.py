@@ -417,6 +417,29 @@ def test_data_without_images_and_other_labels(new_page, tmp_path, labels):
     assert page.get_by_role("heading", name="Accuracy of the vote").count() == (labels == "many")
 
 
+def test_long_and_right_to_left_names_neither_widen_the_page_nor_turn_the_sentence(new_page, tmp_path):
+    X = np.random.default_rng(0).standard_normal((40, 6))
+    long = "name_without_spaces" * 12
+    ids = [f"\u202e{long}{row}" for row in range(40)]
+    labels = [f"{long}{row % 2}" for row in range(40)]
+    lenses = ModularKernelPCA(1, 2, random_state=0).fit(X)
+    made = {
+        "one.html": explore(lenses, X, labels, ids=ids, title=long, output=tmp_path / "one.html"),
+        "two.html": explore(
+            (long, X), labels=labels, ids=ids, compare=(long, X), output=tmp_path / "two.html"
+        ),
+    }
+    for path in made.values():
+        page = new_page(viewport={"width": 375, "height": 800})
+        page.goto(path.as_uri())
+        page.locator("[role=status] bdi").first.wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 375
+        heights = page.eval_on_selector_all(".mlx-card", "n => n.map(card => card.offsetHeight)")
+        assert max(heights, default=999) < 260
+        assert page.locator("[role=status] bdi").first.text_content() == ids[0]
+    assert page.locator("[role=status]").inner_text().endswith("10 of 10 neighbors are the same in both.")
+
+
 def test_modules_of_fixed_diversity_have_no_slider(new_page, tmp_path):
     class Views:
         """Modules of different widths, by columns."""

@@ -3,7 +3,7 @@
 import base64
 import json
 import threading
-from contextlib import closing
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from io import BytesIO
 from urllib.parse import parse_qs, urlsplit
@@ -43,6 +43,13 @@ def answers(digits, lenses):
 @pytest.fixture(scope="module")
 def address(answers):
     """The address of a server that runs in a thread."""
+    with served(answers) as address:
+        yield address
+
+
+@contextmanager
+def served(answers):
+    """Serve in a thread."""
     from manylens.explorer import server
 
     ready, running = threading.Event(), {}
@@ -331,5 +338,27 @@ def test_the_page_of_a_server_shows_exact_neighbors_of_rows_that_are_not_on_the_
         page.locator(".mlx-query strong", has_text="Your image").wait_for()
         assert len(shown()) == 10
         assert messages == []
+    finally:
+        context.close()
+
+
+def test_a_page_says_how_many_rows_are_mapped_and_then_shows_the_neighbors(browser, digits, lenses):
+    rows = digits.data[:600]
+    later, proceed = Answers(lenses, rows, deferred=True), threading.Event()
+    map_rows = later.map_rows
+    later.map_rows = lambda: proceed.wait(60) and map_rows()
+    messages = []
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    try:
+        with served(later) as address:
+            page = context.new_page()
+            page.on("console", lambda message: messages.append(message.text))
+            page.goto(address)
+            page.locator(".mlx-query", has_text="maps all 600 rows: 0 % are done").wait_for(timeout=30_000)
+            proceed.set()
+            page.wait_for_selector(".mlx-modules[aria-busy=false]", timeout=30_000)
+            shown = page.eval_on_selector_all(".mlx-card", "n => n.map(b => Number(b.dataset.row))")
+            assert shown == expected(lenses.transform(rows), 0)
+            assert messages == []
     finally:
         context.close()

@@ -114,7 +114,7 @@ def application(answers: Answers, token: str, port: int) -> Any:
         except BadRequestError as error:
             return respond({"error": str(error)}, 400)
         except NotReadyError as error:
-            return respond({"error": "not all rows are mapped yet", "mapped": error.args[0]}, 503)
+            return respond({"mapped": error.args[0]}, 202)
 
     return Starlette(
         routes=[Route("/", show, methods=["GET"]), Route("/neighbors", neighbors, methods=["POST"])]

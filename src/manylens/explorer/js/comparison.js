@@ -103,7 +103,7 @@ function renderComparison({ model, el, unique }) {
     } else markMovers();
     draw();
     const i = state.selected, kept = Math.round(count * shares[i]);
-    status.textContent = `${book.name(i)}${book.label(i) === null ? "" : `, label ${book.label(i)}`}: ${kept} of ${count} neighbors are the same in both.`;
+    status.replaceChildren(...book.sentence(i), `: ${kept} of ${count} neighbors are the same in both.`);
     query.replaceChildren(...[book.picture(i), element("div", { class: "mlx-words" }, ...book.words(i))].filter(Boolean));
     const [one, two] = [0, 1].map((side) => neighborsOf(side, i));
     [one, two].forEach((list, side) => {
@@ -159,7 +159,7 @@ function renderComparison({ model, el, unique }) {
   function drawHeat() {
     const [a, b] = state.layers, value = meta.cka[a][b];
     const words = `Unbiased linear CKA of ${named(0)} and ${named(1)}: ${value === null ? "one of them is constant" : value.toFixed(3)}${layered ? ". Click a cell to compare its layers." : "."}`;
-    heatMap(heat, widthOf, { values: meta.cka, rows: sides[0].layers, columns: sides[1].layers, label: words, rowTitle: clipped(sides[0].name, 20), columnTitle: sides[1].name, chosen: [a, b], onpick: layered ? pick : null });
+    heatMap(heat, widthOf, { values: meta.cka, rows: sides[0].layers, columns: sides[1].layers, label: words, rowTitle: clipped(sides[0].name, 20), columnTitle: clipped(sides[1].name, 24), chosen: [a, b], onpick: layered ? pick : null });
     heatNote.textContent = words;
   }
   function saveTable() {

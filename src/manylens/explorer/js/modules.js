@@ -38,6 +38,7 @@ function renderModules({ model, el, unique }) {
     state.query = { pixels, center: meta.remote ? null : imageCoordinates(meta.query, queryMap, pixels) };
     update();
   }
+  const counted = (number) => `${number} ${number === 1 ? "module" : "modules"}`;
   const selected = () => (state.query ? -1 : state.selected);
   const activeModules = () => range(0, M).filter((m) => !state.off.has(m));
   const pointOf = points ? new Map(points.map((row, p) => [row, p])) : null;
@@ -77,7 +78,7 @@ function renderModules({ model, el, unique }) {
   similarity.classList.add("mlx-full");
   root.append(
     element("header", { class: "mlx-head" }, element("h1", {}, meta.title),
-      element("p", { class: "mlx-note" }, `${n.toLocaleString("en")} rows, ${M} ${M === 1 ? "module" : "modules"}, ${meta.kind}${sampled}`)),
+      element("p", { class: "mlx-note" }, `${n.toLocaleString("en")} rows, ${counted(M)}, ${meta.kind}${sampled}`)),
     element("div", { class: "mlx-controls" },
       ...(diverse ? [element("div", { class: "mlx-control mlx-wide" }, element("label", { for: slider.id }, "Diversity"), slider, ticks, number)] : []),
       rowFinder(book, unique + "row", meta.ids, select, status)),
@@ -150,12 +151,11 @@ function renderModules({ model, el, unique }) {
   function drawAround() {
     drawMap(); drawCoverage(); drawCertificate(); drawCurves(); drawHeat();
   }
-  const asked = () => (state.query ? "your image" : book.name(state.selected));
   function announce() {
-    const q = selected(), label = q >= 0 ? book.label(q) : null;
+    const q = selected();
     const same = meta.classes && q >= 0 ? `, ${shown.together.filter((j) => !book.differs(q, j)).length} of ${shown.together.length} neighbors with the same label` : "";
     const mean = shown.agreement.reduce((a, b) => a + b, 0) / Math.max(1, shown.agreement.length);
-    status.textContent = `${asked()}${label === null ? "" : `, label ${label}`}${same}; a neighbor is found by ${mean.toFixed(1)} of ${M - state.off.size} modules on average.`;
+    status.replaceChildren(...(q < 0 ? ["your image"] : book.sentence(q)), `${same}; a neighbor is found by ${mean.toFixed(1)} of ${counted(M - state.off.size)} on average.`);
   }
 
   function drawTogether() {
@@ -172,12 +172,12 @@ function renderModules({ model, el, unique }) {
       const j = shown.together[place], button = item.firstChild, votes = shown.agreement?.[place], other = book.differs(q, j);
       if (button.shows !== `${q} ${j}`) fillCard(button, q, j);
       button.shows = `${q} ${j}`;
-      button.setAttribute("aria-label", `${book.describe(j)}${other ? ", another label" : ""}${votes === undefined ? "" : `, found by ${votes} of ${active} modules`}`);
+      button.setAttribute("aria-label", `${book.describe(j)}${other ? ", another label" : ""}${votes === undefined ? "" : `, found by ${votes} of ${counted(active)}`}`);
       const { distance, bar, agree } = button.parts;
       distance.textContent = `distance ${rounded(shown.distances[place])}`;
       if (votes === undefined) return;  // what was counted last stays until the modules have answered
       bar.style.width = `${(100 * votes) / active}%`;
-      agree.textContent = `${votes} of ${active} modules`;
+      agree.textContent = `${votes} of ${counted(active)}`;
     });
   }
   function fillCard(button, q, j) {
@@ -196,7 +196,7 @@ function renderModules({ model, el, unique }) {
   function drawModules() {
     const stop = diverse ? stops[nearestStop()].diversity : null, exact = stop === state.diversity;
     note.textContent = (diverse && !exact ? `Modules learned at diversity ${stop}, the nearest to ${state.diversity}. ` : "")
-      + "Framed: also among the neighbors by all modules together. Untick a module to switch it off.";
+      + (M > 1 ? "Framed: also among the neighbors by all modules together. Untick a module to switch it off." : "");
     const all = new Set(shown.together);
     const lines = fitChildren(perModule, M, () => {
       const m = perModule.children.length;

@@ -10,7 +10,7 @@ function remoteFinder(meta, data, book, tell) {
     const image = pixels ? btoa(String.fromCharCode(...pixels)) : null;
     const answer = await fetch("neighbors", { method: "POST", body: JSON.stringify({ row: query, image, stop, off, each, weights }),
       headers: { "Content-Type": "application/json", Authorization: `Bearer ${meta.remote.token}` } });
-    if (answer.status === 503) {  // the map can be used already
+    if (answer.status === 202) {  // not yet; the map can be used already
       const { mapped } = await answer.json();
       tell(`The server maps all ${meta.n.toLocaleString("en")} rows: ${Math.floor(100 * mapped)} % are done. Neighbors appear when it is finished.`);
       await new Promise((resolve) => { setTimeout(resolve, AGAIN); });

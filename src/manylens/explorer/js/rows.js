@@ -55,6 +55,10 @@ function rowBook(meta, imageView) {
     const t = text(i), l = label(i);
     return name(i) + (l === null ? "" : `, label ${l}`) + (t ? `, ${t.slice(0, 200)}` : "");
   }
+  function sentence(i) {  // name and label for a sentence, isolated so that right-to-left text does not turn the rest around
+    const apart = (value) => element("bdi", {}, value), l = label(i);
+    return [apart(name(i)), ...(l === null ? [] : [", label ", apart(l)])];
+  }
   function words(i, most = Infinity) {  // a row in words, for panels
     return [element("strong", {}, ...breakable(name(i))), label(i) === null ? null : element("span", { class: "mlx-label" }, swatch(i), label(i)),
       text(i) === null ? null : element("p", { class: "mlx-text" }, text(i)), facts(i, most)].filter(Boolean);
@@ -75,7 +79,7 @@ function rowBook(meta, imageView) {
     return element("ul", { class: "mlx-legend", "aria-label": "Colors of the labels" }, ...items);
   }
   const differs = (i, j) => Boolean(classes) && i >= 0 && code(i) !== code(j);
-  return { n, name, label, text, picture, paint, swatch, color, pointColors, describe, words, facts, find, add, legend, differs };
+  return { n, name, label, text, picture, paint, swatch, color, pointColors, describe, sentence, words, facts, find, add, legend, differs };
 }
 
 // Lists of buttons, which are reused so that the focus stays where it is.
