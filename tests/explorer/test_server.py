@@ -20,6 +20,7 @@ from manylens.explorer.data import explorer_data
 pytest.importorskip("starlette")
 uvicorn = pytest.importorskip("uvicorn")
 
+SERVER = uvicorn.Server  # which a fixture replaces
 HOSTILE = "<img src=x onerror=\"console.log('pwned')\">"
 
 
@@ -54,7 +55,7 @@ def served(answers):
 
     ready, running = threading.Event(), {}
 
-    class Server(uvicorn.Server):
+    class Server(SERVER):
         def __init__(self, config):
             super().__init__(config)
             running["server"] = self
