@@ -205,3 +205,31 @@ def test_representations_of_different_rows(write, capsys):
     files = [write(f"{n}.csv", frame(n).drop(columns="kind")) for n in (20, 30)]
     assert "20.csv has 20, 30.csv has 30" in refusal(capsys, "compare", *files)
     assert "needs a label" in refusal(capsys, "rank", *files)
+
+
+def test_a_delimiter_and_a_decimal_point_are_one_character(write, capsys):
+    path = write("x.csv", b"a,b\n1,2\n3,4\n")
+    assert "--decimal ',,' has 2 characters" in refusal(capsys, "learn", path, "--decimal", ",,")
+    assert "--delimiter 'ab' has 2 characters" in refusal(capsys, "learn", path, "--delimiter", "ab")
+
+
+def test_missing_values_that_a_model_does_not_fill_are_refused_in_one_sentence(tmp_path, capsys):
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    np.save(tmp_path / "good.npy", X)
+    X[3, 1] = np.nan
+    np.save(tmp_path / "bad.npy", X)
+    model = tmp_path / "m.manylens"
+    assert main(["learn", str(tmp_path / "good.npy"), "-q", "-o", str(model)]) == 0
+    for words in (
+        ["transform", model, tmp_path / "bad.npy"],
+        ["search", model, tmp_path / "bad.npy", "--row", "0"],
+        ["explore", tmp_path / "bad.npy", "--model", model, "--no-open", "-o", tmp_path / "x.html"],
+    ):
+        said = refusal(capsys, *words)
+        assert "contains NaN. Leave these rows out, or fill" in said
+        assert len(said.strip().splitlines()) == 1
+
+
+def test_commands_without_trust_do_not_advise_it(write, capsys, tmp_path):
+    said = refusal(capsys, "learn", write("x.csv", b"a,b\n1,2\n3,4\n"), "-o", tmp_path / "m.joblib")
+    assert said.endswith("name it .manylens.\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from collections.abc import Sequence
 
@@ -45,4 +46,15 @@ def run(words: Sequence[str]) -> int:
         # the library refuses input in one sentence; an error without one is a defect
         if not str(error):
             raise
-        raise CommandError(str(getattr(error, "strerror", None) or error)) from error
+        raise CommandError(getattr(error, "strerror", None) or one_sentence(str(error))) from error
+
+
+def one_sentence(message: str) -> str:
+    """A message of a library on one line; scikit-learn's advice on missing values is for authors of code."""
+    first, *_ = message.splitlines()
+    if re.match(r"Input( X)? contains (NaN|infinity)", first):
+        return (
+            f"{first} Leave these rows out, or fill missing values in the data, or by --impute when the "
+            "model is learned."
+        )
+    return " ".join(message.split())

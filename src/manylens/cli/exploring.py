@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
+from sklearn.utils import assert_all_finite
 
 from manylens.cli import CommandError
 from manylens.cli.browser import open_in_browser
@@ -67,6 +68,7 @@ def explore_rows(
         raise CommandError(f"a {type(lenses).__name__} has no modules: give a model that `learn` wrote.")
     with common.talk.step(f"Comparing the neighbors of {len(rows.frame):,} rows"):
         X = np.asarray(first_steps(model, model_rows(model, rows, shown.all)))
+        assert_all_finite(X)  # a server maps most rows when its page is open
         page: dict[str, Any] = {"images": pixels(rows), "title": f"{rows.name}: manylens explorer", **beside}
         made: Any = (
             Answers(lenses, X, **page, deferred=True)

@@ -24,7 +24,7 @@ from manylens.cli.columns import (
     model_rows,
     preparation,
 )
-from manylens.cli.model_files import check_model_target, write_model
+from manylens.cli.model_files import check_model_target, last_step, write_model
 from manylens.cli.output import Common
 from manylens.cli.tables import Rows, check_table_target, write_rows
 from manylens.modules.kernel_pca import ModularKernelPCA
@@ -174,7 +174,8 @@ def transform(common: Common, model: Any, rows: Rows, keep: tuple[str, ...], out
     common.talk.results_on_stderr = output == "-"
     kept = [column(rows, name, "--keep") for name in keep]
     if not hasattr(model, "transform"):
-        raise CommandError(f"a {type(model).__name__} has no transform: give a model of learn or nca.")
+        kind = type(last_step(model)).__name__
+        raise CommandError(f"a {kind} has no transform: give a model of learn or nca.")
     X = model_rows(model, rows)
     with common.talk.step(f"Transforming {len(rows.frame):,} rows"):
         Z = np.asarray(model.transform(X))

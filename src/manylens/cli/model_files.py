@@ -57,12 +57,16 @@ def is_pickle(beginning: bytes) -> bool:
     return any("joblib" in kind for start, kind in BEGINNINGS.items() if beginning.startswith(start))
 
 
-def check_model_target(path: str, trust: bool = False) -> None:
-    """Refuse a file that could not be written, or whose name promises another format."""
+def check_model_target(path: str, trust: bool | None = None) -> None:
+    """Refuse a file that could not be written, or whose name promises another format.
+
+    `trust` is the value of --trust, or None for commands that do not have it.
+    """
     suffix = Path(path).suffix.lower()
     if suffix in PICKLES and not trust:
+        choice = "" if trust is None else ", or add --trust"
         raise CommandError(
-            f"{path} would be a pickle, which runs code when loaded: name it .manylens, or add --trust."
+            f"{path} would be a pickle, which runs code when loaded: name it .manylens{choice}."
         )
     if suffix == ".skops":
         raise CommandError(f"{path}: manylens reads skops files but writes its own: name it .manylens.")

@@ -184,7 +184,14 @@ def unpacked(frame: pd.DataFrame) -> pd.DataFrame:
 
 def load_numpy(source: Source) -> Any:
     """Arrays of numbers or text, mapped from a file; arrays of objects, which would run code, are refused."""
-    return np.load(source, mmap_mode="r" if isinstance(source, Path) else None, allow_pickle=False)
+    try:
+        return np.load(source, mmap_mode="r" if isinstance(source, Path) else None, allow_pickle=False)
+    except ValueError as error:
+        if "object" in str(error).lower():
+            raise ValueError(
+                "it holds Python objects, which could run code when loaded; save numbers or text instead."
+            ) from None
+        raise
 
 
 def array_rows(array: AnyArray, name: str) -> Rows:
@@ -221,6 +228,9 @@ def archive_rows(archive: Any, name: str, member: str) -> Rows:
 
 def read_csv(source: Source, head: bytes, whole: bool, name: str, text: CSVFormat) -> pd.DataFrame:
     """A table with a header line; the delimiter is the one that the header contains most often."""
+    for option, given in (("--delimiter", text.delimiter), ("--decimal", text.decimal)):
+        if given and len(given) > 1:
+            raise CommandError(f"{option} {given!r} has {len(given)} characters instead of one.")
     try:
         start = head.decode(text.encoding, errors="strict" if whole else "ignore")
         if "\0" in start:
@@ -307,7 +317,7 @@ def write_npy(frame: pd.DataFrame, stream: BinaryIO) -> None:
     """An array of the columns, which must be numbers."""
     text = [name for name in frame if frame[name].dtype.kind not in "biuf"]
     if text:
-        raise CommandError(f"an .npy file holds numbers only, but {quoted(text)} are not: write .parquet.")
+        raise CommandError(f"an .npy file holds numbers only, unlike {quoted(text)}: write .parquet.")
     np.save(stream, frame.to_numpy(), allow_pickle=False)
 
 

@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from manylens.explorer.data import ExplorerData, coordinate_blocks, explorer_data, prepare, row_data
+from manylens.explorer.data import (
+    ExplorerData,
+    coordinate_blocks,
+    count_rows,
+    explorer_data,
+    prepare,
+    row_data,
+)
 from manylens.native.weighted_nearest import (
     empty_groups,
     fill_groups,
@@ -58,7 +65,7 @@ class Answers:
         deferred: bool = False,
     ) -> None:
         self.lenses, self._unmapped = lenses, X
-        self.n = n = 0 if X is None else X.shape[0] if hasattr(X, "shape") else len(X)
+        self.n = n = 0 if X is None else count_rows(X)
         chosen = np.sort(np.random.default_rng(0).permutation(n)[:SAMPLE])
         prepared = prepare(lenses, None if X is None else take_rows(X, chosen), diversities, np.float32)
         self.weights, self.k = prepared.weights, prepared.coordinates.shape[1]

@@ -138,12 +138,17 @@ def prepare(
     return Prepared(coordinates, described, weights)
 
 
+def count_rows(X: Any) -> int:
+    """Number of rows of an array, a sparse matrix, a data frame or a list."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
 def coordinate_blocks(lenses: Any, X: Any, width: int) -> Iterator[tuple[int, FloatArray]]:
     """The number of the first row of each block, and its rows (m, width) on the coordinates of `prepare`.
 
     Modules other than ours may not treat each row by itself, so they get all rows at once.
     """
-    n = X.shape[0] if hasattr(X, "shape") else len(X)
+    n = count_rows(X)
     if not isinstance(lenses, ModularKernelPCA | ModularAutoencoder):
         yield 0, finite_columns(np.asarray(lenses.transform(X)))
         return
@@ -157,8 +162,7 @@ def leading_coordinates(lenses: Any, X: Any, width: int, dtype: Any = None) -> F
     out = np.zeros((0, width))
     for first, rows in coordinate_blocks(lenses, X, width):
         if first == 0:
-            n = X.shape[0] if len(rows) == MAPPED else len(rows)
-            out = np.empty((n, width), dtype=dtype or rows.dtype)
+            out = np.empty((count_rows(X), width), dtype=dtype or rows.dtype)
         out[first : first + len(rows)] = rows
     return out
 
