@@ -233,3 +233,12 @@ def test_missing_values_that_a_model_does_not_fill_are_refused_in_one_sentence(t
 def test_commands_without_trust_do_not_advise_it(write, capsys, tmp_path):
     said = refusal(capsys, "learn", write("x.csv", b"a,b\n1,2\n3,4\n"), "-o", tmp_path / "m.joblib")
     assert said.endswith("name it .manylens.\n")
+
+
+def test_a_column_of_records_is_described_and_refused_as_a_label(write, capsys):
+    path = write("x.parquet", frame().assign(nested=[{"u": 1, "v": 2}] * 30))
+    assert main(["info", path]) == 0
+    assert "records" in capsys.readouterr().out
+    for command in ("learn", "nca", "explore"):
+        said = refusal(capsys, command, path, "--label", "nested", "--numeric-only")
+        assert "'nested' holds records instead of one value per row" in said

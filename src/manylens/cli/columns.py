@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # scikit-learn and SciPy are imported while a file is read
 
     from manylens.typing import AnyArray
 
+NESTED = ("lists", "records")  # kinds of columns whose values cannot be counted or compared
 MOST_CATEGORIES = 200  # a text column with more values is a name or an identifier
 
 
@@ -131,7 +132,9 @@ def kind_of(values: pd.Series[Any]) -> str:
     first = values.dropna().iloc[:1]
     if values.dtype == object and len(first):
         kind = type(first.iloc[0])
-        return "lists" if kind in (list, tuple, np.ndarray) else f"objects of type {kind.__name__}"
+        if kind in (dict, list, tuple, np.ndarray):
+            return NESTED[kind is dict]
+        return f"objects of type {kind.__name__}"
     return str(values.dtype)
 
 
@@ -212,8 +215,8 @@ def labels(rows: Rows, name: str, least_classes: int = 1) -> AnyArray:
     values = column(rows, name, "--label")
     if values.isna().any():
         raise CommandError(f"--label: {name!r} is missing in {values.isna().sum():,} rows: leave them out.")
-    if kind_of(values) == "lists":
-        raise CommandError(f"--label: {name!r} holds lists instead of one value per row.")
+    if (kind := kind_of(values)) in NESTED:
+        raise CommandError(f"--label: {name!r} holds {kind} instead of one value per row.")
     if values.nunique() < least_classes:
         raise CommandError(
             f"--label: all rows have the same {name!r} ({values.iloc[0]!r}), but {least_classes} classes are "

@@ -8,7 +8,7 @@ from typing import Any
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
-from manylens.cli.columns import kind_of, model_columns
+from manylens.cli.columns import NESTED, kind_of, model_columns
 from manylens.cli.model_files import is_pickle, last_step, read_model
 from manylens.cli.output import Common
 from manylens.cli.tables import Rows
@@ -86,14 +86,13 @@ def describe_rows(common: Common, rows: Rows) -> None:
     table = []
     for name in frame.columns:
         values = frame[name]
-        lists = kind_of(values) == "lists"
         numbers = values.dtype.kind in "biuf"
         table.append(
             [
                 str(name),
                 kind_of(values),
                 int(values.isna().sum()),
-                None if lists else int(values.nunique()),
+                None if kind_of(values) in NESTED else int(values.nunique()),
                 values.min() if numbers else None,
                 values.max() if numbers else None,
             ]

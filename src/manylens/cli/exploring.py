@@ -15,7 +15,15 @@ from sklearn.utils import assert_all_finite
 
 from manylens.cli import CommandError
 from manylens.cli.browser import open_in_browser
-from manylens.cli.columns import ColumnOptions, choose_features, column, kind_of, model_rows, preparation
+from manylens.cli.columns import (
+    NESTED,
+    ColumnOptions,
+    choose_features,
+    column,
+    kind_of,
+    model_rows,
+    preparation,
+)
 from manylens.cli.model_files import first_steps, last_step
 from manylens.cli.output import Common
 from manylens.cli.tables import Rows, check_target
@@ -168,8 +176,8 @@ def columns_beside(rows: Rows, shown: Shown) -> dict[str, Any]:
     beside: dict[str, Any] = {}
     if shown.label:
         values = column(rows, shown.label, "--label")
-        if kind_of(values) == "lists":
-            raise CommandError(f"--label: {shown.label!r} holds lists instead of one value per row.")
+        if (kind := kind_of(values)) in NESTED:
+            raise CommandError(f"--label: {shown.label!r} holds {kind} instead of one value per row.")
         beside["labels"] = values.to_numpy()
     if shown.ids:
         beside["ids"] = column(rows, shown.ids, "--ids").to_numpy()
