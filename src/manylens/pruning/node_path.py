@@ -295,14 +295,13 @@ def excess_log_loss(
     return np.where(both, excess * np.where(both, factor, 0.0), 0.0)
 
 
-def as_log_odds(nodes: Nodes, rows: RowLeaves) -> Nodes:
-    """A forest of classes as a sum of log-odds β (mean probability), with β the best on these rows."""
+def log_odds(nodes: Nodes | LeafValues, rows: RowLeaves) -> tuple[FloatArray, FloatArray]:
+    """Values and intercept for log-odds β (mean probability) by a forest of classes, β the best for rows."""
     binary = len(nodes.intercept) == 2
     value = np.ascontiguousarray(nodes.value[:, 1:]) if binary else nodes.value
     shift = np.array([0.5]) if binary else np.zeros(len(nodes.intercept))
-    flat = nodes._replace(value=value, intercept=np.zeros(len(shift)))
     target = rows.target[:, 1:] if binary else rows.target
-    score = row_scores(flat, rows)
+    score = row_scores(nodes._replace(value=value, intercept=np.zeros(len(shift))), rows)
     truth = target[:, 0].astype(int) if binary else np.argmax(target, axis=1)
     first, last = 0, len(SLOPES) - 1
     while first < last:  # the loss is convex in β
@@ -313,8 +312,13 @@ def as_log_odds(nodes: Nodes, rows: RowLeaves) -> Nodes:
         )
         first, last = (first, middle) if here <= after else (middle + 1, last)
     slope = float(SLOPES[first])
-    value = slope * value
-    return flat._replace(value=value, prior=value, intercept=-slope * shift, link="logistic")
+    return slope * value, -slope * shift
+
+
+def as_log_odds(nodes: Nodes, rows: RowLeaves) -> Nodes:
+    """A forest of classes as a sum of log-odds β (mean probability), with β the best on these rows."""
+    value, intercept = log_odds(nodes, rows)
+    return nodes._replace(value=value, prior=value, intercept=intercept, link="logistic")
 
 
 def prune_path(
