@@ -13,7 +13,7 @@ from manylens.pruning.path_judge import Candidate, Judge, Path, Size
 from manylens.pruning.tree_ensembles import TreeEnsemble
 from manylens.typing import BoolArray
 
-MARGIN = 1.0  # standard errors that count as part of a rise
+MARGIN = 0.5  # standard errors that count as part of a rise
 FAR = 1.5  # losses above this multiple of the ensemble's count the same when paths are compared
 
 

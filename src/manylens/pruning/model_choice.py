@@ -66,6 +66,10 @@ def choose_refit(
     def chosen_by(rows: BoolArray) -> FloatArray | None:
         for k in order(rows):
             course = complete.get(k, courses[k])
+            if (
+                len(course.judged.reference) < n_rows
+            ):  # known in one trial only, in which it would not be chosen
+                continue
             step = dials.choose(judge.path_of(course.seen_by(rows)), course.sizes, goal, limited)
             if step is not None:
                 return judge.adjusted(course.judged)[step]
@@ -82,12 +86,12 @@ def choose_refit(
             step = dials.choose(path, sizes, goal, limited)
             if step is not None and (as_asked or sizes[step][2] < whole_bytes):
                 complete[k] = Course(judged, sizes)
-                return Choice(ways[k], path, models, step, optimism(chosen_by, n_rows))
+                return Choice(ways[k], path, models, step, optimism(chosen_by, n_rows, path.rise_error[step]))
     return None
 
 
 def cut_optimism(
-    judge: Judge, cuts: Sequence[CoverPath], dials: Dials, goal: Goal, whole_bytes: int
+    judge: Judge, cuts: Sequence[CoverPath], dials: Dials, goal: Goal, whole_bytes: int, rise_error: float
 ) -> float:
     """By how much the loss of the cut that `smallest_cut` finds is too small."""
 
@@ -96,20 +100,20 @@ def cut_optimism(
         found = smallest_cut(seen, dials, goal, whole_bytes)
         return None if found is None else judge.adjusted(found[0].judged)[found[1]]
 
-    return optimism(chosen_by, len(judge.whole))
+    return optimism(chosen_by, len(judge.whole), rise_error)
 
 
-def optimism(chosen_by: Callable[[BoolArray], FloatArray | None], n_rows: int) -> float:
+def optimism(chosen_by: Callable[[BoolArray], FloatArray | None], n_rows: int, rise_error: float) -> float:
     """By how much smaller the loss of a chosen model seems than it is.
 
-    `chosen_by` returns the losses of the first rows (all, if it has them) by the model that some rows choose.
-    The mean difference between the losses of rows that did not choose a model and of those that did is 0 if
-    all choose the same one.
+    `chosen_by` returns the losses (n_rows,) by the model that some of the rows choose. The mean difference
+    between the losses of rows that did not choose a model and of those that did is 0 if all choose the same.
+    It is limited to the standard error of the rise: a choice is hardly flattered by more, but single rows
+    with large losses could pretend that.
     """
     fold, differences = np.arange(n_rows) % FOLDS, []
-    for k in range(min(FOLDS, n_rows)):
+    for k in range(FOLDS if n_rows >= FOLDS else 0):
         losses = chosen_by(fold != k)
-        apart = fold[: 0 if losses is None else len(losses)] == k
-        if losses is not None and apart.any() and not apart.all():
-            differences.append(losses[apart].mean() - losses[~apart].mean())
-    return float(np.mean(differences)) if differences else 0.0
+        if losses is not None:
+            differences.append(losses[fold == k].mean() - losses[fold != k].mean())
+    return float(np.clip(np.mean(differences), 0.0, rise_error)) if differences else 0.0

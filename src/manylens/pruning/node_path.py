@@ -15,7 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manylens.native.tree_nodes import add_values, cut_prices, leaf_of_rows, node_moments, refit_leaves
+from manylens.native.tree_nodes import (
+    add_values,
+    cut_prices,
+    leaf_of_rows,
+    node_moments,
+    place_nodes,
+    refit_leaves,
+)
 from manylens.native.trees import FlatTrees
 from manylens.pruning.members import Link
 from manylens.pruning.pruned_ensemble import probabilities
@@ -427,19 +434,13 @@ def renumbered(nodes: Nodes, value: FloatArray, cut: BoolArray) -> tuple[Nodes, 
 
     `cut` (m,) holds for all inner nodes below one for which it holds.
     """
-    numbers, roots = np.arange(len(cut)), nodes.roots[:-1]
-    inner = (nodes.children[:, 0] != numbers) & ~cut
+    roots, m = nodes.roots[:-1], len(cut)
+    inner = (nodes.children[:, 0] != np.arange(m)) & ~cut
     gone = ~inner[roots]
-    remains = (nodes.parent < 0) | inner[nodes.parent]
-    remains[roots[gone]] = False
+    remains, place = np.empty(m, dtype=bool), np.empty(m, dtype=np.uint32)
+    place_nodes(nodes.children, nodes.parent, cut, remains, place)
     old = np.flatnonzero(remains)
     count = len(old)
-    above = np.where(remains | (nodes.parent < 0), numbers, nodes.parent)
-    while not np.array_equal(further := above[above], above):  # twice as far up in each round
-        above = further
-    place = np.zeros(len(cut), dtype=np.uint32)
-    place[old] = np.arange(count)
-    place = place[above]
     parent = np.where(nodes.parent[old] < 0, -1, place[nodes.parent[old]].astype(np.int64))
     children = np.repeat(np.arange(count)[:, np.newaxis], 2, axis=1)
     children[inner[old]] = place[nodes.children[old[inner[old]]]]

@@ -295,7 +295,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             found = smallest_cut(cuts, dials, goal, self.whole_bytes_)
             if found is not None:
                 (cut, step), models = found, cover_models(judge, found[0])
-                optimism = cut_optimism(judge, cuts, dials, goal, self.whole_bytes_)
+                error = float(cut.losses.rise_error[step])
+                optimism = cut_optimism(judge, cuts, dials, goal, self.whole_bytes_, error)
                 return self._chosen(Choice(cut.way, cut.losses, models, step, optimism)), cut.way
         warnings.warn(
             f"No smaller model has a held-out loss that is at most {100 * (self.loss or 0):g} % above "
