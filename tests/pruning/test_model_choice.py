@@ -38,7 +38,7 @@ def test_one_row_with_a_large_loss_does_not_pretend_optimism():
 
 
 def test_no_choice_and_too_few_rows_have_no_optimism():
-    assert optimism(lambda rows: None, 100, 1.0) == 0
+    assert optimism(lambda _: None, 100, 1.0) == 0
     assert optimism(chooser(np.eye(FOLDS - 1)), FOLDS - 1, 1.0) == 0
 
 

@@ -290,7 +290,7 @@ class PrunedNodesHeldOut(Comparison):
     to the sum of the test losses, with the standard error of a ratio over draws; draws of a small table share
     rows, so it is a rough one. "bias" is the mean over tables, weighted by 1/(standard error² + 0.02²), "mean
     of tables" the plain mean. "ours" is the pruned forest, "whole" the forest itself, whose loss is estimated
-    by out-of-bag rows. "absolute error" is the mean of |held_out_loss_ / test loss - 1| over single draws, and
+    by out-of-bag rows. "absolute error" is the mean of |held_out_loss_ / test loss - 1| over draws, and
     "absolute error of the truth" what the number of test rows alone would make of it. "above fresh" is by how
     much the sum of test losses is above that of fresh forests of the same bytes, in the worst table."""
 

@@ -61,7 +61,10 @@ def choose_refit(
     def order(rows: BoolArray) -> list[int]:
         paths = [judge.path_of(course.seen_by(rows)) for course in courses]
         ranks = [dials.rank(path, course.sizes, goal) for path, course in zip(paths, courses, strict=True)]
-        return sorted(range(len(ways)), key=lambda k: ranks[k])[:n_tried]
+        best = sorted(range(len(ways)), key=lambda k: ranks[k])[:n_tried]
+        if limited or judge.ensemble.averages or len(ways) - 1 in best:
+            return best
+        return [*best, len(ways) - 1]  # without refits: at worst, boosting is stopped early
 
     def chosen_by(rows: BoolArray) -> FloatArray | None:
         for k in order(rows):

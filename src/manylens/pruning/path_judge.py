@@ -33,6 +33,7 @@ from manylens.typing import BoolArray, FloatArray, IntArray
 SHRINKAGES = (0.3, 3.0, 30.0, np.inf)  # candidates: rows per tree that the original leaf values count for
 LARGEST_GAIN = 4.0  # multiple of the mean loss: rows that gain more are no risk, but large standard errors
 TINY = 1e-300  # instead of a mean loss of zero
+MANY_TREES = 64  # from which log-odds of trials can be extrapolated to more trees
 PREFIXES = 40  # numbers of stages that are tried for boosting
 
 Size = tuple[int, int, int]  # members, nodes and bytes of a model
@@ -156,7 +157,8 @@ class Judge:
 
     def _controls(self, link: Link) -> tuple[FloatArray, list[FloatArray]]:
         """Losses by the ensemble with a link of rows that trees may be used for, and in each trial."""
-        if link == self.ensemble.link:
+        fewest = min(len(trial.ensemble.trees.roots) for trial in self.trials)
+        if link == self.ensemble.link or fewest < MANY_TREES:
             return self.whole, [each.loss for each in self._references]
         if link not in self._linked:
             T = len(self.ensemble.trees.roots)
