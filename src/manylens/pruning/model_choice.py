@@ -56,7 +56,8 @@ def choose_refit(
         for judged, way, each in zip(judge.evaluate(ways, coarse, [0]), ways, coarse, strict=True)
     ]
     as_asked = limited or dials.loss is None  # otherwise, what does not get smaller stays as it is
-    n_tried, complete = 1 if limited else BEST, {}
+    n_tried = 1 if limited else BEST
+    complete: dict[int, Course] = {}
 
     def order(rows: BoolArray) -> list[int]:
         paths = [judge.path_of(course.seen_by(rows)) for course in courses]

@@ -69,7 +69,8 @@ class JudgedRows(NamedTuple):
 
     def of_rows(self, mask: BoolArray) -> JudgedRows:
         """Some of the judged rows."""
-        return JudgedRows(*(each[..., mask] for each in self[:-1]), self.known)
+        loss, wrong, reference, uncut, control = (each[..., mask] for each in self[:-1])
+        return JudgedRows(loss, wrong, reference, uncut, control, self.known)
 
 
 class Trial(NamedTuple):
@@ -231,7 +232,8 @@ class Judge:
                 rows = row_leaves(self.X, model.ensemble().trees, None, self.rows.target)
                 losses[:, number] = row_losses(model, rows)
         whole = self.row_losses
-        return self.path_of(JudgedRows(*losses, whole.loss, whole.error, whole.loss, whole.loss))
+        known = (whole.loss, whole.error, whole.loss, whole.loss)
+        return self.path_of(JudgedRows(losses[0], losses[1], *known))
 
     def fresh_losses(self, sizes: IntArray) -> FloatArray:
         """Losses of the first trees of the ensemble with at most as many bytes, at least one stage."""

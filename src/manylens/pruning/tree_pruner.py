@@ -92,7 +92,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     whole_members_, whole_nodes_, whole_bytes_ : int
         Size of the ensemble.
     held_out_loss_ : float
-        Squared error or log loss of the pruned model on rows that neither the trees nor the cuts have seen.
+        Squared error or log loss of the pruned model on rows that neither the trees nor the cuts have seen,
+        corrected for the choice of this model among others by such rows.
         With `guarantee`, NaN for out-of-bag rows, since leaf values then depend on them.
     held_out_loss_error_ : float
         Standard error of `held_out_loss_`, as an estimate of the loss on new rows.
