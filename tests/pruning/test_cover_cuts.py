@@ -6,7 +6,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.metrics import log_loss
 
 from manylens.datasets import make_friedman, make_shells
-from manylens.pruning import TreePruner, tree_pruner
+from manylens.pruning import TreePruner, model_choice
 from manylens.pruning.cover_cuts import cover_models, cover_paths
 from manylens.pruning.node_path import row_leaves, row_losses
 from manylens.pruning.path_judge import Judge, nodes_size
@@ -69,7 +69,7 @@ def test_out_of_bag_rows_judge_cuts_like_new_rows():
 
 @pytest.mark.parametrize("link", ["auto", "identity"])
 def test_a_forest_is_cut_without_refits_if_no_refit_is_good_enough(link, monkeypatch):
-    monkeypatch.setattr(tree_pruner, "BEST", 0)
+    monkeypatch.setattr(model_choice, "BEST", 0)
     forest = RandomForestClassifier(200, random_state=0, n_jobs=2).fit(S, label)
     small = TreePruner(forest, link=link, random_state=0).fit(S, label)
     assert small.n_bytes_ < small.whole_bytes_ / 1.5

@@ -483,6 +483,11 @@ def test_members_that_fit_their_training_rows_perfectly_are_all_kept():
         pruner = AlignmentPruner(trees).fit(S, label)
     assert pruner.n_kept_ == 20
     np.testing.assert_allclose(pruner.predict_proba(S), trees.predict_proba(S), atol=1e-12)
+    with pytest.warns(UserWarning, match="20 of 20 members reproduce y exactly.*the first 7 are kept"):
+        pruner = AlignmentPruner(trees, max_members=7).fit(S, label)  # and not one of them
+    np.testing.assert_array_equal(pruner.kept_, np.arange(7))
+    few = np.mean([tree.predict_proba(S) for tree in trees.estimators_[:7]], axis=0)
+    np.testing.assert_allclose(pruner.predict_proba(S), few, atol=1e-12)
 
 
 @pytest.mark.parametrize("classes", [None, 2, 3])

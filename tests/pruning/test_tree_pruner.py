@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.datasets import make_classification
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
@@ -21,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manylens
 from manylens.datasets import make_friedman, make_shells
-from manylens.pruning import TreePruner
+from manylens.pruning import TreePruner, model_choice
 from manylens.pruning.dials import Dials
 
 X, y = make_friedman(700, random_state=0)
@@ -396,3 +397,25 @@ def test_labels_that_cannot_be_are_refused_before_the_ensemble_is_fitted(y, word
     pruner = TreePruner(GradientBoostingClassifier(n_estimators=2), fit_ensemble=True)
     with pytest.raises((TypeError, ValueError), match=words):
         pruner.fit(np.eye(9), np.array(y, dtype=object))
+
+
+def test_boosting_that_overfits_is_at_least_stopped_early(monkeypatch):
+    rows, classes = make_classification(1200, 15, n_informative=6, flip_y=0.1, random_state=5)
+    model = GradientBoostingClassifier(max_depth=6, random_state=0).fit(rows[:500], classes[:500])
+    monkeypatch.setattr(model_choice, "BEST", 0)  # no refit is good enough
+    small = TreePruner(model, random_state=0).fit(rows[500:800], classes[500:800])
+    assert small.n_nodes_ < 0.6 * small.whole_nodes_
+    assert np.isinf(small.shrinkage_)
+    test, truth = rows[800:], classes[800:]
+    assert log_loss(truth, small.predict_proba(test)) < 0.8 * log_loss(truth, model.predict_proba(test))
+
+
+def test_the_held_out_loss_of_few_members_is_that_of_new_rows():
+    ratios = []
+    for seed in range(4):
+        rows, classes = make_classification(2600, 15, n_informative=6, flip_y=0.1, random_state=seed)
+        forest = RandomForestClassifier(100, random_state=0).fit(rows[:600], classes[:600])
+        small = TreePruner(forest, max_members=10, random_state=0).fit(rows[:600], classes[:600])
+        found = log_loss(classes[600:], small.predict_proba(rows[600:]))
+        ratios.append(small.held_out_loss_ / found)
+    assert np.mean(ratios) == pytest.approx(1, abs=0.1)

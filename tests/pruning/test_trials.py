@@ -6,7 +6,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from manylens.datasets import make_friedman, make_shells
 from manylens.pruning.node_path import open_nodes, row_leaves, row_losses
-from manylens.pruning.path_judge import path_of, trial_losses
+from manylens.pruning.path_judge import JudgedRows, path_of, trial_losses
 from manylens.pruning.pruned_trees import find_format
 from manylens.pruning.pruning_rows import forest_samples
 from manylens.pruning.trials import PARTS, held_out_trials, refitted_trials, stratified_parts
@@ -74,7 +74,8 @@ def test_losses_are_corrected_by_what_is_known_of_all_rows():
     loss = 0.5 * whole + 0.01 * random.normal(size=4000)
     hard = np.argsort(whole)[::-1][:1000]  # much harder than the others
     wrong = np.zeros((1, 1000))
-    path = path_of(loss[np.newaxis, hard], wrong, whole[hard], wrong[0], whole, np.inf)
+    judged = JudgedRows(loss[np.newaxis, hard], wrong, whole[hard], wrong[0], whole[hard], whole)
+    path = path_of(judged, whole.mean(), np.inf)
     assert path.loss[0] == pytest.approx(loss.mean(), rel=0.01)
     assert path.rise[0] == pytest.approx(loss.mean() - whole.mean(), rel=0.01)
     spread = 0.5 * whole.std() / np.sqrt(4000)  # almost all that is unknown is whether all rows are typical

@@ -10,7 +10,7 @@ import numpy as np
 
 from manylens.native.compiling import compiled
 from manylens.native.trees import FlatTrees
-from manylens.typing import FloatArray, IntArray
+from manylens.typing import BoolArray, FloatArray, IntArray
 
 
 @compiled
@@ -173,3 +173,26 @@ def cut_prices(
                 after += (0.5 * weight[node] * value[node, k] - gradient[node, k]) * value[node, k]
             cost[node] = after - cost[node]
             price[node] = min(price[node], cost[node] / (leaves[node] - 1))
+
+
+@compiled
+def place_nodes(
+    children: IntArray, parent: IntArray, cut: BoolArray, remains: BoolArray, place: IntArray
+) -> None:
+    """Set which nodes (m,) remain if some become leaves, and their new numbers; children follow parents.
+
+    `cut` holds for all inner nodes below one for which it holds. A node that does not remain gets the number
+    of the leaf in its place. A root that is or becomes a leaf does not remain, nor does what is below.
+    """
+    count = 0
+    for node in range(len(children)):
+        above = parent[node]
+        if above < 0:
+            remains[node] = children[node, 0] != node and not cut[node]
+            place[node] = 0
+        else:
+            remains[node] = not cut[above]
+            place[node] = place[above]
+        if remains[node]:
+            place[node] = count
+            count += 1

@@ -25,7 +25,7 @@ from manylens.pruning.node_path import (
     row_losses,
     smoothed,
 )
-from manylens.pruning.path_judge import Candidate, Judge, Path, Size
+from manylens.pruning.path_judge import Candidate, Judge, JudgedRows, Path, Size
 from manylens.typing import IntArray
 
 SMOOTHINGS = (0.1, 1.0)  # training rows that a node counts for in the values of its children
@@ -39,6 +39,7 @@ class CoverPath(NamedTuple):
 
     way: Candidate
     smoothing: float
+    judged: JudgedRows
     losses: Path
     sizes: list[Size]
 
@@ -62,7 +63,8 @@ def cover_paths(judge: Judge, fewest: int, link: str) -> Iterator[list[CoverPath
                 way = Candidate(count, each, np.inf)
                 losses = [losses_of(some, part.first_trees(count), each) for part in rows]
                 sizes = [full_size(ensemble, way, m) for m in remain]
-                found.append(CoverPath(way, smoothing, judge.compare(losses), sizes))
+                judged = judge.compare(losses)
+                found.append(CoverPath(way, smoothing, judged, judge.path_of(judged), sizes))
         yield found
 
 

@@ -15,7 +15,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manylens.native.tree_nodes import add_values, cut_prices, leaf_of_rows, node_moments, refit_leaves
+from manylens.native.tree_nodes import (
+    add_values,
+    cut_prices,
+    leaf_of_rows,
+    node_moments,
+    place_nodes,
+    refit_leaves,
+)
 from manylens.native.trees import FlatTrees
 from manylens.pruning.members import Link
 from manylens.pruning.pruned_ensemble import probabilities
@@ -295,14 +302,13 @@ def excess_log_loss(
     return np.where(both, excess * np.where(both, factor, 0.0), 0.0)
 
 
-def as_log_odds(nodes: Nodes, rows: RowLeaves) -> Nodes:
-    """A forest of classes as a sum of log-odds β (mean probability), with β the best on these rows."""
+def log_odds(nodes: Nodes | LeafValues, rows: RowLeaves) -> tuple[FloatArray, FloatArray]:
+    """Values and intercept for log-odds β (mean probability) by a forest of classes, β the best for rows."""
     binary = len(nodes.intercept) == 2
     value = np.ascontiguousarray(nodes.value[:, 1:]) if binary else nodes.value
     shift = np.array([0.5]) if binary else np.zeros(len(nodes.intercept))
-    flat = nodes._replace(value=value, intercept=np.zeros(len(shift)))
     target = rows.target[:, 1:] if binary else rows.target
-    score = row_scores(flat, rows)
+    score = row_scores(nodes._replace(value=value, intercept=np.zeros(len(shift))), rows)
     truth = target[:, 0].astype(int) if binary else np.argmax(target, axis=1)
     first, last = 0, len(SLOPES) - 1
     while first < last:  # the loss is convex in β
@@ -313,8 +319,13 @@ def as_log_odds(nodes: Nodes, rows: RowLeaves) -> Nodes:
         )
         first, last = (first, middle) if here <= after else (middle + 1, last)
     slope = float(SLOPES[first])
-    value = slope * value
-    return flat._replace(value=value, prior=value, intercept=-slope * shift, link="logistic")
+    return slope * value, -slope * shift
+
+
+def as_log_odds(nodes: Nodes, rows: RowLeaves) -> Nodes:
+    """A forest of classes as a sum of log-odds β (mean probability), with β the best on these rows."""
+    value, intercept = log_odds(nodes, rows)
+    return nodes._replace(value=value, prior=value, intercept=intercept, link="logistic")
 
 
 def prune_path(
@@ -423,19 +434,13 @@ def renumbered(nodes: Nodes, value: FloatArray, cut: BoolArray) -> tuple[Nodes, 
 
     `cut` (m,) holds for all inner nodes below one for which it holds.
     """
-    numbers, roots = np.arange(len(cut)), nodes.roots[:-1]
-    inner = (nodes.children[:, 0] != numbers) & ~cut
+    roots, m = nodes.roots[:-1], len(cut)
+    inner = (nodes.children[:, 0] != np.arange(m)) & ~cut
     gone = ~inner[roots]
-    remains = (nodes.parent < 0) | inner[nodes.parent]
-    remains[roots[gone]] = False
+    remains, place = np.empty(m, dtype=bool), np.empty(m, dtype=np.uint32)
+    place_nodes(nodes.children, nodes.parent, cut, remains, place)
     old = np.flatnonzero(remains)
     count = len(old)
-    above = np.where(remains | (nodes.parent < 0), numbers, nodes.parent)
-    while not np.array_equal(further := above[above], above):  # twice as far up in each round
-        above = further
-    place = np.zeros(len(cut), dtype=np.uint32)
-    place[old] = np.arange(count)
-    place = place[above]
     parent = np.where(nodes.parent[old] < 0, -1, place[nodes.parent[old]].astype(np.int64))
     children = np.repeat(np.arange(count)[:, np.newaxis], 2, axis=1)
     children[inner[old]] = place[nodes.children[old[inner[old]]]]

@@ -12,12 +12,14 @@ from manylens.native.tree_nodes import add_values
 from manylens.pruning.members import Link
 from manylens.pruning.node_path import (
     SMOOTHING,
+    LeafValues,
     Nodes,
     RowLeaves,
     RowLosses,
     as_log_odds,
     class_losses,
     leaf_values,
+    log_odds,
     open_nodes,
     prune_path,
     row_leaves,
@@ -31,6 +33,7 @@ from manylens.typing import BoolArray, FloatArray, IntArray
 SHRINKAGES = (0.3, 3.0, 30.0, np.inf)  # candidates: rows per tree that the original leaf values count for
 LARGEST_GAIN = 4.0  # multiple of the mean loss: rows that gain more are no risk, but large standard errors
 TINY = 1e-300  # instead of a mean loss of zero
+MANY_TREES = 64  # from which log-odds of trials can be extrapolated to more trees
 PREFIXES = 40  # numbers of stages that are tried for boosting
 
 Size = tuple[int, int, int]  # members, nodes and bytes of a model
@@ -52,6 +55,22 @@ class Path(NamedTuple):
     rise: FloatArray  # by how much it is above that of the whole ensemble
     rise_error: FloatArray  # standard error of the rise
     error_rise: FloatArray  # rise of the share of wrong classes above that of the trees without cuts
+
+
+class JudgedRows(NamedTuple):
+    """Losses of n judged rows along a path, and those that they are compared with."""
+
+    loss: FloatArray  # (steps, n)
+    wrong: FloatArray  # (steps, n): 1 if the class is wrong
+    reference: FloatArray  # (n,): losses by the whole ensemble of the trial
+    uncut: FloatArray  # (n,): 1 if the class is wrong without cuts
+    control: FloatArray  # (n,): losses by this ensemble with the link of the path
+    known: FloatArray  # (all rows,): such losses by the ensemble that is pruned
+
+    def of_rows(self, mask: BoolArray) -> JudgedRows:
+        """Some of the judged rows."""
+        loss, wrong, reference, uncut, control = (each[..., mask] for each in self[:-1])
+        return JudgedRows(loss, wrong, reference, uncut, control, self.known)
 
 
 class Trial(NamedTuple):
@@ -88,6 +107,7 @@ class Judge:
         self.whole_error = float(self.row_losses.error[self.used].mean())
         self._largest = np.inf if ensemble.classes is None else float(np.log(2 * T))  # of half a vote
         self._references = [trial_losses(trial, T) for trial in trials]
+        self._linked: dict[Link, tuple[FloatArray, list[FloatArray]]] = {}
         self._starts: dict[tuple[int, int, Link], tuple[Nodes, RowLeaves, RowLeaves, FloatArray]] = {}
 
     def _first_losses(self, n_trees: int) -> RowLosses:
@@ -110,7 +130,7 @@ class Judge:
 
     def evaluate(
         self, ways: Sequence[Candidate], shares: Sequence[Sequence[float]], trials: Sequence[int]
-    ) -> list[Path]:
+    ) -> list[JudgedRows]:
         """Held-out losses in these trials along the paths of candidates, each to shares of the leaves."""
         starts = [[self._start(trial, way) for trial in trials] for way in ways]
         ends = np.cumsum([len(self.trials[k].number) for k in trials])
@@ -129,21 +149,46 @@ class Judge:
         in_threads(run, len(tasks))
         reference = np.concatenate([self._references[k].loss for k in trials])
         errors = [np.concatenate([start[-1] for start in each]) for each in starts]  # of as few trees
-        return [
-            path_of(loss, wrong, reference, uncut, self.whole, self._largest)
-            for (loss, wrong), uncut in zip(losses, errors, strict=True)
-        ]
+        judged = []
+        for way, (loss, wrong), uncut in zip(ways, losses, errors, strict=True):
+            known, parts = self._controls(way.link)
+            control = np.concatenate([parts[k] for k in trials])
+            judged.append(JudgedRows(loss, wrong, reference, uncut, control, known))
+        return judged
+
+    def _controls(self, link: Link) -> tuple[FloatArray, list[FloatArray]]:
+        """Losses by the ensemble with a link of rows that trees may be used for, and in each trial."""
+        fewest = min(len(trial.ensemble.trees.roots) for trial in self.trials)
+        if link == self.ensemble.link or fewest < MANY_TREES:
+            return self.whole, [each.loss for each in self._references]
+        if link not in self._linked:
+            T = len(self.ensemble.trees.roots)
+            known = with_log_odds(leaf_values(self.ensemble, T), self._leaves, self._leaves, T)
+            self._linked[link] = (
+                known.loss[self.used],
+                [linked_losses(trial, T).loss for trial in self.trials],
+            )
+        return self._linked[link]
+
+    def path_of(self, judged: JudgedRows) -> Path:
+        """Means and standard errors of losses along a path."""
+        return path_of(judged, self.whole_loss, self._largest)
+
+    def adjusted(self, judged: JudgedRows) -> FloatArray:
+        """Losses (steps, n), less what the losses by the ensemble say about them."""
+        slope, control = regression_on_ensemble(judged, self._largest)
+        return judged.loss - slope[:, np.newaxis] * control
 
     def prefixes(self, counts: Sequence[int]) -> Path:
         """Losses of the first trees, as they are."""
-        return self.compare([self._first_losses(k) for k in counts])
+        return self.path_of(self.compare([self._first_losses(k) for k in counts]))
 
-    def compare(self, found: Sequence[RowLosses]) -> Path:
+    def compare(self, found: Sequence[RowLosses]) -> JudgedRows:
         """Losses of all rows by models whose values do not depend on these rows."""
         losses = np.array([each.loss[self.used] for each in found])
         errors = np.array([each.error[self.used] for each in found])
         wrong = self.row_losses.error[self.used]
-        return path_of(losses, errors, self.whole, wrong, self.whole, self._largest)
+        return JudgedRows(losses, errors, self.whole, wrong, self.whole, self.whole)
 
     def best_prefix(self) -> tuple[int, float]:
         """Boosting that stops early: the number of trees with the smallest loss, and this loss."""
@@ -167,7 +212,7 @@ class Judge:
             before = k
         found, none = np.array(losses), np.zeros((len(counts), len(judged)))
         reference = self.row_losses.loss[judged]
-        means = path_of(found, none, reference, none[0], self.whole, self._largest).loss
+        means = self.path_of(JudgedRows(found, none, reference, none[0], reference, self.whole)).loss
         best = int(np.argmin(means))
         return int(counts[best]), float(means[best])
 
@@ -187,7 +232,8 @@ class Judge:
                 rows = row_leaves(self.X, model.ensemble().trees, None, self.rows.target)
                 losses[:, number] = row_losses(model, rows)
         whole = self.row_losses
-        return path_of(losses[0], losses[1], whole.loss, whole.error, whole.loss, self._largest)
+        known = (whole.loss, whole.error, whole.loss, whole.loss)
+        return self.path_of(JudgedRows(losses[0], losses[1], *known))
 
     def fresh_losses(self, sizes: IntArray) -> FloatArray:
         """Losses of the first trees of the ensemble with at most as many bytes, at least one stage."""
@@ -230,35 +276,52 @@ def trial_losses(trial: Trial, toward: int | None, n_trees: int | None = None) -
     return row_losses(leaf_values(trial.ensemble, count), leaves, toward)
 
 
-def path_of(
-    loss: FloatArray,
-    error: FloatArray,
-    reference: FloatArray,
-    reference_error: FloatArray,
-    whole: FloatArray,
-    largest: float,
-) -> Path:
-    """Means and standard errors of losses (steps, judged), and how they differ from those of the ensemble.
+def with_log_odds(leaves: LeafValues, learned: RowLeaves, judged: RowLeaves, toward: int) -> RowLosses:
+    """Losses of judged rows by a forest of classes that adds log-odds, with the best factor for `learned`."""
+    value, intercept = log_odds(leaves, learned)
+    leaves = leaves._replace(value=value, intercept=intercept, link="logistic")
+    target = judged.target[:, -len(intercept) :].copy()
+    return row_losses(leaves, judged._replace(target=target), toward)
 
-    Judged rows may be easier or harder than all rows, whose losses by the ensemble are known (`whole`), and
-    trees of a trial are fitted to fewer rows. So the mean loss is corrected by regression on the losses of
-    judged rows by the ensemble (`reference`, a control variate), up to the largest that is no accident: a
-    forest in which no tree votes for a class gives it probability 0.
+
+def linked_losses(trial: Trial, toward: int) -> RowLosses:
+    """Losses of the judged rows by the trees of a trial that add log-odds, extrapolated like in a trial."""
+    leaf = trial.ensemble.trees.leaf
+    learned, judged = (rows._replace(node=leaf[rows.node]) for rows in (trial.learned, trial.judged))
+    return with_log_odds(
+        leaf_values(trial.ensemble, len(trial.ensemble.trees.roots)), learned, judged, toward
+    )
+
+
+def regression_on_ensemble(judged: JudgedRows, largest: float) -> tuple[FloatArray, FloatArray]:
+    """Slopes (steps,) of losses on those of the ensemble, and the latter (n,): the control.
+
+    The control is limited to the largest loss that is no accident: a forest in which no tree votes for a
+    class gives it probability 0.
     """
-    root, level, everywhere = np.sqrt(max(1, len(reference) - 1)), loss.mean(axis=1), float(whole.mean())
-    control, known = np.minimum(reference, largest), np.minimum(whole, largest)
+    control, level = np.minimum(judged.control, largest), judged.loss.mean(axis=1)
     centered = control - control.mean()
     spread = float(centered @ centered)
-    slope = (loss - level[:, np.newaxis]) @ centered / spread if spread > 0 else np.ones(len(loss))
+    slope = (judged.loss - level[:, np.newaxis]) @ centered / spread if spread > 0 else np.ones(len(level))
     # what changes the ensemble's losses by some percent changes others by no more than that
-    slope = np.clip(slope, 0.0, np.clip(level / max(float(control.mean()), TINY), 0.0, 1.0))
-    mean = level + slope * float(known.mean() - control.mean())
-    noise = (loss - slope[:, np.newaxis] * control).std(axis=1) / root
+    return np.clip(slope, 0.0, np.clip(level / max(float(control.mean()), TINY), 0.0, 1.0)), control
+
+
+def path_of(judged: JudgedRows, whole_loss: float, largest: float) -> Path:
+    """Means and standard errors of losses, and how they differ from that of the ensemble.
+
+    Judged rows may be easier or harder than all rows, whose losses by the ensemble are known, and
+    trees of a trial are fitted to fewer rows. So the mean loss is corrected by regression on the losses of
+    judged rows by the ensemble of the trial (a control variate).
+    """
+    root, known = np.sqrt(max(1, len(judged.reference) - 1)), np.minimum(judged.known, largest)
+    slope, control = regression_on_ensemble(judged, largest)
+    mean = judged.loss.mean(axis=1) + slope * float(known.mean() - control.mean())
+    noise = (judged.loss - slope[:, np.newaxis] * control).std(axis=1) / root
     loss_error = np.hypot(noise, slope * known.std() / np.sqrt(max(1, len(known) - 1)))
-    rise = np.maximum(loss - reference, -LARGEST_GAIN * everywhere)
-    worse = error - reference_error
-    errors = worse.mean(axis=1)
-    return Path(mean, loss_error, mean - everywhere, rise.std(axis=1) / root, errors)
+    rise = np.maximum(judged.loss - judged.reference, -LARGEST_GAIN * whole_loss)
+    errors = (judged.wrong - judged.uncut).mean(axis=1)
+    return Path(mean, loss_error, mean - whole_loss, rise.std(axis=1) / root, errors)
 
 
 def candidates(ensemble: TreeEnsemble, n_trees: int, link: str) -> list[Candidate]:

@@ -204,12 +204,13 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
             method, refit = "uniform", "none"
         exact = 0 if members.additive else exact_members(moments)
         if exact:
-            keeps_all = isinstance(self.cv, str) and self.max_members is None
-            method, refit = ("uniform", "none") if keeps_all else (method, refit)
+            as_they_are = isinstance(self.cv, str)
+            method, refit = ("uniform", "none") if as_they_are else (method, refit)
+            kept = "all members" if self.max_members is None else f"the first {self.max_members}"
             warnings.warn(
                 f"{exact} of {len(members.members)} members reproduce y exactly on these rows. If they were "
                 "trained on these rows, their predictions say nothing about their quality"
-                f"{', and all members are kept' * keeps_all}: give rows that the ensemble was not trained "
+                f"{f', and {kept} are kept' * as_they_are}: give rows that the ensemble was not trained "
                 "on, or fit it with bootstrap=True.",
                 stacklevel=3,
             )

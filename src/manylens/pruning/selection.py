@@ -139,7 +139,6 @@ def select_predictors(
 
     `moments` are those of predictions and targets times 2^-exponent.
     """
-    check_method(method, refit, max_members)
     whole = moments.whole()
     G, b, total = products = whole.centered()
     if total <= 0:
@@ -266,7 +265,9 @@ def _selected_weights(
     varying = np.diag(G) > 0
     weights: FloatArray = np.zeros(len(b))
     if method == "uniform":
-        return np.where(varying, baseline, 0.0)
+        first = np.flatnonzero(varying & (baseline != 0))[:most]
+        weights[first] = baseline[first]  # fewer members of a mean count more; boosting just stops early
+        return weights if additive else weights * (baseline[varying].sum() / weights.sum())
     if method == "rank":
         order = np.arange(len(b)) if additive else error_ranking(G, b)
         order = order[varying[order]]

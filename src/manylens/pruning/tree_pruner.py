@@ -15,7 +15,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from manylens.pruning.cover_cuts import cover_models, cover_paths, smallest_cut
-from manylens.pruning.dials import MARGIN, Dials, Goal, expected_size
+from manylens.pruning.dials import MARGIN, Dials, Goal
+from manylens.pruning.model_choice import Choice, choose_refit, cut_optimism
 from manylens.pruning.node_path import Nodes, open_nodes, prune_path, row_leaves, row_scores
 from manylens.pruning.path_judge import Candidate, Judge, Path, candidates, nodes_size
 from manylens.pruning.pruned_ensemble import ScoreMixin, comparable_rows, typed_tags
@@ -41,8 +42,6 @@ LEAST_TREES = 64
 SHARE = 8  # the trees of a forest start as an eighth of it, but at least LEAST_TREES
 MOST_ENTRIES = 2**25  # rows x trees that fit looks at; rows beyond are left out
 FAITHFUL = 0.01  # shrinkage with a guarantee: the scores of the ensemble have no noise
-BEST = 2  # candidates, by their losses in one trial, that are tried in all trials until one is good enough
-COARSE = 2  # candidates are compared on every second step
 HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
 
 
@@ -93,7 +92,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     whole_members_, whole_nodes_, whole_bytes_ : int
         Size of the ensemble.
     held_out_loss_ : float
-        Squared error or log loss of the pruned model on rows that neither the trees nor the cuts have seen.
+        Squared error or log loss of the pruned model on rows that neither the trees nor the cuts have seen,
+        corrected for the choice of this model among others by such rows.
         With `guarantee`, NaN for out-of-bag rows, since leaf values then depend on them.
     held_out_loss_error_ : float
         Standard error of `held_out_loss_`, as an estimate of the loss on new rows.
@@ -289,42 +289,32 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             goal = goal._replace(best_loss=best)
         limited = not dials.fit((T, self.whole_nodes_, self.whole_bytes_))
         ways = candidates(judge.ensemble, few, self.link)
-        shares = [dials.shares(judge, way) for way in ways]
-        coarse = [each[COARSE::COARSE] or each[:1] for each in shares]
-        trials = judge.evaluate(ways, coarse, [0])  # compared in one trial and on fewer steps
-        ranks = [
-            dials.rank(path, [expected_size(judge, way, share) for share in each], goal)
-            for way, path, each in zip(ways, trials, coarse, strict=True)
-        ]
-        order = sorted(range(len(ways)), key=lambda k: ranks[k])
-        for k in order[: 1 if limited else BEST]:
-            [path] = judge.evaluate([ways[k]], [shares[k]], range(len(judge.trials)))
-            if limited or self.loss is None or dials.good(path, goal).any():
-                models = judge.path(ways[k], shares[k])
-                step = dials.choose(path, [nodes_size(model) for model in models], goal, limited)
-                as_asked = limited or self.loss is None  # otherwise, what does not get smaller stays as it is
-                if step is not None and (as_asked or nodes_size(models[step])[2] < self.whole_bytes_):
-                    return self._chosen(path, models, step), ways[k]
+        refit = choose_refit(judge, dials, goal, ways, limited, self.whole_bytes_)
+        if refit is not None:
+            return self._chosen(refit), refit.way
         for cuts in cover_paths(judge, few, self.link) if judge.ensemble.averages else ():  # without refits
             found = smallest_cut(cuts, dials, goal, self.whole_bytes_)
             if found is not None:
-                cut, step = found
-                return self._chosen(cut.losses, cover_models(judge, cut), step), cut.way
+                (cut, step), models = found, cover_models(judge, found[0])
+                error = float(cut.losses.rise_error[step])
+                optimism = cut_optimism(judge, cuts, dials, goal, self.whole_bytes_, error)
+                return self._chosen(Choice(cut.way, cut.losses, models, step, optimism)), cut.way
         warnings.warn(
             f"No smaller model has a held-out loss that is at most {100 * (self.loss or 0):g} % above "
             "that of the whole ensemble, including half of its standard error: all trees are kept as "
             "they are. Give more rows, a larger loss, or max_nodes.",
             stacklevel=3,
         )
-        self._chosen(judge.prefixes([T]), [open_nodes(judge.ensemble, T)], 0)
-        return judge.ensemble, Candidate(T, judge.ensemble.link, np.inf)
+        way = Candidate(T, judge.ensemble.link, np.inf)
+        self._chosen(Choice(way, judge.prefixes([T]), [open_nodes(judge.ensemble, T)], 0, 0.0))
+        return judge.ensemble, way
 
-    def _chosen(self, path: Path, models: Sequence[Nodes], step: int) -> TreeEnsemble:
-        """A model of the path; sets the attributes that describe all models and the chosen one."""
-        self._set_path(path, models)
-        self.held_out_loss_ = float(path.loss[step])
-        self.held_out_loss_error_ = float(path.loss_error[step])
-        return models[step].ensemble()
+    def _chosen(self, choice: Choice) -> TreeEnsemble:
+        """The model of a choice; sets the attributes that describe all models and this one."""
+        self._set_path(choice.path, choice.models)
+        self.held_out_loss_ = float(choice.path.loss[choice.step]) + choice.optimism
+        self.held_out_loss_error_ = float(choice.path.loss_error[choice.step])
+        return choice.models[choice.step].ensemble()
 
     def _set_path(self, path: Path, models: Sequence[Nodes]) -> None:
         """Set the attributes that describe all models."""
@@ -354,7 +344,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             reached = row_scores(nodes, judged)
             if same_predictions(reached, score, whole.classes is not None, self.guarantee or 0.0):
                 chosen = len(models) - 1
-        return self._chosen(judge.judge_models(models), models, chosen), Candidate(T, whole.link, FAITHFUL)
+        way = Candidate(T, whole.link, FAITHFUL)
+        return self._chosen(Choice(way, judge.judge_models(models), models, chosen, 0.0)), way
 
     def resize(
         self,

@@ -22,8 +22,8 @@ from manylens.pruning.pruning_rows import dense, forest_samples, unseen_rows
 from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat
 from manylens.typing import AnyArray, FloatArray, IntArray
 
-FOLDS = 8  # of rows that are held out from the ensemble
-FEW_ROWS = 1000  # up to which four of these folds judge in turn, instead of two
+FOLDS = 4  # of rows that are held out from the ensemble
+FEW_ROWS = 1000  # up to which all of these folds judge in turn, instead of two
 PARTS = 3  # of rows that a forest was fitted to; one judges a forest that is fitted to the others
 
 
@@ -34,7 +34,7 @@ def held_out_trials(ensemble: TreeEnsemble, rows: RowLeaves, random: np.random.R
     fold = random.permutation(np.arange(n) % folds)
     return [
         Trial(ensemble, rows.of_rows(fold != k), rows.of_rows(fold == k), np.flatnonzero(fold == k))
-        for k in range(min(folds, 4 if n <= FEW_ROWS else 2))
+        for k in range(folds if n <= FEW_ROWS else min(folds, 2))
     ]
 
 

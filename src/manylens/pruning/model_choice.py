@@ -1,0 +1,123 @@
+"""Which of the refitted models is kept, and how much its held-out loss owes to having been chosen by it.
+
+The smallest of many models that seem good enough on some rows is one that these rows flatter. How much, is
+estimated by choosing again: ten times by nine tenths of the rows, with the last tenth to tell by how much
+the loss of the chosen model was too small. No model is fitted again for that, because the losses of single
+rows are known for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from manylens.pruning.cover_cuts import CoverPath, smallest_cut
+from manylens.pruning.dials import Dials, Goal, expected_size
+from manylens.pruning.node_path import Nodes
+from manylens.pruning.path_judge import Candidate, Judge, JudgedRows, Path, Size, nodes_size
+from manylens.typing import BoolArray, FloatArray
+
+BEST = 2  # candidates, by their losses in one trial, that are tried in all trials until one is good enough
+COARSE = 2  # candidates are compared on every second step
+FOLDS = 10  # of judged rows; each tells how good models are that the others choose
+
+
+class Choice(NamedTuple):
+    """A path of models, one of its steps, and by how much the loss of this step is too small."""
+
+    way: Candidate
+    path: Path
+    models: Sequence[Nodes]
+    step: int
+    optimism: float
+
+
+class Course(NamedTuple):
+    """Losses of judged rows along the path of one candidate, and the sizes of its models."""
+
+    judged: JudgedRows
+    sizes: Sequence[Size]
+
+    def seen_by(self, rows: BoolArray) -> JudgedRows:
+        """Losses of some rows; courses in one trial have only the first of all rows."""
+        return self.judged.of_rows(rows[: len(self.judged.reference)])
+
+
+def choose_refit(
+    judge: Judge, dials: Dials, goal: Goal, ways: Sequence[Candidate], limited: bool, whole_bytes: int
+) -> Choice | None:
+    """The model that the dials ask for, on the path of the best candidate; None if none is good enough."""
+    shares = [dials.shares(judge, way) for way in ways]
+    coarse = [each[COARSE::COARSE] or each[:1] for each in shares]
+    courses = [
+        Course(judged, [expected_size(judge, way, share) for share in each])
+        for judged, way, each in zip(judge.evaluate(ways, coarse, [0]), ways, coarse, strict=True)
+    ]
+    as_asked = limited or dials.loss is None  # otherwise, what does not get smaller stays as it is
+    n_tried = 1 if limited else BEST
+    complete: dict[int, Course] = {}
+
+    def order(rows: BoolArray) -> list[int]:
+        paths = [judge.path_of(course.seen_by(rows)) for course in courses]
+        ranks = [dials.rank(path, course.sizes, goal) for path, course in zip(paths, courses, strict=True)]
+        best = sorted(range(len(ways)), key=lambda k: ranks[k])[:n_tried]
+        if limited or judge.ensemble.averages or len(ways) - 1 in best:
+            return best
+        return [*best, len(ways) - 1]  # without refits: at worst, boosting is stopped early
+
+    def chosen_by(rows: BoolArray) -> FloatArray | None:
+        for k in order(rows):
+            course = complete.get(k, courses[k])
+            if (
+                len(course.judged.reference) < n_rows
+            ):  # known in one trial only, in which it would not be chosen
+                continue
+            step = dials.choose(judge.path_of(course.seen_by(rows)), course.sizes, goal, limited)
+            if step is not None:
+                return judge.adjusted(course.judged)[step]
+        return None
+
+    n_rows = sum(len(trial.number) for trial in judge.trials)
+    for k in order(np.ones(n_rows, dtype=bool)):
+        [judged] = judge.evaluate([ways[k]], [shares[k]], range(len(judge.trials)))
+        path = judge.path_of(judged)
+        complete[k] = Course(judged, [expected_size(judge, ways[k], share) for share in shares[k]])
+        if as_asked or dials.good(path, goal).any():
+            models = judge.path(ways[k], shares[k])
+            sizes = [nodes_size(model) for model in models]
+            step = dials.choose(path, sizes, goal, limited)
+            if step is not None and (as_asked or sizes[step][2] < whole_bytes):
+                complete[k] = Course(judged, sizes)
+                return Choice(ways[k], path, models, step, optimism(chosen_by, n_rows, path.rise_error[step]))
+    return None
+
+
+def cut_optimism(
+    judge: Judge, cuts: Sequence[CoverPath], dials: Dials, goal: Goal, whole_bytes: int, rise_error: float
+) -> float:
+    """By how much the loss of the cut that `smallest_cut` finds is too small."""
+
+    def chosen_by(rows: BoolArray) -> FloatArray | None:
+        seen = [cut._replace(losses=judge.path_of(cut.judged.of_rows(rows))) for cut in cuts]
+        found = smallest_cut(seen, dials, goal, whole_bytes)
+        return None if found is None else judge.adjusted(found[0].judged)[found[1]]
+
+    return optimism(chosen_by, len(judge.whole), rise_error)
+
+
+def optimism(chosen_by: Callable[[BoolArray], FloatArray | None], n_rows: int, rise_error: float) -> float:
+    """By how much smaller the loss of a chosen model seems than it is.
+
+    `chosen_by` returns the losses (n_rows,) by the model that some of the rows choose. The mean difference
+    between the losses of rows that did not choose a model and of those that did is 0 if all choose the same.
+    It is limited to the standard error of the rise: a choice is hardly flattered by more, but single rows
+    with large losses could pretend that.
+    """
+    fold, differences = np.arange(n_rows) % FOLDS, []
+    for k in range(FOLDS if n_rows >= FOLDS else 0):
+        losses = chosen_by(fold != k)
+        if losses is not None:
+            differences.append(losses[fold == k].mean() - losses[fold != k].mean())
+    return float(np.clip(np.mean(differences), 0.0, rise_error)) if differences else 0.0
