@@ -100,6 +100,7 @@ def calibration_rows(n: int) -> IntArray:
 
 def calibrated(index: SearchIndex, request: SearchRequest, queries: FloatArray | None = None) -> SearchIndex:
     """The index with a plan that meets the request, calibrated with the queries or with rows of the base."""
+    index = index.joined()
     points = index.coordinates
     sample = calibration_queries(points, queries)
     if index.method == "nested" and index.backend != "faiss":
