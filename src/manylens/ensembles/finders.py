@@ -359,7 +359,7 @@ class GraphFinder(CheckedState):
         points = self._points.array
 
         def search(b: slice) -> None:
-            rows[b] = self._walk(queries[b], n_candidates, hidden[b])
+            rows[b] = self.candidates(queries[b], n_candidates, hidden[b])
             gaps = to_grid(queries[b], self._scale)[:, None] - points[rows[b]].astype(np.float32)
             keys[b] = np.where(rows[b] >= 0, np.einsum("ijk,ijk->ij", gaps, gaps), np.inf)
 
@@ -367,7 +367,7 @@ class GraphFinder(CheckedState):
         keys *= np.float32(self._scale**-2)
         return keys, rows
 
-    def _walk(self, queries: FloatArray, n_candidates: int, hidden: IntArray) -> IntArray:
+    def candidates(self, queries: FloatArray, n_candidates: int, hidden: IntArray = NOT_HIDDEN) -> IntArray:
         """Candidates (n_queries, n_candidates) by the leading coordinates of the queries (n_queries, D)."""
         points, links = self._points.array, self._links.array
         asked = to_grid(queries[:, : points.shape[1]], self._scale)
@@ -386,7 +386,7 @@ class GraphFinder(CheckedState):
         hidden = NOT_HIDDEN if hidden is None else hidden
 
         def search(b: slice) -> Lists:
-            return rerank(queries[b], rows_of, self._walk(queries[b], n_candidates, hidden[b]), None, k)
+            return rerank(queries[b], rows_of, self.candidates(queries[b], n_candidates, hidden[b]), None, k)
 
         return by_blocks(search, (len(queries), k), rows_of.dtype, n_jobs, SHARE)
 

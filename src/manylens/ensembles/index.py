@@ -26,7 +26,7 @@ from manylens.ensembles.finders import (
 from manylens.ensembles.recall_calibration import DEFAULT_LEADING, SearchPlan
 from manylens.ensembles.representation import CompositeAxes, base_columns, check_near
 from manylens.ensembles.stored_rows import StoredSplit, stored_split
-from manylens.native.nearest import drop_self, largest_norm, rerank_union
+from manylens.native.nearest import drop_self, largest_norm, rerank, rerank_union
 from manylens.native.search_graph import Progress
 from manylens.native.split_rows import Points
 from manylens.native.threads import one_blas_thread
@@ -215,11 +215,15 @@ class SearchIndex(CheckedState):
             distances, rows, proven = self.search(coordinates, k + 1, n_candidates, n_jobs)
             rows, distances = drop_self(own, rows, distances)
             return Neighbors(distances, rows, proven)
+        m = n_candidates or math.ceil(self.plan.candidates_per_neighbor * max(k, MIN_NEIGHBORS))
+        if len(coordinates) == 1 and chosen is None and own is None:
+            found = self._search_one(coordinates, k, m)
+            if found is not None:
+                return found
         distances = np.empty((len(coordinates), k), dtype=self.points.dtype)
         rows = np.empty(distances.shape, dtype=np.int64)
         proven = np.zeros(len(coordinates), dtype=bool)
         proven[:] = chosen is not None
-        m = n_candidates or math.ceil(self.plan.candidates_per_neighbor * max(k, MIN_NEIGHBORS))
         for start in range(0, len(coordinates), AT_ONCE):
             batch = slice(start, start + AT_ONCE)
             queries = np.ascontiguousarray(coordinates[batch], dtype=distances.dtype)
@@ -240,6 +244,19 @@ class SearchIndex(CheckedState):
                     hidden=None if own is None else own[batch],
                 )
         return Neighbors(self.outside(np.sqrt(distances, out=distances)), rows, proven)
+
+    def _search_one(self, query: FloatArray, k: int, m: int) -> Neighbors | None:
+        """What `search` finds for one query (1, D), by a graph and without its preparations; None if not."""
+        finder, points = self.finders[0], self.points
+        if not isinstance(finder, GraphFinder) or self.method != "nested" or self.plan.prove:
+            return None
+        if query.dtype != points.dtype or not query.flags.c_contiguous:
+            return None
+        candidates = finder.candidates(query, min(max(m, k), len(points)))
+        distances, rows = rerank(query, points, candidates, None, k)
+        if rows[0, -1] < 0:
+            return None
+        return Neighbors(self.outside(np.sqrt(distances, out=distances)), rows, np.zeros(1, dtype=bool))
 
     @property
     def scanner(self) -> ScanFinder:

@@ -42,8 +42,8 @@ Progress: TypeAlias = Callable[[int], None]  # called with the number of rows li
 
 
 def entry_count(n: int) -> int:
-    """Number of entry rows, about 2 sqrt(n): finding the nearest costs less than following the links."""
-    return min(n, MOST_ENTRIES, 16 + int(2 * np.sqrt(n)))
+    """Number of entry rows, about sqrt(n): finding the nearest costs less than following the links."""
+    return min(n, MOST_ENTRIES, 16 + int(np.sqrt(n)))
 
 
 def grid_scale(rows: FloatArray) -> float:

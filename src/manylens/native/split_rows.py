@@ -18,7 +18,7 @@ from manylens.typing import FloatArray, IntArray
 
 STEP = 64  # coordinates between two tests of a limit
 LEVELS = 1 << 16  # of the remainder
-AT_ONCE = 16_384  # rows that are split at a time
+AT_ONCE = 1024  # rows that are split at a time, so that they stay in the cache
 NO_GRID = np.empty((0, 0), dtype=np.int16)
 
 
@@ -48,7 +48,7 @@ class SplitRows:
         (_, width), lead = self.shape, self.grid.shape[1]
         split = min(width, lead)
         whole = self.grid[which, :split].astype(np.int32)
-        whole *= LEVELS
+        whole <<= 16
         whole += self.low[which, :split]
         rows = np.empty((len(whole), width), dtype=np.float32)
         np.multiply(whole, self.unit, out=rows[:, :split], casting="same_kind")
@@ -95,8 +95,9 @@ def split(rows: FloatArray, lead: int, scale: float) -> tuple[IntArray, FloatArr
     for start in range(0, n, AT_ONCE):
         batch = slice(start, start + AT_ONCE)
         whole = np.rint(rows[batch, :lead] * factor).astype(np.int32)
-        grid[batch] = (whole + LEVELS // 2) // LEVELS
-        low[batch, :lead] = whole - LEVELS * grid[batch].astype(np.int32)
+        low[batch, :lead] = whole.astype(np.int16)  # the last 16 bits, of which the first is a sign
+        whole -= low[batch, :lead]
+        grid[batch] = whole >> 16
     return grid, rest
 
 
