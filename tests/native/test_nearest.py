@@ -12,6 +12,7 @@ from manylens.native.nearest import (
     finish,
     limits_from_first_rows,
     limits_from_sample,
+    measure,
     nearest,
     note_below,
     rerank,
@@ -37,6 +38,22 @@ def test_scores_up_to_the_limit_are_appended_in_order(loop):
         np.testing.assert_array_equal(rows[i, start : counts[i]], 1000 + expected)
         np.testing.assert_array_equal(keys[i, start : counts[i]], scores[i, expected])
         assert np.all(rows[i, counts[i] :] == -1)
+
+
+@forms(measure)
+@pytest.mark.parametrize("width", [1, 63, 64, 200])
+def test_distances_are_exact_up_to_the_limit_and_infinite_beyond(loop, width):
+    rng = np.random.default_rng(0)
+    queries, points = rng.standard_normal((3, width)), rng.standard_normal((20, width))
+    candidates = rng.integers(0, 20, (3, 9))
+    candidates[:, 4] = -1
+    literal = np.sum((queries[:, None] - points[candidates]) ** 2, axis=2)
+    limits = 1.0001 * np.median(literal, axis=1)
+    limits[0] = np.inf
+    found = np.empty(literal.shape)
+    loop(queries, points, candidates, limits, found)
+    literal[(literal > limits[:, None]) | (candidates < 0)] = np.inf
+    np.testing.assert_allclose(found, literal, rtol=1e-12)
 
 
 @given(n=st.integers(1, 1300), m=st.integers(1, 40), d=st.integers(1, 5), seed=st.integers(0, 99))

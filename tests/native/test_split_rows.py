@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.native.plain_python import forms
 
 from manylens.native.nearest import NO_BOUNDS, LeadingColumns, rank, score_rows
 from manylens.native.search_graph import RADIUS, grid_scale, to_grid
 from manylens.native.split_rows import LEVELS, SplitRows, can_split, parts_of, split
+from tests.native.plain_python import forms
 
 
 def falling(n, d, spread, seed):
@@ -32,7 +32,8 @@ def test_rows_lose_less_than_half_a_unit_and_nothing_when_split_again(n, d, data
     rows = np.float32(size) * falling(n, d, spread, data.draw(st.integers(0, 99)))
     stored, scale = splitting(rows, lead)
     joined = stored[:]
-    assert joined.dtype == np.float32 and stored.shape == joined.shape == rows.shape
+    assert joined.dtype == np.float32
+    assert stored.shape == joined.shape == rows.shape
     assert np.abs(joined[:, :lead].astype(float) - rows[:, :lead]).max() <= stored.unit / 2
     large = np.abs(rows[:, :lead]) >= 2**24 * stored.unit
     np.testing.assert_array_equal(joined[:, :lead][large], rows[:, :lead][large])
@@ -52,7 +53,8 @@ def test_the_grid_is_that_of_queries_but_for_ties():
     stored, scale = splitting(rows, 10)
     apart = np.abs(stored.grid - to_grid(rows, scale))
     ties = np.abs(np.abs(rows * scale - np.trunc(rows * scale)) - 0.5) < 1e-3
-    assert np.all(apart[~ties] == 0) and apart.max() <= 1
+    assert np.all(apart[~ties] == 0)
+    assert apart.max() <= 1
 
 
 @pytest.mark.parametrize("lead", [1, 6, 7, 90])

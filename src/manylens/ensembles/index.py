@@ -336,8 +336,9 @@ class SearchIndex(CheckedState):
             padded = width + -width % 8 if isinstance(finder, FaissFinder) else width
             self._require(type(finder) is FINDERS[self.backend] and finder.shape == (len(points), padded))
         if isinstance(self.rows, StoredSplit):
-            self._require([each.points for each in self.finders] == [self.rows.grid])
-            self._require(self.finders[0].scale == self.rows.scale)
+            graphs = [each for each in self.finders if isinstance(each, GraphFinder)]
+            self._require([each.points for each in graphs] == [self.rows.grid])
+            self._require(graphs[0].scale == self.rows.scale)
 
 
 def index_file(path: str | PathLike[str]) -> Path:

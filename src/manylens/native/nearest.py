@@ -13,7 +13,7 @@ from scipy.special import gammainc
 from manylens.native.compiling import compiled, inlined
 from manylens.native.lock import release, retake
 from manylens.native.prefetching import AHEAD, fetch
-from manylens.native.split_rows import STEP, Points, SplitRows, parts_of, squared_distance
+from manylens.native.split_rows import NO_GRID, STEP, Points, SplitRows, parts_of, squared_distance
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 TILE = 512  # rows per matrix product, so that the scores of a block of queries stay in the L2 cache
@@ -242,6 +242,21 @@ def nearest(distances: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, 
         distances, rows = smallest(distances, rows, max(k, width))
     order = np.lexsort((rows, distances), axis=1)[:, :k]
     return np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1)
+
+
+@compiled
+def measure(
+    queries: FloatArray, points: FloatArray, candidates: IntArray, limits: FloatArray, out: FloatArray
+) -> None:
+    """Squared distances to candidates; infinity for row -1 and for distances above the query's limit."""
+    for i in range(candidates.shape[0]):
+        for j in range(candidates.shape[1]):
+            row = candidates[i, j]
+            out[i, j] = np.inf
+            if row >= 0:
+                total = squared_distance(queries[i], row, points, NO_GRID, NO_GRID, 1.0, limits[i])
+                if total <= limits[i]:
+                    out[i, j] = total
 
 
 @inlined

@@ -1,4 +1,4 @@
-"""Float32 rows whose leading coordinates are stored once, for a graph over 16 bits and for ranking by 32 bits.
+"""Float32 rows whose leading coordinates are stored once, for a graph of 16 bits and for ranking by 32.
 
 A leading coordinate is x = unit (2^16 high + low): `high` is its value on the grid of the graph, `low` what
 this misses. For a unit that is a power of two this loses no digit of numbers above 2^24 units, and rounds
