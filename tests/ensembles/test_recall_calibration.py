@@ -219,7 +219,7 @@ def test_a_missed_neighbor_costs_one_place_and_equally_near_rows_none():
 def test_a_graph_gets_hardly_more_candidates_than_suffice(needed):
     found = fewest_candidates(lambda candidates: candidates >= needed, 2.0, graph=True)
     assert needed <= found <= FINE * needed
-    assert fewest_candidates(lambda candidates: False, 2.0, graph=True) is None
+    assert fewest_candidates(lambda _: False, 2.0, graph=True) is None
 
 
 def test_recall_has_to_exceed_what_was_asked_for_by_standard_errors():

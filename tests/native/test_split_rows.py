@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manylens.native.nearest import NO_BOUNDS, LeadingColumns, rank, score_rows
+from manylens.native.nearest import NO_BOUNDS, LeadingColumns, parts_of, rank, score_rows
 from manylens.native.search_graph import RADIUS, grid_scale, to_grid
-from manylens.native.split_rows import LEVELS, SplitRows, can_split, parts_of, split
+from manylens.native.split_rows import LEVELS, SplitRows, can_split, split
 from tests.native.plain_python import forms
 
 

@@ -13,7 +13,7 @@ from scipy.special import gammainc
 from manylens.native.compiling import compiled, inlined
 from manylens.native.lock import release, retake
 from manylens.native.prefetching import AHEAD, fetch
-from manylens.native.split_rows import NO_GRID, STEP, Points, SplitRows, parts_of, squared_distance
+from manylens.native.split_rows import NO_GRID, STEP, Points, SplitRows, squared_distance
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 TILE = 512  # rows per matrix product, so that the scores of a block of queries stay in the L2 cache
@@ -242,6 +242,13 @@ def nearest(distances: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, 
         distances, rows = smallest(distances, rows, max(k, width))
     order = np.lexsort((rows, distances), axis=1)[:, :k]
     return np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1)
+
+
+def parts_of(points: Points) -> tuple[FloatArray, IntArray, IntArray, float]:
+    """Rows as arguments of `squared_distance`; whole ones have no grid."""
+    if isinstance(points, SplitRows):
+        return points.rest, points.low, points.grid, points.unit
+    return points, NO_GRID, NO_GRID, 1.0
 
 
 @compiled

@@ -62,19 +62,11 @@ class SplitRows:
 
 
 Points: TypeAlias = FloatArray | SplitRows
-Parts: TypeAlias = tuple[FloatArray, IntArray, IntArray, float]
 
 
 def halves(lead: int) -> int:
     """Float32 numbers that take as many bytes as `lead` remainders."""
     return (lead + 1) // 2
-
-
-def parts_of(points: Points) -> Parts:
-    """Rows as arguments of `squared_distance`; whole ones have no grid."""
-    if isinstance(points, SplitRows):
-        return points.rest, points.low, points.grid, points.unit
-    return points, NO_GRID, NO_GRID, 1.0
 
 
 def can_split(rows: FloatArray, scale: float) -> bool:
