@@ -5,6 +5,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularAutoencoder, ModuleNeighbors, retrieval_precision
 from manylens.ensembles.recall_calibration import (
+    FINE,
     SearchPlan,
     as_near,
     calibration_queries,
@@ -12,6 +13,8 @@ from manylens.ensembles.recall_calibration import (
     choose_scan_plan,
     count_below,
     exact_neighbors,
+    fewest_candidates,
+    is_enough,
     ranks_on_leading,
 )
 
@@ -210,3 +213,20 @@ def test_a_recall_outside_zero_and_one_raises(recall):
 def test_a_missed_neighbor_costs_one_place_and_equally_near_rows_none():
     exact = np.array([[1.0, 2, 3], [1, 1, 1]])
     np.testing.assert_array_equal(as_near(np.array([[2.0, 3, 4], [1, 1, 1]]), exact).sum(axis=1), [2, 3])
+
+
+@pytest.mark.parametrize("needed", [2.0, 2.1, 7.3, 60.0])
+def test_a_graph_gets_hardly_more_candidates_than_suffice(needed):
+    found = fewest_candidates(lambda candidates: candidates >= needed, 2.0, graph=True)
+    assert needed <= found <= FINE * needed
+    assert fewest_candidates(lambda _: False, 2.0, graph=True) is None
+
+
+def test_recall_has_to_exceed_what_was_asked_for_by_standard_errors():
+    shares = np.repeat([1.0, 0.9], 200)  # mean 0.95, standard error 0.0025
+    assert is_enough(shares, 0.95, graph=False)
+    assert is_enough(shares, 0.947, graph=True)
+    assert not is_enough(shares, 0.948, graph=True)
+    rare = np.repeat([1.0, 0.9], [995, 5])  # mean 0.9995, standard error 0.00022
+    assert is_enough(rare, 0.999, graph=True)
+    assert not is_enough(rare, 0.9992, graph=True)  # more than one standard error, less than two

@@ -16,7 +16,7 @@ from manylens.validation import check_count, plain_conversion_errors
 
 def check_queries(index: SearchIndex, coordinates: FloatArray) -> FloatArray:
     """Coordinates given by a caller."""
-    width = index.coordinates.shape[1]
+    width = index.points.shape[1]
     if is_plain(coordinates, width):
         return coordinates
     with plain_conversion_errors("coordinates"):

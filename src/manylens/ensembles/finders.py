@@ -37,6 +37,7 @@ from manylens.native.search_graph import (
     to_grid,
     walk_graph,
 )
+from manylens.native.split_rows import Points
 from manylens.native.threads import over_blocks
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manylens.validation import CheckedState
@@ -165,7 +166,7 @@ class ScanFinder(CheckedState):
         self,
         leading: FloatArray,
         queries: FloatArray,
-        points: FloatArray,
+        points: Points,
         lists: Lists,
         n_jobs: int | None,
     ) -> Lists:
@@ -184,7 +185,7 @@ class ScanFinder(CheckedState):
         self,
         leading: FloatArray,
         queries: FloatArray,
-        points: FloatArray,
+        points: Points,
         k: int,
         n_jobs: int | None,
         chosen: IntArray,
@@ -203,7 +204,7 @@ class ScanFinder(CheckedState):
         self,
         leading: FloatArray,
         queries: FloatArray,
-        points: FloatArray,
+        points: Points,
         radius: float,
         n_jobs: int | None,
         chosen: IntArray | None = None,
@@ -254,7 +255,7 @@ def farthest(scored: FloatArray) -> float:
 class LeadingScan(ScanFinder):
     """Scans the leading columns of rows (n, D), none longer than `reach`, without a copy of them."""
 
-    def __init__(self, rows: FloatArray, width: int, reach: float) -> None:
+    def __init__(self, rows: Points, width: int, reach: float) -> None:
         self._all, self._width, self._reach = rows, width, reach
 
     @property
@@ -292,10 +293,31 @@ class GraphFinder(CheckedState):
         n, width = self._points.array.shape
         return n, width
 
-    def added(self, rows: FloatArray, n_jobs: int | None = None) -> GraphFinder:
-        """A finder of these and more rows, whose numbers continue those of the rows present."""
+    @property
+    def points(self) -> GrowingRows:
+        """The rows on the grid."""
+        return self._points
+
+    @property
+    def scale(self) -> float:
+        """Steps of the grid per unit of length."""
+        return self._scale
+
+    def over(self, points: GrowingRows) -> GraphFinder:
+        """With the same rows on the grid in other memory."""
+        finder = copy(self)
+        finder._points = points
+        return finder
+
+    def added(
+        self, rows: FloatArray, n_jobs: int | None = None, points: GrowingRows | None = None
+    ) -> GraphFinder:
+        """A finder of these and more rows, whose numbers continue those of the rows present.
+
+        `points` are all rows on the grid, if known.
+        """
         finder, (before, _) = copy(self), self.shape
-        finder._points = self._points.extended(to_grid(rows, self._scale))
+        finder._points = self._points.extended(to_grid(rows, self._scale)) if points is None else points
         new = (before + np.random.default_rng(SEED).permutation(len(rows))).astype(np.int32)
         links = np.full((before + len(rows), DEGREE), -1, dtype=np.int32)
         links[:before] = self._links.array
@@ -337,7 +359,7 @@ class GraphFinder(CheckedState):
         points = self._points.array
 
         def search(b: slice) -> None:
-            rows[b] = self._walk(queries[b], n_candidates, hidden[b])
+            rows[b] = self.candidates(queries[b], n_candidates, hidden[b])
             gaps = to_grid(queries[b], self._scale)[:, None] - points[rows[b]].astype(np.float32)
             keys[b] = np.where(rows[b] >= 0, np.einsum("ijk,ijk->ij", gaps, gaps), np.inf)
 
@@ -345,7 +367,7 @@ class GraphFinder(CheckedState):
         keys *= np.float32(self._scale**-2)
         return keys, rows
 
-    def _walk(self, queries: FloatArray, n_candidates: int, hidden: IntArray) -> IntArray:
+    def candidates(self, queries: FloatArray, n_candidates: int, hidden: IntArray = NOT_HIDDEN) -> IntArray:
         """Candidates (n_queries, n_candidates) by the leading coordinates of the queries (n_queries, D)."""
         points, links = self._points.array, self._links.array
         asked = to_grid(queries[:, : points.shape[1]], self._scale)
@@ -354,7 +376,7 @@ class GraphFinder(CheckedState):
     def nearest(
         self,
         queries: FloatArray,
-        rows_of: FloatArray,
+        rows_of: Points,
         k: int,
         n_candidates: int,
         n_jobs: int | None,
@@ -364,7 +386,7 @@ class GraphFinder(CheckedState):
         hidden = NOT_HIDDEN if hidden is None else hidden
 
         def search(b: slice) -> Lists:
-            return rerank(queries[b], rows_of, self._walk(queries[b], n_candidates, hidden[b]), None, k)
+            return rerank(queries[b], rows_of, self.candidates(queries[b], n_candidates, hidden[b]), None, k)
 
         return by_blocks(search, (len(queries), k), rows_of.dtype, n_jobs, SHARE)
 
@@ -392,7 +414,7 @@ def rank_leading(
     finder: Finder,
     leading: FloatArray,
     queries: FloatArray,
-    points: FloatArray,
+    points: Points,
     k: int,
     n_candidates: int,
     n_jobs: int | None,
@@ -426,7 +448,7 @@ def rank_leading(
     incomplete = np.flatnonzero(~proven if prove else rows[:, -1] < 0)
     if len(incomplete):  # approximate lists may have fewer candidates than neighbors
         if not isinstance(finder, ScanFinder):
-            finder, leading = ScanFinder(points), queries
+            finder, leading = ScanFinder(points[:]), queries
         lists = distances[incomplete], rows[incomplete]
         if hidden is not None:  # one more, because the scan finds the hidden row
             lists = (

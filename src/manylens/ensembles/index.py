@@ -25,8 +25,10 @@ from manylens.ensembles.finders import (
 )
 from manylens.ensembles.recall_calibration import DEFAULT_LEADING, SearchPlan
 from manylens.ensembles.representation import CompositeAxes, base_columns, check_near
-from manylens.native.nearest import drop_self, largest_norm, rerank_union
+from manylens.ensembles.stored_rows import StoredSplit, stored_split
+from manylens.native.nearest import drop_self, largest_norm, rerank, rerank_union
 from manylens.native.search_graph import Progress
+from manylens.native.split_rows import Points
 from manylens.native.threads import one_blas_thread
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, Rows
 from manylens.validation import CheckedState, check_path, plain_conversion_errors, times_power
@@ -57,7 +59,7 @@ class SearchIndex(CheckedState):
         self, axes: CompositeAxes, coordinates: FloatArray, method: Method, backend: Backend
     ) -> None:
         self.axes, self.method, self.backend = axes, method, backend
-        self.rows = GrowingRows(coordinates)
+        self.rows: GrowingRows | StoredSplit = GrowingRows(coordinates)
         self.first = coordinates[:1].copy()  # of the rows of `fit`, even if it is removed
         self.ids: AnyArray | None = None  # (n,), one per row; None means row numbers
         self.finders: list[Finder] = []
@@ -66,9 +68,14 @@ class SearchIndex(CheckedState):
         self.reach = largest_norm(coordinates)
 
     @property
-    def coordinates(self) -> FloatArray:
-        """Coordinates of the base (n, D) in the frame of the axes (a view)."""
+    def points(self) -> Points:
+        """Coordinates of the base (n, D) in the frame of the axes, as they are stored (a view)."""
         return self.rows.array
+
+    @property
+    def coordinates(self) -> FloatArray:
+        """Coordinates of the base (n, D) in the frame of the axes (a copy if they are stored in parts)."""
+        return self.points[:]
 
     @property
     def n_finders(self) -> int:
@@ -87,6 +94,28 @@ class SearchIndex(CheckedState):
             index.finders = [kind(rows, n_jobs, report) for rows in seen]
         return index
 
+    def compacted(self) -> SearchIndex:
+        """With the leading coordinates stored once if a graph has all of their digits, or as it is."""
+        if not (self.finders and self.method == "nested" and isinstance(self.finders[0], GraphFinder)):
+            return self
+        finder = self.finders[0]
+        if isinstance(self.rows, StoredSplit):
+            return self
+        rows = stored_split(self.coordinates, finder.shape[1], finder.scale)
+        if rows is None:
+            return self
+        index = copy(self)
+        index.rows, index.finders = rows, [finder.over(rows.grid)]
+        return index
+
+    def joined(self) -> SearchIndex:
+        """With all coordinates in one array, as calibration needs them."""
+        if isinstance(self.rows, GrowingRows):
+            return self
+        index = copy(self)
+        index.rows = GrowingRows(self.coordinates)
+        return index
+
     def found_by(self, backend: Backend) -> SearchIndex:
         """With another kind of finders, and without a plan."""
         index = copy(self)
@@ -97,13 +126,18 @@ class SearchIndex(CheckedState):
         self, coordinates: FloatArray, ids: AnyArray | None = None, n_jobs: int | None = None
     ) -> SearchIndex:
         """With more rows; `ids` are those of all rows."""
+        rows = self.rows.extended(coordinates)
+        if rows is None:  # some have no place on the grid
+            return self.joined().added(coordinates, ids, n_jobs)
         index = copy(self)
-        index.ids = ids
-        index.rows = self.rows.extended(coordinates)
+        index.ids, index.rows = ids, rows
         index.reach = max(self.reach, largest_norm(coordinates))
-        index.finders = [
-            finder.added(self.seen_by(m, coordinates), n_jobs) for m, finder in enumerate(self.finders)
-        ]
+        seen = (self.seen_by(m, coordinates) for m in range(len(self.finders)))
+        if isinstance(rows, StoredSplit):
+            graphs = [finder for finder in self.finders if isinstance(finder, GraphFinder)]
+            index.finders = [graph.added(next(seen), n_jobs, rows.grid) for graph in graphs]
+        else:
+            index.finders = [finder.added(next(seen), n_jobs) for finder in self.finders]
         return index
 
     def without(self, removed: IntArray, ids: AnyArray, n_jobs: int | None = None) -> SearchIndex:
@@ -111,11 +145,13 @@ class SearchIndex(CheckedState):
         kept = np.delete(np.arange(len(self.rows)), removed)
         if self.backend != "graph":
             return self.rebuilt(self.coordinates[kept], ids, n_jobs)
-        index = copy(self)
-        index.rows, index.ids = GrowingRows(self.coordinates[kept]), ids
-        index.finders = [
-            finder.without(removed) for finder in self.finders if isinstance(finder, GraphFinder)
-        ]
+        index, graphs = copy(self), [each for each in self.finders if isinstance(each, GraphFinder)]
+        graphs = [graph.without(removed) for graph in graphs]
+        index.finders, index.ids = [*graphs], ids
+        if isinstance(self.rows, StoredSplit):
+            index.rows = self.rows.kept(kept, graphs[0].points)
+        else:
+            index.rows = GrowingRows(self.coordinates[kept])
         return index
 
     def replaced(self, places: IntArray, coordinates: FloatArray, n_jobs: int | None = None) -> SearchIndex:
@@ -179,11 +215,15 @@ class SearchIndex(CheckedState):
             distances, rows, proven = self.search(coordinates, k + 1, n_candidates, n_jobs)
             rows, distances = drop_self(own, rows, distances)
             return Neighbors(distances, rows, proven)
-        distances = np.empty((len(coordinates), k), dtype=self.coordinates.dtype)
+        m = n_candidates or math.ceil(self.plan.candidates_per_neighbor * max(k, MIN_NEIGHBORS))
+        if len(coordinates) == 1 and chosen is None and own is None:
+            found = self._search_one(coordinates, k, m)
+            if found is not None:
+                return found
+        distances = np.empty((len(coordinates), k), dtype=self.points.dtype)
         rows = np.empty(distances.shape, dtype=np.int64)
         proven = np.zeros(len(coordinates), dtype=bool)
         proven[:] = chosen is not None
-        m = n_candidates or math.ceil(self.plan.candidates_per_neighbor * max(k, MIN_NEIGHBORS))
         for start in range(0, len(coordinates), AT_ONCE):
             batch = slice(start, start + AT_ONCE)
             queries = np.ascontiguousarray(coordinates[batch], dtype=distances.dtype)
@@ -196,7 +236,7 @@ class SearchIndex(CheckedState):
                     self.finders[0],
                     self.seen_by(0, queries),
                     queries,
-                    self.coordinates,
+                    self.points,
                     k,
                     m,
                     n_jobs,
@@ -205,30 +245,43 @@ class SearchIndex(CheckedState):
                 )
         return Neighbors(self.outside(np.sqrt(distances, out=distances)), rows, proven)
 
+    def _search_one(self, query: FloatArray, k: int, m: int) -> Neighbors | None:
+        """What `search` finds for one query (1, D), by a graph and without its preparations; None if not."""
+        finder, points = self.finders[0], self.points
+        if not isinstance(finder, GraphFinder) or self.method != "nested" or self.plan.prove:
+            return None
+        if query.dtype != points.dtype or not query.flags.c_contiguous:
+            return None
+        candidates = finder.candidates(query, min(max(m, k), len(points)))
+        distances, rows = rerank(query, points, candidates, None, k)
+        if rows[0, -1] < 0:
+            return None
+        return Neighbors(self.outside(np.sqrt(distances, out=distances)), rows, np.zeros(1, dtype=bool))
+
     @property
     def scanner(self) -> ScanFinder:
         """A finder that scans leading coordinates, for filters and radius searches."""
         finder = self.finders[0]
-        width = min(max(DEFAULT_LEADING, self.plan.n_leading), self.coordinates.shape[1])
+        width = min(max(DEFAULT_LEADING, self.plan.n_leading), self.points.shape[1])
         if self.method != "paper" and isinstance(finder, ScanFinder) and finder.shape[1] == width:
             return finder
-        return LeadingScan(self.coordinates, width, self.reach)
+        return LeadingScan(self.points, width, self.reach)
 
     def _search_chosen(self, queries: FloatArray, k: int, n_jobs: int | None, chosen: IntArray) -> Lists:
         """Squared distances and rows of the k nearest of the chosen rows, exactly."""
         scanner = self.scanner
         leading = queries[:, : scanner.shape[1]]
-        return scanner.nearest(leading, queries, self.coordinates, k, n_jobs, chosen)
+        return scanner.nearest(leading, queries, self.points, k, n_jobs, chosen)
 
     def within(
         self, coordinates: FloatArray, radius: float, n_jobs: int | None, chosen: IntArray | None = None
     ) -> list[Lists]:
         """Distances up to a radius, ascending, and rows, for each query in the frame of the axes."""
         finder = self.scanner
-        queries = np.ascontiguousarray(coordinates, dtype=self.coordinates.dtype)
+        queries = np.ascontiguousarray(coordinates, dtype=self.points.dtype)
         leading = queries[:, : finder.shape[1]]
         inside = float(np.ldexp(radius, -self.axes.frame.exponent))
-        found = finder.within(leading, queries, self.coordinates, inside, n_jobs, chosen)
+        found = finder.within(leading, queries, self.points, inside, n_jobs, chosen)
         return [(self.outside(np.sqrt(squares)), rows) for squares, rows in found]
 
     def outside(self, lengths: FloatArray) -> FloatArray:
@@ -245,7 +298,7 @@ class SearchIndex(CheckedState):
 
     def rank(self, queries: FloatArray, candidates: IntArray, k: int, n_jobs: int | None) -> Lists:
         """Squared distances and rows of the k nearest candidates; `candidates` may contain duplicates."""
-        points = self.coordinates
+        points = self.points
 
         def rank(block: slice) -> Lists:
             return rerank_union(queries[block], points, candidates[block], k)
@@ -265,9 +318,9 @@ class SearchIndex(CheckedState):
         return distances, rows
 
     def _check_state(self) -> None:
-        points, axes, widths = self.coordinates, self.axes.axes, self.axes.widths
+        points, axes, widths = self.points, self.axes.axes, self.axes.widths
         frame = self.axes.frame
-        self._require(isinstance(self.rows, GrowingRows) and self.method in METHODS)
+        self._require(isinstance(self.rows, GrowingRows | StoredSplit) and self.method in METHODS)
         self._require(self.backend in FINDERS and all(width >= 0 for width in widths))
         self._require(
             (sum(widths), points.shape[1])
@@ -282,6 +335,10 @@ class SearchIndex(CheckedState):
             width = widths[m] if self.method == "paper" else self.plan.n_leading
             padded = width + -width % 8 if isinstance(finder, FaissFinder) else width
             self._require(type(finder) is FINDERS[self.backend] and finder.shape == (len(points), padded))
+        if isinstance(self.rows, StoredSplit):
+            graphs = [each for each in self.finders if isinstance(each, GraphFinder)]
+            self._require([each.points for each in graphs] == [self.rows.grid])
+            self._require(graphs[0].scale == self.rows.scale)
 
 
 def index_file(path: str | PathLike[str]) -> Path:

@@ -199,7 +199,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         )
         given = None if ids is None else check_ids(ids, len(index.rows))
         fitted.measured_, index = self._fitted_index(index, X, modules)
-        index = index.unrotated(Z) if self.modules is None else index
+        index = (index.unrotated(Z) if self.modules is None else index).compacted()
         index.ids = given
         fitted.modules_, fitted.index_, fitted.fitted_as_ = modules, index, self._layout()
         fitted.probe_ = X[:1].copy() if isinstance(X, np.ndarray) else X[:1].toarray()  # checked by `load`
@@ -409,7 +409,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         """Replace the index; start again if another thread has replaced it in the meantime."""
         while True:
             before = self.index_
-            after = change(before)
+            after = change(before).compacted()
             with ONE_WRITER:
                 if self.index_ is before:
                     self.index_ = after

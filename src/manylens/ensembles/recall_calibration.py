@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -29,8 +31,8 @@ IN_A_SCAN = 65536  # rows of the base per scan for exact neighbors
 WIDTHS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
 # Time to rank one candidate, in multiplications of a scan (`python -m benchmarks.tuning.candidates`).
 CANDIDATE_COST = 25_000
-HOP_COST = 60  # time to follow a link of a graph, in coordinates of a distance
-SCAN_STEP, GRAPH_STEP = 1.5, 1.15  # factors for the number of candidates if recall was too low
+HOP_COST = 120  # time that a candidate of a graph takes beside its distance, in coordinates of a distance
+STEP, FINE = 1.5, 1.06  # factors for the number of candidates if recall was too low, and to settle on it
 DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
 DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove most results exact
 MIN_PER_NEIGHBOR = 2.0  # fewest candidates per neighbor; even fewer would save no time
@@ -100,6 +102,7 @@ def calibration_rows(n: int) -> IntArray:
 
 def calibrated(index: SearchIndex, request: SearchRequest, queries: FloatArray | None = None) -> SearchIndex:
     """The index with a plan that meets the request, calibrated with the queries or with rows of the base."""
+    index = index.joined()
     points = index.coordinates
     sample = calibration_queries(points, queries)
     if index.method == "nested" and index.backend != "faiss":
@@ -156,15 +159,33 @@ def calibrated_nested(
         rounding = finder.rounding(index.seen_by(0, sample.coordinates), index.coordinates.shape[1])
         if np.mean(exact[:, -1] ** 2 < 2 * rounding) > 1 - request.recall:  # float32 cannot tell rows apart
             return index.planned(replace(plan, prove=True))
-    while not is_enough(recalls(index, sample, exact, request.n_jobs), request.recall, graph=graph):
-        if plan.candidates_per_neighbor >= MAX_PER_NEIGHBOR:
-            if graph:
-                return calibrated_nested(index.found_by("numpy"), request, chooser, neighbors, known, exact)
-            return index.planned(replace(plan, prove=True))
-        more = GRAPH_STEP if graph else SCAN_STEP
-        plan = replace(plan, candidates_per_neighbor=more * plan.candidates_per_neighbor)
-        index = index.planned(plan)
-    return index
+
+    def suffices(candidates: float) -> bool:
+        tried = index.planned(replace(plan, candidates_per_neighbor=candidates))
+        return is_enough(recalls(tried, sample, exact, request.n_jobs), request.recall, graph=graph)
+
+    candidates = fewest_candidates(suffices, plan.candidates_per_neighbor, graph=graph)
+    if candidates is None and graph:
+        return calibrated_nested(index.found_by("numpy"), request, chooser, neighbors, known, exact)
+    if candidates is None:
+        return index.planned(replace(plan, prove=True))
+    return index.planned(replace(plan, candidates_per_neighbor=candidates))
+
+
+def fewest_candidates(suffices: Callable[[float], bool], first: float, *, graph: bool) -> float | None:
+    """About the fewest candidates per neighbor that suffice, at least `first`; None if too many are needed.
+
+    A graph takes time for every candidate, so their number is searched for; a scan takes hardly any.
+    """
+    low, high = first, first
+    while not suffices(high):
+        if high >= MAX_PER_NEIGHBOR:
+            return None
+        low, high = high, high * STEP
+    while graph and high > FINE * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high
 
 
 def print_progress(n: int) -> Progress:
@@ -192,12 +213,11 @@ def recalls(
 def is_enough(shares: FloatArray, recall: float, *, graph: bool) -> bool:
     """Whether the recalls (s,) of some queries show that others will get the recall on average.
 
-    A graph has to exceed the recall by a standard error, which matters if few neighbors may be missed.
+    A graph has to exceed the recall by a standard error, or by two if few neighbors may be missed: then most
+    queries miss none and a few miss many, which a sample may not contain.
     """
-    mean = float(shares.mean())
-    if not graph:
-        return mean >= recall
-    return mean >= graph_recall(recall) and mean - float(np.std(shares)) / np.sqrt(len(shares)) >= recall
+    margin = (2 if recall >= FEW_MISSED else 1) * float(np.std(shares)) / np.sqrt(len(shares)) if graph else 0
+    return bool(shares.mean() - margin >= recall)
 
 
 def leading_index(index: SearchIndex, request: SearchRequest) -> tuple[SearchIndex, MeasuredRecall]:
@@ -206,12 +226,14 @@ def leading_index(index: SearchIndex, request: SearchRequest) -> tuple[SearchInd
     It keeps all of them if at most half could be left out. Also returns its recall in the input space.
     """
     points = index.coordinates
-    sample = calibration_queries(points)
+    chosen = calibration_rows(len(points))
+    if index.backend == "graph":  # whose searches other rows check, so that half as many suffice to choose
+        chosen = chosen[::2]
+    sample, n_sample = CalibrationQueries(points[chosen], chosen), len(chosen)
     k = min(request.n_neighbors, len(points) - 1)
     if k < 1:
         return calibrated_nested(index, request, sample), measured_recall(index, points, "input", request)
-    own = np.concatenate([calibration_rows(len(points)), held_out_rows(len(points), request.recall)])
-    n_sample = len(sample.coordinates)
+    own = np.concatenate([chosen, held_out_rows(len(points), request.recall)])
     distances, rows = exact_neighbors(points, CalibrationQueries(points[own], own), k, request.n_jobs)
     neighbors, exact = rows[:n_sample], distances[n_sample:]
     widths = np.array([w for w in WIDTHS if 2 * w <= points.shape[1]], dtype=np.int64)
@@ -295,7 +317,7 @@ def calibration_recall(recall: float) -> float:
 
 
 def graph_recall(recall: float) -> float:
-    """Recall to calibrate a graph for; less is left to chance because its searches are measured."""
+    """Recall on the leading coordinates that a graph needs, because its searches miss some rows."""
     return recall + (1 - recall) / 5
 
 
@@ -316,7 +338,7 @@ def choose_scan_plan(
 
     A search on d leading coordinates with m candidates finds the neighbors that rank among the first m on
     those coordinates. Returns the (d, m) that reaches the recall with the least cost, n d + 25,000 m for a
-    scan and (d + 60) m for a graph; if m is given, the smallest d, or all coordinates if none suffices. Only
+    scan and (d + 120) m for a graph; if m is given, the smallest d, or all coordinates if none suffices. Only
     the first `ordered` coordinates are by variance; `known` are ranks that need not be computed again.
     """
     n, width = points.shape
@@ -334,11 +356,13 @@ def choose_scan_plan(
     else:
         ranks = ranks_on_leading(points, queries, neighbors, widths)
     share = graph_recall(recall) if graph else calibration_recall(recall)
-    needed = np.quantile(ranks.reshape(len(widths), -1), share, axis=1, method="higher")
-    needed = np.maximum(needed, MIN_PER_NEIGHBOR * k)
+    flat = ranks.reshape(len(widths), -1)
+    needed = np.maximum(np.quantile(flat, share, axis=1, method="higher"), MIN_PER_NEIGHBOR * k)
     if n_candidates is None:
         costs = (widths + HOP_COST) * needed if graph else n * widths + CANDIDATE_COST * needed
         chosen = np.argmin(costs)
+        if graph:  # its searches are measured, and get more candidates if these do not suffice
+            needed = np.maximum(np.quantile(flat, recall, axis=1, method="higher"), MIN_PER_NEIGHBOR * k)
         return SearchPlan(int(widths[chosen]), float(needed[chosen] / k))
     enough = np.append(np.flatnonzero(needed <= max(n_candidates, k)), len(widths) - 1)
     return SearchPlan(int(widths[enough[0]]), n_candidates / n_neighbors)

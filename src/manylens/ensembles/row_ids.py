@@ -282,7 +282,7 @@ class RowSelection:
         """Bytes of memory that the rows take: all coordinates, and what finds candidates."""
         index = self.index_
         ids = 0 if index.ids is None else index.ids.nbytes
-        return index.coordinates.nbytes + ids + sum(finder.nbytes for finder in index.finders)
+        return index.points.nbytes + ids + sum(finder.nbytes for finder in index.finders)
 
     def __len__(self) -> int:
         return len(self.index_.rows) if hasattr(self, "index_") else 0
@@ -294,7 +294,7 @@ class RowSelection:
         text: str = super().__repr__(N_CHAR_MAX)  # type: ignore[call-arg]
         if not hasattr(self, "index_"):
             return text
-        n, width = self.index_.coordinates.shape
+        n, width = self.index_.points.shape
         plan, method = self.index_.plan, self.index_.method
         finder = {"numpy": "a scan", "graph": "a graph", "faiss": "faiss's lists"}[self.index_.backend]
         how = (

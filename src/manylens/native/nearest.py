@@ -13,13 +13,13 @@ from scipy.special import gammainc
 from manylens.native.compiling import compiled, inlined
 from manylens.native.lock import release, retake
 from manylens.native.prefetching import AHEAD, fetch
+from manylens.native.split_rows import NO_GRID, STEP, Points, SplitRows, squared_distance
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 TILE = 512  # rows per matrix product, so that the scores of a block of queries stay in the L2 cache
 QUERY_BLOCK = 512  # queries per block, the unit of work of one thread
 SAMPLE = 2048  # rows in the sample that determines limits
 MISSES = 0.005  # fraction of queries whose limit may be too low (they are scanned again)
-STEP = 64  # scores or coordinates between two tests of a loop's limit
 FEW = 16  # number of candidates up to which limits from the first rows are as good as from a sample
 FINISH_ROWS = 512  # rows per matrix product in `finish`
 FINISH_BLOCK = 128  # queries per block in `finish`
@@ -98,7 +98,7 @@ def score_queries(leading: FloatArray) -> FloatArray:
 class SelectedRows:
     """Some rows of an array from `score_rows`, copied a tile at a time, which scans read like an array."""
 
-    def __init__(self, rows: FloatArray, numbers: IntArray) -> None:
+    def __init__(self, rows: Points, numbers: IntArray) -> None:
         self.rows, self.numbers = rows, numbers
 
     def __len__(self) -> int:
@@ -114,8 +114,9 @@ class LeadingColumns(SelectedRows):
     A tile is multiplied with hundreds of queries, so this costs little, and saves a copy of the columns.
     """
 
-    def __init__(self, rows: FloatArray, width: int, numbers: IntArray | None = None) -> None:
-        super().__init__(rows[:, :width], np.arange(len(rows)) if numbers is None else numbers)
+    def __init__(self, rows: Points, width: int, numbers: IntArray | None = None) -> None:
+        leading = rows.leading(width) if isinstance(rows, SplitRows) else rows[:, :width]
+        super().__init__(leading, np.arange(len(rows)) if numbers is None else numbers)
         self.all = numbers is None
 
     def __getitem__(self, which: slice | IntArray) -> FloatArray:
@@ -243,18 +244,11 @@ def nearest(distances: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, 
     return np.take_along_axis(distances, order, 1), np.take_along_axis(rows, order, 1)
 
 
-@inlined(fastmath={"nsz", "contract", "reassoc"})
-def squared_distance(query: FloatArray, point: FloatArray, limit: float) -> np.floating[Any]:
-    """Squared distance, or some number above the limit if the distance is."""
-    total, start = query.dtype.type(0), 0
-    while start < len(query) and total <= limit:
-        # With slices the inner loop compiles to vector instructions.
-        part, other = query[start : start + STEP], point[start : start + STEP]
-        for c in range(len(part)):
-            gap = part[c] - other[c]
-            total += gap * gap
-        start += STEP
-    return total
+def parts_of(points: Points) -> tuple[FloatArray, IntArray, IntArray, float]:
+    """Rows as arguments of `squared_distance`; whole ones have no grid."""
+    if isinstance(points, SplitRows):
+        return points.rest, points.low, points.grid, points.unit
+    return points, NO_GRID, NO_GRID, 1.0
 
 
 @compiled
@@ -267,7 +261,7 @@ def measure(
             row = candidates[i, j]
             out[i, j] = np.inf
             if row >= 0:
-                total = squared_distance(queries[i], points[row], limits[i])
+                total = squared_distance(queries[i], row, points, NO_GRID, NO_GRID, 1.0, limits[i])
                 if total <= limits[i]:
                     out[i, j] = total
 
@@ -294,12 +288,15 @@ def put(total: float, row: int, near: FloatArray, rows: IntArray) -> None:
 def rank(
     queries: FloatArray,
     points: FloatArray,
+    low: IntArray,
+    grid: IntArray,
+    unit: float,
     candidates: IntArray,
     bounds: FloatArray,
     distances: FloatArray,
     rows: IntArray,
 ) -> None:
-    """Put the nearest candidates on lists (n_queries, k), ascending, ties by row."""
+    """Put the nearest candidates on lists (n_queries, k), ascending, ties by row; rows are `parts_of`."""
     last, bounded, n_candidates = distances.shape[1] - 1, bounds.size > 0, candidates.shape[1]
     state = release(candidates.size > HELD)
     for i in range(candidates.shape[0]):
@@ -309,12 +306,13 @@ def rank(
                 fetch(points, candidates[i, j + AHEAD])
             if j >= 0 and candidates[i, j] >= 0 and not (bounded and bounds[i, j] > near[last]):
                 row = candidates[i, j]
-                put(squared_distance(queries[i], points[row], near[last]), row, near, rows[i])
+                total = squared_distance(queries[i], row, points, low, grid, unit, near[last])
+                put(total, row, near, rows[i])
     retake(state)
 
 
 def rerank(
-    queries: FloatArray, points: FloatArray, candidates: IntArray, bounds: FloatArray | None, k: int
+    queries: FloatArray, points: Points, candidates: IntArray, bounds: FloatArray | None, k: int
 ) -> tuple[FloatArray, IntArray]:
     """Squared distances and rows of the k nearest candidates, (n_queries, k), ascending.
 
@@ -324,12 +322,13 @@ def rerank(
     rows = np.empty(distances.shape, dtype=np.int64)
     distances.fill(np.inf)
     rows.fill(-1)
-    rank(queries, points, candidates, NO_BOUNDS if bounds is None else bounds, distances, rows)
+    given = NO_BOUNDS if bounds is None else bounds
+    rank(queries, *parts_of(points), candidates, given, distances, rows)
     return distances, rows
 
 
 def rerank_union(
-    queries: FloatArray, points: FloatArray, candidates: IntArray, k: int
+    queries: FloatArray, points: Points, candidates: IntArray, k: int
 ) -> tuple[FloatArray, IntArray]:
     """Squared distances and rows of the k nearest candidates; `candidates` may contain duplicates."""
     candidates = np.sort(candidates, axis=1)
@@ -342,7 +341,7 @@ def finish(
     base: Scanned,
     shift: FloatArray,
     queries: FloatArray,
-    points: FloatArray,
+    points: Points,
     distances: FloatArray,
     rows: IntArray,
 ) -> tuple[FloatArray, IntArray]:
@@ -357,7 +356,7 @@ def finish(
     for first in range(0, len(base), FINISH_ROWS):
         scores = scored @ base[first : first + FINISH_ROWS].T
         some = numbers[first : first + FINISH_ROWS]
-        take_below(scores, first, some, shift, queries, points, distances, rows)
+        take_below(scores, first, some, shift, queries, *parts_of(points), distances, rows)
     return distances, rows
 
 
@@ -369,12 +368,15 @@ def take_below(
     shift: FloatArray,
     queries: FloatArray,
     points: FloatArray,
+    low: IntArray,
+    grid: IntArray,
+    unit: float,
     distances: FloatArray,
     rows: IntArray,
 ) -> None:
     """Put all rows of a tile whose lower bound does not exceed the last distance of a list on it.
 
-    `numbers` are the rows of the tile, if they do not follow each other.
+    `numbers` are the rows of the tile, if they do not follow each other; rows are `parts_of`.
     """
     last = distances.shape[1] - 1
     for i in range(scores.shape[0]):
@@ -389,12 +391,13 @@ def take_below(
             for j in range(len(score)):
                 if score[j] <= below:
                     row = numbers[start + j] if len(numbers) else first_row + start + j
-                    put(squared_distance(queries[i], points[row], near[last]), row, near, rows[i])
+                    total = squared_distance(queries[i], row, points, low, grid, unit, near[last])
+                    put(total, row, near, rows[i])
                     below = np.nextafter(np.float32(near[last] - shift[i]), np.float32(np.inf))
 
 
 def first_lists(
-    scored: FloatArray, base: Scanned, queries: FloatArray, points: FloatArray, k: int
+    scored: FloatArray, base: Scanned, queries: FloatArray, points: Points, k: int
 ) -> tuple[FloatArray, IntArray]:
     """The k nearest by score of the first rows, as lists for `finish` to make exact."""
     scores = scored @ base[: max(TILE, 4 * k)].T
@@ -409,7 +412,7 @@ def within(
     base: Scanned,
     shift: FloatArray,
     queries: FloatArray,
-    points: FloatArray,
+    points: Points,
     radius: float,
 ) -> list[tuple[FloatArray, IntArray]]:
     """Squared distances up to a radius, ascending, and rows, for each query; arguments as in `finish`."""

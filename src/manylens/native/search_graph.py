@@ -23,6 +23,7 @@ from manylens.native.threads import over_blocks
 from manylens.typing import FloatArray, IntArray
 
 RADIUS = 16_000.0  # largest norm of an integer row, so that gaps fit into 16 bits and distances into 31
+FAR = 4.0  # rows farther than others by this factor do not determine the scale
 DEGREE = 32  # most links per row
 SLACK = 1.25  # a link is left out if another leads nearer to its row by this factor (squared distances)
 KEPT = 24  # most links that remain when a full list is pruned, so that not every new link prunes again
@@ -41,15 +42,22 @@ Progress: TypeAlias = Callable[[int], None]  # called with the number of rows li
 
 
 def entry_count(n: int) -> int:
-    """Number of entry rows, about 2 sqrt(n): finding the nearest costs less than following the links."""
-    return min(n, MOST_ENTRIES, 16 + int(2 * np.sqrt(n)))
+    """Number of entry rows, about sqrt(n): finding the nearest costs less than following the links."""
+    return min(n, MOST_ENTRIES, 16 + int(np.sqrt(n)))
 
 
 def grid_scale(rows: FloatArray) -> float:
-    """Factor that maps all but the farthest rows (n, d) into the ball of radius `RADIUS`."""
+    """Factor that maps rows (n, d) into the ball of radius `RADIUS`: a power of two for all of them.
+
+    If a few are much farther than the others, a factor that maps all but the farthest into it.
+    """
     squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    reach = float(np.sqrt(np.quantile(squares, 0.999)))
-    return RADIUS / reach if reach > 0 else 1.0
+    most, reach = np.sqrt([squares.max(), np.quantile(squares, 0.999)])
+    if reach == 0:
+        return 1.0
+    if most > FAR * reach:
+        return float(RADIUS / reach)
+    return float(2.0 ** np.floor(np.log2(RADIUS / most)))
 
 
 def to_grid(rows: FloatArray, scale: float) -> IntArray:

@@ -37,6 +37,7 @@ OWN: dict[str, tuple[str, ...]] = {
     "manylens.ensembles.faiss_finder": ("FaissFinder",),
     "manylens.ensembles.finders": ("GraphFinder", "GrowingRows", "ScanFinder"),
     "manylens.ensembles.index": ("SearchIndex",),
+    "manylens.ensembles.stored_rows": ("StoredSplit",),
     "manylens.ensembles.neighbors": ("ModuleNeighbors",),
     "manylens.ensembles.representation": ("CompositeAxes", "Frame", "InputRows"),
     "manylens.ensembles.retrieval": ("RetrievalPrecision",),

@@ -1,0 +1,61 @@
+"""Rows of an index, which store the leading coordinates only once if a graph has them on a grid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from manylens.ensembles.finders import GrowingRows
+from manylens.native.split_rows import LEVELS, SplitRows, can_split, halves, split
+from manylens.typing import FloatArray
+from manylens.validation import CheckedState
+
+
+class StoredSplit(CheckedState):
+    """Float32 rows, split into the grid that a graph follows and all that it lacks; immutable."""
+
+    def __init__(self, grid: GrowingRows, rest: GrowingRows, scale: float) -> None:
+        self.grid, self._rest, self.scale = grid, rest, scale
+        self.array = self._joining()
+
+    def __len__(self) -> int:
+        return len(self.grid)
+
+    def _joining(self) -> SplitRows:
+        """The rows, which are joined when they are asked for (a view)."""
+        return SplitRows(self.grid.array, self._rest.array, 1 / (LEVELS * self.scale))
+
+    def extended(self, rows: FloatArray) -> StoredSplit | None:
+        """These rows and more at the end; None if some of them have no place on the grid."""
+        lead = self.grid.array.shape[1]
+        rows = rows.astype(np.float32, copy=False)
+        if not can_split(rows[:, :lead], self.scale):
+            return None
+        grid, rest = split(rows, lead, self.scale)
+        return StoredSplit(self.grid.extended(grid), self._rest.extended(rest), self.scale)
+
+    def kept(self, rows: Any, grid: GrowingRows) -> StoredSplit:
+        """Some of the rows, whose grid is given."""
+        return StoredSplit(grid, GrowingRows(self._rest.array[rows]), self.scale)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "array"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.array = self._joining()
+
+    def _check_state(self) -> None:
+        grid, rest = self.grid.array, self._rest.array
+        self._require(grid.dtype == np.int16 and rest.dtype == np.float32 and len(grid) == len(rest))
+        self._require(grid.shape[1] > 0 and rest.shape[1] >= halves(grid.shape[1]))
+        self._require(isinstance(self.scale, float) and np.frexp(self.scale)[0] == 0.5)
+
+
+def stored_split(rows: FloatArray, lead: int, scale: float) -> StoredSplit | None:
+    """Rows (n, D) with the leading coordinates on a grid; None if they have no exact places on it."""
+    if not can_split(rows[:, :lead], scale):
+        return None
+    grid, rest = split(rows, lead, scale)
+    return StoredSplit(GrowingRows(grid), GrowingRows(rest), scale)
