@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 BENCH_PIP := $(BENCH_VENV)/bin/python -m pip --quiet --disable-pip-version-check
 
 # Tests and examples are small and run side by side, so BLAS threads would only compete.
-test test-all coverage examples: export OMP_NUM_THREADS = 1
+test test-all test-oldest coverage examples: export OMP_NUM_THREADS = 1
 
 SECONDS := 600
 .PHONY: help demo test test-all check lint types contracts docstrings coverage examples fuzz bench bench-quick docs test-oldest build clean
@@ -89,7 +89,9 @@ docs: $(VENV)/ready  ## Build the site in docs/_build
 test-oldest:  ## Run the tests with the oldest supported versions
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip --quiet install --editable ".[cli,plot,save,test]" \
-		numpy==1.26.4 scipy==1.12.0 scikit-learn==1.6.0 numba==0.60.0 pandas==2.2.3 pyarrow==15.0.2
+		numpy==1.26.4 scipy==1.12.0 scikit-learn==1.6.0 numba==0.60.0 joblib==1.3.0 threadpoolctl==3.2.0 \
+		pandas==2.2.3 polars==1.0.0 pyarrow==15.0.2 skops==0.13.0 \
+		matplotlib==3.8.0 click==8.1.0 rich==13.0.0 pillow==10.0.0
 	$(VENV)-oldest/bin/python -m pytest -n auto -q
 
 build: $(VENV)/ready-dev  ## Build the source distribution and the wheel in dist/, and check them

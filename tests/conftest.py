@@ -88,6 +88,12 @@ def digits():
 
 
 @pytest.fixture(scope="session")
+def varying_digits(digits):
+    """The 63 pixels of the digits that are not constant, and the classes."""
+    return digits.data[:, 1:], digits.target
+
+
+@pytest.fixture(scope="session")
 def X(digits):
     """The first 300 rows of the digits."""
     return digits.data[:300]

@@ -122,6 +122,28 @@ def test_named_rows_are_added_saved_and_removed(kind, tmp_path):
     assert plain.kneighbors(X[120:121], 1)[1][0, 0] in range(100, 150)  # the base has no names
 
 
+@pytest.mark.parametrize("unit", ["D", "s", "ms", "us", "ns"])
+def test_dates_are_found_in_any_unit_and_class(unit):
+    days = INDEXES["dates"].to_numpy().astype(f"datetime64[{unit}]")
+    index = ModuleNeighbors(ModularKernelPCA(3, 2, random_state=0))
+    given = INDEXES["dates"][7]
+    for one in (given, given.to_pydatetime(), given.to_datetime64(), np.datetime64("2024-01-08")):
+        assert len(index.fit(X, ids=days).remove(one)) == len(X) - 1
+    with pytest.raises(ValueError, match="1 of 1 ids are not in this index"):
+        index.remove(given + pd.Timedelta(hours=1))
+    with pytest.raises(ValueError, match="occurs twice, or is NaN"):
+        index.partial_fit(X[:1], ids=[INDEXES["dates"][8]])
+    with pytest.raises(ValueError, match="occurs twice, or is NaN"):
+        index.partial_fit(X[:1], ids=np.array(["NaT"], dtype=f"datetime64[{unit}]"))
+
+
+def test_dates_keep_their_nanoseconds():
+    times = np.datetime64("2024-01-01T00:00:00.000000000") + np.arange(len(X))
+    index = ModuleNeighbors(ModularKernelPCA(3, 2, random_state=0)).fit(X, ids=times)
+    assert len(index.remove(pd.Timestamp(times[7])).remove(times[8])) == len(X) - 2
+    assert times[9] in index.kneighbors(X[9:10], 5)[1]
+
+
 @pytest.mark.parametrize("kind", ["text", "dates"])
 def test_precision_is_measured_by_the_names_of_the_rows(kind):
     frame = pd.DataFrame(X, columns=COLUMNS, index=INDEXES[kind])

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import sparse
-from sklearn.datasets import load_digits
 from sklearn.linear_model import RidgeClassifier
 from sklearn.metrics.pairwise import polynomial_kernel, rbf_kernel
 from sklearn.pipeline import make_pipeline
@@ -292,14 +291,8 @@ def test_scikit_learn_contract(estimator, check):
         pytest.skip("this version of the check fits ten rows of noise, with which no kernel is aligned")
 
 
-@pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return X[:, 1:], y  # the first pixel is constant
-
-
-def test_the_output_kernel_is_the_weighted_sum(digits):
-    X, y = digits
+def test_the_output_kernel_is_the_weighted_sum(varying_digits):
+    X, y = varying_digits
     X = X[:300]
     views = {"top": X[:, :20], "middle": X[:, 20:40], "bottom": X[:, 40:]}
     fitted = KernelAlignment().fit(views, y[:300])
@@ -316,8 +309,8 @@ def test_the_output_kernel_is_the_weighted_sum(digits):
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
-def test_a_list_of_sets_gives_the_same_as_a_dict(digits, kind):
-    X, y = digits
+def test_a_list_of_sets_gives_the_same_as_a_dict(varying_digits, kind):
+    X, y = varying_digits
     views = [X[:300, :20], X[:300, 20:40], X[:300, 40:]]  # two of one width: stacked they would be an array
     fitted = KernelAlignment().fit(kind(views), y[:300])
     named = KernelAlignment().fit(dict(enumerate(views)), y[:300])
@@ -327,8 +320,8 @@ def test_a_list_of_sets_gives_the_same_as_a_dict(digits, kind):
     assert KernelAlignment().fit(rows, y[:300]).n_features_in_ == X.shape[1]
 
 
-def test_all_ways_to_describe_groups_give_the_same_result(digits):
-    X, y = digits
+def test_all_ways_to_describe_groups_give_the_same_result(varying_digits):
+    X, y = varying_digits
     X = X[:, :6] + np.random.default_rng(0).standard_normal((len(X), 6))
     frame = pd.DataFrame(X, columns=list("abcdef"))
     wanted = KernelAlignment(groups=[2, 4]).fit(X, y).transform(X)
@@ -353,8 +346,8 @@ def test_sets_without_weight_and_their_names_are_left_out():
         fitted.get_feature_names_out(["a", "b"])
 
 
-def test_sets_by_name_may_come_in_any_order_but_must_be_those_of_fit(digits):
-    X, y = digits
+def test_sets_by_name_may_come_in_any_order_but_must_be_those_of_fit(varying_digits):
+    X, y = varying_digits
     sets = {"left": X[:, :30], "right": X[:, 30:]}
     fitted = KernelAlignment(method="uniform").fit(sets, y)
     other_order = {"right": sets["right"], "left": sets["left"]}
@@ -369,8 +362,8 @@ def test_sets_by_name_may_come_in_any_order_but_must_be_those_of_fit(digits):
         fitted.transform(X)
 
 
-def test_kernel_alignment_works_in_a_pipeline_and_survives_pickling(digits):
-    X, y = digits
+def test_kernel_alignment_works_in_a_pipeline_and_survives_pickling(varying_digits):
+    X, y = varying_digits
     X = X + np.random.default_rng(0).standard_normal(X.shape)
     model = make_pipeline(KernelAlignment(groups=[21, 21, 21]), RidgeClassifier()).fit(X[:1000], y[:1000])
     assert model.score(X[1000:], y[1000:]) > 0.7
@@ -392,8 +385,8 @@ def test_constant_columns_get_no_weight():
         KernelAlignment().fit(np.ones((60, 2)), y)
 
 
-def test_invalid_groups_are_refused(digits):
-    X, y = digits
+def test_invalid_groups_are_refused(varying_digits):
+    X, y = varying_digits
     with pytest.raises(ValueError, match="do not add up to the 63 columns"):
         KernelAlignment([10, 10]).fit(X, y)
     with pytest.raises(ValueError, match="groups contains column 99, but X has columns 0 to 62"):

@@ -1,20 +1,13 @@
 """Fixtures of the tests of search and voting."""
 
 import pytest
-from sklearn.datasets import load_digits
 
 from manylens import ModularKernelPCA
-
-
-@pytest.fixture(scope="session")
-def digits():
-    """Rows and labels of scikit-learn's digits."""
-    return load_digits(return_X_y=True)
 
 
 @pytest.fixture(scope="session")
 def lenses(digits):
     """Fifteen modules of eight components, fitted to the first 1,500 digits."""
     return ModularKernelPCA(n_modules=15, n_components=8, diversity=0.99, random_state=0).fit(
-        digits[0][:1500]
+        digits.data[:1500]
     )

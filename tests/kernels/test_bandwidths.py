@@ -6,11 +6,6 @@ from scipy.spatial.distance import pdist
 from manylens.kernels.bandwidths import bandwidth, mean_squared_distance, sampled_distances
 
 
-@pytest.fixture
-def X():
-    return np.random.default_rng(0).normal(3.0, 2.0, (60, 5))
-
-
 def test_mean_squared_distance_in_closed_form_is_the_mean_over_pairs(X):
     assert mean_squared_distance(X) == pytest.approx(np.mean(pdist(X, "sqeuclidean")), rel=1e-12)
     assert mean_squared_distance(sparse.csr_array(X)) == pytest.approx(mean_squared_distance(X), rel=1e-12)

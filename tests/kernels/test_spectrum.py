@@ -8,11 +8,6 @@ from manylens.kernels.spectrum import feature_moments, leading_eigenpairs, princ
 from manylens.summaries import merge_tree
 
 
-@pytest.fixture
-def X():
-    return np.random.default_rng(0).normal(size=(70, 5)) * np.array([3.0, 2.0, 1.5, 1.0, 0.5])
-
-
 def spectrum_of(feature_map, X, k=None):
     fitted = feature_map.fit(X)
     return fitted, principal_spectrum(feature_moments(fitted, X), fitted, k)
@@ -21,7 +16,7 @@ def spectrum_of(feature_map, X, k=None):
 def test_the_linear_kernels_spectrum_is_pca(X):
     fitted, spectrum = spectrum_of(LinearMap(), X)
     pca = PCA().fit(X)
-    np.testing.assert_allclose(spectrum.values, pca.explained_variance_ * 69 / 70)
+    np.testing.assert_allclose(spectrum.values, pca.explained_variance_ * (len(X) - 1) / len(X))
     Z = spectrum.coordinates(fitted.features(X))
     np.testing.assert_allclose(np.abs(Z), np.abs(pca.transform(X)), atol=1e-10)
 
@@ -29,7 +24,7 @@ def test_the_linear_kernels_spectrum_is_pca(X):
 def test_the_exact_kernels_spectrum_is_kernel_pca_also_out_of_sample(X):
     fitted, spectrum = spectrum_of(ExactMap(RBF(0.05)), X, 6)
     peer = KernelPCA(6, kernel="rbf", gamma=0.05).fit(X)
-    np.testing.assert_allclose(spectrum.values, peer.eigenvalues_ / 70, rtol=1e-8)
+    np.testing.assert_allclose(spectrum.values, peer.eigenvalues_ / len(X), rtol=1e-8)
     new = X + 0.3
     np.testing.assert_allclose(
         np.abs(spectrum.coordinates(fitted.features(new))), np.abs(peer.transform(new)), atol=1e-6
@@ -73,7 +68,7 @@ def test_sparse_rows_are_never_made_dense(X, monkeypatch):
     dense_values = spectrum_of(LinearMap(), thin.toarray())[1].values
 
     def forbidden(self, *args, **kwargs):
-        if self.shape[0] > 10:  # the scatter of 5 columns may be dense, the 70 rows may not
+        if self.shape[0] > 10:  # the scatter of 6 columns may be dense, the 80 rows may not
             raise AssertionError("the rows were made dense")
         return original(self, *args, **kwargs)
 

@@ -32,7 +32,8 @@ def time_limit():
 
 
 @pytest.fixture(scope="session")
-def digits():
+def few_digits():
+    """The first 600 digits and their classes."""
     X, y = load_digits(return_X_y=True)
     return X[:600], y[:600]
 

@@ -35,8 +35,8 @@ def test_the_estimator_checks_of_scikit_learn_pass(estimator, check):
     check(estimator)
 
 
-def test_the_map_equals_that_of_scikit_learn_from_the_same_start(digits):
-    X, y = digits
+def test_the_map_equals_that_of_scikit_learn_from_the_same_start(few_digits):
+    X, y = few_digits
     start = np.random.default_rng(0).normal(size=(3, X.shape[1])) * 0.05
     theirs = NeighborhoodComponentsAnalysis(3, init=start, max_iter=15).fit(X, y)
     ours = NCA(3, init=start, max_iter=15, method="exact").fit(X, y)
@@ -50,8 +50,8 @@ def test_scikit_learns_arguments_are_accepted_with_their_defaults():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_beats_the_principal_components(method, digits):
-    X, y = digits
+def test_every_method_beats_the_principal_components(method, few_digits):
+    X, y = few_digits
     X_train, y_train, X_test, y_test = X[:400], y[:400], X[400:], y[400:]
     nca = NCA(4, method=small(method), random_state=0).fit(X_train, y_train)
     assert nca.method_ == method
@@ -65,30 +65,30 @@ def test_every_method_beats_the_principal_components(method, digits):
 
 @pytest.mark.parametrize("batching", ["random", "rpc", "fpc"])
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
-def test_every_batcher_climbs_with_every_step_optimizer(batching, optimizer, digits):
+def test_every_batcher_climbs_with_every_step_optimizer(batching, optimizer, few_digits):
     nca = NCA(4, method=MiniBatch(150, batching, optimizer), random_state=0)
-    path = nca.fit(*digits).score_path_
+    path = nca.fit(*few_digits).score_path_
     assert path[-5:].mean() > path[0] + 0.1
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_float32_stays_float32_and_the_input_is_left_alone(method, digits):
-    X = digits[0].astype(np.float32)
+def test_float32_stays_float32_and_the_input_is_left_alone(method, few_digits):
+    X = few_digits[0].astype(np.float32)
     before = X.copy()
-    nca = NCA(3, method=method, max_iter=3, random_state=0).fit(X, digits[1])
+    nca = NCA(3, method=method, max_iter=3, random_state=0).fit(X, few_digits[1])
     assert nca.components_.dtype == np.float32
     assert nca.transform(X).dtype == np.float32
     np.testing.assert_array_equal(X, before)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_seed_gives_the_same_map_twice_and_after_pickling(method, digits):
+def test_a_seed_gives_the_same_map_twice_and_after_pickling(method, few_digits):
     nca = NCA(3, method=small(method), max_iter=4, random_state=3)
-    first = nca.fit(*digits)
-    second = clone(nca).fit(*digits)
+    first = nca.fit(*few_digits)
+    second = clone(nca).fit(*few_digits)
     np.testing.assert_array_equal(first.components_, second.components_)
     loaded = pickle.loads(pickle.dumps(first))
-    np.testing.assert_array_equal(loaded.transform(digits[0]), first.transform(digits[0]))
+    np.testing.assert_array_equal(loaded.transform(few_digits[0]), first.transform(few_digits[0]))
 
 
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="this machine has one core")
@@ -119,8 +119,8 @@ def test_the_number_of_blas_threads_changes_no_bit(method):
 
 
 @pytest.mark.parametrize("method", ["exact", "minibatch", "tree"])
-def test_the_layout_of_x_in_memory_does_not_matter(method, digits):
-    X, y = digits
+def test_the_layout_of_x_in_memory_does_not_matter(method, few_digits):
+    X, y = few_digits
     plain = NCA(3, method=method, max_iter=2, random_state=0).fit(X, y)
     frozen = np.asfortranarray(X)
     frozen.setflags(write=False)
@@ -128,22 +128,22 @@ def test_the_layout_of_x_in_memory_does_not_matter(method, digits):
     np.testing.assert_allclose(other.components_, plain.components_, rtol=1e-6, atol=1e-9)
 
 
-def test_names_of_classes_do_not_matter(digits):
-    X, y = digits
+def test_names_of_classes_do_not_matter(few_digits):
+    X, y = few_digits
     names = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])[y]
     plain, named = (NCA(3, max_iter=4, random_state=0).fit(X, labels).score_path_ for labels in (y, names))
     np.testing.assert_allclose(named, plain, rtol=1e-9)
 
 
-def test_auto_decides_by_size_and_reports_its_choice(digits):
-    assert NCA(2, max_iter=1).fit(*digits).method_ == "exact"
+def test_auto_decides_by_size_and_reports_its_choice(few_digits):
+    assert NCA(2, max_iter=1).fit(*few_digits).method_ == "exact"
     X, y = make_classification(9000, 6, n_informative=4, random_state=0)
     assert NCA(2, max_iter=1).fit(X.astype(np.float32), y).method_ == "tree"
     assert NCA(5, max_iter=1).fit(X.astype(np.float32), y).method_ == "minibatch"
 
 
-def test_the_result_does_not_depend_on_the_units_of_x(digits):
-    X, y = digits
+def test_the_result_does_not_depend_on_the_units_of_x(few_digits):
+    X, y = few_digits
     plain = NCA(4, random_state=0).fit(X, y)
     large = NCA(4, random_state=0).fit(X * 1024.0, y)
     np.testing.assert_allclose(large.transform(X * 1024.0), plain.transform(X), rtol=1e-3, atol=1e-3)
@@ -151,14 +151,14 @@ def test_the_result_does_not_depend_on_the_units_of_x(digits):
     assert small.score_path_[-1] > 0.8
 
 
-def test_a_warm_start_continues_from_the_last_fit(digits):
-    nca = NCA(3, random_state=0, max_iter=10, warm_start=True).fit(*digits)
+def test_a_warm_start_continues_from_the_last_fit(few_digits):
+    nca = NCA(3, random_state=0, max_iter=10, warm_start=True).fit(*few_digits)
     reached = nca.score_path_[-1]
     scale = nca.scale_
-    assert nca.fit(*digits).score_path_[0] >= reached
+    assert nca.fit(*few_digits).score_path_[0] >= reached
     assert nca.scale_ == scale
     with pytest.raises(ValueError, match="warm_start=True would continue from a map of shape"):
-        nca.set_params(n_components=2).fit(*digits)
+        nca.set_params(n_components=2).fit(*few_digits)
 
 
 def test_only_a_search_that_did_not_converge_warns(recwarn):
@@ -170,10 +170,10 @@ def test_only_a_search_that_did_not_converge_warns(recwarn):
     assert not [w for w in recwarn if issubclass(w.category, ConvergenceWarning)]
 
 
-def test_the_callback_sees_every_iteration_and_may_interrupt(digits, capsys):
+def test_the_callback_sees_every_iteration_and_may_interrupt(few_digits, capsys):
     seen = []
     nca = NCA(2, max_iter=6, verbose=1, random_state=0, callback=lambda *facts: seen.append(facts))
-    nca.fit(*digits)
+    nca.fit(*few_digits)
     assert [iteration for iteration, _, _ in seen] == list(range(1, nca.n_iter_ + 1))
     np.testing.assert_array_equal([value for _, _, value in seen], nca.score_path_)
     np.testing.assert_array_equal(seen[-1][1], nca.components_)
@@ -186,14 +186,14 @@ def test_the_callback_sees_every_iteration_and_may_interrupt(digits, capsys):
     for method in ("exact", "minibatch"):
         stopped = NCA(2, method=small(method, 100), callback=interrupt, random_state=0)
         with pytest.warns(ConvergenceWarning):
-            stopped.fit(*digits)
+            stopped.fit(*few_digits)
         assert len(stopped.score_path_) == 3
         assert np.all(np.isfinite(stopped.components_))
 
 
-def test_the_penalty_shrinks_the_map(digits):
+def test_the_penalty_shrinks_the_map(few_digits):
     norms = [
-        np.linalg.norm(NCA(3, alpha=alpha, method=method, random_state=0).fit(*digits).components_)
+        np.linalg.norm(NCA(3, alpha=alpha, method=method, random_state=0).fit(*few_digits).components_)
         for method in ("exact", "minibatch")
         for alpha in (0.0, 1.0)
     ]
@@ -201,8 +201,8 @@ def test_the_penalty_shrinks_the_map(digits):
     assert norms[3] < norms[2]
 
 
-def test_the_metric_gives_the_distances_between_projected_rows(digits):
-    X, y = digits
+def test_the_metric_gives_the_distances_between_projected_rows(few_digits):
+    X, y = few_digits
     nca = NCA(3, max_iter=3, random_state=0).fit(X, y)
     difference = X[0] - X[1]
     projected = nca.transform(X[:2])
@@ -210,10 +210,10 @@ def test_the_metric_gives_the_distances_between_projected_rows(digits):
     np.testing.assert_allclose(difference @ nca.mahalanobis() @ difference, expected, rtol=1e-8)
 
 
-def test_a_learned_mixing_coefficient_is_reported(digits):
-    nca = NCA(2, method=CompactBackground(mixing="learned"), max_iter=20, random_state=0).fit(*digits)
+def test_a_learned_mixing_coefficient_is_reported(few_digits):
+    nca = NCA(2, method=CompactBackground(mixing="learned"), max_iter=20, random_state=0).fit(*few_digits)
     assert 0 < nca.mixing_ < 1
-    assert nca.set_params(method="compact-background", max_iter=1).fit(*digits).mixing_ is None
+    assert nca.set_params(method="compact-background", max_iter=1).fit(*few_digits).mixing_ is None
 
 
 REFUSALS = {
@@ -251,9 +251,9 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_impossible_settings_are_refused(name, digits):
+def test_impossible_settings_are_refused(name, few_digits):
     parameters, data, message = REFUSALS[name]
-    X, y = digits
+    X, y = few_digits
     with pytest.raises(ValueError, match=message):
         NCA(**parameters).fit(data.get("X", X), data.get("y", y))
 
@@ -266,22 +266,22 @@ def test_impossible_settings_are_refused(name, digits):
         ({"verbose": np.array([1, 2])}, "verbose must be an instance of"),
     ],
 )
-def test_settings_of_other_types_are_refused(parameters, message, digits):
+def test_settings_of_other_types_are_refused(parameters, message, few_digits):
     with pytest.raises(TypeError, match=message):
-        NCA(**parameters).fit(*digits)
+        NCA(**parameters).fit(*few_digits)
 
 
-def test_classes_are_required(digits):
+def test_classes_are_required(few_digits):
     for call in (NCA().fit, NCA().fit_transform):
         with pytest.raises(
             ValueError, match="NCA estimator requires y to be passed, but the target y is None"
         ):
-            call(digits[0])
+            call(few_digits[0])
 
 
-def test_a_method_must_be_a_name_or_a_method_object(digits):
+def test_a_method_must_be_a_name_or_a_method_object(few_digits):
     with pytest.raises(TypeError, match=r"must be a name .* or an object of manylens\.metric"):
-        NCA(method=3).fit(*digits)
+        NCA(method=3).fit(*few_digits)
 
 
 OBJECTS = {
@@ -296,22 +296,22 @@ OBJECTS = {
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_object_can_be_cloned_saved_and_loaded(name, digits, tmp_path):
+def test_a_method_object_can_be_cloned_saved_and_loaded(name, few_digits, tmp_path):
     pytest.importorskip("skops")
     nca = NCA(2, method=OBJECTS[name], max_iter=2, random_state=0)
     assert clone(nca).get_params() == nca.get_params()
-    fitted = nca.fit(*digits)
+    fitted = nca.fit(*few_digits)
     assert fitted.method_ == name
     manylens.save(fitted, tmp_path / "nca.skops")
     loaded = manylens.load(tmp_path / "nca.skops")
     assert loaded.method == OBJECTS[name]
-    np.testing.assert_array_equal(loaded.transform(digits[0]), fitted.transform(digits[0]))
+    np.testing.assert_array_equal(loaded.transform(few_digits[0]), fitted.transform(few_digits[0]))
 
 
-def test_a_grid_search_over_methods_works(digits):
+def test_a_grid_search_over_methods_works(few_digits):
     model = Pipeline([("nca", NCA(3, max_iter=2, random_state=0)), ("vote", KNeighborsClassifier(3))])
     methods = ["exact", Tree(tolerance=1e-2), MiniBatch(size=100)]
-    search = GridSearchCV(model, {"nca__method": methods}, cv=2).fit(*digits)
+    search = GridSearchCV(model, {"nca__method": methods}, cv=2).fit(*few_digits)
     assert search.best_params_["nca__method"] in methods
     assert np.all(search.cv_results_["mean_test_score"] > 0.5)
 
@@ -342,15 +342,15 @@ def test_two_threads_can_fit_trees_at_once():
     assert run.stdout == "True\n"
 
 
-def test_sparse_rows_are_refused_with_what_to_do(digits):
+def test_sparse_rows_are_refused_with_what_to_do(few_digits):
     for learn in (NCA().fit, NCA().partial_fit):
         with pytest.raises(TypeError, match=r"X is sparse\. Reduce the columns first, .*TruncatedSVD"):
-            learn(scipy.sparse.csr_array(digits[0]), digits[1])
+            learn(scipy.sparse.csr_array(few_digits[0]), few_digits[1])
 
 
-def test_names_of_the_projected_features_reach_pandas(digits):
-    nca = NCA(2, max_iter=2).set_output(transform="pandas").fit(*digits)
-    assert list(nca.transform(digits[0]).columns) == ["nca0", "nca1"]
+def test_names_of_the_projected_features_reach_pandas(few_digits):
+    nca = NCA(2, max_iter=2).set_output(transform="pandas").fit(*few_digits)
+    assert list(nca.transform(few_digits[0]).columns) == ["nca0", "nca1"]
 
 
 def test_a_warm_start_changes_the_map_less_than_a_cold_one():
@@ -362,9 +362,9 @@ def test_a_warm_start_changes_the_map_less_than_a_cold_one():
     assert changes[0] < changes[1]
 
 
-def test_an_array_gives_the_number_of_components(digits):
+def test_an_array_gives_the_number_of_components(few_digits):
     start = np.random.default_rng(0).normal(size=(3, 64)) * 0.05
-    assert NCA(init=start, max_iter=2).fit(*digits).components_.shape == (3, 64)
+    assert NCA(init=start, max_iter=2).fit(*few_digits).components_.shape == (3, 64)
 
 
 def test_a_callback_of_scikit_learn_can_be_used():
@@ -378,11 +378,11 @@ def test_a_callback_of_scikit_learn_can_be_used():
 
 
 @pytest.mark.parametrize("learn", ["fit", "partial_fit"])
-def test_a_call_that_raises_changes_nothing(learn, digits):
+def test_a_call_that_raises_changes_nothing(learn, few_digits):
     def fail(iteration, A, value):
         raise RuntimeError("stop")
 
-    X, y = digits
+    X, y = few_digits
     nca = NCA(3, method="stochastic", max_iter=2, random_state=0).fit(X, y).partial_fit(X[:5], y[:5])
     for wrong in ({"callback": fail}, {"alpha": -1.0}):
         before = pickle.dumps(nca.set_params(callback=None, alpha=0.0))

@@ -3,7 +3,7 @@
 import matplotlib as mpl
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits, load_iris
+from sklearn.datasets import load_iris
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -18,12 +18,6 @@ def _start_without_figures():
 @pytest.fixture(scope="session")
 def iris():
     return load_iris(return_X_y=True)
-
-
-@pytest.fixture(scope="session")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return X[:, 1:], y  # the first pixel is always 0
 
 
 @pytest.fixture(scope="session")

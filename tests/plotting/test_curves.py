@@ -63,8 +63,8 @@ class TestReliability(DisplayContract):
 
 
 @pytest.fixture(scope="module")
-def lenses(digits):
-    return ModularKernelPCA(5, 4, 0.9, random_state=0).fit(digits[0][:300])
+def lenses(varying_digits):
+    return ModularKernelPCA(5, 4, 0.9, random_state=0).fit(varying_digits[0][:300])
 
 
 def tick_labels(axis):
@@ -206,20 +206,20 @@ def test_several_coverages_are_drawn_on_the_same_axes(lenses):
     assert [line.get_label() for line in ax.lines] == ["diversity 0", "diversity 1"]
 
 
-def test_coverage_of_an_autoencoder_is_drawn_over_its_singular_values(digits):
-    model = ModularAutoencoder(4, 3, 0.5, random_state=0).fit(digits[0][:300])
+def test_coverage_of_an_autoencoder_is_drawn_over_its_singular_values(varying_digits):
+    model = ModularAutoencoder(4, 3, 0.5, random_state=0).fit(varying_digits[0][:300])
     assert len(CoverageDisplay.from_estimator(model).line_.get_ydata()) == 12
 
 
-def test_models_without_coverage_are_rejected(digits):
+def test_models_without_coverage_are_rejected(varying_digits):
     with pytest.raises(TypeError, match="PartitionKernelPCA has no coverage_: give a ModularKernelPCA"):
-        CoverageDisplay.from_estimator(PartitionKernelPCA(3, 2).fit(digits[0][:300]))
+        CoverageDisplay.from_estimator(PartitionKernelPCA(3, 2).fit(varying_digits[0][:300]))
     with pytest.raises(NotFittedError):
         CoverageDisplay.from_estimator(ModularKernelPCA())
 
 
-def test_the_reliability_curve_shows_the_bins_and_names_their_error(digits):
-    X, y = digits
+def test_the_reliability_curve_shows_the_bins_and_names_their_error(varying_digits):
+    X, y = varying_digits
     model = LayerRidgeClassifier([31, 32], weights="alignment", random_state=0).fit(X[:200], y[:200])
     display = ReliabilityDisplay.from_estimator(model, X[200:600], y[200:600], n_bins=10)
     ece = expected_calibration_error(y[200:600], model.predict_proba(X[200:600]), 10)

@@ -24,12 +24,12 @@ class TestColorGallery(DisplayContract):
 
 
 @pytest.fixture(scope="module")
-def lenses(digits):
-    return ModularKernelPCA(5, 4, 0.9, random_state=0).fit(digits[0][:300])
+def lenses(varying_digits):
+    return ModularKernelPCA(5, 4, 0.9, random_state=0).fit(varying_digits[0][:300])
 
 
-def test_the_gallery_frames_wrong_labels_and_shows_a_known_query_first(lenses, digits):
-    X, y = digits[0][:300], digits[1][:300]
+def test_the_gallery_frames_wrong_labels_and_shows_a_known_query_first(lenses, varying_digits):
+    X, y = varying_digits[0][:300], varying_digits[1][:300]
     display = GalleryDisplay.from_modules(
         lenses, X, X[:4], image_shape=(9, 7), y=y, query_labels=y[:4], n_neighbors=6
     )
@@ -42,9 +42,11 @@ def test_the_gallery_frames_wrong_labels_and_shows_a_known_query_first(lenses, d
     np.testing.assert_array_equal(canvas[10:19, :7], X[1].reshape(9, 7))
 
 
-def test_a_gallery_without_labels_frames_nothing(lenses, digits):
+def test_a_gallery_without_labels_frames_nothing(lenses, varying_digits):
     ax = plt.figure().subplots()
-    display = GalleryDisplay.from_modules(lenses, digits[0][:300], digits[0][:2], image_shape=(9, 7), ax=ax)
+    display = GalleryDisplay.from_modules(
+        lenses, varying_digits[0][:300], varying_digits[0][:2], image_shape=(9, 7), ax=ax
+    )
     assert display.ax_ is ax
     assert not ax.patches
     assert display.wrong is None
@@ -61,8 +63,8 @@ class Counting(ModuleNeighbors):
         return super().kneighbors(X, *args, **kwargs)
 
 
-def test_a_gallery_from_an_index_shows_what_the_index_finds(lenses, digits):
-    X, y = digits[0][:300], digits[1][:300]
+def test_a_gallery_from_an_index_shows_what_the_index_finds(lenses, varying_digits):
+    X, y = varying_digits[0][:300], varying_digits[1][:300]
     index = Counting(lenses).fit(X)
     images = list(X.reshape(-1, 9, 7))
     display = GalleryDisplay.from_estimator(index, X[:4], images, labels=y, query_labels=y[:4], n_neighbors=6)
@@ -73,8 +75,8 @@ def test_a_gallery_from_an_index_shows_what_the_index_finds(lenses, digits):
     np.testing.assert_array_equal(display.query_images, X[:4].reshape(4, 9, 7))
 
 
-def test_a_gallery_compares_several_searches(lenses, digits):
-    X = digits[0][:300]
+def test_a_gallery_compares_several_searches(lenses, varying_digits):
+    X = varying_digits[0][:300]
     both = {"modules": ModuleNeighbors(lenses).fit(X), "pixels": NearestNeighbors().fit(X)}
     display = GalleryDisplay.from_estimator(both, X[:2], X.reshape(-1, 9, 7))
     assert [text.get_text() for text in display.ax_.texts] == ["query", "modules", "pixels"]
@@ -82,8 +84,8 @@ def test_a_gallery_compares_several_searches(lenses, digits):
     np.testing.assert_array_equal(display.found_images[:, 1], X[rows].reshape(2, 5, 9, 7))
 
 
-def test_images_are_found_by_id_and_may_be_in_color(digits):
-    X = digits[0][:50]
+def test_images_are_found_by_id_and_may_be_in_color(varying_digits):
+    X = varying_digits[0][:50]
     ids = [f"file {k}" for k in range(50)]
     pictures = {
         one: np.repeat(row.reshape(9, 7, 1), 3, axis=2).astype(np.uint8)
@@ -99,8 +101,8 @@ def test_images_are_found_by_id_and_may_be_in_color(digits):
     assert set(np.unique(drawn[..., 3])) == {0, 1}  # transparent between the images
 
 
-def test_most_of_the_figure_is_images(lenses, digits):
-    X = digits[0][:300]
+def test_most_of_the_figure_is_images(lenses, varying_digits):
+    X = varying_digits[0][:300]
     index = ModuleNeighbors(lenses).fit(X)
     for n_queries, k in ((1, 1), (2, 3), (6, 10), (3, 40)):
         display = GalleryDisplay.from_estimator(index, X[:n_queries], X.reshape(-1, 9, 7), n_neighbors=k)
@@ -110,8 +112,8 @@ def test_most_of_the_figure_is_images(lenses, digits):
         assert display.figure_.get_size_inches().max() <= 13.5
 
 
-def test_what_is_no_gallery_is_refused(digits):
-    X = digits[0][:50]
+def test_what_is_no_gallery_is_refused(varying_digits):
+    X = varying_digits[0][:50]
     index = ModuleNeighbors().fit(X)
     with pytest.raises(TypeError, match="has no kneighbors"):
         GalleryDisplay.from_estimator(3, X[:2], X.reshape(-1, 9, 7))

@@ -32,8 +32,8 @@ class TestBoundary(DisplayContract):
 
 
 @pytest.fixture(scope="module")
-def lenses(digits):
-    return ModularKernelPCA(5, 4, 0.9, random_state=0).fit(digits[0][:300])
+def lenses(varying_digits):
+    return ModularKernelPCA(5, 4, 0.9, random_state=0).fit(varying_digits[0][:300])
 
 
 def texts(ticks):
@@ -73,8 +73,8 @@ def test_values_are_written_light_on_dark_and_dark_on_light():
     assert [text.get_color() for text in written] == ["white", "black"]
 
 
-def test_modules_are_compared_with_each_other_and_with_the_data(lenses, digits):
-    X = digits[0][:300]
+def test_modules_are_compared_with_each_other_and_with_the_data(lenses, varying_digits):
+    X = varying_digits[0][:300]
     display = HeatMapDisplay.from_modules(lenses, X)
     assert display.row_names == ["data", "0", "1", "2", "3", "4"]
     view = lenses.split(lenses.transform(X))[:, 2]
@@ -85,8 +85,8 @@ def fitted(X, y, n):
     return LayerRidgeClassifier([31, 32], weights="alignment", random_state=0).fit(X[:n], y[:n])
 
 
-def test_layer_weights_have_a_row_per_layer_and_a_column_per_model(digits):
-    models = {f"{n} rows": fitted(*digits, n) for n in (100, 200)}
+def test_layer_weights_have_a_row_per_layer_and_a_column_per_model(varying_digits):
+    models = {f"{n} rows": fitted(*varying_digits, n) for n in (100, 200)}
     display = HeatMapDisplay.from_layer_weights(models)
     weights = np.column_stack([model.layer_weights_ for model in models.values()])
     np.testing.assert_array_equal(display.image_.get_array(), weights)
@@ -96,8 +96,8 @@ def test_layer_weights_have_a_row_per_layer_and_a_column_per_model(digits):
     assert HeatMapDisplay.from_layer_weights(list(models.values())).column_names == [0, 1]
 
 
-def test_models_of_different_layers_are_not_drawn_in_one_heat_map(digits):
-    X, y = digits
+def test_models_of_different_layers_are_not_drawn_in_one_heat_map(varying_digits):
+    X, y = varying_digits
     other = LayerRidgeClassifier([10, 20, 33]).fit(X[:100], y[:100])
     with pytest.raises(ValueError, match="fitted to different layers"):
         HeatMapDisplay.from_layer_weights([fitted(X, y, 100), other])
@@ -128,9 +128,9 @@ def test_each_module_of_a_vote_has_its_own_regions(vote):
     np.testing.assert_array_equal(second.regions.ravel(), clf.estimators_[1].predict(view))
 
 
-def test_a_boundary_in_more_than_two_columns_is_rejected(digits):
+def test_a_boundary_in_more_than_two_columns_is_rejected(varying_digits):
     with pytest.raises(ValueError, match=r"X has shape \(1797, 63\): a boundary is drawn in the plane"):
-        BoundaryDisplay.from_estimator(None, digits[0])
+        BoundaryDisplay.from_estimator(None, varying_digits[0])
 
 
 def test_a_rectangular_heat_map_compares_two_sets_of_representations(layers):
@@ -163,8 +163,8 @@ def test_values_are_written_only_if_they_fit():
     assert not HeatMapDisplay(np.ones((3, 12)), range(3), range(12)).plot(narrow).ax_.texts
 
 
-def test_a_heat_map_from_an_estimator(lenses, digits, layers):
-    X = digits[0][:100]
+def test_a_heat_map_from_an_estimator(lenses, varying_digits, layers):
+    X = varying_digits[0][:100]
     expected = HeatMapDisplay.from_modules(lenses, X).values
     np.testing.assert_array_equal(HeatMapDisplay.from_estimator(lenses, X).values, expected)
     with pytest.raises(ValueError, match="give X"):
@@ -172,4 +172,4 @@ def test_a_heat_map_from_an_estimator(lenses, digits, layers):
     ridge = LayerRidgeClassifier().fit(*layers)
     np.testing.assert_array_equal(HeatMapDisplay.from_estimator(ridge).values[:, 0], ridge.layer_weights_)
     with pytest.raises(TypeError, match="neither modules nor weights of layers"):
-        HeatMapDisplay.from_estimator(KNeighborsClassifier().fit(X, digits[1][:100]))
+        HeatMapDisplay.from_estimator(KNeighborsClassifier().fit(X, varying_digits[1][:100]))

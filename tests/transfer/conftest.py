@@ -13,7 +13,7 @@ def one_blas_thread():
 
 
 @pytest.fixture(scope="session")
-def digits():
+def digit_layers():
     """Three layers of the digits, and their labels."""
     X, y = load_digits(return_X_y=True)
     images = X.reshape(-1, 8, 8)

@@ -42,8 +42,8 @@ def test_scikit_learns_checks_pass(estimator, check):
     check(estimator)
 
 
-def test_one_linear_layer_is_ridge_cv(digits):
-    X = digits[0]["pixels"][TRAIN].astype(np.float64)
+def test_one_linear_layer_is_ridge_cv(digit_layers):
+    X = digit_layers[0]["pixels"][TRAIN].astype(np.float64)
     target = X[:, 20] + np.sin(np.arange(300))
     scale = np.sqrt(np.mean(np.square(X - X.mean(axis=0)).sum(axis=1)))
     alphas = np.logspace(-5, 0, 6)
@@ -53,8 +53,8 @@ def test_one_linear_layer_is_ridge_cv(digits):
     np.testing.assert_allclose(ours.predict(X), theirs.predict((X - X.mean(axis=0)) / scale), rtol=1e-7)
 
 
-def test_the_exact_model_is_kernel_ridge_with_the_max_norm_rule(digits):
-    layers, y = digits
+def test_the_exact_model_is_kernel_ridge_with_the_max_norm_rule(digit_layers):
+    layers, y = digit_layers
     model = LayerRidgeClassifier(alphas=[0.01]).fit(cut(layers, TRAIN), y[TRAIN])
     blocks = []
     for part in layers.values():
@@ -70,8 +70,8 @@ def test_the_exact_model_is_kernel_ridge_with_the_max_norm_rule(digits):
     np.testing.assert_allclose(model.decision_function(cut(layers, TEST)), wanted, atol=1e-7)
 
 
-def test_the_leave_one_out_score_equals_that_of_separate_fits(digits):
-    layers, y = digits
+def test_the_leave_one_out_score_equals_that_of_separate_fits(digit_layers):
+    layers, y = digit_layers
     y = y[:40]
     model = LayerRidgeClassifier(kernel="linear", alphas=[0.1]).fit(cut(layers, slice(0, 40)), y)
     F = np.hstack(model.model_.maps.transform(np.hstack([p[:40] for p in layers.values()]))) / np.sqrt(3)
@@ -85,8 +85,8 @@ def test_the_leave_one_out_score_equals_that_of_separate_fits(digits):
     assert model.loo_score_ == pytest.approx(right / 40)
 
 
-def test_alignment_weights_are_those_of_align_kernels(digits):
-    layers, y = digits
+def test_alignment_weights_are_those_of_align_kernels(digit_layers):
+    layers, y = digit_layers
     model = LayerRidgeClassifier(weights="alignment").fit(cut(layers, TRAIN), y[TRAIN])
     scaled = {
         name: part[TRAIN] / np.sqrt(np.mean(np.square(part[TRAIN] - part[TRAIN].mean(axis=0)).sum(axis=1)))
@@ -98,8 +98,8 @@ def test_alignment_weights_are_those_of_align_kernels(digits):
 
 
 @pytest.mark.parametrize("weights", ["uniform", "alignment"])
-def test_scaling_and_shifting_a_layer_does_not_matter(digits, weights):
-    layers, y = digits
+def test_scaling_and_shifting_a_layer_does_not_matter(digit_layers, weights):
+    layers, y = digit_layers
     other = dict(layers, rows=1000 * layers["rows"] + 7)
     scores = []
     for each in (layers, other):
@@ -108,8 +108,8 @@ def test_scaling_and_shifting_a_layer_does_not_matter(digits, weights):
     np.testing.assert_allclose(scores[0], scores[1], atol=1e-6)
 
 
-def test_layers_may_be_a_dict_a_list_an_array_or_a_frame(digits):
-    layers, y = digits
+def test_layers_may_be_a_dict_a_list_an_array_or_a_frame(digit_layers):
+    layers, y = digit_layers
     joined = np.hstack(list(layers.values()))
     widths = [part.shape[1] for part in layers.values()]
     model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
@@ -124,8 +124,8 @@ def test_layers_may_be_a_dict_a_list_an_array_or_a_frame(digits):
     np.testing.assert_allclose(from_frame.predict_proba(frame[TEST]), wanted)
 
 
-def test_a_weight_for_a_single_layer_uses_that_layer_alone(digits):
-    layers, y = digits
+def test_a_weight_for_a_single_layer_uses_that_layer_alone(digit_layers):
+    layers, y = digit_layers
     by_weight = LayerRidgeClassifier(weights={"edges": 2.0}).fit(cut(layers, TRAIN), y[TRAIN])
     alone = LayerRidgeClassifier().fit(layers["edges"][TRAIN], y[TRAIN])
     assert by_weight.selected_layers_ == ["edges"]
@@ -133,8 +133,8 @@ def test_a_weight_for_a_single_layer_uses_that_layer_alone(digits):
     np.testing.assert_allclose(by_weight.decision_function(cut(layers, TEST)), wanted, atol=1e-9)
 
 
-def test_all_layers_beat_the_worst_layer_and_landmarks_approximate_the_exact_kernel(digits):
-    layers, y = digits
+def test_all_layers_beat_the_worst_layer_and_landmarks_approximate_the_exact_kernel(digit_layers):
+    layers, y = digit_layers
     exact = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN]).score(cut(layers, TEST), y[TEST])
     worst = LayerRidgeClassifier().fit(layers["rows"][TRAIN], y[TRAIN]).score(layers["rows"][TEST], y[TEST])
     landmarks = LayerRidgeClassifier(max_exact_rows=1, rank=150, random_state=0)
@@ -162,8 +162,8 @@ def test_nystroem_of_a_layer_of_smaller_rank_is_exact():
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_the_sizes_of_batches_after_the_first_do_not_matter(digits, kernel):
-    layers, y = digits
+def test_the_sizes_of_batches_after_the_first_do_not_matter(digit_layers, kernel):
+    layers, y = digit_layers
     base = LayerRidgeClassifier(kernel=kernel, rank=60, random_state=0)
     joined = np.hstack(list(layers.values()))
 
@@ -188,8 +188,8 @@ def test_partial_fit_on_one_batch_equals_fit_with_the_same_alpha():
     np.testing.assert_allclose(by_moments.predict(X), by_rows.predict(X), rtol=1e-8)
 
 
-def test_probabilities_are_better_calibrated_than_the_raw_scores(digits):
-    layers, y = digits
+def test_probabilities_are_better_calibrated_than_the_raw_scores(digit_layers):
+    layers, y = digit_layers
     model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
     proba, scores = model.predict_proba(cut(layers, TEST)), model.decision_function(cut(layers, TEST))
     ece = manylens.expected_calibration_error
@@ -197,8 +197,8 @@ def test_probabilities_are_better_calibrated_than_the_raw_scores(digits):
     np.testing.assert_array_equal(np.argmax(proba, axis=1), np.argmax(scores, axis=1))
 
 
-def test_stacked_layers_beat_a_single_layer(digits):
-    layers, y = digits
+def test_stacked_layers_beat_a_single_layer(digit_layers):
+    layers, y = digit_layers
     model = LayerRidgeClassifier(weights="stacked", kernel="linear").fit(cut(layers, TRAIN), y[TRAIN])
     assert model.model_.coef.shape == (3 * 10, 10)
     assert len(model.alpha_) == 3
@@ -207,8 +207,8 @@ def test_stacked_layers_beat_a_single_layer(digits):
     np.testing.assert_allclose(model.predict_proba(cut(layers, TEST)).sum(axis=1), 1)
 
 
-def test_stacking_is_logistic_regression_on_the_leave_one_out_scores_of_all_layers(digits):
-    layers, y = digits
+def test_stacking_is_logistic_regression_on_the_leave_one_out_scores_of_all_layers(digit_layers):
+    layers, y = digit_layers
     for labels in (y[:60] % 2, y[:60] % 3):
         parts = [rows[:60] for rows in layers.values()]
         model = LayerRidgeClassifier(weights="stacked", kernel="linear").fit(parts, labels)
@@ -223,8 +223,8 @@ def test_stacking_is_logistic_regression_on_the_leave_one_out_scores_of_all_laye
         assert min(np.abs(found - fit.predict_proba(left_out)).max() for fit in fits) < 1e-6
 
 
-def test_with_two_classes_the_sign_of_the_decision_function_predicts(digits):
-    layers, y = digits
+def test_with_two_classes_the_sign_of_the_decision_function_predicts(digit_layers):
+    layers, y = digit_layers
     y = np.where(y < 5, -1, 1)
     model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
     decision = model.decision_function(cut(layers, TEST))
@@ -267,11 +267,11 @@ def test_float32_is_kept_and_agrees_with_float64(model):
         np.testing.assert_allclose(predicted, wide.predict(fresh), atol=0.3)
 
 
-def test_a_grid_search_chooses_among_weights(digits):
-    X = np.hstack(list(digits[0].values()))[:200]
+def test_a_grid_search_chooses_among_weights(digit_layers):
+    X = np.hstack(list(digit_layers[0].values()))[:200]
     grid = {"weights": ["uniform", "alignment"], "kernel": ["linear"]}
     search = GridSearchCV(LayerRidgeClassifier([64, 8, 56]), grid, cv=2)
-    assert search.fit(X, digits[1][:200]).best_score_ > 0.7
+    assert search.fit(X, digit_layers[1][:200]).best_score_ > 0.7
 
 
 def test_several_targets_are_predicted_at_once():
@@ -288,8 +288,8 @@ def test_several_targets_are_predicted_at_once():
         ({"edges": np.full((300, 3), np.nan)}, "contains NaN"),
     ],
 )
-def test_unusable_layers_raise(digits, change, message):
-    layers, y = digits
+def test_unusable_layers_raise(digit_layers, change, message):
+    layers, y = digit_layers
     with pytest.raises(ValueError, match=message):
         LayerRidgeClassifier().fit(cut(layers, TRAIN) | change, y[TRAIN])
 
@@ -314,14 +314,14 @@ def test_unusable_layers_raise(digits, change, message):
         ({"gamma": -1.0}, "gamma=-1.0 is not a positive number"),
     ],
 )
-def test_invalid_parameters_raise(digits, settings, message):
-    layers, y = digits
+def test_invalid_parameters_raise(digit_layers, settings, message):
+    layers, y = digit_layers
     with pytest.raises((ValueError, TypeError), match=message):
         LayerRidgeClassifier(**settings).fit(cut(layers, TRAIN), y[TRAIN])
 
 
-def test_unusable_labels_raise(digits):
-    layers, y = digits
+def test_unusable_labels_raise(digit_layers):
+    layers, y = digit_layers
     few = cut(layers, TRAIN)
     with pytest.raises(ValueError, match="y has only one class"):
         LayerRidgeClassifier().fit(few, np.zeros(300))
@@ -339,8 +339,8 @@ def test_unusable_labels_raise(digits):
         LayerRidgeClassifier(weights="stacked").partial_fit(few, y[TRAIN], classes=np.arange(10))
 
 
-def test_layers_that_differ_from_fit_raise(digits):
-    layers, y = digits
+def test_layers_that_differ_from_fit_raise(digit_layers):
+    layers, y = digit_layers
     model = LayerRidgeClassifier().fit(cut(layers, TRAIN), y[TRAIN])
     with pytest.raises(ValueError, match="differ from those seen in fit: rows occurs in only one of the two"):
         model.predict({name: part[TEST] for name, part in layers.items() if name != "rows"})

@@ -11,8 +11,8 @@ from manylens.transfer import LayerRows
 
 
 @pytest.fixture
-def layers(digits):
-    parts, y = digits
+def layers(digit_layers):
+    parts, y = digit_layers
     return LayerRows({name: rows[:240] for name, rows in parts.items()}), y[:240]
 
 

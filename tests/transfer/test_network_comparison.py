@@ -97,6 +97,12 @@ def test_the_heat_map_has_the_names_of_both():
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1", "3"]
 
 
+def test_with_too_few_rows_for_errors_the_message_says_how_many_are_needed():
+    found = compare_models(conv_net(), mlp(), in_batches(images(100)))
+    with pytest.raises(ValueError, match="or give compare_models more than 1,024 rows"):
+        found.to_frame("standard_errors")
+
+
 def test_values_of_any_size_give_the_same_similarity():
     a, b, X = conv_net(), mlp(), images(100)
     wanted = compare_models(a, b, in_batches(X), ["0"], layers_b=["1"]).values

@@ -207,8 +207,10 @@ class SimilarityMatrix:
         check_choice(what, "what", ("values", "calibrated", "p_values", "standard_errors", "thresholds"))
         part = getattr(self, what)
         if part is None:
-            needed = "n_groups=10" if what == "standard_errors" else "n_permutations=1000"
-            raise ValueError(f"This comparison has no {what}: call compare_matrix(..., {needed}).")
+            needed = "call compare_matrix(..., n_permutations=1000)"
+            if what == "standard_errors":
+                needed = "call compare_matrix(..., n_groups=10), or give compare_models more than 1,024 rows"
+            raise ValueError(f"This comparison has no {what}: {needed}.")
         return part
 
     def plot(self, what: Literal["values", "calibrated"] = "values", ax: Axes | None = None) -> Axes:

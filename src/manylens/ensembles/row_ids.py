@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sized
+from datetime import date
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -38,13 +39,32 @@ def as_array(values: Any, name: str) -> AnyArray:
         raise ValueError(f"{name} mixes values and lists of different lengths: give a flat list.") from None
 
 
+def lookup_keys(ids: AnyArray) -> list[Any]:
+    """Hashable keys of ids (n,): equal for equal dates, as datetime64 of any unit, datetime or Timestamp."""
+    if ids.dtype.kind == "O":
+        return [date_key(one) if isinstance(one, date) else one for one in ids.tolist()]
+    if ids.dtype.kind != "M":
+        return ids.tolist()
+    rounded = ids.astype("datetime64[us]")  # becomes datetimes; nanoseconds become integers
+    keys = np.where(rounded == ids, rounded.astype(object), ids.astype("datetime64[ns]").astype(object))
+    return np.where(np.isnat(ids), np.nan, keys).tolist()
+
+
+def date_key(one: date) -> Any:
+    """Key of a date, datetime or Timestamp; those with a time zone are their own."""
+    if getattr(one, "tzinfo", None) is not None:
+        return one
+    exact = one.to_datetime64() if hasattr(one, "to_datetime64") else np.datetime64(one)  # with nanoseconds
+    return lookup_keys(np.array([exact]))[0]
+
+
 def check_ids(ids: Any, n_rows: int, present: AnyArray | None = None) -> AnyArray:
     """One id per row (n,), all different from each other and from those present; anything hashable."""
     ids = as_array(ids, "ids")
     if ids.ndim != 1 or len(ids) != n_rows:
         raise ValueError(f"ids has shape {ids.shape}; {n_rows} rows need one id each, shape ({n_rows},).")
-    seen: set[Any] = set() if present is None else set(present.tolist())
-    for one in ids.tolist():
+    seen: set[Any] = set() if present is None else set(lookup_keys(present))
+    for one in lookup_keys(ids):
         try:
             repeated = one in seen
         except TypeError:
@@ -80,9 +100,10 @@ def positions_of(index: NumberedRows, ids: Any) -> IntArray:
     wanted = np.atleast_1d(as_array(ids, "ids"))
     if wanted.ndim != 1:
         raise ValueError(f"ids has shape {wanted.shape}: give one id or a list of ids.")
-    place = {one: row for row, one in enumerate(row_ids(index).tolist())}
+    place = {one: row for row, one in enumerate(lookup_keys(row_ids(index)))}
+    keys = lookup_keys(wanted)
     try:
-        unknown = [one for one in wanted.tolist() if one not in place]
+        unknown = [one for one, key in zip(wanted.tolist(), keys, strict=True) if key not in place]
     except TypeError:
         raise TypeError("ids contains a value that cannot be looked up: use numbers or strings.") from None
     if unknown:
@@ -91,7 +112,7 @@ def positions_of(index: NumberedRows, ids: Any) -> IntArray:
             f"{len(unknown)} of {len(wanted)} ids are not in this index: {some}; they were never added, or "
             "have been removed, so leave them out, or add their rows with partial_fit."
         )
-    rows = np.array([place[one] for one in wanted.tolist()], dtype=np.int64)
+    rows = np.array([place[key] for key in keys], dtype=np.int64)
     if len(np.unique(rows)) < len(rows):
         raise ValueError("Some ids are given twice: name each row once.")
     return rows
