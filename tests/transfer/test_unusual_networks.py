@@ -275,3 +275,13 @@ def encoders(t):
 def test_more_families_of_transformers(t, family):
     model, batch, wanted = encoders(t)[family]
     assert widths(model, batch) == wanted
+
+
+def test_data_frames_are_rows_and_single_rows_are_refused():
+    pandas = pytest.importorskip("pandas")
+    model, X = nn.Sequential(nn.Linear(4, 3)), np.random.default_rng(0).standard_normal((9, 4))
+    wanted = collect_layers(model, X)["0"]
+    for batches in (pandas.DataFrame(X), [pandas.DataFrame(X)]):
+        np.testing.assert_array_equal(collect_layers(model, batches)["0"], wanted)
+    with pytest.raises(ValueError, match=r"shape \(3,\), without one row per sample: .* give several rows"):
+        collect_layers(model, list(X))

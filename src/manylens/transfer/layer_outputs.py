@@ -194,7 +194,10 @@ def pool_tensor(
         return pooled
     if tensor.ndim < 2:
         fault = f"Layer {name!r} returned a tensor of shape {tuple(tensor.shape)}, without one row per sample"
-        raise ValueError(f"{fault}: leave it out of layers.")
+        raise ValueError(
+            f"{fault}: leave it out of layers, or, if the batches are single rows, give several rows per "
+            "batch, such as X[:64]."
+        )
     if axis is None:
         return tensor.flatten(1)
     positions = tensor.movedim(axis, -1).flatten(1, -2)  # (n, positions, channels)

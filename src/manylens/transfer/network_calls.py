@@ -39,6 +39,8 @@ def in_batches(batches: Any) -> Iterable[Any]:
         raise TypeError(
             "batches is a Dataset, which returns single rows: give DataLoader(dataset, batch_size=64)."
         )
+    if is_frame(batches):
+        batches = batches.to_numpy()
     if isinstance(batches, Mapping):
         arrays = {key: value for key, value in batches.items() if n_rows_of(value) is not None}
         counts = {key: len(value) for key, value in arrays.items()}
@@ -67,6 +69,11 @@ def with_progress(
         if verbose and now - told >= SECONDS:
             told = now
             print(f"[{doing}] {k + 1}{total} batches, {now - start:.0f} s", flush=True)
+
+
+def is_frame(value: Any) -> bool:
+    """Whether a value is a data frame, which would be read column by column."""
+    return hasattr(value, "to_numpy") and getattr(value, "ndim", len(getattr(value, "shape", ()))) == 2
 
 
 def n_rows_of(value: Any) -> int | None:
@@ -182,6 +189,7 @@ class Caller:
     def place(self, value: Any) -> Any:
         """An array or tensor on the model's device, in its dtype if it is real; anything else unchanged."""
         torch = import_torch()
+        value = value.to_numpy() if is_frame(value) else value
         if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
             value = torch.as_tensor(value.astype(value.dtype.newbyteorder("="), copy=False))
         if not isinstance(value, torch.Tensor):
