@@ -66,8 +66,9 @@ def collect_layers(
         the model's device, and real numbers to its dtype. One tensor or dict of all rows is split.
     layers : "auto", sequence of str, or callable, default="auto"
         Names in `model.named_modules()`, or a function of name and module that returns whether to keep it.
-        "auto" selects repeated blocks, and layers outside of blocks that have a weight matrix, if they run
-        and return one row per sample. If a module runs several times, its last output is used.
+        "auto" selects repeated blocks, and layers outside of blocks that have a weight matrix, if they see
+        the rows and return one row per sample. If a module runs several times, its last output is used; if
+        it returns a tuple, the first tensor with one row per sample.
     sketch : CountSketch, default=None
         Hash rows into the buckets of this sketch: memory is n_buckets x d_l doubles per layer. None keeps
         every row.
