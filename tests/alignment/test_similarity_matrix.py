@@ -194,7 +194,7 @@ def test_what_is_no_array_of_rows_is_named(what, message):
 
 def test_more_than_two_dimensions_and_two_plain_arrays_are_refused_with_the_way_out():
     rng = np.random.default_rng(0)
-    with pytest.raises(ValueError, match=r"X has 3 dimensions: .* X.reshape\(len\(X\), -1\)"):
+    with pytest.raises(ValueError, match=r"X is an array with dim 3: .* X.reshape\(len\(X\), -1\)"):
         compare(rng.standard_normal((9, 2, 2)), rng.standard_normal((9, 2)))
     with pytest.raises(ValueError, match=r"One array was given, .*; compare\(X, Y\) compares two arrays"):
         compare_matrix(rng.standard_normal((9, 2)), rng.standard_normal((9, 2)))

@@ -86,7 +86,7 @@ def check_features(X: MatrixLike, name: Hashable = "X", accept_sparse: bool = Tr
             ) from None
         if "Found array with dim" in message:
             raise ValueError(
-                f"{name} has {np.ndim(X)} dimensions: give an array of shape (n, d), such as "
+                f"{name} is an array with dim {np.ndim(X)}: give one of shape (n, d), such as "
                 "X.reshape(len(X), -1), or the mean over positions."
             ) from None
         if "contains NaN" in message or "contains infinity" in message:
