@@ -146,10 +146,10 @@ def test_padding_that_the_model_adds_is_refused(t):
     np.testing.assert_allclose(rows, (hidden * mask).sum(1) / mask.sum(1), atol=1e-5)
 
 
-@pytest.mark.parametrize("n", [3, 8])  # 8 texts of 8 tokens: no axis shows which it is
-def test_tokens_may_come_first(t, n):
+@pytest.mark.parametrize(("n", "length"), [(3, 8), (8, 8), (2, 2)])  # a square shows no axis of rows
+def test_tokens_may_come_first(t, n, length):
     model = t.XLNetModel(t.XLNetConfig(vocab_size=60, d_model=16, n_layer=2, n_head=2, d_inner=20)).eval()
-    batch = texts(n)
+    batch = texts(n, length, padded=length > 2)
     rows = collect_layers(model, [batch])
     assert list(rows) == ["word_embedding", "layer.0", "layer.1"]
     with torch.inference_mode():

@@ -23,12 +23,7 @@ ROWS_AT_ONCE = 64  # if all rows are given in one tensor or dict
 LABEL_KEYS = ("label", "labels")
 LABEL_WORDS = ("label", "class", "target", "time", "length")  # parameters that take one number per row
 TOKEN_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-OTHER_INPUTS = (
-    "vision",
-    "visual",
-    "image",
-    "audio",
-)  # parts of a model whose positions no text mask describes
+OTHER_INPUTS = ("vision", "visual", "image", "audio")  # parts of a model that no mask of tokens describes
 SECONDS = 2.0  # between two lines of progress
 
 
@@ -99,12 +94,17 @@ class Call:
 
     def parts(self) -> list[Call]:
         """The call, or two with other rows if it has as many rows as tokens: then axes can be told apart."""
-        if self.n_rows != self.n_tokens or self.args or not set(self.kwargs) <= set(TOKEN_INPUTS):
+        n = self.n_rows
+        known = all(key in TOKEN_INPUTS and n_rows_of(value) == n for key, value in self.kwargs.items())
+        if n is None or n < 2 or n != self.n_tokens or self.args or not known:
             return [self]
-        cuts = [slice(None, -1), slice(-1, None)] if (self.n_rows or 0) > 1 else [slice(None)]
-        whole = (self.kwargs, self.masks)
-        cut = [[{key: value[rows] for key, value in each.items()} for each in whole] for rows in cuts]
-        return [Call((), kwargs, n_rows_of(kwargs["input_ids"]), masks) for kwargs, masks in cut]
+        calls = []
+        for rows, n_rows in ((slice(None, -1), n - 1), (slice(-1, None), 1)):
+            kwargs, masks = (
+                {key: value[rows] for key, value in each.items()} for each in (self.kwargs, self.masks)
+            )
+            calls.append(Call((), kwargs, n_rows, masks))
+        return calls
 
     def mask_of(self, layer: str) -> torch.Tensor | None:
         """The mask of the tokens of a layer, if it has one."""
