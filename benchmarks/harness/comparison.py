@@ -21,7 +21,8 @@ from benchmarks.harness.measuring import PeakMemory
 
 LONG_ENOUGH = 10.0  # seconds after which repeating a contender would hardly change its best time
 COSTS = ("seconds", "peak_mb")
-NOT_SCORES = (*COSTS, "all_seconds")
+SAMPLES = ("all_seconds", "samples")  # many numbers per contender, from which claims are computed
+NOT_SCORES = (*COSTS, *SAMPLES)
 
 
 @dataclass(frozen=True)

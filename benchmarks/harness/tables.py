@@ -4,7 +4,7 @@ from statistics import median
 
 import numpy as np
 
-from benchmarks.harness.comparison import rounds
+from benchmarks.harness.comparison import SAMPLES, rounds
 from benchmarks.harness.reproduction import COLUMNS
 
 
@@ -39,7 +39,7 @@ def summary(record):
         return lines + [statement_line(statement) for statement in record["statements"]]
     lines = []
     for contender, values in record["results"].items():
-        shown = {key: value for key, value in values.items() if key != "all_seconds"}
+        shown = {key: value for key, value in values.items() if key not in SAMPLES}
         lines.append(f"{contender} {inline(shown)}")
     return lines + [verdict(claim) for claim in record["claims"]]
 
@@ -111,9 +111,7 @@ def markdown(header, rows):
 def comparison_table(record):
     """Tabulate the contenders of one record, with their times relative to the first one."""
     results = record["results"]
-    columns = list(
-        dict.fromkeys(key for values in results.values() for key in values if key != "all_seconds")
-    )
+    columns = list(dict.fromkeys(key for values in results.values() for key in values if key not in SAMPLES))
     columns.sort(key=lambda key: {"seconds": 0, "peak_mb": 1}.get(key, 2))
     first = next(iter(results))
     rows = []

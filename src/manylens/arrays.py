@@ -18,10 +18,12 @@ def namespace_of(*arrays: Any) -> ModuleType | None:
 
     Raises TypeError for arrays of several libraries, and ValueError for arrays on several devices.
     """
-    libraries = {type(each).__module__.partition(".")[0] for each in arrays}
+    libraries = set(map(library_of, arrays))
     foreign = sorted(libraries & set(LIBRARIES))
     if not foreign or not all(name in sys.modules for name in foreign):
         return None
+    if not all(hasattr(each, "dtype") for each in arrays if library_of(each) in foreign):
+        return None  # networks, which are refused where arrays are read
     if importlib.util.find_spec("array_api_compat") is None:
         return None
     import array_api_compat
@@ -36,6 +38,11 @@ def namespace_of(*arrays: Any) -> ModuleType | None:
             f"Arrays on the devices {' and '.join(devices)} were given: move them to one device."
         )
     return array_api_compat.array_namespace(*arrays)
+
+
+def library_of(value: Any) -> str:
+    """Name of the package that defines the class of a value."""
+    return type(value).__module__.partition(".")[0]
 
 
 def check_matrices(xp: ModuleType, names: Sequence[Hashable], arrays: Sequence[Any]) -> list[Any]:

@@ -74,7 +74,6 @@ def test_both_spaces_give_the_same_products(estimator, center):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_tiles_of_linear_kernels_give_the_same_products(estimator, center, dtype, monkeypatch):
     monkeypatch.setattr("manylens.alignment.linear_grams.LARGEST_TILE", 40)  # 3 x 3 tiles, the last smaller
-    monkeypatch.setattr("manylens.alignment.linear_grams.CHUNK", 100)  # with a rest
     X, Y = pair(110, d=30)
     sets = [Z.astype(dtype) for Z in (X, Y, X + Y[:, :1])]
     exact, _ = linear_products([Z.astype(np.float64) for Z in sets], estimator, center)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manylens import cka, cka_matrix, distance_correlation, hsic_test
+from manylens import cka, cka_matrix, distance_correlation, hsic_test, rank_models
 from manylens.alignment import NeighborOverlap, compare, compare_matrix, hsic
 from manylens.alignment.measure_names import MEASURES, make_measure
 from manylens.alignment.permutation_null import shifted_products
@@ -178,3 +178,46 @@ def test_complex_numbers_are_refused_without_printing_them(function):
     ) as error:
         function(X, 1j * X)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        (None, "Y is None: give an array of shape"),
+        ({"a": np.ones((9, 2))}, "Y is a dict, but one array of shape .* compare_matrix compares all arrays"),
+    ],
+)
+def test_what_is_no_array_of_rows_is_named(what, message):
+    with pytest.raises(TypeError, match=message):
+        compare(np.eye(9), what)
+
+
+def test_more_than_two_dimensions_and_two_plain_arrays_are_refused_with_the_way_out():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match=r"X is an array with dim 3: .* X.reshape\(len\(X\), -1\)"):
+        compare(rng.standard_normal((9, 2, 2)), rng.standard_normal((9, 2)))
+    with pytest.raises(ValueError, match=r"One array was given, .*; compare\(X, Y\) compares two arrays"):
+        compare_matrix(rng.standard_normal((9, 2)), rng.standard_normal((9, 2)))
+
+
+def test_networks_in_place_of_features_are_refused():
+    nn = pytest.importorskip("torch").nn
+    for network in (nn.Linear(2, 2), type("Own", (nn.Linear,), {})(2, 2)):
+        for call in (
+            lambda: compare(np.eye(9), network),  # noqa: B023
+            lambda: compare_matrix({"a": network}),  # noqa: B023
+            lambda: rank_models({"a": network}, np.arange(9) % 3),  # noqa: B023
+        ):
+            with pytest.raises(
+                TypeError, match=r"is a network \((Linear|Own)\), but its features are needed"
+            ):
+                call()
+
+
+def test_classes_of_one_row_each_cannot_be_ranked_for():
+    X = np.random.default_rng(0).standard_normal((9, 2))
+    with pytest.raises(
+        ValueError, match=r"y has 9 classes of one row each, .* or target='values' if y holds"
+    ):
+        rank_models({"a": X}, np.arange(9))
+    assert len(rank_models({"a": X}, np.arange(9), target="values")) == 1

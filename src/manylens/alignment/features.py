@@ -38,7 +38,7 @@ def check_feature_sets(features: FeatureSets, accept_sparse: bool = True) -> tup
     elif is_sparse(features) or getattr(features, "ndim", 3) < 3:
         raise ValueError(
             "One array was given, but several feature sets are needed: give a list or a dict of arrays of "
-            "shapes (n, d_k), one per set."
+            "shapes (n, d_k), one per set; compare(X, Y) compares two arrays."
         )
     else:
         values = list(check_iterable(features, "features", "a list or a dict of arrays of shapes (n, d_k)"))
@@ -73,6 +73,7 @@ def check_features(X: MatrixLike, name: Hashable = "X", accept_sparse: bool = Tr
         "manylens.cluster.over_blocks (cka_matrix, align_kernels, rank_models, stable_rank) or "
         "manylens.cluster.summarize_blocks (StreamingCKA, sketches)",
     )
+    refuse_other_than_rows(X, name)
     formats = "csr" if accept_sparse else False
     try:
         with plain_conversion_errors(str(name)):
@@ -83,11 +84,32 @@ def check_features(X: MatrixLike, name: Hashable = "X", accept_sparse: bool = Tr
             raise ValueError(
                 f"{name} has {np.ndim(X)} dimension(s): give an array of shape (n, d), one row per sample."
             ) from None
+        if "Found array with dim" in message:
+            raise ValueError(
+                f"{name} is an array with dim {np.ndim(X)}: give one of shape (n, d), such as "
+                "X.reshape(len(X), -1), or the mean over positions."
+            ) from None
         if "contains NaN" in message or "contains infinity" in message:
             raise ValueError(
                 f"{name} contains NaN or infinity: drop these rows or columns, or impute them, first."
             ) from None
         raise
+
+
+def refuse_other_than_rows(X: Any, name: Hashable) -> None:
+    """Raise for what is often given in place of one feature set: nothing, a dict of sets, or a network."""
+    if X is None:
+        raise TypeError(f"{name} is None: give an array of shape (n, d), one row per sample.")
+    if isinstance(X, Mapping) and not is_sparse(X):
+        raise TypeError(
+            f"{name} is a dict, but one array of shape (n, d) is needed: compare_matrix compares all arrays "
+            "of one or two dicts."
+        )
+    if callable(getattr(X, "forward", None)):
+        raise TypeError(
+            f"{name} is a network ({type(X).__name__}), but its features are needed: "
+            "collect_layers(network, batches) returns them by layer, and compare_models compares networks."
+        )
 
 
 def sets_by_name(X: Any) -> dict[Any, Rows] | None:

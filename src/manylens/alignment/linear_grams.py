@@ -2,7 +2,7 @@
 
 The entries of p kernels in one tile of rows and columns are the lines of a matrix F, and F Fᵀ adds to the
 inner products of all pairs at once. Tiles are formed in the precision of the features; F Fᵀ is summed over
-`CHUNK` entries in that precision and then in float64: the error does not grow with the number of rows.
+a thousand entries in that precision and then in float64: the error does not grow with the number of rows.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from manylens.alignment.features import centered
+from manylens.alignment.features import largest
+from manylens.native.line_products import add_line_products
 from manylens.typing import FloatArray
 
 TILE_BYTES = 2**25  # most memory for the entries of all kernels at a time
 LARGEST_TILE = 512  # rows and columns: enough for products at full speed
-CHUNK = 4096  # entries whose products are summed in the precision of the features
 
 
 def linear_gram_sums(
@@ -40,13 +40,16 @@ def linear_gram_sums(
                 own = np.arange(shape[1])
                 diagonals[:, top : top + size] = tile[:, own, own]
                 tile[:, own, own] = 0.0
-            products += products_of_lines(tile.reshape(p, -1)) * (1 if left == top else 2)
+            own_products = np.zeros((p, p))
+            add_line_products(tile.reshape(p, -1), own_products)
+            products += own_products * (1 if left == top else 2)
+    products = np.tril(products) + np.tril(products, -1).T
     totals = [X @ X.sum(axis=0) for X in rows]  # K 1 = X (Xᵀ 1)
     return products, np.array(totals, dtype=np.float64) - diagonals, diagonals, np.zeros(p)
 
 
 def common_rows(arrays: Sequence[FloatArray], center: bool) -> list[FloatArray]:
-    """Rows (n, d_k) in one dtype, centered in one new array or as they are."""
+    """Rows (n, d_k) in one dtype, nearly centered in one new array or as they are."""
     dtype = np.result_type(*arrays)
     if not center:
         return [X.astype(dtype, copy=False) for X in arrays]
@@ -54,20 +57,24 @@ def common_rows(arrays: Sequence[FloatArray], center: bool) -> list[FloatArray]:
     room = np.empty(sum(X.size for X in arrays), dtype=dtype)
     ends = np.cumsum([X.size for X in arrays]).tolist()
     return [
-        centered(X.astype(dtype, copy=False), out=room[end - X.size : end].reshape(X.shape))
+        nearly_centered(X.astype(dtype, copy=False), room[end - X.size : end].reshape(X.shape))
         for X, end in zip(arrays, ends, strict=True)
     ]
+
+
+def nearly_centered(X: FloatArray, out: FloatArray) -> FloatArray:
+    """X minus its column means up to rounding, in `out`; exactly zero if all rows are equal up to rounding.
+
+    Sums over the kernels are corrected for what is left of the means, so that the precision of X is enough.
+    """
+    n, rounding = len(X), 8 * np.finfo(X.dtype).eps * largest(X[:1])
+    if largest(X[:8] - X[0]) <= rounding and largest(np.subtract(X, X[0], out=out)) <= rounding:
+        out[:] = 0.0
+        return out
+    return np.subtract(X, np.full(n, 1 / n, X.dtype) @ X, out=out)
 
 
 def tile_size(n: int, p: int, itemsize: int) -> int:
     """Rows of a tile: n in equal parts, as few as memory allows."""
     largest = int(np.clip(np.sqrt(TILE_BYTES / (itemsize * p)), 32, LARGEST_TILE))
     return -(-n // -(-n // largest))
-
-
-def products_of_lines(F: FloatArray) -> FloatArray:
-    """F Fᵀ (p, p) in float64 for lines (p, m), from sums over `CHUNK` columns in the dtype of F."""
-    whole = F.shape[1] // CHUNK * CHUNK
-    chunks = F[:, :whole].reshape(len(F), -1, CHUNK).swapaxes(0, 1)  # (m / CHUNK, p, CHUNK)
-    products: FloatArray = (chunks @ chunks.swapaxes(1, 2)).sum(axis=0, dtype=np.float64)
-    return products + F[:, whole:] @ F[:, whole:].T

@@ -18,6 +18,11 @@ def target_columns(y: ArrayLike, n: int, target: Target) -> tuple[FloatArray, bo
         remark = f", whole numbers stored as floats (target={other!r} for the other reading)" if other else ""
     columns = target_features(y, n, target)
     is_class = bool(np.isin(columns, (0, 1)).all() and np.all(columns.sum(axis=1) == 1))
+    if is_class and columns.sum(axis=0).max() == 1:
+        raise ValueError(
+            f"y has {columns.shape[1]} classes of one row each, so that no row can be predicted from others "
+            "of its class: give several rows per class, or target='values' if y holds numbers."
+        )
     kind = f"{columns.shape[1]} classes" if is_class else "real numbers"
     return columns, is_class, kind + remark
 

@@ -15,14 +15,14 @@ from manylens.kernels.feature_maps import LandmarkMap
 from manylens.kernels.kernels import RBF
 from manylens.transfer.layer_models import LayerMaps, StackedLayers, WeightedLayers
 from manylens.transfer.layer_outputs import (
-    batch_first,
     check_pooling,
-    first_tensor,
+    layer_tensor,
     needs_channels,
     pool_tensor,
 )
 from manylens.transfer.layer_transfer import LayerTransfer
-from manylens.transfer.network_calls import Caller
+from manylens.transfer.network_blocks import modules_by_name
+from manylens.transfer.network_calls import Call, Caller
 from manylens.transfer.ridge import KernelColumns, RidgePredictor
 from manylens.typing import FloatArray
 from manylens.validation import check_path
@@ -45,8 +45,8 @@ class TransferModule(nn.Module):
         self.register_buffer("scales", doubles(classifier.class_scales_ / classifier.temperature_))
         self.scales: torch.Tensor
         self.seen: dict[str, torch.Tensor] = {}
-        self.n_rows: int | None = None
-        modules = dict(self.network.named_modules())
+        self.call = Call((), {}, None, {})
+        modules = modules_by_name(self.network)
         for name in self.names:
             modules[name].register_forward_hook(self._keeper(name))
         self.caller = Caller(self.network, None)
@@ -56,7 +56,7 @@ class TransferModule(nn.Module):
         """Probabilities (n, C)."""
         call = self.caller.read(kwargs or (args[0] if len(args) == 1 else args))
         self.seen.clear()
-        self.n_rows = call.n_rows
+        self.call = call
         self.network(*call.args, **call.kwargs)
         layers = []
         for name in self.names:
@@ -65,6 +65,7 @@ class TransferModule(nn.Module):
             mask = call.mask_of(name)
             layers.append(pool_tensor(tensor, rule, name, axis, None if mask is None else mask > 0).double())
         self.seen.clear()
+        self.call = Call((), {}, None, {})
         return torch.softmax(self.head(layers) * self.scales, dim=1).float()
 
     def train(self, mode: bool = True) -> TransferModule:
@@ -73,9 +74,8 @@ class TransferModule(nn.Module):
 
     def _keeper(self, name: str) -> Any:
         def keep(module: nn.Module, _inputs: Any, output: Any) -> None:
-            tensor = first_tensor(output, name)
             # A copy: the next module may work in place.
-            self.seen[name] = batch_first(tensor, module, self.n_rows, name).clone()
+            self.seen[name] = layer_tensor(output, module, self.call, name).clone()
 
         return keep
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from manylens.transfer.network_calls import Call
+
 PoolingRule: TypeAlias = (
     "Literal['auto', 'flatten', 'mean', 'first'] | Callable[[torch.Tensor], torch.Tensor]"
 )
@@ -38,8 +40,22 @@ def check_pooling(pooling: Pooling, names: list[str]) -> dict[str, PoolingRule]:
     return by_name
 
 
-def first_tensor(output: Any, name: str) -> torch.Tensor:
-    """The output of a layer, or the first tensor in its tuple, or the main one in its dict."""
+def layer_tensor(output: Any, module: nn.Module, call: Call, name: str) -> torch.Tensor:
+    """The output of a layer, with the axis of the batch first.
+
+    Of a tuple, it is the first tensor that has one row per sample: TNT's blocks return pixels of all patches
+    before the patches. If there is none, it is the first tensor.
+    """
+    found = output_tensors(output, name)
+    for tensor in found:
+        moved = batch_first(tensor, module, call, name)
+        if moved.ndim > 1 and len(moved) == call.n_rows:
+            return moved
+    return batch_first(found[0], module, call, name)
+
+
+def output_tensors(output: Any, name: str) -> list[torch.Tensor]:
+    """The output of a layer, or the tensors in its tuple, or the main one in its dict."""
     tensor = import_torch().Tensor
     if isinstance(output, Mapping):
         found = {key: part for key, part in output.items() if isinstance(part, tensor) and is_real(part)}
@@ -52,16 +68,17 @@ def first_tensor(output: Any, name: str) -> torch.Tensor:
         parts = list(found.values()) if main is None else [found[main]]
     else:
         parts = list(output) if isinstance(output, list | tuple) else [output]
-    for part in parts:
-        if isinstance(part, tensor):
-            return part
+    if tensors := [part for part in parts if isinstance(part, tensor)]:
+        return tensors
     fault = f"Layer {name!r} returned a {type(output).__name__} without a tensor"
     raise ValueError(f"{fault}: leave it out of layers, or name a module inside it.")
 
 
-def batch_first(tensor: torch.Tensor, module: nn.Module, n_rows: int | None, name: str) -> torch.Tensor:
-    """The output of a layer with the axis of the batch first; attention may have the tokens first."""
-    nn = import_torch().nn
+def batch_first(tensor: torch.Tensor, module: nn.Module, call: Call, name: str) -> torch.Tensor:
+    """The output of a layer with the axis of the batch first; attention and XLNet may have tokens first."""
+    nn, n_rows = import_torch().nn, call.n_rows
+    if tensor.ndim == 3 and call.n_tokens != n_rows and tensor.shape[:2] == (call.n_tokens, n_rows):
+        return tensor.transpose(0, 1)
     moved = (part for part in module.modules() if isinstance(part, nn.MultiheadAttention | nn.RNNBase))
     if tensor.ndim != 3 or n_rows is None or all(part.batch_first for part in moved):
         return tensor
@@ -177,7 +194,10 @@ def pool_tensor(
         return pooled
     if tensor.ndim < 2:
         fault = f"Layer {name!r} returned a tensor of shape {tuple(tensor.shape)}, without one row per sample"
-        raise ValueError(f"{fault}: leave it out of layers.")
+        raise ValueError(
+            f"{fault}: leave it out of layers, or, if the batches are single rows, give several rows per "
+            "batch, such as X[:64]."
+        )
     if axis is None:
         return tensor.flatten(1)
     positions = tensor.movedim(axis, -1).flatten(1, -2)  # (n, positions, channels)
@@ -187,13 +207,22 @@ def pool_tensor(
 
 def match_mask(mask: torch.Tensor | None, positions: torch.Tensor, name: str) -> torch.Tensor | None:
     """Which positions (n, tokens) count, or None for all; raise if the mask has other tokens."""
-    if mask is None or mask.ndim != 2 or len(mask) != len(positions) or bool((mask > 0).all()):
+    if mask is None or mask.ndim != 2 or len(mask) != len(positions):
         return None
-    if mask.shape != positions.shape[:2]:
+    n_positions, n_tokens, is_whole = positions.shape[1], mask.shape[1], bool((mask > 0).all())
+    choice = f"give pooling={{{name!r}: function of the tensor}}, or leave the layer out."
+    if is_whole and n_positions > n_tokens:
         raise ValueError(
-            f"Layer {name!r} returned {positions.shape[1]} positions, but attention_mask has "
-            f"{mask.shape[1]}, so that padding cannot be left out: give pooling={{{name!r}: "
-            "function of the tensor}, or leave the layer out."
+            f"Layer {name!r} returned {n_positions} positions for {n_tokens} tokens, of which some may be "
+            f"padding that the model adds, as Longformer does: pad the inputs to {n_positions} tokens and "
+            f"give their attention_mask, {choice}"
+        )
+    if is_whole:
+        return None
+    if n_positions != n_tokens:
+        raise ValueError(
+            f"Layer {name!r} returned {n_positions} positions, but attention_mask has {n_tokens}, so that "
+            f"padding cannot be left out: {choice}"
         )
     return mask.to(positions.device) > 0
 

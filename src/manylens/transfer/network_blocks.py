@@ -28,9 +28,9 @@ def choose_layers(model: nn.Module, layers: LayerChoice = "auto") -> list[str]:
     if not isinstance(model, import_torch("collect_layers").nn.Module):
         raise TypeError(f"model is a {type(model).__name__}; it must be a torch.nn.Module.")
     expected = "'auto', a list of names, or a function"
-    modules = dict(model.named_modules())
+    modules = modules_by_name(model)
     if is_auto(layers):
-        names = list(block_names(model))
+        names = distinct_layers(modules, list(block_names(model)))
         if not names:
             raise ValueError(
                 f"This {type(model).__name__} contains no blocks, and no modules with a weight matrix, to "
@@ -42,7 +42,7 @@ def choose_layers(model: nn.Module, layers: LayerChoice = "auto") -> list[str]:
     if isinstance(layers, Mapping):
         raise TypeError(f"layers={shown(layers)} is not {expected}.")
     if callable(layers):
-        names = [name for name, module in modules.items() if layers(name, module)]
+        names = [name for name, module in model.named_modules() if layers(name, module)]
     else:
         names = list(check_iterable(layers, "layers", expected))
     if unknown := [name for name in names if not isinstance(name, str) or name not in modules]:
@@ -56,6 +56,20 @@ def choose_layers(model: nn.Module, layers: LayerChoice = "auto") -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def modules_by_name(model: nn.Module) -> dict[str, nn.Module]:
+    """All modules; one that is shared, such as the embedding of an encoder and a decoder, has every name."""
+    return dict(model.named_modules(remove_duplicate=False))
+
+
+def distinct_layers(modules: Mapping[str, nn.Module], names: Sequence[str]) -> list[str]:
+    """The names without those of modules named before, and of parts of other layers, which blocks share."""
+    parts = {part for name in names for part in list(modules[name].modules())[1:]}
+    first: dict[nn.Module, str] = {}
+    for name in names:
+        first.setdefault(modules[name], name)
+    return [name for module, name in first.items() if module not in parts]
+
+
 def block_names(module: nn.Module, prefix: str = "") -> Iterator[str]:
     """Names of repeated blocks, such as the layers of an encoder, and of layers with a weight matrix."""
     for name, child in module.named_children():
@@ -66,8 +80,19 @@ def block_names(module: nn.Module, prefix: str = "") -> Iterator[str]:
 
 
 def is_container(module: nn.Module) -> bool:
-    """Whether a module is a list of modules."""
-    return isinstance(module, import_torch().nn.Sequential | import_torch().nn.ModuleList)
+    """Whether a module is a list of modules, or cannot be called, as a plain `ModuleDict`."""
+    nn = import_torch().nn
+    return isinstance(module, nn.Sequential | nn.ModuleList) or type(module).forward is nn.Module.forward
+
+
+def is_chain(module: nn.Module) -> bool:
+    """Whether the children of a module are blocks of one class, as in a stage of RegNet.
+
+    A `ModuleDict` that can be called is one block: DenseNet's returns all its layers side by side.
+    """
+    units = list(module.children())
+    is_dict = isinstance(module, import_torch().nn.ModuleDict)
+    return len(units) > 1 and len(set(map(type, units))) == 1 and n_weights(units[-1]) > 1 and not is_dict
 
 
 def has_repeated_units(module: nn.Module) -> bool:
@@ -75,7 +100,9 @@ def has_repeated_units(module: nn.Module) -> bool:
 
     Units with a single weight, such as a convolution with its norm, are parts of a block.
     """
-    for part in filter(is_container, module.modules()):
+    for part in module.modules():
+        if not (is_container(part) or is_chain(part)):
+            continue
         kinds = Counter(type(unit) for unit in part.children() if n_weights(unit) > 1)
         if kinds and max(kinds.values()) > 1:
             return True

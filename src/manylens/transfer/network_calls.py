@@ -22,7 +22,8 @@ Forward: TypeAlias = "Callable[[nn.Module, Any], Any]"
 ROWS_AT_ONCE = 64  # if all rows are given in one tensor or dict
 LABEL_KEYS = ("label", "labels")
 LABEL_WORDS = ("label", "class", "target", "time", "length")  # parameters that take one number per row
-OTHER_INPUTS = ("vision", "visual", "image")  # parts of a model whose positions no text mask describes
+TOKEN_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+OTHER_INPUTS = ("vision", "visual", "image", "audio")  # parts of a model that no mask of tokens describes
 SECONDS = 2.0  # between two lines of progress
 
 
@@ -33,6 +34,8 @@ def in_batches(batches: Any) -> Iterable[Any]:
         raise TypeError(
             "batches is a Dataset, which returns single rows: give DataLoader(dataset, batch_size=64)."
         )
+    if is_frame(batches):
+        batches = batches.to_numpy()
     if isinstance(batches, Mapping):
         arrays = {key: value for key, value in batches.items() if n_rows_of(value) is not None}
         counts = {key: len(value) for key, value in arrays.items()}
@@ -63,6 +66,11 @@ def with_progress(
             print(f"[{doing}] {k + 1}{total} batches, {now - start:.0f} s", flush=True)
 
 
+def is_frame(value: Any) -> bool:
+    """Whether a value is a data frame, which would be read column by column."""
+    return hasattr(value, "to_numpy") and getattr(value, "ndim", len(getattr(value, "shape", ()))) == 2
+
+
 def n_rows_of(value: Any) -> int | None:
     """Number of rows of an array or tensor; None for anything else."""
     is_array = isinstance(value, np.ndarray | import_torch().Tensor)
@@ -78,6 +86,26 @@ class Call:
     n_rows: int | None  # None if the batch does not show it
     masks: dict[str, torch.Tensor]  # attention masks (n, tokens) by name
 
+    @property
+    def n_tokens(self) -> int | None:
+        """Number of tokens per row, if the batch shows it."""
+        mask = self.masks.get("attention_mask")
+        return mask.shape[1] if mask is not None and mask.ndim == 2 else None
+
+    def parts(self) -> list[Call]:
+        """The call, or two with other rows if it has as many rows as tokens: then axes can be told apart."""
+        n = self.n_rows
+        known = all(key in TOKEN_INPUTS and n_rows_of(value) == n for key, value in self.kwargs.items())
+        if n is None or n < 2 or n != self.n_tokens or self.args or not known:
+            return [self]
+        calls = []
+        for rows, n_rows in ((slice(None, -1), n - 1), (slice(-1, None), 1)):
+            kwargs, masks = (
+                {key: value[rows] for key, value in each.items()} for each in (self.kwargs, self.masks)
+            )
+            calls.append(Call((), kwargs, n_rows, masks))
+        return calls
+
     def mask_of(self, layer: str) -> torch.Tensor | None:
         """The mask of the tokens of a layer, if it has one."""
         if any(part in layer for part in OTHER_INPUTS):
@@ -86,6 +114,15 @@ class Call:
         if has_decoder and "decoder" in layer.split("."):
             return self.masks.get("decoder_attention_mask")
         return self.masks.get("attention_mask")
+
+
+def has_rows(inputs: Any) -> bool:
+    """Whether inputs of a module may depend on the rows: whether they have more than plain numbers."""
+    if isinstance(inputs, Mapping):
+        return any(map(has_rows, inputs.values()))
+    if isinstance(inputs, list | tuple):  # also sizes of tensors
+        return any(map(has_rows, inputs))
+    return not isinstance(inputs, bool | int | float | str | None)
 
 
 def takes_two(function: Callable[..., Any]) -> bool:
@@ -140,10 +177,10 @@ class Caller:
                 return
             try:
                 self.model(*call.args, **call.kwargs)
-            except (AttributeError, LookupError, RuntimeError, TypeError) as error:
+            except (AssertionError, AttributeError, LookupError, RuntimeError, TypeError) as error:
                 if isinstance(error, torch.cuda.OutOfMemoryError):
                     raise
-                reason = str(error).partition("\n")[0][:300]
+                reason = str(error).partition("\n")[0][:300] or type(error).__name__
                 raise ValueError(
                     f"The model could not run on a batch ({described(batch)}): {reason}. "
                     "Give batches that the model can be called with, or forward(model, batch)."
@@ -152,6 +189,7 @@ class Caller:
     def place(self, value: Any) -> Any:
         """An array or tensor on the model's device, in its dtype if it is real; anything else unchanged."""
         torch = import_torch()
+        value = value.to_numpy() if is_frame(value) else value
         if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
             value = torch.as_tensor(value.astype(value.dtype.newbyteorder("="), copy=False))
         if not isinstance(value, torch.Tensor):
@@ -231,10 +269,15 @@ def is_label(value: Any, n_rows: int | None) -> bool:
 
 
 def masks_in(batch: Mapping[Any, Any]) -> dict[str, torch.Tensor]:
-    """The attention masks of a batch."""
+    """The attention masks of a batch; tokens without one all count."""
     torch = import_torch()
     arrays = {key: torch.as_tensor(value) for key, value in batch.items() if n_rows_of(value) is not None}
-    return {key: value for key, value in arrays.items() if is_mask(key, value)}
+    masks = {key: value for key, value in arrays.items() if is_mask(key, value)}
+    for part in ("", "decoder_"):
+        ids = arrays.get(f"{part}input_ids")
+        if ids is not None and ids.ndim == 2:
+            masks.setdefault(f"{part}attention_mask", torch.ones_like(ids))
+    return masks
 
 
 def is_mask(name: Any, value: Any) -> bool:

@@ -16,17 +16,22 @@ from manylens.summaries import CountSketch
 from manylens.transfer.layer_outputs import (
     Pooling,
     PoolingRule,
-    batch_first,
     channel_axis,
     check_pooling,
-    first_tensor,
+    layer_tensor,
     needs_channels,
     pool,
     unknown_axis,
 )
 from manylens.transfer.layer_rows import LayerRows
-from manylens.transfer.network_blocks import LayerChoice, choose_layers, is_auto, is_of_positions
-from manylens.transfer.network_calls import Call, Caller, Forward, in_batches, with_progress
+from manylens.transfer.network_blocks import (
+    LayerChoice,
+    choose_layers,
+    is_auto,
+    is_of_positions,
+    modules_by_name,
+)
+from manylens.transfer.network_calls import Call, Caller, Forward, has_rows, in_batches, with_progress
 from manylens.typing import FloatArray
 from manylens.validation import check_choice, refuse_overflow
 
@@ -61,8 +66,9 @@ def collect_layers(
         the model's device, and real numbers to its dtype. One tensor or dict of all rows is split.
     layers : "auto", sequence of str, or callable, default="auto"
         Names in `model.named_modules()`, or a function of name and module that returns whether to keep it.
-        "auto" selects repeated blocks, and layers outside of blocks that have a weight matrix, if they run
-        and return one row per sample. If a module runs several times, its last output is used.
+        "auto" selects repeated blocks, and layers outside of blocks that have a weight matrix, if they see
+        the rows and return one row per sample. If a module runs several times, its last output is used; if
+        it returns a tuple, the first tensor with one row per sample.
     sketch : CountSketch, default=None
         Hash rows into the buckets of this sketch: memory is n_buckets x d_l doubles per layer. None keeps
         every row.
@@ -205,22 +211,25 @@ class LayerPass:
         """Float32 rows (n, d_l) of each layer for each batch, in the order in which the layers run."""
         rules = check_pooling(self.pooling, self.names)
         caller = Caller(self.model, self.forward)
-        modules = dict(self.model.named_modules())
-        hooks = LayerHooks({name: modules[name] for name in self.names}, rules, self.model, self.axes)
+        modules = modules_by_name(self.model)
+        chosen = {name: modules[name] for name in self.names}
+        hooks = LayerHooks(chosen, rules, self.model, self.axes, self.is_auto)
         training = [module for module in modules.values() if module.training]
         self.model.eval()
         n_batches = 0
         try:
             for batch in with_progress(in_batches(batches), self.verbose, "layers"):
-                call = caller.read(batch)
-                hooks.start(call)
-                caller.run(call, batch)
-                rows = hooks.finish()
-                if self.is_auto:
-                    self.names, self.is_auto = hooks.keep_rows_per_sample(rows, call.n_rows), False
-                check_layers(rows, self.names, call.n_rows)
+                parts = []
+                for call in caller.read(batch).parts():
+                    hooks.start(call)
+                    caller.run(call, batch)
+                    rows = hooks.finish()
+                    if self.is_auto:
+                        self.names, self.is_auto = hooks.keep_rows_per_sample(rows, call.n_rows), False
+                    check_layers(rows, self.names, call.n_rows)
+                    parts.append({name: own for name, own in rows.items() if name in hooks.modules})
                 n_batches += 1
-                yield {name: own for name, own in rows.items() if name in hooks.modules}
+                yield parts[0] if len(parts) == 1 else joined(parts)
             if not n_batches:
                 raise ValueError("batches is empty: a generator can be read only once, so pass a new one.")
         finally:
@@ -238,13 +247,16 @@ class LayerHooks:
         rules: dict[str, PoolingRule],
         model: nn.Module,
         axes: dict[tuple[str, int], int],
+        is_auto: bool,
     ) -> None:
         self.modules, self.rules, self.model, self.axes = modules, rules, model, axes
+        self.is_auto = is_auto
         self.rows: Batch = {}
         self.undecided: dict[str, torch.Tensor] = {}
         self.call = Call((), {}, None, {})
         self.handles = {
-            name: module.register_forward_hook(partial(self._store, name)) for name, module in modules.items()
+            name: module.register_forward_hook(partial(self._store, name), with_kwargs=True)
+            for name, module in modules.items()
         }
 
     def start(self, call: Call) -> None:
@@ -265,7 +277,7 @@ class LayerHooks:
     def keep_rows_per_sample(self, rows: Batch, n_rows: int | None) -> list[str]:
         """Remove the hooks of modules that did not run or did not return one row per sample.
 
-        Encodings of positions return one, but it is always the same.
+        Encodings of positions and tables of latents return one, but it is always the same.
         """
         if n_rows is None:
             n_rows = Counter(map(len, rows.values())).most_common(1)[0][0] if rows else 0
@@ -282,10 +294,13 @@ class LayerHooks:
         for handle in self.handles.values():
             handle.remove()
 
-    def _store(self, name: str, module: nn.Module, _inputs: Any, output: Any) -> None:
+    def _store(self, name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         for earlier in (self.rows, self.undecided):
             earlier.pop(name, None)  # if a module runs again, its last output counts and comes last
-        tensor = batch_first(first_tensor(output, name), module, self.call.n_rows, name)
+        if self.is_auto and not has_rows((args, kwargs)):
+            self.rows[name] = np.empty((0, 0))  # left out when the batch is complete
+            return
+        tensor = layer_tensor(output, module, self.call, name)
         if tensor.ndim > 1 and self.call.n_rows not in (None, len(tensor)) and not callable(self.rules[name]):
             self.rows[name] = np.empty((len(tensor), 0))  # refused or left out when the batch is complete
             return
@@ -304,6 +319,11 @@ class LayerHooks:
         rule = self.rules[name]
         axis = self.axes.get((name, tensor.ndim)) if needs_channels(tensor, rule) else None
         return pool(tensor, rule, name, axis, self.call.mask_of(name))
+
+
+def joined(parts: list[Batch]) -> Batch:
+    """Rows of one batch whose parts ran one after the other."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def check_layers(rows: Batch, names: list[str], n_rows: int | None) -> None:
