@@ -5,12 +5,27 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.utils import check_array
 
-from manylens import LayerRidgeClassifier, ModularAutoencoder, ScanNeighborsClassifier, cka
+from manylens import (
+    KernelAlignment,
+    LayerRidgeClassifier,
+    ModularAutoencoder,
+    ModularKernelPCA,
+    ModuleNeighbors,
+    NegativeCorrelationRegressor,
+    ScanNeighborsClassifier,
+    TemperatureScaler,
+    TransductiveRidgeClassifier,
+    align_kernels,
+    cka,
+)
 from manylens.datasets import load_dataset, make_friedman, make_shells
+from manylens.kernels import RBF, Polynomial, bandwidth
+from manylens.transfer import KernelRidgeCV
 from manylens.validation import check_choice, check_seed, finite_array, new_generator, plain_label_errors
 
 
@@ -97,3 +112,93 @@ def test_masked_labels_are_refused_in_one_sentence():
     with pytest.raises(TypeError, match="None and masked values"), plain_label_errors():
         hash(y[0])
     assert np.isfinite(model.score(np.eye(4), np.asarray(y)))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda X: X.requires_grad_(), r"give detach\(\) of it"),
+        (lambda X: X.bfloat16(), "convert it to float32"),
+        (lambda X: X.to_sparse(), "it is a sparse tensor, or on another device"),
+    ],
+)
+def test_tensors_that_make_no_array_are_refused_in_one_sentence(change, reason):
+    torch = pytest.importorskip("torch")
+    X = change(torch.randn(20, 3))
+    for use in (ModularAutoencoder().fit, RBF().fit, bandwidth):
+        with pytest.raises(
+            (TypeError, ValueError), match=f"X cannot be read as an array of numbers.*{reason}"
+        ):
+            use(X)
+
+
+def test_complex_labels_are_refused_without_printing_them():
+    X, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2 + 1j
+    fits = (LayerRidgeClassifier().fit, TransductiveRidgeClassifier().fit, TemperatureScaler().fit)
+    for fit in fits:
+        with pytest.raises(ValueError, match=r"Complex data not supported\.?$"):
+            fit(X, y)
+    with pytest.raises(ValueError, match=r"Complex data not supported\.?$"):
+        align_kernels([X], y)
+
+
+def test_missing_labels_of_pandas_are_refused_in_one_sentence():
+    X, y = np.random.default_rng(0).normal(size=(20, 2)), pd.array(["a", pd.NA] * 10, dtype="string")
+    for fit in (LayerRidgeClassifier().fit, TemperatureScaler().fit, KernelAlignment().fit):
+        with pytest.raises(
+            (TypeError, ValueError), match=r"y mixes labels of types|y contains None|contains NaN"
+        ):
+            fit(X, y)
+
+
+def test_a_long_text_among_numbers_is_cut():
+    with pytest.raises(ValueError, match="alphas cannot be read as an array of numbers") as caught:
+        KernelRidgeCV(alphas="a" * 5000).fit(np.eye(3), [0.0, 1.0, 2.0])
+    assert len(str(caught.value)) < 400
+    with pytest.raises(ValueError, match="diversity=<str> is not a number") as caught:
+        ModularAutoencoder(diversity="a" * 5000).fit(np.eye(3))
+    assert len(str(caught.value)) < 400
+
+
+def test_a_score_by_weights_whose_sum_overflows_is_refused():
+    X, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
+    model = ScanNeighborsClassifier(1).fit(X, y)
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="undefined with these sample_weight"):
+        model.score(X, y, sample_weight=np.full(20, 1e308))
+
+
+def test_several_entries_in_one_place_of_a_sparse_matrix_are_added_up():
+    X = sparse.random_array((20, 3), density=0.6, rng=0, format="csr")
+    parts = (np.repeat(X.data / 2, 2), np.repeat(X.indices, 2), 2 * X.indptr)
+
+    def halves():
+        return sparse.csr_array(parts, shape=X.shape)
+
+    for use in (
+        bandwidth,
+        lambda rows: Polynomial().fit(rows).gram(rows),
+        lambda rows: ModularKernelPCA(2, 2, random_state=0).fit_transform(rows),
+        lambda rows: (
+            NegativeCorrelationRegressor(2, 4, max_iter=3, random_state=0)
+            .fit(rows, np.arange(20.0))
+            .predict(rows)
+        ),
+        lambda rows: cka(rows, np.arange(20.0)[:, None]),
+    ):
+        np.testing.assert_allclose(use(halves()), use(X), rtol=1e-10)
+    given = halves()
+    bandwidth(given)
+    assert given.nnz == 2 * X.nnz  # the caller's matrix stays as it is
+
+
+def test_labels_of_another_type_than_the_classes_are_refused_in_one_sentence():
+    X, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
+    model = ScanNeighborsClassifier(1).fit(X, y)
+    with pytest.raises(TypeError, match="y mixes labels of types that cannot be sorted"):
+        model.score(X, y.astype("datetime64[s]"))
+
+
+def test_dates_among_columns_are_refused_in_one_sentence():
+    X = pd.DataFrame(np.eye(4)).assign(day=pd.Timestamp("2020-01-01"))
+    with pytest.raises(TypeError, match="coordinates cannot be read as an array of numbers"):
+        ModuleNeighbors(n_neighbors=1).fit(np.eye(4)).search(X)

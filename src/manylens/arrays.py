@@ -51,10 +51,14 @@ def check_matrices(xp: ModuleType, names: Sequence[Hashable], arrays: Sequence[A
     for name, X in zip(names, arrays, strict=True):
         if X.ndim != 2 or 0 in X.shape:
             raise ValueError(f"{name} has the shape {tuple(X.shape)}: give a matrix (n, d).")
+        if getattr(X, "is_sparse", False) or getattr(X, "is_sparse_csr", False):
+            raise TypeError(f"{name} is a sparse tensor: give {name}.to_dense(), or a matrix of SciPy.")
         if not xp.isdtype(X.dtype, ("integral", "real floating", "bool")):
             raise ValueError(f"{name} has dtype {X.dtype}, but real numbers are needed.")
         if not xp.isdtype(X.dtype, "real floating"):
             X = xp.astype(X, xp.float64)
+        elif xp.finfo(X.dtype).bits < 32:  # too few digits for sums, and no common type of two of them
+            X = xp.astype(X, xp.float32)
         if not bool(xp.all(xp.isfinite(X))):
             raise ValueError(f"{name} contains NaN or infinity: replace or leave out such rows.")
         if X.shape[0] != arrays[0].shape[0]:
@@ -95,5 +99,6 @@ def labels_on_host(y: Any) -> Any:
         return y
     import array_api_compat
 
+    y = y.detach() if hasattr(y, "detach") else y  # of torch, from features that are part of a graph
     strict = type(y).__module__.startswith("array_api_strict")
     return np.asarray(y if strict else array_api_compat.to_device(y, "cpu"))

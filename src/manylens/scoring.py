@@ -6,17 +6,34 @@ from typing import Any
 
 import numpy as np
 
-from manylens.validation import plain_conversion_errors, plain_label_errors, refuse_extreme
+from manylens.validation import plain_conversion_errors, plain_label_errors, real_array, refuse_extreme, shown
 
 
-def finite_score(score: float) -> float:
-    """A score or squared error; raise if it is infinite, because predictions are beyond all targets."""
+def finite_score(score: float, sample_weight: Any = None) -> float:
+    """A score or squared error; raise if it is infinite (predictions beyond targets) or weights overflow."""
+    if np.isnan(score) and sample_weight is not None:
+        raise ValueError(
+            "The score is undefined with these sample_weight: give finite weights that are not all zero and "
+            "not so large that their sum overflows."
+        )
     if np.isinf(score):
         raise ValueError(
             "X has entries so much larger than the rows of fit that squared errors of the predictions are "
             "beyond the range of float64: check the units of X."
         )
     return float(score)
+
+
+def scored(scorer: Any, model: Any, X: Any, y: Any) -> float:
+    """The score of a fitted model by a function of model, X and y; raise unless it is one number."""
+    try:
+        score = scorer(model, X, y)
+    except AttributeError as error:
+        raise TypeError(f"The scoring cannot judge {type(model).__name__}: {error}") from error
+    value = real_array(score, "The score")
+    if value.ndim:
+        raise TypeError(f"The scoring returned {shown(score)}: it must return one number.")
+    return float(value)
 
 
 class PlainScoreMixin:
@@ -41,4 +58,4 @@ class PlainScoreMixin:
         """
         with plain_conversion_errors("y"), plain_label_errors(), np.errstate(over="ignore"):
             refuse_extreme(np.asarray(y), "y")
-            return finite_score(super().score(X, y, sample_weight))  # type: ignore[misc]
+            return finite_score(super().score(X, y, sample_weight), sample_weight)  # type: ignore[misc]

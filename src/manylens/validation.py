@@ -32,12 +32,16 @@ Boundaries = Literal["both", "left", "right", "neither"]
 
 UNLABELED = -1  # label of rows whose class is not known
 # Parts of what NumPy and Python say of values that are no real numbers.
-NO_NUMBER = ("could not convert", "Cannot cast", "argument must be a string or a real number", "not complex")
+NO_NUMBER = ("could not convert", "Cannot cast", "string or a real number", "not complex", "be promoted")
+NO_LABELS = ("not supported between", "unhashable", "NA is ambiguous", "did not contain a loop")
 # Parts of what libraries say of values that make no array, and what that means.
 NO_ARRAY = {
     **dict.fromkeys(("inhomogeneous", "element with a sequence"), "its rows have different lengths"),
     "unique column names": "several of its columns have the same name",
     "Complex data": "Complex data not supported",
+    "requires grad": "it is part of a graph of torch, so give detach() of it",
+    "unsupported ScalarType": "NumPy has no such type of number, so convert it to float32",
+    "tensor to numpy": "it is a sparse tensor, or on another device than the CPU",
 }
 # Largest power of two in rows whose squares and fourth powers, and sums of them, are computed as they are.
 SAFE_EXPONENT = {np.dtype(np.float64): 200, np.dtype(np.float32): 24}
@@ -52,7 +56,7 @@ def validate_rows(
     """Rows as float32 or float64, dense or CSR; with `reset`, record the features seen in fit."""
     refuse_collection(X, "X", f"manylens.cluster.Blockwise({type(estimator).__name__}(...))")
     with plain_conversion_errors("X"):
-        return validate_data(
+        rows = validate_data(
             estimator,
             X,
             reset=reset,
@@ -60,6 +64,15 @@ def validate_rows(
             dtype=[np.float64, np.float32],
             ensure_min_samples=min_rows,
         )
+    return without_duplicates(rows)
+
+
+def without_duplicates(X: Rows) -> Rows:
+    """X; if it is sparse and has several entries in one place, or unsorted ones, a copy with their sums."""
+    if is_sparse(X) and not X.has_canonical_format:  # norms are sums of squares of entries
+        X = X.copy()
+        X.sum_duplicates()
+    return X
 
 
 def refuse_collection(X: Any, name: str, instead: str) -> None:
@@ -88,7 +101,8 @@ def validate_targets(
             refuse_extreme(y, "y")
     options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "multi_output": True, **options}
     with plain_conversion_errors("X"):
-        return validate_data(estimator, X, y, y_numeric=y_numeric, ensure_min_samples=min_rows, **options)
+        X, y = validate_data(estimator, X, y, y_numeric=y_numeric, ensure_min_samples=min_rows, **options)
+    return without_duplicates(X), y
 
 
 def validate_classes(
@@ -97,7 +111,7 @@ def validate_classes(
     """Training rows, their labels (n,), the classes and the class of each row as a number."""
     with plain_label_errors():
         X, y = validate_targets(estimator, X, y, **options)
-        y = column_or_1d(y, warn=True)
+        y = label_column(y, warn=True)
         check_classification_targets(y)
         return X, y, *np.unique(y, return_inverse=True)
 
@@ -105,7 +119,8 @@ def validate_classes(
 def check_rows(X: Any, name: str = "X") -> Rows:
     """Rows as float32 or float64, dense or CSR, for functions, which have no fit to compare with."""
     with plain_conversion_errors(name):
-        return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name=name)
+        rows = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name=name)
+    return without_duplicates(rows)
 
 
 @contextmanager
@@ -115,7 +130,7 @@ def plain_conversion_errors(name: str) -> Iterator[None]:
         # scikit-learn adds up all values to find NaN; it does not matter if large ones of both signs overflow
         with np.errstate(over="ignore", invalid="ignore"):
             yield
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: of torch
         message = str(error)
         reason = next((why for words, why in NO_ARRAY.items() if words in message), None)
         if message.startswith("Expected 2D array"):  # scikit-learn goes on to print the array
@@ -123,7 +138,7 @@ def plain_conversion_errors(name: str) -> Iterator[None]:
             reason = f"{got} instead. Reshape your data to (n, d)"
         elif reason is None and not any(words in message for words in NO_NUMBER):
             raise
-        reason = reason or f"it holds something other than numbers ({message})"
+        reason = reason or f"it holds something other than numbers ({message[:200]})"
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{name} cannot be read as an array of numbers: {reason}.") from None
 
@@ -135,7 +150,7 @@ def plain_label_errors() -> Iterator[None]:
         with np.errstate(invalid="ignore"):  # scikit-learn converts numbers to integers to compare them
             yield
     except TypeError as error:
-        if not any(words in str(error) for words in ("not supported between", "unhashable")):
+        if not any(words in str(error) for words in NO_LABELS):
             raise
         raise TypeError(
             "y mixes labels of types that cannot be sorted, such as numbers, strings, None and masked "
@@ -148,6 +163,12 @@ def distinct_labels(labels: AnyArray) -> tuple[AnyArray, IntArray]:
     with plain_label_errors():
         classes, codes = np.unique(labels, return_inverse=True)
     return classes, codes
+
+
+def label_column(y: Any, name: str = "y", warn: bool = False) -> AnyArray:
+    """Labels or values as a 1-d array (n,); raise if they are complex, or have several columns."""
+    with plain_conversion_errors(name), plain_label_errors():
+        return column_or_1d(y, warn=warn)
 
 
 def real_array(value: Any, name: str) -> FloatArray:
@@ -231,11 +252,15 @@ def is_sparse(X: Any) -> TypeGuard[SparseRows]:
     return bool(sparse.issparse(X))
 
 
+def is_same(value: Any, other: Any) -> bool:
+    """Whether two settings are the same; arrays, which have no single answer to ==, are only themselves."""
+    return value is other or (isinstance(value, str | Real) and bool(value == other))
+
+
 def check_choice(value: Any, name: str, choices: Iterable[Any]) -> None:
     """Raise unless the value is one of the choices."""
     known = list(choices)
-    simple = isinstance(value, str | Real)  # arrays have no single answer to ==
-    if not any(value is choice or (simple and value == choice) for choice in known):
+    if not any(is_same(value, choice) for choice in known):
         raise ValueError(f"{name}={shown(value)} is unknown: give one of {', '.join(map(str, known))}.")
 
 
@@ -256,6 +281,11 @@ def check_count(value: Any, name: str, minimum: int = 1) -> int:
         raise TypeError(f"{name}={value!r} must be an integer, not a bool: {advice}.")
     with advised(advice):
         return int(check_scalar(value, name, Integral, min_val=minimum))
+
+
+def count_or_none(value: Any, name: str) -> int | None:
+    """A whole number of at least 1, as int, or None."""
+    return None if value is None else check_count(value, name)
 
 
 @contextmanager
@@ -322,39 +352,11 @@ def check_diversity(diversity: Any) -> float:
     if not is_number or not 0 <= float(diversity) <= 1:
         fault = "is outside [0, 1]" if is_number else "is not a number in [0, 1]"
         raise ValueError(
-            f"diversity={diversity!r} {fault}: above 1 the loss has no minimum (the modules diverge: Theorem "
-            "1 of the modular autoencoder paper), and below 0 it rewards modules for being equal. Use 1 "
-            "for retrieval, and 0.2 to 0.9 for voting."
+            f"diversity={shown(diversity)} {fault}: above 1 the loss has no minimum (the modules diverge: "
+            "Theorem 1 of the modular autoencoder paper), and below 0 it rewards modules for being equal. "
+            "Use 1 for retrieval, and 0.2 to 0.9 for voting."
         )
     return float(diversity)
-
-
-def refuse_equal_rows(spectrum: FloatArray) -> None:
-    """Raise if there are no positive eigenvalues: no direction has any variance."""
-    if len(spectrum) == 0:
-        raise ValueError(
-            "All rows are equal, or the kernel cannot tell them apart, so there is nothing to learn: check "
-            "that the columns were read correctly, or (with a kernel) choose another kernel or gamma."
-        )
-
-
-def refuse_more_components(n_components: int, n: int, d: int) -> None:
-    """Raise if n rows of d columns have fewer dimensions than a linear module."""
-    if n_components > min(n, d):
-        raise ValueError(
-            f"n_components={n_components} is more than the {min(n, d)} dimensions of X ({n} rows, {d} "
-            f"feature(s)), so columns would be zero: use n_components={min(n, d)} or less."
-        )
-
-
-def warn_zero_columns(n_components: int, rank: int) -> None:
-    """Warn if modules have more dimensions than there are directions with any variance."""
-    if n_components > rank:
-        warnings.warn(
-            f"The rows have only {rank} directions with any variance, so {n_components - rank} of the "
-            f"{n_components} columns of every module are zero: use n_components={rank}.",
-            stacklevel=4,
-        )
 
 
 def warn_once(estimator: Any, message: str, category: type[Warning], stacklevel: int) -> None:
@@ -396,15 +398,14 @@ def check_labels(y: Any, X: Rows) -> AnyArray:
     """Labels as a 1-d array of the length of X; -1 among strings marks unlabeled rows."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
-    labels = column_or_1d(y, warn=True)
+    labels = label_column(y, warn=True)
     if labels.dtype.kind == "O" and any(label is None for label in labels):
         raise ValueError(f"y contains None: mark rows whose class is not known by {UNLABELED}.")
-    with plain_conversion_errors("y"):
+    with plain_conversion_errors("y"), plain_label_errors():
         assert_all_finite(labels, input_name="y")
-    check_consistent_length(X, labels)
-    unlabeled = is_unlabeled(labels)
-    mixed = labels.dtype.kind == "O" and unlabeled.any()  # strings and the number -1: not a type of target
-    with plain_label_errors():
+        check_consistent_length(X, labels)
+        unlabeled = is_unlabeled(labels)
+        mixed = labels.dtype.kind == "O" and unlabeled.any()  # strings and the number -1: not a target
         check_classification_targets(labels[~unlabeled].astype(str) if mixed else labels)
     return labels
 
@@ -486,7 +487,7 @@ def check_seed(random_state: Seed) -> np.random.RandomState:
         return check_random_state(random_state)
     except (TypeError, ValueError):
         raise ValueError(
-            f"random_state={random_state!r} must be an integer from 0 to 2^32 - 1, a RandomState or None."
+            f"random_state={random_state!r:.99} must be an integer from 0 to 2^32 - 1, a RandomState or None."
         ) from None
 
 

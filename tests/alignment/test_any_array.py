@@ -93,3 +93,19 @@ def test_other_comparisons_run_on_the_host_or_are_refused():
     for options in ({"measure": "rsa"}, {"n_permutations": 10}):
         with pytest.raises(ValueError, match="run on the host, but the features are on the device meta"):
             compare(away, away, **options)
+
+
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr"])
+def test_sparse_tensors_are_refused_in_one_sentence(layout):
+    torch = pytest.importorskip("torch")
+    X = torch.randn(20, 3)
+    with pytest.raises(TypeError, match=r"X is a sparse tensor: give X.to_dense\(\)"):
+        cka(getattr(X, layout)(), X)
+
+
+@pytest.mark.parametrize("types", [("float16", "bfloat16"), ("bfloat16", "float32"), ("float16", "float16")])
+def test_numbers_of_16_bits_are_compared_in_32(types):
+    torch = pytest.importorskip("torch")
+    arrays = [torch.as_tensor(X).to(getattr(torch, each)) for X, each in zip(features(), types, strict=False)]
+    wide = [X.to(torch.float32) for X in arrays]
+    assert torch.equal(cka_matrix(arrays), cka_matrix(wide))

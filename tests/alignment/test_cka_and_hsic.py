@@ -492,3 +492,9 @@ def test_the_stable_rank_of_constant_rows_is_refused():
         stable_rank(np.zeros((3, 2)), center=False)
     with pytest.raises(ValueError, match="Centering needs at least 2 rows"):
         stable_rank(np.ones((1, 2)))
+
+
+def test_more_permutations_than_memory_are_refused_at_once():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match=r"permutations of 20 rows takes .* GB"):
+        hsic_test(X, X, n_permutations=2**50)

@@ -175,3 +175,26 @@ def test_single_precision_gives_the_same_ranking(metric):
 def test_a_target_that_is_no_word_is_refused():
     with pytest.raises(ValueError, match=r"target=<ndarray of shape \(2,\)> is unknown: give one of auto"):
         rank_models({"a": np.eye(6)}, [0, 1] * 3, target=np.array([1, 2]))
+
+
+@pytest.mark.parametrize("metric", [name for name in ranking.METRICS if name not in ("leep", "nce")])
+def test_features_that_are_constant_up_to_rounding_are_refused_unless_standardized(metric):
+    rng = np.random.default_rng(0)
+    y = np.arange(30) % 3
+    features = np.column_stack([rng.normal(size=(30, 2)), np.full(30, 1e20)])
+    with pytest.raises(ValueError, match="constant up to rounding beside its largest column"):
+        rank_models([features], y, metric, standardize=False)
+    assert np.isfinite(rank_models([features], y, metric)[0].score)
+
+
+@pytest.mark.parametrize("value", [None, "good", np.ones(3), 1j])
+def test_a_metric_that_returns_no_number_is_refused(value):
+    features = np.random.default_rng(0).normal(size=(30, 2))
+    with pytest.raises(TypeError, match=r"The metric returned .* for 0: it must return one number"):
+        rank_models([features], np.arange(30) % 3, lambda *_: value)
+
+
+def test_a_metric_that_takes_other_arguments_is_refused():
+    features = np.random.default_rng(0).normal(size=(30, 2))
+    with pytest.raises(TypeError, match="metric=dict could not be called with features and class numbers"):
+        rank_models([features], np.arange(30) % 3, dict)

@@ -95,3 +95,11 @@ def test_bad_input_gets_one_sentence():
     with pytest.raises(ValueError, match="support kernel='linear' only"):
         align_kernels([sharp, sharp], y, "rbf")
     assert rank_models([sharp], y, "logme")[0].score == rank_models([models["sharp"]], y, "logme")[0].score
+
+
+def test_features_that_are_part_of_a_graph_are_ranked():
+    torch = pytest.importorskip("torch")
+    X = torch.randn(30, 3, dtype=torch.float64)
+    y = np.arange(30) % 3
+    plain = rank_models([X], y)[0].score
+    assert rank_models([X.clone().requires_grad_()], y)[0].score == plain

@@ -82,3 +82,27 @@ def test_random_projections_of_float32_rows_are_those_of_float64_rows(kernel, ra
     in_parts = model.fit_feature_map(X.astype(np.float32))
     in_parts.learn_from(in_parts.summarize(X.astype(np.float32)))
     assert np.abs(Z - in_parts.transform(X)).max() < 5e-6 * np.abs(Z).max()
+
+
+@pytest.mark.parametrize("kind", [MonolithicKernelPCA, BootstrapKernelPCA, ModularKernelPCA])
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, "two", None])
+def test_a_parameter_that_became_wrong_between_steps_is_refused(kind, wrong, X):
+    model = kind(n_components=2, random_state=0).fit_feature_map(X)
+    counts = (np.ones((10, len(X))),) if kind is BootstrapKernelPCA else ()
+    summary = model.summarize(X, *counts)
+    with pytest.raises((TypeError, ValueError), match=r"n_components.*give a whole number"):
+        model.set_params(n_components=wrong).learn_from(summary)
+    assert model.set_params(n_components=2).learn_from(summary).transform(X).shape[0] == len(X)
+
+
+@pytest.mark.parametrize("kind", [ModularKernelPCA, *BASELINES])
+@pytest.mark.parametrize("integer", [np.int8, np.uint64])
+def test_the_type_of_an_integer_does_not_matter(kind, integer, X):
+    plain, other = kind(3, 2, random_state=0), kind(integer(3), integer(2), random_state=0)
+    np.testing.assert_array_equal(plain.fit_transform(X), other.fit_transform(X))
+
+
+@pytest.mark.parametrize("kind", [MonolithicKernelPCA, *BASELINES])
+def test_more_components_than_memory_are_refused(kind, X):
+    with pytest.raises(ValueError, match=r"components takes .* GB, and this machine has"):
+        kind(n_components=2**62).fit(X)

@@ -242,3 +242,14 @@ def test_a_column_of_records_is_described_and_refused_as_a_label(write, capsys):
     for command in ("learn", "nca", "explore"):
         said = refusal(capsys, command, path, "--label", "nested", "--numeric-only")
         assert "'nested' holds records instead of one value per row" in said
+
+
+def test_numbers_with_a_decimal_comma_are_named_by_commands_on_a_model(write, capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    numbers = pd.DataFrame(rng.normal(size=(30, 2)), columns=["a", "b"])
+    model = str(tmp_path / "m.manylens")
+    assert main(["learn", write("t.csv", numbers), "-o", model, "--modules", "2", "--components", "1"]) == 0
+    capsys.readouterr()
+    comma = write("comma.csv", numbers.map(lambda number: str(number).replace(".", ",")))
+    for words in (("transform", model, comma, "-o", tmp_path / "z.csv"), ("report", model, comma)):
+        assert "DATA cannot be read as an array of numbers" in refusal(capsys, *words)

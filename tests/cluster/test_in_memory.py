@@ -1,5 +1,7 @@
 """Fits from batches in memory: the same protocol as on a cluster, without dask."""
 
+import threading
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -23,6 +25,7 @@ from manylens.baselines import (
     RandomKernelProjection,
 )
 from manylens.cluster import Blockwise, summarize_blocks
+from manylens.cluster.dask_runner import LONGEST_SECONDS, check_patience
 from manylens.cluster.reduction import count_rows
 from manylens.cluster.sample import RowSample
 from manylens.summaries import Moments, merge_tree
@@ -201,3 +204,10 @@ def test_the_sample_is_uniform_and_does_not_depend_on_the_order():
         counts[rows.ravel().astype(int)] += 1
     # each row is in a sample with probability 1/4: 500 +- 5 standard deviations of 19.4
     assert np.all(np.abs(counts - 500) < 97)
+
+
+@pytest.mark.parametrize("patience", [1e308, 2.0**63, 10**30])
+def test_any_positive_patience_is_a_number_of_seconds(patience):
+    seconds = check_patience(patience)
+    assert seconds == LONGEST_SECONDS
+    assert seconds < threading.TIMEOUT_MAX

@@ -47,3 +47,9 @@ def test_the_same_seed_gives_the_same_rows():
 def test_impossible_data_are_refused(make, settings, message):
     with pytest.raises(ValueError, match=message):
         make(**settings)
+
+
+def test_noise_that_would_overflow_is_refused():
+    with pytest.raises(ValueError, match=r"noise=1e\+308 would overflow: give at most 1e\+300"):
+        make_friedman(10, noise=1e308)
+    assert np.isfinite(make_friedman(1000, noise=1e300, random_state=0)[1]).all()

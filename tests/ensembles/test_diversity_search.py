@@ -206,3 +206,21 @@ def test_a_score_that_is_no_number_is_refused():
         ),
     ):
         search.fit(rng.normal(size=(12, 3)), rng.normal(size=12))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"scoring": "nonsense"}, "scoring='nonsense' is unknown"),
+        ({"scoring": ["accuracy"]}, "scoring=<list of 1 items> is unknown"),
+        ({"scoring": "accuracy"}, "The scoring cannot judge ModularAutoencoder"),
+        ({"scoring": RetrievalPrecision(2)}, "The scoring cannot judge ModularAutoencoder"),
+        ({"scoring": lambda *_: "good"}, "The score cannot be read as"),
+        ({"scoring": lambda *_: [1.0, 2.0]}, "returned <list of 2 items>: it must return one number"),
+        ({"scoring": lambda *_: 1.0, "cv": []}, "cv=<list of 0 items> gives no folds"),
+    ],
+)
+def test_a_scoring_that_cannot_judge_and_no_folds_are_refused(settings, message):
+    search = DiversitySearchCV(ModularAutoencoder(2, 2), [0.5], **settings)
+    with pytest.raises((TypeError, ValueError), match=message):
+        search.fit(X[:60])

@@ -186,3 +186,31 @@ def test_modules_changed_to_something_else_after_fit_are_refused_by_fit_only(val
         np.testing.assert_array_equal(ask(X), before)
         with pytest.raises((TypeError, ValueError), match=name):
             model.fit(X, Y)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "graph"])
+@pytest.mark.parametrize(
+    "wrong", [{"n_candidates": 2.5}, {"n_candidates": np.array([])}, {"n_candidates": -1}, {"n_jobs": 0}]
+)
+def test_an_effort_that_became_wrong_after_fit_is_refused(wrong, backend):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    index = ModuleNeighbors(backend=backend).fit(X)
+    with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
+        index.set_params(**wrong).kneighbors(X[:2])
+
+
+def test_numbers_of_any_integer_type_give_the_same_neighbors():
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    plain = ModuleNeighbors(n_neighbors=2, n_leading=2, n_candidates=5).fit(X).kneighbors(X)
+    small = (np.int8(number) for number in (2, 2, 5))
+    names = ("n_neighbors", "n_leading", "n_candidates")
+    other = ModuleNeighbors(**dict(zip(names, small, strict=True))).fit(X).kneighbors(X)
+    np.testing.assert_array_equal(plain[1], other[1])
+
+
+@pytest.mark.parametrize("name", ["n_leading", "method", "metric"])
+def test_an_array_in_place_of_a_setting_of_the_index_is_refused(name):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    index = ModuleNeighbors().fit(X).set_params(**{name: np.array([1, 2])})
+    with pytest.raises(ValueError, match=f"This index was fitted with {name}"):
+        index.kneighbors(X[:2])

@@ -235,3 +235,10 @@ def test_ids_metrics_and_rows_that_cannot_work_are_refused():
     for rows in (zero, sparse.csr_matrix(zero)):
         with pytest.raises(ValueError, match="Row 17 of X is zero and has no direction"):
             ModuleNeighbors(metric="cosine").fit(rows)
+
+
+def test_a_long_id_that_is_not_in_the_index_is_cut():
+    index = ModuleNeighbors(n_neighbors=1).fit(np.eye(4), ids=list("abcd"))
+    with pytest.raises(ValueError, match="1 of 1 ids are not in this index") as caught:
+        index.remove(["x" * 5000])
+    assert len(str(caught.value)) < 400

@@ -363,3 +363,11 @@ def test_a_number_of_jobs_that_was_set_after_fit_is_checked():
     model.n_jobs = float("inf")
     with pytest.raises(TypeError, match="n_jobs"):
         model.predict(X_TEST)
+
+
+@pytest.mark.parametrize("wrong", ["loud", None, np.array([1, 2])])
+def test_a_voting_that_became_wrong_after_fit_is_refused(wrong):
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    model = ModuleVotingClassifier(PartitionKernelPCA(2, 1)).fit(X, np.arange(30) % 2)
+    with pytest.raises(ValueError, match=r"voting=.* is unknown: give one of auto, hard, soft"):
+        model.set_params(voting=wrong).predict(X)

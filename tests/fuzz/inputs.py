@@ -25,8 +25,26 @@ BILLION = 10**9
 HOSTILE_SCALARS: tuple[Any, ...] = (
     None, True, False, -1, 0, 1, 2, BILLION, -0.5, 0.0, 1.5, 1e300, -1e300, float("nan"), float("inf"),
     "nonsense", "", b"x", (), [], {}, [1, 2], (0, -1), np.float32(0.5), np.int64(3), np.array(2),
-    np.array([1, 2]), object(), dict, len, 1 + 2j,
+    np.array([1, 2]), object(), dict, len, 1 + 2j, np.int8(3), np.uint64(2**63), 2**63, pd.NA, "a" * 5000,
+    np.datetime64("2020-01-01"), slice(None),
 )  # fmt: skip
+TENSORS: tuple[Any, ...] = (
+    (lambda X: X.requires_grad_(), lambda X: X.bfloat16(), lambda X: X.to_sparse())
+    if find_spec("torch")
+    else ()
+)
+# Functions of two sets of rows, as kernels are, with results of other shapes and types.
+FUNCTIONS: tuple[Any, ...] = (
+    lambda X, Y: X @ Y.T,
+    lambda X, _: X,
+    lambda *_: np.ones((2, 3)),
+    lambda X, Y: (X @ Y.T).tolist(),
+    lambda X, Y: X @ Y.T + 1j,
+    lambda X, Y: (X @ Y.T) * np.nan,
+    lambda *_: [[1.0, 2.0], [3.0]],
+    lambda *_: None,
+    lambda *_: "near",
+)
 SCALES = (1e-300, 1e-160, 1e-45, 1e-30, 1e-23, 1e-10, 1e10, 1e19, 1e20, 1e38, 1e100, 1e154, 1e200, 1e300)
 DTYPES = (
     "float16",
@@ -41,6 +59,19 @@ DTYPES = (
     "datetime64[s]",
     ">f8",
 )
+
+
+def with_long_indices(X: Any) -> Any:
+    """A CSR matrix with indices of 64 bits, as those of very large ones have."""
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return X
+
+
+def tensor(X: np.ndarray) -> Any:
+    """The rows as a tensor."""
+    import torch
+
+    return torch.tensor(np.ascontiguousarray(X))
 
 
 class Draw:
@@ -154,6 +185,11 @@ class Draw:
             lambda: np.ma.masked_array(X, mask=X > 1),
             lambda: np.matrix(X),
             lambda: iter(X.tolist()),
+            lambda: sparse.lil_matrix(X),
+            lambda: with_long_indices(sparse.csr_array(X)),
+            lambda: X[::-1, ::-1],
+            lambda: pd.DataFrame(X).astype("Float64"),
+            *((lambda change=change: change(tensor(X))) for change in TENSORS),
         )
         return self.one_of(makers)()
 
@@ -177,9 +213,15 @@ class Draw:
                 "frame",
                 "scale",
                 "list",
+                "missing",
+                "complex",
                 "scalar",
             )
         )
+        if kind == "missing":
+            return pd.array(["a", pd.NA] * len(y), dtype="string")[: len(y)]
+        if kind == "complex":
+            return np.arange(len(y)) + 1j
         if kind == "one class":
             return np.zeros(len(y))
         if kind == "own class":
@@ -294,5 +336,7 @@ class Draw:
             numbers += [True, False]
         if "CountSketch" in annotation:
             numbers += [ml.CountSketch(8), ml.CountSketch(8, 2, 3)]
+        if "Callable" in annotation:
+            numbers += FUNCTIONS
         options = choices + numbers
         return self.one_of(options) if options else default

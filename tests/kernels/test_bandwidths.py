@@ -59,3 +59,12 @@ def test_an_unknown_rule_is_refused_with_the_known_ones(X):
 def test_equal_rows_give_gamma_one(rule, kernel):
     assert bandwidth(np.zeros((4, 2)), rule, kernel) == 1.0
     assert np.isfinite(bandwidth(np.ones((1, 2)), rule, kernel))
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "polynomial"])
+@pytest.mark.parametrize("rule", ["mean", "median", "max-norm"])
+def test_the_width_of_the_indices_of_sparse_rows_does_not_matter(rule, kernel):
+    short = sparse.csr_array(np.random.default_rng(0).normal(size=(20, 3)))
+    long = short.copy()
+    long.indices, long.indptr = long.indices.astype(np.int64), long.indptr.astype(np.int64)
+    assert bandwidth(long, rule, kernel) == bandwidth(short, rule, kernel)

@@ -11,6 +11,9 @@ from sklearn.metrics.pairwise import (
     rbf_kernel,
 )
 
+from manylens import ModularKernelPCA, align_kernels, cka, hsic_test
+from manylens.alignment import hsic
+from manylens.baselines import RandomKernelProjection
 from manylens.kernels import (
     RBF,
     Cosine,
@@ -18,6 +21,7 @@ from manylens.kernels import (
     Kernel,
     Laplacian,
     Linear,
+    LinearMap,
     Polynomial,
     Precomputed,
     make_kernel,
@@ -193,3 +197,110 @@ def test_rows_much_larger_than_those_of_fit_are_infinitely_far_away(kernel):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         np.testing.assert_array_equal(kernel.fit(tiny)(np.ones((1, 2)), tiny), np.zeros((1, 3)))
+
+
+def own_columns(X, Y):
+    return X  # of three columns, as many as the rows that fit tests the function with
+
+
+def fixed_shape(X, Y):
+    return np.ones((2, 3))
+
+
+def words(X, Y):
+    return np.full((len(X), len(Y)), "near") if X.ndim == 2 else "near"
+
+
+def dates(X, Y):
+    return (X @ Y.T).astype("datetime64[s]")
+
+
+def ragged(X, Y):
+    return X @ Y.T if len(X) < 5 else [[1.0, 2.0], [3.0]]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (own_columns, "one value per pair"),
+        (fixed_shape, "one value per pair"),
+        (words, "The result of the kernel cannot be read as an array of numbers"),
+        (dates, "The result of the kernel has dtype"),
+        (ragged, "rows have different lengths"),
+    ],
+)
+def test_the_result_of_a_function_is_checked_wherever_a_kernel_is_taken(function, message):
+    X, y = np.random.default_rng(0).normal(size=(30, 3)), np.arange(30) % 3
+    calls = (
+        lambda: cka(X, X, kernel=function),
+        lambda: hsic(X, X, kernel=function),
+        lambda: hsic_test(X, X, kernel=function, n_permutations=19),
+        lambda: align_kernels([X, X[:, ::-1]], y, kernel=function),
+        lambda: ModularKernelPCA(2, 2, kernel=function).fit(X),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_sparse_rows_with_long_indices_have_the_same_laplacian_kernel():
+    short = sparse.csr_array(np.random.default_rng(0).normal(size=(20, 3)))
+    long = short.copy()
+    long.indices, long.indptr = long.indices.astype(np.int64), long.indptr.astype(np.int64)
+    kernels = [Laplacian().fit(X, random_state=0) for X in (short, long)]
+    np.testing.assert_array_equal(kernels[0](short, short), kernels[1](long, long))
+    assert long.indices.dtype == np.int64
+
+
+class Wrong(Kernel):
+    """A kernel of a user who returns something else than one value per pair."""
+
+    def __init__(self, what=0):
+        self.what = what
+
+    def __call__(self, X, Y):
+        return (X, np.zeros((0, 0)), (X @ Y.T)[:, :1], None, X @ Y.T + 1j, "near")[self.what]
+
+
+@pytest.mark.parametrize("what", range(6))
+def test_the_result_of_a_users_kernel_is_checked(what):
+    X, y = np.random.default_rng(0).normal(size=(30, 3)), np.arange(30) % 3
+    message = "The kernel returned an array of shape|The result of the kernel (has dtype|cannot be read)"
+    calls = (
+        lambda: cka(X, X, kernel=Wrong(what)),
+        lambda: align_kernels([X, X[:, ::-1]], y, kernel=Wrong(what)),
+        lambda: ModularKernelPCA(2, 2, kernel=Wrong(what)).fit(X),
+        lambda: RandomKernelProjection(2, 2, kernel=Wrong(what), feature_map="nystroem").fit(X),
+    )
+    for call in calls:
+        with pytest.raises((TypeError, ValueError), match=message):
+            call()
+
+
+class Forgetful(LinearMap):
+    def fit(self, X, y=None):
+        super().fit(X)
+
+
+@pytest.mark.parametrize("kind", [np.matrix, np.ma.masked_array, np.ndarray.tolist])
+def test_a_kernel_may_return_a_matrix_of_any_kind(kind, X):
+    plain = ModularKernelPCA(2, 2, kernel=lambda A, B: A @ B.T, random_state=0).fit_transform(X)
+    other = ModularKernelPCA(2, 2, kernel=lambda A, B: kind(A @ B.T), random_state=0).fit_transform(X)
+    assert type(other) is np.ndarray
+    np.testing.assert_array_equal(plain, other)
+
+
+def test_a_feature_map_whose_fit_returns_nothing_is_refused():
+    with pytest.raises(TypeError, match="returned None: return self"):
+        ModularKernelPCA(2, 2, feature_map=Forgetful()).fit(np.eye(5))
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit", "fit_feature_map"])
+def test_a_flag_that_is_no_flag_is_refused_by_every_step(method):
+    with pytest.raises(TypeError, match=r"fit_inverse_transform=.* is neither True nor False"):
+        getattr(ModularKernelPCA(2, 2, fit_inverse_transform=np.array([1, 2])), method)(np.eye(5))
+
+
+def test_more_components_than_memory_are_refused_before_they_are_padded():
+    with pytest.raises(ValueError, match=r"modules of \d+ dimensions takes .* GB"):
+        ModularKernelPCA(2, 2**62).fit(np.random.default_rng(0).normal(size=(9, 2)))

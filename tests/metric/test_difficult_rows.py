@@ -161,3 +161,12 @@ def test_new_rows_that_are_projected_too_far_are_refused_online():
         ValueError, match=r"X is projected to entries up to \de\+16\d, whose squared distances"
     ):
         nca.partial_fit(IRIS[:6], np.arange(6) % 3)
+
+
+@pytest.mark.parametrize("size", [1e100, 1e154, 1e160, 1e300])
+@pytest.mark.parametrize("init", ["auto", "lda"])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_one_row_beyond_all_others_gives_a_finite_map(size, init):
+    X, y = np.random.default_rng(0).normal(size=(40, 6)), np.arange(40) % 3
+    X[0] *= size
+    assert np.isfinite(NCA(init=init, max_iter=3, random_state=0).fit(X, y).transform(X)).all()

@@ -63,3 +63,12 @@ def test_bad_input_is_refused_in_one_sentence(display, error, message):
 def test_something_else_than_axes_is_refused():
     with pytest.raises(TypeError, match="must be matplotlib Axes, or None"):
         BarDisplay({"s": [1.0]}, ["a"]).plot(ax=3)
+
+
+def test_lists_of_different_lengths_and_tensors_with_gradients_are_refused_in_one_sentence():
+    ragged = [[1.0, 2.0], [1.0]]
+    with pytest.raises(TypeError, match=r"bands\['a'\] must hold numbers only"):
+        CurveDisplay([1.0, 2.0], {"a": [1.0, 2.0]}, bands={"a": ragged}).plot()
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match="x must hold numbers only"):
+        ScatterDisplay(torch.ones(2, requires_grad=True), [1.0, 2.0]).plot()

@@ -173,3 +173,8 @@ def test_a_heat_map_from_an_estimator(lenses, varying_digits, layers):
     np.testing.assert_array_equal(HeatMapDisplay.from_estimator(ridge).values[:, 0], ridge.layer_weights_)
     with pytest.raises(TypeError, match="neither modules nor weights of layers"):
         HeatMapDisplay.from_estimator(KNeighborsClassifier().fit(X, varying_digits[1][:100]))
+
+
+def test_limits_in_the_wrong_order_are_refused():
+    with pytest.raises(ValueError, match=r"limits=\(1, 0\) has the larger end first"):
+        HeatMapDisplay(np.eye(2), ["a", "b"], limits=(1, 0)).plot()

@@ -24,7 +24,7 @@ from sklearn.ensemble import (
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from manylens.pruning import boosting
+from manylens.pruning import AlignmentPruner, boosting
 from manylens.pruning import members as averaging
 from tests.pruning.conftest import CLASSIFIERS, REGRESSORS, S, X, label, number, y
 from tests.pruning.contract import MembersContract
@@ -306,3 +306,10 @@ def test_prefitted_stacking_is_not_refitted():
     np.testing.assert_array_equal(
         members.classes[members.predict(S)[:, 1].argmax(axis=1)], fitted[1][1].predict(S)
     )
+
+
+def test_complex_rows_of_a_boosting_are_refused_without_printing_them():
+    rows, classes = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+    model = HistGradientBoostingClassifier(max_iter=3).fit(rows, classes)
+    with pytest.raises(ValueError, match="numbers: Complex data not supported"):
+        AlignmentPruner(model, anchor=0.5).fit(rows + 1j, classes)

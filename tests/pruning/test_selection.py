@@ -403,3 +403,26 @@ def test_max_members_must_be_a_positive_integer_and_uniform_refuses_it():
             prune_predictions(P[:, :, 0], Y[:, 0], max_members=wrong)
     with pytest.raises(ValueError, match="method='uniform' keeps all members, but max_members=3 was given"):
         prune_predictions(P[:, :, 0], Y[:, 0], "uniform", max_members=3)
+
+
+@pytest.mark.parametrize("method", ["alignment", "stacking", "r2", "rank", "uniform"])
+@pytest.mark.parametrize("refit", ["nonnegative", "ridge", "none"])
+@pytest.mark.parametrize("scale", [1e-80, 1e-120, 1e-155, 1e-160, 1e-300])
+def test_predictors_or_targets_that_vanish_beside_the_others_count_as_constant(method, refit, scale):
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=40)
+    P = y[:, None] + rng.normal(size=(40, 4))
+    with pytest.raises(ValueError, match="hardly varies beside the targets"):
+        prune_predictions(P * scale, y, method, refit)
+    with pytest.raises(ValueError, match="y hardly varies beside predictions of this size"):
+        prune_predictions(P, y * scale, method, refit)
+    with pytest.warns(UserWarning, match="1 of 4 predictors are constant"):
+        found = prune_predictions(P * np.array([scale, 1, 1, 1]), y, method, refit)
+    assert 0 not in found.kept
+    assert all(np.isfinite(value).all() for value in found)
+
+
+def test_a_long_text_in_place_of_a_number_is_not_repeated():
+    with pytest.raises(ValueError, match="must be None or a finite number") as caught:
+        Alignment(slack="a" * 5000)
+    assert len(str(caught.value)) < 200

@@ -419,3 +419,15 @@ def test_the_held_out_loss_of_few_members_is_that_of_new_rows():
         found = log_loss(classes[600:], small.predict_proba(rows[600:]))
         ratios.append(small.held_out_loss_ / found)
     assert np.mean(ratios) == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_fitting_the_ensemble_needs_two_rows(n):
+    with pytest.raises(ValueError, match=rf"X has {n} sample\(s\).*give at least 2 rows"):
+        TreePruner(GradientBoostingRegressor(), fit_ensemble=True).fit(X[:n], y[:n])
+
+
+def test_fitting_the_ensemble_needs_two_classes_among_the_rows_it_is_fitted_to():
+    pruner = TreePruner(GradientBoostingClassifier(), fit_ensemble=True, random_state=0)
+    with pytest.raises(ValueError, match="have only one class: give more rows of each class"):
+        pruner.fit(S[:2], [0, 1])

@@ -153,3 +153,15 @@ def test_what_is_no_summary_is_refused_in_one_sentence():
         merge_tree([3])
     with pytest.raises(TypeError, match="merge=0 is not a function"):
         merge_tree([3], 0)
+
+
+@pytest.mark.parametrize("make", [sparse.lil_matrix, sparse.coo_array, sparse.csc_array, sparse.dok_array])
+def test_any_sparse_format_gives_the_same_moments(make):
+    rows = np.random.default_rng(0).normal(size=(20, 3))
+    mine, plain = Moments(3).update(make(rows)), Moments(3).update(sparse.csr_array(rows))
+    np.testing.assert_array_equal(mine.scatter, plain.scatter)
+
+
+def test_batches_that_are_no_tuples_are_refused():
+    with pytest.raises(TypeError, match=r"batches holds <ndarray of shape .*give tuples of the arguments"):
+        summarize(lambda: Moments(3), [np.eye(3)])

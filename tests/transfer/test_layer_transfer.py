@@ -264,3 +264,24 @@ def test_a_loader_of_inputs_and_labels_is_refused_with_what_to_do():
         ValueError, match="y is None: give inputs and labels as two arrays, also those of a loader"
     ):
         LayerTransfer(conv_net()).fit(loader)
+
+
+def test_rows_of_extended_precision_are_converted():
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    transfer = LayerTransfer(model).fit(X, np.arange(20) % 2)
+    np.testing.assert_array_equal(transfer.predict(X.astype(np.longdouble)), transfer.predict(X))
+
+
+@pytest.mark.parametrize("verbose", [np.array([]), "loud", -1])
+def test_a_verbose_that_is_no_number_is_refused(verbose):
+    torch = pytest.importorskip("torch")
+    with pytest.raises((TypeError, ValueError), match="verbose"):
+        collect_layers(torch.nn.Linear(3, 2), [torch.ones(4, 3)], verbose=verbose)
+
+
+def test_a_choice_of_layers_that_takes_other_arguments_is_refused():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match="layers=float could not be called with a name and a module"):
+        collect_layers(torch.nn.Linear(3, 2), [torch.ones(4, 3)], layers=float)

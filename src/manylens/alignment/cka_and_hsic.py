@@ -50,6 +50,7 @@ from manylens.validation import (
     check_flag,
     check_seed,
     is_sparse,
+    require_memory,
     safe_scale,
     shown,
     times_power,
@@ -302,6 +303,7 @@ def hsic_test(
     X, Y = (times_power(Z, -e) for Z, e in zip((X, Y), exponents, strict=True))
     K, L = (centered_gram(Z, kernel, name) for Z, name in ((X, "X"), (Y, "Y")))
     rng = check_seed(random_state)
+    require_memory(16.0 * n * n_permutations, f"A list of {n_permutations} permutations of {n} rows")
     orders = np.array([np.arange(n)] + [rng.permutation(n) for _ in range(n_permutations)], dtype=np.int64)
     products = permuted_products(K, L, orders)
     # Permuting equal rows does not change the exact statistic; rounding must not break such ties.

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_array, column_or_1d
+from sklearn.utils import check_array
 from sklearn.utils.multiclass import type_of_target
 
 from manylens.optional import import_optional
@@ -18,11 +18,13 @@ from manylens.validation import (
     check_iterable,
     distinct_labels,
     is_sparse,
+    label_column,
     plain_conversion_errors,
     plain_label_errors,
     refuse_collection,
     require_two_classes,
     times_power,
+    without_duplicates,
 )
 
 FeatureSets: TypeAlias = Mapping[Any, Any] | Sequence[Any] | AnyArray  # a dict, a list, or a 3-d array
@@ -77,7 +79,8 @@ def check_features(X: MatrixLike, name: Hashable = "X", accept_sparse: bool = Tr
     formats = "csr" if accept_sparse else False
     try:
         with plain_conversion_errors(str(name)):
-            return check_array(X, accept_sparse=formats, dtype=[np.float64, np.float32], input_name=str(name))
+            rows = check_array(X, accept_sparse=formats, dtype=[np.float64, np.float32], input_name=str(name))
+        return without_duplicates(rows)
     except ValueError as error:
         message = str(error)
         if "Expected 2D array" in message:  # scikit-learn goes on to print the array
@@ -292,7 +295,7 @@ def target_features(y: ArrayLike | None, n_rows: int, target: Target = "auto") -
     if target == "auto":
         target = read_target(y)
     if target == "classes":
-        classes, codes = distinct_labels(column_or_1d(y))
+        classes, codes = distinct_labels(label_column(y))
         require_two_classes(classes, "alignment with a target")
         return (codes[:, np.newaxis] == np.arange(len(classes))).astype(np.float64)
     with plain_conversion_errors("y"):
@@ -304,7 +307,7 @@ def target_features(y: ArrayLike | None, n_rows: int, target: Target = "auto") -
 
 def read_target(y: AnyArray) -> Literal["classes", "values"]:
     """Whether y holds classes or values, by scikit-learn's `type_of_target`; raises if it could be both."""
-    with plain_label_errors():
+    with plain_label_errors(), plain_conversion_errors("y"):
         kind = type_of_target(y, input_name="y")
     if kind not in ("binary", "multiclass"):
         return "values"

@@ -6,6 +6,7 @@ import html
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from numbers import Real
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -324,12 +325,20 @@ def score_features(
         if not chosen.scale_free:  # rows of length 1 on average, whatever their number of columns
             X = X / np.sqrt(X.shape[1]).astype(X.dtype)
         columns = columns - columns.mean(axis=0) if chosen.target == "columns" else columns
+    elif chosen.takes == "features":
+        shifted = centered(X)
+        if not shifted.any():
+            raise ValueError(
+                f"{name} is constant up to rounding beside its largest column, so its score is undefined: "
+                "use standardize=True, or leave out columns that are constant."
+            )
+        X = shifted if chosen.target == "either" else X
     if metric == "accuracy":
-        scores = probe_scores(X if standardize else centered(X), columns, is_class)
+        scores = probe_scores(X, columns, is_class)
         scored = scores["accuracy"]
         parts = {part: scores[part].value for part in ("ridge", "knn")}
     elif chosen.target == "either":
-        scored = chosen.score(X if standardize else centered(X), columns, is_class)
+        scored = chosen.score(X, columns, is_class)
     elif chosen.target == "columns":
         scored = chosen.score(X, columns)
     else:
@@ -411,7 +420,15 @@ def score_function(
 
     def evaluate(rows: Any) -> float:
         # Classes are renumbered, because leaving out a group may leave a class without rows.
-        return float(metric(X[rows], np.unique(codes[rows], return_inverse=True)[1]))
+        try:
+            value = metric(X[rows], np.unique(codes[rows], return_inverse=True)[1])
+        except TypeError as error:
+            raise TypeError(
+                f"metric={shown(metric)} could not be called with features and class numbers: {error}."
+            ) from error
+        if not isinstance(value, Real):
+            raise TypeError(f"The metric returned {shown(value)} for {name}: it must return one number.")
+        return float(value)
 
     start = time.perf_counter()
     score = evaluate(slice(None))

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.baselines.kernel_pca import check_bootstrap, check_counts
 from manylens.kernels.spectrum import leading_eigenpairs, principal_spectrum
 from manylens.modules.autoencoder import LinearAutoencoders
+from manylens.modules.base import refuse_more_components
 from manylens.summaries import BootstrapMoments
 from manylens.summaries.moments import block_rows, bootstrap_moments
 from manylens.typing import FloatArray, MatrixLike, Seed
@@ -20,7 +21,6 @@ from manylens.validation import (
     check_count,
     clear_fitted,
     new_generator,
-    refuse_more_components,
     restore_on_error,
     validate_rows,
 )

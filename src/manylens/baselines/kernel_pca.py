@@ -21,6 +21,7 @@ from manylens.kernels.spectrum import (
     moments_width,
     principal_spectrum,
 )
+from manylens.modules.base import refuse_equal_rows
 from manylens.modules.kernel_pca import KernelModules, MapLike
 from manylens.modules.solver import pad_spectrum
 from manylens.summaries import BootstrapMoments, Moments
@@ -30,8 +31,8 @@ from manylens.validation import (
     clear_fitted,
     finite_array,
     new_generator,
-    refuse_equal_rows,
     refuse_overflow,
+    require_memory,
     restore_on_error,
     shown,
     validate_rows,
@@ -83,6 +84,7 @@ class KernelBaseline(KernelModules):
         self
         """
         check_is_fitted(self, "feature_map_")
+        self._check_parameters()
         check_moments(summary, moments_width(self.feature_map_))
         return self._learn(summary, None, new_generator(self.random_state))
 
@@ -90,9 +92,16 @@ class KernelBaseline(KernelModules):
         """Choose the modules on the spectrum of the features' moments and set them."""
         n_kept = self.n_modules * self.n_components if self.top_only else None
         spectrum = principal_spectrum(moments, self.feature_map_, n_kept)
-        refuse_equal_rows(spectrum.values)
+        self._check_spectrum(spectrum)
         self._set_modules(spectrum, self._choose_modules(spectrum, X, rng))
         return self
+
+    def _check_spectrum(self, spectrum: Spectrum) -> None:
+        """Raise if nothing varies, or if the modules (M, H, k) would not fit in memory."""
+        refuse_equal_rows(spectrum.values)
+        n_columns = float(self.n_modules) * self.n_components
+        width = n_columns if self.top_only else len(spectrum.values)
+        require_memory(8.0 * n_columns * width, f"A matrix of {n_columns:g} components")
 
 
 class MonolithicKernelPCA(KernelBaseline):
@@ -166,7 +175,7 @@ class PartitionKernelPCA(KernelBaseline):
     top_only = True
 
     def _choose_modules(self, spectrum: Spectrum, X: Rows | None, rng: np.random.Generator) -> FloatArray:
-        M, H = self.n_modules, self.n_components
+        M, H = int(self.n_modules), int(self.n_components)  # products of NumPy's types may be floats
         roots = np.sqrt(pad_spectrum(spectrum.values, M * H))
         kept = np.sort(rng.permutation(M * H).reshape(M, H), axis=1)  # strongest first
         modules = np.zeros((M, H, M * H))
@@ -226,6 +235,7 @@ class BootstrapKernelPCA(KernelBaseline):
             Combine the summaries of several batches with `merge`.
         """
         check_is_fitted(self, "feature_map_")
+        self._check_parameters()
         rows, counts = validate_rows(self, X), check_counts(counts)
         summary, start = BootstrapMoments(moments_width(self.feature_map_), self.n_modules), 0
         for block in self.feature_map_.feature_blocks(rows):
@@ -249,9 +259,10 @@ class BootstrapKernelPCA(KernelBaseline):
         self
         """
         check_is_fitted(self, "feature_map_")
+        self._check_parameters()
         check_bootstrap(summary, self.n_modules)
         spectrum = principal_spectrum(summary.whole, self.feature_map_)
-        refuse_equal_rows(spectrum.values)
+        self._check_spectrum(spectrum)
         axes = axes_of_moments(spectrum, self.feature_map_)
         covariances = [axes.T @ sample.covariance() @ axes for sample in summary.samples]
         self._set_modules(spectrum, self._modules_of(covariances, spectrum))

@@ -29,6 +29,7 @@ from manylens.cli.output import Common
 from manylens.cli.tables import Rows, check_table_target, write_rows
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, FloatArray
+from manylens.validation import plain_conversion_errors
 
 SAMPLE = 2000  # rows among which neighbors are compared
 NEIGHBORS = 10
@@ -177,7 +178,7 @@ def transform(common: Common, model: Any, rows: Rows, keep: tuple[str, ...], out
         kind = type(last_step(model)).__name__
         raise CommandError(f"a {kind} has no transform: give a model of learn or nca.")
     X = model_rows(model, rows)
-    with common.talk.step(f"Transforming {len(rows.frame):,} rows"):
+    with common.talk.step(f"Transforming {len(rows.frame):,} rows"), plain_conversion_errors("DATA"):
         Z = np.asarray(model.transform(X))
     try:
         names = [str(name) for name in model.get_feature_names_out()]

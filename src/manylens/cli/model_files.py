@@ -11,6 +11,7 @@ from manylens.cli import CommandError
 from manylens.cli.tables import check_target, nearest_file
 from manylens.persistence.files import MAGIC, replacing
 from manylens.persistence.models import BEGINNINGS, load, read_beginning, save
+from manylens.validation import plain_conversion_errors
 
 PICKLES = (".joblib", ".pkl", ".pickle")
 
@@ -91,4 +92,5 @@ def last_step(model: Any) -> Any:
 
 def first_steps(model: Any, X: Any) -> Any:
     """Rows as they enter the last step of a pipeline."""
-    return model[:-1].transform(X) if isinstance(model, Pipeline) and len(model) > 1 else X
+    with plain_conversion_errors("DATA"):
+        return model[:-1].transform(X) if isinstance(model, Pipeline) and len(model) > 1 else X

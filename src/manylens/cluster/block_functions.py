@@ -23,7 +23,7 @@ from manylens.alignment.kernel_weights import align_kernels
 from manylens.alignment.ranking import TELLING, ModelRanking, ModelScore, rank_models
 from manylens.alignment.streaming import StreamingCKA, streamed_alignment, streamed_products
 from manylens.cluster.blocks import read_blocks
-from manylens.cluster.dask_runner import Runner
+from manylens.cluster.dask_runner import Runner, check_patience
 from manylens.cluster.reduction import reduce_blocks
 from manylens.cluster.targets import TARGET, by_name, classes_of, has_names, target_columns
 from manylens.summaries import Moments, Summary, merge_tree
@@ -31,7 +31,6 @@ from manylens.typing import AnyArray, FloatArray
 from manylens.validation import (
     check_choice,
     check_count,
-    check_real,
     check_seed,
     plain_conversion_errors,
     shown,
@@ -89,7 +88,7 @@ def over_blocks(
     (2, 2)
     """
     runner = Runner(
-        check_real(patience, "patience", 0, None, include="neither"),
+        check_patience(patience),
         check_count(verbose, "verbose", minimum=0),
     )
     if function is cka_matrix or function is stable_rank:

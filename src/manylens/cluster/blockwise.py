@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.cluster.blocks import Blocks, is_collection, read_blocks
-from manylens.cluster.dask_runner import Runner
+from manylens.cluster.dask_runner import Runner, check_patience
 from manylens.cluster.plans import Plan, Prepared, as_fitted, learn, plan_for, prepare, summarize_block
 from manylens.cluster.reduction import (
     get_summary,
@@ -28,7 +28,7 @@ from manylens.cluster.sample import RowSample
 from manylens.native.threads import one_blas_thread
 from manylens.optional import import_optional
 from manylens.typing import FloatArray
-from manylens.validation import check_count, check_real, check_seed, restore_on_error
+from manylens.validation import check_count, check_seed, restore_on_error
 
 
 def estimator_has(method: str) -> Any:
@@ -118,7 +118,7 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
         """
         plan = plan_for(self.estimator)
         size = check_count(self.sample_rows, "sample_rows", minimum=2)
-        patience = check_real(self.patience, "patience", 0, None, include="neither")
+        patience = check_patience(self.patience)
         runner = Runner(patience, check_count(self.verbose, "verbose", minimum=0))
         model, seed = seeded(self.estimator)
         supervised = plan.takes_target(model)

@@ -12,12 +12,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from manylens.optional import import_optional
+from manylens.validation import check_real
 
 if TYPE_CHECKING:
     from manylens.cluster.blocks import Blocks
 
 POLL_SECONDS = 1.0
 ASK_SECONDS = 10.0  # limit of a question to the scheduler
+LONGEST_SECONDS = 1e7  # a limit beyond is as good as none, and clocks overflow
+
+
+def check_patience(seconds: Any, name: str = "patience") -> float:
+    """A positive number of seconds to wait, at most `LONGEST_SECONDS`."""
+    return min(check_real(seconds, name, 0, None, include="neither"), LONGEST_SECONDS)
 
 
 @dataclass

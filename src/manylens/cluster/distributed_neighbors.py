@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.cluster.blocks import is_collection
 from manylens.cluster.building import fitted_modules, one_row, place
-from manylens.cluster.dask_runner import Runner, current_client
+from manylens.cluster.dask_runner import Runner, check_patience, current_client
 from manylens.cluster.index_folder import IndexFolder
 from manylens.cluster.local_parts import Parts
 from manylens.cluster.placement import DaskParts
@@ -34,7 +34,7 @@ from manylens.ensembles.row_ids import (
     row_ids,
 )
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray, MatrixLike, ModuleSet
-from manylens.validation import check_count, check_real, times_power, validate_rows
+from manylens.validation import check_count, times_power, validate_rows
 
 AT_ONCE = 512  # queries per round
 
@@ -288,7 +288,7 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
         start, layout = time.monotonic(), self.layout_  # once, because another thread may replace it
         n_modules = len(layout.widths)
         seconds = self.patience if deadline is None else deadline
-        end = start + check_real(seconds, "deadline", 0, None, include="neither")
+        end = start + check_patience(seconds, "deadline")
         if at_least is not None and check_count(at_least, "at_least") > n_modules:
             raise ValueError(f"at_least={at_least} is more than the {n_modules} modules: ask for fewer.")
         chosen = chosen_rows(layout, where)
@@ -418,7 +418,7 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
         check_count(self.replicas, "replicas")
         if self.n_groups is not None:
             check_count(self.n_groups, "n_groups")
-        patience = check_real(self.patience, "patience", 0, None, include="neither")
+        patience = check_patience(self.patience)
         return patience, check_count(self.n_shards, "n_shards")
 
     def _check_neighbors(self, layout: Layout, n_neighbors: int | None, chosen: IntArray | None) -> int:

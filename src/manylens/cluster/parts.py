@@ -131,7 +131,7 @@ class Part:
         """
         entered = self._in_frame(queries)
         largest = float(np.abs(entered).max(initial=0.0))
-        if largest * np.sqrt(entered.shape[1]) <= FARTHEST or not np.isfinite(largest):
+        if largest <= FARTHEST / np.sqrt(max(1, entered.shape[1])) or not np.isfinite(largest):
             return None
         columns, power = self.columns, int(np.frexp(largest)[1])
         frame = replace(columns.frame, after=columns.frame.after + power)

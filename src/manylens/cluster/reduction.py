@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from manylens.cluster.blocks import Blocks, read_blocks
-from manylens.cluster.dask_runner import Runner
+from manylens.cluster.dask_runner import Runner, check_patience
 from manylens.native.threads import one_blas_thread
 from manylens.optional import import_optional
 from manylens.summaries import Summary, merge_tree
-from manylens.validation import check_real, shown
+from manylens.validation import shown
 
 S = TypeVar("S", bound=Summary)
 
@@ -72,7 +72,7 @@ def summarize_blocks(summary: S, X: Any, y: Any = None, *, patience: float = 60.
         raise TypeError(
             f"summary is {type(summary).__name__}: give an empty Summary, such as StreamingCKA()."
         )
-    blocks, runner = read_blocks(X, y), Runner(check_real(patience, "patience", 0, None, include="neither"))
+    blocks, runner = read_blocks(X, y), Runner(check_patience(patience))
     empty = summary.fresh()
     if "indices" in inspect.signature(summary.update).parameters:  # hashed by row number
         blocks = with_first_rows(blocks, runner)

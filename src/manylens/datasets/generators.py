@@ -8,6 +8,8 @@ from scipy.stats import chi2
 from manylens.typing import FloatArray, IntArray, Seed
 from manylens.validation import check_choice, check_count, check_real, check_seed, require_memory
 
+LARGEST_NOISE = 1e300  # times a normal variable, it is finite
+
 
 def make_friedman(
     n_samples: int = 3000, *, square: bool = True, noise: float = 1.0, random_state: Seed = None
@@ -37,7 +39,8 @@ def make_friedman(
     """
     check_count(n_samples, "n_samples")
     check_choice(square, "square", (True, False))
-    check_real(noise, "noise", 0)
+    if check_real(noise, "noise", 0) > LARGEST_NOISE:
+        raise ValueError(f"noise={noise:g} would overflow: give at most {LARGEST_NOISE:g}.")
     require_memory(120.0 * n_samples, f"A data set of {n_samples} rows")
     rng = check_seed(random_state)
     X = rng.uniform(size=(n_samples, 10))

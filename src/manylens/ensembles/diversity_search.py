@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin, clone, is_classifier
-from sklearn.metrics import check_scoring
+from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, check_array, get_tags, indexable
@@ -33,6 +33,7 @@ from manylens.callbacks import (
 from manylens.ensembles.representation import resolve_modules
 from manylens.ensembles.retrieval import RetrievalPrecision
 from manylens.reprs import FactsMixin
+from manylens.scoring import scored
 from manylens.typing import AnyArray, DiverseModules, FloatArray, IntArray, MatrixLike
 from manylens.validation import (
     check_count,
@@ -162,6 +163,8 @@ class DiversitySearchCV(CallbackSupportMixin, FactsMixin, MetaEstimatorMixin, Ba
         classifies = is_classifier(estimator)
         targets: Any = check_classes(y) if classifies else y
         folds = list(check_cv(self.cv, targets, classifier=classifies).split(X, targets))
+        if not folds:
+            raise ValueError(f"cv={shown(self.cv)} gives no folds: give a number of folds, or pairs of rows.")
         if classifies:
             check_folds(targets, folds)
         root = root_context(self, X, y, len(folds) + bool(self.refit))
@@ -367,6 +370,12 @@ def make_scorer(estimator: Any, scoring: Any) -> Any:
         return RetrievalPrecision(estimator.n_neighbors)
     if isinstance(scoring, str) and scoring == "retrieval_precision":
         return RetrievalPrecision()
+    known = isinstance(scoring, str) and scoring in get_scorer_names()
+    if not (known or scoring is None or callable(scoring) or hasattr(scoring, "prepared")):
+        raise ValueError(
+            f"scoring={shown(scoring)} is unknown: give 'retrieval_precision', a name that "
+            "sklearn.metrics.get_scorer_names() lists, or a function of estimator, X and y."
+        )
     return scoring if hasattr(scoring, "prepared") else check_scoring(estimator, scoring)
 
 
@@ -452,7 +461,7 @@ def score_fold(
                     shared = SharedModules(decomposition, diversity)
                     candidate = clone(estimator).set_params(**{place: shared}).fit(X_train, y_train)
                 fitted = time.perf_counter()
-                score = float(scorer(candidate, X_test, y_test))
+                score = scored(scorer, candidate, X_test, y_test)
                 results[:, i] = score, fitted - start, time.perf_counter() - fitted
             report.print_score(diversity, score)
     report.print_fold(diversities, results[0], results[1:].sum())

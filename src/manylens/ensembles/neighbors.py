@@ -57,7 +57,16 @@ from manylens.ensembles.representation import (
 from manylens.ensembles.row_ids import RowSelection, Where, check_ids, chosen_rows, joined_ids
 from manylens.reprs import FactsMixin
 from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet, Rows
-from manylens.validation import check_choice, check_count, check_flag, check_jobs, check_real, validate_rows
+from manylens.validation import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_jobs,
+    check_real,
+    count_or_none,
+    is_same,
+    validate_rows,
+)
 
 GRAPH_FROM = 20_000  # rows from which a graph answers faster than a scan
 LAYOUT = ("metric", "method", "backend", "n_leading")  # parameters that determine what is stored
@@ -403,7 +412,8 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         return distances**2 / 2 if self._metric() == "cosine" else distances
 
     def _effort(self) -> tuple[int | None, int | None]:
-        return self.n_candidates, self.n_jobs
+        check_jobs(self.n_jobs)
+        return count_or_none(self.n_candidates, "n_candidates"), self.n_jobs
 
     def _change(self, change: Callable[[SearchIndex], SearchIndex]) -> Self:
         """Replace the index; start again if another thread has replaced it in the meantime."""
@@ -430,16 +440,15 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
 
     def _request(self) -> SearchRequest:
         k = max(check_count(self.n_neighbors, "n_neighbors"), MIN_NEIGHBORS)
-        return SearchRequest(
-            k, self.recall, self.n_leading, self.n_candidates, self.n_jobs, bool(self.verbose)
-        )
+        numbers = count_or_none(self.n_leading, "n_leading"), count_or_none(self.n_candidates, "n_candidates")
+        return SearchRequest(k, self.recall, *numbers, self.n_jobs, bool(self.verbose))
 
     def _layout(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in LAYOUT}
 
     def _check_layout(self) -> None:
         """Raise if a parameter that determines what is stored was changed after `fit`."""
-        changed = [name for name, value in self._layout().items() if value != self.fitted_as_[name]]
+        changed = [name for name, now in self._layout().items() if not is_same(now, self.fitted_as_[name])]
         if changed:
             was = ", ".join(f"{name}={self.fitted_as_[name]!r}" for name in changed)
             now = ", ".join(f"{name}={getattr(self, name)!r}" for name in changed)
@@ -478,11 +487,9 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
                 "method='exact' needs bounds on the distances of rows that are not candidates, which "
                 f"backend={self.backend!r} does not give: use backend='numpy' or method='nested'."
             )
-        for name in ("n_leading", "n_candidates"):
-            if getattr(self, name) is not None:
-                check_count(getattr(self, name), name)
         check_real(self.recall, "recall", 0, 1, include="right")
         check_real(self.verbose, "verbose", 0)
+        self._request()  # checks the numbers
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

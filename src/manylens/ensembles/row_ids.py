@@ -107,7 +107,7 @@ def positions_of(index: NumberedRows, ids: Any) -> IntArray:
     except TypeError:
         raise TypeError("ids contains a value that cannot be looked up: use numbers or strings.") from None
     if unknown:
-        some = ", ".join(map(repr, unknown[:3]))
+        some = ", ".join(f"{one!r:.100}" for one in unknown[:3])
         raise ValueError(
             f"{len(unknown)} of {len(wanted)} ids are not in this index: {some}; they were never added, or "
             "have been removed, so leave them out, or add their rows with partial_fit."

@@ -20,7 +20,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, check_array, check_consistent_length, get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, column_or_1d, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from manylens.ensembles.representation import (
     fit_modules,
@@ -35,6 +35,7 @@ from manylens.validation import (
     check_choice,
     check_jobs,
     finite_array,
+    label_column,
     plain_conversion_errors,
     plain_label_errors,
     refuse_extreme,
@@ -138,7 +139,7 @@ class ModuleVoting(FactsMixin, BaseEstimator):
         """
         check_is_fitted(self)
         with plain_conversion_errors("y"), plain_label_errors():
-            targets = self._encode(column_or_1d(y, warn=True))
+            targets = self._encode(label_column(y, warn=True))
         return np.array([finite_score(score) for score in self._call_members("score", X, targets)])
 
     def __sklearn_tags__(self) -> Tags:
@@ -236,6 +237,7 @@ class ModuleVotingClassifier(PlainScoreMixin, ClassifierMixin, ModuleVoting):
 
     def _resolved_voting(self) -> str:
         """The vote that "auto" stands for."""
+        check_choice(self.voting, "voting", VOTINGS)
         if self.voting != "auto":
             return self.voting
         voter = self.estimators_[0] if hasattr(self, "estimators_") else self._default_estimator()
@@ -328,7 +330,7 @@ class ModuleVotingRegressor(PlainScoreMixin, RegressorMixin, ModuleVoting):
         resolve_modules(self.modules)
         check_jobs(self.n_jobs)
         X, y = validate_targets(self, X, y, y_numeric=True)
-        targets = column_or_1d(y, warn=True)
+        targets = label_column(y, warn=True)
         estimator = Ridge() if self.estimator is None else self.estimator
         self.modules_, self.estimators_ = self._fit_members(estimator, X, targets, fit_params)
         return self

@@ -128,8 +128,17 @@ def sampled_distances(
     if n > SAMPLE_ROWS:
         chosen = check_seed(random_state).choice(n, SAMPLE_ROWS, replace=False)
         X = X[np.sort(chosen)]
-    distances = euclidean_distances(X, squared=True) if metric == "squared" else manhattan_distances(X)
+    squared = metric == "squared"
+    distances = euclidean_distances(X, squared=True) if squared else manhattan_distances(short_indices(X))
     return distances[np.triu_indices(X.shape[0], k=1)]
+
+
+def short_indices(X: Rows) -> Rows:
+    """X with indices of 32 bits if it is sparse and they fit: scikit-learn's L1 distances take no others."""
+    if not is_sparse(X) or X.indices.dtype == np.int32 or max(X.nnz, X.shape[1]) > np.iinfo(np.int32).max:
+        return X
+    parts = (X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32))
+    return type(X)(parts, shape=X.shape)
 
 
 def _scale(X: Rows, rule: Rule, kernel: ScaledKernel, random_state: Seed) -> float:

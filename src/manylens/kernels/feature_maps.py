@@ -26,6 +26,7 @@ from manylens.kernels.kernels import (
     Laplacian,
     Linear,
     Precomputed,
+    checked_block,
     kernel_or_rbf,
     make_kernel,
 )
@@ -134,7 +135,7 @@ class LandmarkMap(FeatureMap):
     landmarks_: Rows
 
     def features(self, X: Rows) -> Rows:
-        return self.kernel_(X, self.landmarks_)
+        return checked_block(self.kernel_(X, self.landmarks_), X, self.landmarks_)
 
     @property
     def width(self) -> int:

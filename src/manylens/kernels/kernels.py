@@ -12,7 +12,7 @@ from sklearn.metrics.pairwise import cosine_similarity, laplacian_kernel, pairwi
 from sklearn.utils.extmath import row_norms, safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted
 
-from manylens.kernels.bandwidths import DEGREE, Gamma, ScaledKernel, scaled_bandwidth
+from manylens.kernels.bandwidths import DEGREE, Gamma, ScaledKernel, scaled_bandwidth, short_indices
 from manylens.summaries.moments import column_means
 from manylens.typing import FloatArray, Rows, Seed
 from manylens.validation import (
@@ -21,6 +21,7 @@ from manylens.validation import (
     check_flag,
     check_real,
     is_sparse,
+    real_array,
     refuse_extreme,
     refuse_overflow,
     restore_on_error,
@@ -49,11 +50,24 @@ class Kernel(BaseEstimator):
         """Gram matrix (n, n) of the rows (n, d) that the kernel was fitted on."""
         X = validate_rows(self, X)
         with np.errstate(over="ignore", invalid="ignore"):
-            return refuse_overflow(self(X, X))
+            return refuse_overflow(checked_block(self(X, X), X, X))
 
     def gram_block(self, X: Rows, rows: slice, columns: slice) -> FloatArray:
         """One block of the Gram matrix of the rows (n, d) that the kernel was fitted on."""
-        return self(X[rows], X[columns])
+        left, right = X[rows], X[columns]
+        return checked_block(self(left, right), left, right)
+
+
+def checked_block(block: Any, X: Rows, Y: Rows) -> Any:
+    """What a kernel, maybe a user's, returned for X and Y; raise unless it is one real number per pair."""
+    if not is_sparse(block) and (type(block) is not np.ndarray or block.dtype.kind != "f"):
+        block = real_array(block, "The result of the kernel")
+    if block.shape != (X.shape[0], Y.shape[0]):
+        raise ValueError(
+            f"The kernel returned an array of shape {block.shape} for {X.shape[0]} x {Y.shape[0]} rows: it "
+            "must return one value per pair."
+        )
+    return block
 
 
 class GammaKernel(Kernel):
@@ -170,7 +184,8 @@ class Laplacian(GammaKernel):
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
         with np.errstate(over="ignore", invalid="ignore"):
-            block = laplacian_kernel(self._scaled(X), self._scaled(Y), gamma=self.scaled_gamma_)
+            X, Y = (short_indices(self._scaled(Z)) for Z in (X, Y))
+            block = laplacian_kernel(X, Y, gamma=self.scaled_gamma_)
         return block.astype(X.dtype, copy=False)
 
 
@@ -314,8 +329,9 @@ class FromCallable(Kernel):
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
         check_is_fitted(self, "takes_sets_")
-        block = self._of_sets(X, Y) if self.takes_sets_ else self._of_rows(X, Y)
-        block = np.asarray(block).astype(X.dtype, copy=False)
+        result = self._of_sets(X, Y) if self.takes_sets_ else self._of_rows(X, Y)
+        with np.errstate(over="ignore"):
+            block: FloatArray = checked_block(result, X, Y).astype(X.dtype, copy=False)
         if not np.isfinite(block).all():
             raise ValueError("The kernel gave NaN or infinity: check the function, or the scale of the rows.")
         return block

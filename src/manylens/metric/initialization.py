@@ -18,7 +18,13 @@ from sklearn.utils import check_array
 from manylens.metric.objectives import CompactObjective, GaussianObjective, Objective
 from manylens.metric.tiles import class_layout
 from manylens.typing import BoolArray, FloatArray, IntArray
-from manylens.validation import check_choice, check_count, plain_conversion_errors
+from manylens.validation import (
+    check_choice,
+    check_count,
+    plain_conversion_errors,
+    safe_scale,
+    times_power,
+)
 
 SAMPLE = 2000  # rows on which scales are compared
 ANCHORS = 500  # rows on which scales are compared if each is scored against all rows
@@ -124,8 +130,7 @@ def named_map(
 ) -> Start:
     """The map named `init`, from some rows; only "lda" has a scale, unless it finds no direction and is "pca"
     instead."""
-    n_features = X.shape[1]
-    scale = None
+    n_features, found = X.shape[1], 0
     A: FloatArray
     if init == "identity":
         A = np.eye(n_components, n_features)
@@ -141,9 +146,12 @@ def named_map(
             if found:  # variance one, like that of the discriminants within the classes
                 rest = rest / np.maximum(deviations, SMALLEST_SHARE * deviations.max())[:, None]
             A = np.concatenate([A, rest])
-        scale = float(np.linalg.norm(A) / np.sqrt(n_components)) if found else None
     A = np.asarray(A, np.float64)
-    return Start(A * (np.sqrt(n_components) / np.linalg.norm(A)), scale)
+    exponent = safe_scale(A)  # rows of very different sizes give directions whose squares overflow
+    A = times_power(A, -exponent)
+    norm = np.linalg.norm(A)
+    scale = float(np.ldexp(norm / np.sqrt(n_components), exponent)) if found else None
+    return Start(A * (np.sqrt(n_components) / norm), scale)
 
 
 def discriminants(X: FloatArray, y: IntArray, n_components: int) -> FloatArray:

@@ -17,7 +17,13 @@ from manylens.kernels.spectrum import (
     moments_width,
     principal_spectrum,
 )
-from manylens.modules.base import AffineModules, DiverseModulesMixin
+from manylens.modules.base import (
+    AffineModules,
+    DiverseModulesMixin,
+    refuse_equal_rows,
+    refuse_more_components,
+    warn_zero_columns,
+)
 from manylens.modules.solver import ModularSolution, count_equal, lower_bound, pad_spectrum, solve_modules
 from manylens.summaries import Moments
 from manylens.summaries.moments import check_moments, column_means
@@ -28,13 +34,10 @@ from manylens.validation import (
     clear_fitted,
     finite_array,
     new_generator,
-    refuse_equal_rows,
-    refuse_more_components,
     restore_on_error,
     safe_scale,
     times_power,
     validate_rows,
-    warn_zero_columns,
 )
 
 

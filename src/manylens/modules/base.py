@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -266,4 +267,32 @@ def refuse_larger_shape(asked: tuple[int, int], fitted: tuple[int, int]) -> None
         raise ValueError(
             f"This model was fitted for (n_modules, n_components) = {fitted}; {asked} has more dimensions: "
             "fit it again."
+        )
+
+
+def refuse_more_components(n_components: int, n: int, d: int) -> None:
+    """Raise if n rows of d columns have fewer dimensions than a linear module."""
+    if n_components > min(n, d):
+        raise ValueError(
+            f"n_components={n_components} is more than the {min(n, d)} dimensions of X ({n} rows, {d} "
+            f"feature(s)), so columns would be zero: use n_components={min(n, d)} or less."
+        )
+
+
+def warn_zero_columns(n_components: int, rank: int) -> None:
+    """Warn if modules have more dimensions than there are directions with any variance."""
+    if n_components > rank:
+        warnings.warn(
+            f"The rows have only {rank} directions with any variance, so {n_components - rank} of the "
+            f"{n_components} columns of every module are zero: use n_components={rank}.",
+            stacklevel=4,
+        )
+
+
+def refuse_equal_rows(spectrum: FloatArray) -> None:
+    """Raise if there are no positive eigenvalues: no direction has any variance."""
+    if len(spectrum) == 0:
+        raise ValueError(
+            "All rows are equal, or the kernel cannot tell them apart, so there is nothing to learn: check "
+            "that the columns were read correctly, or (with a kernel) choose another kernel or gamma."
         )

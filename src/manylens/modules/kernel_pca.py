@@ -19,7 +19,13 @@ from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.feature_maps import FeatureMap, Landmarks, NystroemMap, make_feature_map
 from manylens.kernels.kernels import KernelLike, Precomputed, make_kernel
 from manylens.kernels.spectrum import Spectrum, feature_moments, moments_width, principal_spectrum
-from manylens.modules.base import AffineModules, DiverseModulesMixin, refuse_larger_shape
+from manylens.modules.base import (
+    AffineModules,
+    DiverseModulesMixin,
+    refuse_equal_rows,
+    refuse_larger_shape,
+    warn_zero_columns,
+)
 from manylens.modules.bounds import sharpened
 from manylens.modules.solver import (
     Ambiguity,
@@ -42,10 +48,9 @@ from manylens.validation import (
     clear_fitted,
     finite_array,
     new_generator,
-    refuse_equal_rows,
     restore_on_error,
+    shown,
     validate_rows,
-    warn_zero_columns,
 )
 
 MapLike: TypeAlias = Literal["auto", "exact", "nystroem", "fourier", "linear"] | FeatureMap
@@ -74,20 +79,29 @@ class KernelModules(AffineModules):
         self.fit_inverse_transform, self.alpha = fit_inverse_transform, alpha
         self.random_state = random_state
 
-    def _validate(self, X: MatrixLike, reset: bool = True) -> Rows:
-        """Check the parameters and the training rows."""
+    def _check_parameters(self) -> None:
+        """Raise unless all parameters are valid, at every step of fitting: they may change between steps."""
         check_count(self.n_modules, "n_modules")
         check_count(self.n_components, "n_components")
         check_count(self.rank, "rank")
         check_flag(self.fit_inverse_transform, "fit_inverse_transform")
         check_real(self.alpha, "alpha", 0, include="neither")
+
+    def _validate(self, X: MatrixLike, reset: bool = True) -> Rows:
+        """Check the parameters and the training rows."""
+        self._check_parameters()
         return validate_rows(self, X, reset=reset, min_rows=2 if reset else 1)
 
     def _fit_feature_map(self, X: Rows) -> FeatureMap:
         """The feature map that the parameters describe, fitted to rows."""
         seed = check_seed(self.random_state).randint(2**31 - 1)
         kernel = make_kernel(self.kernel, self.gamma)
-        return make_feature_map(self.feature_map, kernel, X, self.rank, self.landmarks, seed).fit(X)
+        made = make_feature_map(self.feature_map, kernel, X, self.rank, self.landmarks, seed).fit(X)
+        if not isinstance(made, FeatureMap):
+            raise TypeError(
+                f"fit of feature_map={shown(self.feature_map)} returned {shown(made)}: return self."
+            )
+        return made
 
     @restore_on_error
     def fit_feature_map(self, X: MatrixLike) -> Self:
@@ -102,7 +116,7 @@ class KernelModules(AffineModules):
         -------
         self
         """
-        if self.fit_inverse_transform:
+        if check_flag(self.fit_inverse_transform, "fit_inverse_transform"):
             raise ValueError("Pre-images are learned from all rows at once: use fit.")
         X = self._validate(X)
         clear_fitted(self, "components_", "moments_", "preimage_")
@@ -285,9 +299,9 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         self.diversity = diversity
         self.keep_probability = keep_probability
 
-    def _validate(self, X: MatrixLike, reset: bool = True) -> Rows:
+    def _check_parameters(self) -> None:
         self._diversity()
-        return super()._validate(X, reset)
+        super()._check_parameters()
 
     def _diversity(self) -> float:
         """The diversity that the parameters ask for."""
@@ -334,7 +348,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         -------
         self
         """
-        if self.fit_inverse_transform:
+        if check_flag(self.fit_inverse_transform, "fit_inverse_transform"):
             raise ValueError("Pre-images are learned from all rows at once: use fit, not partial_fit.")
         first = not hasattr(self, "moments_")
         X = self._validate(X, reset=first)
@@ -361,6 +375,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         self
         """
         check_is_fitted(self, "feature_map_")
+        self._check_parameters()
         check_moments(summary, moments_width(self.feature_map_))
         spectrum = principal_spectrum(summary, self.feature_map_, self.n_modules * self.n_components)
         refuse_equal_rows(spectrum.values)

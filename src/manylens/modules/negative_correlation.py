@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from manylens.callbacks import CallbackSupportMixin, FitTasks, with_callbacks
 from manylens.modules.network_training import (
@@ -34,6 +34,7 @@ from manylens.validation import (
     check_count,
     clear_fitted,
     finite_array,
+    label_column,
     new_generator,
     plain_conversion_errors,
     plain_label_errors,
@@ -140,7 +141,7 @@ class NegativeCorrelationNetworks(CallbackSupportMixin, FactsMixin, BaseEstimato
             if classes is None:
                 table = finite_array(target_table(np.atleast_1d(y)), "y", 2)
             else:
-                table = target_table(column_or_1d(y, warn=True), classes)
+                table = target_table(label_column(y, warn=True), classes)
         if table.shape != outputs.shape[1:]:
             raise ValueError(
                 f"y has shape {np.shape(y)}, but X has {len(outputs[0])} rows: give their targets."

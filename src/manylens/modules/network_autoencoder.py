@@ -11,7 +11,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.callbacks import CallbackSupportMixin, FitTasks, with_callbacks
-from manylens.modules.base import ModuleTransformer
+from manylens.modules.base import ModuleTransformer, refuse_equal_rows
 from manylens.modules.network_training import (
     TensorRows,
     hidden_widths,
@@ -26,7 +26,6 @@ from manylens.validation import (
     check_diversity,
     clear_fitted,
     new_generator,
-    refuse_equal_rows,
     restore_on_error,
     validate_rows,
 )

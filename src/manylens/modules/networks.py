@@ -117,8 +117,8 @@ def check_network_diversity(diversity: Any, n_networks: int) -> float:
         return float(diversity)
     if not is_number or not diversity > 1 or n_networks < 2:
         raise ValueError(
-            f"diversity={diversity!r} is not a number in [0, 1]: at 0 each network is trained separately, "
-            "at 1 all are trained as one big network."
+            f"diversity={diversity!r:.99} is not a number in [0, 1]: at 0 each network is trained "
+            "separately, at 1 all are trained as one big network."
         )
     raise ValueError(
         f"diversity={diversity!r} is outside [0, 1]: above 1 the loss of all {n_networks} networks together "

@@ -70,9 +70,11 @@ def solve_modules(
     Diversity 1 is the limit λ -> 1, which selects the balanced one among the many minimizers. `energy` is
     |q|² of the whole spectrum if the given one is truncated.
     """
+    M, H = int(M), int(H)  # products of NumPy's types may be floats
     spectrum = np.asarray(spectrum, dtype=np.float64)
     energy = float(spectrum @ spectrum) if energy is None else energy
     if 0 < len(spectrum) < H:  # modules have no more dimensions than the rows; the other ones are zero
+        require_memory(16.0 * M * H * len(spectrum), f"A set of {M} modules of {H} dimensions")
         solution = solve_modules(spectrum, M, len(spectrum), diversity, rng, energy)
         zeros = np.zeros((M, H - len(spectrum), solution.modules.shape[2]))
         padded = np.concatenate([solution.modules, zeros], axis=1)

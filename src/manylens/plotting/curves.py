@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import gaussian_kde, norm
-from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.plotting.style import (
@@ -30,7 +31,7 @@ from manylens.plotting.style import (
 from manylens.pruning.pruned_ensemble import validate_member_rows
 from manylens.pruning.pruner import read_members
 from manylens.typing import AnyArray, FloatArray, ModuleSet
-from manylens.validation import check_choice, check_diversity, finite_array, refuse_extreme
+from manylens.validation import check_choice, check_diversity, finite_array, label_column, refuse_extreme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -185,7 +186,7 @@ class CurveDisplay(Display):
         for pruner in by_name(named, "pruners").values():
             check_is_fitted(pruner)
             require_attributes(pruner, "a fitted AlignmentPruner", "ensemble_", "alignments_", "n_kept_")
-        first, targets = next(iter(named.values())), column_or_1d(y)
+        first, targets = next(iter(named.values())), label_column(y)
         check_consistent_length(X, targets)
         for pruner in named.values():
             if pruner.ensemble_ is not first.ensemble_:
@@ -407,10 +408,11 @@ def is_text(x: Any) -> bool:
 
 def named_numbers(values: Any, name: str, *shape: int) -> dict[str, FloatArray]:
     """Arrays of this shape by name; a reference may be a single number."""
-    return {
-        key: numbers(value, f"{name}[{key!r}]", *(shape if np.ndim(value) or name != "references" else ()))
-        for key, value in check_mapping(values, name).items()
-    }
+    found = {}
+    for key, value in check_mapping(values, name).items():
+        single = name == "references" and (isinstance(value, Real) or getattr(value, "ndim", 1) == 0)
+        found[key] = numbers(value, f"{name}[{key!r}]", *(() if single else shape))
+    return found
 
 
 def kernel_density(values: FloatArray, x: FloatArray) -> FloatArray:

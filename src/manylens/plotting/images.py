@@ -212,6 +212,8 @@ class HeatMapDisplay(Display):
         if not isinstance(self.limits, tuple | list) or len(self.limits) != 2:
             raise TypeError(f"limits={self.limits!r} must be a pair such as (0, 1) or (0, None).")
         low, high = (None if end is None else check_real(end, "limits") for end in self.limits)
+        if low is not None and high is not None and low > high:
+            raise ValueError(f"limits={self.limits!r} has the larger end first: give the smaller one first.")
         n_rows, n_columns = values.shape
         cell = min(CELL, 7 / n_rows, 10 / n_columns)
         long = 0.07 * max(map(len, row_names))  # room for the names

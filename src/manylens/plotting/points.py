@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 from scipy.special import softmax
 from sklearn.base import is_regressor
-from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.plotting.style import (
@@ -28,7 +28,13 @@ from manylens.plotting.style import (
     require_attributes,
 )
 from manylens.typing import BoolArray, FloatArray
-from manylens.validation import check_count, finite_array, plain_conversion_errors, refuse_extreme
+from manylens.validation import (
+    check_count,
+    finite_array,
+    label_column,
+    plain_conversion_errors,
+    refuse_extreme,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -174,7 +180,7 @@ class ProjectionDisplay(Display):
             Passed to `Axes.scatter`.
         """
         points = numbers(self.points, "points", None, 2)
-        labels = None if self.y is None else column_or_1d(self.y)
+        labels = None if self.y is None else label_column(self.y)
         if labels is not None:
             check_consistent_length(points, labels)
             labels = labels.astype(str) if labels.dtype == object else labels  # mixed types cannot be sorted

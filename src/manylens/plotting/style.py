@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
-from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.optional import import_optional
 from manylens.typing import AnyArray, FloatArray
-from manylens.validation import check_count, check_iterable, distinct_labels, shown
+from manylens.validation import check_count, check_iterable, distinct_labels, label_column, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +73,7 @@ def numbers(value: Any, name: str, *shape: int | None) -> FloatArray:
         if np.iscomplexobj(value):
             raise TypeError
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: of tensors that are part of a graph
         raise TypeError(f"{name} must hold numbers only, in an array of {len(shape)} dimensions.") from None
     if array.size and np.abs(np.where(np.isfinite(array), array, 0)).max() > LARGEST:
         raise ValueError(
@@ -152,7 +151,7 @@ def require_attributes(model: Any, expected: str, *attributes: str) -> None:
 
 def check_classes(y: Any, n_rows: int) -> tuple[AnyArray, AnyArray]:
     """Labels (n,) of the rows and their sorted classes."""
-    labels = column_or_1d(y)
+    labels = label_column(y)
     if len(labels) != n_rows:
         raise ValueError(f"y has {len(labels)} labels for {n_rows} rows.")
     return labels, distinct_labels(labels)[0]

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.native.trees import Tree
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
-from manylens.validation import take_rows
+from manylens.validation import plain_conversion_errors, take_rows
 
 Link: TypeAlias = Literal["identity", "logistic"]
 
@@ -349,7 +349,8 @@ def prediction_blocks(members: Members, X: Any, n_jobs: int | None) -> Iterator[
     size = max(1, BLOCK_BYTES // (8 * len(members.members) * members.n_outputs))
     for start in range(0, X.shape[0], size):
         rows = slice(start, start + size)
-        P = members.predict(take_rows(X, rows), n_jobs)
+        with plain_conversion_errors("X"):
+            P = members.predict(take_rows(X, rows), n_jobs)
         finite = np.isfinite(P).all(axis=(0, 2))
         if not finite.all():
             raise ValueError(

@@ -36,7 +36,7 @@ class ScoreMixin:
         predicted = self.predict(X)
         with plain_conversion_errors("y"), plain_label_errors(), np.errstate(over="ignore"):
             refuse_extreme(np.asarray(y), "y")
-            return finite_score(metric(y, predicted, sample_weight=sample_weight))
+            return finite_score(metric(y, predicted, sample_weight=sample_weight), sample_weight)
 
 
 class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):

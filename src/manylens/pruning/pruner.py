@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import ShuffleSplit, check_cv
 from sklearn.utils import Tags, check_array, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from manylens.alignment.features import target_features
 from manylens.pruning.boosting import BOOSTING
@@ -24,13 +24,7 @@ from manylens.pruning.pruned_ensemble import (
     typed_tags,
     validate_member_rows,
 )
-from manylens.pruning.selection import (
-    Method,
-    PruningResult,
-    Refit,
-    check_method,
-    select_predictors,
-)
+from manylens.pruning.selection import Method, PruningResult, Refit, check_method, select_predictors
 from manylens.pruning.training_moments import (
     CV,
     exact_members,
@@ -44,6 +38,7 @@ from manylens.typing import AnyArray, FloatArray, MatrixLike
 from manylens.validation import (
     check_choice,
     check_jobs,
+    label_column,
     plain_conversion_errors,
     restore_on_error,
     safe_scale,
@@ -184,7 +179,7 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
             ensemble = fitted_copy(self.ensemble, X, y) if self.fit_ensemble else self.ensemble
         members = read_members(ensemble)
         rows = validate_member_rows(self, X, members, reset=True)
-        rows, target = indexable(rows, column_or_1d(y, warn=True))
+        rows, target = indexable(rows, label_column(y, warn=True))
         target_columns(target, members)  # refuses what the members do not predict, before copies are fitted
         # copies of the ensemble need the column names that it was fitted with
         named_rows = X if hasattr(X, "iloc") else rows

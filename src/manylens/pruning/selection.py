@@ -30,6 +30,8 @@ from manylens.typing import BoolArray, FloatArray, IntArray
 from manylens.validation import check_choice, check_count
 
 NEGLIGIBLE = 1e-10  # share of its sum of squares below which a predictor counts as constant on a fold
+# Sums of squares below this share of the largest one (and of 1) count as zero: their products underflow.
+LEAST_POWER = 2.0**-500
 BATCH_SHARE = 0.1  # share of the kept predictors that are added or removed at a time
 
 
@@ -65,7 +67,7 @@ class Alignment:
                 continue
             if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < np.inf:
                 none = "" if name == "shrinkage" else "None or "
-                raise ValueError(f"{name}={value!r} must be {none}a finite number of at least 0.")
+                raise ValueError(f"{name}={value!r:.100} must be {none}a finite number of at least 0.")
         check_choice(self.kernel, "kernel", ("entries", "rows"))
 
 
@@ -141,12 +143,12 @@ def select_predictors(
     """
     whole = moments.whole()
     G, b, total = products = whole.centered()
-    if total <= 0:
+    if total <= _least_power(products):
         raise ValueError(
             "y has only one value (or there is only one sample, or y hardly varies beside predictions of "
             "this size), so predictors cannot be compared: give rows whose targets differ."
         )
-    varying = _varying_predictors(G)
+    varying = _varying_predictors(G, _least_power(products))
     G, b, total = products = _zero_constant(products, varying)
     baseline = np.full(len(b), 1 / len(b)) if baseline is None else baseline
     if method == "alignment" and refit == "nonnegative":
@@ -192,9 +194,10 @@ def _folds(
     moments: FoldedMoments, whole: PredictionMoments
 ) -> Iterator[tuple[PredictionMoments, PredictionMoments, InnerProducts]]:
     """For every fold: moments of the others, its own, and products of the others' varying predictors."""
+    least = np.maximum(NEGLIGIBLE * np.diag(whole.products_)[:-1], _least_power(whole.centered()))
     for others, part in moments.splits(whole):
         some = others.centered()
-        varying = np.diag(some.G) > NEGLIGIBLE * np.diag(whole.products_)[:-1]
+        varying = np.diag(some.G) > least
         yield others, part, _zero_constant(some, varying)
 
 
@@ -303,11 +306,19 @@ def _refitted_weights(
     return weights * (weights @ b / power) if method != "rank" and power > 0 else weights
 
 
-def _varying_predictors(G: FloatArray) -> BoolArray:
-    """Mask of the predictors that vary; warns about the others."""
-    varying = np.diag(G) > 0
+def _least_power(products: InnerProducts) -> float:
+    """Sum of squares up to which a predictor or the target counts as constant."""
+    return LEAST_POWER * max(1.0, products.total, float(np.diag(products.G).max()))
+
+
+def _varying_predictors(G: FloatArray, least: float) -> BoolArray:
+    """Mask of the predictors whose sum of squares G_kk is above `least`; warns about the others."""
+    varying = np.diag(G) > least
     if not varying.any():
-        raise ValueError("Every predictor is constant on these rows: give rows with varying predictions.")
+        raise ValueError(
+            "Every predictor is constant on these rows, or hardly varies beside the targets: give rows with "
+            "varying predictions, in the unit of y."
+        )
     if not varying.all():
         names = ", ".join(map(str, np.flatnonzero(~varying)[:10]))
         warnings.warn(

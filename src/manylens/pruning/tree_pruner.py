@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import train_test_split
 from sklearn.utils import Tags, check_consistent_length, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from manylens.pruning.cover_cuts import cover_models, cover_paths, smallest_cut
 from manylens.pruning.dials import MARGIN, Dials, Goal
@@ -31,6 +31,7 @@ from manylens.validation import (
     check_count,
     check_real,
     check_seed,
+    label_column,
     plain_conversion_errors,
     plain_label_errors,
     refuse_extreme,
@@ -165,7 +166,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         self._check_parameters()
         if y is None:
             raise ValueError("TreePruner requires y to be passed, but the target y is None.")
-        labels: AnyArray = column_or_1d(y, warn=True)
+        labels: AnyArray = label_column(y, warn=True)
         refuse_extreme(labels, "y")
         if self.ensemble is None:
             raise ValueError(
@@ -233,11 +234,21 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         with plain_conversion_errors("X or y"), plain_label_errors():
             if getattr(self.ensemble, "bootstrap", False):
                 return clone(self.ensemble).fit(X, y), X, y
+            if len(y) < 2:
+                raise ValueError(
+                    f"X has {len(y)} sample(s), but fit_ensemble=True fits a copy to 80 % of the rows and "
+                    "prunes it on the rest: give at least 2 rows."
+                )
             counts = np.unique(y, return_counts=True)[1]
             stratify = (
                 y if is_classifier(self.ensemble) and counts.min() > 1 and len(counts) < len(y) / 10 else None
             )
             parts = train_test_split(X, y, test_size=HELD_OUT, random_state=random, stratify=stratify)
+            if is_classifier(self.ensemble) and len(np.unique(parts[2])) < 2:
+                raise ValueError(
+                    "The 80 % of the rows that fit_ensemble=True fits a copy to have only one class: give "
+                    "more rows of each class."
+                )
             return clone(self.ensemble).fit(parts[0], parts[2]), parts[1], parts[3]
 
     def _judge(

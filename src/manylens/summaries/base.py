@@ -46,6 +46,8 @@ def summarize(make: Callable[[], S], batches: Iterable[tuple[Any, ...]]) -> S:
     if not isinstance(summary, Summary):
         raise TypeError(f"make returns {shown(summary)}, which is not a summary, such as Moments(3).")
     for batch in check_iterable(batches, "batches", "an iterable of tuples"):
+        if not isinstance(batch, tuple):
+            raise TypeError(f"batches holds {shown(batch)}: give tuples of the arguments of update.")
         summary.update(*batch)
     return summary
 

@@ -58,7 +58,8 @@ class Moments(Summary):
 
     def update(self, rows: Rows, weights: AnyArray | None = None) -> Self:
         """Add a dense or CSR block of rows (n, d), with weights (n,), ones by default."""
-        if not (is_sparse(rows) or type(rows) is np.ndarray) or rows.dtype not in (np.float32, np.float64):
+        plain = rows.format == "csr" if is_sparse(rows) else type(rows) is np.ndarray
+        if not plain or rows.dtype not in (np.float32, np.float64):
             rows = check_rows(rows, "rows")
         if rows.ndim != 2 or rows.shape[1] != self.n_features:
             raise ValueError(f"Moments of {self.n_features} features cannot take rows of shape {rows.shape}.")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import column_or_1d
 
 from manylens.alignment.streaming import StreamingCKA
 from manylens.summaries import CountSketch
@@ -21,6 +20,7 @@ from manylens.typing import AnyArray, FloatArray
 from manylens.validation import (
     check_count,
     distinct_labels,
+    label_column,
     require_two_classes,
 )
 
@@ -110,7 +110,7 @@ class AlignmentHistory:
         -------
         AlignmentHistory
         """
-        classes, codes = distinct_labels(column_or_1d(y))
+        classes, codes = distinct_labels(label_column(y))
         require_two_classes(classes, type(self).__name__)
         if self.steps_ and not np.array_equal(classes, self.classes_):
             raise ValueError("y has other classes than in the first record: probe with the same rows.")

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import softmax
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,6 +20,7 @@ from manylens.validation import (
     check_choice,
     check_count,
     distinct_labels,
+    label_column,
     plain_conversion_errors,
     plain_label_errors,
     require_two_classes,
@@ -121,7 +122,7 @@ def check_probabilities(
     y: ArrayLike, proba: ArrayLike, classes: ArrayLike | None = None
 ) -> tuple[AnyArray, FloatArray, AnyArray]:
     """Validated labels (n,), probabilities (n, C) and labels of the columns (C,)."""
-    labels = column_or_1d(y)
+    labels = label_column(y)
     with plain_conversion_errors("proba"):
         P = check_array(proba, dtype=np.float64, ensure_2d=False, input_name="proba")
     if P.ndim == 1:
@@ -131,7 +132,7 @@ def check_probabilities(
         fault = "proba contains rows that are not probabilities (negative, or not summing to one)"
         raise ValueError(f"{fault}: turn scores into probabilities with TemperatureScaler first.")
     with plain_label_errors():
-        columns = np.unique(labels) if classes is None else column_or_1d(classes)
+        columns = np.unique(labels) if classes is None else label_column(classes)
         unknown = np.setdiff1d(labels, columns)
     if len(columns) != P.shape[1]:
         sizes = f"proba has {P.shape[1]} columns, but there are {len(columns)} classes"
@@ -185,9 +186,9 @@ class TemperatureScaler(FactsMixin, BaseEstimator):
         """
         with plain_conversion_errors("scores"):
             checked = check_array(scores, dtype=np.float64, input_name="scores")
+        labels = label_column(y)
         with plain_label_errors():
-            check_classification_targets(y)
-        labels = column_or_1d(y)
+            check_classification_targets(labels)
         check_consistent_length(checked, labels)
         classes, codes = distinct_labels(labels)
         if len(classes) != checked.shape[1]:

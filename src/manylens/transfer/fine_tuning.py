@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import column_or_1d
 
 from manylens.reprs import result_table
 from manylens.typing import AnyArray
-from manylens.validation import check_real, plain_conversion_errors
+from manylens.validation import check_real, label_column, plain_conversion_errors
 
 TELLING = 2.0  # standard errors that a difference must have
 
@@ -83,7 +82,7 @@ def fine_tuning_gain(
             "for one point."
         )
     with plain_conversion_errors("y"):
-        truth = column_or_1d(y)
+        truth = label_column(y)
     n = len(truth)
     if n < 2:
         raise ValueError(f"y has {n} row, of which no standard error can be computed: hold out more rows.")
@@ -99,7 +98,7 @@ def fine_tuning_gain(
 def is_right(predicted: ArrayLike, truth: AnyArray, name: str) -> AnyArray:
     """1 for each row whose predicted class is right, else 0, shape (n,)."""
     with plain_conversion_errors(name):
-        labels = column_or_1d(predicted)
+        labels = label_column(predicted)
     if len(labels) != len(truth):
         raise ValueError(
             f"{name} has {len(labels)} rows and y has {len(truth)}: predict the same held-out rows by both."

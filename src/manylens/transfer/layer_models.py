@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.alignment.features import centered, largest, resolve_groups, sets_by_name, side_by_side
@@ -31,6 +31,7 @@ from manylens.validation import (
     check_seed,
     clear_fitted,
     is_unlabeled,
+    label_column,
     plain_conversion_errors,
     real_array,
     restore_on_error,
@@ -330,7 +331,7 @@ def check_values(y: ArrayLike, X: FloatArray) -> tuple[FloatArray, bool]:
         values = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
     check_consistent_length(X, values)
     if values.ndim == 2 and values.shape[1] == 1:
-        values = column_or_1d(values, warn=True)
+        values = label_column(values, warn=True)
     return values.reshape(len(values), -1), values.ndim == 1
 
 

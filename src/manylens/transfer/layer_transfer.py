@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import Tags, column_or_1d
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.optional import import_torch
@@ -25,6 +25,7 @@ from manylens.validation import (
     check_count,
     clear_fitted,
     is_sparse,
+    label_column,
     plain_conversion_errors,
     restore_on_error,
     shown,
@@ -124,7 +125,7 @@ class LayerTransfer(PlainScoreMixin, ClassifierMixin, BaseEstimator):
                 "two arrays, also those of a loader."
             )
         inputs, n_rows = check_inputs(X)
-        if len(column_or_1d(y, warn=True)) != n_rows:
+        if len(label_column(y, warn=True)) != n_rows:
             raise ValueError(f"X has {n_rows} rows, and y has {len(cast(Any, y))}: give one label per row.")
         rows = self._rows(steps, inputs)
         self.classifier_ = clone(classifier).fit(rows, y)

@@ -42,7 +42,12 @@ def choose_layers(model: nn.Module, layers: LayerChoice = "auto") -> list[str]:
     if isinstance(layers, Mapping):
         raise TypeError(f"layers={shown(layers)} is not {expected}.")
     if callable(layers):
-        names = [name for name, module in model.named_modules() if layers(name, module)]
+        try:
+            names = [name for name, module in model.named_modules() if layers(name, module)]
+        except TypeError as error:
+            raise TypeError(
+                f"layers={shown(layers)} could not be called with a name and a module: {error}."
+            ) from error
     else:
         names = list(check_iterable(layers, "layers", expected))
     if unknown := [name for name in names if not isinstance(name, str) or name not in modules]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from manylens.optional import import_torch
-from manylens.validation import check_iterable, shown
+from manylens.validation import check_iterable, check_real, shown
 
 if TYPE_CHECKING:
     import torch
@@ -55,6 +55,7 @@ def with_progress(
     batches: Iterable[Any], verbose: bool | int, doing: str, whole: Iterable[Any] | None = None
 ) -> Iterator[Any]:
     """The batches; if verbose, a line every two seconds says how many of the whole have been read."""
+    check_real(verbose, "verbose", 0)
     whole = batches if whole is None else whole
     total = f" of {len(whole)}" if isinstance(whole, Sized) else ""
     start = told = time.perf_counter()
@@ -191,7 +192,10 @@ class Caller:
         torch = import_torch()
         value = value.to_numpy() if is_frame(value) else value
         if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-            value = torch.as_tensor(value.astype(value.dtype.newbyteorder("="), copy=False))
+            wide = value.dtype.itemsize > 8  # extended precision, which torch does not have
+            value = torch.as_tensor(
+                value.astype(np.float64 if wide else value.dtype.newbyteorder("="), copy=False)
+            )
         if not isinstance(value, torch.Tensor):
             return value
         return value.to(self.device, self.dtype if value.is_floating_point() else None)
