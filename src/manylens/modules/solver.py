@@ -29,6 +29,7 @@ from manylens.reprs import result_table
 from manylens.typing import FloatArray, IntArray
 from manylens.validation import require_memory
 
+ROUNDING = 16 * np.finfo(np.float64).eps  # relative rounding error of the terms of the loss
 NEGLIGIBLE = 1e-13  # share of the level below which a coverage is rounding error
 VANISHING = 1e-10  # diversity below which (q - (1-λ) g)/λ is rounding error; λ changes the loss by < λ |q|²
 POLISH_ABOVE = 1e-9  # relative residual of a frame above which the modules are polished as a whole
@@ -54,7 +55,9 @@ class ModularSolution:
     def optimality_gap(self) -> float:
         """(loss - bound)/bound, or relative to the energy if the bound is zero up to rounding."""
         scale = self.lower_bound if self.lower_bound > 1e-9 * self.energy else self.energy
-        return max(0.0, self.loss - self.lower_bound) / scale if scale > 0 else 0.0
+        excess = self.loss - self.lower_bound
+        # The loss is a difference of terms of the size of the energy, so it is known up to their rounding.
+        return excess / scale if scale > 0 and excess > ROUNDING * self.energy else 0.0
 
     @property
     def has_gap(self) -> bool:
