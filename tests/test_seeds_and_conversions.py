@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.utils import check_array
 
 from manylens import (
+    NCA,
     KernelAlignment,
     LayerRidgeClassifier,
     ModularAutoencoder,
@@ -144,7 +145,12 @@ def test_complex_labels_are_refused_without_printing_them():
 
 def test_missing_labels_of_pandas_are_refused_in_one_sentence():
     X, y = np.random.default_rng(0).normal(size=(20, 2)), pd.array(["a", pd.NA] * 10, dtype="string")
-    for fit in (LayerRidgeClassifier().fit, TemperatureScaler().fit, KernelAlignment().fit):
+    for fit in (
+        LayerRidgeClassifier().fit,
+        TemperatureScaler().fit,
+        KernelAlignment().fit,
+        NCA().partial_fit,
+    ):
         with pytest.raises(
             (TypeError, ValueError), match=r"y mixes labels of types|y contains None|contains NaN"
         ):
@@ -196,6 +202,9 @@ def test_labels_of_another_type_than_the_classes_are_refused_in_one_sentence():
     model = ScanNeighborsClassifier(1).fit(X, y)
     with pytest.raises(TypeError, match="y mixes labels of types that cannot be sorted"):
         model.score(X, y.astype("datetime64[s]"))
+    ridge = LayerRidgeClassifier().fit_feature_map(X, y, classes=[0, 1])
+    with pytest.raises(TypeError, match="y mixes labels of types that cannot be sorted"):
+        ridge.partial_fit(X, y.astype("datetime64[s]"))
 
 
 def test_dates_among_columns_are_refused_in_one_sentence():

@@ -304,3 +304,11 @@ def test_a_flag_that_is_no_flag_is_refused_by_every_step(method):
 def test_more_components_than_memory_are_refused_before_they_are_padded():
     with pytest.raises(ValueError, match=r"modules of \d+ dimensions takes .* GB"):
         ModularKernelPCA(2, 2**62).fit(np.random.default_rng(0).normal(size=(9, 2)))
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("function", [lambda A, B: A @ B.T, lambda a, b: float(np.sum(a * b))])
+def test_a_function_that_overflows_is_refused_without_a_warning(function):
+    X = 1e200 * np.random.default_rng(0).normal(size=(9, 2))
+    with pytest.raises(ValueError, match="The kernel gave NaN or infinity"):
+        FromCallable(function).fit(X).gram(X)

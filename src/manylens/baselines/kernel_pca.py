@@ -90,7 +90,7 @@ class KernelBaseline(KernelModules):
 
     def _learn(self, moments: Moments, X: Rows | None, rng: np.random.Generator) -> Self:
         """Choose the modules on the spectrum of the features' moments and set them."""
-        n_kept = self.n_modules * self.n_components if self.top_only else None
+        n_kept = self._n_columns if self.top_only else None
         spectrum = principal_spectrum(moments, self.feature_map_, n_kept)
         self._check_spectrum(spectrum)
         self._set_modules(spectrum, self._choose_modules(spectrum, X, rng))
@@ -99,7 +99,7 @@ class KernelBaseline(KernelModules):
     def _check_spectrum(self, spectrum: Spectrum) -> None:
         """Raise if nothing varies, or if the modules (M, H, k) would not fit in memory."""
         refuse_equal_rows(spectrum.values)
-        n_columns = float(self.n_modules) * self.n_components
+        n_columns = float(self._n_columns)
         width = n_columns if self.top_only else len(spectrum.values)
         require_memory(8.0 * n_columns * width, f"A matrix of {n_columns:g} components")
 

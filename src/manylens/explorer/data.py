@@ -59,7 +59,7 @@ def explorer_data(
     title: str = "manylens explorer",
 ) -> ExplorerData:
     """Everything that the page shows, computed once."""
-    check_count(n_neighbors, "n_neighbors")
+    n_neighbors = check_count(n_neighbors, "n_neighbors")
     prepared = prepare(lenses, X, diversities)
     coordinates, described, weights = prepared.coordinates, prepared.described, prepared.weights
     n = len(coordinates)

@@ -337,11 +337,13 @@ class FromCallable(Kernel):
         return block
 
     def _of_sets(self, X: Rows, Y: Rows) -> Any:
-        result = self.function(X, Y, **(self.params or {}))
+        with np.errstate(over="ignore", invalid="ignore"):  # the result is checked
+            result = self.function(X, Y, **(self.params or {}))
         return result.toarray() if sparse.issparse(result) else result
 
     def _of_rows(self, X: Rows, Y: Rows) -> Any:
-        return pairwise_kernels(X, Y, metric=self.function, **(self.params or {}))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return pairwise_kernels(X, Y, metric=self.function, **(self.params or {}))
 
 
 NAMED: dict[str, type[Kernel]] = {

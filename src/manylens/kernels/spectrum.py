@@ -92,6 +92,7 @@ def sandwich(matrix: FloatArray, root: FloatArray) -> FloatArray:
 def leading_eigenpairs(matrix: FloatArray, n_components: int | None = None) -> tuple[FloatArray, FloatArray]:
     """Largest eigenvalues (k,) of a symmetric matrix, in descending order, and their vectors (R, k)."""
     size = len(matrix)
+    n_components = None if n_components is None else int(n_components)  # int8 would overflow below
     if n_components is None or 8 * n_components > size:  # a subset is cheaper only if it is small
         values, vectors = np.linalg.eigh(matrix)
     else:

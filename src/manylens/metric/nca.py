@@ -441,7 +441,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
                 "make_pipeline(TruncatedSVD(100), NCA(...)), or use X.toarray() if it fits in memory."
             )
         refuse_collection(X, "X", "manylens.cluster.Blockwise(NCA(...))")
-        with plain_conversion_errors("X"):
+        with plain_conversion_errors("X"), plain_label_errors():
             rows, names = validate_data(
                 self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=min_rows, reset=reset
             )

@@ -92,6 +92,11 @@ class KernelModules(AffineModules):
         self._check_parameters()
         return validate_rows(self, X, reset=reset, min_rows=2 if reset else 1)
 
+    @property
+    def _n_columns(self) -> int:
+        """Number of columns of all modules; a product of NumPy's small integers would overflow."""
+        return int(self.n_modules) * int(self.n_components)
+
     def _fit_feature_map(self, X: Rows) -> FeatureMap:
         """The feature map that the parameters describe, fitted to rows."""
         seed = check_seed(self.random_state).randint(2**31 - 1)
@@ -377,7 +382,7 @@ class ModularKernelPCA(DiverseModulesMixin, KernelModules):
         check_is_fitted(self, "feature_map_")
         self._check_parameters()
         check_moments(summary, moments_width(self.feature_map_))
-        spectrum = principal_spectrum(summary, self.feature_map_, self.n_modules * self.n_components)
+        spectrum = principal_spectrum(summary, self.feature_map_, self._n_columns)
         refuse_equal_rows(spectrum.values)
         warn_zero_columns(self.n_components, len(spectrum.values))
         return self._learn(spectrum)

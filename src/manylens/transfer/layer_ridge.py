@@ -31,6 +31,7 @@ from manylens.validation import (
     clear_fitted,
     distinct_labels,
     is_unlabeled,
+    plain_label_errors,
     require_two_classes,
     restore_on_error,
     safe_scale,
@@ -68,7 +69,8 @@ def batch_codes(
     require_two_classes(given, "LayerRidgeClassifier")
     if not is_unlabeled(given).any():
         layer_models.refuse_unlabeled(y)
-    codes = np.searchsorted(given, y)
+    with plain_label_errors():
+        codes = np.searchsorted(given, y)
     if np.any(given[np.minimum(codes, len(given) - 1)] != y):
         raise ValueError("y contains labels that are not in classes.")
     return given, codes
