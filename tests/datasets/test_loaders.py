@@ -32,3 +32,12 @@ def test_the_error_names_the_data_set_that_could_not_be_fetched(monkeypatch):
     monkeypatch.setattr("manylens.datasets.loaders.fetch_openml", no_network)
     with pytest.raises(OSError, match=r"'mnist' is not in \$MANYLENS_DATA and could not be fetched"):
         load_dataset("mnist")
+
+
+def test_a_name_that_no_file_can_have_is_unknown(monkeypatch, tmp_path):
+    monkeypatch.setenv("MANYLENS_DATA", str(tmp_path))
+    with pytest.raises(
+        ValueError, match="is neither in \\$MANYLENS_DATA nor a data set that can be fetched"
+    ) as caught:
+        load_dataset("a" * 5000)
+    assert len(str(caught.value)) < 500

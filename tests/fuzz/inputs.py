@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,7 @@ TENSORS: tuple[Any, ...] = (
     if find_spec("torch")
     else ()
 )
-# Functions of two sets of rows, as kernels are, with results of other shapes and types.
-FUNCTIONS: tuple[Any, ...] = (
+RESULTS: tuple[Any, ...] = (
     lambda X, Y: X @ Y.T,
     lambda X, _: X,
     lambda *_: np.ones((2, 3)),
@@ -59,6 +59,16 @@ DTYPES = (
     "datetime64[s]",
     ">f8",
 )
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of two sets of rows, as kernels are, whose result may have another shape or type."""
+
+    k: int
+
+    def __call__(self, X: Any, Y: Any) -> Any:
+        return RESULTS[self.k](X, Y)
 
 
 def with_long_indices(X: Any) -> Any:
@@ -336,7 +346,7 @@ class Draw:
             numbers += [True, False]
         if "CountSketch" in annotation:
             numbers += [ml.CountSketch(8), ml.CountSketch(8, 2, 3)]
-        if "Callable" in annotation:
-            numbers += FUNCTIONS
+        if "Kernel" in annotation and "Callable" in annotation:
+            numbers += [Function(k) for k in range(len(RESULTS))]
         options = choices + numbers
         return self.one_of(options) if options else default

@@ -215,6 +215,10 @@ def dates(X, Y):
     return (X @ Y.T).astype("datetime64[s]")
 
 
+def always_ragged(X, Y):
+    return [[1.0, 2.0], [3.0]]
+
+
 def ragged(X, Y):
     return X @ Y.T if len(X) < 5 else [[1.0, 2.0], [3.0]]
 
@@ -224,9 +228,10 @@ def ragged(X, Y):
     [
         (own_columns, "one value per pair"),
         (fixed_shape, "one value per pair"),
-        (words, "The result of the kernel cannot be read as an array of numbers"),
-        (dates, "The result of the kernel has dtype"),
+        (words, "its result cannot be read as an array of numbers"),
+        (dates, "its result has dtype"),
         (ragged, "rows have different lengths"),
+        (always_ragged, "its result cannot be read as an array of numbers: its rows have different lengths"),
     ],
 )
 def test_the_result_of_a_function_is_checked_wherever_a_kernel_is_taken(function, message):

@@ -137,3 +137,9 @@ def test_a_model_built_from_wrong_parts_raises_one_sentence(forest):
     ):
         with pytest.raises(ValueError, match="use the estimator_ of a fitted AlignmentPruner"):
             PrunedEnsemble(good.members, weights, intercept, trees).predict(X)
+
+
+def test_a_long_text_in_place_of_members_is_cut():
+    with pytest.raises(TypeError, match="are not the members of an ensemble") as caught:
+        PrunedEnsemble("a" * 5000, np.ones(1), np.ones(1)).predict(np.eye(2))
+    assert len(str(caught.value)) < 400

@@ -27,7 +27,7 @@ def local_path(name: str) -> Path | None:
     if not folder:
         return None
     path = Path(folder) / f"{name}.npz"
-    return path if path.exists() else None
+    return path if os.path.exists(path) else None
 
 
 def data_available(*names: str) -> bool:
@@ -78,7 +78,7 @@ def load_dataset(name: str) -> Bunch:
         content = {"X": np.asarray(fetched.data, dtype=np.float64), "y": fetched.target}
     else:
         raise ValueError(
-            f"{name!r} is neither in $MANYLENS_DATA nor a data set that can be fetched. Give one of "
+            f"{name!r:.99} is neither in $MANYLENS_DATA nor a data set that can be fetched. Give one of "
             f"{', '.join(sorted(OPENML))}, or put {name}.npz into that folder."
         )
     X = content.pop("X")

@@ -308,10 +308,10 @@ class FromCallable(Kernel):
         X = validate_rows(self, X, reset=True)
         few = X[:2], X[:3]
         try:
-            result = self._of_sets(*few)
-            self.takes_sets_ = np.shape(result) == (few[0].shape[0], few[1].shape[0])
+            result = real_array(self._of_sets(*few), "its result")
+            self.takes_sets_ = result.shape == (few[0].shape[0], few[1].shape[0])
             first_error: Exception = ValueError(
-                f"it returned an array of shape {np.shape(result)} for {few[0].shape[0]} x "
+                f"it returned an array of shape {result.shape} for {few[0].shape[0]} x "
                 f"{few[1].shape[0]} rows; it must return one value per pair"
             )
         except Exception as error:

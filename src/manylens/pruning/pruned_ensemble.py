@@ -89,8 +89,8 @@ class PrunedEnsemble(CheckedState, ScoreMixin, BaseEstimator):
         check_jobs(self.n_jobs)
         if not isinstance(members, Members):
             raise TypeError(
-                f"members={members!r} are not the members of an ensemble: use the estimator_ of a fitted "
-                "AlignmentPruner, which is a PrunedEnsemble."
+                f"members={members!r:.99} are not the members of an ensemble: use the estimator_ of a "
+                "fitted AlignmentPruner, which is a PrunedEnsemble."
             )
         shapes = (np.shape(self.weights), np.shape(self.intercept))
         n_kept = shapes[0][:1] if self.trees is not None else (len(members.members),)
