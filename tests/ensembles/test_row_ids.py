@@ -242,3 +242,10 @@ def test_a_long_id_that_is_not_in_the_index_is_cut():
     with pytest.raises(ValueError, match="1 of 1 ids are not in this index") as caught:
         index.remove(["x" * 5000])
     assert len(str(caught.value)) < 400
+
+
+def test_ids_in_a_tensor_that_makes_no_array_are_refused_in_one_sentence():
+    torch = pytest.importorskip("torch")
+    index = ModuleNeighbors(n_neighbors=1).fit(np.eye(4))
+    with pytest.raises((TypeError, ValueError), match="ids"):
+        index.remove(torch.ones(2).to_sparse())

@@ -228,8 +228,8 @@ def ragged(X, Y):
     [
         (own_columns, "one value per pair"),
         (fixed_shape, "one value per pair"),
-        (words, "its result cannot be read as an array of numbers"),
-        (dates, "its result has dtype"),
+        (words, "The result of the kernel cannot be read as an array of numbers"),
+        (dates, "The result of the kernel has dtype"),
         (ragged, "rows have different lengths"),
         (always_ragged, "its result cannot be read as an array of numbers: its rows have different lengths"),
     ],

@@ -231,3 +231,9 @@ def test_the_diversity_is_searched_like_any_parameter():
     search = GridSearchCV(model, {"diversity": [0.0, 1.0]}, cv=2).fit(X, y)
     assert search.best_params_["diversity"] in (0.0, 1.0)
     assert cross_val_score(search.best_estimator_, X, y, cv=2).mean() > 0.3
+
+
+def test_more_networks_than_memory_are_refused():
+    X, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20.0)
+    with pytest.raises(ValueError, match=r"networks with these layers takes .* GB"):
+        NegativeCorrelationRegressor(n_networks=2**62).fit(X, y)

@@ -278,7 +278,7 @@ def test_rows_of_extended_precision_are_converted():
 def test_a_verbose_that_is_no_number_is_refused(verbose):
     torch = pytest.importorskip("torch")
     with pytest.raises((TypeError, ValueError), match="verbose"):
-        collect_layers(torch.nn.Linear(3, 2), [torch.ones(4, 3)], verbose=verbose)
+        collect_layers(torch.nn.Sequential(torch.nn.Linear(3, 2)), [torch.ones(4, 3)], verbose=verbose)
 
 
 def test_a_choice_of_layers_that_takes_other_arguments_is_refused():

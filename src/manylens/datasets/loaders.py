@@ -79,7 +79,7 @@ def load_dataset(name: str) -> Bunch:
     else:
         raise ValueError(
             f"{name!r:.99} is neither in $MANYLENS_DATA nor a data set that can be fetched. Give one of "
-            f"{', '.join(sorted(OPENML))}, or put {name}.npz into that folder."
+            f"{', '.join(sorted(OPENML))}, or put a file of that name (.npz) into that folder."
         )
     X = content.pop("X")
     image_shape = X.shape[1:] if X.ndim > 2 else None

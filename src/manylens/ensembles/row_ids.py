@@ -14,7 +14,7 @@ from manylens.ensembles.index import Method, SearchIndex
 from manylens.ensembles.recall_calibration import MeasuredRecall, SearchRequest, calibrated
 from manylens.ensembles.representation import CompositeAxes, Metric
 from manylens.typing import AnyArray, FloatArray, IntArray, MatrixLike
-from manylens.validation import check_flag, check_real, is_sparse
+from manylens.validation import check_flag, check_real, is_sparse, plain_conversion_errors
 
 Where: TypeAlias = ArrayLike | Callable[[AnyArray], ArrayLike] | None
 
@@ -34,7 +34,8 @@ def as_array(values: Any, name: str) -> AnyArray:
     if is_sparse(values):
         raise TypeError(f"{name} is a sparse matrix: give a flat list.")
     try:
-        return np.asarray(values)
+        with plain_conversion_errors(name):
+            return np.asarray(values)
     except ValueError:
         raise ValueError(f"{name} mixes values and lists of different lengths: give a flat list.") from None
 

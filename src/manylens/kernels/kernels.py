@@ -21,6 +21,7 @@ from manylens.validation import (
     check_flag,
     check_real,
     is_sparse,
+    plain_conversion_errors,
     real_array,
     refuse_extreme,
     refuse_overflow,
@@ -308,7 +309,8 @@ class FromCallable(Kernel):
         X = validate_rows(self, X, reset=True)
         few = X[:2], X[:3]
         try:
-            result = real_array(self._of_sets(*few), "its result")
+            with plain_conversion_errors("its result"):
+                result = np.asarray(self._of_sets(*few))
             self.takes_sets_ = result.shape == (few[0].shape[0], few[1].shape[0])
             first_error: Exception = ValueError(
                 f"it returned an array of shape {result.shape} for {few[0].shape[0]} x "

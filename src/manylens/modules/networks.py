@@ -26,6 +26,7 @@ from manylens.validation import (
     is_sparse,
     refuse_extreme,
     refuse_overflow,
+    require_memory,
     safe_scale,
     times_power,
 )
@@ -79,6 +80,8 @@ def random_networks(
 ) -> StackedNetworks:
     """Random networks: uniform weights of variance 2/(in + out), biases of zero (Glorot and Bengio)."""
     weights: list[FloatArray] = []
+    size = sum(float(n_in) * n_out for n_in, n_out in pairwise(widths))
+    require_memory(8.0 * n_networks * size, f"A set of {n_networks} networks with these layers")
     for n_in, n_out in pairwise(widths):
         limit = np.sqrt(6 / (n_in + n_out))
         weights.append(rng.uniform(-limit, limit, size=(n_networks, n_in, n_out)))
