@@ -211,3 +211,8 @@ def test_any_positive_patience_is_a_number_of_seconds(patience):
     seconds = check_patience(patience)
     assert seconds == LONGEST_SECONDS
     assert seconds < threading.TIMEOUT_MAX
+
+
+def test_sparse_rows_that_are_a_dict_of_entries_are_not_taken_for_layers():
+    with pytest.raises(TypeError, match="X is dok_array, which is not in blocks"):
+        summarize_blocks(Moments(3), sparse.dok_array(np.eye(3)))

@@ -72,3 +72,9 @@ def test_lists_of_different_lengths_and_tensors_with_gradients_are_refused_in_on
     torch = pytest.importorskip("torch")
     with pytest.raises(TypeError, match="x must hold numbers only"):
         ScatterDisplay(torch.ones(2, requires_grad=True), [1.0, 2.0]).plot()
+
+
+def test_a_tensor_without_dimensions_is_no_list_of_names():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match="names must be a list of names, not Tensor"):
+        BarDisplay({"s": [1.0]}, torch.tensor(1)).plot()

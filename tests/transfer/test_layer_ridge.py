@@ -1,6 +1,7 @@
 """Layer ridge: predictions against explicit formulas, input formats, and errors."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -371,3 +372,12 @@ def test_a_fit_ends_a_fit_in_parts_that_was_begun():
     model = LayerRidgeRegressor(random_state=0).fit_feature_map(X, y).fit(X[:, :1], y)
     with pytest.raises(NotFittedError):
         model.summarize(X[:, :1], y)
+
+
+def test_weights_whose_sum_overflows_are_refused_without_a_warning():
+    rows = np.random.default_rng(0).normal(size=(30, 4))
+    model = LayerRidgeRegressor(random_state=0).fit({"a": rows}, rows[:, 0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match="undefined with these sample_weight"):
+            model.score({"a": rows}, rows[:, 0], sample_weight=np.full(30, 1e308))

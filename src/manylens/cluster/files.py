@@ -27,7 +27,7 @@ def file_list(X: Any) -> Any:
     """The files of a folder, of a list of paths, or of a dict of them, as a list; anything else as it is."""
     if is_path(X):
         return files_in(Path(X))
-    if isinstance(X, Mapping) and X and all(map(is_path_or_paths, X.values())):
+    if isinstance(X, Mapping) and not sparse.issparse(X) and X and all(map(is_path_or_paths, X.values())):
         return layer_files({name: file_list(value) for name, value in X.items()})
     if is_path_or_paths(X):
         return [Path(path) for path in X]

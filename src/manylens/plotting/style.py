@@ -95,7 +95,8 @@ def check_mapping(value: Any, name: str) -> Mapping[Any, Any]:
 
 def check_names(value: Any, name: str, n_names: int | None = None) -> list[str]:
     """A sequence of names as strings; raise if their number differs from `n_names`."""
-    if isinstance(value, bytes | Mapping | type) or not hasattr(value, "__iter__"):
+    is_scalar = getattr(value, "ndim", 1) == 0 and not isinstance(value, np.ndarray)
+    if isinstance(value, bytes | Mapping | type) or not hasattr(value, "__iter__") or is_scalar:
         raise TypeError(f"{name} must be a list of names, not {type(value).__name__}.")
     names = (
         [str(item) for item in np.atleast_1d(value)]

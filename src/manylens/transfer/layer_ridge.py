@@ -14,6 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from manylens.scoring import finite_score
 from manylens.summaries import Moments
 from manylens.transfer import layer_models, ridge
 from manylens.transfer.calibration import best_temperature, tempered
@@ -474,7 +475,8 @@ class LayerRidgeRegressor(RegressorMixin, LayerRidge):
         both = [values[:, 0] if is_1d else values, predicted]
         exponent = safe_scale(*both)  # scaling both changes no R²
         scaled = [times_power(each, -exponent) for each in both]
-        return float(r2_score(*scaled, sample_weight=sample_weight))
+        with np.errstate(over="ignore", invalid="ignore"):  # of the weights; the score is checked
+            return finite_score(r2_score(*scaled, sample_weight=sample_weight), sample_weight)
 
     def _settings(self) -> RidgeSettings:
         if isinstance(self.alphas, RidgeSearch):
