@@ -215,6 +215,12 @@ def dates(X, Y):
     return (X @ Y.T).astype("datetime64[s]")
 
 
+def complex_of_rows(x, y):
+    if x.ndim > 1:
+        raise TypeError
+    return complex(x @ y, 1)
+
+
 def always_ragged(X, Y):
     return [[1.0, 2.0], [3.0]]
 
@@ -230,6 +236,7 @@ def ragged(X, Y):
         (fixed_shape, "one value per pair"),
         (words, "The result of the kernel cannot be read as an array of numbers"),
         (dates, "The result of the kernel has dtype"),
+        (complex_of_rows, "returned a complex number"),
         (ragged, "rows have different lengths"),
         (always_ragged, "its result cannot be read as an array of numbers: its rows have different lengths"),
     ],

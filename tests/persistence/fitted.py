@@ -229,6 +229,7 @@ MODELS = {
         .estimator_
     ),
     "index, graph": lambda: ml.ModuleNeighbors(backend="graph").fit(X),
+    "index, graph, float32": lambda: ml.ModuleNeighbors(backend="graph").fit(X.astype(np.float32)),
     "index, exact": lambda: ml.ModuleNeighbors(lenses(), method="exact").fit(X),
     "index, paper": lambda: ml.ModuleNeighbors(
         ml.ModularAutoencoder(3, 2, random_state=0), method="paper"

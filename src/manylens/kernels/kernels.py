@@ -321,11 +321,12 @@ class FromCallable(Kernel):
         if not self.takes_sets_:
             try:
                 self._of_rows(*few)
-            except Exception:
-                name, fault = getattr(self.function, "__name__", "function"), first_error
+            except Exception as second_error:
+                name = getattr(self.function, "__name__", "function")
+                faults = [f"{type(each).__name__}: {str(each)[:150]}" for each in (first_error, second_error)]
                 raise ValueError(
                     f"The kernel function {name} takes neither two sets of rows nor two rows "
-                    f"({type(fault).__name__}: {str(fault)[:300]})."
+                    f"({'; '.join(faults)})."
                 ) from first_error
         return self
 
@@ -345,7 +346,13 @@ class FromCallable(Kernel):
 
     def _of_rows(self, X: Rows, Y: Rows) -> Any:
         with np.errstate(over="ignore", invalid="ignore"):
-            return pairwise_kernels(X, Y, metric=self.function, **(self.params or {}))
+            return pairwise_kernels(X, Y, metric=self._of_pair)
+
+    def _of_pair(self, x: Any, y: Any) -> Any:
+        value = self.function(x, y, **(self.params or {}))
+        if np.iscomplexobj(value):  # scikit-learn would keep the real part
+            raise ValueError("The kernel function returned a complex number: it must return real numbers.")
+        return value
 
 
 NAMED: dict[str, type[Kernel]] = {

@@ -97,8 +97,7 @@ def fine_tuning_gain(
 
 def is_right(predicted: ArrayLike, truth: AnyArray, name: str) -> AnyArray:
     """1 for each row whose predicted class is right, else 0, shape (n,)."""
-    with plain_conversion_errors(name):
-        labels = label_column(predicted)
+    labels = label_column(predicted, name)
     if len(labels) != len(truth):
         raise ValueError(
             f"{name} has {len(labels)} rows and y has {len(truth)}: predict the same held-out rows by both."
