@@ -236,7 +236,7 @@ def ragged(X, Y):
         (fixed_shape, "one value per pair"),
         (words, "The result of the kernel cannot be read as an array of numbers"),
         (dates, "The result of the kernel has dtype"),
-        (complex_of_rows, "returned a complex number"),
+        (complex_of_rows, "it returned a complex number for two rows"),
         (ragged, "rows have different lengths"),
         (always_ragged, "its result cannot be read as an array of numbers: its rows have different lengths"),
     ],

@@ -426,3 +426,12 @@ def test_a_long_text_in_place_of_a_number_is_not_repeated():
     with pytest.raises(ValueError, match="must be None or a finite number") as caught:
         Alignment(slack="a" * 5000)
     assert len(str(caught.value)) < 200
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_fold_on_which_no_predictor_varies_has_no_weights():
+    P = np.zeros((12, 3))
+    P[0] = [1.0, 2.0, 3.0]  # the other folds do not see this row
+    result = prune_predictions(P, np.arange(12.0), method="uniform")
+    assert np.isfinite(result.weights).all()
+    assert np.isfinite(result.held_out_error)

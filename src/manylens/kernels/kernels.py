@@ -282,6 +282,10 @@ class Precomputed(Kernel):
         return block.toarray() if is_sparse(block) else np.asarray(block)
 
 
+class NotOneNumber(ValueError):
+    """A kernel function of two rows returned something else than a real number."""
+
+
 class FromCallable(Kernel):
     """A function of two sets of rows, or of two rows.
 
@@ -322,12 +326,13 @@ class FromCallable(Kernel):
             try:
                 self._of_rows(*few)
             except Exception as second_error:
-                name = getattr(self.function, "__name__", "function")
-                faults = [f"{type(each).__name__}: {str(each)[:150]}" for each in (first_error, second_error)]
+                name, fault = getattr(self.function, "__name__", "function"), first_error
+                if isinstance(second_error, NotOneNumber):
+                    fault = second_error
                 raise ValueError(
                     f"The kernel function {name} takes neither two sets of rows nor two rows "
-                    f"({'; '.join(faults)})."
-                ) from first_error
+                    f"({type(fault).__name__}: {str(fault)[:300]})."
+                ) from fault
         return self
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
@@ -351,7 +356,7 @@ class FromCallable(Kernel):
     def _of_pair(self, x: Any, y: Any) -> Any:
         value = self.function(x, y, **(self.params or {}))
         if np.iscomplexobj(value):  # scikit-learn would keep the real part
-            raise ValueError("The kernel function returned a complex number: it must return real numbers.")
+            raise NotOneNumber("it returned a complex number for two rows; it must return a real one")
         return value
 
 

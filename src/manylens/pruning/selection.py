@@ -270,7 +270,9 @@ def _selected_weights(
     if method == "uniform":
         first = np.flatnonzero(varying & (baseline != 0))[:most]
         weights[first] = baseline[first]  # fewer members of a mean count more; boosting just stops early
-        return weights if additive else weights * (baseline[varying].sum() / weights.sum())
+        if additive or not weights.any():  # none may vary on the rows of one fold
+            return weights
+        return weights * (baseline[varying].sum() / weights.sum())
     if method == "rank":
         order = np.arange(len(b)) if additive else error_ranking(G, b)
         order = order[varying[order]]
