@@ -77,8 +77,8 @@ class CountSketch(CheckedState, Summary):
             )
         if not isinstance(random_state, int | np.integer) or isinstance(random_state, bool):
             raise TypeError(
-                f"random_state={random_state!r:.99} is not an integer: other sketches need it to use the same "
-                "hash."
+                f"random_state={random_state!r:.99} is not an integer: other sketches need it to use the "
+                "same hash."
             )
         self.random_state = int(random_state)
         self.n_rows_ = 0
