@@ -431,3 +431,12 @@ def test_fitting_the_ensemble_needs_two_classes_among_the_rows_it_is_fitted_to()
     pruner = TreePruner(GradientBoostingClassifier(), fit_ensemble=True, random_state=0)
     with pytest.raises(ValueError, match="have only one class: give more rows of each class"):
         pruner.fit(S[:2], [0, 1])
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_limits_of_small_numpy_types_do_not_overflow():
+    forest = RandomForestRegressor(20, random_state=0).fit(X, y)
+    small, same = (
+        TreePruner(forest, max_members=kind(9), random_state=0).fit(X, y) for kind in (np.int8, int)
+    )
+    assert small.n_bytes_ == same.n_bytes_

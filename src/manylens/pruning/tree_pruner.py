@@ -286,10 +286,11 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
     def _first_trees(self, n_trees: int) -> int:
         """How many trees of a forest are pruned."""
         few = min(n_trees, max(LEAST_TREES, n_trees // SHARE))
-        return few if self.max_members is None else min(few, self.max_members)
+        return few if self.max_members is None else min(few, int(self.max_members))
 
     def _dials(self) -> Dials:
-        return Dials(self.loss, self.max_members, self.max_nodes, self.max_bytes)
+        limits = (self.max_members, self.max_nodes, self.max_bytes)
+        return Dials(self.loss, *(None if most is None else int(most) for most in limits))  # int8 overflows
 
     def _smallest(self, judge: Judge) -> tuple[TreeEnsemble, Candidate]:
         """The model the settings ask for, on the path of the best candidate; sets the path and the loss."""
