@@ -170,3 +170,13 @@ def test_one_row_beyond_all_others_gives_a_finite_map(size, init):
     X, y = np.random.default_rng(0).normal(size=(40, 6)), np.arange(40) % 3
     X[3] *= size  # not among the rows that the first map is computed from
     assert np.isfinite(NCA(init=init, max_iter=3, random_state=0).fit(X, y).transform(X)).all()
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_metric_beyond_the_range_of_floats_is_refused():
+    nca = NCA(1, random_state=0).fit(np.arange(6.0)[:, None], [0, 0, 0, 1, 1, 1])
+    nca.components_ = np.full((1, 1), 1e200)
+    with pytest.raises(
+        ValueError, match="entries beyond the range of float64, because the columns of X are tiny"
+    ):
+        nca.mahalanobis()

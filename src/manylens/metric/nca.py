@@ -33,6 +33,7 @@ from manylens.metric.optimizers import (
     count_steps,
     maximize_batches,
     maximize_full,
+    metric_matrix,
     project,
     stop_message,
     to_given_units,
@@ -251,7 +252,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
             M = Aᵀ A; squared distances are (x - x')ᵀ M (x - x').
         """
         check_is_fitted(self)
-        return self.components_.T @ self.components_
+        return metric_matrix(self.components_)
 
     def neighbor_classifier(self, X: ArrayLike, y: ArrayLike, n_neighbors: int = 5) -> Pipeline:
         """Return a nearest-neighbor classifier in the projected space.
@@ -281,9 +282,8 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
     def _facts(self) -> dict[str, Any]:
         if not hasattr(self, "components_"):
             return {}
-        n_components, n_features = self.components_.shape
-        shown = {"map": f"{n_features} features to {n_components} components", **super()._facts()}
-        return {**shown, "mean score": self._scores[-1]}
+        size = "{1} features to {0} components".format(*self.components_.shape)
+        return {"map": size, **super()._facts(), "mean score": self._scores[-1]}
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

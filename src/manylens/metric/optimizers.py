@@ -127,6 +127,18 @@ def project(X: FloatArray, A: FloatArray) -> FloatArray:
     return X @ A.T.astype(X.dtype)
 
 
+def metric_matrix(A: FloatArray) -> FloatArray:
+    """Aᵀ A, shape (n_features, n_features); raise if it overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        matrix = A.T @ A
+    if not np.isfinite(matrix).all():
+        raise ValueError(
+            f"The metric has entries beyond the range of {A.dtype}, because the columns of X are tiny: "
+            "scale X."
+        )
+    return matrix
+
+
 def map_gradient(forces: FloatArray, X: FloatArray) -> FloatArray:
     """∂f/∂A = (∂f/∂Z)ᵀ X in float64, shape (n_components, n_features)."""
     return (forces.T.astype(X.dtype, copy=False) @ X).astype(np.float64)
