@@ -221,3 +221,10 @@ def test_classes_of_one_row_each_cannot_be_ranked_for():
     ):
         rank_models({"a": X}, np.arange(9))
     assert len(rank_models({"a": X}, np.arange(9), target="values")) == 1
+
+
+@pytest.mark.parametrize("measure", ["cka", "mutual-knn"])
+def test_more_permutations_than_memory_are_refused(measure):
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    with pytest.raises((MemoryError, ValueError), match="permutations"):
+        compare_matrix({"a": X, "b": X[:, ::-1]}, measure=measure, n_permutations=2**63)

@@ -34,6 +34,7 @@ from manylens.alignment.kernel_inner_products import (
     scaled_products,
     unscaled,
 )
+from manylens.alignment.measure_base import random_orders
 from manylens.alignment.sketched_alignments import sketched_cka
 from manylens.alignment.sketches import Estimate, check_sketch, replicated, sketch_replicates
 from manylens.arrays import namespace_of
@@ -50,7 +51,6 @@ from manylens.validation import (
     check_flag,
     check_seed,
     is_sparse,
-    require_memory,
     safe_scale,
     shown,
     times_power,
@@ -303,8 +303,7 @@ def hsic_test(
     X, Y = (times_power(Z, -e) for Z, e in zip((X, Y), exponents, strict=True))
     K, L = (centered_gram(Z, kernel, name) for Z, name in ((X, "X"), (Y, "Y")))
     rng = check_seed(random_state)
-    require_memory(16.0 * n * n_permutations, f"A list of {n_permutations} permutations of {n} rows")
-    orders = np.array([np.arange(n)] + [rng.permutation(n) for _ in range(n_permutations)], dtype=np.int64)
+    orders = random_orders(n, n_permutations, rng)
     products = permuted_products(K, L, orders)
     # Permuting equal rows does not change the exact statistic; rounding must not break such ties.
     at_least = products >= products[0] - 1e-12 * np.linalg.norm(K) * np.linalg.norm(L)

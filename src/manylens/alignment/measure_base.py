@@ -10,6 +10,7 @@ import numpy as np
 
 from manylens.alignment.features import Names
 from manylens.typing import FloatArray, IntArray, Rows
+from manylens.validation import require_memory
 
 Item = TypeVar("Item")
 Null: TypeAlias = FloatArray  # scores of permuted rows, (number of permutations, p, q); first the identity
@@ -57,6 +58,7 @@ class Measure:
 
 def random_orders(n: int, n_permutations: int, rng: np.random.RandomState) -> IntArray:
     """The identity and random permutations of n rows, (1 + n_permutations, n)."""
+    require_memory(16.0 * n * n_permutations, f"A list of {n_permutations} permutations of {n} rows")
     return np.stack([np.arange(n)] + [rng.permutation(n) for _ in range(n_permutations)]).astype(np.int64)
 
 

@@ -25,6 +25,7 @@ import numpy as np
 from scipy import fft
 
 from manylens.typing import FloatArray, IntArray
+from manylens.validation import require_memory
 
 BLOCK_BYTES = 2**26  # most memory for the diagonals of all matrices at a time
 SINGLE = 1024  # number of rows from which on transforms are made in single precision
@@ -42,6 +43,8 @@ def shifted_products(
     m is the smallest number of groups of n shifts with m n > `n_permutations`.
     """
     n = len(ones[0])
+    n_numbers = float(n_permutations) * (len(ones) * len(others) + 1)
+    require_memory(16.0 * n_numbers, f"A list of {n_permutations} permutations")
     start = rng.permutation(n)  # random numbering: neighboring rows of ordered data are alike
     groups = [start] + [rng.permutation(n) for _ in range(n_permutations // n)]
     spectra = [correlation_spectra(ones, others, start, order, symmetric) for order in groups]
