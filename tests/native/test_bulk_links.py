@@ -5,7 +5,14 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from manylens.native import bulk_links
-from manylens.native.bulk_links import finds_rows, link_all, nearest_centers, nearest_in_groups, take_nearest
+from manylens.native.bulk_links import (
+    finds_rows,
+    link_all,
+    nearest_centers,
+    nearest_in_groups,
+    take_nearest,
+    write_nearest,
+)
 from manylens.native.search_graph import DEGREE, NOT_HIDDEN, add_links, grid_scale, to_grid, walk_graph
 
 ORDER = np.random.default_rng(1).permutation(5000).astype(np.int32)
@@ -93,11 +100,12 @@ def test_groups_larger_than_one_product_are_compared_in_parts(points, monkeypatc
 @pytest.mark.parametrize("take", [take_nearest, take_nearest.py_func])
 @pytest.mark.parametrize("others_only", [True, False])
 @pytest.mark.parametrize("n", [3, 16, 33, 100])
-def test_the_smallest_scores_are_taken_in_order(take, others_only, n):
+def test_the_smallest_scores_are_taken_in_order(take, others_only, n, monkeypatch):
+    monkeypatch.setattr(bulk_links, "take_nearest", take)
     rows = np.random.default_rng(n).integers(-9, 9, (n, 3)).astype(np.float32)
     products, out = rows @ rows.T, np.full((n, 6), 99, dtype=np.int32)
     norms = products.diagonal().copy()
-    take(products, norms, np.arange(n, dtype=np.int32), np.arange(n), others_only, out)
+    write_nearest(products, norms, np.arange(n, dtype=np.int32), np.arange(n), others_only, out)
     scores = norms - 2 * products
     if others_only:
         np.fill_diagonal(scores, np.inf)

@@ -1,3 +1,4 @@
+import gc
 import json
 import logging
 import os
@@ -64,7 +65,7 @@ def test_a_change_in_any_file_of_the_folder_discards_the_cache(tmp_path):
 
 def test_a_long_compilation_is_announced_once(caplog, monkeypatch):
     monkeypatch.setattr(compiling, "ANNOUNCE_AFTER", 0.01)
-    listener = compiling._Announcement()
+    listener = compiling._Listener()
     ours = SimpleNamespace(py_func=compiling.compiled)
     start = event.Event("numba:compile", event.EventStatus.START, data={"dispatcher": ours})
     with caplog.at_level(logging.WARNING, logger="manylens"):
@@ -75,6 +76,28 @@ def test_a_long_compilation_is_announced_once(caplog, monkeypatch):
             listener.on_end(start)
     assert [record.message for record in caplog.records].count(caplog.records[0].message) == 1
     assert "compiling" in caplog.records[0].message
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_collection_pauses_while_a_loop_compiles(enabled):
+    before, listener = gc.isenabled(), compiling._Listener()
+    start = event.Event(
+        "numba:compile",
+        event.EventStatus.START,
+        data={"dispatcher": SimpleNamespace(py_func=compiling.compiled)},
+    )
+    try:
+        (gc.enable if enabled else gc.disable)()
+        for _ in range(2):
+            listener.on_start(start)
+            assert not gc.isenabled()
+        listener.on_end(start)
+        assert not gc.isenabled()
+        listener.on_end(start)
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()
+        listener._timer.cancel()
 
 
 def run(code, **environment):

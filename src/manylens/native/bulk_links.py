@@ -94,7 +94,7 @@ def nearest_centers(points: IntArray, centers: IntArray, n_jobs: int | None) -> 
 
     def find(b: slice) -> None:
         products = points[b, :CENTER_WIDTH].astype(np.float32) @ columns
-        take_nearest(products, norms, numbers, np.arange(b.start, b.stop), False, groups)
+        write_nearest(products, norms, numbers, np.arange(b.start, b.stop), False, groups)
 
     over_blocks(find, len(points), AT_ONCE, n_jobs)
     return groups
@@ -113,7 +113,7 @@ def nearest_in_groups(points: IntArray, groups: IntArray, n_groups: int, n_jobs:
                 rows = (places // GROUPS).astype(np.int32)
                 leading = points[rows, :GROUP_WIDTH].astype(np.float32)
                 products = leading @ leading.T
-                take_nearest(products, products.diagonal().copy(), rows, places, True, near)
+                write_nearest(products, products.diagonal().copy(), rows, places, True, near)
 
     over_blocks(compare, n_groups, STEP, n_jobs)
     return near.reshape(len(points), -1)
@@ -125,23 +125,23 @@ def limit_of(scores: FloatArray, lanes: FloatArray, last: int) -> np.floating[An
 
     Without branches, so that it takes less time than to insert scores that others will displace.
     """
-    lanes[:] = np.inf
+    for j in range(LANES):
+        lanes[j] = np.inf
     for start in range(0, len(scores), LANES):
         part = scores[start : start + LANES]
         for j in range(len(part)):
-            lanes[j] = min(lanes[j], part[j])
+            lanes[j] = part[j] if part[j] < lanes[j] else lanes[j]
     limit = np.float32(np.inf)
-    for score in lanes:
+    for j in range(LANES):
         below = np.float32(0)
-        for other in lanes:
-            below += np.float32(other < score)
-        if below >= last and score < limit:
-            limit = score
+        for k in range(LANES):
+            below += np.float32(lanes[k] < lanes[j])
+        if below >= last and lanes[j] < limit:
+            limit = lanes[j]
     return limit
 
 
-@compiled
-def take_nearest(
+def write_nearest(
     products: FloatArray,
     norms: FloatArray,
     numbers: IntArray,
@@ -153,8 +153,26 @@ def take_nearest(
 
     With `others_only`, j = i is left out. Lines are padded with -1.
     """
-    scores, keys = np.empty(len(norms), np.float32), np.empty(out.shape[1], np.float32)
-    lanes, last = np.empty(LANES, np.float32), out.shape[1] - 1
+    scores, lanes, keys = (np.empty(size, dtype=np.float32) for size in (len(norms), LANES, out.shape[1]))
+    hits = np.empty(len(norms) + 1, dtype=np.int32)
+    take_nearest(products, norms, numbers, places, others_only, scores, lanes, keys, hits, out)
+
+
+@compiled(allocates=False)
+def take_nearest(
+    products: FloatArray,
+    norms: FloatArray,
+    numbers: IntArray,
+    places: IntArray,
+    others_only: bool,
+    scores: FloatArray,
+    lanes: FloatArray,
+    keys: FloatArray,
+    hits: IntArray,
+    out: IntArray,
+) -> None:
+    """Fill the lines for `write_nearest`; `scores` (m,) and what follows are room to work in."""
+    last = out.shape[1] - 1
     for i in range(len(products)):
         line, mine, size = products[i], out[places[i]], 0
         for j in range(len(scores)):
@@ -162,17 +180,17 @@ def take_nearest(
         if others_only:
             scores[i] = np.inf
         keys[last] = np.nextafter(limit_of(scores, lanes, last), np.float32(np.inf))
-        for start in range(0, len(scores), STEP):
-            part, hits = scores[start : start + STEP], 0
-            for j in range(len(part)):
-                hits += part[j] < keys[last]
-            for j in range(len(part) if hits else 0):
-                if part[j] < keys[last]:
-                    place = size if size < last else last
-                    while place > 0 and keys[place - 1] > part[j]:
-                        keys[place], mine[place] = keys[place - 1], mine[place - 1]
-                        place -= 1
-                    keys[place], mine[place] = part[j], numbers[start + j]
-                    size += size <= last
+        count, limit = 0, keys[last]
+        for j in range(len(scores)):  # without branches, as most rows are too far
+            hits[count] = j
+            count += scores[j] < limit
+        for j in range(count):
+            score, place = scores[hits[j]], size if size < last else last
+            if score < keys[last]:
+                while place > 0 and keys[place - 1] > score:
+                    keys[place], mine[place] = keys[place - 1], mine[place - 1]
+                    place -= 1
+                keys[place], mine[place] = score, numbers[hits[j]]
+                size += size <= last
         for j in range(size, len(mine)):
             mine[j] = -1

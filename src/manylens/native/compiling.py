@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
 import logging
 import threading
@@ -19,16 +20,18 @@ logger = logging.getLogger("manylens")
 ANNOUNCE_AFTER = 1.0  # seconds of compilation before the user is told
 
 
-def compiled(function: Callable[..., Any] | None = None, *, cache: bool = True, **options: Any) -> Any:
+def compiled(
+    function: Callable[..., Any] | None = None, *, cache: bool = True, allocates: bool = True, **options: Any
+) -> Any:
     """Compile a loop on its first call; later processes on the same machine load it from numba's cache.
 
-    Functions that are only ever called by others should be `inlined`. Loops never use `prange`: see
-    `native.threads`.
+    Functions that are only ever called by others should be `inlined`. A loop that does not allocate (memory,
+    not views) compiles faster if numba knows. Loops never use `prange`: see `native.threads`.
     """
     if function is None:
-        return functools.partial(compiled, cache=cache, **options)
-    _Announcement.install()
-    options = {"nogil": True, **options}
+        return functools.partial(compiled, cache=cache, allocates=allocates, **options)
+    _Listener.install()
+    options = {"nogil": True, "_nrt": allocates, **options}
     if cache and not vars(config)["DISABLE_JIT"]:
         try:
             return _key_cache_by_folder(njit(function, cache=True, **options))
@@ -68,15 +71,19 @@ def _key_cache_by_folder(dispatcher: Any) -> Any:
     return dispatcher
 
 
-class _Announcement(event.Listener):
-    """Tell the user, once per process, that a wait is due to compilation."""
+class _Listener(event.Listener):
+    """Tell the user, once per process, that a wait is due to compilation, and shorten it.
 
-    _installed: _Announcement | None = None
+    Garbage collection takes a tenth of a compilation and finds nothing, so it pauses.
+    """
+
+    _installed: _Listener | None = None
 
     def __init__(self) -> None:
         self._depth = 0
         self._timer: threading.Timer | None = None
         self._done = False
+        self._paused = False
 
     @classmethod
     def install(cls) -> None:
@@ -88,6 +95,9 @@ class _Announcement(event.Listener):
     def on_start(self, event: event.Event) -> None:
         ours = event.data["dispatcher"].py_func.__module__.startswith("manylens.")
         self._depth += 1
+        if ours and gc.isenabled():
+            self._paused = True
+            gc.disable()
         if ours and not self._done and self._timer is None:
             self._timer = threading.Timer(ANNOUNCE_AFTER, self._announce)
             self._timer.daemon = True
@@ -95,6 +105,9 @@ class _Announcement(event.Listener):
 
     def on_end(self, event: event.Event) -> None:
         self._depth -= 1
+        if self._paused and self._depth == 0:
+            self._paused = False
+            gc.enable()
 
     def _announce(self) -> None:
         self._timer = None

@@ -203,7 +203,7 @@ def _first_of_lists(
     return smallest(keys[:, :width], rows[:, :width], m)
 
 
-@compiled
+@compiled(allocates=False)
 def note_below(
     scores: FloatArray, first_row: int, limits: FloatArray, keys: FloatArray, rows: IntArray, counts: IntArray
 ) -> None:
@@ -251,7 +251,7 @@ def parts_of(points: Points) -> tuple[FloatArray, IntArray, IntArray, float]:
     return points, NO_GRID, NO_GRID, 1.0
 
 
-@compiled
+@compiled(allocates=False)
 def measure(
     queries: FloatArray, points: FloatArray, candidates: IntArray, limits: FloatArray, out: FloatArray
 ) -> None:
@@ -284,7 +284,7 @@ def put(total: float, row: int, near: FloatArray, rows: IntArray) -> None:
         near[place], rows[place] = total, row
 
 
-@compiled(nogil=False)
+@compiled(nogil=False, allocates=False)
 def rank(
     queries: FloatArray,
     points: FloatArray,
@@ -360,7 +360,7 @@ def finish(
     return distances, rows
 
 
-@compiled
+@compiled(allocates=False)
 def take_below(
     scores: FloatArray,
     first_row: int,

@@ -124,7 +124,7 @@ def walk_graph(
     return candidates
 
 
-@compiled(nogil=False)
+@compiled(nogil=False, allocates=False)
 def walk(
     points: IntArray,
     links: IntArray,
@@ -193,7 +193,7 @@ def add_links(
     link(points, links, rows, others, starts, near, slack)
 
 
-@compiled(nogil=False)
+@compiled(nogil=False, allocates=False)
 def link(
     points: IntArray,
     links: IntArray,
