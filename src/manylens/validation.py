@@ -379,7 +379,7 @@ def warn_once(estimator: Any, message: str, category: type[Warning], stacklevel:
 def require_two_classes(classes: AnyArray, who: str) -> None:
     """Raise if there are fewer than two classes; `who` names the estimator or function."""
     if len(classes) < 2:
-        only = f" ({classes[0]!s})" if len(classes) else ""
+        only = f" ({str(classes[0])[:99]})" if len(classes) else ""
         raise ValueError(
             f"y has only one class{only}: {who} needs at least two classes. Check that the labels were read "
             "correctly."

@@ -218,6 +218,7 @@ def test_a_score_that_is_no_number_is_refused():
         ({"scoring": lambda *_: "good"}, "The score cannot be read as"),
         ({"scoring": lambda *_: [1.0, 2.0]}, "returned <list of 2 items>: it must return one number"),
         ({"scoring": lambda *_: 1.0, "cv": []}, "cv=<list of 0 items> gives no folds"),
+        ({"scoring": lambda *_: 1.0, "cv": b"x"}, "cv=b'x' gives no folds"),
     ],
 )
 def test_a_scoring_that_cannot_judge_and_no_folds_are_refused(settings, message):

@@ -9,6 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularAutoencoder, ModuleNeighbors
+from manylens.ensembles import finders
 from manylens.ensembles.faiss_finder import FaissFinder
 
 DIGITS, LABELS = load_digits(return_X_y=True)
@@ -68,6 +69,23 @@ def test_filtered_results_are_exact_among_the_rows_let_through(index, share):
     assert np.isin(rows, NAMES[mask]).all()
     for same in (NAMES[mask], NAMES[mask].tolist(), lambda ids: np.isin(ids, NAMES[mask])):
         np.testing.assert_array_equal(index.kneighbors(QUERIES, 5, where=same)[1], rows)
+
+
+@pytest.mark.parametrize("held", [0, finders.HELD_BYTES])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("repeated", [False, True])
+def test_filters_that_let_many_rows_through_are_exact(repeated, dtype, held, monkeypatch):
+    monkeypatch.setattr(finders, "HELD_BYTES", held)
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(4000, 30)).astype(dtype)  # no falling variances, so that few lists are proven
+    if repeated:
+        base[2000:] = base[:2000]
+    queries, mask = rng.normal(size=(40, 30)).astype(dtype), rng.random(4000) < 0.5
+    distances, rows = ModuleNeighbors(n_leading=8).fit(base).kneighbors(queries, 5, where=mask)
+    expected, _ = literal(base[mask].astype(np.float64), queries.astype(np.float64))
+    np.testing.assert_allclose(distances, expected, rtol=1e-5)
+    assert mask[rows].all()
+    assert all(len(set(line)) == 5 for line in rows.tolist())
 
 
 def test_removed_rows_are_never_found(index):

@@ -371,3 +371,10 @@ def test_a_voting_that_became_wrong_after_fit_is_refused(wrong):
     model = ModuleVotingClassifier(PartitionKernelPCA(2, 1)).fit(X, np.arange(30) % 2)
     with pytest.raises(ValueError, match=r"voting=.* is unknown: give one of auto, hard, soft"):
         model.set_params(voting=wrong).predict(X)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of scikit-learn
+def test_an_estimator_that_overflows_is_named():
+    lenses, huge = ModularKernelPCA(3, 2, random_state=0), np.linspace(-3e38, 3e38, 60)
+    with pytest.raises(ValueError, match=r"Ridge.fit overflows on the coordinates of a module"):
+        ModuleVotingRegressor(lenses, Ridge()).fit(load_diabetes().data[:60].astype(np.float32), huge)

@@ -2,6 +2,7 @@ import warnings
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.metrics.pairwise import (
     cosine_similarity,
@@ -324,3 +325,13 @@ def test_a_function_that_overflows_is_refused_without_a_warning(function):
     X = 1e200 * np.random.default_rng(0).normal(size=(9, 2))
     with pytest.raises(ValueError, match="The kernel gave NaN or infinity"):
         FromCallable(function).fit(X).gram(X)
+
+
+@pytest.mark.parametrize("kernel", [RBF(), Laplacian()])
+def test_short_floats_are_compared_with_rows_whose_scale_they_cannot_hold(kernel):
+    rows = np.random.default_rng(0).normal(size=(20, 4)) * 1e-30
+    small = (rows[:5] * 1e-15).astype(np.float32)
+    with np.errstate(all="raise", under="ignore"):
+        block = kernel.fit(rows)(small, rows)
+    assert block.dtype == np.float32
+    assert_allclose(block, kernel(np.zeros((5, 4)), rows), rtol=1e-5)

@@ -49,3 +49,8 @@ def test_counts_that_cannot_be_are_refused_and_change_nothing(counts):
 def test_a_number_of_samples_that_cannot_be_is_refused(n_samples):
     with pytest.raises((TypeError, ValueError), match=r"n_samples|samples takes"):
         BootstrapMoments(2, n_samples)
+
+
+def test_more_samples_than_fit_in_memory_are_refused():
+    with pytest.raises(ValueError, match="10000000000 samples takes"):
+        BootstrapMoments(1, 10**10)

@@ -1,6 +1,7 @@
 """When fine-tuning is worth it."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from manylens.transfer import fine_tuning_gain
@@ -63,6 +64,12 @@ def test_names_of_classes_work_like_numbers():
 def test_invalid_input_is_refused_in_one_sentence(change, error):
     with pytest.raises(ValueError, match=error):
         fine_tuning_gain(**{"tuned": [0] * 6, "frozen": [1] * 6, "y": [0, 1] * 3} | change)
+
+
+def test_missing_labels_are_refused():
+    y = np.array(["a", pd.NA] * 3, dtype=object)
+    with pytest.raises(ValueError, match="y or tuned has missing labels"):
+        fine_tuning_gain(["a"] * 6, ["b"] * 6, y)
 
 
 def test_ragged_predictions_are_refused():

@@ -162,9 +162,13 @@ class DiversitySearchCV(CallbackSupportMixin, FactsMixin, MetaEstimatorMixin, Ba
         scorer = make_scorer(estimator, self.scoring)
         classifies = is_classifier(estimator)
         targets: Any = check_classes(y) if classifies else y
-        folds = list(check_cv(self.cv, targets, classifier=classifies).split(X, targets))
+        no_folds = f"cv={shown(self.cv)} gives no folds: give a number of folds, or pairs of rows."
+        try:
+            folds = list(check_cv(self.cv, targets, classifier=classifies).split(X, targets))
+        except TypeError as error:
+            raise TypeError(no_folds) from error
         if not folds:
-            raise ValueError(f"cv={shown(self.cv)} gives no folds: give a number of folds, or pairs of rows.")
+            raise ValueError(no_folds)
         if classifies:
             check_folds(targets, folds)
         root = root_context(self, X, y, len(folds) + bool(self.refit))

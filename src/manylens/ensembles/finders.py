@@ -14,6 +14,7 @@ from manylens.native.bulk_links import link_all
 from manylens.native.nearest import (
     FINISH_BLOCK,
     QUERY_BLOCK,
+    HeldRows,
     LeadingColumns,
     SelectedRows,
     drop_self,
@@ -44,6 +45,8 @@ from manylens.validation import CheckedState
 
 STORED = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.int16, np.int32))
 Lists: TypeAlias = tuple[FloatArray, IntArray]  # keys or squared distances, and rows
+CHOSEN_PER_NEIGHBOR, FEW_NEIGHBORS = 12, 10  # candidates in a search of chosen rows, and k up to which
+HELD_BYTES = 1 << 26  # leading coordinates of chosen rows up to this size are copied once
 ONE_WRITER = Lock()  # held for an instant, to claim memory or to replace an index
 
 
@@ -190,13 +193,27 @@ class ScanFinder(CheckedState):
         n_jobs: int | None,
         chosen: IntArray,
     ) -> Lists:
-        """Squared distances and rows (n_queries, k) of the nearest chosen rows, exactly, by one scan."""
-        scored, base = score_queries(leading), self._base(chosen)
-        shift = self._shift(leading, queries.shape[1])
+        """Squared distances and rows (n_queries, k) of the nearest chosen rows, exactly.
+
+        One scan finds candidates, and proves for most queries that they are enough; another finds the rest.
+        """
+        scored, base = score_queries(leading), self._held(chosen)
+        shift, m = self._shift(leading, queries.shape[1]), CHOSEN_PER_NEIGHBOR * max(k, FEW_NEIGHBORS)
 
         def search(b: slice) -> Lists:
-            lists = first_lists(scored[b], base, queries[b], points, k)
-            return finish(scored[b], base, shift[b], queries[b], points, *lists)
+            if len(chosen) < 8 * m:
+                lists = first_lists(scored[b], base, queries[b], points, k)
+                return finish(scored[b], base, shift[b], queries[b], points, *lists)
+            keys, numbers = scan_smallest(scored[b], base, m)
+            bounds = keys + shift[b][:, None]
+            distances, rows = rerank(queries[b], points, chosen[numbers], bounds, k)
+            rest = np.flatnonzero(bounds[:, -1] <= distances[:, -1])
+            if len(rest):
+                some = b.start + rest
+                lists = distances[rest], rows[rest]
+                found = finish(scored[some], base, shift[some], queries[some], points, *lists)
+                distances[rest], rows[rest] = found
+            return distances, rows
 
         return by_blocks(search, (len(queries), k), points.dtype, n_jobs)
 
@@ -222,6 +239,12 @@ class ScanFinder(CheckedState):
 
     def _base(self, chosen: IntArray | None) -> FloatArray | SelectedRows:
         return self._rows.array if chosen is None else SelectedRows(self._rows.array, chosen)
+
+    def _held(self, chosen: IntArray) -> FloatArray | SelectedRows:
+        base = self._base(chosen)
+        if 4 * len(chosen) * (self.shape[1] + 1) > HELD_BYTES:
+            return base
+        return HeldRows(base[: len(chosen)], chosen)
 
     @property
     def nbytes(self) -> int:

@@ -441,7 +441,8 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
     def _request(self) -> SearchRequest:
         k = max(check_count(self.n_neighbors, "n_neighbors"), MIN_NEIGHBORS)
         numbers = count_or_none(self.n_leading, "n_leading"), count_or_none(self.n_candidates, "n_candidates")
-        return SearchRequest(k, self.recall, *numbers, self.n_jobs, bool(self.verbose))
+        recall = check_real(self.recall, "recall", 0, 1, include="right")
+        return SearchRequest(k, recall, *numbers, self.n_jobs, bool(self.verbose))
 
     def _layout(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in LAYOUT}
@@ -487,7 +488,6 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
                 "method='exact' needs bounds on the distances of rows that are not candidates, which "
                 f"backend={self.backend!r} does not give: use backend='numpy' or method='nested'."
             )
-        check_real(self.recall, "recall", 0, 1, include="right")
         check_real(self.verbose, "verbose", 0)
         self._request()  # checks the numbers
 

@@ -365,7 +365,15 @@ def call_each(
 def call_one(method: str, estimator: Any, view: FloatArray, /, *args: Any, **kwargs: Any) -> Any:
     """Call a method on one view; a plain function, so that any joblib backend can pickle it."""
     with np.errstate(over="ignore" if method == "score" else None):  # an infinite score is refused
-        return getattr(estimator, method)(np.ascontiguousarray(view), *args, **kwargs)
+        try:
+            return getattr(estimator, method)(np.ascontiguousarray(view), *args, **kwargs)
+        except ValueError as error:
+            if "infs or NaNs" in str(error):  # SciPy's words
+                what = f"{type(estimator).__name__}.{method}"
+                raise ValueError(
+                    f"{what} overflows on the coordinates of a module: scale X and y."
+                ) from error
+            raise
 
 
 def check_fit_params(estimator: Any, X: Rows, fit_params: dict[str, Any]) -> dict[str, Any]:

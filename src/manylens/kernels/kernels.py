@@ -93,8 +93,10 @@ class GammaKernel(Kernel):
             return float(np.ldexp(self.scaled_gamma_, -DEGREE[self.name] * self.exponent_))
 
     def _scaled(self, X: Rows) -> Rows:
-        """Rows divided by 2^exponent_, for which the scale is `scaled_gamma_`."""
+        """Rows divided by 2^exponent_, for which the scale is `scaled_gamma_`, in a dtype that holds it."""
         check_is_fitted(self, "scaled_gamma_")
+        if X.dtype == np.float32 and abs(np.frexp(self.scaled_gamma_)[1]) > 3 * SAFE_EXPONENT[X.dtype]:
+            X = X.astype(np.float64)  # the rows of fit were float64
         with np.errstate(over="ignore"):
             scaled = times_power(X, -self.exponent_)
         if self.exponent_ < 0:  # rows much larger than those of fit are as far away as a float can say
@@ -153,6 +155,7 @@ class RBF(GammaKernel):
         return self
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
+        dtype = X.dtype
         X, Y = self._scaled(X), self._scaled(Y)
         if self.origin_ is not None and isinstance(X, np.ndarray) and isinstance(Y, np.ndarray):
             X, Y = X - self.origin_.astype(X.dtype), Y - self.origin_.astype(Y.dtype)
@@ -166,7 +169,7 @@ class RBF(GammaKernel):
         if not all(np.isfinite(norm).all() for norm in norms):  # rows at an infinite distance
             exponent[~np.isfinite(exponent)] = -np.inf
         np.minimum(exponent, 0.0, out=exponent)
-        return np.exp(exponent, out=exponent)
+        return np.exp(exponent, out=exponent).astype(dtype, copy=False)
 
 
 class Laplacian(GammaKernel):
@@ -184,10 +187,11 @@ class Laplacian(GammaKernel):
         self.gamma = gamma
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
+        dtype = X.dtype
         with np.errstate(over="ignore", invalid="ignore"):
             X, Y = (short_indices(self._scaled(Z)) for Z in (X, Y))
             block = laplacian_kernel(X, Y, gamma=self.scaled_gamma_)
-        return block.astype(X.dtype, copy=False)
+        return block.astype(dtype, copy=False)
 
 
 class Polynomial(GammaKernel):

@@ -22,6 +22,7 @@ from manylens.summaries import Moments
 from manylens.summaries.moments import block_rows
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Rows
 from manylens.validation import (
+    check_count,
     clear_fitted,
     finite_array,
     plain_conversion_errors,
@@ -234,7 +235,8 @@ class DiverseModulesMixin:
         other.set_params(diversity=diversity)
         if hasattr(other, "keep_probability"):
             other.keep_probability = None
-        refuse_larger_shape((other.n_modules, other.n_components), self.module_shape_)
+        asked = check_count(other.n_modules, "n_modules"), check_count(other.n_components, "n_components")
+        refuse_larger_shape(asked, self.module_shape_)
         clear_fitted(other, "moments_")
         return other._learn(other.decomposition_)
 

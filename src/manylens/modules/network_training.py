@@ -61,7 +61,7 @@ def check_device(device: Any) -> str:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(
-            f"device={device!r} cannot be used by torch on this machine: {reason[:200]}"
+            f"device={shown(device)} cannot be used by torch on this machine: {reason[:99]}"
         ) from None
     return device
 

@@ -108,6 +108,14 @@ class SelectedRows:
         return self.rows[self.numbers[which]]
 
 
+class HeldRows(SelectedRows):
+    """Selected rows that are copied once, so that several blocks of queries do not copy them again."""
+
+    def __getitem__(self, which: slice | IntArray) -> FloatArray:
+        held: FloatArray = self.rows[which]
+        return held
+
+
 class LeadingColumns(SelectedRows):
     """The leading columns of some or all rows of an array, brought into scored form a tile at a time.
 

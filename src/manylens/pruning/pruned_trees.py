@@ -22,7 +22,7 @@ from manylens.pruning.tree_ensembles import (
 )
 from manylens.pruning.tree_exports import onnx_model, treelite_model
 from manylens.typing import AnyArray, FloatArray, MatrixLike
-from manylens.validation import CheckedState, plain_conversion_errors
+from manylens.validation import CheckedState, is_same, plain_conversion_errors
 
 FORMATS: tuple[TreeFormat, ...] = (
     ForestFormat(),
@@ -205,7 +205,7 @@ class PrunedTrees(CheckedState, ScoreMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = typed_tags(super().__sklearn_tags__(), getattr(self.model, "classes", None) is not None)
-        tags.input_tags.sparse, tags.input_tags.allow_nan = True, bool(self.allow_nan)
+        tags.input_tags.sparse, tags.input_tags.allow_nan = True, is_same(self.allow_nan, True)
         return tags
 
 

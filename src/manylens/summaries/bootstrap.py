@@ -12,6 +12,8 @@ from manylens.summaries.moments import Moments
 from manylens.typing import AnyArray, FloatArray
 from manylens.validation import check_count, check_rows, finite_array, require_memory
 
+OBJECT_BYTES = 4096.0  # that moments take beside their matrix, at most
+
 
 def bootstrap_counts(n_samples: int, lengths: Sequence[int], number: int, seed: int) -> FloatArray:
     """Counts (n_samples, lengths[number]) of the rows of one block in bootstrap samples of all n rows.
@@ -32,7 +34,8 @@ class BootstrapMoments(Summary):
 
     def __init__(self, n_features: int, n_samples: int) -> None:
         self.whole = Moments(n_features)
-        require_memory(8.0 * n_features**2 * check_count(n_samples, "n_samples"), f"{n_samples} samples")
+        each = 8.0 * n_features**2 + OBJECT_BYTES
+        require_memory(each * check_count(n_samples, "n_samples"), f"{n_samples} samples")
         self.samples = [Moments(n_features) for _ in range(n_samples)]
 
     def update(self, rows: Any, counts: AnyArray) -> Self:

@@ -102,4 +102,7 @@ def is_right(predicted: ArrayLike, truth: AnyArray, name: str) -> AnyArray:
         raise ValueError(
             f"{name} has {len(labels)} rows and y has {len(truth)}: predict the same held-out rows by both."
         )
-    return (labels == truth).astype(np.float64)
+    try:
+        return np.asarray(labels == truth).astype(np.float64)
+    except TypeError as error:  # of pandas, for a missing value
+        raise ValueError(f"y or {name} has missing labels: leave out these rows.") from error
