@@ -171,7 +171,7 @@ sys.meta_path.insert(0, NoPandas())
 import numpy as np, polars as pl, pyarrow as pa
 from sklearn.datasets import load_iris
 from manylens import NCA, ModularKernelPCA, ModuleNeighbors, ModuleVotingClassifier, explore
-from manylens.explorer.answers import Answers
+from manylens.explorer.served_neighbors import Answers
 
 X, y = load_iris(return_X_y=True)
 names = ["a", "b", "c", "d"]

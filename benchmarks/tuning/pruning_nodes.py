@@ -1,7 +1,7 @@
 """How the rules of TreePruner were chosen: `python -m benchmarks.tuning.pruning_nodes`.
 
 Forests are pruned on the tables of `CHOOSING`, never on those on which PrunedNodes judges. Options replace
-constants of the modules, for example `--set trials.PARTS=4 dials.MARGIN=1`.
+constants of the modules, for example `--set held_out_trials.PARTS=4 size_limits.MARGIN=1`.
 """
 
 import argparse

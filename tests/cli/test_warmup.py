@@ -18,7 +18,7 @@ from scipy import sparse
 from sklearn.ensemble import RandomForestClassifier
 import manylens as ml
 from manylens.cli.warmup import NCA_METHODS, SEARCH_METHODS
-from manylens.explorer.answers import Answers
+from manylens.explorer.served_neighbors import Answers
 
 warnings.simplefilter("ignore")
 compiled = []

@@ -13,9 +13,9 @@ import pytest
 from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularKernelPCA
-from manylens.explorer import answers as room
-from manylens.explorer.answers import Answers, BadRequestError
+from manylens.explorer import served_neighbors as room
 from manylens.explorer.data import explorer_data
+from manylens.explorer.served_neighbors import Answers, BadRequestError
 
 pytest.importorskip("starlette")
 uvicorn = pytest.importorskip("uvicorn")

@@ -9,7 +9,7 @@ from manylens.datasets import make_friedman, make_shells
 from manylens.pruning import TreePruner, model_choice
 from manylens.pruning.cover_cuts import cover_models, cover_paths
 from manylens.pruning.node_path import row_leaves, row_losses
-from manylens.pruning.path_judge import Judge, nodes_size
+from manylens.pruning.path_losses import Judge, nodes_size
 from manylens.pruning.pruned_trees import find_format
 from manylens.pruning.pruning_rows import out_of_bag
 

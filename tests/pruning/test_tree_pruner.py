@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import manylens
 from manylens.datasets import make_friedman, make_shells
 from manylens.pruning import TreePruner, model_choice
-from manylens.pruning.dials import Dials
+from manylens.pruning.size_limits import Dials
 
 X, y = make_friedman(700, random_state=0)
 new, truth = make_friedman(2000, random_state=1)

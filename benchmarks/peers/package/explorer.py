@@ -112,7 +112,7 @@ class ExplorerServer(Comparison):
     )
 
     def make_data(self):
-        from manylens.explorer.answers import Answers
+        from manylens.explorer.served_neighbors import Answers
 
         n = 20_000 if self.quick else 1_000_000
         rng = np.random.default_rng(self.seed)

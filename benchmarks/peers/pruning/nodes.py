@@ -15,7 +15,7 @@ from benchmarks.peers.pruning.tables import CHOOSING, JUDGED, NEEDED, VALUES, dr
 from manylens.datasets import make_friedman
 from manylens.pruning import PrunedTrees, TreePruner
 from manylens.pruning.node_path import Nodes, open_nodes, renumbered
-from manylens.pruning.path_judge import nodes_size
+from manylens.pruning.path_losses import nodes_size
 from manylens.pruning.pruned_trees import find_format, tree_bytes
 from manylens.pruning.tree_ensembles import inner_levels
 

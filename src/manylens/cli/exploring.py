@@ -27,8 +27,8 @@ from manylens.cli.columns import (
 from manylens.cli.model_files import first_steps, last_step
 from manylens.cli.output import Common
 from manylens.cli.tables import Rows, check_target
-from manylens.explorer.answers import Answers
 from manylens.explorer.hosts import explore
+from manylens.explorer.served_neighbors import Answers
 from manylens.explorer.server import serve
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, IntArray

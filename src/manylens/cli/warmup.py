@@ -24,7 +24,7 @@ from manylens.alignment.distances import distance_correlation
 from manylens.ensembles.index import Method
 from manylens.ensembles.neighbors import ModuleNeighbors
 from manylens.ensembles.scan_neighbors import ScanNeighborsClassifier
-from manylens.explorer.answers import Answers
+from manylens.explorer.served_neighbors import Answers
 from manylens.metric.nca import NCA
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.pruning.pruner import AlignmentPruner

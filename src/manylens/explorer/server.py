@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from manylens.explorer.answers import Answers, BadRequestError, NotReadyError
 from manylens.explorer.hosts import page
+from manylens.explorer.served_neighbors import Answers, BadRequestError, NotReadyError
 from manylens.optional import import_optional
 
 LARGEST_REQUEST = 2**20  # bytes

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manylens.pruning.dials import Dials, Goal, full_size
 from manylens.pruning.members import Link
 from manylens.pruning.node_path import (
     Nodes,
@@ -25,7 +24,8 @@ from manylens.pruning.node_path import (
     row_losses,
     smoothed,
 )
-from manylens.pruning.path_judge import Candidate, Judge, JudgedRows, Path, Size
+from manylens.pruning.path_losses import Candidate, Judge, JudgedRows, Path, Size
+from manylens.pruning.size_limits import Dials, Goal, full_size
 from manylens.typing import IntArray
 
 SMOOTHINGS = (0.1, 1.0)  # training rows that a node counts for in the values of its children

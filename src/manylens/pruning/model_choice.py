@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from manylens.pruning.cover_cuts import CoverPath, smallest_cut
-from manylens.pruning.dials import Dials, Goal, expected_size
 from manylens.pruning.node_path import Nodes
-from manylens.pruning.path_judge import Candidate, Judge, JudgedRows, Path, Size, nodes_size
+from manylens.pruning.path_losses import Candidate, Judge, JudgedRows, Path, Size, nodes_size
+from manylens.pruning.size_limits import Dials, Goal, expected_size
 from manylens.typing import BoolArray, FloatArray
 
 BEST = 2  # candidates, by their losses in one trial, that are tried in all trials until one is good enough

@@ -15,16 +15,16 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.pruning.cover_cuts import cover_models, cover_paths, smallest_cut
-from manylens.pruning.dials import MARGIN, Dials, Goal
+from manylens.pruning.held_out_trials import held_out_trials, own_trial, refitted_trials
 from manylens.pruning.model_choice import Choice, choose_refit, cut_optimism
 from manylens.pruning.node_path import Nodes, open_nodes, prune_path, row_leaves, row_scores
-from manylens.pruning.path_judge import Candidate, Judge, Path, candidates, nodes_size
+from manylens.pruning.path_losses import Candidate, Judge, Path, candidates, nodes_size
 from manylens.pruning.pruned_ensemble import ScoreMixin, comparable_rows, typed_tags
 from manylens.pruning.pruned_trees import PrunedTrees, find_format, tree_bytes, validate_tree_rows
 from manylens.pruning.pruning_rows import dense, out_of_bag
+from manylens.pruning.size_limits import MARGIN, Dials, Goal
 from manylens.pruning.training_moments import columns_of
 from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat, fitted_to
-from manylens.pruning.trials import held_out_trials, own_trial, refitted_trials
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Seed
 from manylens.validation import (
     check_choice,

@@ -34,7 +34,7 @@ from manylens.validation import (
 if TYPE_CHECKING:
     from torch import nn
 
-    from manylens.transfer.exported import TransferModule
+    from manylens.transfer.torch_export import TransferModule
 
 
 class LayerTransfer(PlainScoreMixin, ClassifierMixin, BaseEstimator):
@@ -243,7 +243,7 @@ class LayerTransfer(PlainScoreMixin, ClassifierMixin, BaseEstimator):
         torch.nn.Module
             With a copy of the network; its `state_dict` holds the classifier, too.
         """
-        from manylens.transfer.exported import TransferModule
+        from manylens.transfer.torch_export import TransferModule
 
         check_is_fitted(self, "classifier_")
         return TransferModule(self)
@@ -259,7 +259,7 @@ class LayerTransfer(PlainScoreMixin, ClassifierMixin, BaseEstimator):
             Two or more rows of inputs; the exported model accepts any number of rows. Inputs are named "x",
             or as in the dict.
         """
-        from manylens.transfer.exported import write_onnx
+        from manylens.transfer.torch_export import write_onnx
 
         write_onnx(self.export_torch(), path, check_inputs(example)[0])
 

@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.base import clone
 
 from manylens.pruning.node_path import RowLeaves, row_leaves
-from manylens.pruning.path_judge import Trial
+from manylens.pruning.path_losses import Trial
 from manylens.pruning.pruned_ensemble import comparable_rows
 from manylens.pruning.pruning_rows import dense, forest_samples, unseen_rows
 from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat

@@ -9,7 +9,7 @@ import numpy as np
 
 from manylens.native.trees import FlatTrees
 from manylens.pruning.node_path import SHRINK, STEPS
-from manylens.pruning.path_judge import Candidate, Judge, Path, Size
+from manylens.pruning.path_losses import Candidate, Judge, Path, Size
 from manylens.pruning.tree_ensembles import TreeEnsemble
 from manylens.typing import BoolArray
 

@@ -5,11 +5,11 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 from manylens.datasets import make_friedman, make_shells
+from manylens.pruning.held_out_trials import PARTS, held_out_trials, refitted_trials, stratified_parts
 from manylens.pruning.node_path import open_nodes, row_leaves, row_losses
-from manylens.pruning.path_judge import JudgedRows, path_of, trial_losses
+from manylens.pruning.path_losses import JudgedRows, path_of, trial_losses
 from manylens.pruning.pruned_trees import find_format
 from manylens.pruning.pruning_rows import forest_samples
-from manylens.pruning.trials import PARTS, held_out_trials, refitted_trials, stratified_parts
 
 X, y = make_friedman(90, random_state=0)
 S, label = make_shells(90, random_state=0)
