@@ -16,7 +16,7 @@ from manylens import ModularKernelPCA, cka_matrix, explore
 from manylens.alignment import distance_correlation_matrix
 from manylens.explorer import hosts
 from manylens.explorer.curves import diversity_curves, majority, nearest
-from manylens.explorer.data import LARGEST, explorer_data
+from manylens.explorer.data import LARGEST, class_names, explorer_data
 from manylens.explorer.images import pixel_scale
 from manylens.explorer.similarities import linear_cka, similarity_matrix
 
@@ -274,3 +274,21 @@ def test_columns_of_a_table_are_shown_as_text():
     for bad in (table[:3], [1, 2]):
         with pytest.raises(ValueError, match="table must be a data frame with one row per row of X"):
             explorer_data(LENSES, X, table=bad)
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (["10", "9", "1"], ["1", "9", "10"]),
+        (["class 10", "class 2", "other"], ["class 2", "class 10", "other"]),
+        (["b1", "a10", "a9", "nan"], ["a9", "a10", "b1", "missing"]),
+        (["01", "1", "9" * 5000], ["01", "1", "9" * 5000]),
+        ([3, 10, 2], ["2", "3", "10"]),
+    ],
+)
+def test_classes_with_numbers_in_their_names_are_in_the_order_of_the_numbers(labels, names):
+    found, codes = class_names(np.array(labels, dtype=object))
+    assert found == names
+    assert [found[code] for code in codes] == [
+        "missing" if label == "nan" else str(label) for label in labels
+    ]

@@ -140,6 +140,16 @@ class TestAnswers:
         with pytest.raises(BadRequestError):
             answers.neighbors(bad)
 
+    def test_rows_are_found_by_name(self, digits, lenses):
+        names = ["same", *(f"{HOSTILE} {row}" for row in range(1, 599)), "same"]
+        named = Answers(lenses, digits.data[:600], ids=names)
+        assert named.page.meta["named"]
+        assert named.page.meta["ids"] is None
+        assert [named.find({"name": name})["row"] for name in ("same", names[7], "none")] == [0, 7, -1]
+        for bad in (None, {}, {"name": 5}, {"name": None}, ["name"]):
+            with pytest.raises(BadRequestError, match="name"):
+                named.find(bad)
+
     @pytest.mark.parametrize("weight", [np.nan, np.inf, -1.0, 1e300, None, "1e400"])
     def test_weights_must_be_numbers(self, answers, weight):
         weights = weights_of(answers, 1.0)
@@ -285,6 +295,8 @@ class TestServer:
         assert ask(address, "/neighbors", "POST", asked, Host="evil.example", **good)[0] == 421
         assert ask(address, "/neighbors", "POST", asked, Origin="http://evil.example", **good)[0] == 403
         assert ask(address, "/neighbors", "OPTIONS", Origin="http://evil.example")[0] == 405
+        assert json.loads(ask(address, "/row", "POST", {"name": "x"}, **good)[2]) == {"row": -1}
+        assert ask(address, "/row", "POST", {"name": "x"})[0] == 403
         for body in (b"", b"{", b"[" * 100_000, b"\xff", b'{"row": NaN}'):
             status, _, answer = ask(address, "/neighbors", "POST", body, **good)
             assert (status, list(json.loads(answer))) == (400, ["error"])
@@ -360,6 +372,32 @@ def test_a_page_says_how_many_rows_are_mapped_and_then_shows_the_neighbors(brows
             page.wait_for_selector(".mlx-modules[aria-busy=false]", timeout=30_000)
             shown = page.eval_on_selector_all(".mlx-card", "n => n.map(b => Number(b.dataset.row))")
             assert shown == expected(lenses.transform(rows), 0)
+            assert messages == []
+    finally:
+        context.close()
+
+
+def test_a_page_of_a_server_finds_rows_by_name(browser, digits, lenses):
+    named = Answers(lenses, digits.data[:600], ids=[f"digit {HOSTILE} {row}" for row in range(600)])
+    messages = []
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    try:
+        with served(named) as address:
+            page = context.new_page()
+            page.on("console", lambda message: messages.append(message.text))
+            page.goto(address)
+            field = page.get_by_role("searchbox")
+            assert field.get_attribute("placeholder") == "0 to 599 or name"
+            field.fill(f"digit {HOSTILE} 321")
+            page.keyboard.press("Enter")
+            page.locator(".mlx-query strong", has_text="321").wait_for(timeout=30_000)
+            page.wait_for_selector(".mlx-modules[aria-busy=false]", timeout=30_000)
+            shown = page.eval_on_selector_all(".mlx-card", "n => n.map(b => Number(b.dataset.row))")
+            assert shown == expected(lenses.transform(digits.data[:600]), 321)
+            field.fill("nobody")
+            page.keyboard.press("Enter")
+            page.get_by_text("There is no row “nobody”").first.wait_for(timeout=30_000)
+            assert field.get_attribute("aria-invalid") == "true"
             assert messages == []
     finally:
         context.close()

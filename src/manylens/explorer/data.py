@@ -8,6 +8,7 @@ G_m S⁻¹ c up to a rotation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -311,12 +312,20 @@ def class_names(values: AnyArray) -> tuple[list[str], list[int]]:
     """Names of the different labels, sorted if they can be, and the number of each row's name."""
     plain = ["missing" if str(value) in MISSING else value for value in values.tolist()]
     try:
-        different = sorted(set(plain) - {"missing"})
+        different = sorted(set(plain) - {"missing"}, key=numbers_in_order)
     except TypeError:  # strings and numbers
         different = [value for value in dict.fromkeys(plain) if value != "missing"]
     different += ["missing"] * ("missing" in plain)
     number = {value: i for i, value in enumerate(different)}
     return [str(value) for value in different], [number[value] for value in plain]
+
+
+def numbers_in_order(value: Any) -> Any:
+    """A key that sorts strings with numbers in them as people do: "class 2" before "class 10"."""
+    if not isinstance(value, str):
+        return value
+    parts = re.split(r"(\d{1,18})", value)
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)], value
 
 
 def checked_strings(values: Any, n: int, name: str) -> list[str]:

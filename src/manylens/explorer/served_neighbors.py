@@ -84,6 +84,7 @@ class Answers:
         self.groups = empty_groups(n, self.k)
         self._n_mapped, self._failure = 0, ""
         self._views: dict[int, FloatArray] = {}  # all modules at the stops asked for last
+        self._places: dict[str, int] | None = None  # rows by name, from the first search for one
         self._lock = threading.Lock()
         self._describe(chosen)
         if not deferred:
@@ -117,6 +118,7 @@ class Answers:
             "sample_codes": None if codes is None else [codes[row] for row in chosen],
             "sample_values": None if values is None else [values[row] for row in chosen],
             "scaled": values is not None,
+            "named": described["ids"] is not None,
             "table": described["table"] and {"names": described["table"]["names"]},
             **{"codes": None, "values": None, "ids": None, "text": None},
         }
@@ -156,6 +158,17 @@ class Answers:
         answer["rows"] = [self._row(j) for j in sorted(found)]
         answer["center"] = np.asarray(center, dtype=float).tolist()
         return answer
+
+    def find(self, request: Any) -> dict[str, Any]:
+        """Answer a request for the number of the row with a name: the first one, or -1."""
+        name = request.get("name") if isinstance(request, dict) else None
+        if not isinstance(name, str):
+            raise BadRequestError("`name` must be text")
+        with self._lock:
+            if self._places is None:
+                names = self.beside.described["ids"] or []
+                self._places = {name: row for row, name in reversed(list(enumerate(names)))}
+        return {"row": self._places.get(name, -1)}
 
     def _nearest(self, weights: FloatArray, center: FloatArray, row: int) -> tuple[FloatArray, IntArray]:
         """Squared distances and rows of the neighbors with these weights, proven by a scan of all rows.

@@ -96,7 +96,7 @@ def application(answers: Answers, token: str, port: int) -> Any:
         refused = refusal(request, request.query_params.get("token", ""))
         return refused or respond(html, kind="text/html")
 
-    async def neighbors(request: Request) -> Response:
+    async def answer(request: Request, ask: Callable[[Any], dict[str, Any]]) -> Response:
         refused = refusal(request, request.headers.get("authorization", "").removeprefix("Bearer "))
         if refused:
             return refused
@@ -110,12 +110,22 @@ def application(answers: Answers, token: str, port: int) -> Any:
         except (ValueError, RecursionError):
             return respond({"error": "the request is not JSON"}, 400)
         try:
-            return respond(await run_in_threadpool(answers.neighbors, asked))
+            return respond(await run_in_threadpool(ask, asked))
         except BadRequestError as error:
             return respond({"error": str(error)}, 400)
         except NotReadyError as error:
             return respond({"mapped": error.args[0]}, 202)
 
+    async def neighbors(request: Request) -> Response:
+        return await answer(request, answers.neighbors)
+
+    async def row(request: Request) -> Response:
+        return await answer(request, answers.find)
+
     return Starlette(
-        routes=[Route("/", show, methods=["GET"]), Route("/neighbors", neighbors, methods=["POST"])]
+        routes=[
+            Route("/", show, methods=["GET"]),
+            Route("/neighbors", neighbors, methods=["POST"]),
+            Route("/row", row, methods=["POST"]),
+        ]
     )

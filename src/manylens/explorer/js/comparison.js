@@ -71,7 +71,7 @@ function renderComparison({ model, el, unique }) {
   const charted = (title, name, parent, ...rest) => panel(title, saveButtons(title, name, chartFigure(root, parent)), parent, ...rest);
   root.append(
     element("header", { class: "mlx-head" }, element("h1", {}, meta.title), element("p", { class: "mlx-note" }, `${n.toLocaleString("en")} rows, ${sides[0].name} against ${sides[1].name}`)),
-    element("div", { class: "mlx-controls" }, ...(layered ? layerChoices.map((each) => each.node) : []), rowFinder(book, unique + "row", meta.ids, select, status), meta.classes || meta.values ? colored.node : ""),
+    element("div", { class: "mlx-controls" }, ...(layered ? layerChoices.map((each) => each.node) : []), rowFinder(book, unique + "row", select, status), meta.classes || meta.values ? colored.node : ""),
     status,
     element("div", { class: "mlx-pair" }, ...both.map((map, s) => element("section", { class: "mlx-panel", "aria-label": `Map by ${sides[s].name}` },
       element("div", { class: "mlx-title" }, titles[s], saveButtons(`the map of ${sides[s].name}`, `map-${"ab"[s]}`, map.figure)), map.box))),

@@ -81,7 +81,7 @@ function renderModules({ model, el, unique }) {
       element("p", { class: "mlx-note" }, `${n.toLocaleString("en")} rows, ${counted(M)}, ${meta.kind}${sampled}`)),
     element("div", { class: "mlx-controls" },
       ...(diverse ? [element("div", { class: "mlx-control mlx-wide" }, element("label", { for: slider.id }, "Diversity"), slider, ticks, number)] : []),
-      rowFinder(book, unique + "row", meta.ids, select, status)),
+      rowFinder(book, unique + "row", select, status)),
     status,
     element("div", { class: "mlx-grid" },
       element("div", { class: "mlx-column" },

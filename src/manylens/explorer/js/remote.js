@@ -3,21 +3,25 @@
 const AGAIN = 400;  // ms until a server that is not ready is asked again
 const REST = 120;  // ms after which a slider is at rest; until then the server should answer for all modules only
 
+async function askServer(remote, path, body) {
+  const answer = await fetch(path, { method: "POST", body: JSON.stringify(body),
+    headers: { "Content-Type": "application/json", Authorization: `Bearer ${remote.token}` } });
+  const found = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(found.error ?? `the server answered ${answer.status}`);
+  return found;
+}
+
 function remoteFinder(meta, data, book, tell) {
   const cache = { stop: -1, views: null };
   async function ask(request) {
     const { query, stop, off, pixels, each } = request, weights = Array.from(request.weights);
     const image = pixels ? btoa(String.fromCharCode(...pixels)) : null;
-    const answer = await fetch("neighbors", { method: "POST", body: JSON.stringify({ row: query, image, stop, off, each, weights }),
-      headers: { "Content-Type": "application/json", Authorization: `Bearer ${meta.remote.token}` } });
-    if (answer.status === 202) {  // not yet; the map can be used already
-      const { mapped } = await answer.json();
-      tell(`The server maps all ${meta.n.toLocaleString("en")} rows: ${Math.floor(100 * mapped)} % are done. Neighbors appear when it is finished.`);
+    const found = await askServer(meta.remote, "neighbors", { row: query, image, stop, off, each, weights });
+    if ("mapped" in found) {  // not yet; the map can be used already
+      tell(`The server maps all ${meta.n.toLocaleString("en")} rows: ${Math.floor(100 * found.mapped)} % are done. Neighbors appear when it is finished.`);
       await new Promise((resolve) => { setTimeout(resolve, AGAIN); });
       return ask(request);
     }
-    const found = await answer.json().catch(() => ({ error: `the server answered ${answer.status}` }));
-    if (!answer.ok) throw new Error(found.error ?? `the server answered ${answer.status}`);
     book.add(found.rows);
     return found;
   }

@@ -1,7 +1,7 @@
 // What is known of rows: names, labels, colors, pictures, texts, columns. A server sends it with its answers.
 
 function rowBook(meta, imageView) {
-  const { classes, codes, values, n } = meta, remote = meta.remote ?? false;
+  const { classes, codes, values, n } = meta, remote = meta.remote ?? false, named = Boolean(meta.ids ?? meta.named);
   const sent = new Map();  // rows that a server described
   const pixels = new Uint8Array(imageView.buffer, imageView.byteOffset, imageView.byteLength);
   const field = (name, i) => (remote ? sent.get(i)?.[name] : meta[name]?.[i]);
@@ -63,8 +63,8 @@ function rowBook(meta, imageView) {
     return [element("strong", {}, ...breakable(name(i))), label(i) === null ? null : element("span", { class: "mlx-label" }, swatch(i), label(i)),
       text(i) === null ? null : element("p", { class: "mlx-text" }, text(i)), facts(i, most)].filter(Boolean);
   }
-  function find(wanted) {  // the number of a row given by its name or number, or -1
-    const byName = meta.ids && !remote ? meta.ids.indexOf(wanted) : -1;
+  async function find(wanted) {  // the number of a row given by its name or number, or -1
+    const byName = !named ? -1 : remote ? (await askServer(remote, "row", { name: wanted })).row : meta.ids.indexOf(wanted);
     const row = byName >= 0 ? byName : /^\d+$/.test(wanted) ? Number(wanted) : -1;
     return row < n ? row : -1;
   }
@@ -79,7 +79,7 @@ function rowBook(meta, imageView) {
     return element("ul", { class: "mlx-legend", "aria-label": "Colors of the labels" }, ...items);
   }
   const differs = (i, j) => Boolean(classes) && i >= 0 && code(i) !== code(j);
-  return { n, name, label, text, picture, paint, swatch, color, pointColors, describe, sentence, words, facts, find, add, legend, differs };
+  return { n, named, name, label, text, picture, paint, swatch, color, pointColors, describe, sentence, words, facts, find, add, legend, differs };
 }
 
 // Lists of buttons, which are reused so that the focus stays where it is.
@@ -111,15 +111,16 @@ function fillChip(button, book, i, { selected, both, note }) {
 }
 
 // A field to type a row's number or name into.
-function rowFinder(book, id, names, select, status) {
-  const hint = `0 to ${book.n - 1}${names ? " or name" : ""}`;
-  const input = element("input", { id, type: "search", autocomplete: "off", placeholder: hint, onchange: () => {
+function rowFinder(book, id, select, status) {
+  const hint = `0 to ${book.n - 1}${book.named ? " or name" : ""}`;
+  const input = element("input", { id, type: "search", autocomplete: "off", placeholder: hint, onchange: async () => {
     const wanted = input.value.trim();
     if (wanted === "") return;
-    const row = book.find(wanted);
+    const row = await book.find(wanted).catch((error) => { status.textContent = `The server does not answer: ${error.message}.`; });
+    if (row === undefined || wanted !== input.value.trim()) return;
     input.setAttribute("aria-invalid", String(row < 0));
     if (row >= 0) select(row);
-    else status.textContent = `There is no row “${wanted}”: give a number from 0 to ${book.n - 1}${names ? " or a name" : ""}.`;
+    else status.textContent = `There is no row “${wanted}”: give a number from 0 to ${book.n - 1}${book.named ? " or a name" : ""}.`;
   } });
   return element("div", { class: "mlx-control" }, element("label", { for: id }, "Row"), input);
 }
