@@ -57,9 +57,14 @@ class RowLeaves(NamedTuple):
         """Some of the rows, numbered anew."""
         if mask.all():
             return self
+        t, n, k = len(self.start) - 1, len(mask), int(mask.sum())
+        if len(self.row) == t * n:  # all rows in all trees
+            row, node = np.tile(np.arange(k, dtype=np.uint32), t), self.node.reshape(t, n)
+            node = node.take(np.flatnonzero(mask), axis=1).ravel()
+            return RowLeaves(np.arange(t + 1) * k, row, node, self.target[mask])
         number = (np.cumsum(mask) - 1).astype(np.uint32)
-        wanted = mask[self.row]
-        start = np.concatenate([[0], np.cumsum(wanted)])[self.start]
+        wanted = np.flatnonzero(mask[self.row])
+        start = np.searchsorted(wanted, self.start)
         return RowLeaves(start, number[self.row[wanted]], self.node[wanted], self.target[mask])
 
     def of_trees(self, mask: BoolArray) -> RowLeaves:
