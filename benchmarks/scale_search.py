@@ -99,8 +99,8 @@ class Ours:
     def at(self, recall):
         from manylens.ensembles.recall_calibration import calibrated
 
-        wish = replace(self.index._wish(), recall=recall, n_leading=self.index.n_leading_)
-        self.index.index_ = calibrated(self.index.index_, wish)  # with rows of the base, as `fit` does
+        request = replace(self.index._request(), recall=recall, n_leading=self.index.n_leading_)
+        self.index._change(lambda index: calibrated(index, request))  # with rows of the base, as `fit` does
 
     def search(self, queries):
         return self.index.kneighbors(queries, return_distance=False)

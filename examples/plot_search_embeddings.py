@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModuleNeighbors
-from manylens.datasets import load_dataset
+from manylens.datasets import data_available, load_dataset
 
 # %%
 # Image embeddings from a network, or the digits' pixels, mixed by a rotation, if the data are not there.
@@ -25,12 +25,11 @@ from manylens.datasets import load_dataset
 
 def image_embeddings():
     """Embeddings of 2,500 images."""
-    try:
-        X = load_dataset("caltech101_effnetlite0_emb").X.astype(np.float32)
-    except OSError:
+    if not data_available("caltech101_effnetlite0_emb"):
         X = load_digits().data.astype(np.float32)
         rotation = np.linalg.qr(np.random.default_rng(0).standard_normal((64, 64)))[0]
         return X @ rotation.astype(np.float32), "digits, rotated"
+    X = load_dataset("caltech101_effnetlite0_emb").X.astype(np.float32)
     return np.random.default_rng(0).permutation(X)[:2500], "Caltech-101, EfficientNet-Lite0"
 
 

@@ -38,6 +38,7 @@ NO_LABELS = ("not supported between", "unhashable", "NA is ambiguous", "did not 
 NO_ARRAY = {
     **dict.fromkeys(("inhomogeneous", "element with a sequence"), "its rows have different lengths"),
     "unique column names": "several of its columns have the same name",
+    "at least one array or dtype": "it has no columns",
     "Complex data": "Complex data not supported",
     "requires grad": "it is part of a graph of torch, so give detach() of it",
     "unsupported ScalarType": "NumPy has no such type of number, so convert it to float32",
@@ -56,14 +57,9 @@ def validate_rows(
     """Rows as float32 or float64, dense or CSR; with `reset`, record the features seen in fit."""
     refuse_collection(X, "X", f"manylens.cluster.Blockwise({type(estimator).__name__}(...))")
     with plain_conversion_errors("X"):
-        rows = validate_data(
-            estimator,
-            X,
-            reset=reset,
-            accept_sparse="csr" if accept_sparse else False,
-            dtype=[np.float64, np.float32],
-            ensure_min_samples=min_rows,
-        )
+        options = {"dtype": [np.float64, np.float32], "ensure_min_samples": min_rows}
+        formats = "csr" if accept_sparse else False
+        rows = validate_data(estimator, X, reset=reset, accept_sparse=formats, **options)
     return without_duplicates(rows)
 
 
@@ -203,6 +199,7 @@ def safe_scale(*arrays: Rows) -> int:
     return exponent if largest > 0 and np.isfinite(largest) and abs(exponent) > limit else 0
 
 
+@np.errstate(over="ignore")  # callers refuse infinity in a sentence
 def times_power(X: Rows, exponent: int) -> Rows:
     """X times 2^exponent, exactly; X itself if the exponent is 0."""
     if exponent == 0:

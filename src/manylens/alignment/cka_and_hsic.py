@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple, overload
 
 import numpy as np
-from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from manylens.alignment.device_alignments import device_alignments
@@ -374,8 +373,7 @@ def stable_rank_of_moments(moments: Moments, center: bool) -> float:
     total = float(np.trace(scatter))
     if total <= (8 * moments.precision) ** 2 * float(np.trace(about_zero)) or total == 0:
         raise ValueError(constant_message("X"))
-    last = len(scatter) - 1
-    return total / float(eigh(scatter, eigvals_only=True, subset_by_index=[last, last])[0])
+    return total / float(np.linalg.eigvalsh(scatter)[-1])
 
 
 def largest_squared_singular_value(X: Rows, mean: FloatArray) -> float:
@@ -383,8 +381,7 @@ def largest_squared_singular_value(X: Rows, mean: FloatArray) -> float:
     n, d = X.shape
     if not is_sparse(X) and min(n, d) <= SMALL:
         gram = X.T @ X if d <= n else X @ X.T
-        last = len(gram) - 1
-        return float(eigh(gram.astype(np.float64), eigvals_only=True, subset_by_index=[last, last])[0])
+        return float(np.linalg.eigvalsh(gram.astype(np.float64))[-1])
 
     def apply(v: FloatArray) -> FloatArray:
         image = X @ v - mean @ v

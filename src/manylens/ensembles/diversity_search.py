@@ -149,7 +149,9 @@ class DiversitySearchCV(CallbackSupportMixin, FactsMixin, MetaEstimatorMixin, Ba
         X, y = indexable(X, y)
         with plain_conversion_errors("X"):
             X = X if hasattr(X, "shape") else np.asarray(X)
-        diversities = [check_diversity(value) for value in np.asarray(self.diversities).ravel().tolist()]
+        with plain_conversion_errors("diversities"):
+            asked = np.asarray(self.diversities).ravel().tolist()
+        diversities = [check_diversity(value) for value in asked]
         check_count(self.verbose, "verbose", 0)
         check_jobs(self.n_jobs)
         check_flag(self.refit, "refit")

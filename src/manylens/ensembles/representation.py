@@ -27,6 +27,7 @@ METRICS: tuple[Metric, ...] = ("euclidean", "cosine", "inner_product")
 NARROW = ("float16", "int8", "uint8", "int16", "uint16", "bool")  # types whose values float32 contains
 PLAIN = (np.dtype(np.float32), np.dtype(np.float64))
 FEW_ROWS = 16
+LARGEST_EXPONENT = 1000  # of rows whose distances are within the range of float64
 ROUNDING = 1e-5  # relative excess of a norm over the longest that is taken for rounding
 
 
@@ -46,6 +47,8 @@ class InputRows(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the largest norm, for inner products."""
+        if self.metric != "cosine":
+            frame_exponent(X)
         self.longest_ = float(row_norms(X).max()) if self.metric == "inner_product" else 0.0
         return self
 
@@ -62,14 +65,15 @@ class InputRows(TransformerMixin, BaseEstimator):
             return X
         norms = row_norms(X)
         if self.metric == "inner_product":
-            lengths = np.divide(self.longest_ or 1.0, norms, where=norms > 0, out=np.zeros_like(norms))
-            return with_column(times_rows(X, lengths), np.zeros(len(norms)))
+            units = over_rows(X, np.where(norms > 0, norms, 1.0))
+            return with_column(units * X.dtype.type(self.longest_ or 1.0), np.zeros(len(norms)))
         if not norms.all():
             raise ValueError(
                 f"Row {np.argmin(norms)} of X is zero and has no direction, so it has no cosine distance: "
                 "remove it, or use metric='euclidean'."
             )
-        return times_rows(times_rows(X, 1 / largest_entries(X)), largest_entries(X) / norms)
+        largest = largest_entries(X)
+        return times_rows(over_rows(X, largest), largest / norms)
 
     def base_columns(self, X: Any) -> Any:
         """The columns of rows of the base, dense or CSR."""
@@ -111,7 +115,8 @@ def row_norms(X: Rows) -> FloatArray:
         squares.data = (squares.data / np.repeat(largest, np.diff(X.indptr))) ** 2
         return largest * np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
     scaled = X / largest[:, None]
-    norms: FloatArray = largest * np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+    with np.errstate(over="ignore"):
+        norms: FloatArray = largest * np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
     return norms
 
 
@@ -121,6 +126,15 @@ def times_rows(X: Rows, factors: FloatArray) -> Rows:
         return np.asarray(X * factors[:, None]).astype(X.dtype, copy=False)
     scaled = X.copy()
     scaled.data = (X.data * np.repeat(factors, np.diff(X.indptr))).astype(X.dtype, copy=False)
+    return scaled
+
+
+def over_rows(X: Rows, divisors: FloatArray) -> Rows:
+    """Each row divided by a number (n,), whose inverse may be beyond the range of float64."""
+    if not is_sparse(X):
+        return np.asarray(X / divisors[:, None]).astype(X.dtype, copy=False)
+    scaled = X.copy()
+    scaled.data = (X.data / np.repeat(divisors, np.diff(X.indptr))).astype(X.dtype, copy=False)
     return scaled
 
 
@@ -265,6 +279,17 @@ class Frame:
         return np.asarray(times_power(scaled, -self.after))
 
 
+def frame_exponent(rows: Rows) -> int:
+    """The power of two that the frame of rows takes out first; raise if distances are beyond float64."""
+    exponent = safe_scale(rows)
+    if exponent > LARGEST_EXPONENT:
+        raise ValueError(
+            f"X has entries up to about 2^{exponent}, so that distances between rows are beyond the range of "
+            "float64: divide X by a constant."
+        )
+    return exponent
+
+
 def frame_around(before: int, center: FloatArray, variance: float) -> Frame:
     """The frame of rows with this mean and sum of variances once multiplied by 2^-before."""
     after = int(np.frexp(variance)[1]) // 2 if variance > 0 else 0
@@ -273,7 +298,7 @@ def frame_around(before: int, center: FloatArray, variance: float) -> Frame:
 
 def frame_of(rows: Rows) -> Frame:
     """The frame of rows (n, D)."""
-    before = safe_scale(rows)
+    before = frame_exponent(rows)
     frame = Frame(before, column_means(times_power(rows, -before)))
     squares = 0.0
     for batch in batches_of(rows):
@@ -381,9 +406,10 @@ class CompositeAxes:
     def _rotated(self, rows: FloatArray) -> FloatArray:
         """Rows (n, D) of the frame on the axes: x A, or x (I - V T Vᵀ) from the QR decomposition of A."""
         first, second, signs = self._factors(rows.dtype)
-        if not self.completed:
-            return rows @ first
-        out: FloatArray = rows - (rows @ first) @ second
+        with np.errstate(over="ignore", invalid="ignore"):  # `check_near` refuses such rows
+            if not self.completed:
+                return rows @ first
+            out: FloatArray = rows - (rows @ first) @ second
         out[:, : len(signs)] *= signs
         return out * rows.dtype.type(len(self.widths) ** -0.5) if len(self.widths) > 1 else out
 
@@ -448,7 +474,7 @@ def composite_axes(Z: Rows, widths: tuple[int, ...]) -> CompositeAxes:
         )
     n, width = Z.shape
     n_sampled = max(AXES_ROWS, AXES_ROWS_PER_COLUMN * width)
-    before = safe_scale(Z)
+    before = frame_exponent(Z)
     sample, moments = Z, Moments(width)
     if n > n_sampled:
         sample = Z[np.sort(np.random.default_rng(0).choice(n, n_sampled, replace=False))]

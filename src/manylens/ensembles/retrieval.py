@@ -96,8 +96,10 @@ class RetrievalPrecision:
             Scorer (index, queries, y=None) -> precision.
         """
         n_neighbors, rows = check_count(self.n_neighbors, "n_neighbors"), check_rows(base, "base")
-        search = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute").fit(rows)
-        relevant = search.kneighbors(check_rows(queries, "queries"), return_distance=False)
+        search = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute")
+        with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn adds up all values to find NaN
+            search.fit(rows)
+            relevant = search.kneighbors(check_rows(queries, "queries"), return_distance=False)
         names = given_ids(None, base)
         place = {} if names is None else {name: row for row, name in enumerate(names.tolist())}
 

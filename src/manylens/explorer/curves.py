@@ -10,6 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from manylens.ensembles.retrieval import retrieval_precision
 from manylens.typing import FloatArray, IntArray
+from manylens.validation import safe_scale, times_power
 
 MOST_QUERIES = 200
 
@@ -27,6 +28,7 @@ def diversity_curves(
     queries = np.random.default_rng(0).permutation(n)[: min(MOST_QUERIES, n)]
     y = None if codes is None else np.asarray(codes)
     rows: Any = coordinates if X is None else X if sparse.issparse(X) else np.asarray(X)
+    rows = times_power(rows, -safe_scale(rows))
     relevant = others(NearestNeighbors(algorithm="brute").fit(rows), rows[queries], queries, n_neighbors)
     lines: dict[str, list[float]] = {"precision": [], "module_precision": []}
     if y is not None:

@@ -23,7 +23,7 @@ from manylens.explorer.similarities import module_similarities, sample_of
 from manylens.modules.autoencoder import ModularAutoencoder
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, FloatArray, MatrixLike, ModuleSet
-from manylens.validation import check_count, check_diversity, shown, take_rows
+from manylens.validation import check_count, check_diversity, check_iterable, shown, take_rows
 
 DIVERSITIES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.98, 1.0)
 MISSING = ("nan", "None", "<NA>", "NaT")
@@ -141,6 +141,8 @@ def prepare(
 
 def count_rows(X: Any) -> int:
     """Number of rows of an array, a sparse matrix, a data frame or a list."""
+    if getattr(X, "ndim", 2) == 0 or not (hasattr(X, "shape") or hasattr(X, "__len__")):
+        raise TypeError(f"X={shown(X)} is not a table: give an array of shape (n, d), one line per row.")
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
@@ -231,7 +233,8 @@ def module_columns(coordinates: FloatArray, stop: Any) -> list[FloatArray]:
 
 def diverse_stops(lenses: Any, diversities: Iterable[float] | None) -> list[Any]:
     """The lenses at the given diversities and at their own, in ascending order."""
-    asked = DIVERSITIES if diversities is None else [check_diversity(d) for d in diversities]
+    given = DIVERSITIES if diversities is None else diversities
+    asked = [check_diversity(d) for d in check_iterable(given, "diversities", "a list of numbers")]
     own = float(lenses.diversity_)
     if getattr(lenses, "keep_probability", None) is not None:
         lenses = lenses.with_diversity(own)  # the page shows modules that minimize the loss itself

@@ -26,6 +26,7 @@ from manylens.kernels.kernels import (
     Laplacian,
     Linear,
     Precomputed,
+    as_block,
     checked_block,
     kernel_or_rbf,
     make_kernel,
@@ -41,6 +42,7 @@ from manylens.validation import (
     check_seed,
     is_sparse,
     refuse_extreme,
+    refuse_overflow,
     require_memory,
     restore_on_error,
     safe_scale,
@@ -88,13 +90,18 @@ class FeatureMap(TransformerMixin, BaseEstimator):
 
     def feature_blocks(self, X: Rows) -> Iterator[Rows]:
         """Features of consecutive blocks of rows, about 32 MB at a time."""
+        check_is_fitted(self, "root_")
+        X = as_block(self, X)
         for batch in gen_batches(X.shape[0], block_rows(self.block_width, X.dtype.itemsize)):
             yield self.features(X[batch])
 
     def apply_root(self, features: Rows) -> Rows:
         """Coordinates psi from features."""
+        check_is_fitted(self, "root_")
         if self.root_ is None:
             return features
+        if getattr(features, "shape", ())[1:] != (self.width,):
+            raise ValueError(f"features must be an array of {self.width} columns, from `features`.")
         return safe_sparse_dot(features, self.root_.astype(features.dtype), dense_output=True)
 
     def _set_root(self, gram: FloatArray, kernel: Kernel, dtype: Any) -> Self:
@@ -121,7 +128,8 @@ class LinearMap(FeatureMap):
         return self
 
     def features(self, X: Rows) -> Rows:
-        return X
+        check_is_fitted(self, "root_")
+        return as_block(self, X)
 
     @property
     def width(self) -> int:
@@ -135,6 +143,8 @@ class LandmarkMap(FeatureMap):
     landmarks_: Rows
 
     def features(self, X: Rows) -> Rows:
+        check_is_fitted(self, "root_")
+        X = as_block(self, X)
         return checked_block(self.kernel_(X, self.landmarks_), X, self.landmarks_)
 
     @property
@@ -253,7 +263,10 @@ class CountSketchMap(LandmarkMap):
         landmarks = sketch.summary_
         if not isinstance(self.kernel_, Linear):
             landmarks = sketch.mean_ + sketch.centered() / (2 * np.sqrt(X.shape[0] / n_buckets))
-        return self._set_landmarks(times_power(landmarks, exponent).astype(X.dtype), X.dtype)
+        landmarks = times_power(landmarks, exponent).astype(X.dtype)
+        if not np.isfinite(landmarks).all():
+            raise ValueError(f"Sums of rows of X are beyond the range of {X.dtype}: scale X.")
+        return self._set_landmarks(landmarks, X.dtype)
 
 
 class FourierMap(FeatureMap):
@@ -318,7 +331,13 @@ class FourierMap(FeatureMap):
         return self
 
     def features(self, X: Rows) -> FloatArray:
-        angles: FloatArray = safe_sparse_dot(self.kernel_._scaled(X), self.frequencies_, dense_output=True)
+        check_is_fitted(self, "root_")
+        X = as_block(self, X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            angles: FloatArray = safe_sparse_dot(
+                self.kernel_._scaled(X), self.frequencies_, dense_output=True
+            )
+        refuse_overflow(angles)
         scale = np.sqrt(1.0 / angles.shape[1]).astype(angles.dtype)
         return scale * np.hstack([np.cos(angles), np.sin(angles)])
 

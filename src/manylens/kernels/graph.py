@@ -95,6 +95,7 @@ class GraphKernel(Kernel):
             )
 
     def gram_block(self, X: Rows, rows: slice, columns: slice) -> FloatArray:
+        check_is_fitted(self, "rows_")
         return self._gram()[rows, columns]
 
     def _compare(self, X: Rows, neighbors: IntArray, distances: FloatArray) -> FloatArray:
@@ -198,7 +199,7 @@ class LocallyLinearKernel(GraphKernel):
             weights.data[entries] = reconstruction_weights(X[rows], X, graph.indices[entries], self.reg)
         residual = np.eye(n) - weights.toarray()
         M = residual.T @ residual
-        largest = linalg.eigvalsh(M, subset_by_index=[n - 1, n - 1])[0]
+        largest = np.linalg.eigvalsh(M)[-1]
         self.gram_ = largest * np.eye(n) - M
 
     def _shares(self, X: Rows, neighbors: IntArray, distances: FloatArray) -> FloatArray:
@@ -231,8 +232,10 @@ class LaplacianEigenmapKernel(GraphKernel):
         if self.gamma is not None:
             check_real(self.gamma, "gamma", minimum=0.0)
         adjacency = graph.copy()
-        self.scaled_gamma_ = None if self.gamma is None else float(np.ldexp(self.gamma, 2 * self.exponent_))
-        adjacency.data = np.exp(-(self.scaled_gamma_ or 0.0) * graph.data**2)
+        with np.errstate(over="ignore"):  # such a scale splits the graph
+            gamma = self.gamma and float(np.ldexp(float(self.gamma), 2 * self.exponent_))
+            adjacency.data = np.exp(-(gamma or 0.0) * graph.data**2)
+        self.scaled_gamma_ = gamma
         adjacency = adjacency.maximum(adjacency.T)
         n_parts = connected_components(adjacency > WEAKEST * adjacency.max(), directed=False)[0]
         if n_parts > 1:
@@ -304,9 +307,11 @@ def reconstruction_weights(X: FloatArray, rows: FloatArray, neighbors: IntArray,
     diagonal = np.arange(k)
     for batch in gen_batches(m, block_rows(k * X.shape[1])):
         differences = X[batch, None, :].astype(np.float64) - rows[neighbors[batch]]
+        largest = np.abs(differences).max(axis=(1, 2), keepdims=True)
+        differences /= np.where(largest > 0, largest, 1.0)  # so that squares do not underflow
         local = differences @ differences.swapaxes(1, 2)
         trace = np.trace(local, axis1=1, axis2=2)
-        local[:, diagonal, diagonal] += reg * np.where(trace > 0, trace, 1.0)[:, None]
+        local[:, diagonal, diagonal] += float(reg) * np.where(trace > 0, trace, 1.0)[:, None]
         weights[batch] = np.linalg.solve(local, np.ones((len(local), k, 1)))[:, :, 0]
     return weights / weights.sum(axis=1, keepdims=True)
 

@@ -20,6 +20,7 @@ from manylens.validation import (
     check_count,
     check_flag,
     check_real,
+    check_rows,
     is_sparse,
     plain_conversion_errors,
     real_array,
@@ -55,8 +56,17 @@ class Kernel(BaseEstimator):
 
     def gram_block(self, X: Rows, rows: slice, columns: slice) -> FloatArray:
         """One block of the Gram matrix of the rows (n, d) that the kernel was fitted on."""
+        X = as_block(self, X)
         left, right = X[rows], X[columns]
         return checked_block(self(left, right), left, right)
+
+
+def as_block(estimator: BaseEstimator, X: Any) -> Rows:
+    """Rows as the estimator takes them; blocks of validated rows, which many calls pass on, pass as given."""
+    is_block = (isinstance(X, np.ndarray) and X.ndim == 2) or (is_sparse(X) and X.format == "csr")
+    if is_block and X.dtype in SAFE_EXPONENT and X.shape[1] == getattr(estimator, "n_features_in_", -1):
+        return X
+    return validate_rows(estimator, X) if hasattr(estimator, "n_features_in_") else check_rows(X)
 
 
 def checked_block(block: Any, X: Rows, Y: Rows) -> Any:
@@ -282,7 +292,7 @@ class Precomputed(Kernel):
         return X.toarray() if is_sparse(X) else np.asarray(X)
 
     def gram_block(self, X: Rows, rows: slice, columns: slice) -> FloatArray:
-        block = X[rows, columns]
+        block = as_block(self, X)[rows, columns]
         return block.toarray() if is_sparse(block) else np.asarray(block)
 
 

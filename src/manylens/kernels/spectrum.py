@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from scipy import linalg
 from manylens.native.threads import scipy_alone
 from manylens.summaries import Moments
 from manylens.typing import FloatArray, Rows
+from manylens.validation import refuse_overflow
 
 if TYPE_CHECKING:
     from manylens.kernels.feature_maps import FeatureMap
@@ -29,7 +31,9 @@ class Spectrum:
     def coordinates(self, features: Rows) -> FloatArray:
         """Coordinates (n, k) of rows with these features (n, R), centered on the training rows."""
         dtype = features.dtype
-        return np.asarray(features @ self.projection.astype(dtype)) - self.shift.astype(dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            projected = np.asarray(features @ self.projection.astype(dtype)) - self.shift.astype(dtype)
+        return refuse_overflow(projected)
 
 
 def moments_width(feature_map: FeatureMap) -> int:
@@ -91,16 +95,24 @@ def sandwich(matrix: FloatArray, root: FloatArray) -> FloatArray:
 
 def leading_eigenpairs(matrix: FloatArray, n_components: int | None = None) -> tuple[FloatArray, FloatArray]:
     """Largest eigenvalues (k,) of a symmetric matrix, in descending order, and their vectors (R, k)."""
-    size = len(matrix)
-    n_components = None if n_components is None else int(n_components)  # int8 would overflow below
-    if n_components is None or 8 * n_components > size:  # a subset is cheaper only if it is small
-        values, vectors = np.linalg.eigh(matrix)
-    else:
-        values, vectors = linalg.eigh(matrix, driver="evr", subset_by_index=[size - n_components, size - 1])
-    values, vectors = values[::-1][:n_components], vectors[:, ::-1][:, :n_components]
+    count = len(matrix) if n_components is None else int(n_components)  # int8 would overflow
+    values, vectors = largest_eigenpairs(matrix, count)
+    values, vectors = values[::-1], vectors[:, ::-1]
     largest = np.argmax(np.abs(vectors), axis=0)  # made positive, so that signs are reproducible
     signs = np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
     return values, vectors * signs
+
+
+def largest_eigenpairs(matrix: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
+    """The `count` largest eigenvalues of a symmetric matrix, in ascending order, and their vectors."""
+    size = len(matrix)
+    if 8 * count <= size:  # a subset is cheaper only if it is small
+        with suppress(linalg.LinAlgError):
+            values, vectors = linalg.eigh(matrix, driver="evr", subset_by_index=[size - count, size - 1])
+            if len(values) == count:  # LAPACK may lose some of many eigenvalues that are equal
+                return values, vectors
+    values, vectors = np.linalg.eigh(matrix)
+    return values[max(0, size - count) :], vectors[:, max(0, size - count) :]
 
 
 def rank_tolerance(size: int, dtype: Any) -> float:

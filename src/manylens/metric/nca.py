@@ -54,6 +54,7 @@ from manylens.validation import (
     plain_conversion_errors,
     plain_label_errors,
     refuse_collection,
+    refuse_overflow,
     require_two_classes,
     restore_on_error,
     safe_scale,
@@ -241,7 +242,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         check_is_fitted(self)
         with plain_conversion_errors("X"):
             rows = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return project(rows, self.components_)
+        return refuse_overflow(project(rows, self.components_))
 
     def mahalanobis(self) -> FloatArray:
         """Return the learned metric M.
@@ -275,7 +276,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         from sklearn.pipeline import Pipeline
 
         Z = self.transform(X)
-        with plain_label_errors():
+        with plain_conversion_errors("y"), plain_label_errors():
             vote = KNeighborsClassifier(n_neighbors, algorithm="kd_tree").fit(Z, y)
         return Pipeline([("nca", self), ("vote", vote)])
 
@@ -287,8 +288,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.target_tags.required, tags.transformer_tags.preserves_dtype = True, ["float64", "float32"]
         return tags
 
     @property
@@ -460,7 +460,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
 
     def _penalty(self, exponent: int) -> float:
         """`alpha` for a map in units of 2^-exponent."""
-        return float(np.ldexp(self.alpha, -2 * exponent))
+        return float(times_power(np.array(self.alpha, dtype=np.float64), -2 * exponent))
 
     def _batch_objective(
         self, X: FloatArray, labels: IntArray, against_all: bool, exponent: int

@@ -122,6 +122,7 @@ def three_arguments(callback: Callable[..., Any]) -> Report:
     )
 
 
+@np.errstate(over="ignore", invalid="ignore")  # callers refuse what is not finite
 def project(X: FloatArray, A: FloatArray) -> FloatArray:
     """X Aᵀ in the type of X, shape (n, n_components)."""
     return X @ A.T.astype(X.dtype)

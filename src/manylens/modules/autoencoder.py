@@ -105,7 +105,11 @@ class LinearAutoencoders(AffineModules):
         M, H = self.module_shape_
         dtype = modules.dtype if modules.dtype == np.float32 else np.dtype(np.float64)
         decoder = (self.decoders_ / M).swapaxes(1, 2).reshape(M * H, -1).astype(dtype)
-        return modules.reshape(len(modules), M * H) @ decoder + self.mean_.astype(dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = modules.reshape(len(modules), M * H) @ decoder + self.mean_.astype(dtype)
+        if not np.isfinite(rows).all():
+            raise ValueError(f"Z has entries so large that the rows are beyond the range of {dtype}.")
+        return rows
 
 
 class ModularAutoencoder(DiverseModulesMixin, LinearAutoencoders):

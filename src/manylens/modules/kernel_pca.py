@@ -453,8 +453,11 @@ class RidgePreimage(RegressorMixin, BaseEstimator):
         for batch in gen_batches(len(Z), block_rows(width)):
             features = self._features(Z[batch])
             gram += features.T @ features
-            cross += safe_sparse_dot(features.T, X[batch], dense_output=True)
-            cross -= np.outer(features.sum(axis=0), self.mean_)
+            with np.errstate(over="ignore", invalid="ignore"):  # refused below
+                cross += safe_sparse_dot(features.T, X[batch], dense_output=True)
+                cross -= np.outer(features.sum(axis=0), self.mean_)
+        if not np.isfinite(cross).all():
+            raise ValueError("X has entries too large to learn the inverse transform: scale it.")
         gram[np.diag_indices(width)] += self.alpha * np.trace(gram) / width + np.finfo(float).tiny
         self.coef_ = linalg.solve(gram, cross, assume_a="pos")
         return self

@@ -176,6 +176,8 @@ class NegativeCorrelationNetworks(CallbackSupportMixin, FactsMixin, BaseEstimato
 def target_table(y: ArrayLike, classes: AnyArray | None = None) -> FloatArray:
     """Targets as a table (n, Q): numbers as they are, classes as one-hot columns."""
     y = np.asarray(y)
+    if y.size == 0:
+        raise ValueError("y is empty: give one target per row.")
     return y.reshape(len(y), -1) if classes is None else (y[:, None] == classes).astype(np.float64)
 
 

@@ -17,8 +17,8 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.random import Generator
-from scipy import linalg
 
+from manylens.kernels.spectrum import largest_eigenpairs
 from manylens.native.threads import one_blas_thread
 from manylens.typing import FloatArray
 
@@ -126,7 +126,7 @@ def best_module(
     r = len(s)
     remainder = np.eye(r) - diversity * others
     scaled = remainder * s
-    _, vectors = linalg.eigh(scaled @ scaled.T, driver="evr", subset_by_index=[max(0, r - H), r - 1])
+    _, vectors = largest_eigenpairs(scaled @ scaled.T, H)
     decoder = np.zeros((r, H))
     decoder[:, : vectors.shape[1]] = vectors[:, ::-1]
     return decoder, decoder.T @ remainder / (1 - diversity * (M - 1) / M)

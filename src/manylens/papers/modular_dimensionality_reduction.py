@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator
-from scipy import linalg
 
+from manylens.kernels.spectrum import largest_eigenpairs
 from manylens.metric.optimizers import Adam, Schedule
 from manylens.modules.solver import dropping_diversity, loss_and_gradient, modular_loss
 from manylens.papers.modular_autoencoders import Descent, descend
@@ -66,9 +66,8 @@ def drop_module_loss(modules: Sequence[FloatArray], gram: FloatArray, keep_proba
 
 def approximate_root(matrix: FloatArray, rank: int) -> FloatArray:
     """RT_r (Definition 5): F (r, d) that minimizes |Fᵀ F - matrix|, from the largest eigenvalues above 0."""
-    size = len(matrix)
-    values, vectors = linalg.eigh(matrix, driver="evr", subset_by_index=[max(0, size - rank), size - 1])
-    root = np.zeros((rank, size))
+    values, vectors = largest_eigenpairs(matrix, rank)
+    root = np.zeros((rank, len(matrix)))
     root[: len(values)] = (vectors * np.sqrt(np.maximum(values, 0.0))).T[::-1]
     return root
 

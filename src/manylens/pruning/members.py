@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.native.trees import Tree
 from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
-from manylens.validation import plain_conversion_errors, take_rows
+from manylens.validation import plain_conversion_errors, plain_label_errors, take_rows
 
 Link: TypeAlias = Literal["identity", "logistic"]
 
@@ -338,8 +338,10 @@ AVERAGING = (BaggingMembers, ForestMembers, AdaBoostMembers, VotingMembers, Stac
 def fitted_copy(ensemble: Any, X: Any, y: Any) -> Any:
     """A copy of an ensemble, or of a list of predictors, fitted to these rows."""
     copied = clone(ensemble)
+    several = isinstance(copied, list | tuple)
     try:
-        return [each.fit(X, y) for each in copied] if isinstance(copied, list | tuple) else copied.fit(X, y)
+        with plain_label_errors():
+            return [each.fit(X, y) for each in copied] if several else copied.fit(X, y)
     except NotImplementedError as error:  # what VotingClassifier says of several targets
         raise ValueError(f"The ensemble cannot be fitted to this y: {error}") from error
 

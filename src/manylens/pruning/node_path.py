@@ -59,8 +59,8 @@ class RowLeaves(NamedTuple):
             return self
         t, n, k = len(self.start) - 1, len(mask), int(mask.sum())
         if len(self.row) == t * n:  # all rows in all trees
-            row, node = np.tile(np.arange(k, dtype=np.uint32), t), self.node.reshape(t, n)
-            node = node.take(np.flatnonzero(mask), axis=1).ravel()
+            row = np.tile(np.arange(k, dtype=np.uint32), t)
+            node = self.node.reshape(t, n).take(np.flatnonzero(mask), axis=1).ravel()
             return RowLeaves(np.arange(t + 1) * k, row, node, self.target[mask])
         number = (np.cumsum(mask) - 1).astype(np.uint32)
         wanted = np.flatnonzero(mask[self.row])

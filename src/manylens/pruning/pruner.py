@@ -396,7 +396,8 @@ def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -
         rows, targets = take_rows(X, train), y[train]
         held_out = take_rows(X, test), y[test]
         try:
-            copy = clone(ensemble).fit(rows, targets)
+            with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn refuses what it cannot fit
+                copy = clone(ensemble).fit(rows, targets)
         except ValueError:  # fit needs more than X and y, such as rows for early stopping
             return ANCHORS[-1], None
         n += len(test)

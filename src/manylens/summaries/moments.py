@@ -117,6 +117,7 @@ def bootstrap_moments(
     blocks: Iterable[FloatArray], n_rows: int, n_samples: int, rng: np.random.Generator
 ) -> list[Moments]:
     """Moments of bootstrap samples of `n_rows` rows in one pass, with the counts of each row as weights."""
+    require_memory(8.0 * n_rows * n_samples, f"{n_samples} bootstrap samples of {n_rows} rows")
     counts = rng.multinomial(n_rows, np.full(n_rows, 1 / n_rows), size=n_samples).astype(float)
     samples: list[Moments] = []
     start = 0
@@ -132,6 +133,8 @@ def _dense_moments(
     rows: FloatArray, weights: AnyArray | None, weight: float
 ) -> tuple[FloatArray, FloatArray]:
     mean = rows.mean(axis=0, dtype=np.float64) if weights is None else weights @ rows / weight
+    if not np.isfinite(mean).all():
+        return mean, np.full((rows.shape[1], rows.shape[1]), np.nan)  # the caller refuses it
     centered = rows - mean.astype(rows.dtype)
     rest = mean - mean.astype(rows.dtype)  # corrects for the rounding of the mean to the dtype of the rows
     if weights is not None:

@@ -32,6 +32,7 @@ from manylens.validation import (
     clear_fitted,
     distinct_labels,
     is_unlabeled,
+    plain_conversion_errors,
     plain_label_errors,
     require_two_classes,
     restore_on_error,
@@ -64,7 +65,8 @@ def batch_codes(
     """Sorted labels that may occur, fixed in the first call of `partial_fit`, and the position of each y."""
     if classes is None and known is None:
         raise ValueError("classes is required in the first call of partial_fit: pass all possible labels.")
-    given = np.unique(np.asarray(known if classes is None else classes))
+    with plain_conversion_errors("classes"), plain_label_errors():
+        given = np.unique(np.asarray(known if classes is None else classes))
     if not is_first and not np.array_equal(given, np.asarray(known)):
         raise ValueError(f"classes={classes!r} differs from the classes in the first call of partial_fit.")
     require_two_classes(given, "LayerRidgeClassifier")
