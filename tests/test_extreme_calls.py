@@ -101,10 +101,16 @@ REFUSED = {
     ),
     "sums": (lambda: CountSketchMap(RBF(), rank=20).fit(EDGE), "Sums of rows of X are beyond the range"),
     "steep kernel": (lambda: LaplacianEigenmapKernel(3, gamma=1e300).fit(X * 1e100), "splits the neighbor"),
-    "no table": (lambda: ml.explore(ml.ModularKernelPCA(2, 2).fit(X), 3), "X=3 is not a table"),
-    "no rows": (lambda: ml.explore(ml.ModularKernelPCA(2, 2).fit(X), np.array(1.0)), "is not a table"),
+    "no table": (
+        lambda: ml.explore(ml.ModularKernelPCA(2, 2).fit(X), 3, output="page.html"),
+        "X=3 is not a table",
+    ),
+    "no rows": (
+        lambda: ml.explore(ml.ModularKernelPCA(2, 2).fit(X), np.array(1.0), output="page.html"),
+        "is not a table",
+    ),
     "one diversity": (
-        lambda: ml.explore(ml.ModularKernelPCA(2, 2).fit(X), X, diversities=0.5),
+        lambda: ml.explore(ml.ModularKernelPCA(2, 2).fit(X), X, diversities=0.5, output="page.html"),
         "diversities=0.5 is not a list of numbers",
     ),
     "ragged labels": (
