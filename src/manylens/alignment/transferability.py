@@ -31,6 +31,8 @@ from manylens.typing import FloatArray, IntArray
 from manylens.validation import safe_scale, times_power
 
 EPS = float(np.finfo(np.float64).eps)
+TOLERANCE, MOST_STEPS = 1e-6, 300  # relative change at which MacKay's equations have converged, and steps
+CODING_ERROR = 1e-4  # ε of TransRate
 
 
 class Scored(NamedTuple):
@@ -143,7 +145,7 @@ def row_products(X: FloatArray, Y: FloatArray, estimator: Estimator) -> FloatArr
 # --- Evidence ---
 
 
-def log_evidence(X: FloatArray, Y: FloatArray, tolerance: float = 1e-6, most: int = 300) -> Scored:
+def log_evidence(X: FloatArray, Y: FloatArray) -> Scored:
     """LogME (You et al. 2021): largest log evidence of Bayesian linear regression per row, mean over columns.
 
     y ~ N(0, I/β + X Xᵀ/α) at the fixed point α = γ/|m|², β = (n - γ)/|Xm - y|² of MacKay's equations, with
@@ -168,13 +170,13 @@ def log_evidence(X: FloatArray, Y: FloatArray, tolerance: float = 1e-6, most: in
         return size, (projections * (ratio / shrunk) ** 2).sum(axis=0) + outside
 
     alpha, beta = np.full(Y.shape[1], squares.mean()), np.ones(Y.shape[1])
-    for _ in range(most):
+    for _ in range(MOST_STEPS):
         ratio = alpha / beta
         gamma = (squares / (ratio + squares)).sum(axis=0)
         size, residual = squared_sizes(ratio)
         alpha = gamma / np.maximum(size, least / squares.max())
         beta = np.maximum(n - gamma, n * EPS) / np.maximum(residual, least)
-        if np.all(abs(alpha / beta - ratio) <= tolerance * ratio):
+        if np.all(abs(alpha / beta - ratio) <= TOLERANCE * ratio):
             break
     ratio = alpha / beta
     size, residual = squared_sizes(ratio)
@@ -298,7 +300,7 @@ def largest_eigenvalue(gram: FloatArray, steps: int = 30) -> float:
 # --- Coding rate ---
 
 
-def trans_rate(X: FloatArray, codes: IntArray, epsilon: float = 1e-4) -> Scored:
+def trans_rate(X: FloatArray, codes: IntArray) -> Scored:
     """TransRate (Huang et al. 2022), R(Z) - (1/C) Σ_c R(Z_c) of centered features; depends on their scale.
 
     R(Z) = ½ log det(I + ZᵀZ/(n ε)).
@@ -307,11 +309,11 @@ def trans_rate(X: FloatArray, codes: IntArray, epsilon: float = 1e-4) -> Scored:
     Z = times_power(X.astype(np.float64), -exponent)
     Z = Z - Z.mean(axis=0)
     n, n_classes = len(Z), codes.max() + 1
-    value, leverages, _ = coding_rate(Z, exponent, epsilon)
+    value, leverages, _ = coding_rate(Z, exponent, CODING_ERROR)
     influence = leverages - leverages.mean()
     for c in range(n_classes):
         members = codes == c
-        rate, leverages, drift = coding_rate(Z[members], exponent, epsilon)
+        rate, leverages, drift = coding_rate(Z[members], exponent, CODING_ERROR)
         value -= rate / n_classes
         influence[members] -= (leverages - leverages.mean()) / n_classes
         influence += Z @ drift * (2 / n / n_classes)  # row i moves the mean that the class is centered by

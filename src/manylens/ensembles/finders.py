@@ -348,11 +348,11 @@ class GraphFinder(CheckedState):
         finder._links = GrowingRows(links)
         return finder
 
-    def without(self, removed: IntArray) -> GraphFinder:
+    def without(self, removed: IntArray, n_jobs: int | None = None) -> GraphFinder:
         """A finder of the other rows; rows that linked to a removed one link to its neighbors instead."""
         finder = copy(self)
         kept = np.delete(np.arange(self.shape[0]), removed)
-        points, links = remove_rows(self._points.array, self._links.array, kept)
+        points, links = remove_rows(self._points.array, self._links.array, kept, n_jobs)
         finder._points, finder._links = GrowingRows(points), GrowingRows(links)
         old = self._entries[np.isin(self._entries, kept)]
         finder._entries = np.searchsorted(kept, old).astype(np.int32)

@@ -146,7 +146,7 @@ class SearchIndex(CheckedState):
         if self.backend != "graph":
             return self.rebuilt(self.coordinates[kept], ids, n_jobs)
         index, graphs = copy(self), [each for each in self.finders if isinstance(each, GraphFinder)]
-        graphs = [graph.without(removed) for graph in graphs]
+        graphs = [graph.without(removed, n_jobs) for graph in graphs]
         index.finders, index.ids = [*graphs], ids
         if isinstance(self.rows, StoredSplit):
             index.rows = self.rows.kept(kept, graphs[0].points)

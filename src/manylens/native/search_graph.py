@@ -315,7 +315,7 @@ def link_back(
 
 
 def remove_rows(
-    points: IntArray, links: IntArray, kept: IntArray, n_jobs: int | None = None
+    points: IntArray, links: IntArray, kept: IntArray, n_jobs: int | None
 ) -> tuple[IntArray, IntArray]:
     """Points and links of the kept rows (k,), ascending, as a graph of their own.
 
