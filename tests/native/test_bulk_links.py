@@ -6,6 +6,7 @@ from numpy.testing import assert_array_equal
 
 from manylens.native import bulk_links
 from manylens.native.bulk_links import (
+    centers_by_graph,
     finds_rows,
     link_all,
     nearest_centers,
@@ -45,6 +46,29 @@ def test_a_walk_finds_the_nearest_rows(points):
     found = walk_graph(points, links, entries, queries, NOT_HIDDEN, 64)[:, :10]
     shares = [np.isin(a, b).mean() for a, b in zip(exact(points, queries, 10), found, strict=True)]
     assert np.mean(shares) > 0.97
+
+
+def test_nearest_centers_are_found_by_a_graph_of_them(points):
+    centers = ORDER[:300]
+    wanted = exact(points[centers], points[::50], 6)
+    found = centers_by_graph(points, centers, 6, 1)[::50]
+    assert np.mean([np.isin(a, b).mean() for a, b in zip(wanted, found, strict=True)]) > 0.95
+    copies = centers_by_graph(np.zeros((5000, 4), dtype=np.int16), centers[:3], 6, 1)
+    assert copies.min() >= 0
+    assert copies.max() < 3
+
+
+@pytest.fixture
+def many_centers(monkeypatch):
+    monkeypatch.setattr(bulk_links, "MOST_CENTERS", 100)
+
+
+@pytest.mark.usefixtures("many_centers")
+def test_a_walk_finds_the_nearest_rows_if_there_are_many_centers(points):
+    test_a_walk_finds_the_nearest_rows(points)
+    test_copies_of_one_row_are_linked()
+    test_rows_in_many_far_groups_are_all_found()
+    test_links_do_not_depend_on_the_number_of_threads(points)
 
 
 def test_links_do_not_depend_on_the_number_of_threads(points):
@@ -90,7 +114,7 @@ def test_progress_is_reported(points):
 
 def test_groups_larger_than_one_product_are_compared_in_parts(points, monkeypatch):
     monkeypatch.setattr(bulk_links, "LARGEST", 32)
-    groups = nearest_centers(points, ORDER[:100], 1)
+    groups = nearest_centers(points, ORDER[:100], bulk_links.GROUPS, 1)
     near = nearest_in_groups(points, groups, 100, 1)
     assert near.shape == (5000, bulk_links.GROUPS * bulk_links.NEAREST)
     assert near.max() < 5000

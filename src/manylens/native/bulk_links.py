@@ -13,6 +13,7 @@ import numpy as np
 
 from manylens.native.compiling import compiled, inlined
 from manylens.native.search_graph import (
+    DEGREE,
     NOT_HIDDEN,
     SHARE,
     Progress,
@@ -28,7 +29,9 @@ from manylens.typing import FloatArray, IntArray
 IN_BULK = 4096  # rows from which this takes less time than to add one after the other
 GROUPS = 6  # groups that a row joins; more of them find more of its nearest rows than larger ones do
 GROUP_ROWS = 200  # rows per group on average
-MOST_CENTERS = 16_384
+MOST_CENTERS = 16_384  # up to which every row is compared with every center
+CENTER_BEAM = 16  # beam of the searches for the nearest of more centers
+MORE_GROUPS, MORE_GROUP_ROWS = 8, 300  # then, because these searches miss a few
 LARGEST = 1024  # rows of a group that are compared at once
 NEAREST = 12  # nearest rows in a group that are candidates for links
 CENTER_WIDTH, GROUP_WIDTH = 32, 64  # leading coordinates that find centers, and candidates in a group
@@ -51,8 +54,12 @@ def link_all(
     n = len(points)
     if n < IN_BULK:
         return add_rows(points, links, order[:0], order, n_jobs, report)
-    centers = order[: min(n * GROUPS // GROUP_ROWS, MOST_CENTERS)]
-    groups = nearest_centers(points, centers, n_jobs)
+    centers = order[: n * GROUPS // GROUP_ROWS]
+    if len(centers) <= MOST_CENTERS:
+        groups = nearest_centers(points, centers, GROUPS, n_jobs)
+    else:
+        centers = order[: n * MORE_GROUPS // MORE_GROUP_ROWS]
+        groups = centers_by_graph(points, centers, MORE_GROUPS, n_jobs)
     near = nearest_in_groups(points, groups, len(centers), n_jobs)
     rows = np.argsort(groups[:, 0], kind="stable").astype(np.int32)  # the cache holds one group's candidates
 
@@ -85,12 +92,12 @@ def finds_rows(points: IntArray, links: IntArray, entries: IntArray, rows: IntAr
     return bool(np.mean((points[found] == points[rows]).all(axis=1)) >= FOUND)
 
 
-def nearest_centers(points: IntArray, centers: IntArray, n_jobs: int | None) -> IntArray:
-    """Groups (n, GROUPS) of the nearest centers (c,) on leading coordinates, nearest first."""
+def nearest_centers(points: IntArray, centers: IntArray, count: int, n_jobs: int | None) -> IntArray:
+    """Groups (n, count) of the nearest centers (c,) on leading coordinates, nearest first."""
     chosen = points[centers, :CENTER_WIDTH].astype(np.float32)
     norms = np.einsum("ij,ij->i", chosen, chosen)
     numbers, columns = np.arange(len(centers), dtype=np.int32), np.ascontiguousarray(chosen.T)
-    groups = np.empty((len(points), GROUPS), dtype=np.int32)
+    groups = np.empty((len(points), count), dtype=np.int32)
 
     def find(b: slice) -> None:
         products = points[b, :CENTER_WIDTH].astype(np.float32) @ columns
@@ -100,8 +107,23 @@ def nearest_centers(points: IntArray, centers: IntArray, n_jobs: int | None) -> 
     return groups
 
 
+def centers_by_graph(points: IntArray, centers: IntArray, count: int, n_jobs: int | None) -> IntArray:
+    """What `nearest_centers` finds, by searches in a graph of the centers: a few may be missed."""
+    chosen = points[centers]
+    links = np.full((len(centers), DEGREE), -1, dtype=np.int32)
+    entries = link_all(chosen, links, np.arange(len(centers), dtype=np.int32), n_jobs)
+    groups = np.empty((len(points), count), dtype=np.int32)
+
+    def find(b: slice) -> None:
+        found = walk_graph(chosen, links, entries, points[b], NOT_HIDDEN, CENTER_BEAM)[:, :count]
+        groups[b] = np.where(found < 0, found[:, :1], found)  # the nearest again, if there are no others
+
+    over_blocks(find, len(points), AT_ONCE, n_jobs)
+    return groups
+
+
 def nearest_in_groups(points: IntArray, groups: IntArray, n_groups: int, n_jobs: int | None) -> IntArray:
-    """Nearest rows (n, GROUPS * NEAREST) in each group of a row, on leading coordinates, padded with -1."""
+    """Nearest rows (n, g * NEAREST) in each of g groups of a row, on leading coordinates, padded with -1."""
     members = np.argsort(groups.ravel(), kind="stable")
     starts = np.searchsorted(groups.ravel()[members], np.arange(n_groups + 1))
     near = np.empty((groups.size, NEAREST), dtype=np.int32)
@@ -110,7 +132,7 @@ def nearest_in_groups(points: IntArray, groups: IntArray, n_groups: int, n_jobs:
         for group in range(b.start, b.stop):
             for start in range(starts[group], starts[group + 1], LARGEST):
                 places = members[start : min(start + LARGEST, starts[group + 1])]
-                rows = (places // GROUPS).astype(np.int32)
+                rows = (places // groups.shape[1]).astype(np.int32)
                 leading = points[rows, :GROUP_WIDTH].astype(np.float32)
                 products = leading @ leading.T
                 write_nearest(products, products.diagonal().copy(), rows, places, True, near)
