@@ -6,6 +6,7 @@ from numpy.testing import assert_array_equal
 
 from manylens.native import bulk_links
 from manylens.native.bulk_links import (
+    add_upper_links,
     centers_by_graph,
     finds_rows,
     link_all,
@@ -51,9 +52,9 @@ def test_a_walk_finds_the_nearest_rows(points):
 def test_nearest_centers_are_found_by_a_graph_of_them(points):
     centers = ORDER[:300]
     wanted = exact(points[centers], points[::50], 6)
-    found = centers_by_graph(points, centers, 6, 1)[::50]
+    found = centers_by_graph(points, centers, 6, 1)[0][::50]
     assert np.mean([np.isin(a, b).mean() for a, b in zip(wanted, found, strict=True)]) > 0.95
-    copies = centers_by_graph(np.zeros((5000, 4), dtype=np.int16), centers[:3], 6, 1)
+    copies, _ = centers_by_graph(np.zeros((5000, 4), dtype=np.int16), centers[:3], 6, 1)
     assert copies.min() >= 0
     assert copies.max() < 3
 
@@ -69,6 +70,19 @@ def test_a_walk_finds_the_nearest_rows_if_there_are_many_centers(points):
     test_copies_of_one_row_are_linked()
     test_rows_in_many_far_groups_are_all_found()
     test_links_do_not_depend_on_the_number_of_threads(points)
+    test_a_row_is_linked_to_others_once(points)
+
+
+def test_links_of_the_centers_to_each_other_come_last():
+    centers = np.array([4, 2, 0], dtype=np.int32)
+    links = np.full((5, DEGREE), -1, dtype=np.int32)
+    links[0, :2], links[2, :] = [1, 2], 1
+    upper = np.full((3, DEGREE), -1, dtype=np.int32)
+    upper[2, [0, 4]], upper[1, 0] = [0, 1], 2
+    add_upper_links(links, centers, upper)
+    assert links[0, :4].tolist() == [1, 2, 4, -1]  # 2 is a link already
+    assert links[2].tolist() == [1] * 24 + [0] + [-1] * 7
+    assert (links[4] == -1).all()
 
 
 def test_links_do_not_depend_on_the_number_of_threads(points):

@@ -14,6 +14,7 @@ import numpy as np
 from manylens.native.compiling import compiled, inlined
 from manylens.native.search_graph import (
     DEGREE,
+    KEPT,
     NOT_HIDDEN,
     SHARE,
     Progress,
@@ -37,6 +38,7 @@ NEAREST = 12  # nearest rows in a group that are candidates for links
 CENTER_WIDTH, GROUP_WIDTH = 32, 64  # leading coordinates that find centers, and candidates in a group
 SLACK = 1.4  # as in `search_graph`; these candidates are fewer and nearer than those of a beam
 PROBES, PROBE_BEAM = 1000, 32  # rows that are searched for at the end, and the beam of these searches
+BEAM_ROWS, MOST_PROBED = 1_000_000, 128  # rows per such beam, and the largest beam
 FOUND = 0.98  # share of them that has to be found
 AT_ONCE = 256  # rows compared with all centers at once
 LANES = 32  # runs of scores whose minima bound the smallest scores
@@ -55,11 +57,12 @@ def link_all(
     if n < IN_BULK:
         return add_rows(points, links, order[:0], order, n_jobs, report)
     centers = order[: n * GROUPS // GROUP_ROWS]
+    upper = None
     if len(centers) <= MOST_CENTERS:
         groups = nearest_centers(points, centers, GROUPS, n_jobs)
     else:
         centers = order[: n * MORE_GROUPS // MORE_GROUP_ROWS]
-        groups = centers_by_graph(points, centers, MORE_GROUPS, n_jobs)
+        groups, upper = centers_by_graph(points, centers, MORE_GROUPS, n_jobs)
     near = nearest_in_groups(points, groups, len(centers), n_jobs)
     rows = np.argsort(groups[:, 0], kind="stable").astype(np.int32)  # the cache holds one group's candidates
 
@@ -76,6 +79,8 @@ def link_all(
         if report is not None:
             report(done)
     link_back(points, links, np.arange(n, dtype=np.int32), n_jobs, SLACK)
+    if upper is not None:
+        add_upper_links(links, centers, upper)
     entries = order[: entry_count(n)]
     if finds_rows(points, links, entries, order[-PROBES:]):
         return entries
@@ -88,7 +93,8 @@ def finds_rows(points: IntArray, links: IntArray, entries: IntArray, rows: IntAr
 
     Many small groups of rows, far from each other, have too few links between them.
     """
-    found = walk_graph(points, links, entries, points[rows], NOT_HIDDEN, PROBE_BEAM)[:, 0]
+    beam = min(MOST_PROBED, PROBE_BEAM * max(1, len(points) // BEAM_ROWS))
+    found = walk_graph(points, links, entries, points[rows], NOT_HIDDEN, beam)[:, 0]
     return bool(np.mean((points[found] == points[rows]).all(axis=1)) >= FOUND)
 
 
@@ -107,8 +113,13 @@ def nearest_centers(points: IntArray, centers: IntArray, count: int, n_jobs: int
     return groups
 
 
-def centers_by_graph(points: IntArray, centers: IntArray, count: int, n_jobs: int | None) -> IntArray:
-    """What `nearest_centers` finds, by searches in a graph of the centers: a few may be missed."""
+def centers_by_graph(
+    points: IntArray, centers: IntArray, count: int, n_jobs: int | None
+) -> tuple[IntArray, IntArray]:
+    """What `nearest_centers` finds, by searches in a graph of the centers, and its links (c, degree).
+
+    A few of the nearest may be missed.
+    """
     chosen = points[centers]
     links = np.full((len(centers), DEGREE), -1, dtype=np.int32)
     entries = link_all(chosen, links, np.arange(len(centers), dtype=np.int32), n_jobs)
@@ -119,7 +130,20 @@ def centers_by_graph(points: IntArray, centers: IntArray, count: int, n_jobs: in
         groups[b] = np.where(found < 0, found[:, :1], found)  # the nearest again, if there are no others
 
     over_blocks(find, len(points), AT_ONCE, n_jobs)
-    return groups
+    return groups, links
+
+
+def add_upper_links(links: IntArray, centers: IntArray, upper: IntArray) -> None:
+    """Add some of the links of a graph of the centers (c, degree), which lead far, to those of all rows.
+
+    They have the last places in the lists of the centers, in place of other links that came last.
+    """
+    far = upper[:, :: DEGREE // (DEGREE - KEPT)]
+    far, near = np.where(far >= 0, centers[far], -1), links[centers, :KEPT]
+    far[(far[:, :, None] == near[:, None, :]).any(axis=2)] = -1
+    both = np.hstack([near, far])
+    order = np.argsort(both < 0, axis=1, kind="stable")  # those without a row come last
+    links[centers] = np.take_along_axis(both, order, axis=1)
 
 
 def nearest_in_groups(points: IntArray, groups: IntArray, n_groups: int, n_jobs: int | None) -> IntArray:
