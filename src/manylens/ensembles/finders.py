@@ -45,7 +45,8 @@ from manylens.validation import CheckedState
 
 STORED = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.int16, np.int32))
 Lists: TypeAlias = tuple[FloatArray, IntArray]  # keys or squared distances, and rows
-CHOSEN_PER_NEIGHBOR, FEW_NEIGHBORS = 12, 10  # candidates in a search of chosen rows, and k up to which
+CHOSEN_PER_NEIGHBOR, FEW_NEIGHBORS = 8, 10  # candidates in a search of chosen rows, and k up to which
+CHOSEN_SAMPLE = 512  # of these rows that determine limits
 HELD_BYTES = 1 << 26  # leading coordinates of chosen rows up to this size are copied once
 ONE_WRITER = Lock()  # held for an instant, to claim memory or to replace an index
 
@@ -204,7 +205,7 @@ class ScanFinder(CheckedState):
             if len(chosen) < 8 * m:
                 lists = first_lists(scored[b], base, queries[b], points, k)
                 return finish(scored[b], base, shift[b], queries[b], points, *lists)
-            keys, numbers = scan_smallest(scored[b], base, m)
+            keys, numbers = scan_smallest(scored[b], base, m, CHOSEN_SAMPLE)
             bounds = keys + shift[b][:, None]
             distances, rows = rerank(queries[b], points, chosen[numbers], bounds, k)
             rest = np.flatnonzero(bounds[:, -1] <= distances[:, -1])

@@ -134,11 +134,13 @@ class LeadingColumns(SelectedRows):
 Scanned: TypeAlias = FloatArray | SelectedRows
 
 
-def scan_smallest(queries: FloatArray, base: Scanned, m: int) -> tuple[FloatArray, IntArray]:
+def scan_smallest(
+    queries: FloatArray, base: Scanned, m: int, n_sampled: int = SAMPLE
+) -> tuple[FloatArray, IntArray]:
     """The m smallest scores per query and their rows, (n_queries, m), ascending.
 
     `queries` and `base` come from `score_queries` and `score_rows`. If the base has fewer rows, the lists are
-    padded with infinity and -1.
+    padded with infinity and -1. About `n_sampled` rows determine limits.
     """
     if m > len(base):
         keys, rows = scan_smallest(queries, base, len(base))
@@ -146,7 +148,7 @@ def scan_smallest(queries: FloatArray, base: Scanned, m: int) -> tuple[FloatArra
         return np.pad(keys, missing, constant_values=np.inf), np.pad(rows, missing, constant_values=-1)
     if m <= FEW or len(base) < 8 * m:
         return _scan_below(queries, base, m, *limits_from_first_rows(queries, base, m))[:2]
-    keys, rows, counts = _scan_below(queries, base, m, *limits_from_sample(queries, base, m))
+    keys, rows, counts = _scan_below(queries, base, m, *limits_from_sample(queries, base, m, n_sampled))
     missed = np.flatnonzero(counts < m)
     if len(missed):
         again = queries[missed]
@@ -161,13 +163,13 @@ def limits_from_first_rows(queries: FloatArray, base: Scanned, m: int) -> tuple[
     return scores[:, m - 1].copy(), 2 * m + 32
 
 
-def limits_from_sample(queries: FloatArray, base: Scanned, m: int) -> tuple[FloatArray, int]:
+def limits_from_sample(queries: FloatArray, base: Scanned, m: int, n_sampled: int) -> tuple[FloatArray, int]:
     """Scores (n_queries,) that at least m rows do not exceed with high probability, and how many to expect.
 
     The limit is the s-th smallest score in a sample of one row in `stride`. The number of rows up to it,
     divided by `stride`, is approximately gamma distributed with shape s.
     """
-    stride = max(4, -(-len(base) // SAMPLE))
+    stride = max(4, -(-len(base) // n_sampled))
     starts = np.arange(0, len(base) - stride + 1, stride)
     # A random row from every run of `stride` rows: a fixed step could sample only one class.
     sample = base[starts + np.random.default_rng(0).integers(0, stride, len(starts))]
