@@ -239,6 +239,14 @@ def measure(pipe, name, folder, threads):
 
 
 PARTS = ("rows", "queries", "farthest")
+MISSED = 0.98
+LABELS = {
+    "ours": "ModuleNeighbors",
+    "faiss_hnsw": "faiss HNSW",
+    "faiss_ivfpq": "faiss IVF-PQ",
+    "hnswlib": "hnswlib",
+    "usearch": "usearch",
+}
 
 
 def make_data(n, width, folder):
@@ -333,17 +341,26 @@ def draw():
     panels = {
         "build, seconds": lambda each: each["build_seconds"],
         "bytes per row": lambda each: each["bytes_per_row"],
-        "queries per second, recall .99": lambda each: each["at"]["0.99"]["queries_per_second"],
-        "one query, ms, recall .99": lambda each: each["at"]["0.99"]["alone_ms"],
+        "queries per second for recall .99": lambda each: each["at"]["0.99"]["queries_per_second"],
+        "ms per single query for recall .99": lambda each: each["at"]["0.99"]["alone_ms"],
     }
-    figure, axes = plt.subplots(1, len(panels), figsize=(16, 3.6), layout="constrained")
+    figure, axes = plt.subplots(1, len(panels), figsize=(16, 3.8), layout="constrained")
     for axis, (label, value) in zip(axes, panels.items(), strict=True):
         for name in CONTENDERS:
-            points = sorted((each["n"], value(each)) for each in results if each["contender"] == name)
+            mine = sorted((each for each in results if each["contender"] == name), key=lambda each: each["n"])
+            points = [(each["n"], value(each)) for each in mine]
             if points:
-                axis.loglog(*zip(*points, strict=True), marker="o", label=name)
+                (line,) = axis.loglog(*zip(*points, strict=True), marker="o", label=LABELS[name])
+                missed = [
+                    point
+                    for point, each in zip(points, mine, strict=True)
+                    if "recall" in label and each["at"]["0.99"]["recall"] < MISSED
+                ]
+                for point in missed:
+                    axis.plot(*point, "o", color=line.get_color(), markerfacecolor="white")
         axis.set(xlabel="rows", ylabel=label)
     axes[0].legend()
+    figure.supxlabel(f"Empty circles: the recall on other queries was below {MISSED}", fontsize="small")
     figure.savefig(FIGURE, dpi=120)
 
 

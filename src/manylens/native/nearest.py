@@ -163,7 +163,9 @@ def limits_from_first_rows(queries: FloatArray, base: Scanned, m: int) -> tuple[
     return scores[:, m - 1].copy(), 2 * m + 32
 
 
-def limits_from_sample(queries: FloatArray, base: Scanned, m: int, n_sampled: int) -> tuple[FloatArray, int]:
+def limits_from_sample(
+    queries: FloatArray, base: Scanned, m: int, n_sampled: int = SAMPLE
+) -> tuple[FloatArray, int]:
     """Scores (n_queries,) that at least m rows do not exceed with high probability, and how many to expect.
 
     The limit is the s-th smallest score in a sample of one row in `stride`. The number of rows up to it,
