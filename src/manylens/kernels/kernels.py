@@ -165,7 +165,7 @@ class RBF(GammaKernel):
         return self
 
     def __call__(self, X: Rows, Y: Rows) -> FloatArray:
-        dtype = X.dtype
+        dtype = np.result_type(X.dtype, Y.dtype)
         X, Y = self._scaled(X), self._scaled(Y)
         if self.origin_ is not None and isinstance(X, np.ndarray) and isinstance(Y, np.ndarray):
             X, Y = X - self.origin_.astype(X.dtype), Y - self.origin_.astype(Y.dtype)
