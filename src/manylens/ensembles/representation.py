@@ -27,7 +27,7 @@ METRICS: tuple[Metric, ...] = ("euclidean", "cosine", "inner_product")
 NARROW = ("float16", "int8", "uint8", "int16", "uint16", "bool")  # types whose values float32 contains
 PLAIN = (np.dtype(np.float32), np.dtype(np.float64))
 FEW_ROWS = 16
-LARGEST_EXPONENT = 1000  # of rows whose distances are within the range of float64
+LARGEST_EXPONENT = 1015  # of rows whose distances are within the range of float64
 ROUNDING = 1e-5  # relative excess of a norm over the longest that is taken for rounding
 
 
