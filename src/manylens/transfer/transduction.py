@@ -193,7 +193,7 @@ class TransductiveRidgeClassifier(layer_models.LayerClassifier):
         if layer_models.is_stacked(self.weights):
             raise ValueError("weights='stacked' needs labels of all rows: use 'uniform' or 'alignment'.")
         if self.search is not None and not isinstance(self.search, TransductionSearch):
-            raise TypeError(f"search={self.search!r} must be a TransductionSearch or None.")
+            raise TypeError(f"search={shown(self.search)} must be a TransductionSearch or None.")
         search = (self.search or TransductionSearch()).validated()
         return search, RidgeSettings(self.kernel, self.gamma, 0, self.rank, search.alphas)
 
