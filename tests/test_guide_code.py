@@ -37,7 +37,7 @@ def rows(digits, tmp_path, monkeypatch):
 
 
 def test_search(rows):
-    run("search", {"embeddings": rows["X"], "names": np.arange(300), "queries": rows["X_test"]})
+    run("searching", {"embeddings": rows["X"], "names": np.arange(300), "queries": rows["X_test"]})
 
 
 def test_ensembles(rows, digits):

@@ -57,3 +57,8 @@ def test_the_results_table_is_the_generated_one():
     written = TEXT.split(report.START)[1].split(report.END)[0].strip().splitlines()
     lines = report.readme_lines(report.ordered(records.current_records(discover())))
     assert written == lines, "run `python -m benchmarks report`"
+
+
+def test_no_page_has_the_name_of_a_page_that_sphinx_writes_itself():
+    pages = {path.stem for path in Path(__file__).parents[1].joinpath("docs").glob("*.md")}
+    assert not pages & {"search", "genindex", "py-modindex"}
