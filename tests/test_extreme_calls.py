@@ -66,7 +66,7 @@ REFUSED = {
     "no columns, NCA": (lambda: ml.NCA().fit(EMPTY, Y[:5]), "it has no columns"),
     "few rows": (
         lambda: ml.ModuleVotingClassifier(ml.ModularKernelPCA(2, 1)).fit(X[:4], Y[:4]).predict(X),
-        "KNeighborsClassifier of a module cannot vote: there are fewer rows",
+        "The KNeighborsClassifier of a module needs more neighbors than it was fitted to rows",
     ),
     "NCA": (lambda: ml.NCA(2, random_state=0).fit(X, Y).transform(HUGE), "beyond the range of float64"),
     "NCA of small rows": (
@@ -85,7 +85,7 @@ REFUSED = {
     ),
     "inverse": (
         lambda: BaggingAutoencoder(2, 3).fit(X * 1e30).inverse_transform(np.full((2, 6), 1.7e308)),
-        "Z has entries so large that the rows are beyond",
+        "Z has entries so large that rows are beyond",
     ),
     "distances": (
         lambda: ml.ModuleNeighbors(n_neighbors=2).fit(EDGE),

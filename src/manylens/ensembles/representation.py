@@ -73,7 +73,7 @@ class InputRows(TransformerMixin, BaseEstimator):
                 "remove it, or use metric='euclidean'."
             )
         largest = largest_entries(X)
-        return times_rows(over_rows(X, largest), largest / norms)
+        return over_rows(over_rows(X, largest), norms / largest)
 
     def base_columns(self, X: Any) -> Any:
         """The columns of rows of the base, dense or CSR."""
@@ -118,15 +118,6 @@ def row_norms(X: Rows) -> FloatArray:
     with np.errstate(over="ignore"):
         norms: FloatArray = largest * np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
     return norms
-
-
-def times_rows(X: Rows, factors: FloatArray) -> Rows:
-    """Each row times a factor (n,), in the precision of X."""
-    if not is_sparse(X):
-        return np.asarray(X * factors[:, None]).astype(X.dtype, copy=False)
-    scaled = X.copy()
-    scaled.data = (X.data * np.repeat(factors, np.diff(X.indptr))).astype(X.dtype, copy=False)
-    return scaled
 
 
 def over_rows(X: Rows, divisors: FloatArray) -> Rows:

@@ -369,8 +369,10 @@ def call_one(method: str, estimator: Any, view: FloatArray, /, *args: Any, **kwa
             return getattr(estimator, method)(np.ascontiguousarray(view), *args, **kwargs)
         except ValueError as error:
             if "Expected n_neighbors <= n_samples_fit" in str(error):
-                few = "there are fewer rows than it has neighbors: fit more rows, or give an estimator"
-                raise ValueError(f"{type(estimator).__name__} of a module cannot vote: {few}.") from error
+                raise ValueError(
+                    f"The {type(estimator).__name__} of a module needs more neighbors than it was fitted to "
+                    "rows: fit more rows, or give an estimator with fewer neighbors."
+                ) from error
             if "infs or NaNs" in str(error):  # SciPy's words
                 what = f"{type(estimator).__name__}.{method}"
                 raise ValueError(

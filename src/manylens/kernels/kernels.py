@@ -107,8 +107,7 @@ class GammaKernel(Kernel):
         check_is_fitted(self, "scaled_gamma_")
         if X.dtype == np.float32 and abs(np.frexp(self.scaled_gamma_)[1]) > 3 * SAFE_EXPONENT[X.dtype]:
             X = X.astype(np.float64)  # the rows of fit were float64
-        with np.errstate(over="ignore"):
-            scaled = times_power(X, -self.exponent_)
+        scaled = times_power(X, -self.exponent_)
         if self.exponent_ < 0:  # rows much larger than those of fit are as far away as a float can say
             values, largest = scaled.data if is_sparse(scaled) else scaled, np.finfo(scaled.dtype).max
             np.clip(values, -largest, largest, out=values)

@@ -108,7 +108,9 @@ class LinearAutoencoders(AffineModules):
         with np.errstate(over="ignore", invalid="ignore"):
             rows = modules.reshape(len(modules), M * H) @ decoder + self.mean_.astype(dtype)
         if not np.isfinite(rows).all():
-            raise ValueError(f"Z has entries so large that the rows are beyond the range of {dtype}.")
+            raise ValueError(
+                f"Z has entries so large that the rows are beyond the range of {dtype}: scale Z."
+            )
         return rows
 
 
