@@ -85,7 +85,7 @@ REFUSED = {
     ),
     "inverse": (
         lambda: BaggingAutoencoder(2, 3).fit(X * 1e30).inverse_transform(np.full((2, 6), 1.7e308)),
-        "Z has entries so large that rows are beyond",
+        "Z has entries so large that the rows are beyond",
     ),
     "distances": (
         lambda: ml.ModuleNeighbors(n_neighbors=2).fit(EDGE),
