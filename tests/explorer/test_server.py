@@ -355,49 +355,49 @@ def test_the_page_of_a_server_shows_exact_neighbors_of_rows_that_are_not_on_the_
         context.close()
 
 
+@contextmanager
+def opened(browser, answers):
+    """A page of a server; nothing may be written to its console."""
+    messages, context = [], browser.new_context(viewport={"width": 1280, "height": 900})
+    try:
+        with served(answers) as address:
+            page = context.new_page()
+            page.set_default_timeout(30_000)
+            page.on("console", lambda message: messages.append(message.text))
+            page.goto(address)
+            yield page
+            assert messages == []
+    finally:
+        context.close()
+
+
+def cards(page):
+    """Rows of the neighbors that a page shows."""
+    page.wait_for_selector(".mlx-modules[aria-busy=false]")
+    return page.eval_on_selector_all(".mlx-card", "n => n.map(b => Number(b.dataset.row))")
+
+
 def test_a_page_says_how_many_rows_are_mapped_and_then_shows_the_neighbors(browser, digits, lenses):
     rows = digits.data[:600]
     later, proceed = Answers(lenses, rows, deferred=True), threading.Event()
     map_rows = later.map_rows
     later.map_rows = lambda: proceed.wait(60) and map_rows()
-    messages = []
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    try:
-        with served(later) as address:
-            page = context.new_page()
-            page.on("console", lambda message: messages.append(message.text))
-            page.goto(address)
-            page.locator(".mlx-query", has_text="maps all 600 rows: 0 % are done").wait_for(timeout=30_000)
-            proceed.set()
-            page.wait_for_selector(".mlx-modules[aria-busy=false]", timeout=30_000)
-            shown = page.eval_on_selector_all(".mlx-card", "n => n.map(b => Number(b.dataset.row))")
-            assert shown == expected(lenses.transform(rows), 0)
-            assert messages == []
-    finally:
-        context.close()
+    with opened(browser, later) as page:
+        page.locator(".mlx-query", has_text="maps all 600 rows: 0 % are done").wait_for()
+        proceed.set()
+        assert cards(page) == expected(lenses.transform(rows), 0)
 
 
 def test_a_page_of_a_server_finds_rows_by_name(browser, digits, lenses):
     named = Answers(lenses, digits.data[:600], ids=[f"digit {HOSTILE} {row}" for row in range(600)])
-    messages = []
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    try:
-        with served(named) as address:
-            page = context.new_page()
-            page.on("console", lambda message: messages.append(message.text))
-            page.goto(address)
-            field = page.get_by_role("searchbox")
-            assert field.get_attribute("placeholder") == "0 to 599 or name"
-            field.fill(f"digit {HOSTILE} 321")
-            page.keyboard.press("Enter")
-            page.locator(".mlx-query strong", has_text="321").wait_for(timeout=30_000)
-            page.wait_for_selector(".mlx-modules[aria-busy=false]", timeout=30_000)
-            shown = page.eval_on_selector_all(".mlx-card", "n => n.map(b => Number(b.dataset.row))")
-            assert shown == expected(lenses.transform(digits.data[:600]), 321)
-            field.fill("nobody")
-            page.keyboard.press("Enter")
-            page.get_by_text("There is no row “nobody”").first.wait_for(timeout=30_000)
-            assert field.get_attribute("aria-invalid") == "true"
-            assert messages == []
-    finally:
-        context.close()
+    with opened(browser, named) as page:
+        field = page.get_by_role("searchbox")
+        assert field.get_attribute("placeholder") == "0 to 599 or name"
+        field.fill(f"digit {HOSTILE} 321")
+        page.keyboard.press("Enter")
+        page.locator(".mlx-query strong", has_text="321").wait_for()
+        assert cards(page) == expected(lenses.transform(digits.data[:600]), 321)
+        field.fill("nobody")
+        page.keyboard.press("Enter")
+        page.get_by_text("There is no row “nobody”").first.wait_for()
+        assert field.get_attribute("aria-invalid") == "true"

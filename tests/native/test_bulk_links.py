@@ -36,11 +36,19 @@ def points():
     return grid(np.random.default_rng(0).normal(size=(5000, 40)).astype(np.float32) * scales)
 
 
+@pytest.fixture(params=["few centers", "many centers"])
+def both_ways(request, monkeypatch):
+    """Centers of rows are found by comparing all, and by a graph of the centers."""
+    if request.param == "many centers":
+        monkeypatch.setattr(bulk_links, "MOST_CENTERS", 100)
+
+
 def exact(points, queries, k):
     gaps = points[None].astype(np.int64) - queries[:, None]
     return np.argsort(np.einsum("ijk,ijk->ij", gaps, gaps), axis=1, kind="stable")[:, :k]
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_walk_finds_the_nearest_rows(points):
     links, entries = made(points)
     queries = points[::100]
@@ -59,20 +67,6 @@ def test_nearest_centers_are_found_by_a_graph_of_them(points):
     assert copies.max() < 3
 
 
-@pytest.fixture
-def many_centers(monkeypatch):
-    monkeypatch.setattr(bulk_links, "MOST_CENTERS", 100)
-
-
-@pytest.mark.usefixtures("many_centers")
-def test_a_walk_finds_the_nearest_rows_if_there_are_many_centers(points):
-    test_a_walk_finds_the_nearest_rows(points)
-    test_copies_of_one_row_are_linked()
-    test_rows_in_many_far_groups_are_all_found()
-    test_links_do_not_depend_on_the_number_of_threads(points)
-    test_a_row_is_linked_to_others_once(points)
-
-
 def test_links_of_the_centers_to_each_other_come_last():
     centers = np.array([4, 2, 0], dtype=np.int32)
     links = np.full((5, DEGREE), -1, dtype=np.int32)
@@ -85,10 +79,12 @@ def test_links_of_the_centers_to_each_other_come_last():
     assert (links[4] == -1).all()
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_links_do_not_depend_on_the_number_of_threads(points):
     assert_array_equal(made(points, 1)[0], made(points, 3)[0])
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_row_is_linked_to_others_once(points):
     links, _ = made(points)
     for row, mine in enumerate(links):
@@ -97,6 +93,7 @@ def test_a_row_is_linked_to_others_once(points):
         assert row not in mine
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_rows_in_many_far_groups_are_all_found():
     # The nearest rows of a row are all in its group, so that few links connect the groups.
     rng = np.random.default_rng(0)
@@ -113,6 +110,7 @@ def test_a_graph_that_does_not_find_its_rows_is_noticed(points):
     assert not finds_rows(points, np.full_like(links, -1), entries, ORDER[-500:])
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_copies_of_one_row_are_linked():
     links, _ = made(np.zeros((5000, 4), dtype=np.int16))
     assert links.max() < 5000
