@@ -73,10 +73,17 @@ REFUSED = {
         lambda: ml.NCA(2, random_state=0).fit(X * 1e-300, Y).transform(X * 1e10),
         "beyond the range of float64",
     ),
-    "NCA penalty": (lambda: ml.NCA(2, alpha=1.0).fit(X * 1e-170, Y), "not finite at the initial map"),
+    "NCA penalty": (
+        lambda: ml.NCA(2, alpha=1.0, random_state=0).fit(X * 1e-170, Y),
+        "not finite at the initial map",
+    ),
     "Fourier": (lambda: FourierMap(RBF(), rank=10, random_state=0).fit(X).transform(HUGE), "larger than"),
     "Fourier of small rows": (
-        lambda: MonolithicKernelPCA(2, feature_map="fourier", rank=10).fit(X * 1e-320).summarize(X),
+        lambda: (
+            MonolithicKernelPCA(2, feature_map="fourier", rank=10, random_state=0)
+            .fit(X * 1e-320)
+            .summarize(X)
+        ),
         "larger than the rows of fit",
     ),
     "coordinates": (
@@ -99,7 +106,10 @@ REFUSED = {
         lambda: ml.ModularKernelPCA(2, 1, fit_inverse_transform=True).fit(EDGE),
         "too large to learn the inverse transform",
     ),
-    "sums": (lambda: CountSketchMap(RBF(), rank=20).fit(EDGE), "Sums of rows of X are beyond the range"),
+    "sums": (
+        lambda: CountSketchMap(RBF(), rank=20, random_state=0).fit(EDGE),
+        "Sums of rows of X are beyond the range",
+    ),
     "steep kernel": (lambda: LaplacianEigenmapKernel(3, gamma=1e300).fit(X * 1e100), "splits the neighbor"),
     "no table": (
         lambda: ml.explore(ml.ModularKernelPCA(2, 2).fit(X), 3, output="page.html"),
