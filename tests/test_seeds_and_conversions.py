@@ -200,7 +200,7 @@ def test_several_entries_in_one_place_of_a_sparse_matrix_are_added_up():
 def test_labels_of_another_type_than_the_classes_are_refused_in_one_sentence():
     X, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
     model = ScanNeighborsClassifier(1).fit(X, y)
-    with pytest.raises(TypeError, match="y mixes labels of types that cannot be sorted|of the same type"):
+    with pytest.raises(TypeError, match=r"y mixes labels of types that cannot be sorted|of the same type"):
         model.score(X, y.astype("datetime64[s]"))
     ridge = LayerRidgeClassifier().fit_feature_map(X, y, classes=[0, 1])
     with pytest.raises(TypeError, match="y mixes labels of types that cannot be sorted"):
