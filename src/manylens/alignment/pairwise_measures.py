@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from joblib import effective_n_jobs
 from scipy import sparse
 
 from manylens.alignment.device_alignments import device_alignments
@@ -44,7 +45,7 @@ from manylens.kernels.bandwidths import Gamma
 from manylens.kernels.kernels import make_kernel
 from manylens.native.distance_correlation import distances_from_products
 from manylens.native.permutations import fill_jaccard
-from manylens.native.threads import in_threads
+from manylens.native.threads import in_threads, over_blocks
 from manylens.typing import FloatArray, IntArray, Rows
 from manylens.validation import check_choice, check_count, is_sparse, safe_scale, times_power
 
@@ -229,9 +230,20 @@ class NeighborOverlap(ProductMeasure):
             centered(X) if self.metric == "euclidean" else X, self.n_neighbors, self.metric
         )
 
-    def _scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
+    def _all_neighbors(self, arrays: Sequence[Rows], names: Names) -> list[sparse.csr_array]:
         refuse_constant(arrays, names)
-        each = [self._neighbors(X) for X in arrays]
+        if len(arrays) < effective_n_jobs(-1):  # too few to occupy all cores: leave the threads to BLAS
+            return [self._neighbors(X) for X in arrays]
+        found: list[Any] = [None] * len(arrays)
+
+        def fill(chosen: slice) -> None:
+            found[chosen] = [self._neighbors(X) for X in arrays[chosen]]
+
+        over_blocks(fill, len(arrays), 1, -1)
+        return found
+
+    def _scores(self, arrays: Sequence[Rows], names: Names, split: int | None) -> FloatArray:
+        each = self._all_neighbors(arrays, names)
         overlaps = mutual_neighbors if self.index == "mutual" else jaccard_neighbors
         return np.minimum(overlaps(each, split), 1.0)
 
@@ -250,8 +262,7 @@ class NeighborOverlap(ProductMeasure):
     ) -> Null:
         if self.index == "mutual":
             return super()._null(arrays, names, split, n_permutations, rng)
-        refuse_constant(arrays, names)
-        each = [self._neighbors(X) for X in arrays]
+        each = self._all_neighbors(arrays, names)
         return permuted_jaccard(*sides(each, split), random_orders(arrays[0].shape[0], n_permutations, rng))
 
 
