@@ -123,6 +123,8 @@ def test_what_is_no_gallery_is_refused(varying_digits):
         GalleryDisplay.from_estimator(index, X[:2], X)
     with pytest.raises(ValueError, match=r"are not images of shape \(4, 4\): give query_images"):
         GalleryDisplay.from_estimator(index, X[:2], np.zeros((50, 4, 4)))
+    with pytest.raises(TypeError, match="query_images=3 is not a sequence of images"):
+        GalleryDisplay.from_estimator(index, X[:2], X.reshape(-1, 9, 7), query_images=3)
     with pytest.raises(ValueError, match="found_images cannot be read as an array of numbers"):
         GalleryDisplay(X[:2], [[1.0, 2.0], [3.0]], ["a"]).plot()
     assert not plt.get_fignums()

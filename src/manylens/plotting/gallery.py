@@ -20,7 +20,7 @@ from manylens.plotting.style import (
     require_attributes,
 )
 from manylens.typing import AnyArray, BoolArray, ModuleSet
-from manylens.validation import check_count, plain_conversion_errors, shown
+from manylens.validation import check_count, check_iterable, plain_conversion_errors, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,7 +115,8 @@ class GalleryDisplay(Display):
         if labels is not None and query_labels is not None:
             names = np.array([[[lookup(labels, row) for row in line] for line in each] for each in rows])
             wrong = names != np.asarray(query_labels)[:, None, None]
-        return cls(np.array([*map(np.asarray, query_images)]), pictures, list(named), wrong).plot(**options)
+        asked = check_iterable(query_images, "query_images", "a sequence of images")
+        return cls(np.array([*map(np.asarray, asked)]), pictures, list(named), wrong).plot(**options)
 
     @classmethod
     def from_modules(
