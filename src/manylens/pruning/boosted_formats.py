@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
-from itertools import chain, compress
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from manylens.pruning.tree_ensembles import (
     stages_of,
     with_intercept,
 )
+from manylens.pruning.ubjson import read_ubjson
 from manylens.typing import AnyArray, FloatArray
 
 CATEGORICAL, DEFAULT_LEFT, MISSING_TYPE, MISSING_NAN = 1, 2, 12, 8  # bits of LightGBM's decision_type
@@ -172,14 +173,14 @@ def lightgbm_text(number: int, tree: OneTree) -> str:
 
 
 class XGBoostFormat(TreeFormat):
-    """XGBoost's estimators and its Booster: the JSON that it writes to files."""
+    """XGBoost's estimators and its Booster: the UBJSON and JSON that it writes to files."""
 
     class_names = ("XGBClassifier", "XGBRegressor")
     booster_module = "xgboost"
 
     def read(self, model: Any) -> TreeEnsemble:
         booster = xgboost_booster(model)
-        learner = json.loads(booster.save_raw("json"))["learner"]
+        learner = read_ubjson(bytes(booster.save_raw("ubj")))["learner"]
         objective, settings = learner["objective"]["name"], learner["learner_model_param"]
         link = XGBOOST_LINKS.get(objective)
         if link is None or learner["gradient_booster"]["name"] != "gbtree" or settings["num_target"] != "1":
@@ -251,13 +252,13 @@ def xgboost_intercept(settings: dict[str, Any], link: str) -> FloatArray:
 
 def read_xgboost_trees(model: Any, trees: Sequence[dict[str, Any]], columns: Sequence[int]) -> list[OneTree]:
     """The trees of XGBoost, in which rows below the threshold go left."""
-    if any(any(tree.get("split_type", ())) for tree in trees):
+    if any(np.any(tree.get("split_type", ())) for tree in trees):
         raise refuse(model, "splits by categories")
     ends = np.cumsum([len(tree["left_children"]) for tree in trees])[:-1]
 
     def parts(name: str, dtype: str) -> list[AnyArray]:
         """One field of each tree; converted at once, which is fast."""
-        return np.split(np.array(list(chain.from_iterable(tree[name] for tree in trees)), dtype=dtype), ends)
+        return np.split(np.concatenate([tree[name] for tree in trees]).astype(dtype), ends)
 
     split = parts("split_conditions", "f4")
     fields = zip(
