@@ -1,12 +1,20 @@
-"""How much the held-out loss of a chosen model owes to having been chosen by it."""
+"""Which model is chosen, and what its held-out loss owes to the choice and to the rows that refit it."""
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.datasets import make_classification
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestRegressor
 
 from manylens.datasets import make_friedman
-from manylens.pruning import TreePruner
+from manylens.pruning import TreePruner, tree_pruner
+from manylens.pruning.held_out_trials import held_out_trials
 from manylens.pruning.model_choice import FOLDS, optimism
+from manylens.pruning.node_path import row_leaves
+from manylens.pruning.path_losses import Candidate, Judge
+from manylens.pruning.pruned_ensemble import comparable_rows
+from manylens.pruning.pruned_trees import find_format
 
 
 def chooser(losses):
@@ -52,3 +60,47 @@ def test_the_held_out_loss_is_above_that_of_the_path_by_at_most_one_standard_err
         corrections.append(small.held_out_loss_ - small.path_["loss"][step])
         assert -1e-9 <= corrections[-1] <= small.path_["rise_error"][step] + 1e-9
     assert max(corrections) > 0
+
+
+def judge_of(n_rows):
+    """Boosting of Friedman's function, judged by other rows."""
+    X, y = make_friedman(200 + n_rows, random_state=0)
+    boosting = GradientBoostingRegressor(random_state=0).fit(X[:200], y[:200])
+    model = find_format(boosting).read(boosting)
+    leaves = row_leaves(comparable_rows(X[200:], model.trees), model.trees, None, y[200:, np.newaxis])
+    trials = held_out_trials(model, leaves, np.random.RandomState(0))
+    return Judge(model, comparable_rows(X[200:], model.trees), leaves, trials)
+
+
+@pytest.mark.parametrize("n_rows", [48, 480, 1200])
+def test_the_gain_of_all_rows_is_exact_for_an_excess_of_c_by_n(monkeypatch, n_rows):
+    judge, way = judge_of(n_rows), Candidate(100, "identity", 3.0)
+
+    def evaluate(self, ways, shares, trials):
+        assert (ways, shares) == ([way], [[1.0, 0.5]])
+        learned = [len(self.trials[k].learned.target) for k in trials]
+        return [SimpleNamespace(loss=np.array([[9.0] * len(learned), [1 + 7 / n for n in learned]]))]
+
+    monkeypatch.setattr(Judge, "evaluate", evaluate)
+    known = 1 + 7 / (n_rows * 3 // 4)
+    gain = judge.gain_of_all_rows(way, [1.0, 0.5], known)
+    assert known - gain == pytest.approx(1 + 7 / n_rows)
+    assert judge.gain_of_all_rows(way._replace(shrinkage=np.inf), [1.0, 0.5], known) == 0
+
+
+def test_few_rows_gain_nothing():
+    assert judge_of(12).gain_of_all_rows(Candidate(100, "identity", 3.0), [1.0], 1.0) == 0
+
+
+def test_boosting_stops_early_if_no_cut_is_good_enough(monkeypatch):
+    X, y = make_classification(3000, 15, n_informative=8, random_state=0)
+    boosting = GradientBoostingClassifier(n_estimators=150, max_depth=4, random_state=0).fit(X[:800], y[:800])
+    monkeypatch.setattr(tree_pruner, "choose_refit", lambda *_: None)
+    small = TreePruner(boosting, loss=0.05, random_state=0).fit(X[800:1800], y[800:1800])
+    assert 10 < small.n_members_ < 150
+    first = list(boosting.staged_predict_proba(X[1800:]))[small.n_members_ - 1]
+    np.testing.assert_allclose(small.predict_proba(X[1800:]), first, atol=1e-6)
+    assert small.path_["members"][0] == 150
+    assert list(small.path_["members"]) == sorted(small.path_["members"], reverse=True)
+    assert small.held_out_loss_ <= 1.05 * small.whole_loss_ + small.path_["rise_error"][-1]
+    assert len(small.resize(max_members=140).to_ensemble().estimators_) <= 140

@@ -14,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from manylens.pruning.cover_cuts import CoverPath, smallest_cut
-from manylens.pruning.node_path import Nodes
+from manylens.pruning.node_path import Nodes, open_nodes
 from manylens.pruning.path_losses import Candidate, Judge, JudgedRows, Path, Size, nodes_size
-from manylens.pruning.size_limits import Dials, Goal, expected_size
-from manylens.typing import BoolArray, FloatArray
+from manylens.pruning.size_limits import Dials, Goal, expected_size, full_size
+from manylens.pruning.tree_ensembles import tree_ends
+from manylens.typing import BoolArray, FloatArray, IntArray
 
 BEST = 2  # candidates, by their losses in one trial, that are tried in all trials until one is good enough
 COARSE = 2  # candidates are compared on every second step
@@ -90,8 +91,35 @@ def choose_refit(
             step = dials.choose(path, sizes, goal, limited)
             if step is not None and (as_asked or sizes[step][2] < whole_bytes):
                 complete[k] = Course(judged, sizes)
-                return Choice(ways[k], path, models, step, optimism(chosen_by, n_rows, path.rise_error[step]))
+                gain = judge.gain_of_all_rows(ways[k], shares[k][: step + 1], judged.loss[step].mean())
+                too_small = optimism(chosen_by, n_rows, path.rise_error[step]) - gain
+                return Choice(ways[k], path, models, step, too_small)
     return None
+
+
+def choose_prefix(
+    judge: Judge, dials: Dials, goal: Goal, counts: IntArray, judged: JudgedRows
+) -> Choice | None:
+    """Boosting that stops early, without cuts: the fewest of some numbers of trees that are good enough."""
+    trees, link = judge.ensemble.trees, judge.ensemble.link
+    ends = tree_ends(trees)
+    ways = [Candidate(int(k), link, np.inf) for k in counts]
+    sizes = [full_size(judge.ensemble, way, int(ends[way.n_trees - 1])) for way in ways]
+
+    def step_by(rows: BoolArray) -> int | None:
+        return dials.choose(judge.path_of(judged.of_rows(rows)), sizes, goal, False)
+
+    def chosen_by(rows: BoolArray) -> FloatArray | None:
+        found = step_by(rows)
+        return None if found is None else judge.adjusted(judged)[found]
+
+    n_rows = len(judged.reference)
+    step = step_by(np.ones(n_rows, dtype=bool))
+    if not step:  # none, or all trees
+        return None
+    path = Path(*(each[: step + 1] for each in judge.path_of(judged)))
+    models = [open_nodes(judge.ensemble, way.n_trees) for way in ways[: step + 1]]
+    return Choice(ways[step], path, models, step, optimism(chosen_by, n_rows, path.rise_error[step]))
 
 
 def cut_optimism(

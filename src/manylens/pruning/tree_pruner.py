@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manylens.pruning.cover_cuts import cover_models, cover_paths, smallest_cut
 from manylens.pruning.held_out_trials import held_out_trials, own_trial, refitted_trials
-from manylens.pruning.model_choice import Choice, choose_refit, cut_optimism
+from manylens.pruning.model_choice import Choice, choose_prefix, choose_refit, cut_optimism
 from manylens.pruning.node_path import Nodes, open_nodes, prune_path, row_leaves, row_scores
 from manylens.pruning.path_losses import Candidate, Judge, Path, candidates, nodes_size
 from manylens.pruning.pruned_ensemble import ScoreMixin, comparable_rows, typed_tags
@@ -297,13 +297,18 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         T, dials = len(judge.ensemble.trees.roots), self._dials()
         few, goal = self._first_trees(T), Goal(judge.whole_loss, judge.whole_error, judge.whole_loss)
         if not judge.ensemble.averages:  # boosting that overfits is cut from where it should have stopped
-            few, best = judge.best_prefix()
-            goal = goal._replace(best_loss=best)
+            counts, prefixes = judge.prefix_losses()
+            losses = judge.path_of(prefixes).loss[::-1]  # of equal ones, the smallest model
+            few, goal = int(counts[::-1][np.argmin(losses)]), goal._replace(best_loss=float(losses.min()))
         limited = not dials.fit((T, self.whole_nodes_, self.whole_bytes_))
         ways = candidates(judge.ensemble, few, self.link)
         refit = choose_refit(judge, dials, goal, ways, limited, self.whole_bytes_)
         if refit is not None:
             return self._chosen(refit), refit.way
+        if not judge.ensemble.averages:
+            stopped = choose_prefix(judge, dials, goal, counts, prefixes)
+            if stopped is not None:
+                return self._chosen(stopped), stopped.way
         for cuts in cover_paths(judge, few, self.link) if judge.ensemble.averages else ():  # without refits
             found = smallest_cut(cuts, dials, goal, self.whole_bytes_)
             if found is not None:
