@@ -273,6 +273,8 @@ def shown(value: Any) -> str:
 
 def check_count(value: Any, name: str, minimum: int = 1) -> int:
     """A whole number of at least `minimum`, as int."""
+    if type(value) is int and value >= minimum:  # what most callers give needs no closer look
+        return value
     advice = "give a whole number" + (f" from {minimum} on" if minimum >= 0 else "")
     if isinstance(value, bool | np.bool_):
         raise TypeError(f"{name}={value!r} must be an integer, not a bool: {advice}.")

@@ -462,9 +462,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         others_only: bool = False,
         chosen: IntArray | None = None,
     ) -> int:
-        k = self.n_neighbors if n_neighbors is None else n_neighbors
-        if type(k) is not int or k < 1:  # what most callers give needs no closer look
-            k = check_count(k, "n_neighbors")
+        k = check_count(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors")
         most = len(index.rows) - others_only if chosen is None else len(chosen)
         if k > most:
             more = "add rows with partial_fit" if chosen is None else "let more through"

@@ -184,7 +184,8 @@ class Judge:
         fewer._starts, fewer.trials = {}, []
         for trial in self.trials:
             third = random.permutation(len(trial.learned.target)) % 3 == 0
-            fewer.trials.append(trial._replace(learned=trial.learned.of_rows(~third)))
+            learned = trial.learned.first_trees(way.n_trees).of_rows(~third)
+            fewer.trials.append(trial._replace(learned=learned))
         [judged] = fewer.evaluate([way], [shares], range(len(fewer.trials)))
         return (float(judged.loss[-1].mean()) - loss) / 2
 
