@@ -256,6 +256,25 @@ def validate_member_rows(estimator: BaseEstimator, X: Any, members: Members, res
         )
 
 
+def check_same_columns(pruner: Any, ensemble: Any) -> None:
+    """Raise if the columns that a pruner is fitted to have other names than those of its ensemble."""
+    names = getattr(ensemble, "feature_names_in_", None)
+    names = getattr(ensemble, "feature_names", None) if names is None else names  # of XGBoost's Booster
+    if names is None and callable(getattr(ensemble, "feature_name", None)):
+        names = ensemble.feature_name()
+        names = None if names[0] == "Column_0" else names  # LightGBM's name for columns without a name
+    if names is None or not hasattr(pruner, "feature_names_in_"):
+        return
+    given, known = ([str(name) for name in each] for each in (pruner.feature_names_in_, names))
+    plain = [[name.replace(" ", "_") for name in each] for each in (given, known)]  # as LightGBM does
+    if plain[0] != plain[1]:
+        wrong = [k for k, (one, other) in enumerate(zip(*plain, strict=False)) if one != other]
+        what = f"{given[wrong[0]]!r} instead of {known[wrong[0]]!r}" if wrong else f"{len(given)} columns"
+        raise ValueError(
+            f"X has {what}: give the columns that the {type(ensemble).__name__} was fitted to, in order."
+        )
+
+
 def tree_sums(X: Any, trees: FlatTrees, n_outputs: int | None = None) -> FloatArray:
     """Sums (n, C) of flat trees for dense or sparse rows."""
     if hasattr(X, "toarray"):

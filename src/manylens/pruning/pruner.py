@@ -21,6 +21,7 @@ from manylens.pruning.pruned_ensemble import (
     PrunedEnsemble,
     ScoreMixin,
     as_ensemble,
+    check_same_columns,
     typed_tags,
     validate_member_rows,
 )
@@ -179,6 +180,7 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
             ensemble = fitted_copy(self.ensemble, X, y) if self.fit_ensemble else self.ensemble
         members = read_members(ensemble)
         rows = validate_member_rows(self, X, members, reset=True)
+        check_same_columns(self, ensemble)
         rows, target = indexable(rows, label_column(y, warn=True))
         target_columns(target, members)  # refuses what the members do not predict, before copies are fitted
         # copies of the ensemble need the column names that it was fitted with

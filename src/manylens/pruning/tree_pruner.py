@@ -19,7 +19,7 @@ from manylens.pruning.held_out_trials import held_out_trials, own_trial, refitte
 from manylens.pruning.model_choice import Choice, choose_prefix, choose_refit, cut_optimism
 from manylens.pruning.node_path import Nodes, open_nodes, prune_path, row_leaves, row_scores
 from manylens.pruning.path_losses import Candidate, Judge, Path, candidates, nodes_size
-from manylens.pruning.pruned_ensemble import ScoreMixin, comparable_rows, typed_tags
+from manylens.pruning.pruned_ensemble import ScoreMixin, check_same_columns, comparable_rows, typed_tags
 from manylens.pruning.pruned_trees import PrunedTrees, find_format, tree_bytes, validate_tree_rows
 from manylens.pruning.pruning_rows import dense, out_of_bag
 from manylens.pruning.size_limits import MARGIN, Dials, Goal
@@ -178,6 +178,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         whole = reader.read(ensemble)
         allow_nan = not hasattr(ensemble, "fit") or get_tags(ensemble).input_tags.allow_nan
         rows = validate_tree_rows(self, X, allow_nan, reset=True)
+        check_same_columns(self, ensemble)
         if self.n_features_in_ <= int(whole.trees.feature.max(initial=0)):
             raise ValueError(
                 f"X has {self.n_features_in_} features, but the {type(ensemble).__name__} splits by more: "
@@ -271,10 +272,10 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         rows = comparable_rows(dense(X), whole.trees)
         leaves = row_leaves(rows, whole.trees, unseen, target)
         if unseen is None and X.shape[0] == n and fitted_to(whole, leaves.node[:n]):
+            again = ", or use fit_ensemble=True: it fits a copy to 80 % of the rows and prunes it on the rest"
             raise ValueError(
                 f"These are the rows that the {type(ensemble).__name__} was fitted to, and its errors on "
-                "them say nothing about other rows. Give rows that it was not fitted to, or use "
-                "fit_ensemble=True, which fits a copy to 80 % of the rows and prunes it on the rest."
+                f"them say nothing about others. Give others{again if hasattr(ensemble, 'fit') else ''}."
             )
         if unseen is None:
             trials = held_out_trials(whole, leaves, random)
