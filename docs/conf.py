@@ -1,6 +1,7 @@
 """Sphinx settings of the manylens site."""
 
 from importlib.util import find_spec
+from pathlib import Path
 
 import manylens
 
@@ -26,7 +27,10 @@ nb_execution_timeout = 180
 nb_execution_raise_on_error = True
 html_theme = "pydata_sphinx_theme"
 html_title = "manylens"
-html_theme_options = {"show_toc_level": 2, "header_links_before_dropdown": 9}
+html_theme_options = {"show_toc_level": 2, "header_links_before_dropdown": 5}
+# Guides have no pages below them, so that the sidebar would be empty; API and gallery have some.
+html_sidebars: dict[str, list[str]] = {path.stem: [] for path in Path(__file__).parent.glob("*.md")}
+del html_sidebars["api"]
 autosummary_generate = True
 numpydoc_show_class_members = False
 suppress_warnings = [

@@ -24,7 +24,7 @@ PALETTE = (
     *("#92dadd", "#a96b59", "#b9ac70", "#94a4a2", "#717581"),
 )
 REFERENCE_COLOR, WRONG_COLOR = "#717581", "#bd1f01"
-REFERENCE_STYLES: tuple[Any, ...] = ("--", ":", "-.", (0, (6, 2, 1, 2, 1, 2)))
+REFERENCE_STYLES: tuple[Any, ...] = ("--", ":", "-.", (0, (12, 4)))
 MARKERS = "osD^vPX<>*"
 COLORMAP = "magma_r"  # light to dark, so that dark cells read as high values
 LARGEST = 1e300  # matplotlib adds margins and multiplies

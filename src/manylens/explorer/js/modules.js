@@ -266,7 +266,7 @@ function renderModules({ model, el, unique }) {
     if (!diverse) return;
     const share = meta.spectrum.map((q, i) => shown.solution.coverage[i] / q), top = share.reduce((a, b) => Math.max(a, b), 1);
     const kept = share.filter((s) => s > 1e-6).length;
-    const { svg, x, y } = chart(coverage, widthOf, `All modules together keep something of ${kept} of ${k} components.`, ["1", String(k), "component"], top);
+    const { svg, x, y } = chart(coverage, widthOf, `All modules together keep ${kept} of ${k} components at least in part.`, ["1", String(k), "component"], top);
     const steps = (s) => `M${x(0)} ${y(0)}` + s.map((v, i) => `L${x(i / k)} ${y(Math.min(v, top))}L${x((i + 1) / k)} ${y(Math.min(v, top))}`).join("") + `L${x(1)} ${y(0)}Z`;
     svg.append(drawn("path", { d: steps(share), class: "mlx-area" }));
     if (state.off.size) {
@@ -275,7 +275,7 @@ function renderModules({ model, el, unique }) {
     }
     coverage.append(element("p", { class: "mlx-note" }, state.off.size
       ? `Filled: what the ${M - state.off.size} modules that answer keep (learned at diversity ${stops[nearestStop()].diversity}).`
-      : `Share of each component that all modules together keep: something of ${kept} of ${k}.`));
+      : `Share of each component that all modules together keep. ${kept} of ${k} are kept at least in part.`));
   }
   function drawCertificate() {
     if (!diverse) return;
