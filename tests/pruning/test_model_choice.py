@@ -5,7 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
-from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestRegressor
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
 
 from manylens.datasets import make_friedman
 from manylens.pruning import TreePruner, tree_pruner
@@ -104,3 +109,16 @@ def test_boosting_stops_early_if_no_cut_is_good_enough(monkeypatch):
     assert list(small.path_["members"]) == sorted(small.path_["members"], reverse=True)
     assert small.held_out_loss_ <= 1.05 * small.whole_loss_ + small.path_["rise_error"][-1]
     assert len(small.resize(max_members=140).to_ensemble().estimators_) <= 140
+
+
+@pytest.mark.parametrize("share", [0.5, 0.2, 0.1])
+def test_a_limit_does_not_choose_a_way_that_hardly_refits(share):
+    """Ways were compared on fewer and larger steps than those of the path, which favored large shrinkage."""
+    X, y = make_friedman(4500, random_state=0)
+    boosting = HistGradientBoostingRegressor(max_iter=300, early_stopping=False, random_state=0)
+    boosting.fit(X[:1000], y[:1000])
+    most = int(share * find_format(boosting).read(boosting).trees.feature.size)
+    small = TreePruner(boosting, max_nodes=most, loss=None, random_state=0).fit(X[1000:1500], y[1000:1500])
+    new, truth = X[1500:], y[1500:]
+    assert small.n_nodes_ <= most
+    assert np.mean((small.predict(new) - truth) ** 2) < np.mean((boosting.predict(new) - truth) ** 2)

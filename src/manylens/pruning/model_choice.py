@@ -21,7 +21,7 @@ from manylens.pruning.tree_ensembles import tree_ends
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 BEST = 2  # candidates, by their losses in one trial, that are tried in all trials until one is good enough
-COARSE = 2  # candidates are compared on every second step
+COARSE = 2  # candidates are compared on every second step, which favors those that hardly refit
 FOLDS = 10  # of judged rows; each tells how good models are that the others choose
 
 
@@ -51,19 +51,22 @@ def choose_refit(
 ) -> Choice | None:
     """The model that the dials ask for, on the path of the best candidate; None if none is good enough."""
     shares = [dials.shares(judge, way) for way in ways]
-    coarse = [each[COARSE::COARSE] or each[:1] for each in shares]
+    stride = 1 if limited else COARSE  # models of a given size are compared as they will be
+    coarse = [each[stride::stride] or each[:1] for each in shares]
     courses = [
         Course(judged, [expected_size(judge, way, share) for share in each])
         for judged, way, each in zip(judge.evaluate(ways, coarse, [0]), ways, coarse, strict=True)
     ]
     as_asked = limited or dials.loss is None  # otherwise, what does not get smaller stays as it is
-    n_tried = 1 if limited else BEST
-    complete: dict[int, Course] = {}
+    complete: dict[int, Course] = {}  # known in all trials
+
+    def rank(course: Course, rows: BoolArray) -> tuple[float, float]:
+        return dials.rank(judge.path_of(course.seen_by(rows)), course.sizes, goal)
 
     def order(rows: BoolArray) -> list[int]:
-        paths = [judge.path_of(course.seen_by(rows)) for course in courses]
-        ranks = [dials.rank(path, course.sizes, goal) for path, course in zip(paths, courses, strict=True)]
-        best = sorted(range(len(ways)), key=lambda k: ranks[k])[:n_tried]
+        best = sorted(range(len(ways)), key=lambda k: rank(courses[k], rows))[:BEST]
+        if as_asked and all(k in complete for k in best):
+            return sorted(best, key=lambda k: rank(complete[k], rows))
         if limited or judge.ensemble.averages or len(ways) - 1 in best:
             return best
         return [*best, len(ways) - 1]  # without refits: at worst, boosting is stopped early
@@ -71,20 +74,26 @@ def choose_refit(
     def chosen_by(rows: BoolArray) -> FloatArray | None:
         for k in order(rows):
             course = complete.get(k, courses[k])
-            if (
-                len(course.judged.reference) < n_rows
-            ):  # known in one trial only, in which it would not be chosen
+            if len(course.judged.reference) < n_rows:  # known in one of several trials only
                 continue
             step = dials.choose(judge.path_of(course.seen_by(rows)), course.sizes, goal, limited)
             if step is not None:
                 return judge.adjusted(course.judged)[step]
         return None
 
+    def complete_course(k: int) -> Course:
+        if k not in complete:
+            [judged] = judge.evaluate([ways[k]], [shares[k]], range(len(judge.trials)))
+            complete[k] = Course(judged, [expected_size(judge, ways[k], share) for share in shares[k]])
+        return complete[k]
+
     n_rows = sum(len(trial.number) for trial in judge.trials)
-    for k in order(np.ones(n_rows, dtype=bool)):
-        [judged] = judge.evaluate([ways[k]], [shares[k]], range(len(judge.trials)))
+    everything = np.ones(n_rows, dtype=bool)
+    for k in order(everything) if as_asked else ():
+        complete_course(k)
+    for k in order(everything):
+        judged = complete_course(k).judged
         path = judge.path_of(judged)
-        complete[k] = Course(judged, [expected_size(judge, ways[k], share) for share in shares[k]])
         if as_asked or dials.good(path, goal).any():
             models = judge.path(ways[k], shares[k])
             sizes = [nodes_size(model) for model in models]
