@@ -459,6 +459,73 @@ class PrunedBoostingTables(PrunedBoostingNodes):
         return made
 
 
+class PrunedToLimits(Comparison):
+    """`max_bytes`: RandomForest(500), LightGBM and XGBoost (500 rounds) pruned to a fifth, a twentieth and a
+    hundredth of their bytes, beside a fresh forest of these bytes, or boosting stopped early there. At most
+    3,000 training rows of kin8nm, diabetes, ionosphere, breast cancer, usps and Friedman's function, and
+    boosting is pruned on a quarter of them. Test losses are relative to the whole; `bytes used` is the mean
+    share of the limit."""
+
+    contenders = ("ours", "fresh")
+    claims = (
+        Claim("settings with a smaller loss than fresh", result("ours", "below_fresh"), at_least=0.85),
+        Claim("largest loss relative to fresh", result("ours", "worst_to_fresh"), at_most=1.01),
+        Claim("largest share of the bytes that are allowed", result("ours", "most_bytes_used"), at_most=1),
+    )
+    needs = NEEDED
+    memory = False
+    warm_up = False
+    repeats = 1
+    shares = (0.2, 0.05, 0.01)
+    tables = ("reg_kin8nm", "diabetes", "ionosphere", "breast_cancer", "usps", "friedman")
+
+    def make_data(self):
+        names, most = (("wine", "friedman"), 300) if self.quick else (self.tables, 3000)
+        made = []
+        for held_out, kind in ((False, PrunedNodes), (True, PrunedBoostingNodes)):
+            for make in kind(self.quick).ensembles():
+                made += [Table(name, 0, make(name not in VALUES), most, held_out) for name in names]
+        return made
+
+    def limited(self, table):
+        """Pruners of a table, one per share of the bytes."""
+        for share in self.shares:
+            most = int(share * tree_bytes(table.whole.trees))
+            pruner = TreePruner(table.ensemble, loss=None, max_bytes=most, random_state=0)
+            yield most, pruner.fit(table.X, table.y)
+
+    def ours(self, data):
+        self.used = []
+        losses = []
+        for table in data:
+            for most, pruner in self.limited(table):
+                self.used.append(pruner.n_bytes_ / most)
+                losses.append(table.loss(pruner) / table.whole_loss)
+        return np.array(losses).reshape(len(data), -1)
+
+    def fresh(self, data):
+        losses = []
+        for table in data:
+            for share in self.shares:
+                most = int(share * tree_bytes(table.whole.trees))
+                sizes = [nodes_size(open_nodes(table.whole, k))[2] for k in table.counts()]
+                fitting = [k for k, size in zip(table.counts(), sizes, strict=True) if size <= most]
+                losses.append(table.relative(open_nodes(table.whole, max(fitting, default=1)).ensemble()))
+        return np.array(losses).reshape(len(data), -1)
+
+    def score(self, data, outcome):
+        found = {f"loss_at_{share}": float(np.median(outcome[:, k])) for k, share in enumerate(self.shares)}
+        fresh = self.fresh(data)
+        if np.array_equal(outcome, fresh):
+            return found
+        return found | {
+            "below_fresh": float(np.mean(outcome < fresh)),
+            "worst_to_fresh": float(np.max(outcome / fresh)),
+            "bytes_used": float(np.mean(self.used)),
+            "most_bytes_used": float(np.max(self.used)),
+        }
+
+
 class PrunedTreeSpeed(Comparison):
     """Prediction of 10,000 rows with a pruned forest (Friedman's function, 500 trees) in our loops,
     onnxruntime and treelite's GTIL; one thread."""
