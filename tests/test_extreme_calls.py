@@ -1,15 +1,18 @@
 """Calls that once failed in other libraries' words or returned NaN: refused in a sentence, or answered."""
 
+import copy
 from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import RandomForestClassifier
 
 import manylens as ml
 from manylens.baselines import BaggingAutoencoder, MonolithicKernelPCA
+from manylens.cluster.files import file_list
 from manylens.kernels import (
     RBF,
     CountSketchMap,
@@ -23,6 +26,7 @@ from manylens.kernels import (
 from manylens.kernels.spectrum import largest_eigenpairs
 from manylens.papers.modular_dimensionality_reduction import approximate_root
 from manylens.summaries import Moments
+from manylens.transfer import KernelRidgeCV
 
 X = np.random.default_rng(0).normal(size=(30, 3))
 Y = np.arange(30) % 2
@@ -209,3 +213,33 @@ def test_parts_of_feature_maps_take_any_rows():
     some = slice(0, 3)
     kernel = RBF().fit(X)
     np.testing.assert_allclose(kernel.gram_block(sparse.coo_array(X), some, some), kernel.gram(X)[some, some])
+
+
+def test_the_mean_of_huge_predictions_does_not_overflow():
+    modules = ml.ModularKernelPCA(4, 1, random_state=0).fit(X)
+    far = DummyRegressor(strategy="constant", constant=1.5e308)
+    voting = ml.ModuleVotingRegressor(modules, far).fit(X, X[:, 0])
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(voting.predict(X), np.full(30, 1.5e308))
+
+
+def test_a_name_of_a_file_that_is_too_long_is_not_found():
+    with pytest.raises(FileNotFoundError, match=r"^a{200} is neither a file nor a folder"):
+        file_list("a" * 5000)
+
+
+def test_a_kernel_ridge_is_no_part_of_a_graph_of_torch():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("array_api_compat")
+    rows = (torch.from_numpy(X) * torch.ones(3, requires_grad=True)).double()
+    model = KernelRidgeCV().fit(rows, Y.astype(float))
+    assert not model.dual_coef_.requires_grad
+    np.testing.assert_allclose(
+        copy.deepcopy(model).predict(rows.detach()), KernelRidgeCV().fit(X, Y.astype(float)).predict(X)
+    )
+
+
+def test_a_long_text_instead_of_a_sketch_is_cut():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match=r"^sketch=.{1,250} is not a CountSketch"):
+        ml.collect_layers(torch.nn.Linear(2, 2), [torch.ones(2, 2)], sketch="a" * 5000)

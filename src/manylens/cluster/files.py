@@ -45,11 +45,11 @@ def is_path_or_paths(value: Any) -> bool:
 
 def files_in(path: Path) -> list[Path]:
     """The .npy, .npz and Parquet files of a folder, by name; a file itself."""
-    if path.is_file():
+    if os.path.isfile(path):  # False for a name that is too long, too
         return [path]
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise FileNotFoundError(
-            f"{path} is neither a file nor a folder: give a folder of files that end in {endings()}."
+            f"{path!s:.200} is neither a file nor a folder: give a folder of files that end in {endings()}."
         )
     found = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
     if not found:

@@ -41,7 +41,9 @@ from manylens.validation import (
     refuse_extreme,
     require_two_classes,
     restore_on_error,
+    safe_scale,
     shown,
+    times_power,
     validate_classes,
     validate_rows,
     validate_targets,
@@ -348,7 +350,9 @@ class ModuleVotingRegressor(PlainScoreMixin, RegressorMixin, ModuleVoting):
         ndarray of shape (n,)
             Values.
         """
-        return self._call_members("predict", X).mean(axis=0)
+        values = self._call_members("predict", X)
+        exponent = safe_scale(values)  # sums of values near the largest number would overflow
+        return np.asarray(times_power(times_power(values, -exponent).mean(axis=0), exponent))
 
 
 def call_each(

@@ -159,6 +159,7 @@ class KernelRidgeCV(PlainScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstim
 
     def _fit_on_device(self, xp: ModuleType, X: Any, y: Any, alphas: FloatArray) -> Self:
         """Fit to rows of another library, on their device."""
+        X = X.detach() if hasattr(X, "detach") else X  # a model is not part of a graph of torch
         rows = xp.astype(check_matrices(xp, ["X"], [X])[0], xp.float64)
         placeholder = np.empty((rows.shape[0], 0))
         values, self._is_1d = check_values(labels_on_host(y), placeholder)

@@ -33,7 +33,7 @@ from manylens.transfer.network_blocks import (
 )
 from manylens.transfer.network_calls import Call, Caller, Forward, has_rows, in_batches, with_progress
 from manylens.typing import FloatArray
-from manylens.validation import check_choice, refuse_overflow
+from manylens.validation import check_choice, refuse_overflow, shown
 
 if TYPE_CHECKING:
     import torch
@@ -99,7 +99,9 @@ def collect_layers(
     """
     check_choice(hashed, "hashed", ("rows", "columns"))
     if sketch is not None and not isinstance(sketch, CountSketch):
-        raise TypeError(f"sketch={sketch!r} is not a CountSketch: pass CountSketch(n_buckets, n_hashes).")
+        raise TypeError(
+            f"sketch={shown(sketch)} is not a CountSketch: give CountSketch(n_buckets, n_hashes)."
+        )
     steps = LayerPass(model, choose_layers(model, layers), pooling, forward, is_auto(layers), verbose)
     if sketch is None:
         return gather(steps.run(batches))
