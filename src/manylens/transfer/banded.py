@@ -14,14 +14,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import gen_batches
 
+from manylens.native.threads import over_blocks
 from manylens.typing import FloatArray
 
-LEAST_ROWS = 3000  # with fewer rows an eigendecomposition is faster: 0.85 times at 2,000, 1.5 at 4,000
+LEAST_ROWS = 3000  # with fewer an eigendecomposition is as fast: 1.04 times at 2,000, 1.4 at 4,000
 MOST_TARGETS = 100  # with more, their solutions take what the form saves: 0.94 times at 4,000 rows and 500
 WIDTH = 64  # of the band: enough for products at full speed, and few operations per substitution
-TILE = 128  # rows that are updated at a time, a multiple of the width: they stay in the cache
+TILE = 512  # rows that are updated at a time, a multiple of the width
 CHUNK = 128  # rows of Q per forward substitution
-COLUMNS = 384  # rows and columns of Q that are turned at a time
+COLUMNS = 768  # of Q that are turned at a time
+JOINED = 8  # reflections that turn the basis at once
 TOLERANCE = 1000.0  # negative eigenvalues may be this much smaller than the least penalty
 MAX_COLUMNS = 512  # right-hand sides that are solved for at a time
 
@@ -52,7 +54,8 @@ class BandedForm:
         n, n_alphas = len(self.rotation), len(factors[0].inverse)
         diagonals = np.zeros((n, n_alphas))
         links = [each.lower.swapaxes(1, 2) @ each.inverse for each in factors[1:]]
-        for rows in gen_batches(n, CHUNK):
+
+        def add(rows: slice) -> None:
             first, solved = 0, np.empty(0)
             for k, factor in enumerate(factors):
                 last = first + factor.inverse.shape[1]
@@ -61,6 +64,8 @@ class BandedForm:
                     solved -= before @ links[k - 1]
                 diagonals[rows] += np.einsum("amb,amb->ma", solved, solved)
                 first = last
+
+        over_blocks(add, n, CHUNK, -1)
         return diagonals
 
     def solve(self, factors: list[BlockFactor], targets: FloatArray) -> FloatArray:
@@ -229,11 +234,24 @@ def tiles(first: int, n: int) -> Iterator[tuple[int, int]]:
 def accumulated(turns: list[tuple[int, FloatArray, FloatArray]], n: int) -> FloatArray:
     """The product (n, n) of the reflections I - V T Vᵀ, each of the coordinates from its first on."""
     Q = np.eye(n)
-    for first, V, T in reversed(turns):
+    for start in range(0, len(turns), JOINED)[::-1]:
+        first, V, T = joined(turns[start : start + JOINED], n)
         turned = V @ T
         for columns in gen_batches(n - first, COLUMNS):
             part = Q[first:, first:][:, columns]
-            products = V.T @ part
-            for rows in gen_batches(n - first, COLUMNS):  # a square that stays in the cache
-                part[rows] -= turned[rows] @ products
+            part -= turned @ (V.T @ part)
     return Q
+
+
+def joined(turns: list[tuple[int, FloatArray, FloatArray]], n: int) -> tuple[int, FloatArray, FloatArray]:
+    """The product of some reflections as one, T = [[T₁, -T₁ V₁ᵀ V₂ T₂], [0, T₂]]: fewer passes over Q."""
+    first, width = turns[0][0], sum(len(T) for _, _, T in turns)
+    V, T = np.zeros((n - first, width)), np.zeros((width, width))
+    before = 0
+    for start, own, small in turns:
+        columns = slice(before, before + len(small))
+        V[start - first :, columns] = own
+        T[:before, columns] = -T[:before, :before] @ (V[start - first :, :before].T @ own) @ small
+        T[columns, columns] = small
+        before = columns.stop
+    return first, V, T
