@@ -6,6 +6,7 @@ from numpy.testing import assert_array_equal
 
 from manylens.native import bulk_links
 from manylens.native.bulk_links import (
+    LANES,
     add_upper_links,
     centers_by_graph,
     finds_rows,
@@ -136,21 +137,33 @@ def test_groups_larger_than_one_product_are_compared_in_parts(points, monkeypatc
 @pytest.mark.parametrize("take", [take_nearest, take_nearest.py_func])
 @pytest.mark.parametrize("others_only", [True, False])
 @pytest.mark.parametrize("n", [3, 16, 33, 100])
-def test_the_smallest_scores_are_taken_in_order(take, others_only, n, monkeypatch):
+def test_the_nearest_of_each_lane_are_taken_in_order(take, others_only, n, monkeypatch):
     monkeypatch.setattr(bulk_links, "take_nearest", take)
     rows = np.random.default_rng(n).integers(-9, 9, (n, 3)).astype(np.float32)
     products, out = rows @ rows.T, np.full((n, 6), 99, dtype=np.int32)
     norms = products.diagonal().copy()
-    write_nearest(products, norms, np.arange(n, dtype=np.int32), np.arange(n), others_only, out)
-    scores = norms - 2 * products
+    numbers = np.arange(n, dtype=np.int32)
+    write_nearest(products, norms, norms, numbers[::-1].copy(), np.arange(n), others_only, out)
+    squares = np.sum((rows[:, None] - rows) ** 2, axis=2)
     if others_only:
-        np.fill_diagonal(scores, np.inf)
-    size = min(6, n - others_only)
-    assert_array_equal(
-        np.take_along_axis(scores, out[:, :size].astype(int), 1), np.sort(scores, axis=1)[:, :size]
-    )
-    assert (out[:, size:] == -1).all()
-    assert all(len(np.unique(line[:size])) == size for line in out)
+        np.fill_diagonal(squares, np.inf)
+    for line, mine in zip(squares, out, strict=True):
+        lanes = [range(start, n, LANES) for start in range(min(n, LANES))]
+        nearest = sorted(
+            (line[min(lane, key=line.__getitem__)], min(lane, key=line.__getitem__)) for lane in lanes
+        )
+        wanted = [numbers[::-1][j] for distance, j in nearest if distance < np.inf][:6]
+        assert mine.tolist() == wanted + [-1] * (6 - len(wanted))
+
+
+def test_few_of_the_nearest_rows_share_a_lane(points):
+    rows = points[:200].astype(np.float32)
+    products, out = rows @ rows.T, np.empty((200, 10), dtype=np.int32)
+    norms = products.diagonal().copy()
+    write_nearest(products, norms, norms, np.arange(200, dtype=np.int32), np.arange(200), False, out)
+    assert_array_equal(out[:, 0], np.arange(200))
+    found = [np.isin(a, b).mean() for a, b in zip(exact(points[:200], points[:200], 10), out, strict=True)]
+    assert np.mean(found) > 1 - 2 * 9 / 2 / LANES  # twice the expected share of pairs in one lane
 
 
 def test_rows_that_are_linked_already_are_not_linked_again(points):

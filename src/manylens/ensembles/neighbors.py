@@ -204,7 +204,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         Z = finite_columns(base_columns(modules, X))
         axes = composite_axes(Z, tuple(view.shape[1] for view in module_views(modules, dense(Z[:1]))))
         index = SearchIndex(
-            axes, check_near(axes.coordinates(Z), "X"), self.method, self._finds_by(Z.shape[0])
+            axes, check_near(axes.coordinates(Z, self.n_jobs), "X"), self.method, self._finds_by(Z.shape[0])
         )
         given = None if ids is None else check_ids(ids, len(index.rows))
         fitted.measured_, index = self._fitted_index(index, X, modules)
@@ -237,7 +237,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         ids = ids if self.index_.ids is None else given_ids(ids, X)
         Z = self._base_columns(gathered(X))
         axes = self.index_.axes
-        coordinates = check_near(axes.coordinates(Z), "X")
+        coordinates = check_near(axes.coordinates(Z, self.n_jobs), "X")
         self._change(
             lambda index: self._grown(
                 index.added(coordinates, joined_ids(index, ids, len(coordinates)), self.n_jobs)
@@ -343,7 +343,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
             found = index.axes.row_coordinates(X)
             if found is not None:
                 return found
-        return check_near(index.axes.coordinates(self._columns(X)), "X")
+        return check_near(index.axes.coordinates(self._columns(X), self.n_jobs), "X")
 
     def _is_one_row(self, X: Any) -> TypeGuard[FloatArray]:
         """Whether X is one row whose columns are those of the input, and need no check but that of size."""
@@ -368,7 +368,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
 
     def _enter_base(self, index: SearchIndex, X: MatrixLike) -> FloatArray:
         """Coordinates of rows of the base in the frame of the axes."""
-        return check_near(index.axes.coordinates(self._base_columns(X)), "X")
+        return check_near(index.axes.coordinates(self._base_columns(X), self.n_jobs), "X")
 
     def _is_plain(self, X: Any) -> bool:
         """Whether X is one row, or few, that `validate_rows` would return as it is."""

@@ -15,8 +15,8 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.kernels.spectrum import leading_eigenpairs
-from manylens.native.nearest import rotate_row
-from manylens.native.threads import SMALL_ORDER, one_blas_thread
+from manylens.native.nearest import largest_norm, rotate_row
+from manylens.native.threads import SMALL_ORDER, one_blas_thread, over_blocks
 from manylens.summaries import Moments
 from manylens.summaries.moments import block_rows, column_means
 from manylens.typing import FloatArray, ModuleSet, Rows
@@ -173,6 +173,7 @@ def gathered(X: Any) -> Any:
 AXES_ROWS, AXES_ROWS_PER_COLUMN = 16_384, 16  # rows that determine principal axes
 SAFE_SPREAD = 10  # rows with a root mean square within 2^±10 stay as they are
 MAX_COLUMNS = 8192
+ROTATED_AT_ONCE = 1024  # rows that are rotated at a time, so that they stay in the cache
 LOOP_EXPONENT = 60  # frames up to 2^±60 can be entered in float32 by multiplications
 FARTHEST = 2.0**55  # largest norm of a row in a frame, so that squared distances stay below 2^128
 
@@ -323,6 +324,8 @@ class FramedRows:
 
 def check_near(rows: FloatArray, what: str) -> FloatArray:
     """The rows (n, D) of a frame; raise if one is so far away that squared distances to it could overflow."""
+    if largest_norm(rows) <= FARTHEST:
+        return rows
     norms = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
     if not norms.max(initial=0) <= FARTHEST**2:  # False for NaN, too
         row = int(np.argmin(norms <= FARTHEST**2))
@@ -353,13 +356,17 @@ class CompositeAxes:
         """Number of coordinates, D if the axes are completed."""
         return int(self.axes.shape[0 if self.completed else 1])
 
-    def coordinates(self, Z: Rows) -> FloatArray:
+    def coordinates(self, Z: Rows, n_jobs: int | None = 1) -> FloatArray:
         """Coordinates of z in the frame on the axes, divided by sqrt(M), in the precision of Z."""
         if Z.shape[0] == 1 and isinstance(Z, np.ndarray):
             return self._rotated(self.frame.enter(Z))
         out = np.empty((Z.shape[0], self.n_coordinates), dtype=Z.dtype)
-        for batch in batches_of(Z):
-            out[batch] = self._rotated(self.frame.enter(Z[batch]))
+        self._factors(out.dtype)  # computed once, before the threads need them
+
+        def rotate(b: slice) -> None:
+            self._rotated(self.frame.enter(Z[b]), out[b])
+
+        over_blocks(rotate, Z.shape[0], ROTATED_AT_ONCE, n_jobs)
         return out
 
     def row_coordinates(self, z: FloatArray) -> FloatArray | None:
@@ -394,15 +401,17 @@ class CompositeAxes:
         """The leading axes and a completion, which takes 2 D width products per row instead of D²."""
         return replace(self, axes=np.ascontiguousarray(self.axes[:, :width]), completed=True)
 
-    def _rotated(self, rows: FloatArray) -> FloatArray:
+    def _rotated(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Rows (n, D) of the frame on the axes: x A, or x (I - V T Vᵀ) from the QR decomposition of A."""
         first, second, signs = self._factors(rows.dtype)
         with np.errstate(over="ignore", invalid="ignore"):  # `check_near` refuses such rows
             if not self.completed:
-                return rows @ first
-            out: FloatArray = rows - (rows @ first) @ second
+                return np.matmul(rows, first, out=out)
+            out = np.subtract(rows, (rows @ first) @ second, out=out)
         out[:, : len(signs)] *= signs
-        return out * rows.dtype.type(len(self.widths) ** -0.5) if len(self.widths) > 1 else out
+        if len(self.widths) > 1:
+            out *= rows.dtype.type(len(self.widths) ** -0.5)
+        return out
 
     def _factors(self, dtype: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Matrices for `_rotated` in a precision, which are kept for the next query."""
@@ -475,7 +484,7 @@ def composite_axes(Z: Rows, widths: tuple[int, ...]) -> CompositeAxes:
     whole = frame_around(before, moments.mean, float(np.trace(covariance)))
     with one_blas_thread(width <= SMALL_ORDER):
         axes = leading_eigenpairs(covariance)[1]
-    return CompositeAxes(widths, whole if sample is Z else frame_of(Z), axes)
+    return CompositeAxes(widths, whole, axes)
 
 
 def given_ids(ids: Any, X: Any) -> Any:

@@ -7,11 +7,9 @@ Products are in float32, so the candidates may depend on the processor, but not 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from manylens.native.compiling import compiled, inlined
+from manylens.native.compiling import compiled
 from manylens.native.search_graph import (
     DEGREE,
     KEPT,
@@ -34,15 +32,16 @@ MOST_CENTERS = 16_384  # up to which every row is compared with every center
 CENTER_BEAM = 16  # beam of the searches for the nearest of more centers
 MORE_GROUPS, MORE_GROUP_ROWS = 8, 300  # with more centers: more groups, because these searches miss a few
 LARGEST = 1024  # rows of a group that are compared at once
-NEAREST = 12  # nearest rows in a group that are candidates for links
-CENTER_WIDTH, GROUP_WIDTH = 32, 64  # leading coordinates that find centers, and candidates in a group
+NEAREST = 10  # nearest rows in a group that are candidates for links
+CENTER_WIDTH, GROUP_WIDTH = 24, 64  # leading coordinates that find centers, and candidates in a group
 SLACK = 1.4  # as in `search_graph`; these candidates are fewer and nearer than those of a beam
 PROBES, PROBE_BEAM = 1000, 32  # rows that are searched for at the end, and the beam of these searches
 BEAM_ROWS, MOST_PROBED = 1_000_000, 128  # the beam grows with every million rows, up to this
 FOUND = 0.98  # share of them that has to be found
 AT_ONCE = 256  # rows compared with all centers at once
-LANES = 32  # runs of scores whose minima bound the smallest scores
-STEP = 16  # scores between two tests of a loop's limit
+LANES = 32  # columns of scores j, j + 32, j + 64, ... form a lane
+INFINITE, NONE = np.int32(0x7F800000), np.int32(0x7FFFFFFF)  # bits of infinity, and more
+GROUPS_AT_ONCE = 16  # groups per unit of work of one thread
 
 
 def link_all(
@@ -106,8 +105,9 @@ def nearest_centers(points: IntArray, centers: IntArray, count: int, n_jobs: int
     groups = np.empty((len(points), count), dtype=np.int32)
 
     def find(b: slice) -> None:
-        products = points[b, :CENTER_WIDTH].astype(np.float32) @ columns
-        write_nearest(products, norms, numbers, np.arange(b.start, b.stop), False, groups)
+        rows = points[b, :CENTER_WIDTH].astype(np.float32)
+        heights = np.einsum("ij,ij->i", rows, rows)
+        write_nearest(rows @ columns, norms, heights, numbers, np.arange(b.start, b.stop), False, groups)
 
     over_blocks(find, len(points), AT_ONCE, n_jobs)
     return groups
@@ -159,84 +159,71 @@ def nearest_in_groups(points: IntArray, groups: IntArray, n_groups: int, n_jobs:
                 rows = (places // groups.shape[1]).astype(np.int32)
                 leading = points[rows, :GROUP_WIDTH].astype(np.float32)
                 products = leading @ leading.T
-                write_nearest(products, products.diagonal().copy(), rows, places, True, near)
+                norms = products.diagonal().copy()
+                write_nearest(products, norms, norms, rows, places, True, near)
 
-    over_blocks(compare, n_groups, STEP, n_jobs)
+    over_blocks(compare, n_groups, GROUPS_AT_ONCE, n_jobs)
     return near.reshape(len(points), -1)
-
-
-@inlined
-def limit_of(scores: FloatArray, lanes: FloatArray, last: int) -> np.floating[Any]:
-    """A number that more than `last` scores do not exceed, and few others: one of the minima of lanes.
-
-    Without branches, so that it takes less time than to insert scores that others will displace.
-    """
-    for j in range(LANES):
-        lanes[j] = np.inf
-    for start in range(0, len(scores), LANES):
-        part = scores[start : start + LANES]
-        for j in range(len(part)):
-            lanes[j] = part[j] if part[j] < lanes[j] else lanes[j]
-    limit = np.float32(np.inf)
-    for j in range(LANES):
-        below = np.float32(0)
-        for k in range(LANES):
-            below += np.float32(lanes[k] < lanes[j])
-        if below >= last and lanes[j] < limit:
-            limit = lanes[j]
-    return limit
 
 
 def write_nearest(
     products: FloatArray,
     norms: FloatArray,
+    heights: FloatArray,
     numbers: IntArray,
     places: IntArray,
     others_only: bool,
     out: IntArray,
 ) -> None:
-    """Write the numbers (m,) with the smallest norms[j] - 2 products[i, j] to out[places[i]], ascending.
+    """Write the numbers (m,) at the smallest heights[i] + norms[j] - 2 products[i, j] to out[places[i]].
 
-    With `others_only`, j = i is left out. Lines are padded with -1.
+    These are squared distances; the nearest comes first. A few are missed: only the nearest row of each lane
+    is a candidate. With `others_only`, j = i is left out. Lines are padded with -1.
     """
-    scores, lanes, keys = (np.empty(size, dtype=np.float32) for size in (len(norms), LANES, out.shape[1]))
-    hits = np.empty(len(norms) + 1, dtype=np.int32)
-    take_nearest(products, norms, numbers, places, others_only, scores, lanes, keys, hits, out)
+    scores = np.full(-(-len(norms) // LANES) * LANES, np.inf, dtype=np.float32)
+    low = np.int32((1 << len(norms).bit_length()) - 1)
+    lanes = np.empty((2, LANES), dtype=np.int32)
+    take_nearest(
+        products, norms, heights, numbers, places, others_only, scores, scores.view(np.int32), low, lanes, out
+    )
 
 
 @compiled(allocates=False)
 def take_nearest(
     products: FloatArray,
     norms: FloatArray,
+    heights: FloatArray,
     numbers: IntArray,
     places: IntArray,
     others_only: bool,
     scores: FloatArray,
-    lanes: FloatArray,
-    keys: FloatArray,
-    hits: IntArray,
+    bits: IntArray,
+    low: int,
+    lanes: IntArray,
     out: IntArray,
 ) -> None:
-    """Fill the lines for `write_nearest`; `scores` (m,) and what follows are room to work in."""
-    last = out.shape[1] - 1
+    """Fill the lines for `write_nearest`; `scores` and `bits` are the same memory, with whole lanes.
+
+    The bits of a positive float are ordered as an integer. The last of them, `low`, give way to the number of
+    the column, so that one integer is a distance and its column, and no two are equal. No step branches.
+    """
+    least, ordered = lanes[0], lanes[1]
     for i in range(len(products)):
-        line, mine, size = products[i], out[places[i]], 0
-        for j in range(len(scores)):
-            scores[j] = norms[j] - np.float32(2) * line[j]
+        line, mine = products[i], out[places[i]]
+        for j in range(len(line)):
+            scores[j] = max(heights[i] + norms[j] - np.float32(2) * line[j], np.float32(0))
         if others_only:
             scores[i] = np.inf
-        keys[last] = np.nextafter(limit_of(scores, lanes, last), np.float32(np.inf))
-        count, limit = 0, keys[last]
-        for j in range(len(scores)):  # without branches, as most rows are too far
-            hits[count] = j
-            count += scores[j] < limit
-        for j in range(count):
-            score, place = scores[hits[j]], size if size < last else last
-            if score < keys[last]:
-                while place > 0 and keys[place - 1] > score:
-                    keys[place], mine[place] = keys[place - 1], mine[place - 1]
-                    place -= 1
-                keys[place], mine[place] = score, numbers[hits[j]]
-                size += size <= last
-        for j in range(size, len(mine)):
-            mine[j] = -1
+        for j in range(LANES):
+            least[j] = NONE
+        for start in range(0, len(bits), LANES):
+            part = bits[start : start + LANES]
+            for j in range(LANES):
+                least[j] = min(least[j], np.int32(np.int32(part[j] & ~low) | np.int32(start + j)))
+        for j in range(len(least)):
+            rank = np.int32(0)
+            for k in range(len(least)):  # the shift is -1 if the difference is negative
+                rank = np.int32(rank - np.int32(np.int32(least[k] - least[j]) >> 31))
+            ordered[rank] = least[j]
+        for j in range(len(mine)):
+            mine[j] = numbers[ordered[j] & low] if ordered[j] < INFINITE else -1

@@ -40,9 +40,11 @@ def score_rows(leading: FloatArray) -> FloatArray:
 
 
 def largest_norm(rows: FloatArray) -> float:
-    """Largest norm of rows (n, d)."""
-    squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    return float(np.sqrt(squares.max(initial=0)))
+    """Largest norm of rows (n, d), rounded up by at most d units in the last place; NaN if one is NaN."""
+    largest = float(np.einsum("ij,ij->i", rows, rows).max(initial=0))
+    if largest == np.inf:
+        largest = float(np.einsum("ij,ij->i", rows, rows, dtype=np.float64).max())
+    return float(np.sqrt(largest * (1 + rows.shape[1] * float(np.finfo(rows.dtype).eps))))
 
 
 @inlined(fastmath={"nsz", "contract", "reassoc"})

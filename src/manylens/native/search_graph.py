@@ -32,6 +32,7 @@ STARTS = 8  # entry rows at which a search starts
 MOST_ENTRIES = 1024
 BATCH = 50  # rows added at once, which do not see each other: one in 50 of those present
 SHARE = 256  # rows per unit of work of one thread
+GRID_ROWS = 1024  # rows that are rounded at a time, so that they stay in the cache
 HELD = 1024  # candidates up to which a search keeps Python's lock, a few tenths of a millisecond
 ROW = 0x7FFFFFFF  # bits of a row in a beam, after a shift by one
 NOT_HIDDEN = np.empty(0, dtype=np.int64)
@@ -65,6 +66,11 @@ def to_grid(rows: FloatArray, scale: float) -> IntArray:
 
     A projection onto a ball never increases a distance.
     """
+    if len(rows) > GRID_ROWS:
+        grid = np.empty(rows.shape, dtype=np.int16)
+        for start in range(0, len(rows), GRID_ROWS):
+            grid[start : start + GRID_ROWS] = to_grid(rows[start : start + GRID_ROWS], scale)
+        return grid
     scaled = rows * scale
     if not np.vdot(scaled, scaled) <= RADIUS**2:  # for one row this takes less time than what follows
         norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))

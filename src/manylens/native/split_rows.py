@@ -81,11 +81,12 @@ def split(rows: FloatArray, lead: int, scale: float) -> tuple[IntArray, FloatArr
     """`grid` (n, lead) and `rest` of float32 rows (n, D) that `can_split`, with unit 1 / (2^16 scale)."""
     n, width = rows.shape
     grid = np.empty((n, lead), dtype=np.int16)
-    rest = np.zeros((n, halves(lead) + width - lead), dtype=np.float32)
-    rest[:, halves(lead) :] = rows[:, lead:]
+    rest = np.empty((n, halves(lead) + width - lead), dtype=np.float32)
     low, factor = rest.view(np.int16), np.float32(LEVELS * scale)
+    low[:, lead : 2 * halves(lead)] = 0
     for start in range(0, n, AT_ONCE):
         batch = slice(start, start + AT_ONCE)
+        rest[batch, halves(lead) :] = rows[batch, lead:]
         whole = np.rint(rows[batch, :lead] * factor).astype(np.int32)
         low[batch, :lead] = whole.astype(np.int16)  # the last 16 bits, of which the first is a sign
         whole -= low[batch, :lead]
