@@ -2,9 +2,9 @@
 Which similarity measure?
 =========================
 
-Two representations of independent random columns share nothing. Measures differ in how similar they call
-them, most of all if they are wide and rows are few. A permutation test tells what would be found by
-chance, and the calibrated value is zero unless there is more.
+Two representations of independent random columns share nothing. Measures disagree on how similar they are,
+most of all if the representations are wide and there are few rows. A permutation test shows what would be
+found by chance, and the calibrated value is zero unless the similarity exceeds it.
 """
 
 import matplotlib.pyplot as plt
@@ -32,8 +32,8 @@ unrelated = {
 }
 
 # %%
-# The biased CKA, CCA and Procrustes grow with the width though nothing is shared. The unbiased CKA and the
-# neighborhoods do not. Calibrated, all are close to zero.
+# The biased CKA, CCA and Procrustes grow with the width although nothing is shared. The unbiased CKA and the
+# neighborhoods do not. After calibration, all are close to zero.
 figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained", sharey=True)
 for measure, found in unrelated.items():
     axes[0].plot(widths, [each.value for each in found], marker="o", label=measure)
@@ -43,8 +43,8 @@ for ax, title in zip(axes, ("value", "calibrated"), strict=True):
 axes[0].legend(fontsize="small")
 
 # %%
-# Layers of two networks with random weights and ramps that see the same images: values on the left,
-# calibrated on the right.
+# Layers of two ReLU networks with random weights, applied to the same images: values on the left, calibrated
+# values on the right.
 X = load_digits().data[:200] / 16
 
 

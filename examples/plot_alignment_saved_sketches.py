@@ -3,8 +3,9 @@ Rank a zoo of models from saved sketches
 ========================================
 
 A new task arrives for rows that eight models have already seen, but nobody kept their features. If a sketch
-of each was saved, the models can still be ranked: only the labels are new. Here the models are small
-networks that were trained on other questions about digits, and the estimates are compared with exact scores.
+of each was saved, the models can still be ranked from the sketches and the new labels. Here the models are
+small networks that were trained on other questions about digits, and the estimates are compared with exact
+scores.
 """
 
 import tempfile

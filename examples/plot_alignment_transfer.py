@@ -39,15 +39,15 @@ accuracy = {name: cross_val_score(RidgeClassifier(), Z, y, cv=5).mean() for name
 
 # %%
 # The default score is the mean of the leave-one-out accuracies of a ridge and of nearest neighbors on
-# standardized columns, both exact. The table marks what is too close to the best to call.
+# standardized columns, both exact. The table marks models too close to the best to call.
 ranking = rank_models(models, y)
 print(ranking)
 ranking.plot()
 
 # %%
-# Beside it, alignment with the classes (CKA) and the evidence of a Bayesian linear model (LogME). Alignment
-# underestimates features with a few dominant directions, such as the blurred images, because it does not
-# rescale directions.
+# For comparison: alignment with the classes (CKA) and the evidence of a Bayesian linear model (LogME).
+# Alignment underestimates features with a few dominant directions, such as the blurred images, because it
+# does not rescale directions.
 figure, axes = plt.subplots(1, 3, figsize=(14, 4.6), layout="constrained", sharey=True)
 for ax, metric in zip(axes, ("accuracy", "cka", "logme"), strict=True):
     ranking = rank_models(models, y, metric)

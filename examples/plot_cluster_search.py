@@ -4,8 +4,9 @@ Search while a machine dies
 
 Modules of the same rows live on different workers of a dask cluster. A search asks all of them and is
 answered by those that reply, so a machine that dies costs a little recall until its modules have been rebuilt
-elsewhere. This example first shows how much the answer of some workers is worth, for modules and for other
-ways to divide a base. Then it starts three worker processes, searches without a pause, and kills one of them.
+elsewhere. This example first shows how much the answers of some workers are worth, for modules and for other
+ways to divide the rows. Then it starts three worker processes, searches without a pause, and kills one of
+them.
 """
 
 import os
@@ -60,10 +61,10 @@ def search_and_kill(seconds=60):
 
 
 # %%
-# Fifteen workers have the same memory each: one module of ten coordinates of all rows, or all 150
-# coordinates of a fifteenth of the rows, as in most vector databases. Some of them answer. Each point is the
-# share of the ten nearest rows by pixels that they find, the mean over ten draws of who answers, with two
-# standard errors.
+# Each of fifteen workers has the same amount of memory: for one module of ten coordinates of all rows, or for
+# all 150 coordinates of a fifteenth of the rows, as in most vector databases. Some of them answer. Each point
+# is the share of the ten nearest rows by pixels that they find: the mean over ten random draws of the workers
+# that answer, with two standard errors.
 def distances_by_worker(rows, new):
     """Squared distances (workers, queries, rows) that each worker knows; infinite for rows of others."""
 
@@ -111,7 +112,7 @@ if __name__ == "__main__":
 
 # %%
 # The upper panel shows the recall of every search beside the recall that the index says to expect, the lower
-# one how many modules answered. With all modules the result is that of the index in one process, exactly. The
+# one how many modules answered. With all modules, the result is exactly that of the index in one process. The
 # guard is needed because the worker processes import this file.
 if __name__ == "__main__":
     seen, killed_at, curve = search_and_kill()

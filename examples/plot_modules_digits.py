@@ -37,7 +37,7 @@ ax.set_title("Ten modules divide the principal components")
 
 
 # %%
-# Search: which share of the ten nearest neighbors in pixels is found? A single module finds fewer as the
+# Search: what share of the ten nearest neighbors by pixels is found? A single module finds fewer as the
 # diversity grows, while all modules together find nearly as many as one map with all hundred dimensions.
 def precision(model):
     """Precision of a search with all modules, and the mean precision with one of them."""

@@ -3,8 +3,8 @@ Search with few coordinates
 ===========================
 
 A search index over modules compares rows by all their coordinates, which is accurate but slow. The
-coordinates are sorted by their variance, so the first few can find candidates and all of them rank the
-candidates. How many coordinates and candidates are needed? Precision is the share of the ten nearest rows in
+coordinates are sorted by their variance, so the first few can find candidates, which are then ranked by all
+coordinates. How many coordinates and candidates are needed? Precision is the share of the ten nearest rows in
 the input space that are among the ten rows found.
 """
 

@@ -4,8 +4,8 @@ Shorter embeddings
 
 How many of the ten nearest rows are found if embeddings are cut to fewer numbers? Truncation keeps the first
 columns, which works only for embeddings trained for it; a random projection mixes all columns; principal axes
-keep the directions of largest variance. `ModuleNeighbors` keeps as many of these as the recall needs, finds
-candidates by even fewer, and measures the recall that it reaches.
+keep the directions of largest variance. `ModuleNeighbors` keeps as many axes as the recall requires, finds
+candidates with even fewer, and measures the recall that it reaches.
 """
 
 import sys
@@ -20,7 +20,7 @@ from manylens import ModuleNeighbors
 from manylens.datasets import data_available, load_dataset
 
 # %%
-# Image embeddings from a network, or the digits' pixels, mixed by a rotation, if the data are not there.
+# Image embeddings from a network or, if they are not available, the digits' pixels mixed by a rotation.
 
 
 def image_embeddings():

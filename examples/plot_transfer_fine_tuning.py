@@ -4,7 +4,8 @@ Fine-tune or not?
 
 A network was trained on the digits 0 to 4. Should it be fine-tuned for another task, or is ridge regression
 on its frozen layers enough? Both learn from three quarters of the labeled rows and predict the others;
-`fine_tuning_gain` says whether the difference tells, or how many rows would.
+`fine_tuning_gain` decides whether the difference is large enough, or estimates how many rows would be needed
+to decide.
 """
 
 import copy
