@@ -85,7 +85,7 @@ def device_neighbor_left_out(xp: ModuleType, X: Any, Y: Any, queries: Any) -> li
         some = own[first : min(first + step, len(queries))]
         near = xp.matmul(xp.take(X, some, axis=0), X.T) - half_squares  # larger is nearer
         near = xp.where(places[None, :] == some[:, None], -xp.inf, near)
-        # The standard has no partial sort.
+        # The array API standard has no partial sort.
         nearest = xp.topk(near, max(numbers))[1] if hasattr(xp, "topk") else xp.argsort(-near, axis=1)
         total = xp.zeros((some.shape[0], Y.shape[1]), dtype=Y.dtype, device=device_of(X))
         for k in range(max(numbers)):

@@ -75,8 +75,8 @@ class ModelScore(NamedTuple):
     seconds : float
         Time to compute the score.
     too_close : bool, default=False
-        Whether the best model is not clearly better: the difference to it is below 1.96 times its standard
-        error, which accounts for both scores being of the same rows.
+        Whether the best model is not clearly better: the difference from it is below 1.96 times the standard
+        error of the difference, which takes into account that both scores use the same rows.
     rows_to_tell : int or None, default=None
         About how many rows would distinguish the model from the best one, if the difference stays the same.
     ridge, knn : float or None, default=None
@@ -170,7 +170,7 @@ class ModelRanking(list[ModelScore]):
 
 
 def _remark(row: ModelScore) -> str:
-    """What the table says of a model that may be as good as the best."""
+    """Remark in the table on a model that may be as good as the best."""
     if not row.too_close:
         return ""
     more = "" if row.rows_to_tell is None else f": about {row.rows_to_tell:,} rows would tell"
@@ -368,18 +368,18 @@ def score_on_device(
 
 
 def refuse_other_devices(arrays: Iterable[Any], metric: Any) -> None:
-    """Raise for arrays that are not in the host's memory, for a metric that needs them there."""
+    """Raise if a metric that runs on the host is given arrays on another device."""
     for X in arrays:
         device = str(getattr(X, "device", "cpu")).lower()
         if "cpu" not in device:
             raise ValueError(
                 f"metric={shown(metric)} runs on the host, but the features are on the device {device}: move "
-                f"them there, or use metric={', '.join(map(repr, DEVICE_METRICS))}."
+                f"them to the host, or use metric={', '.join(map(repr, DEVICE_METRICS))}."
             )
 
 
 def compared_with_best(rows: list[ModelScore], influences: list[FloatArray]) -> list[ModelScore]:
-    """The rows with marks of those that are too close to the best to call."""
+    """Mark the models that are too close to the best to call."""
     first = int(np.argmax([row.score for row in rows]))
     best, n = rows[first], len(influences[first])
     marked = []
@@ -395,7 +395,7 @@ def compared_with_best(rows: list[ModelScore], influences: list[FloatArray]) -> 
 
 
 def jackknife_groups(columns: FloatArray, n_groups: int, random_state: Seed) -> IntArray | None:
-    """A random group of each row; None without groups."""
+    """Random group number of each row (n,); None if n_groups is 0."""
     n = len(columns)
     if not n_groups:
         return None
