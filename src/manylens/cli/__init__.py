@@ -31,10 +31,10 @@ class CommandError(Exception):
 
 
 def shell() -> int:
-    """Run the command that the shell gives, and return the exit code.
+    """Entry point of the shell command; returns the exit code.
 
-    Importing packages makes many objects and hardly any garbage, so Python looks for garbage less often, and
-    not at all when it ends: together this takes half a second in the default settings.
+    Imports create many objects and hardly any garbage, so garbage collection runs less often, and not at all
+    at exit. With Python's default settings it would take half a second.
     """
     gc.set_threshold(50_000, 20, 20)
     try:
