@@ -368,7 +368,7 @@ def call_each(
 
 def call_one(method: str, estimator: Any, view: FloatArray, /, *args: Any, **kwargs: Any) -> Any:
     """Call a method on one view; a plain function, so that any joblib backend can pickle it."""
-    with np.errstate(over="ignore" if method == "score" else None):  # an infinite score is refused
+    with np.errstate(over="ignore" if method == "score" else None):  # an infinite score raises later
         try:
             return getattr(estimator, method)(np.ascontiguousarray(view), *args, **kwargs)
         except ValueError as error:
@@ -377,7 +377,7 @@ def call_one(method: str, estimator: Any, view: FloatArray, /, *args: Any, **kwa
                     f"The {type(estimator).__name__} of a module needs more neighbors than it was fitted to "
                     "rows: fit more rows, or give an estimator with fewer neighbors."
                 ) from error
-            if "infs or NaNs" in str(error):  # SciPy's words
+            if "infs or NaNs" in str(error):  # SciPy's message
                 what = f"{type(estimator).__name__}.{method}"
                 raise ValueError(
                     f"{what} overflows on the coordinates of a module: scale X and y."
