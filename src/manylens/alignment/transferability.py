@@ -375,8 +375,7 @@ def nleep(X: FloatArray, codes: IntArray, per_class: int = 5, variance: float = 
         n_components, covariance_type="diag", init_params="k-means++", max_iter=15, random_state=0
     )
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ConvergenceWarning
-        )  # few steps on purpose, so that it takes no longer than a ridge
+        # few steps on purpose, so that it takes no longer than a ridge
+        warnings.simplefilter("ignore", ConvergenceWarning)
         P = mixture.fit(Z).predict_proba(Z)
     return log_expected_prediction(P, codes)
