@@ -45,10 +45,7 @@ from manylens.validation import CheckedState
 
 STORED = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.int16, np.int32))
 Lists: TypeAlias = tuple[FloatArray, IntArray]  # keys or squared distances, and rows
-CHOSEN_PER_NEIGHBOR, FEW_NEIGHBORS = (
-    8,
-    10,
-)  # candidates per neighbor among chosen rows, as if for at least ten
+CHOSEN_PER_NEIGHBOR, FEW_NEIGHBORS = 8, 10  # candidates per neighbor among chosen rows, for at least ten
 CHOSEN_SAMPLE = 512  # sample of the chosen rows that determines limits
 HELD_BYTES = 1 << 26  # leading coordinates of chosen rows up to this size are copied once
 ONE_WRITER = Lock()  # held for an instant, to claim memory or to replace an index

@@ -95,7 +95,7 @@ class SearchIndex(CheckedState):
         return index
 
     def compacted(self) -> SearchIndex:
-        """A copy that shares leading coordinates with its graph, if that holds all of their digits; else self."""
+        """A copy that shares leading coordinates with its graph, if that has all of their digits; or self."""
         if not (self.finders and self.method == "nested" and isinstance(self.finders[0], GraphFinder)):
             return self
         finder = self.finders[0]
@@ -179,7 +179,7 @@ class SearchIndex(CheckedState):
         return SearchIndex(axes, kept, self.method, self.backend)
 
     def unrotated(self, Z: Rows) -> SearchIndex:
-        """Of many coordinates, only the leading ones on principal axes, which makes queries faster; or self."""
+        """A copy with only the leading of many coordinates on principal axes, for fast queries; or self."""
         n_columns, width = self.axes.axes.shape
         ordered = max(2 * self.plan.n_leading, MIN_NEIGHBORS)
         if self.axes.completed or width < max(n_columns, MANY_COLUMNS) or 4 * ordered > width:

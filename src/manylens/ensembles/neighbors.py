@@ -406,7 +406,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         return self.metric if self.modules is None else "euclidean"
 
     def _report(self, distances: FloatArray, X: MatrixLike | None = None) -> FloatArray:
-        """Convert Euclidean distances to the metric: 1 - cos = |u - v|²/2 for directions, or inner products."""
+        """Convert Euclidean distances to the metric: 1 - cos = |u - v|²/2 for directions, or products."""
         if self._metric() == "inner_product":
             return self.modules_.products(validate_rows(self, widened(X)), distances)
         return distances**2 / 2 if self._metric() == "cosine" else distances
