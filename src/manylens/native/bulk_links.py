@@ -27,19 +27,19 @@ from manylens.native.search_graph import (
 from manylens.native.threads import over_blocks
 from manylens.typing import FloatArray, IntArray
 
-IN_BULK = 4096  # rows from which this takes less time than to add one after the other
-GROUPS = 6  # groups that a row joins; more of them find more of its nearest rows than larger ones do
+IN_BULK = 4096  # from this many rows on, this is faster than adding rows one by one
+GROUPS = 6  # groups that a row joins; more groups find more of its nearest rows than larger groups do
 GROUP_ROWS = 200  # rows per group on average
-MOST_CENTERS = 16_384  # up to which every row is compared with every center
-CENTER_BEAM = 16  # beam of the searches for the nearest of more centers
-MORE_GROUPS, MORE_GROUP_ROWS = 8, 300  # with more centers: more groups, because these searches miss a few
+MOST_CENTERS = 16_384  # up to this many centers, every row is compared with every center
+CENTER_BEAM = 16  # beam of the graph search for the nearest of more centers
+MORE_GROUPS, MORE_GROUP_ROWS = 8, 300  # for more centers: more groups, because graph searches miss a few
 LARGEST = 1024  # rows of a group that are compared at once
 NEAREST = 12  # nearest rows in a group that are candidates for links
 CENTER_WIDTH, GROUP_WIDTH = 32, 64  # leading coordinates that find centers, and candidates in a group
 SLACK = 1.4  # as in `search_graph`; these candidates are fewer and nearer than those of a beam
 PROBES, PROBE_BEAM = 1000, 32  # rows that are searched for at the end, and the beam of these searches
 BEAM_ROWS, MOST_PROBED = 1_000_000, 128  # the beam grows with every million rows, up to this
-FOUND = 0.98  # share of them that has to be found
+FOUND = 0.98  # share of the probes that has to be found
 AT_ONCE = 256  # rows compared with all centers at once
 LANES = 32  # runs of scores whose minima bound the smallest scores
 STEP = 16  # scores between two tests of a loop's limit
@@ -116,7 +116,7 @@ def nearest_centers(points: IntArray, centers: IntArray, count: int, n_jobs: int
 def centers_by_graph(
     points: IntArray, centers: IntArray, count: int, n_jobs: int | None
 ) -> tuple[IntArray, IntArray]:
-    """What `nearest_centers` finds, by searches in a graph of the centers, and its links (c, degree).
+    """Like `nearest_centers`, but by searches in a graph of the centers; also returns its links (c, degree).
 
     A few of the nearest may be missed.
     """
@@ -167,9 +167,9 @@ def nearest_in_groups(points: IntArray, groups: IntArray, n_groups: int, n_jobs:
 
 @inlined
 def limit_of(scores: FloatArray, lanes: FloatArray, last: int) -> np.floating[Any]:
-    """A number that more than `last` scores do not exceed, and few others: one of the minima of lanes.
+    """A limit that more than `last` scores do not exceed, but few others: one of the minima of lanes.
 
-    Without branches, so that it takes less time than to insert scores that others will displace.
+    It has no branches, so it is faster than inserting scores that others will displace.
     """
     for j in range(LANES):
         lanes[j] = np.inf
@@ -217,7 +217,7 @@ def take_nearest(
     hits: IntArray,
     out: IntArray,
 ) -> None:
-    """Fill the lines for `write_nearest`; `scores` (m,) and what follows are room to work in."""
+    """Fill the lines for `write_nearest`; `scores` (m,) and later arguments are working memory."""
     last = out.shape[1] - 1
     for i in range(len(products)):
         line, mine, size = products[i], out[places[i]], 0

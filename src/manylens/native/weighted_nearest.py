@@ -156,7 +156,7 @@ def module_tiles(groups: FloatArray, W: FloatArray) -> FloatArray:
             rows = ungrouped(groups, slice(t * TILE, (t + 1) * TILE), matrix.shape[1])
             np.matmul(matrix, rows.T, out=tiles[t, :, : len(rows)])
 
-    with one_blas_thread():  # the threads are ours
+    with one_blas_thread():  # the tasks already run on threads
         in_threads(task, len(tiles))
     return tiles
 
