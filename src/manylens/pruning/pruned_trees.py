@@ -128,7 +128,7 @@ class PrunedTrees(CheckedState, ScoreMixin, BaseEstimator):
             return False
         if X.shape[1] != self.n_features_in_ or not len(X) or "feature_names_in_" in self.__dict__:
             return False
-        return isfinite(X.sum())  # NaN and infinity, and sums that overflow, take the other way
+        return isfinite(X.sum())  # NaN, infinity and sums that overflow need validation
 
     def predict(self, X: MatrixLike) -> AnyArray:
         """Predict classes or values.

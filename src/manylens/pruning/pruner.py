@@ -182,7 +182,7 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
         rows = validate_member_rows(self, X, members, reset=True)
         check_same_columns(self, ensemble)
         rows, target = indexable(rows, label_column(y, warn=True))
-        target_columns(target, members)  # refuses what the members do not predict, before copies are fitted
+        target_columns(target, members)  # raises if the members cannot predict y, before copies are fitted
         # copies of the ensemble need the column names that it was fitted with
         named_rows = X if hasattr(X, "iloc") else rows
         anchor, held_out = self._choose_anchor(ensemble, members, named_rows, target)
@@ -348,7 +348,7 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
         return type(self)(**params)
 
     def __sklearn_tags__(self) -> Tags:
-        single = hasattr(self.ensemble, "__sklearn_tags__")  # else a list, or what fit refuses
+        single = hasattr(self.ensemble, "__sklearn_tags__")  # else a list, or an object that fit rejects
         estimators = self.ensemble if isinstance(self.ensemble, list | tuple) else [self.ensemble]
         known = all(hasattr(each, "__sklearn_tags__") for each in estimators)
         tags = typed_tags(super().__sklearn_tags__(), known and all(map(is_classifier, estimators)))
@@ -398,7 +398,7 @@ def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -
         rows, targets = take_rows(X, train), y[train]
         held_out = take_rows(X, test), y[test]
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn refuses what it cannot fit
+            with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn raises if it cannot fit
                 copy = clone(ensemble).fit(rows, targets)
         except ValueError:  # fit needs more than X and y, such as rows for early stopping
             return ANCHORS[-1], None
