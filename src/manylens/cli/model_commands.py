@@ -162,9 +162,7 @@ def nca(
     "--show", multiple=True, metavar="COLUMN", help="Column to show for each neighbor; may be repeated."
 )
 @click.option(
-    "--where",
-    metavar="CONDITION",
-    help="Search only rows for which this pandas expression holds (it is code).",
+    "--where", metavar="CONDITION", help="Search only rows that meet this condition (pandas; it is code)."
 )
 @click.option("--output", "-o", help="Table to write.")
 @trusting
