@@ -75,8 +75,8 @@ class ModelScore(NamedTuple):
     seconds : float
         Time to compute the score.
     too_close : bool, default=False
-        Whether the best model is not clearly better: the difference from it is below 1.96 times the standard
-        error of the difference, which takes into account that both scores use the same rows.
+        Whether the difference from the best model is below 1.96 times its standard error, which accounts for
+        the rows that both scores share; always False for functions, sketches and without standard errors.
     rows_to_tell : int or None, default=None
         About how many rows would distinguish the model from the best one, if the difference stays the same.
     ridge, knn : float or None, default=None
@@ -209,9 +209,9 @@ def rank_models(
         "sfda", "nleep", "transrate", "leep", "nce"; or a function of features and class numbers (n,), for
         which larger is better.
     target : {"auto", "classes", "values"}, default="auto"
-        How to read y. "auto" reads 1-d integers, strings and booleans as classes, and also whole
-        numbers stored as floats if there are at most 20 different ones, or if they are 0 ... C - 1 or 1 ... C
-        with C² ≤ n; the table says how y was read.
+        How to read y. "auto" reads 1-d integers, strings and booleans as classes, and also C different whole
+        numbers stored as floats if 2 C ≤ n and either C ≤ 20, or they are 0 ... C - 1 or 1 ... C with C² ≤ n;
+        the table says how y was read.
     standardize : bool, default=True
         Whether to scale all columns to mean 0 and the same variance first, so that units and single large
         columns do not matter: variance 1, and for "sfda" and "transrate", which depend on the scale, 1/d.

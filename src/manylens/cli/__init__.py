@@ -46,7 +46,7 @@ def shell() -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, given as the words after `manylens` (from the shell if None); return the exit code.
 
-    0: done; 1: a bug in manylens; 2: something the user can fix; 130: interrupted.
+    0: done; 1: a bug in manylens; 2: something the user can fix; 130: interrupted; 141: output pipe closed.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:

@@ -43,7 +43,7 @@ BALANCE_SECONDS = 2.0  # between checks of the balance of the workers
 GONE = ("error", "cancelled", "lost")  # states of a future without a result
 ATTACH_SECONDS = 10.0  # how long searches wait for parts that a new client has not connected to
 LONGEST_PAUSE = 30.0  # longest wait between attempts to build a part
-BUSY_SECONDS = 1.0  # a call that is late by less means a busy worker, not a stopped one
+BUSY_SECONDS = 1.0  # if an abandoned call is younger than this, its worker counts as busy, not stopped
 
 
 class Copy:
@@ -244,7 +244,7 @@ class DaskParts:
                 task.add_done_callback(asyncio.Task.exception)  # retrieved, so that asyncio does not log it
 
     def _is_busy(self, slot: Slot, now: float) -> bool:
-        """Whether no copy of a part can be called now, but one soon."""
+        """Whether no copy of a part can be called now, but one probably can soon."""
         copies = self.copies.get(slot, [])
         return not any(copy.is_ready for copy in copies) and any(copy.is_busy(now) for copy in copies)
 

@@ -279,7 +279,8 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         Returns
         -------
         distances : ndarray of shape (n_queries, n_neighbors)
-            Root mean squared distances over modules, ascending; only if `return_distance`.
+            Root mean squared distances over modules, or those of the `metric`, nearest first; only if
+            `return_distance`.
         rows : ndarray of shape (n_queries, n_neighbors)
             Rows of the base as int64, or their ids if `fit` was given any; ties are broken by row number.
         """
@@ -375,7 +376,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         return is_plain(X, self.n_features_in_) and not hasattr(self, "feature_names_in_")
 
     def _fitted_index(self, index: SearchIndex, X: Rows, modules: Any) -> tuple[MeasuredRecall, SearchIndex]:
-        """The calibrated index of the rows, and its recall in the input space."""
+        """The recall in the input space, and the calibrated index of the rows."""
         request = self._request()
         if self._metric() == "inner_product":
             chooser, judge = (

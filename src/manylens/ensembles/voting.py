@@ -374,7 +374,7 @@ def call_one(method: str, estimator: Any, view: FloatArray, /, *args: Any, **kwa
         except ValueError as error:
             if "Expected n_neighbors <= n_samples_fit" in str(error):
                 raise ValueError(
-                    f"The {type(estimator).__name__} of a module needs more neighbors than it was fitted to "
+                    f"The {type(estimator).__name__} of a module needs more neighbors than it has training "
                     "rows: fit more rows, or give an estimator with fewer neighbors."
                 ) from error
             if "infs or NaNs" in str(error):  # SciPy's message

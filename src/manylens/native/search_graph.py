@@ -66,7 +66,7 @@ def to_grid(rows: FloatArray, scale: float) -> IntArray:
     A projection onto a ball never increases a distance.
     """
     scaled = rows * scale
-    if not np.vdot(scaled, scaled) <= RADIUS**2:  # usual case; fast for one row
+    if not np.vdot(scaled, scaled) <= RADIUS**2:  # a cheap test that is usually enough for one row
         norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
         scaled *= (RADIUS / np.maximum(norms, RADIUS)).astype(scaled.dtype)[:, None]
     return np.rint(scaled, out=scaled).astype(np.int16)

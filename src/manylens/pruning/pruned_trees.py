@@ -81,7 +81,7 @@ class PrunedTrees(CheckedState, ScoreMixin, BaseEstimator):
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the trees as arrays: 21 per node (25 with double thresholds) and 8 per value of a leaf."""
+        """Bytes of the trees as arrays: 16 per tree, 21 per node (25 if in double), 8 per leaf value."""
         return tree_bytes(self._checked_model().trees)
 
     @property

@@ -377,10 +377,10 @@ def read_members(ensemble: Any) -> Members:
 def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -> tuple[float, float | None]:
     """The smallest anchor with which pruning adds at most 1 % to the error on held-out rows, and this error.
 
-    Copies of the ensemble are fitted to other rows: three folds, or one split of many rows. The anchor is 1,
-    which keeps the whole, if no other is good enough. It is 0 if the ensemble is no better on the given rows
-    than its copies are on held-out rows: then it was not trained on these rows, and new weights cannot fit
-    its noise a second time.
+    Copies of the ensemble are fitted to other rows: three folds, or one split of many rows. If no anchor is
+    good enough, it is 1, which keeps the whole, or the best one if `max_members` is given; if copies cannot
+    be fitted, it is the largest candidate. It is 0 if the ensemble is hardly better on the given rows than
+    its copies on held-out rows: then it was not trained on these rows, and weights cannot fit its noise.
     """
     settings = pruner.get_params(deep=False) | {"fit_ensemble": False}
     classes = getattr(ensemble, "classes_", None)
