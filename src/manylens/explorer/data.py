@@ -271,7 +271,7 @@ def module_weights(lenses: Any, width: int) -> FloatArray:
 
 
 def module_shares(lenses: Any, width: int) -> FloatArray:
-    """How much of each component each module keeps, (M, k); their mean is coverage over spectrum."""
+    """Shares (M, k) of each component that each module keeps; their mean is coverage over spectrum."""
     W = module_weights(lenses, width)
     if isinstance(lenses, ModularKernelPCA):
         return np.einsum("mhk,mhk->mk", W, W)

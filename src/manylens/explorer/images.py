@@ -96,7 +96,7 @@ def pixel_scale(X: Any, pixels: AnyArray | None) -> tuple[float, float] | None:
 def image_query(
     lenses: Any, X: Any, pixels: AnyArray | None, width: int
 ) -> tuple[dict[str, Any] | None, bytes]:
-    """How a page maps the pixels of a new image to coordinates (width,), if rows are images.
+    """Settings with which a page maps the pixels of a new image to coordinates (width,), if rows are images.
 
     c = k(x, landmarks) P - shift, or x P - shift for linear kernels. P is rounded to 16 bits per column
     (its error is below 2e-5 of the column's largest entry), the landmarks to 8 bits like the images.
