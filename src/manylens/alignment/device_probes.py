@@ -37,7 +37,7 @@ def device_probe_scores(
 
 
 def prepared_columns(xp: ModuleType, X: Any, standardize: bool, name: Any) -> Any:
-    """Centered columns (n, d'), of variance 1 with `standardize`; constant columns are left out."""
+    """Centered columns (n, d); with `standardize`, of variance 1 and without those that are constant."""
     largest = float(xp.max(xp.abs(X)))
     X = X / (largest if largest > 0 else 1.0)  # so that differences neither overflow nor underflow
     X = X - X[:1, :]

@@ -275,7 +275,7 @@ def range_message(name: Hashable) -> str:
 
 
 def list_sets(features: Any) -> tuple[list[Any], list[Any]]:
-    """Names and arrays of feature sets as they are; empty for anything but a dict, list or tuple."""
+    """Names and arrays of feature sets, unchanged; empty for anything but a dict, list or tuple."""
     if isinstance(features, Mapping) and not is_sparse(features):
         return list(features), list(features.values())
     return (list(range(len(features))), list(features)) if isinstance(features, list | tuple) else ([], [])

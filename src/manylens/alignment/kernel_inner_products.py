@@ -153,7 +153,7 @@ class KernelGram:
                 X = times_power(X, -int(np.frexp(largest(X))[1]))
             elif isinstance(getattr(kernel, "gamma", None), str):
                 X = times_power(X, -safe_scale(X))  # gamma follows the rows, so the kernel does not change
-        with np.errstate(over="ignore", invalid="ignore"):  # NaN is refused by `refuse_out_of_range`
+        with np.errstate(over="ignore", invalid="ignore"):  # `refuse_out_of_range` raises for NaN
             self.kernel = make_kernel(kernel).fit(X, random_state=0)
         self.X, self.n_rows = X, X.shape[0]
 

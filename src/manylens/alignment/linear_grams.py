@@ -49,7 +49,7 @@ def linear_gram_sums(
 
 
 def common_rows(arrays: Sequence[FloatArray], center: bool) -> list[FloatArray]:
-    """Rows (n, d_k) in one dtype, nearly centered in one new array or as they are."""
+    """Rows (n, d_k) in one dtype: nearly centered in one new array, or unchanged."""
     dtype = np.result_type(*arrays)
     if not center:
         return [X.astype(dtype, copy=False) for X in arrays]

@@ -1,4 +1,4 @@
-"""How a target is read: as classes or as real numbers, also if whole numbers are stored as floats."""
+"""Reading a target as classes or as real numbers, including whole numbers stored as floats."""
 
 from __future__ import annotations
 
