@@ -415,7 +415,7 @@ def exact_neighbors(
 
 
 def as_near(found: FloatArray, exact: FloatArray) -> BoolArray:
-    """Which of the neighbors found, at distances (s, k), are no farther than the last of the exact ones.
+    """Mask of the neighbors found, at distances (s, k), that are no farther than the last of the exact ones.
 
     Unlike a comparison of rows this does not distinguish equally near ones.
     """

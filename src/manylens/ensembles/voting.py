@@ -147,7 +147,7 @@ class ModuleVoting(FactsMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        if hasattr(self.modules, "__sklearn_tags__"):  # anything else is refused by fit
+        if hasattr(self.modules, "__sklearn_tags__"):  # otherwise, fit raises
             inputs = get_tags(self.modules).input_tags
             tags.input_tags.pairwise, tags.input_tags.sparse = inputs.pairwise, inputs.sparse
         return tags
