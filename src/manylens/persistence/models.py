@@ -37,7 +37,7 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     """Write a fitted model to a file of plain data.
 
     The file appears under its name only when it is complete: after a crash or on a full disk, an earlier file
-    of that name is unchanged. Models that hold functions are refused, because a file holds only data.
+    of that name is unchanged. Models that hold functions raise, because a file holds only data.
 
     Parameters
     ----------
