@@ -134,7 +134,7 @@ def choose_prefix(
 def cut_optimism(
     judge: Judge, cuts: Sequence[CoverPath], dials: Dials, goal: Goal, whole_bytes: int, rise_error: float
 ) -> float:
-    """By how much the loss of the cut that `smallest_cut` finds is too small."""
+    """The amount by which the loss of the cut that `smallest_cut` finds is too small."""
 
     def chosen_by(rows: BoolArray) -> FloatArray | None:
         seen = [cut._replace(losses=judge.path_of(cut.judged.of_rows(rows))) for cut in cuts]
@@ -145,7 +145,7 @@ def cut_optimism(
 
 
 def optimism(chosen_by: Callable[[BoolArray], FloatArray | None], n_rows: int, rise_error: float) -> float:
-    """By how much smaller the loss of a chosen model seems than it is.
+    """The amount by which the loss of a chosen model seems smaller than it is.
 
     `chosen_by` returns the losses (n_rows,) by the model that some of the rows choose. The mean difference
     between the losses of rows that did not choose a model and of those that did is 0 if all choose the same.

@@ -74,7 +74,7 @@ class RowLeaves(NamedTuple):
         return RowLeaves(start, self.row[wanted], self.node[wanted], self.target)
 
     def counts(self) -> IntArray:
-        """How many trees may be used for each row (n,)."""
+        """Number of trees that may be used for each row (n,)."""
         return np.bincount(self.row, minlength=len(self.target))
 
 
@@ -284,7 +284,7 @@ def excess_log_loss(
     t: int,
     loss: FloatArray,
 ) -> FloatArray:
-    """By how much the log losses (n,) with k trees are larger than with t trees; 0 for a single tree.
+    """Difference (n,) between the log losses with k trees and with t trees; 0 for a single tree.
 
     With losses a + c/k, and k₁ + k₂ = k trees with even and odd numbers, the mean loss of the two parts is
     larger by c((1/k₁ + 1/k₂)/2 - 1/k), and the loss with k trees by c(1/k - 1/t).

@@ -113,7 +113,7 @@ class Judge:
         self._starts: dict[tuple[int, int, Link], tuple[Nodes, RowLeaves, RowLeaves, FloatArray]] = {}
 
     def _first_losses(self, n_trees: int) -> RowLosses:
-        """Losses of the first trees, as they are."""
+        """Losses of the first trees, unchanged."""
         return row_losses(leaf_values(self.ensemble, n_trees), self._leaves.first_trees(n_trees))
 
     def n_leaves(self, n_trees: int) -> int:
@@ -173,7 +173,7 @@ class Judge:
         return self._linked[link]
 
     def gain_of_all_rows(self, way: Candidate, shares: Sequence[float], loss: float) -> float:
-        """By how much the loss at the last share falls if all held-out rows refit the leaves.
+        """The decrease of the loss at the last share if all held-out rows refit the leaves.
 
         Trials learn from three of four parts. Refits by n rows have an excess loss of about c/n, so that it
         falls from two parts to three by c/6 (of a part), and from three to four by c/12: by half as much.
@@ -199,7 +199,7 @@ class Judge:
         return judged.loss - slope[:, np.newaxis] * control
 
     def prefixes(self, counts: Sequence[int]) -> Path:
-        """Losses of the first trees, as they are."""
+        """Losses of the first trees, unchanged."""
         return self.path_of(self.compare([self._first_losses(k) for k in counts]))
 
     def compare(self, found: Sequence[RowLosses]) -> JudgedRows:
@@ -285,7 +285,7 @@ def start_of(trial: Trial, candidate: Candidate) -> tuple[Nodes, RowLeaves, RowL
 
 
 def trial_losses(trial: Trial, toward: int | None, n_trees: int | None = None) -> RowLosses:
-    """Losses of the judged rows by the first trees as they are, extrapolated to as many trees as `toward`."""
+    """Losses of the judged rows by the first trees, unchanged, extrapolated to `toward` trees."""
     count = n_trees or len(trial.ensemble.trees.roots)
     leaves = trial.judged._replace(node=trial.ensemble.trees.leaf[trial.judged.node]).first_trees(count)
     return row_losses(leaf_values(trial.ensemble, count), leaves, toward)

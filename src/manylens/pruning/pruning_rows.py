@@ -45,7 +45,7 @@ def forest_samples(forest: Any, n_rows: int) -> Sequence[IntArray]:
 
 
 def out_of_bag(ensemble: Any, whole: TreeEnsemble, X: Any) -> BoolArray | None:
-    """Which rows (t, n) are not in the sample of each tree; None if all rows are held out."""
+    """Mask (t, n) of the rows that are not in the sample of each tree; None if all rows are held out."""
     if not whole.averages or not ensemble.bootstrap:
         return None
     forest = SampledForest(ensemble, X.shape[0])

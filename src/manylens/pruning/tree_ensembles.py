@@ -177,7 +177,7 @@ def stages_of(trees: Sequence[OneTree], n_columns: int) -> list[list[OneTree]]:
 
 
 class TreeFormat:
-    """How the models of one kind are read and written."""
+    """Reads and writes the models of one kind."""
 
     class_names: tuple[str, ...] = ()  # names of the classes that this format reads
 
@@ -313,7 +313,7 @@ class HistGradientBoostingFormat(TreeFormat):
         check_single_target(model)
         if model.loss not in ("squared_error", "log_loss"):
             raise refuse(model, f"was fitted with loss={model.loss!r}")
-        stages = model._predictors  # there is no public way to the trees
+        stages = model._predictors  # there is no public access to the trees
         if any(np.any(tree.nodes["is_categorical"]) for stage in stages for tree in stage):
             raise refuse(model, "splits by categories")
         found = []

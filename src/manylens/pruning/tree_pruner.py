@@ -285,7 +285,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         return Judge(whole, rows, leaves, trials)
 
     def _first_trees(self, n_trees: int) -> int:
-        """How many trees of a forest are pruned."""
+        """Number of trees of a forest that are pruned."""
         few = min(n_trees, max(LEAST_TREES, n_trees // SHARE))
         return few if self.max_members is None else min(few, int(self.max_members))
 
