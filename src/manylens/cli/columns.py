@@ -26,7 +26,7 @@ MOST_CATEGORIES = 200  # a text column with more values is a name or an identifi
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """What to do with columns that are not plain numbers; `scale` None means for tables only."""
+    """Treatment of columns that are not plain numbers; `scale` None means that only tables are scaled."""
 
     drop: tuple[str, ...] = ()
     impute: str | None = None
@@ -128,7 +128,7 @@ def is_text(values: pd.Series[Any]) -> bool:
 
 
 def kind_of(values: pd.Series[Any]) -> str:
-    """What a column holds, in words."""
+    """Description of what a column holds."""
     first = values.dropna().iloc[:1]
     if values.dtype == object and len(first):
         kind = type(first.iloc[0])
@@ -211,7 +211,7 @@ def model_rows(model: Any, rows: Rows, aside: Sequence[str | None] = ()) -> Any:
 
 
 def labels(rows: Rows, name: str, least_classes: int = 1) -> AnyArray:
-    """The values of the label column, without missing ones, with at least this many different values."""
+    """The values of the label column; raises if some are missing, or if too few are different."""
     values = column(rows, name, "--label")
     if values.isna().any():
         raise CommandError(f"--label: {name!r} is missing in {values.isna().sum():,} rows: leave them out.")

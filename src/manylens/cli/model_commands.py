@@ -60,7 +60,7 @@ def learn(
 ) -> None:
     """Learn diverse modules of the rows of DATA, print their scores and save them.
 
-    All columns of numbers are used; text and missing values are refused unless an option says what to do.
+    All columns of numbers are used; text and missing values are errors unless an option says what to do.
     """
     how, columns = split_options(options)
     settings = {

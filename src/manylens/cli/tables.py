@@ -183,7 +183,7 @@ def unpacked(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def load_numpy(source: Source) -> Any:
-    """Arrays of numbers or text, mapped from a file; arrays of objects, which would run code, are refused."""
+    """Arrays of numbers or text, mapped from a file; raises for arrays of objects, which could run code."""
     try:
         return np.load(source, mmap_mode="r" if isinstance(source, Path) else None, allow_pickle=False)
     except ValueError as error:
