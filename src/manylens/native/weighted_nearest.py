@@ -97,7 +97,7 @@ def weighted_nearest(
 
 
 def share_cuts(n: int) -> list[int]:
-    """Where the rows are cut, one share per thread unless there are few rows."""
+    """Limits of the shares of rows, one share per thread unless there are few rows."""
     shares = max(1, min(get_num_threads(), n // SHARE))
     return [n * share // shares for share in range(shares + 1)]
 
