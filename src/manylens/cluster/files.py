@@ -24,7 +24,7 @@ def is_path(value: Any) -> TypeGuard[str | os.PathLike[str]]:
 
 
 def file_list(X: Any) -> Any:
-    """The files of a folder, of a list of paths, or of a dict of them, as a list; anything else as it is."""
+    """The files of a folder, of a list of paths, or of a dict of them, as a list; anything else unchanged."""
     if is_path(X):
         return files_in(Path(X))
     if isinstance(X, Mapping) and not sparse.issparse(X) and X and all(map(is_path_or_paths, X.values())):

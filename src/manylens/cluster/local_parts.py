@@ -16,7 +16,7 @@ Enough: TypeAlias = Callable[[set[Slot], set[Slot]], bool]  # (answered, outstan
 
 
 class Parts(Protocol):
-    """Where the parts of an index live."""
+    """The interface to the parts of an index."""
 
     writing: Lock  # held while the layout changes
 

@@ -1,4 +1,4 @@
-"""How each kind of estimator is fitted on blocks: the steps that run on workers."""
+"""Plans for fitting each kind of estimator on blocks: the steps that run on workers."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def rows_in_bag(members: Any, cv: Any, X: Any, Y: FloatArray, sample: RowSample)
 
 
 def plan_for(estimator: Any) -> Plan:
-    """How to fit an estimator on blocks; raises if it cannot be."""
+    """The plan for fitting an estimator on blocks; raises if there is none."""
     names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(estimator).__mro__}
     if "manylens.metric.nca.NCA" in names:
         method = estimator.method

@@ -1,4 +1,4 @@
-"""Where the rows of a base live: arrays, files, dask blocks or saved parts, cut into row shards."""
+"""Sources of the rows of a base: arrays, files, dask blocks or saved parts, cut into row shards."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a base is divided: into segments of rows, and groups of modules that live together."""
+    """The division of a base into segments of rows, and groups of modules that live together."""
 
     segments: tuple[Segment, ...]
     groups: tuple[tuple[int, ...], ...]  # numbers of the modules of each group

@@ -29,7 +29,7 @@ from manylens.typing import BoolArray, FloatArray, IntArray
 
 GROWTH = 4  # factor by which lists grow until the result is proven
 MOST_CANDIDATES = 2**22  # in memory at a time
-FIRST_SHARE = 0.5  # most of the time that the first round may take
+FIRST_SHARE = 0.5  # largest share of the time for the first round
 
 
 @dataclass
