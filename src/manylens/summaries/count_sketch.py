@@ -116,7 +116,7 @@ class CountSketch(CheckedState, Summary):
         Parameters
         ----------
         rows : array-like or sparse matrix, shape (n, d)
-            Rows; float32 and float64 rows are not copied.
+            Rows; C-ordered float32 and float64 rows are not copied.
         indices : int or ndarray of int of shape (n,), default=None
             Row numbers, or the first of consecutive numbers; by default they continue after the rows seen so
             far. Needed if batches come out of order or from several machines.
