@@ -70,7 +70,7 @@ REFUSED = {
     "no columns, NCA": (lambda: ml.NCA().fit(EMPTY, Y[:5]), "it has no columns"),
     "few rows": (
         lambda: ml.ModuleVotingClassifier(ml.ModularKernelPCA(2, 1)).fit(X[:4], Y[:4]).predict(X),
-        "The KNeighborsClassifier of a module needs more neighbors than it was fitted to rows",
+        "The KNeighborsClassifier of a module needs more neighbors than it has training rows",
     ),
     "NCA": (lambda: ml.NCA(2, random_state=0).fit(X, Y).transform(HUGE), "beyond the range of float64"),
     "NCA of small rows": (

@@ -119,7 +119,7 @@ def test_masked_labels_are_refused_in_one_sentence():
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda X: X.requires_grad_(), r"give detach\(\) of it"),
+        (lambda X: X.requires_grad_(), r"give its \.detach\(\)"),
         (lambda X: X.bfloat16(), "convert it to float32"),
         (lambda X: X.to_sparse(), "it is a sparse tensor, or on another device"),
     ],

@@ -14,7 +14,7 @@ LIBRARIES = ("torch", "cupy", "jax", "jaxlib", "array_api_strict", "dpnp", "ndon
 
 
 def namespace_of(*arrays: Any) -> ModuleType | None:
-    """The namespace of arrays of one such library; None if none is, or array-api-compat is not installed.
+    """Array API namespace of the arrays; None for other arrays or if array-api-compat is not installed.
 
     Raises TypeError for arrays of several libraries, and ValueError for arrays on several devices.
     """
@@ -23,7 +23,7 @@ def namespace_of(*arrays: Any) -> ModuleType | None:
     if not foreign or not all(name in sys.modules for name in foreign):
         return None
     if not all(hasattr(each, "dtype") for each in arrays if library_of(each) in foreign):
-        return None  # networks, which are refused where arrays are read
+        return None  # networks, which are rejected later, when arrays are read
     if importlib.util.find_spec("array_api_compat") is None:
         return None
     import array_api_compat
@@ -46,7 +46,7 @@ def library_of(value: Any) -> str:
 
 
 def check_matrices(xp: ModuleType, names: Sequence[Hashable], arrays: Sequence[Any]) -> list[Any]:
-    """Finite floating-point matrices (n, d_k) with the same rows, on their device."""
+    """Check matrices (n, d_k) of the same rows and return them as finite floats, on their device."""
     checked = []
     for name, X in zip(names, arrays, strict=True):
         if X.ndim != 2 or 0 in X.shape:
@@ -57,7 +57,7 @@ def check_matrices(xp: ModuleType, names: Sequence[Hashable], arrays: Sequence[A
             raise ValueError(f"{name} has dtype {X.dtype}, but real numbers are needed.")
         if not xp.isdtype(X.dtype, "real floating"):
             X = xp.astype(X, xp.float64)
-        elif xp.finfo(X.dtype).bits < 32:  # too few digits for sums, and no common type of two of them
+        elif xp.finfo(X.dtype).bits < 32:  # float16, bfloat16: too few digits, no common type
             X = xp.astype(X, xp.float32)
         if not bool(xp.all(xp.isfinite(X))):
             raise ValueError(f"{name} contains NaN or infinity: replace or leave out such rows.")
@@ -94,11 +94,11 @@ def to_device(xp: ModuleType, host: Any, like: Any) -> Any:
 
 
 def labels_on_host(y: Any) -> Any:
-    """Labels or targets of such a library as a NumPy array, and anything else as it is."""
+    """Labels or targets of another array library as a NumPy array; anything else is returned unchanged."""
     if namespace_of(y) is None:
         return y
     import array_api_compat
 
-    y = y.detach() if hasattr(y, "detach") else y  # of torch, from features that are part of a graph
+    y = y.detach() if hasattr(y, "detach") else y  # torch tensors may be part of an autograd graph
     strict = type(y).__module__.startswith("array_api_strict")
     return np.asarray(y if strict else array_api_compat.to_device(y, "cpu"))

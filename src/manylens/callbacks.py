@@ -42,7 +42,7 @@ class StopFit(Exception):
 class FitTasks:
     """The iterations of one fit, reported as tasks to the callbacks of an estimator.
 
-    For estimators with callbacks, that is with `_skl_callbacks`. The fit calls `end` after each iteration and
+    Only for estimators that have callbacks (`_skl_callbacks`). The fit calls `end` after each iteration and
     `close` once all attributes are set.
     """
 
@@ -82,7 +82,7 @@ class FitTasks:
 
 
 def root_context(estimator: Any, X: Any, y: Any, n_tasks: int | None) -> Context:
-    """The started task "fit" of an estimator; None before scikit-learn 1.9."""
+    """Start the task "fit" of an estimator and return its context; None before scikit-learn 1.9."""
     if not hasattr(estimator, "_init_callback_context"):
         return None
     context = estimator._init_callback_context(max_subtasks=n_tasks)

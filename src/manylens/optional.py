@@ -1,4 +1,4 @@
-"""Optional dependencies: imported where they are used, with one sentence if they are missing."""
+"""Optional dependencies: imported when they are first used, with a readable error if they are missing."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ CELL = "text-align: left; padding: 0.1em 1em 0.1em 0; vertical-align: top; font-
 
 
 class FactsMixin:
-    """Mixin, before scikit-learn's `BaseEstimator`: a table of fitted attributes below its diagram.
+    """Mixin that adds a table of fitted attributes below the HTML diagram; list it before `BaseEstimator`.
 
     Subclasses name the attributes in `_facts_shown`; those that are not set are left out.
     """
 
-    _facts_shown: Mapping[str, str] = {}  # attribute: what it is called
+    _facts_shown: Mapping[str, str] = {}  # attribute name -> label in the table
 
     def _facts(self) -> dict[str, Any]:
         """Names and values of what was learned; empty before `fit`."""

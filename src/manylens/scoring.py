@@ -10,7 +10,7 @@ from manylens.validation import plain_conversion_errors, plain_label_errors, rea
 
 
 def finite_score(score: float, sample_weight: Any = None) -> float:
-    """A score or squared error; raise if it is infinite (predictions beyond targets) or weights overflow."""
+    """A score or squared error; raise if it is infinite (huge predictions) or NaN because of the weights."""
     if np.isnan(score) and sample_weight is not None:
         raise ValueError(
             "The score is undefined with these sample_weight: give finite weights that are not all zero and "
@@ -37,7 +37,7 @@ def scored(scorer: Any, model: Any, X: Any, y: Any) -> float:
 
 
 class PlainScoreMixin:
-    """Mixin, before scikit-learn's, with a readable error for targets that cannot be compared."""
+    """Mixin, listed before scikit-learn's, with a readable error for targets that cannot be compared."""
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy (classifier) or R² (regressor) of `predict`.

@@ -16,7 +16,7 @@ AnyArray: TypeAlias = NDArray[Any]
 
 SparseRows: TypeAlias = sparse.csr_matrix | sparse.csr_array
 Rows: TypeAlias = FloatArray | SparseRows  # validated rows, dense or CSR
-MatrixLike: TypeAlias = ArrayLike | sparse.spmatrix | sparse.sparray  # what a user may pass as X
+MatrixLike: TypeAlias = ArrayLike | sparse.spmatrix | sparse.sparray  # accepted as X by public functions
 
 Seed: TypeAlias = int | np.random.RandomState | None  # scikit-learn's `random_state`
 

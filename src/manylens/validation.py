@@ -31,24 +31,24 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 Boundaries = Literal["both", "left", "right", "neither"]
 
 UNLABELED = -1  # label of rows whose class is not known
-# Parts of what NumPy and Python say of values that are no real numbers.
+# Fragments of the errors that NumPy and Python raise for values that are not real numbers.
 NO_NUMBER = ("could not convert", "Cannot cast", "string or a real number", "not complex", "be promoted")
 NO_LABELS = ("not supported between", "unhashable", "NA is ambiguous", "did not contain a loop")
-# Parts of what libraries say of values that make no array, and what that means.
+# Fragments of errors raised for values that cannot be converted to an array, and what they mean.
 NO_ARRAY = {
     **dict.fromkeys(("inhomogeneous", "element with a sequence"), "its rows have different lengths"),
     "unique column names": "several of its columns have the same name",
     "at least one array or dtype": "it has no columns",
     "Complex data": "Complex data not supported",
-    "requires grad": "it is part of a graph of torch, so give detach() of it",
+    "requires grad": "it is part of a torch autograd graph, so give its .detach()",
     "unsupported ScalarType": "NumPy has no such type of number, so convert it to float32",
     "tensor to numpy": "it is a sparse tensor, or on another device than the CPU",
 }
-# Largest power of two in rows whose squares and fourth powers, and sums of them, are computed as they are.
+# Entries up to 2^±e can be squared, raised to the fourth power and summed without rescaling.
 SAFE_EXPONENT = {np.dtype(np.float64): 200, np.dtype(np.float32): 24}
 MODIFIED = "has a state that does not fit together: the file is damaged or was modified."
 REMEMBERED_FITS = 64
-_WARNED: dict[Any, set[Any]] = {}  # outermost fits and what they warned of; the oldest are forgotten
+_WARNED: dict[Any, set[Any]] = {}  # outermost fit -> warnings it has shown; the oldest fits are dropped
 
 
 def validate_rows(
@@ -64,7 +64,7 @@ def validate_rows(
 
 
 def without_duplicates(X: Rows) -> Rows:
-    """X; if it is sparse and has several entries in one place, or unsorted ones, a copy with their sums."""
+    """X; if it is sparse with duplicate or unsorted entries, a sorted copy with the duplicates summed."""
     if is_sparse(X) and not X.has_canonical_format:  # norms are sums of squares of entries
         X = X.copy()
         X.sum_duplicates()
@@ -72,7 +72,7 @@ def without_duplicates(X: Rows) -> Rows:
 
 
 def refuse_collection(X: Any, name: str, instead: str) -> None:
-    """Raise for a dask collection, which would be copied into this process without a word."""
+    """Raise for a dask collection, which would otherwise be copied silently into this process."""
     if hasattr(X, "__dask_graph__"):
         raise TypeError(
             f"{name} is a dask {type(X).__name__}, whose rows would all be copied to this process: use "
@@ -113,7 +113,7 @@ def validate_classes(
 
 
 def check_rows(X: Any, name: str = "X") -> Rows:
-    """Rows as float32 or float64, dense or CSR, for functions, which have no fit to compare with."""
+    """Rows as float32 or float64, dense or CSR; for functions, which have no fitted estimator."""
     with plain_conversion_errors(name):
         rows = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], input_name=name)
     return without_duplicates(rows)
@@ -121,15 +121,15 @@ def check_rows(X: Any, name: str = "X") -> Rows:
 
 @contextmanager
 def plain_conversion_errors(name: str) -> Iterator[None]:
-    """Say in one sentence why values make no array, instead of NumPy or scikit-learn; other errors pass."""
+    """Replace errors of NumPy and scikit-learn about array conversion by one sentence; other errors pass."""
     try:
-        # scikit-learn adds up all values to find NaN; it does not matter if large ones of both signs overflow
+        # scikit-learn sums all values to detect NaN; overflow in that sum is harmless
         with np.errstate(over="ignore", invalid="ignore"):
             yield
-    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: of torch
+    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError comes from torch
         message = str(error)
         reason = next((why for words, why in NO_ARRAY.items() if words in message), None)
-        if message.startswith("Expected 2D array"):  # scikit-learn goes on to print the array
+        if message.startswith("Expected 2D array"):  # drop the array that scikit-learn appends
             got = message.partition(" instead")[0]
             reason = f"{got} instead. Reshape your data to (n, d)"
         elif reason is None and not any(words in message for words in NO_NUMBER):
@@ -177,7 +177,7 @@ def real_array(value: Any, name: str) -> FloatArray:
 
 
 def check_iterable(value: Any, name: str, expected: str) -> Iterable[Any]:
-    """The value, if it is a collection or an iterator and no text; `expected` completes the error message."""
+    """The value, if it is an iterable other than a string; `expected` completes the error message."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
         raise TypeError(f"{name}={shown(value)} is not {expected}.")
     return value
@@ -199,7 +199,7 @@ def safe_scale(*arrays: Rows) -> int:
     return exponent if largest > 0 and np.isfinite(largest) and abs(exponent) > limit else 0
 
 
-@np.errstate(over="ignore")  # callers refuse infinity in a sentence
+@np.errstate(over="ignore")  # callers check for infinity and raise
 def times_power(X: Rows, exponent: int) -> Rows:
     """X times 2^exponent, exactly; X itself if the exponent is 0."""
     if exponent == 0:
@@ -233,7 +233,7 @@ def refuse_overflow(result: FloatArray) -> FloatArray:
 
 
 def require_memory(n_bytes: float, what: str) -> None:
-    """Raise if `what` takes more than the memory of the machine, before the system ends the process."""
+    """Raise if `what` takes more memory than the machine has, before the system kills the process."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # not known on this system
@@ -250,7 +250,7 @@ def is_sparse(X: Any) -> TypeGuard[SparseRows]:
 
 
 def is_same(value: Any, other: Any) -> bool:
-    """Whether two settings are the same; arrays, which have no single answer to ==, are only themselves."""
+    """Whether two settings are equal; arrays, for which == is elementwise, are compared by identity."""
     return value is other or (isinstance(value, str | Real) and bool(value == other))
 
 
@@ -273,9 +273,9 @@ def shown(value: Any) -> str:
 
 def check_count(value: Any, name: str, minimum: int = 1) -> int:
     """A whole number of at least `minimum`, as int."""
-    if type(value) is int and value >= minimum:  # what most callers give needs no closer look
+    if type(value) is int and value >= minimum:  # fast path
         return value
-    advice = "give a whole number" + (f" from {minimum} on" if minimum >= 0 else "")
+    advice = "give a whole number" + (f" of at least {minimum}" if minimum >= 0 else "")
     if isinstance(value, bool | np.bool_):
         raise TypeError(f"{name}={value!r} must be an integer, not a bool: {advice}.")
     with advised(advice):
@@ -289,7 +289,7 @@ def count_or_none(value: Any, name: str) -> int | None:
 
 @contextmanager
 def advised(advice: str) -> Iterator[None]:
-    """Add to a sentence of scikit-learn about a wrong value what to do."""
+    """Append advice to scikit-learn's error about an invalid value."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -338,7 +338,7 @@ def check_path(path: Any) -> None:
 
 
 def check_reals(values: Any, name: str, include: Boundaries = "both") -> list[float]:
-    """At least one finite number from 0 on, as a list; raise for anything else."""
+    """A non-empty list of finite numbers, each at least 0; raise for anything else."""
     array = finite_array(values, name, 1)
     if not array.size:
         raise ValueError(f"{name} is empty: give at least one number.")
@@ -386,7 +386,7 @@ def require_two_classes(classes: AnyArray, who: str) -> None:
 
 
 def is_unlabeled(y: AnyArray) -> BoolArray:
-    """Which labels are -1, the mark of unlabeled rows; '-1' among strings, into which NumPy turns it."""
+    """Mask of the labels that are -1 (unlabeled); NumPy turns -1 among strings into '-1'."""
     if y.dtype.kind in "iuf":
         return np.asarray(y == UNLABELED)
     marks = (UNLABELED, str(UNLABELED))
@@ -425,7 +425,7 @@ def finite_array(value: Any, name: str, ndim: int, keep_float32: bool = False) -
 
 
 def restore_on_error(fit: Method) -> Method:
-    """Decorate a method that fits: if it raises, the estimator's attributes are those of before the call.
+    """Decorate a fitting method so that the estimator's attributes are restored if it raises.
 
     Attributes are restored, not copied: a method must replace arrays and summaries, not change them in place,
     unless the change cannot fail.
@@ -481,7 +481,7 @@ def new_generator(random_state: Seed) -> np.random.Generator:
 
 
 def check_seed(random_state: Seed) -> np.random.RandomState:
-    """scikit-learn's `check_random_state`, with one sentence for whatever is no seed."""
+    """scikit-learn's `check_random_state`, with a one-sentence error for invalid seeds."""
     try:
         return check_random_state(random_state)
     except (TypeError, ValueError):
@@ -494,6 +494,6 @@ def take_rows(X: Any, rows: slice | IntArray) -> Any:
     """Rows of an array, a sparse matrix, a data frame or a list."""
     if hasattr(X, "iloc"):
         return X.iloc[rows]
-    if hasattr(X, "column_names"):  # a table of Arrow
+    if hasattr(X, "column_names"):  # an Arrow table
         return X.take(np.arange(X.num_rows)[rows])
     return (X if hasattr(X, "shape") else np.asarray(X))[rows]

@@ -60,7 +60,9 @@ def test_threads_asked_for_after_the_fit_are_checked():
 
 def test_sizes_are_refused_with_what_to_give():
     for model in (ModuleNeighbors(n_neighbors=0), ScanNeighborsClassifier(0)):
-        with pytest.raises(ValueError, match="n_neighbors == 0, must be >= 1: give a whole number from 1 on"):
+        with pytest.raises(
+            ValueError, match="n_neighbors == 0, must be >= 1: give a whole number of at least 1"
+        ):
             model.fit(X, Y)
     with pytest.raises(ValueError, match=r"recall == 1\.5, must be <= 1: give a number above 0 and up to 1"):
         ModuleNeighbors(recall=1.5).fit(X)

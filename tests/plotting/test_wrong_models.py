@@ -139,7 +139,7 @@ WRONG_VALUES = {
         lambda m: HeatMapDisplay.from_representations([m["X"]], [m["X"]], measure=lambda _: 3),
         "what measure returned has shape",
     ),
-    "images of another size": (lambda m: gallery(m, image_shape=(3, 3)), "no images of shape"),
+    "images of another size": (lambda m: gallery(m, image_shape=(3, 3)), "are not images of shape"),
     "images of no size": (lambda m: gallery(m, image_shape=(0, 0)), "image_shape"),
     "images of None": (lambda m: gallery(m, image_shape=None), "image_shape=None must be a pair"),
     "a negative number of neighbors": (lambda m: gallery(m, n_neighbors=-1), "n_neighbors"),

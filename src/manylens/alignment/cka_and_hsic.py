@@ -174,7 +174,7 @@ def cka_matrix(
 ) -> Any:
     """Centered kernel alignment of every pair of representations.
 
-    For linear kernels of narrow features memory is one copy of the data.
+    For linear kernels of narrow features, the extra memory is one copy of the data.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ def device_directions(xp: ModuleType, X: Any, name: Any, variance: float) -> Dir
 
 
 def device_match(xp: ModuleType, one: Directions, other: Directions, matching: Matching) -> float:
-    """Similarity of two sets of directions, as the functions of `canonical` of these names."""
+    """Similarity of two sets of directions, as by the function of `canonical` for this kind of matching."""
     if matching == "procrustes":
         X, Y = (each.vectors * (each.values / xp.linalg.vector_norm(each.values)) for each in (one, other))
         return min(float(xp.sum(xp.linalg.svdvals(xp.matmul(X.T, Y)))), 1.0)

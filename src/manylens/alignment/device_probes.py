@@ -37,7 +37,7 @@ def device_probe_scores(
 
 
 def prepared_columns(xp: ModuleType, X: Any, standardize: bool, name: Any) -> Any:
-    """Centered columns (n, d'), of variance 1 with `standardize`; constant columns are left out."""
+    """Centered columns (n, d); with `standardize`, of variance 1 and without those that are constant."""
     largest = float(xp.max(xp.abs(X)))
     X = X / (largest if largest > 0 else 1.0)  # so that differences neither overflow nor underflow
     X = X - X[:1, :]
@@ -85,7 +85,7 @@ def device_neighbor_left_out(xp: ModuleType, X: Any, Y: Any, queries: Any) -> li
         some = own[first : min(first + step, len(queries))]
         near = xp.matmul(xp.take(X, some, axis=0), X.T) - half_squares  # larger is nearer
         near = xp.where(places[None, :] == some[:, None], -xp.inf, near)
-        # The standard has no partial sort.
+        # The array API standard has no partial sort.
         nearest = xp.topk(near, max(numbers))[1] if hasattr(xp, "topk") else xp.argsort(-near, axis=1)
         total = xp.zeros((some.shape[0], Y.shape[1]), dtype=Y.dtype, device=device_of(X))
         for k in range(max(numbers)):

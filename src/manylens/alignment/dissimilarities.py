@@ -1,4 +1,4 @@
-"""Representational similarity analysis: dissimilarities of all pairs of rows, and how they correlate."""
+"""Representational similarity analysis: dissimilarities of all pairs of rows, and their correlation."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def check_features(X: MatrixLike, name: Hashable = "X", accept_sparse: bool = Tr
         return without_duplicates(rows)
     except ValueError as error:
         message = str(error)
-        if "Expected 2D array" in message:  # scikit-learn goes on to print the array
+        if "Expected 2D array" in message:  # drop the array that scikit-learn appends
             raise ValueError(
                 f"{name} has {np.ndim(X)} dimension(s): give an array of shape (n, d), one row per sample."
             ) from None
@@ -100,7 +100,7 @@ def check_features(X: MatrixLike, name: Hashable = "X", accept_sparse: bool = Tr
 
 
 def refuse_other_than_rows(X: Any, name: Hashable) -> None:
-    """Raise for what is often given in place of one feature set: nothing, a dict of sets, or a network."""
+    """Raise if None, a dict of feature sets or a network is given instead of one feature set."""
     if X is None:
         raise TypeError(f"{name} is None: give an array of shape (n, d), one row per sample.")
     if isinstance(X, Mapping) and not is_sparse(X):
@@ -225,7 +225,7 @@ def largest(X: Rows) -> float:
 
 
 def narrowed(Y: FloatArray, dtype: Any) -> FloatArray:
-    """Y in the dtype of the features, for float32 at unit scale: it could not hold every float64."""
+    """Y in the dtype of the features; scaled to at most 1 before conversion to float32, to avoid overflow."""
     if dtype == np.float64:
         return Y
     return times_power(Y, -int(np.frexp(largest(Y))[1])).astype(dtype)
@@ -275,7 +275,7 @@ def range_message(name: Hashable) -> str:
 
 
 def list_sets(features: Any) -> tuple[list[Any], list[Any]]:
-    """Names and arrays of feature sets as they are; empty for anything but a dict, list or tuple."""
+    """Names and arrays of feature sets, unchanged; empty for anything but a dict, list or tuple."""
     if isinstance(features, Mapping) and not is_sparse(features):
         return list(features), list(features.values())
     return (list(range(len(features))), list(features)) if isinstance(features, list | tuple) else ([], [])
@@ -311,8 +311,8 @@ def read_target(y: AnyArray) -> Literal["classes", "values"]:
         kind = type_of_target(y, input_name="y")
     if kind not in ("binary", "multiclass"):
         return "values"
-    # For two classes both readings give the same centered kernel, up to a factor. Numbers that mostly occur
-    # once are no classes.
+    # For two classes both readings give the same centered kernel, up to a factor. If most numbers occur only
+    # once, they are not classes.
     if y.dtype.kind == "f" and kind == "multiclass":
         if 2 * len(np.unique(y)) > len(y):
             return "values"

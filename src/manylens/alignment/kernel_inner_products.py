@@ -149,11 +149,11 @@ class KernelGram:
             X = centered(X) if (center or kernel.centered) and not is_sparse(X) else X
         else:
             X = X.astype(np.float64, copy=False)  # squared distances may overflow in single precision
-            if isinstance(kernel, Cosine):  # which takes rows of length 1e-15 for zero
+            if isinstance(kernel, Cosine):  # which treats rows of length 1e-15 as zero
                 X = times_power(X, -int(np.frexp(largest(X))[1]))
             elif isinstance(getattr(kernel, "gamma", None), str):
                 X = times_power(X, -safe_scale(X))  # gamma follows the rows, so the kernel does not change
-        with np.errstate(over="ignore", invalid="ignore"):  # NaN is refused by `refuse_out_of_range`
+        with np.errstate(over="ignore", invalid="ignore"):  # `refuse_out_of_range` raises for NaN
             self.kernel = make_kernel(kernel).fit(X, random_state=0)
         self.X, self.n_rows = X, X.shape[0]
 
@@ -339,7 +339,7 @@ class Panel(NamedTuple):
 
 
 def centered_panels(arrays: Sequence[FloatArray], center: bool, split: int | None = None) -> list[Panel]:
-    """Panels of dense feature sets (n, d_k): one copy of the data, or none of a wide set left as it is."""
+    """Panels of dense feature sets (n, d_k): one copy of the data; a wide set may be used without a copy."""
     dtype = np.result_type(*arrays)  # one dtype for all, so that products need no conversion
     groups, first, width = [], 0, 0
     for k, array in enumerate(arrays):

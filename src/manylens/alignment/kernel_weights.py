@@ -96,11 +96,11 @@ def align_kernels(
     method : {"alignf", "align", "r2", "uniform"}, default="alignf"
         "align" weights each kernel by its own alignment, "r2" by a_k/M_kk; neither accounts for redundancy.
     estimator : {"unbiased", "biased"}, default="unbiased"
-        Inner products in M and a. The biased ones, which the papers use, are larger for wide kernels even if
-        these are noise. The unbiased ones (Song et al. 2012) need at least 4 rows.
+        Inner products in M and a. The biased ones, which the papers use, are larger for wide feature sets,
+        even if these are noise. The unbiased ones (Song et al. 2012) need at least 4 rows.
     target : {"auto", "classes", "values"}, default="auto"
-        How to read y. "auto" reads 1-d integers, strings and booleans as classes, and refuses a few whole
-        numbers that are stored as floats.
+        How to read y. "auto" reads 1-d integers, strings and booleans as classes, and raises if y holds a few
+        distinct whole numbers stored as floats, which could be either.
     gamma : {"mean", "median", "max-norm"} or float, default="median"
         Scale of kernels given by name, as for `cka`.
     sketch : CountSketch, default=None
@@ -294,7 +294,7 @@ class KernelAlignment(FactsMixin, OneToOneFeatureMixin, TransformerMixin, BaseEs
         X : array-like, shape (n, d), or dict or list of arrays, each of shape (n, d_k)
             Columns of all feature sets, or the sets themselves.
         y : array-like, shape (n,) or (n, C)
-            Classes or real targets; the default, None, is refused.
+            Classes or real targets; required.
 
         Returns
         -------

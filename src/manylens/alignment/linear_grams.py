@@ -1,6 +1,6 @@
 """Inner products of linear kernels of wide features, from tiles of their kernel matrices.
 
-The entries of p kernels in one tile of rows and columns are the lines of a matrix F, and F Fᵀ adds to the
+The entries of p kernels in one tile of rows and columns are the rows of a matrix F, and F Fᵀ adds to the
 inner products of all pairs at once. Tiles are formed in the precision of the features; F Fᵀ is summed over
 a thousand entries in that precision and then in float64: the error does not grow with the number of rows.
 """
@@ -49,11 +49,11 @@ def linear_gram_sums(
 
 
 def common_rows(arrays: Sequence[FloatArray], center: bool) -> list[FloatArray]:
-    """Rows (n, d_k) in one dtype, nearly centered in one new array or as they are."""
+    """Rows (n, d_k) in one dtype: nearly centered in one new array, or unchanged."""
     dtype = np.result_type(*arrays)
     if not center:
         return [X.astype(dtype, copy=False) for X in arrays]
-    # One large array, because the system hands out memory for it in larger pages.
+    # One large array, because the operating system backs it with larger pages.
     room = np.empty(sum(X.size for X in arrays), dtype=dtype)
     ends = np.cumsum([X.size for X in arrays]).tolist()
     return [
@@ -65,7 +65,7 @@ def common_rows(arrays: Sequence[FloatArray], center: bool) -> list[FloatArray]:
 def nearly_centered(X: FloatArray, out: FloatArray) -> FloatArray:
     """X minus its column means up to rounding, in `out`; exactly zero if all rows are equal up to rounding.
 
-    Sums over the kernels are corrected for what is left of the means, so that the precision of X is enough.
+    Sums over the kernels are corrected for the remaining means, so the precision of X is enough.
     """
     n, rounding = len(X), 8 * np.finfo(X.dtype).eps * largest(X[:1])
     if largest(X[:8] - X[0]) <= rounding and largest(np.subtract(X, X[0], out=out)) <= rounding:
@@ -75,6 +75,6 @@ def nearly_centered(X: FloatArray, out: FloatArray) -> FloatArray:
 
 
 def tile_size(n: int, p: int, itemsize: int) -> int:
-    """Rows of a tile: n in equal parts, as few as memory allows."""
+    """Number of rows in a tile: n divided into equal parts, as few as memory allows."""
     largest = int(np.clip(np.sqrt(TILE_BYTES / (itemsize * p)), 32, LARGEST_TILE))
     return -(-n // -(-n // largest))

@@ -52,7 +52,7 @@ class Measure:
         n_permutations: int,
         rng: np.random.RandomState,
     ) -> Null:
-        """Scores if the rows of the others are permuted, in lines; the first line is the identity."""
+        """Scores with the rows of the others permuted; the first permutation is the identity."""
         raise TypeError(f"{type(self).__name__} is only a base class: give a measure such as CKA().")
 
 
@@ -63,5 +63,5 @@ def random_orders(n: int, n_permutations: int, rng: np.random.RandomState) -> In
 
 
 def sides(each: Sequence[Item], split: int | None) -> tuple[Sequence[Item], Sequence[Item]]:
-    """What is compared with what: the first `split` items with the others, or all with all."""
+    """The two sides of a comparison: the first `split` items and the others, or all items and all items."""
     return (each, each) if split is None else (each[:split], each[split:])

@@ -23,7 +23,7 @@ def neighbor_matrix(X: FloatArray, n_neighbors: int, metric: NeighborMetric) -> 
     """A (n, n): A_ij = 1 if row j is among the k nearest rows of row i.
 
     Rows that tie for the last places, up to rounding, share them, so that A does not depend on the order of
-    the rows: with m places left for t tied rows, each gets m/t. Each line adds up to k.
+    the rows: with m places left for t tied rows, each gets m/t. Each row of A adds up to k.
     """
     n, k = len(X), n_neighbors
     X = X if metric == "euclidean" else unit_rows(X)
@@ -43,7 +43,7 @@ def neighbor_matrix(X: FloatArray, n_neighbors: int, metric: NeighborMetric) -> 
 
 
 def nearest(near: FloatArray, k: int, squares: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Numbers per line (m,), columns and shares of the k largest entries of near (m, n), ties included.
+    """The k largest entries of each row of near (m, n), ties included: counts (m,), columns and shares.
 
     Rounding errors are relative to |x_i|², `squares` (m,), and to the distance of the k-th neighbor.
     """

@@ -28,7 +28,7 @@ from manylens.typing import FloatArray, IntArray
 from manylens.validation import require_memory
 
 BLOCK_BYTES = 2**26  # most memory for the diagonals of all matrices at a time
-SINGLE = 1024  # number of rows from which on transforms are made in single precision
+SINGLE = 1024  # from this many rows on, transforms are computed in single precision
 
 
 def shifted_products(

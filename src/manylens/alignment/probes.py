@@ -28,7 +28,7 @@ class Decomposition(NamedTuple):
 def decomposed(X: FloatArray) -> Decomposition:
     """Decomposition of rows (n, d) from the smaller Gram matrix: O(n d min(n, d)).
 
-    The Gram matrix has half the digits, so singular values below 1e-8 of the largest are left out.
+    The Gram matrix has half the digits: singular values below (max(n, d) eps)^½ of the largest are left out.
     """
     n, d = X.shape
     with one_blas_thread(X.size <= SMALL):
@@ -85,7 +85,7 @@ def neighbor_left_out(
 ) -> FloatArray:
     """Mean target (len(numbers), m, C) of the nearest other rows of each query row, by Euclidean distance.
 
-    Targets at equal distances count in the order of the rows.
+    Ties in distance are broken arbitrarily, but the same way in every call.
     """
     numbers = tuple(min(k, len(X) - 1) for k in numbers)
     k = max(numbers)

@@ -75,8 +75,8 @@ class ModelScore(NamedTuple):
     seconds : float
         Time to compute the score.
     too_close : bool, default=False
-        Whether the best model is not clearly better: the difference to it is below 1.96 times its standard
-        error, which accounts for both scores being of the same rows.
+        Whether the difference from the best model is below 1.96 times its standard error, which accounts for
+        the rows that both scores share; always False for functions, sketches and without standard errors.
     rows_to_tell : int or None, default=None
         About how many rows would distinguish the model from the best one, if the difference stays the same.
     ridge, knn : float or None, default=None
@@ -170,7 +170,7 @@ class ModelRanking(list[ModelScore]):
 
 
 def _remark(row: ModelScore) -> str:
-    """What the table says of a model that may be as good as the best."""
+    """Remark in the table on a model that may be as good as the best."""
     if not row.too_close:
         return ""
     more = "" if row.rows_to_tell is None else f": about {row.rows_to_tell:,} rows would tell"
@@ -209,9 +209,9 @@ def rank_models(
         "sfda", "nleep", "transrate", "leep", "nce"; or a function of features and class numbers (n,), for
         which larger is better.
     target : {"auto", "classes", "values"}, default="auto"
-        How to read y. "auto" reads 1-d integers, strings and booleans as classes, and also whole
-        numbers stored as floats if there are at most 20 different ones, or if they are 0 ... C - 1 or 1 ... C
-        with C² ≤ n; the table says how y was read.
+        How to read y. "auto" reads 1-d integers, strings and booleans as classes, and also C different whole
+        numbers stored as floats if 2 C ≤ n and either C ≤ 20, or they are 0 ... C - 1 or 1 ... C with C² ≤ n;
+        the table says how y was read.
     standardize : bool, default=True
         Whether to scale all columns to mean 0 and the same variance first, so that units and single large
         columns do not matter: variance 1, and for "sfda" and "transrate", which depend on the scale, 1/d.
@@ -368,18 +368,18 @@ def score_on_device(
 
 
 def refuse_other_devices(arrays: Iterable[Any], metric: Any) -> None:
-    """Raise for arrays that are not in the host's memory, for a metric that needs them there."""
+    """Raise if a metric that runs on the host is given arrays on another device."""
     for X in arrays:
         device = str(getattr(X, "device", "cpu")).lower()
         if "cpu" not in device:
             raise ValueError(
                 f"metric={shown(metric)} runs on the host, but the features are on the device {device}: move "
-                f"them there, or use metric={', '.join(map(repr, DEVICE_METRICS))}."
+                f"them to the host, or use metric={', '.join(map(repr, DEVICE_METRICS))}."
             )
 
 
 def compared_with_best(rows: list[ModelScore], influences: list[FloatArray]) -> list[ModelScore]:
-    """The rows with marks of those that are too close to the best to call."""
+    """Mark the models that are too close to the best to call."""
     first = int(np.argmax([row.score for row in rows]))
     best, n = rows[first], len(influences[first])
     marked = []
@@ -395,7 +395,7 @@ def compared_with_best(rows: list[ModelScore], influences: list[FloatArray]) -> 
 
 
 def jackknife_groups(columns: FloatArray, n_groups: int, random_state: Seed) -> IntArray | None:
-    """A random group of each row; None without groups."""
+    """Random group number of each row (n,); None if n_groups is 0."""
     n = len(columns)
     if not n_groups:
         return None

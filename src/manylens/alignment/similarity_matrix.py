@@ -169,7 +169,7 @@ class SimilarityMatrix:
                 raise ValueError(f"{name} has shape {np.shape(part)}, but values has shape {shape}.")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
-        if copy is None:  # NumPy 1 knows no copy=None
+        if copy is None:  # NumPy 1 does not accept copy=None
             return np.asarray(self.values, dtype=dtype)
         return np.array(self.values, dtype=dtype, copy=copy)
 
@@ -321,12 +321,12 @@ def compare_matrix(
 
 
 def refuse_off_host(layers: FeatureSets, measure: Any) -> None:
-    """Raise for arrays of other libraries that are not in the host's memory."""
+    """Raise for arrays of other libraries that are on a device other than the CPU."""
     device = str(getattr(list_sets(layers)[1][0], "device", "cpu"))
     if "cpu" not in device.lower():
         raise ValueError(
             f"measure={shown(measure)} or its permutations run on the host, but the features are on the "
-            f"device {device}: move them there, or use 'cka', 'procrustes' or CCA with n_permutations=0."
+            f"device {device}: move them to the host, or use 'cka', 'procrustes' or CCA without permutations."
         )
 
 

@@ -35,7 +35,7 @@ from manylens.validation import (
 )
 
 LEAST_REPLICATES = 3
-MOST_REPLICATES = 4096  # beyond which making them takes longer than any use of them
+MOST_REPLICATES = 4096  # more take longer to compute than they are worth
 ROOM = 100  # powers of two between the scale of a stream's sums and its largest entry
 
 
@@ -321,7 +321,7 @@ def refuse_different(sketches: Iterable[Sketched]) -> None:
 
 
 def is_sketched(value: Any) -> bool:
-    """Whether a value stands for a feature set by its sketches."""
+    """Whether a value is a feature set given by its sketches."""
     if isinstance(value, list | tuple):
         return len(value) > 0 and all(isinstance(each, CountSketch) for each in value)
     return isinstance(value, FeatureSketch | CountSketch)

@@ -24,13 +24,13 @@ from manylens.validation import check_choice, check_real
 
 
 class MatchedMeasure(Measure):
-    """Base of measures that match the directions of two representations; permutations are made one by one."""
+    """Base of measures that match directions of two representations; permutations are computed one by one."""
 
     def _runs_on_device(self) -> bool:
         return True
 
     def _directions(self, X: Rows) -> Directions:
-        """What is compared."""
+        """Principal directions of one representation."""
         return principal_directions(X)
 
     def _similarity(self, one: Directions, other: Directions) -> float:

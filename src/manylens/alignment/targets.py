@@ -1,4 +1,4 @@
-"""How a target is read: as classes or as real numbers, also if whole numbers are stored as floats."""
+"""Reading a target as classes or as real numbers, including whole numbers stored as floats."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def decided_target(y: ArrayLike) -> Target:
     """ "classes" or "values" for whole numbers stored as floats; "auto" for anything else."""
     try:
         values = np.asarray(y)
-    except ValueError:  # rows of different lengths, which are refused later
+    except ValueError:  # rows of different lengths, which are rejected later
         return "auto"
     if values.dtype.kind != "f" or values.ndim != 1 or not np.all(np.isfinite(values)):
         return "auto"
@@ -42,7 +42,7 @@ def decided_target(y: ArrayLike) -> Target:
 
 
 def are_codes(distinct: FloatArray, n_rows: int) -> bool:
-    """Whether whole numbers stored as floats are read as classes, from those that differ, ascending."""
+    """Whether whole numbers stored as floats are read as classes, given their sorted distinct values."""
     C = len(distinct)
     is_code = distinct[0] in (0, 1) and distinct[-1] - distinct[0] == C - 1 and n_rows >= C**2
     return bool(n_rows >= 2 * C and (C <= 20 or is_code))

@@ -31,7 +31,7 @@ from manylens.typing import FloatArray, IntArray
 from manylens.validation import safe_scale, times_power
 
 EPS = float(np.finfo(np.float64).eps)
-TOLERANCE, MOST_STEPS = 1e-6, 300  # relative change at which MacKay's equations have converged, and steps
+TOLERANCE, MOST_STEPS = 1e-6, 300  # of MacKay's iteration; the tolerance is relative
 CODING_ERROR = 1e-4  # ε of TransRate
 
 
@@ -48,7 +48,7 @@ def mean_score(parts: FloatArray) -> Scored:
     return Scored(value, parts - value)
 
 
-# --- What a model on top would do: leave-one-out ---
+# --- Leave-one-out scores of a model on top ---
 
 
 def probe_scores(X: FloatArray, Y: FloatArray, is_class: bool) -> dict[str, Scored]:
@@ -280,13 +280,13 @@ def discriminant_probabilities(
 
 
 def ridge_solve(gram: FloatArray, add: float, right: FloatArray) -> FloatArray:
-    """(gram + add I)⁻¹ right, with at least as much added as rounding needs."""
+    """(gram + add I)⁻¹ right; `add` is raised if rounding would make the matrix singular."""
     add = max(add, len(gram) * EPS * float(np.trace(gram)))
     return cho_solve(cho_factor(gram + add * np.eye(len(gram)), overwrite_a=True), right)
 
 
 def largest_eigenvalue(gram: FloatArray, steps: int = 30) -> float:
-    """Largest eigenvalue of a positive semi-definite matrix by power iteration, as exp(-5 λ) needs it."""
+    """Largest eigenvalue of a positive semi-definite matrix; power iteration is enough for exp(-5 λ)."""
     vector: FloatArray = np.random.default_rng(0).standard_normal(len(gram))
     value = 0.0
     for _ in range(steps):
@@ -360,7 +360,7 @@ def target_given_source(P: FloatArray, codes: IntArray) -> FloatArray:
 
 
 def nleep(X: FloatArray, codes: IntArray, per_class: int = 5, variance: float = 0.8) -> Scored:
-    """N-LEEP (Li et al. 2021): LEEP of the components of a Gaussian mixture, as many as 5 per class.
+    """N-LEEP (Li et al. 2021): LEEP of the components of a Gaussian mixture, `per_class` of them per class.
 
     The mixture is fitted to the principal components that explain 80% of the variance, at most 100, with
     diagonal covariances: full ones would take longer than a ridge.
@@ -375,8 +375,7 @@ def nleep(X: FloatArray, codes: IntArray, per_class: int = 5, variance: float = 
         n_components, covariance_type="diag", init_params="k-means++", max_iter=15, random_state=0
     )
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ConvergenceWarning
-        )  # few steps are intended, so that a ridge takes as long
+        # few steps on purpose, so that it takes no longer than a ridge
+        warnings.simplefilter("ignore", ConvergenceWarning)
         P = mixture.fit(Z).predict_proba(Z)
     return log_expected_prediction(P, codes)

@@ -29,7 +29,7 @@ from manylens.validation import (
 class BaggingAutoencoder(LinearAutoencoders):
     """Linear autoencoders on bootstrap samples of the rows.
 
-    To fit in parts, `summarize` takes how often each sample holds each row, from
+    To fit in parts, pass the number of times that each sample holds each row to `summarize`; see
     `manylens.summaries.bootstrap_counts`.
 
     Parameters
@@ -92,7 +92,7 @@ class BaggingAutoencoder(LinearAutoencoders):
         ----------
         X : array-like or CSR matrix of shape (n, d)
         counts : array-like of shape (n_modules, n), default=None
-            How often each module's sample holds each row; None is refused.
+            How often each module's sample holds each row; required.
 
         Returns
         -------

@@ -187,8 +187,8 @@ class PartitionKernelPCA(KernelBaseline):
 class BootstrapKernelPCA(KernelBaseline):
     """Bagging of kernel PCA: each module is kernel PCA of a bootstrap sample of the rows.
 
-    To fit in parts, `summarize` takes how often each sample holds each row, from
-    `manylens.summaries.bootstrap_counts`; a summary is M + 1 matrices of `rank`² doubles.
+    To fit in parts, pass the number of times that each sample holds each row to `summarize`; see
+    `manylens.summaries.bootstrap_counts`. A summary is M + 1 matrices of `rank`² doubles.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ class BootstrapKernelPCA(KernelBaseline):
         ----------
         X : array-like or CSR matrix of shape (n, d)
         counts : array-like of shape (n_modules, n), default=None
-            How often each module's sample holds each row; None is refused.
+            How often each module's sample holds each row; required.
 
         Returns
         -------
@@ -270,7 +270,7 @@ class BootstrapKernelPCA(KernelBaseline):
 
 
 def check_counts(counts: ArrayLike | None) -> FloatArray:
-    """Counts (n_modules, n) of rows in bootstrap samples; raises if they are not numbers from 0."""
+    """Counts (n_modules, n) of rows in bootstrap samples; raises if they are None or negative."""
     if counts is None:
         raise ValueError(
             "counts is None, but bootstrap samples are defined by how often they hold each row: give "
@@ -294,7 +294,7 @@ def check_bootstrap(summary: Any, n_modules: int) -> None:
 
 
 def in_double(X: Rows) -> Rows:
-    """Rows as float64, not copied if they are."""
+    """Rows as float64; not copied if they already are."""
     return X.astype(np.float64, copy=False)
 
 

@@ -91,7 +91,7 @@ class SemiSupervisedClassifier(PlainScoreMixin, ClassifierMixin, BaseEstimator):
             return refuse_overflow(np.asarray(times_power(X.astype(np.float64), -self._exponent)))
 
     def _learn(self, X: FloatArray, codes: IntArray, labeled: BoolArray, n_classes: int) -> None:
-        """Fit to rows (n, d), of which those with a mask have the class numbers `codes`."""
+        """Fit to rows (n, d); those in the mask `labeled` have the class numbers `codes`."""
         raise NotImplementedError
 
     def _codes(self, X: FloatArray) -> IntArray:
@@ -110,7 +110,7 @@ class SelfTrainingLogisticRegression(SemiSupervisedClassifier):
     Cs : sequence of float, default=(1e-4, 1e-3, 1e-2, 0.1, 1)
         Candidates for C.
     cv : int, default=5
-        Largest number of folds; with one label of a class, the middle candidate is used.
+        Largest number of folds; if a class has only one label, the middle candidate is used.
 
     Attributes
     ----------

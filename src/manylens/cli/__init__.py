@@ -31,10 +31,10 @@ class CommandError(Exception):
 
 
 def shell() -> int:
-    """Run the command that the shell gives, and return the exit code.
+    """Entry point of the shell command; returns the exit code.
 
-    Importing packages makes many objects and hardly any garbage, so Python looks for garbage less often, and
-    not at all when it ends: together this takes half a second in the default settings.
+    Imports create many objects and hardly any garbage, so garbage collection runs less often, and not at all
+    at exit. With Python's default settings it would take half a second.
     """
     gc.set_threshold(50_000, 20, 20)
     try:
@@ -46,7 +46,7 @@ def shell() -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, given as the words after `manylens` (from the shell if None); return the exit code.
 
-    0: done; 1: a bug in manylens; 2: something the user can fix; 130: interrupted.
+    0: done; 1: a bug in manylens; 2: something the user can fix; 130: interrupted; 141: output pipe closed.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:

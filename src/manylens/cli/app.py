@@ -23,7 +23,7 @@ def run(words: Sequence[str]) -> int:
     if COMPLETION in os.environ:
         group.main(args=list(words), prog_name="manylens", complete_var=COMPLETION)
     try:
-        # not `group.main`, which has its own ideas of interrupts and closed pipes
+        # not `group.main`, which handles interrupts and closed pipes itself
         with group.make_context("manylens", list(words)) as context:
             group.invoke(context)
         return 0
@@ -43,14 +43,14 @@ def run(words: Sequence[str]) -> int:
     except (ValueError, OSError, ImportError, MemoryError) as error:
         if os.environ.get(DEBUG):
             traceback.print_exc()
-        # the library refuses input in one sentence; an error without one is a defect
+        # the library rejects input with a message; an error without one is a bug
         if not str(error):
             raise
         raise CommandError(getattr(error, "strerror", None) or one_sentence(str(error))) from error
 
 
 def one_sentence(message: str) -> str:
-    """A message of a library on one line; scikit-learn's advice on missing values is for authors of code."""
+    """A library's message on one line, with advice for the command line if values are missing or infinite."""
     first, *_ = message.splitlines()
     if re.match(r"Input( X)? contains (NaN|infinity)", first):
         return (

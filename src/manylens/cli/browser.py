@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def open_in_browser(page: Path | str) -> bool:
-    """Show a file or an address, if there is a display; whether that succeeded."""
+    """Open a file or an address in the browser, if there is a display; return whether that succeeded."""
     return has_display() and webbrowser.open(page if isinstance(page, str) else page.resolve().as_uri())
 
 

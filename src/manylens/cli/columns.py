@@ -15,7 +15,7 @@ from pandas.api import types
 from manylens.cli import CommandError
 from manylens.cli.tables import Rows, quoted
 
-if TYPE_CHECKING:  # scikit-learn and SciPy are imported while a file is read
+if TYPE_CHECKING:  # avoids importing scikit-learn and SciPy before the file is read
     from sklearn.compose import ColumnTransformer
 
     from manylens.typing import AnyArray
@@ -26,7 +26,7 @@ MOST_CATEGORIES = 200  # a text column with more values is a name or an identifi
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """What to do with columns that are not plain numbers; `scale` None means for tables only."""
+    """Treatment of columns that are not plain numbers; `scale` None means that only tables are scaled."""
 
     drop: tuple[str, ...] = ()
     impute: str | None = None
@@ -60,7 +60,7 @@ def unknown_column(rows: Rows, name: str) -> str:
 
 
 def choose_features(rows: Rows, options: ColumnOptions, aside: Iterable[str | None] = ()) -> Features:
-    """All columns but those to drop and those set aside (label, ids); refuse what cannot be used, by name."""
+    """All columns but those to drop and those set aside (label, ids); raise for unusable columns."""
     for name in options.drop:
         column(rows, name, "--drop")
     beside = ("file", "folder") if rows.kind == "images" else ()
@@ -128,7 +128,7 @@ def is_text(values: pd.Series[Any]) -> bool:
 
 
 def kind_of(values: pd.Series[Any]) -> str:
-    """What a column holds, in words."""
+    """Description of what a column holds."""
     first = values.dropna().iloc[:1]
     if values.dtype == object and len(first):
         kind = type(first.iloc[0])
@@ -177,13 +177,13 @@ def model_columns(model: Any) -> list[str] | None:
 
 
 def needed_columns(model: Any, *others: str | None) -> set[str] | None:
-    """The columns that a model and options name, if the model knows its own; no others need to be read."""
+    """The columns of the model and the options, which are enough to read; None if the model has no names."""
     names = model_columns(model)
     return None if names is None else {*names, *(each for each in others if each is not None)}
 
 
 def model_image_size(model: Any) -> int | None:
-    """The side of the images that a model was learned from, as its columns tell."""
+    """The side of the images that a model was learned from, according to its column names."""
     found = re.fullmatch(r"p(\d+)_\d+", (model_columns(model) or [""])[0])
     return int(found[1]) if found else None
 
@@ -196,7 +196,7 @@ def model_rows(model: Any, rows: Rows, aside: Sequence[str | None] = ()) -> Any:
             if name not in rows.frame.columns:
                 if rows.kind == "images" and (size := re.fullmatch(r"p(\d+)_\d+", name)):
                     raise CommandError(
-                        f"the model was learned from images of another size: --image-size {size[1]}."
+                        f"the model was learned from images of another size: use --image-size {size[1]}."
                     )
                 raise CommandError(f"the model uses the column {name!r}: {unknown_column(rows, name)}")
         return rows.frame[names]
@@ -211,7 +211,7 @@ def model_rows(model: Any, rows: Rows, aside: Sequence[str | None] = ()) -> Any:
 
 
 def labels(rows: Rows, name: str, least_classes: int = 1) -> AnyArray:
-    """The values of the label column, without missing ones, with at least this many different values."""
+    """The values of the label column; raises if some are missing, or if too few are different."""
     values = column(rows, name, "--label")
     if values.isna().any():
         raise CommandError(f"--label: {name!r} is missing in {values.isna().sum():,} rows: leave them out.")

@@ -21,7 +21,7 @@ from manylens.cli.options import choosing, command, read, reading, split_options
 @click.option(
     "--estimator", type=click.Choice(["unbiased", "biased"]), default="unbiased", help="Estimator of CKA."
 )
-@click.option("--groups", type=click.IntRange(0), default=10, help="Groups of rows for errors; 0 for none.")
+@click.option("--groups", type=click.IntRange(0), default=10, help="Row groups for standard errors; 0: none.")
 @click.option("--label", metavar="COLUMN", help="Column to leave out of all files.")
 @click.option("--output", "-o", help="Table of the matrix to write.")
 @click.option("--plot", metavar="FILE", help="Heat map to write (.png, .svg or .pdf).")
@@ -67,7 +67,7 @@ def compare(
     default="accuracy",
     help="Score, as in manylens.rank_models.",
 )
-@click.option("--regression", is_flag=True, help="The label holds values, even if they are whole numbers.")
+@click.option("--regression", is_flag=True, help="The label holds numbers, even if they are whole.")
 @click.option("--output", "-o", help="Table to write.")
 @choosing
 @reading
@@ -91,7 +91,7 @@ def rank(
 
 
 def plain_numbers(columns: Any) -> Any:
-    """Refuse options that change representations, which are compared as they are."""
+    """Raise for options that would change the representations, which are compared as they are."""
     if columns.one_hot or columns.impute or columns.scale:
         raise click.UsageError(
             "Representations are compared as they are: only --drop and --numeric-only apply."

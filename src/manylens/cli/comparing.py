@@ -1,4 +1,4 @@
-"""`manylens compare` and `manylens rank`: representations of the same rows, each from a file."""
+"""`manylens compare` and `manylens rank`: representations of the same rows, one per file."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def demo(output: str, quick: bool, seed: int, open_page: bool) -> None:
-    """Learn modules of the digits, compare them, print a table, write a report to `output`, show them."""
+    """Learn modules of the digits, compare them, print a table, write a report and open the explorer."""
     path = check_output(output)
     for package in ("rich", "matplotlib"):
         try:

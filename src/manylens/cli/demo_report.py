@@ -30,7 +30,7 @@ COLUMNS = (
     *("module precision %", "module accuracy %", "gap", "ms"),
 )
 N_HARD, N_ORDINARY = 2, 4  # queries in the gallery
-INK = "#010203"  # text and axes are drawn in this color, which is then replaced by that of the page
+INK = "#010203"  # color of text and axes, replaced by the text color of the page
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.size": 10.5,

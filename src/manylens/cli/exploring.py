@@ -33,8 +33,8 @@ from manylens.explorer.server import serve
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, IntArray
 
-MOST_ROWS = 20_000  # of a page without a server
-MOST_LEARNED = 100_000  # rows that modules are learned from; the time of learning grows with them
+MOST_ROWS = 20_000  # on a page without a server
+MOST_LEARNED = 100_000  # learn modules from at most this many rows, to limit the time
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def explore_rows(
         raise CommandError(f"a {type(lenses).__name__} has no modules: give a model that `learn` wrote.")
     with common.talk.step(f"Comparing the neighbors of {len(rows.frame):,} rows"):
         X = np.asarray(first_steps(model, model_rows(model, rows, shown.all)))
-        assert_all_finite(X)  # a server maps most rows when its page is open
+        assert_all_finite(X)  # a server maps most rows after its page has opened
         page: dict[str, Any] = {"images": pixels(rows), "title": f"{rows.name}: manylens explorer", **beside}
         made: Any = (
             Answers(lenses, X, **page, deferred=True)
@@ -125,7 +125,7 @@ def compare_rows(
 
 
 def check_page_target(output: str) -> None:
-    """Refuse a page that could not be written."""
+    """Raise if the page could not be written."""
     if Path(output).suffix.lower() not in (".html", ".htm"):
         raise CommandError(f"{output}: the explorer is a page, so its name must end in .html.")
     check_target(output)
@@ -172,7 +172,7 @@ def learned(
 
 
 def columns_beside(rows: Rows, shown: Shown) -> dict[str, Any]:
-    """The arguments of `explore` that are columns."""
+    """The shown columns as arguments of `explore`."""
     beside: dict[str, Any] = {}
     if shown.label:
         values = column(rows, shown.label, "--label")
@@ -202,7 +202,7 @@ def sampled(common: Common, rows: Rows, beside: dict[str, Any]) -> tuple[Rows, d
 
 
 def sample_rows(common: Common, n: int) -> IntArray:
-    """Row numbers of a random sample, in ascending order; the user is told."""
+    """Row numbers of a random sample, in ascending order; prints a note for the user."""
     common.talk.note(
         f"The page shows a random sample of {MOST_ROWS:,} of {n:,} rows; --serve shows all rows of one file."
     )

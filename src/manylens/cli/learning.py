@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.pipeline import Pipeline
 
-import manylens  # its names are imported when they are used, because numba takes a while
+import manylens  # its names are imported lazily, because numba is slow to import
 from manylens.cli import CommandError
 from manylens.cli.columns import (
     ColumnOptions,
@@ -31,7 +31,7 @@ from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, FloatArray
 from manylens.validation import plain_conversion_errors
 
-SAMPLE = 2000  # rows among which neighbors are compared
+SAMPLE = 2000  # neighbors are compared within a sample of this many rows
 NEIGHBORS = 10
 VOTERS = 5
 SEARCH_ROWS, SEARCH_FOLDS = 5000, 3  # from which --diversity auto is chosen
@@ -47,7 +47,7 @@ def learn(
     output: str,
     index: str | None = None,
 ) -> Pipeline:
-    """Learn modules of all usable columns, save them, and an index if asked, and print what they reach."""
+    """Learn modules of all usable columns, save them (and an index if asked), and print their scores."""
     check_model_target(output)
     if index:
         check_model_target(index)
@@ -121,7 +121,7 @@ def best_diversity(X: FloatArray, y: AnyArray | None, settings: dict[str, Any], 
 
 
 def index_ids(rows: Rows, ids: str | None) -> AnyArray | None:
-    """The ids of the rows as an index takes them: whole numbers or text."""
+    """The ids of the rows in the form that an index accepts: whole numbers or text."""
     if ids is None:
         return None
     values = rows.frame[ids]
@@ -161,7 +161,7 @@ def neighbors(rows: FloatArray, k: int) -> Any:
 
 
 def vote(codes: Any, found: Any) -> float:
-    """Share of rows whose nearest rows mostly have their class, leaving out the row itself."""
+    """Share of rows for which the vote of their nearest other rows is their own class."""
     ballots = codes[found[:, :VOTERS]]
     tally = np.zeros((len(codes), codes.max() + 1))
     for k in range(ballots.shape[1]):
@@ -231,7 +231,7 @@ def nca(
         start = time.perf_counter()
         model.fit(X.iloc[train], y[train])
         seconds = time.perf_counter() - start
-    estimator.set_params(callback=None)  # a file holds no functions
+    estimator.set_params(callback=None)  # functions cannot be saved in the file
     scores = {}
     if holdout:
         k = min(VOTERS, len(train))

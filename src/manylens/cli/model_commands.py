@@ -8,7 +8,7 @@ import click
 
 from manylens.cli.options import Diversity, choosing, command, read, reading, split_options, trusting
 
-LEARNING = "manylens.cli.learning"  # imports scikit-learn, which takes about as long as reading a large file
+LEARNING = "manylens.cli.learning"  # imports scikit-learn, which takes as long as reading a large file
 
 
 @command(
@@ -22,7 +22,7 @@ LEARNING = "manylens.cli.learning"  # imports scikit-learn, which takes about as
 @click.argument("data")
 @click.option("--output", "-o", default="lenses.manylens", help="File of the model.")
 @click.option(
-    "--label", metavar="COLUMN", help="Column that is not learned from but used to measure the result."
+    "--label", metavar="COLUMN", help="Column that is used only to measure the result, not to learn."
 )
 @click.option("--ids", metavar="COLUMN", help="Column that names the rows and is not learned from.")
 @click.option("--modules", type=click.IntRange(1), default=10, help="Number of modules.")
@@ -58,9 +58,9 @@ def learn(
     report: str | None,
     **options: Any,
 ) -> None:
-    """Learn diverse modules of the rows of DATA, print what they reach and save them.
+    """Learn diverse modules of the rows of DATA, print their scores and save them.
 
-    All columns of numbers are used; text and missing values are refused unless an option says what to do.
+    All columns of numbers are used; text and missing values are errors unless an option says what to do.
     """
     how, columns = split_options(options)
     settings = {
@@ -162,7 +162,7 @@ def nca(
     "--show", multiple=True, metavar="COLUMN", help="Column to show for each neighbor; may be repeated."
 )
 @click.option(
-    "--where", metavar="CONDITION", help="Search only rows for which this holds (pandas; it is code)."
+    "--where", metavar="CONDITION", help="Search only rows that meet this condition (pandas; it is code)."
 )
 @click.option("--output", "-o", help="Table to write.")
 @trusting

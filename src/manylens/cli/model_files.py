@@ -34,7 +34,7 @@ def read_model(path: str, trust: bool = False) -> Any:
         return load_trusted(path) if trust else load(path, mmap=beginning.startswith(MAGIC))
     except CommandError:
         raise
-    except TypeError as error:  # classes that files may not name
+    except TypeError as error:  # raised for classes that are not trusted
         sentence = str(error).partition(": if you trust")[0]
         raise CommandError(f"{sentence}: add --trust if you trust its author.") from error
     except Exception as error:  # unpickling can raise anything
@@ -59,7 +59,7 @@ def is_pickle(beginning: bytes) -> bool:
 
 
 def check_model_target(path: str, trust: bool | None = None) -> None:
-    """Refuse a file that could not be written, or whose name promises another format.
+    """Raise if a file could not be written, or if its extension stands for another format.
 
     `trust` is the value of --trust, or None for commands that do not have it.
     """

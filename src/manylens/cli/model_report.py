@@ -28,7 +28,7 @@ SEVERAL = (0.0, 0.5, 0.9, 0.99, 1.0)  # diversities that are compared
 
 
 def check_report_target(target: str) -> None:
-    """Refuse a page that could not be written."""
+    """Raise if the page could not be written."""
     if Path(target).suffix.lower() not in (".html", ".htm"):
         raise CommandError(f"{target}: a report is a page, so its name must end in .html.")
     check_target(target)
@@ -38,7 +38,7 @@ def check_report_target(target: str) -> None:
 def write_report(
     model: Any, rows: Rows, label: str | None, target: str, seed: int, command: str
 ) -> dict[str, Any]:
-    """Write a page about modules and rows, and return what it says."""
+    """Write a page about modules and rows, and return its main figures."""
     lenses = last_step(model)
     if not hasattr(lenses, "with_diversity") or not hasattr(lenses, "split"):
         raise CommandError(
@@ -171,7 +171,7 @@ def draw_map(lenses: Any, X: FloatArray, y: AnyArray | None) -> Figure:
 
 
 def short_name(value: Any) -> str:
-    """A label for a legend, which would hide a leading underscore and read dollars as formulas."""
+    """A label escaped for a legend, where a leading underscore hides it and dollar signs start a formula."""
     text = str(value)[:30].replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
 

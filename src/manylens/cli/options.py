@@ -32,12 +32,12 @@ def group() -> None:
 
 @group.command("demo", help="Learn modules of the digits (see `manylens demo --help`).")
 def demo_name() -> None:
-    """Stands here for completion; argparse runs it, without click."""
+    """Placeholder for shell completion; argparse runs this command, without click."""
 
 
 @group.command("warmup", help="Compile all loops ahead of time.")
 def warmup_name() -> None:
-    """Stands here for completion; argparse runs it, without click."""
+    """Placeholder for shell completion; argparse runs this command, without click."""
 
 
 def command(name: str, *examples: str) -> Callable[[Function], Function]:
@@ -93,7 +93,7 @@ reading = combined(
 choosing = combined(
     click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out; may be repeated."),
     click.option("--numeric-only", is_flag=True, help="Leave out all columns that are not numbers."),
-    click.option("--one-hot", is_flag=True, help="Encode text columns, one number per text."),
+    click.option("--one-hot", is_flag=True, help="Encode text columns, one 0/1 column per distinct text."),
     click.option(
         "--impute", type=click.Choice(["mean", "median", "most_frequent"]), help="How to fill missing values."
     ),
@@ -125,7 +125,7 @@ def read(
     columns: Any = None,
     meanwhile: str | None = None,
 ) -> Any:
-    """Rows of a source, with the options of `reading`; a module to import `meanwhile` saves its time."""
+    """Rows of a source, with the options of `reading`; imports the module `meanwhile` on another thread."""
     from manylens.cli.columns import model_image_size
     from manylens.cli.tables import IMAGE_SIDE, CSVFormat, read_rows
 
@@ -137,7 +137,7 @@ def read(
 
 @contextmanager
 def importing(module: str) -> Iterator[None]:
-    """Import a module on another thread; one that fails is imported again, and fails, where it is used."""
+    """Import a module on another thread; errors are ignored here and raised again when the module is used."""
 
     def load() -> None:
         with suppress(Exception):

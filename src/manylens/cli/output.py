@@ -1,4 +1,4 @@
-"""What commands print: a table for people or one JSON object for scripts, and progress on stderr."""
+"""Output of the commands: a table for people or one JSON object for scripts, and progress on stderr."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Step:
 
 @dataclass
 class Talk:
-    """Prints results on stdout and notes on stderr; `results_on_stderr` if stdout carries rows."""
+    """Prints results on stdout and notes on stderr; with `results_on_stderr`, stdout is left to rows."""
 
     as_json: bool = False
     quiet: bool = False
@@ -45,7 +45,7 @@ class Talk:
         return Console(stderr=self.results_on_stderr, soft_wrap=not sys.stdout.isatty(), highlight=False)
 
     def note(self, sentence: str) -> None:
-        """A remark that is not a result; it is part of the JSON object."""
+        """Print a remark on stderr; with --json it becomes part of the JSON object."""
         self.notes.append(sentence)
         if not self.quiet and not self.as_json:
             Console(stderr=True, highlight=False).print(
@@ -114,7 +114,7 @@ class Talk:
 
 @dataclass(frozen=True)
 class Common:
-    """What most commands need."""
+    """Settings shared by the commands."""
 
     talk: Talk
     seed: int

@@ -87,7 +87,7 @@ def prune(
 
 
 def target(ensemble: Any, y: AnyArray) -> AnyArray:
-    """Labels in the type that the ensemble was fitted to; refuse classes that it does not know."""
+    """Labels in the type that the ensemble was fitted to; raise for classes that it does not know."""
     classes = getattr(ensemble, "classes_", None)
     if classes is None:
         if y.dtype.kind not in "biuf":
@@ -103,7 +103,7 @@ def target(ensemble: Any, y: AnyArray) -> AnyArray:
 
 
 def timings(first: Any, second: Any, X: Any) -> tuple[float, float]:
-    """Fastest of a few predictions by each of two models, in turns."""
+    """Seconds of the fastest of a few predictions by each of two models, measured in turns."""
     first.predict(X[:2]), second.predict(X[:2])  # compile
     times: list[list[float]] = [[], []]
     for _ in range(REPEATS):

@@ -19,7 +19,7 @@ from manylens.ensembles.neighbors import ModuleNeighbors
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 RESERVED = ("query", "rank", "row", "distance")  # columns of the result
-FIRST_LINES = 20  # of the result, printed if a file has all of them
+FIRST_LINES = 20  # lines of the result that are printed if it is also written to a file
 
 
 def search(

@@ -17,21 +17,21 @@ import pandas as pd
 from manylens.cli import CommandError
 from manylens.optional import import_optional
 
-if TYPE_CHECKING:  # scikit-learn and SciPy are imported while a file is read
+if TYPE_CHECKING:  # avoids importing scikit-learn and SciPy before the file is read
     from manylens.typing import AnyArray
 
 Kind = Literal["table", "array", "images"]
 Source: TypeAlias = Path | io.BytesIO  # a file, or the bytes of standard input
 HEAD = 65536  # bytes from which format, encoding and delimiter are recognized
-IMAGE_SIDE = 32  # to which images are resized by default
+IMAGE_SIDE = 32  # default side to which images are resized
 DELIMITERS = ",;\t|"
 IMAGES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"}
-MOST_PIXELS = 2**25  # of one image: larger ones are refused before they are unpacked
+MOST_PIXELS = 2**25  # larger images are rejected before they are decoded
 
 
 @dataclass(frozen=True)
 class CSVFormat:
-    """How text files are read; None means what the first line suggests."""
+    """How to read text files; None means to guess from the first line."""
 
     delimiter: str | None = None
     encoding: str = "utf-8"
@@ -89,7 +89,7 @@ def read_input(stream: Any) -> bytes:
 
 
 def nearest_file(path: Path) -> str:
-    """A hint at a file of a similar name in the same folder."""
+    """Hint at a file with a similar name in the same folder."""
     from difflib import get_close_matches
 
     if not path.parent.is_dir():
@@ -183,7 +183,7 @@ def unpacked(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def load_numpy(source: Source) -> Any:
-    """Arrays of numbers or text, mapped from a file; arrays of objects, which would run code, are refused."""
+    """Arrays of numbers or text, mapped from a file; raises for arrays of objects, which could run code."""
     try:
         return np.load(source, mmap_mode="r" if isinstance(source, Path) else None, allow_pickle=False)
     except ValueError as error:
@@ -278,7 +278,7 @@ def read_images(folder: Path, size: int) -> Rows:
 
 
 def image_frame(paths: list[Path], folder: Path, size: int) -> pd.DataFrame:
-    """One row per image: pixels in [0, 1] (RGB; names tell the size), `file` and `folder`."""
+    """One row per image: RGB pixels in [0, 1], in columns named by the image size, `file` and `folder`."""
     import_optional("PIL", "Reading images", '"manylens[cli]"')
     from PIL import Image
 
@@ -341,7 +341,7 @@ WRITERS: dict[str, Callable[[pd.DataFrame, BinaryIO], object]] = {
 
 
 def check_table_target(target: str | None) -> None:
-    """Refuse a file that could not be written, before any work."""
+    """Raise before any work if a file could not be written."""
     if target is None or target == "-":
         return
     if Path(target).suffix.lower() not in WRITERS:
@@ -350,7 +350,7 @@ def check_table_target(target: str | None) -> None:
 
 
 def check_target(target: str) -> None:
-    """Refuse a file in a folder that does not exist or cannot be written to."""
+    """Raise if a file is in a folder that does not exist or cannot be written to."""
     path = Path(target)
     if path.is_dir():
         raise CommandError(f"{target} is a folder: give the name of a file in it.")

@@ -1,4 +1,4 @@
-"""Many machines: fits whose rows stay where they are, and search with the machines that reply."""
+"""Clusters: fits that leave the rows where they are, and search with the workers that reply."""
 
 from typing import TYPE_CHECKING
 

@@ -287,7 +287,7 @@ def grouped_error(values: FloatArray) -> float:
 
 
 def told_apart(rows: Sequence[ModelScore], jackknife: Sequence[FloatArray], n_rows: int) -> list[ModelScore]:
-    """Scores with whether the best is clearly better, from the jackknife error of the difference."""
+    """Mark the scores that are too close to the best, by the jackknife error of the difference."""
     best = int(np.argmax([row.score for row in rows]))
     marked = []
     for k, row in enumerate(rows):
@@ -384,7 +384,7 @@ class Shared:
 
     estimator: Estimator
     classes: AnyArray | None
-    all_pairs: bool  # whether the feature sets are compared with one another, too
+    all_pairs: bool  # whether the feature sets are also compared with one another
     n_groups: int = 1
     seed: int = 0
     scales: dict[Any, tuple[FloatArray, FloatArray]] | None = None  # to standardize columns with

@@ -142,7 +142,7 @@ def target_blocks(y: Any, rows: list[Any], lengths: list[int] | None) -> list[An
 
 @contextmanager
 def naming_text(rows: Any) -> Iterator[None]:
-    """Name the columns of a data frame that hold something other than numbers, if it cannot be converted."""
+    """Context in which an error names the columns of a data frame that hold something other than numbers."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -225,7 +225,7 @@ class RowsOnly:
 
 @dataclass
 class Pairs:
-    """Items of two iterables of equal length, side by side, that can be read again if they can."""
+    """Pairs of items of two iterables of equal length; can be read again if both iterables can."""
 
     X: Iterable[Any]
     y: Iterable[Any]
@@ -251,5 +251,5 @@ def paired(X: Iterable[Any], y: Iterable[Any]) -> Iterable[Arguments]:
 
 
 def counted(blocks: list[Any], lengths: list[int] | None) -> str:
-    """What an error says of the blocks of one collection."""
+    """Description of the blocks of one collection, for errors."""
     return f"{len(blocks)} blocks" + ("" if lengths is None else f" of {lengths[:8]} rows")

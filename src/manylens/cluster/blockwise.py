@@ -221,7 +221,7 @@ class Blockwise(MetaEstimatorMixin, BaseEstimator):
 
 
 def seeded(estimator: Any) -> tuple[Any, int]:
-    """A copy whose seed is an integer, so that a task gives the same bits if run again, and that seed."""
+    """A copy whose seed is an integer, so that rerunning a task gives the same bits, and that seed."""
     model = clone(estimator)
     if "random_state" not in model.get_params(deep=False):
         return model, 0
@@ -248,7 +248,7 @@ def fit_here(plan: Plan, model: Any, blocks: Blocks, sample: RowSample, runner: 
 
 
 def fit_lazy(plan: Plan, model: Any, blocks: Blocks, sample: RowSample, runner: Runner) -> Any:
-    """Fit on blocks on a cluster, in two graphs: in one, dask would keep all blocks from pass to pass."""
+    """Fit on blocks on a cluster, in two graphs: in one, dask would keep all blocks between the passes."""
     if plan.needs_sample(model):
         tree = reduction_graph(blocks, sample_block, "sample", sample)
     else:
@@ -257,14 +257,14 @@ def fit_lazy(plan: Plan, model: Any, blocks: Blocks, sample: RowSample, runner: 
     drawn = named(get_summary, "manylens-sample-result")(tree)
     start, how = literal(model, "manylens-estimator"), literal(plan, "manylens-plan")
     prepared = runner.persist(named(prepare, "manylens-prepare")(how, start, drawn), blocks, "sample")
-    if plan.walks:  # one graph per block: in one for all, dask would read the blocks ahead
+    if plan.walks:  # one graph per block: in a single graph, dask would read blocks ahead
         for number, arguments in enumerate(blocks):
             runner.say("step", number)
             task = named(step, "manylens-step", number)(prepared, number, *arguments)
             prepared = runner.persist(task, blocks)
     if not plan.summarizes:
         return runner.compute(named(as_fitted, "manylens-result")(prepared), blocks)
-    # `prepared` is there when the blocks are read: if they waited for it, dask would read all of them ahead
+    # `prepared` is already computed: if tasks still waited for it, dask would read all blocks ahead
     tree = reduction_graph(blocks, summarize_block, "summarize", prepared)
     merged = named(get_summary, "manylens-summarize-result")(tree)
     return runner.compute(named(learn, "manylens-learn")(prepared, merged), blocks, "summarize")

@@ -1,4 +1,4 @@
-"""What `DistributedNeighbors.fit` does first: fit the modules, read a row, place the parts."""
+"""First steps of `DistributedNeighbors.fit`: fit the modules, read a row, place the parts."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def place(client: Any, layout: Layout, modules: Any, patience: float, wait: bool
 
 
 def default_modules(n_columns: int) -> ModularKernelPCA:
-    """15 linear modules of up to 20 columns: all together keep the distances of the rows on 300 axes.
+    """15 linear modules of up to 20 columns, which together keep the distances of the rows on 300 axes.
 
-    Among the neighbors by the rows' own distances they find more than modules of a Gaussian kernel, also if
-    a third of them answers (benchmark AnsweringCurveMNIST).
+    They find more of the nearest rows in the input space than modules of a Gaussian kernel, even if only a
+    third of them answers (benchmark AnsweringCurveMNIST).
     """
     return ModularKernelPCA(15, min(20, n_columns), diversity=1.0, kernel="linear", random_state=0)
 

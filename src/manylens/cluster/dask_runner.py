@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from manylens.cluster.blocks import Blocks
 
 POLL_SECONDS = 1.0
-ASK_SECONDS = 10.0  # limit of a question to the scheduler
-LONGEST_SECONDS = 1e7  # a limit beyond is as good as none, and clocks overflow
+ASK_SECONDS = 10.0  # timeout of a request to the scheduler
+LONGEST_SECONDS = 1e7  # longer limits are as good as none, and would overflow clocks
 
 
 def check_patience(seconds: Any, name: str = "patience") -> float:
@@ -129,7 +129,7 @@ def refuse_closed(collection: Any) -> None:
 
 
 def tasks_left(name: str, dask_scheduler: Any = None) -> int:
-    """On the scheduler: the number of tasks with this name that are not done; of all fits at a time."""
+    """On the scheduler: the number of tasks with this name, of all running fits, that are not done."""
     prefix = dask_scheduler.task_prefixes.get(name)
     waiting = ("waiting", "processing", "queued", "no-worker", "erred")
     return 0 if prefix is None else sum(prefix.states.get(state, 0) for state in waiting)

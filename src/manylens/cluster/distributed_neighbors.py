@@ -391,9 +391,9 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
         )
 
     def _expected_recall(self, counts: IntArray, n_rows: IntArray) -> FloatArray:
-        """Recall (n_queries,) given the numbers of modules that answered for each segment, and of its rows.
+        """Recall (n_queries,) from the numbers of modules that answered for each segment and of its rows.
 
-        Segments with different modules are compared less well than by the fewest: an estimate from below.
+        The segment with the fewest modules counts for all, so this is a cautious estimate.
         """
         fewest = np.where(counts > 0, counts, counts.max(axis=1, keepdims=True)).min(axis=1)
         expected: FloatArray = self.recall_curve_[fewest] * ((counts > 0) @ n_rows / n_rows.sum())
@@ -440,6 +440,6 @@ class DistributedNeighbors(IndexFolder, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        known = hasattr(self.modules, "__sklearn_tags__")  # anything else than None is refused by fit
+        known = hasattr(self.modules, "__sklearn_tags__")  # fit raises for anything other than None
         tags.input_tags.sparse = not known or get_tags(self.modules).input_tags.sparse
         return tags

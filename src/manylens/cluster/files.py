@@ -24,7 +24,7 @@ def is_path(value: Any) -> TypeGuard[str | os.PathLike[str]]:
 
 
 def file_list(X: Any) -> Any:
-    """The files of a folder, of a list of paths, or of a dict of them, as a list; anything else as it is."""
+    """The files of a folder, of a list of paths, or of a dict of them, as a list; anything else unchanged."""
     if is_path(X):
         return files_in(Path(X))
     if isinstance(X, Mapping) and not sparse.issparse(X) and X and all(map(is_path_or_paths, X.values())):
@@ -45,7 +45,7 @@ def is_path_or_paths(value: Any) -> bool:
 
 def files_in(path: Path) -> list[Path]:
     """The .npy, .npz and Parquet files of a folder, by name; a file itself."""
-    if os.path.isfile(path):  # False for a name that is too long, too
+    if os.path.isfile(path):  # also False for a name that is too long
         return [path]
     if not os.path.isdir(path):
         raise FileNotFoundError(
@@ -89,7 +89,7 @@ def read_part(part: Any) -> Any:
 
 
 def read_file(path: Any, start: int = 0, stop: int | None = None) -> Any:
-    """Rows of a file: an array, a CSR matrix or a data frame; no other file, and no pickled data."""
+    """Rows of a file: an array, a CSR matrix or a data frame; raises for other files and pickled data."""
     suffix = checked_suffix(path)
     if suffix in PARQUET:
         return read_parquet(path, start, stop)
@@ -102,7 +102,7 @@ def read_file(path: Any, start: int = 0, stop: int | None = None) -> Any:
 
 
 def load_numpy(path: Any, mode: Literal["r"] | None = None) -> Any:
-    """An array or an archive; numpy takes whatever it does not know for a pickle, and advises to run it."""
+    """An array or an archive; replaces NumPy's error, which takes unknown data for a pickle."""
     try:
         return np.load(path, mmap_mode=mode, allow_pickle=False)
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
@@ -122,7 +122,7 @@ def read_parquet(path: Any, start: int, stop: int | None) -> Any:
 
 
 def first_row(path: Any, start: int = 0) -> Any:
-    """One row of a file; of a Parquet file little more is read, though its row groups may be large."""
+    """One row of a file; even of a Parquet file with large row groups, little more is read."""
     if checked_suffix(path) not in PARQUET:
         return read_file(path, start, start + 1)
     file = parquet_file(path)

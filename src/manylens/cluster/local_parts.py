@@ -12,11 +12,11 @@ from manylens.cluster.sources import Block, Layout, SavedBlock, Segment, group_c
 
 Slot: TypeAlias = tuple[str, int]  # a segment and a group
 Request: TypeAlias = tuple[str, tuple[Any, ...]]  # a method of `Part` and its arguments
-Enough: TypeAlias = Callable[[set[Slot], set[Slot]], bool]  # of the slots that answered and that still may
+Enough: TypeAlias = Callable[[set[Slot], set[Slot]], bool]  # (answered, outstanding) -> bool
 
 
 class Parts(Protocol):
-    """Where the parts of an index live."""
+    """The interface to the parts of an index."""
 
     writing: Lock  # held while the layout changes
 
@@ -39,7 +39,7 @@ class Parts(Protocol):
 
 
 class LocalParts:
-    """All parts in this process, asked one after another: what an index does without a dask client."""
+    """All parts in this process, asked one after another; used without a dask client."""
 
     def __init__(self, layout: Layout, modules: Any) -> None:
         self.writing = Lock()
@@ -76,7 +76,7 @@ class LocalParts:
                 widths = tuple(layout.widths[m] for m in numbers)
                 own = [piece[group] for piece in pieces]
                 parts[segment.uid, group] = build_part(part_name(segment, group), segment.n_rows, widths, own)
-        self.parts = parts  # at once, because another thread may search
+        self.parts = parts  # in one step, because another thread may search
 
     def keep(self, layout: Layout) -> None:
         """See `Parts`."""
@@ -97,6 +97,6 @@ class LocalParts:
 
 
 def part_name(segment: Segment, group: int) -> str:
-    """A part, for errors."""
+    """Name of a part, for errors."""
     last = segment.first + segment.n_rows - 1
     return f"Group {group} of the modules, rows {segment.first}-{last}"

@@ -36,14 +36,14 @@ from manylens.cluster.sources import (
 
 logger = logging.getLogger("manylens")
 
-POLL_SECONDS = 0.05  # between looks at parts that are being built
-SILENT_SECONDS = 15.0  # without a heartbeat, after which a worker gets no new part
-HEDGE_AFTER = 3.0  # mean response times after which another copy is asked, too
-BALANCE_SECONDS = 2.0  # between looks at the balance of the workers
-GONE = ("error", "cancelled", "lost")  # states of a future
-ATTACH_SECONDS = 10.0  # in which searches wait for parts that a new client has not connected to
-LONGEST_PAUSE = 30.0  # seconds between attempts to build a part
-BUSY_SECONDS = 1.0  # in which a late call is taken as a busy worker, not a stopped one
+POLL_SECONDS = 0.05  # between checks of parts that are being built
+SILENT_SECONDS = 15.0  # a worker without a heartbeat for this long gets no new part
+HEDGE_AFTER = 3.0  # after this many mean response times, another copy is asked, too
+BALANCE_SECONDS = 2.0  # between checks of the balance of the workers
+GONE = ("error", "cancelled", "lost")  # states of a future without a result
+ATTACH_SECONDS = 10.0  # how long searches wait for parts that a new client has not connected to
+LONGEST_PAUSE = 30.0  # longest wait between attempts to build a part
+BUSY_SECONDS = 1.0  # if an abandoned call is younger than this, its worker counts as busy, not stopped
 
 
 class Copy:
@@ -53,10 +53,10 @@ class Copy:
         self.slot, self.number = slot, number
         self.generation = 0
         self.worker = ""
-        self.future: Any = None  # of the actor, while it is built and as long as it is wanted
+        self.future: Any = None  # of the actor; held as long as the copy is needed
         self.actor: Any = None  # once it can be called
         self.calls = 0
-        self.late: set[asyncio.Task[Any]] = set()  # calls whose searches did not wait for them
+        self.late: set[asyncio.Task[Any]] = set()  # calls that outlast the searches that made them
         self.late_since = 0.0  # when the first of them began
         self.failures = 0
         self.not_before = 0.0
@@ -65,11 +65,11 @@ class Copy:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a call would be answered soon, for all we know."""
+        """Whether a call is likely to be answered soon."""
         return self.actor is not None and not self.late
 
     def is_busy(self, now: float) -> bool:
-        """Whether it works for a search that gave up, and is not so late that its worker may be stopped."""
+        """Whether it works for a search that gave up, but not for so long that its worker may be stopped."""
         return self.actor is not None and bool(self.late) and now - self.late_since < BUSY_SECONDS
 
     def lose(self) -> None:
@@ -98,8 +98,8 @@ class DaskParts:
         self.last_look = 0.0
         self.moving: tuple[Copy, Copy] | None = None  # a copy and its successor on another worker
         self.garbage = False  # whether something was built, moved or dropped
-        self.last_alive = 0.0  # when there was a worker
-        self.fresh_until = time.monotonic() + ATTACH_SECONDS  # parts that do not answer yet are waited for
+        self.last_alive = 0.0  # last time that there was a worker
+        self.fresh_until = time.monotonic() + ATTACH_SECONDS  # until then, searches wait for new parts
         if wait:
             self.build(layout)
         else:
@@ -244,12 +244,12 @@ class DaskParts:
                 task.add_done_callback(asyncio.Task.exception)  # retrieved, so that asyncio does not log it
 
     def _is_busy(self, slot: Slot, now: float) -> bool:
-        """Whether no copy of a part can be called now, but one soon."""
+        """Whether no copy of a part can be called now, but one probably can soon."""
         copies = self.copies.get(slot, [])
         return not any(copy.is_ready for copy in copies) and any(copy.is_busy(now) for copy in copies)
 
     def _is_fresh(self, slot: Slot) -> bool:
-        """Whether a part has never been connected to, and nothing is known against it."""
+        """Whether a part has never been connected to, and no attempt to build it has failed."""
         copies = self.copies.get(slot, [])
         return any(c.actor is None and c.generation == 0 and c.error is None for c in copies)
 
@@ -299,7 +299,7 @@ class DaskParts:
             copy.calls -= 1
 
     def _look(self, now: float) -> None:
-        """Notice lost parts, and start the keeper if there is something to do for it."""
+        """Notice lost parts, and start the keeper if it has work to do."""
         everything = [copy for copies in self.copies.values() for copy in copies]
         for copy in everything:
             if copy.future is not None and copy.future.status in GONE:
@@ -330,7 +330,7 @@ class DaskParts:
                 await self._balance(everything, workers)
         except (OSError, TimeoutError) as error:  # the next search tries again
             logger.info("Parts could not be placed: %s", error)
-        if self.garbage:  # dask's graphs and handles of actors are in cycles, and keep data on workers alive
+        if self.garbage:  # graphs and actor handles of dask form cycles, which keep data on workers
             self.garbage = False
             gc.collect()
 
@@ -357,7 +357,7 @@ class DaskParts:
         logger.warning("A part of the index could not be built: %s", error)
 
     async def _workers(self) -> list[str]:
-        """Workers that are alive; notes those that are silent."""
+        """Workers that are alive; records those that are silent."""
         identity = await asyncio.wait_for(self.client.scheduler.identity(), ASK_SECONDS)
         seen = {address: info["last_seen"] for address, info in identity["workers"].items()}
         latest = max(seen.values(), default=0.0)
@@ -497,4 +497,4 @@ def loads(copies: Iterable[Copy], workers: Iterable[str]) -> Counter[str]:
     return load
 
 
-LOST = object()  # instead of an answer
+LOST = object()  # returned instead of an answer

@@ -1,4 +1,4 @@
-"""How each kind of estimator is fitted on blocks: the steps that run on workers."""
+"""Plans for fitting each kind of estimator on blocks: the steps that run on workers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Note = tuple[str, type[Warning]]
 
 
 class Prepared(NamedTuple):
-    """What every block needs after the first pass."""
+    """State shared by all blocks after the first pass."""
 
     plan: Plan
     model: Any  # with its feature map, or fitted
@@ -113,11 +113,11 @@ class OnlineMetricPlan(MetricPlan):
 
 
 class Bags(NamedTuple):
-    """What the blocks of a pruner need."""
+    """State shared by all blocks of a pruner."""
 
     exponent: int  # predictions and target are multiplied by 2^-exponent
     anchor: float
-    packed: Any  # (n, p / 8): rows that each member was trained on, as bits; None if they do not count
+    packed: Any  # (n, p / 8): rows that each member was trained on, as bits; None if they are not used
     share: FloatArray | None  # (p,): share of the rows out of each bag
 
 
@@ -185,10 +185,10 @@ class PruningPlan(Plan):
 
 
 def rows_in_bag(members: Any, cv: Any, X: Any, Y: FloatArray, sample: RowSample) -> Any:
-    """Mask (n, p) of all rows that each member was trained on; None if they do not count.
+    """Mask (n, p) of the rows that each member was trained on; None if it is unknown or `cv` is None.
 
-    The rows count as the training rows in their order if their number fits the members' samples, and members
-    err less on the sampled rows that they were trained on.
+    The rows are taken to be the training rows, in the same order, if their number fits the members' samples
+    and members err less on the sampled rows that they were trained on.
     """
     from manylens.pruning import training_moments as training
     from manylens.pruning.members import bag_mask
@@ -211,7 +211,7 @@ def rows_in_bag(members: Any, cv: Any, X: Any, Y: FloatArray, sample: RowSample)
 
 
 def plan_for(estimator: Any) -> Plan:
-    """How to fit an estimator on blocks; raises if it cannot be."""
+    """The plan for fitting an estimator on blocks; raises if there is none."""
     names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(estimator).__mro__}
     if "manylens.metric.nca.NCA" in names:
         method = estimator.method

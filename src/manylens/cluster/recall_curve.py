@@ -14,15 +14,15 @@ from manylens.cluster.two_rounds import Search, in_units, union_of
 from manylens.native.nearest import drop_self
 from manylens.typing import BoolArray, FloatArray, IntArray
 
-QUERIES = 128  # rows of the base that are queries
+QUERIES = 128  # number of rows of the base that serve as queries
 SUBSETS = 16  # random sets of answering modules per size
 FIRST_PER_NEIGHBOR = 8  # candidates per neighbor and group to begin with
-PROVEN_SHARE = 0.9  # of the queries that the first two rounds should prove
+PROVEN_SHARE = 0.9  # of the queries should be proven exact by the first two rounds
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What `fit` learns about searches with some of the modules."""
+    """Results of the calibration by `fit`, for searches that only some modules answer."""
 
     recall: FloatArray  # (n_modules + 1,), by number of modules that answer
     weights: FloatArray  # (n_modules,), mean squared distance of neighbors in each module

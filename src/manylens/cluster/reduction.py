@@ -157,7 +157,7 @@ class naming:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: Any) -> None:
         if isinstance(error, ValueError | TypeError):
             plain = TypeError if isinstance(error, TypeError) else ValueError
-            sentence = str(error).partition("\n")[0].removesuffix(":")  # scikit-learn adds pages of advice
+            sentence = str(error).partition("\n")[0].removesuffix(":")  # without scikit-learn's advice
             raise plain(f"{self.name}: {sentence}") from error
         if isinstance(error, Exception):
             raise RuntimeError(f"{self.name}: {type(error).__name__}: {error}") from error

@@ -13,7 +13,7 @@ from manylens.typing import AnyArray, IntArray
 
 @dataclass(frozen=True)
 class Choice:
-    """Chosen rows of a segment in the shortest of three forms: their numbers, those of the others, bits."""
+    """Chosen rows of a segment in the shortest of three forms: their numbers, those of the rest, or bits."""
 
     n_rows: int  # of the segment
     n_chosen: int
@@ -42,7 +42,7 @@ class Choice:
 
 
 def choices_of(layout: Layout, stored: IntArray | None) -> dict[str, Choice]:
-    """Choice in each segment, by uid, for rows that may be found; segments of which all may be are left out.
+    """Rows that may be found in each segment, by uid; segments in which all may be found are left out.
 
     `stored` are rows (m,), ascending, counted with those that were removed; None means all. Rows that were
     removed since they were chosen are left out.

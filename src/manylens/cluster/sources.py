@@ -1,4 +1,4 @@
-"""Where the rows of a base live: arrays, files, dask blocks or saved parts, cut into row shards."""
+"""Sources of the rows of a base: arrays, files, dask blocks or saved parts, cut into row shards."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a base is divided: into segments of rows, and groups of modules that live together."""
+    """The division of a base into segments of rows, and groups of modules that live together."""
 
     segments: tuple[Segment, ...]
     groups: tuple[tuple[int, ...], ...]  # numbers of the modules of each group
@@ -129,7 +129,7 @@ class Layout:
         return [(segment.uid, group) for segment in self.segments for group in range(len(self.groups))]
 
     def with_rows(self, blocks: Sequence[Block], ids: AnyArray | None = None) -> Layout:
-        """With more rows at the end; `ids` are those of all rows.
+        """A copy with more rows at the end; `ids` are those of all rows.
 
         Neighboring segments of similar sizes are merged, up to the largest of `fit`, so that many small
         additions leave only a logarithmic number of segments.
@@ -146,7 +146,7 @@ class Layout:
         return replace(self, segments=tuple(segments), ids=ids, kept=kept)
 
     def without(self, removed: IntArray, ids: AnyArray) -> Layout:
-        """Without some rows of the base, which stay in their segments; `ids` are those of the others."""
+        """A copy without some rows of the base, which stay in their segments; `ids` are of the others."""
         stored = np.arange(self.n_stored) if self.kept is None else self.kept
         return replace(self, ids=ids, kept=np.delete(stored, removed))
 

@@ -58,7 +58,7 @@ def target_columns(y: Any, classes: AnyArray | None) -> FloatArray:
 
 
 class TargetKind(Summary):
-    """Different values of a target, unless they show that it holds no classes."""
+    """Distinct values of a target; None once they show that it does not hold classes."""
 
     def __init__(self) -> None:
         self.n_rows = 0
@@ -92,16 +92,16 @@ class TargetKind(Summary):
 
 
 def kind_block(with_rows: bool, _number: int, *arguments: Any) -> TargetKind:
-    """Different values of one block of the target, which is all there is unless blocks are `with_rows`."""
+    """Distinct values of one block of the target; blocks hold the target alone unless `with_rows`."""
     if with_rows and len(arguments) != 2:
         raise ValueError("Alignment requires y to be passed, but the target y is None.")
     return TargetKind().update(*arguments)
 
 
 def classes_of(runner: Runner, X: Any, y: Any, target: Any, decide: bool = False) -> AnyArray | None:
-    """Classes of the target, in a pass over y alone if it was given apart; None if it holds values.
+    """Classes of the target, in a pass over y alone if it was given separately; None if it holds values.
 
-    With `decide`, whole numbers stored as floats are read as by `rank_models`, otherwise refused.
+    With `decide`, whole numbers stored as floats are read as by `rank_models`; otherwise they raise.
     """
     check_choice(target, "target", ("auto", "classes", "values"))
     if target == "values":

@@ -29,12 +29,12 @@ from manylens.typing import BoolArray, FloatArray, IntArray
 
 GROWTH = 4  # factor by which lists grow until the result is proven
 MOST_CANDIDATES = 2**22  # in memory at a time
-FIRST_SHARE = 0.5  # of the time, at most, for the first round
+FIRST_SHARE = 0.5  # largest share of the time for the first round
 
 
 @dataclass
 class Found:
-    """Neighbors of some queries, and who answered."""
+    """Neighbors of some queries, and the parts that answered."""
 
     squares: FloatArray  # (n_queries, k), mean squared distances over modules in units of 4**exponent
     rows: IntArray  # (n_queries, k), -1 where too few rows answered
@@ -138,7 +138,7 @@ class Search:
             if not self.n_rows(segment):
                 answered[i] = True  # nothing was asked
             if not slots:
-                continue  # its rows are missing, which `answered` says
+                continue  # its rows are missing, as `answered` shows
             answered[i, [group for _, group in slots]] = True
             factor = self._factor([group for _, group in slots])
             union = unions[segment.uid]
@@ -231,7 +231,7 @@ def in_units(squares: FloatArray, exponent: int, common: int) -> FloatArray:
 
 
 def nobody(layout: Layout, seconds: float) -> str:
-    """What an error says if no module answered."""
+    """Error message for a search that no module answered."""
     return (
         f"None of the {len(layout.widths)} modules ({len(layout.slots)} parts) answered within {seconds:.3g} "
         "seconds: their workers are gone, stopped or busy. Give a longer deadline, or start workers."

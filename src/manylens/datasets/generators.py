@@ -8,7 +8,7 @@ from scipy.stats import chi2
 from manylens.typing import FloatArray, IntArray, Seed
 from manylens.validation import check_choice, check_count, check_real, check_seed, require_memory
 
-LARGEST_NOISE = 1e300  # times a normal variable, it is finite
+LARGEST_NOISE = 1e300  # still finite after multiplication by a normal variable
 
 
 def make_friedman(

@@ -255,7 +255,7 @@ class DiversitySearchCV(CallbackSupportMixin, FactsMixin, MetaEstimatorMixin, Ba
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        if not hasattr(self.estimator, "__sklearn_tags__"):  # refused by fit
+        if not hasattr(self.estimator, "__sklearn_tags__"):  # fit raises
             return tags
         inner = get_tags(self.estimator)
         tags.estimator_type, tags.target_tags = inner.estimator_type, inner.target_tags
@@ -417,7 +417,7 @@ def take(X: Any, rows: IntArray, columns: IntArray | None = None) -> Any:
 
 @dataclass(frozen=True)
 class FoldReport:
-    """How the progress of one fold is reported."""
+    """Progress report of one fold."""
 
     search: DiversitySearchCV
     name: str

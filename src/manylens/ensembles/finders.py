@@ -46,7 +46,7 @@ from manylens.validation import CheckedState
 STORED = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.int16, np.int32))
 Lists: TypeAlias = tuple[FloatArray, IntArray]  # keys or squared distances, and rows
 CHOSEN_PER_NEIGHBOR, FEW_NEIGHBORS = 8, 10  # candidates per neighbor among chosen rows, for at least ten
-CHOSEN_SAMPLE = 512  # of these rows that determine limits
+CHOSEN_SAMPLE = 512  # sample of the chosen rows that determines limits
 HELD_BYTES = 1 << 26  # leading coordinates of chosen rows up to this size are copied once
 ONE_WRITER = Lock()  # held for an instant, to claim memory or to replace an index
 
@@ -328,7 +328,7 @@ class GraphFinder(CheckedState):
         return self._scale
 
     def over(self, points: GrowingRows) -> GraphFinder:
-        """With the same rows on the grid in other memory."""
+        """A copy that reads the same rows on the grid from other memory."""
         finder = copy(self)
         finder._points = points
         return finder
@@ -375,7 +375,7 @@ class GraphFinder(CheckedState):
     ) -> Lists:
         """Squared distances and rows (n_queries, n_candidates), ascending, padded with row -1.
 
-        `hidden` is one row per query that its search neither returns nor passes.
+        `hidden` is one row per query that its search neither returns nor visits.
         """
         keys = np.empty((len(queries), n_candidates), dtype=np.float32)
         rows = np.empty(keys.shape, dtype=np.int64)

@@ -85,7 +85,7 @@ class SearchIndex(CheckedState):
     def planned(
         self, plan: SearchPlan, n_jobs: int | None = None, report: Progress | None = None
     ) -> SearchIndex:
-        """With another plan, and with new finders if it changes the coordinates that they see."""
+        """A copy with another plan, and with new finders if it changes the coordinates that they see."""
         index = copy(self)
         index.plan, index.n_planned = plan, len(self.rows)
         if not self.finders or plan.n_leading != self.plan.n_leading:
@@ -95,7 +95,7 @@ class SearchIndex(CheckedState):
         return index
 
     def compacted(self) -> SearchIndex:
-        """With the leading coordinates stored once if a graph has all of their digits, or as it is."""
+        """A copy that shares leading coordinates with its graph, if that has all of their digits; or self."""
         if not (self.finders and self.method == "nested" and isinstance(self.finders[0], GraphFinder)):
             return self
         finder = self.finders[0]
@@ -109,7 +109,7 @@ class SearchIndex(CheckedState):
         return index
 
     def joined(self) -> SearchIndex:
-        """With all coordinates in one array, as calibration needs them."""
+        """A copy with all coordinates in one array, as calibration needs them."""
         if isinstance(self.rows, GrowingRows):
             return self
         index = copy(self)
@@ -117,7 +117,7 @@ class SearchIndex(CheckedState):
         return index
 
     def found_by(self, backend: Backend) -> SearchIndex:
-        """With another kind of finders, and without a plan."""
+        """A copy for another kind of finder, and without a plan."""
         index = copy(self)
         index.backend, index.finders = backend, []
         return index
@@ -125,7 +125,7 @@ class SearchIndex(CheckedState):
     def added(
         self, coordinates: FloatArray, ids: AnyArray | None = None, n_jobs: int | None = None
     ) -> SearchIndex:
-        """With more rows; `ids` are those of all rows."""
+        """A copy with more rows; `ids` are those of all rows."""
         rows = self.rows.extended(coordinates)
         if rows is None:  # some have no place on the grid
             return self.joined().added(coordinates, ids, n_jobs)
@@ -141,7 +141,7 @@ class SearchIndex(CheckedState):
         return index
 
     def without(self, removed: IntArray, ids: AnyArray, n_jobs: int | None = None) -> SearchIndex:
-        """Without some rows; `ids` are those of the others."""
+        """A copy without some rows; `ids` are those of the others."""
         kept = np.delete(np.arange(len(self.rows)), removed)
         if self.backend != "graph":
             return self.rebuilt(self.coordinates[kept], ids, n_jobs)
@@ -155,7 +155,7 @@ class SearchIndex(CheckedState):
         return index
 
     def replaced(self, places: IntArray, coordinates: FloatArray, n_jobs: int | None = None) -> SearchIndex:
-        """With other rows at some places."""
+        """A copy with other rows at some places."""
         rows = np.array(self.coordinates)
         rows[places] = coordinates
         return self.rebuilt(rows, self.ids, n_jobs)
@@ -163,7 +163,7 @@ class SearchIndex(CheckedState):
     def rebuilt(
         self, coordinates: FloatArray, ids: AnyArray | None, n_jobs: int | None = None
     ) -> SearchIndex:
-        """With other rows."""
+        """A copy with other rows."""
         index = copy(self)
         index.rows, index.ids = GrowingRows(coordinates), ids
         index.reach = largest_norm(coordinates)
@@ -173,13 +173,13 @@ class SearchIndex(CheckedState):
         return index
 
     def leading(self, width: int) -> SearchIndex:
-        """With the leading coordinates only, and without a plan."""
+        """A copy with the leading coordinates only, and without a plan."""
         axes = self.axes.leading(width, self.coordinates)
         kept = np.ascontiguousarray(self.coordinates[:, :width])
         return SearchIndex(axes, kept, self.method, self.backend)
 
     def unrotated(self, Z: Rows) -> SearchIndex:
-        """With only the leading ones of many coordinates on principal axes, so that queries enter faster."""
+        """A copy with only the leading of many coordinates on principal axes, for fast queries; or self."""
         n_columns, width = self.axes.axes.shape
         ordered = max(2 * self.plan.n_leading, MIN_NEIGHBORS)
         if self.axes.completed or width < max(n_columns, MANY_COLUMNS) or 4 * ordered > width:
@@ -206,7 +206,7 @@ class SearchIndex(CheckedState):
         chosen: IntArray | None = None,
         own: IntArray | None = None,
     ) -> Neighbors:
-        """The k nearest rows by coordinates in the frame of the axes; distances are not in the frame.
+        """The k nearest rows by coordinates in the frame of the axes; distances are in the modules' units.
 
         If rows to choose from are given, the result is exact among them, whatever the method. `own` is one
         row per query that is not its neighbor.
@@ -246,7 +246,7 @@ class SearchIndex(CheckedState):
         return Neighbors(self.outside(np.sqrt(distances, out=distances)), rows, proven)
 
     def _search_one(self, query: FloatArray, k: int, m: int) -> Neighbors | None:
-        """What `search` finds for one query (1, D), by a graph and without its preparations; None if not."""
+        """Fast path of `search` for one query (1, D) and a graph; None if it does not apply."""
         finder, points = self.finders[0], self.points
         if not isinstance(finder, GraphFinder) or self.method != "nested" or self.plan.prove:
             return None

@@ -279,7 +279,8 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         Returns
         -------
         distances : ndarray of shape (n_queries, n_neighbors)
-            Root mean squared distances over modules, ascending; only if `return_distance`.
+            Root mean squared distances over modules, or those of the `metric`, nearest first; only if
+            `return_distance`.
         rows : ndarray of shape (n_queries, n_neighbors)
             Rows of the base as int64, or their ids if `fit` was given any; ties are broken by row number.
         """
@@ -346,7 +347,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         return check_near(index.axes.coordinates(self._columns(X), self.n_jobs), "X")
 
     def _is_one_row(self, X: Any) -> TypeGuard[FloatArray]:
-        """Whether X is one row whose columns are those of the input, and need no check but that of size."""
+        """Whether X is one row that needs neither a transform nor any check but that of its size."""
         modules = self.modules_
         return (
             isinstance(modules, InputRows)
@@ -371,11 +372,11 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         return check_near(index.axes.coordinates(self._base_columns(X), self.n_jobs), "X")
 
     def _is_plain(self, X: Any) -> bool:
-        """Whether X is one row, or few, that `validate_rows` would return as it is."""
+        """Whether X is an array of few rows that `validate_rows` would return unchanged."""
         return is_plain(X, self.n_features_in_) and not hasattr(self, "feature_names_in_")
 
     def _fitted_index(self, index: SearchIndex, X: Rows, modules: Any) -> tuple[MeasuredRecall, SearchIndex]:
-        """The calibrated index of the rows, and its recall in the input space."""
+        """The recall in the input space, and the calibrated index of the rows."""
         request = self._request()
         if self._metric() == "inner_product":
             chooser, judge = (
@@ -406,7 +407,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
         return self.metric if self.modules is None else "euclidean"
 
     def _report(self, distances: FloatArray, X: MatrixLike | None = None) -> FloatArray:
-        """Euclidean distances in the metric: 1 - cos = |u - v|²/2 for directions, or products with X."""
+        """Convert Euclidean distances to the metric: 1 - cos = |u - v|²/2 for directions, or products."""
         if self._metric() == "inner_product":
             return self.modules_.products(validate_rows(self, widened(X)), distances)
         return distances**2 / 2 if self._metric() == "cosine" else distances
@@ -491,7 +492,7 @@ class ModuleNeighbors(FactsMixin, CoordinateSearch, RowSelection, IndexFiles, Ba
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        known = hasattr(self.modules, "__sklearn_tags__")  # anything else than None is refused by fit
+        known = hasattr(self.modules, "__sklearn_tags__")  # fit raises for anything other than None
         inputs = get_tags(self.modules).input_tags if known else None
         tags.input_tags.sparse = inputs is None or inputs.sparse
         tags.input_tags.pairwise = inputs is not None and inputs.pairwise

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 RowSource: TypeAlias = FloatArray | FramedRows  # rows by number, (n, D)
 
 QUERIES = 256  # queries for calibration
-FEW_MISSED = 0.995  # recall from which more queries have to check the calibration
+FEW_MISSED = 0.995  # from this recall on, more queries check the calibration
 AT_ONCE = 512  # rows of the base per matrix product
 IN_A_SCAN = 65536  # rows of the base per scan for exact neighbors
 WIDTHS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512)
 # Time to rank one candidate, in multiplications of a scan (`python -m benchmarks.tuning.candidates`).
 CANDIDATE_COST = 25_000
-HOP_COST = 120  # time that a candidate of a graph takes beside its distance, in coordinates of a distance
-STEP, FINE = 1.5, 1.06  # factors for the number of candidates if recall was too low, and to settle on it
+HOP_COST = 120  # time per candidate of a graph besides its distance, in coordinates of a distance
+STEP, FINE = 1.5, 1.06  # growth of the number of candidates while recall is too low, and its final accuracy
 DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
 DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove most results exact
 MIN_PER_NEIGHBOR = 2.0  # fewest candidates per neighbor; even fewer would save no time
@@ -175,7 +175,7 @@ def calibrated_nested(
 def fewest_candidates(suffices: Callable[[float], bool], first: float, *, graph: bool) -> float | None:
     """About the fewest candidates per neighbor that suffice, at least `first`; None if too many are needed.
 
-    A graph takes time for every candidate, so their number is searched for; a scan takes hardly any.
+    In a graph each candidate takes time, so the smallest number is found by bisection; in a scan, hardly any.
     """
     low, high = first, first
     while not suffices(high):
@@ -227,7 +227,7 @@ def leading_index(index: SearchIndex, request: SearchRequest) -> tuple[SearchInd
     """
     points = index.coordinates
     chosen = calibration_rows(len(points))
-    if index.backend == "graph":  # whose searches other rows check, so that half as many suffice to choose
+    if index.backend == "graph":  # other rows check its searches, so half as many are enough here
         chosen = chosen[::2]
     sample, n_sample = CalibrationQueries(points[chosen], chosen), len(chosen)
     k = min(request.n_neighbors, len(points) - 1)
@@ -262,7 +262,7 @@ def measured_recall(
     request: SearchRequest,
     exact: FloatArray | None = None,
 ) -> MeasuredRecall:
-    """Recall of the neighbors in a space with the rows of the base, such as the input space.
+    """Recall of the neighbors in another space of the same rows, such as the input space.
 
     `exact` are the distances (s, k) of the nearest rows of `held_out_rows` in the space, if known.
     """
@@ -361,7 +361,7 @@ def choose_scan_plan(
     if n_candidates is None:
         costs = (widths + HOP_COST) * needed if graph else n * widths + CANDIDATE_COST * needed
         chosen = np.argmin(costs)
-        if graph:  # its searches are measured, and get more candidates if these do not suffice
+        if graph:  # its searches are measured later, and get more candidates if needed
             needed = np.maximum(np.quantile(flat, recall, axis=1, method="higher"), MIN_PER_NEIGHBOR * k)
         return SearchPlan(int(widths[chosen]), float(needed[chosen] / k))
     enough = np.append(np.flatnonzero(needed <= max(n_candidates, k)), len(widths) - 1)
@@ -415,7 +415,7 @@ def exact_neighbors(
 
 
 def as_near(found: FloatArray, exact: FloatArray) -> BoolArray:
-    """Which of the neighbors found, at distances (s, k), are no farther than the last of the exact ones.
+    """Mask of the neighbors found, at distances (s, k), that are no farther than the last of the exact ones.
 
     Unlike a comparison of rows this does not distinguish equally near ones.
     """

@@ -141,7 +141,7 @@ def widened(X: Any) -> Any:
 
 
 def is_array(X: Any, width: int) -> bool:
-    """Whether X is an array of few rows and of numbers that a search takes as they are, finite or not."""
+    """Whether X is an array of few rows, of a type that a search takes unchanged, finite or not."""
     return (
         type(X) is np.ndarray
         and X.dtype in PLAIN
@@ -370,17 +370,17 @@ class CompositeAxes:
         return out
 
     def row_coordinates(self, z: FloatArray) -> FloatArray | None:
-        """`coordinates` (1, D) of one row by one compiled loop; None if `coordinates` has to look at it."""
+        """`coordinates` (1, D) of one row by a compiled loop; None if it needs the general `coordinates`."""
         frame, flags = self.frame, z.flags
         exponent = max(abs(frame.before), abs(frame.after))
         if len(self.widths) > 1 or exponent > LOOP_EXPONENT or not (flags.c_contiguous and flags.writeable):
             return None
         out = np.empty((1, self.n_coordinates), dtype=z.dtype)
         square = rotate_row(z[0], *self._row_factors(z.dtype), out[0])
-        return out if square <= FARTHEST**2 else None  # None for NaN and infinity, too
+        return out if square <= FARTHEST**2 else None  # also None for NaN and infinity
 
     def _row_factors(self, dtype: Any) -> tuple[Any, ...]:
-        """Arguments of `rotate_row` in a precision, which are kept for the next query."""
+        """Arguments of `rotate_row` in a precision, cached for the next query."""
         kept: dict[Any, Any] = self.__dict__.setdefault("_kept", {})
         if (dtype, "row") not in kept:
             first, second, signs = self._factors(dtype)
@@ -404,7 +404,7 @@ class CompositeAxes:
     def _rotated(self, rows: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Rows (n, D) of the frame on the axes: x A, or x (I - V T Vᵀ) from the QR decomposition of A."""
         first, second, signs = self._factors(rows.dtype)
-        with np.errstate(over="ignore", invalid="ignore"):  # `check_near` refuses such rows
+        with np.errstate(over="ignore", invalid="ignore"):  # `check_near` raises for such rows
             if not self.completed:
                 return np.matmul(rows, first, out=out)
             out = np.subtract(rows, (rows @ first) @ second, out=out)
@@ -414,7 +414,7 @@ class CompositeAxes:
         return out
 
     def _factors(self, dtype: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Matrices for `_rotated` in a precision, which are kept for the next query."""
+        """Matrices for `_rotated` in a precision, cached for the next query."""
         kept: dict[Any, Any] = self.__dict__.setdefault("_kept", {})
         if dtype not in kept:
             if self.completed:
@@ -488,9 +488,9 @@ def composite_axes(Z: Rows, widths: tuple[int, ...]) -> CompositeAxes:
 
 
 def given_ids(ids: Any, X: Any) -> Any:
-    """The ids given, or the index of a pandas data frame if it names every row by a text or a date.
+    """The ids given, or the index of a pandas data frame if it names every row by a string or a date.
 
-    Whole numbers are not taken as names: who uses them as row numbers would get other rows without an error.
+    An index of whole numbers is not used: code that takes results for row numbers would silently get others.
     """
     if ids is not None or type(X).__module__.partition(".")[0] != "pandas" or not hasattr(X, "iloc"):
         return ids

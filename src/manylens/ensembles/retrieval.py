@@ -54,7 +54,7 @@ def retrieval_precision(found: ArrayLike, relevant: ArrayLike) -> float:
 
 
 def check_lists(lists: ArrayLike, name: str, smallest: int) -> IntArray:
-    """Rows for each query (n_queries, k) as int64; raise unless they are integers from `smallest` on."""
+    """Rows for each query (n_queries, k) as int64; raise unless they are integers of at least `smallest`."""
     with plain_conversion_errors(name):
         rows = np.asarray(lists)
     if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "iu":
@@ -63,7 +63,7 @@ def check_lists(lists: ArrayLike, name: str, smallest: int) -> IntArray:
             f"{rows.shape} and type {rows.dtype} was given."
         )
     if rows.min() < smallest or rows.max() >= 2**40:
-        allowed = "from 0 on, or -1 for none" if smallest else "from 0 on"
+        allowed = "from 0 to 2**40 - 1" + ", or -1 for none" * (smallest < 0)
         raise ValueError(f"{name} contains {rows.min()} to {rows.max()}: give row numbers {allowed}.")
     return rows.astype(np.int64)
 
@@ -97,7 +97,7 @@ class RetrievalPrecision:
         """
         n_neighbors, rows = check_count(self.n_neighbors, "n_neighbors"), check_rows(base, "base")
         search = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute")
-        with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn adds up all values to find NaN
+        with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn sums all values to detect NaN
             search.fit(rows)
             relevant = search.kneighbors(check_rows(queries, "queries"), return_distance=False)
         names = given_ids(None, base)
@@ -105,7 +105,7 @@ class RetrievalPrecision:
 
         def score(index: Any, X: MatrixLike, y: Any = None) -> float:  # noqa: ARG001
             found = np.asarray(index.kneighbors(X, self.n_neighbors)[1])
-            if place and found.dtype.kind not in "iu":  # an index of a data frame finds names
+            if place and found.dtype.kind not in "iu":  # an index of a data frame returns names
                 found = np.reshape([place[name] for name in found.ravel().tolist()], found.shape)
             return retrieval_precision(found, relevant)
 

@@ -30,7 +30,7 @@ class NumberedRows(Protocol):
 
 
 def as_array(values: Any, name: str) -> AnyArray:
-    """Values as an array; nested lists of different lengths are refused with our own message."""
+    """Values as an array; raise a readable error for nested lists of different lengths."""
     if is_sparse(values):
         raise TypeError(f"{name} is a sparse matrix: give a flat list.")
     try:

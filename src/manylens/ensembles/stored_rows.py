@@ -1,4 +1,4 @@
-"""Rows of an index, which store the leading coordinates only once if a graph has them on a grid."""
+"""Rows of an index that share their leading coordinates with a graph that has them on a grid."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manylens.validation import CheckedState
 
 
 class StoredSplit(CheckedState):
-    """Float32 rows, split into the grid that a graph follows and all that it lacks; immutable."""
+    """Float32 rows, split into the grid that a graph uses and the remainder; immutable."""
 
     def __init__(self, grid: GrowingRows, rest: GrowingRows, scale: float) -> None:
         self.grid, self._rest, self.scale = grid, rest, scale
@@ -23,7 +23,7 @@ class StoredSplit(CheckedState):
         return len(self.grid)
 
     def _joining(self) -> SplitRows:
-        """The rows, which are joined when they are asked for (a view)."""
+        """The rows as a view, which joins the two parts when it is read."""
         return SplitRows(self.grid.array, self._rest.array, 1 / (LEVELS * self.scale))
 
     def extended(self, rows: FloatArray) -> StoredSplit | None:

@@ -147,7 +147,7 @@ class ModuleVoting(FactsMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        if hasattr(self.modules, "__sklearn_tags__"):  # anything else is refused by fit
+        if hasattr(self.modules, "__sklearn_tags__"):  # otherwise, fit raises
             inputs = get_tags(self.modules).input_tags
             tags.input_tags.pairwise, tags.input_tags.sparse = inputs.pairwise, inputs.sparse
         return tags
@@ -368,16 +368,16 @@ def call_each(
 
 def call_one(method: str, estimator: Any, view: FloatArray, /, *args: Any, **kwargs: Any) -> Any:
     """Call a method on one view; a plain function, so that any joblib backend can pickle it."""
-    with np.errstate(over="ignore" if method == "score" else None):  # an infinite score is refused
+    with np.errstate(over="ignore" if method == "score" else None):  # an infinite score raises later
         try:
             return getattr(estimator, method)(np.ascontiguousarray(view), *args, **kwargs)
         except ValueError as error:
             if "Expected n_neighbors <= n_samples_fit" in str(error):
                 raise ValueError(
-                    f"The {type(estimator).__name__} of a module needs more neighbors than it was fitted to "
+                    f"The {type(estimator).__name__} of a module needs more neighbors than it has training "
                     "rows: fit more rows, or give an estimator with fewer neighbors."
                 ) from error
-            if "infs or NaNs" in str(error):  # SciPy's words
+            if "infs or NaNs" in str(error):  # SciPy's message
                 what = f"{type(estimator).__name__}.{method}"
                 raise ValueError(
                     f"{what} overflows on the coordinates of a module: scale X and y."

@@ -1,4 +1,4 @@
-"""What the page that compares two representations needs: a map and the neighbors of every row, per layer."""
+"""Data for the page that compares two representations: a map and the neighbors of every row, per layer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from manylens.explorer.similarities import linear_cka, similarity_matrix
 from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet
 from manylens.validation import check_count, plain_conversion_errors, shown
 
-MOST_ROWS = 2000  # of the sample that CKA is computed on
+MOST_ROWS = 2000  # CKA is computed on a sample of at most this many rows
 MOST_LAYERS = 100
 
 

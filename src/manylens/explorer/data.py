@@ -1,4 +1,4 @@
-"""What the explorer's page needs: coordinates of the rows, the modules at several diversities, and curves.
+"""Data for the explorer's page: coordinates of the rows, the modules at several diversities, and curves.
 
 The coordinates c (n, k) on the principal components are the same at every diversity. A module is a matrix
 (H, k) on them, and the mean squared distance over modules is Σ_i w_i (Δc_i)², with weights w that the page
@@ -149,7 +149,7 @@ def count_rows(X: Any) -> int:
 def coordinate_blocks(lenses: Any, X: Any, width: int) -> Iterator[tuple[int, FloatArray]]:
     """The number of the first row of each block, and its rows (m, width) on the coordinates of `prepare`.
 
-    Modules other than ours may not treat each row by itself, so they get all rows at once.
+    Other transformers may not map each row independently, so they get all rows at once.
     """
     n = count_rows(X)
     if not isinstance(lenses, ModularKernelPCA | ModularAutoencoder):
@@ -172,7 +172,7 @@ def leading_coordinates(lenses: Any, X: Any, width: int, dtype: Any = None) -> F
 
 @dataclass(frozen=True)
 class RowData:
-    """What is known about rows besides their coordinates."""
+    """Labels, images, texts, columns and names of rows."""
 
     described: dict[str, Any]
     pixels: AnyArray | None  # (n, height, width, channels) uint8
@@ -271,7 +271,7 @@ def module_weights(lenses: Any, width: int) -> FloatArray:
 
 
 def module_shares(lenses: Any, width: int) -> FloatArray:
-    """How much of each component each module keeps, (M, k); their mean is coverage over spectrum."""
+    """Shares (M, k) of each component that each module keeps; their mean is coverage over spectrum."""
     W = module_weights(lenses, width)
     if isinstance(lenses, ModularKernelPCA):
         return np.einsum("mhk,mhk->mk", W, W)

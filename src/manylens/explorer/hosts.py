@@ -83,7 +83,7 @@ def explore(
     ids : sequence of str, default=None
         Names of the rows; the index of X, if it is a data frame, by default.
     diversities : iterable of float, default=None
-        Where to learn single modules and measure the curves; nine values in [0, 1] if None.
+        Diversities at which to learn single modules and measure the curves; nine values in [0, 1] if None.
     n_neighbors : int, default=10
         Number of neighbors to show.
     title : str, default="manylens explorer"

@@ -15,9 +15,9 @@ from manylens.typing import AnyArray
 from manylens.validation import shown
 
 SIDE = 64  # pixels of images from files
-MOST_PIXELS = 2**25  # of one file: larger ones are refused before they are unpacked
+MOST_PIXELS = 2**25  # larger images are rejected before they are decoded
 LARGEST_MAP = 8 * 2**20  # bytes of a map from pixels to coordinates
-ROUNDING = 0.75  # of pixels: half a step, and half as much for the fit
+ROUNDING = 0.75  # tolerance in gray levels: half a level for rounding, and a quarter for the fit
 
 
 def image_bytes(images: Any, n: int) -> tuple[AnyArray | None, list[int] | None]:
@@ -96,7 +96,7 @@ def pixel_scale(X: Any, pixels: AnyArray | None) -> tuple[float, float] | None:
 def image_query(
     lenses: Any, X: Any, pixels: AnyArray | None, width: int
 ) -> tuple[dict[str, Any] | None, bytes]:
-    """How a page maps the pixels of a new image to coordinates (width,), if rows are images.
+    """Settings with which a page maps the pixels of a new image to coordinates (width,), if rows are images.
 
     c = k(x, landmarks) P - shift, or x P - shift for linear kernels. P is rounded to 16 bits per column
     (its error is below 2e-5 of the column's largest entry), the landmarks to 8 bits like the images.

@@ -32,7 +32,7 @@ from manylens.validation import take_rows
 
 SAMPLE = 20_000  # rows on the map
 LARGEST_WEIGHT = 1e30  # of a coordinate
-LARGEST_VIEWS = 2**30  # bytes of modules at the stops asked for last
+LARGEST_VIEWS = 2**30  # bytes of cached modules at the stops requested last
 
 
 class BadRequestError(ValueError):
@@ -44,7 +44,7 @@ class NotReadyError(Exception):
 
 
 class Answers:
-    """Coordinates of all rows, and what a page asks about them.
+    """Coordinates of all rows, and answers to the requests of a page.
 
     If `deferred`, only the rows on the page are mapped at once; `map_rows` has to be called for the others.
     """
@@ -83,8 +83,8 @@ class Answers:
         self._sampled = chosen, grouped(prepared.coordinates)
         self.groups = empty_groups(n, self.k)
         self._n_mapped, self._failure = 0, ""
-        self._views: dict[int, FloatArray] = {}  # all modules at the stops asked for last
-        self._places: dict[str, int] | None = None  # rows by name, from the first search for one
+        self._views: dict[int, FloatArray] = {}  # all modules at the stops requested last
+        self._places: dict[str, int] | None = None  # rows by name; built by the first search for a name
         self._lock = threading.Lock()
         self._describe(chosen)
         if not deferred:
@@ -125,7 +125,7 @@ class Answers:
         meta["curves"]["n_rows"] = len(chosen)
 
     def data(self, remote: dict[str, Any]) -> ExplorerData:
-        """What the page is given: the sample, and how to ask."""
+        """Data for the page: the sample, and how to request the rest."""
         return ExplorerData(
             {**self.page.meta, "remote": remote}, self.page.coordinates, self.page.modules, b"", b""
         )
@@ -190,15 +190,15 @@ class Answers:
         return {"modules": rows[:-1].tolist(), **listed(squared[-1], rows[-1])}
 
     def _stop(self, stop: int) -> FloatArray:
-        """All modules at a stop as tiles, kept as long as there is room for them."""
+        """All modules at a stop as tiles, cached as long as there is room for them."""
         with self._lock:
             views = self._views.pop(stop, None)
             if views is None:
                 size = 4 * self.n * sum(self.page.meta["widths"])
                 while self._views and size * (len(self._views) + 1) > LARGEST_VIEWS:
-                    del self._views[next(iter(self._views))]  # before the next is made
+                    del self._views[next(iter(self._views))]  # frees memory before the next is computed
                 views = module_tiles(self.groups, self._matrix(stop))
-            self._views[stop] = views  # the last asked for is the last to go
+            self._views[stop] = views  # most recently used, so dropped last
             return views
 
     def _matrix(self, stop: int) -> FloatArray:
@@ -215,7 +215,7 @@ class Answers:
         return found[: self.k]
 
     def _row(self, row: int) -> dict[str, Any]:
-        """What is known of a row."""
+        """Name, label, image, text and columns of a row."""
         described, pixels = self.beside.described, self.beside.pixels
         known = {name: described[name][row] for name in ("ids", "codes", "values", "text") if described[name]}
         if described["table"]:
@@ -270,5 +270,5 @@ def is_index(value: Any, length: int) -> bool:
 
 def listed(squared: FloatArray, rows: IntArray) -> dict[str, Any]:
     """Neighbors by all modules, as the page gets them."""
-    found = rows >= 0  # a row at an infinite distance is no neighbor
+    found = rows >= 0  # a row at an infinite distance is not a neighbor
     return {"together": rows[found].tolist(), "distances": np.sqrt(squared[found]).tolist()}

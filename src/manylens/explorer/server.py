@@ -68,7 +68,7 @@ def serve(
 
 
 def application(answers: Answers, token: str, port: int) -> Any:
-    """The ASGI application: the page, and answers to what it asks."""
+    """The ASGI application: the page, and answers to its requests."""
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.requests import Request

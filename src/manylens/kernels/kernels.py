@@ -62,7 +62,7 @@ class Kernel(BaseEstimator):
 
 
 def as_block(estimator: BaseEstimator, X: Any) -> Rows:
-    """Rows as the estimator takes them; blocks of validated rows, which many calls pass on, pass as given."""
+    """Rows validated for the estimator; blocks that need no validation are returned unchanged."""
     is_block = (isinstance(X, np.ndarray) and X.ndim == 2) or (is_sparse(X) and X.format == "csr")
     if is_block and X.dtype in SAFE_EXPONENT and X.shape[1] == getattr(estimator, "n_features_in_", -1):
         return X
@@ -70,7 +70,7 @@ def as_block(estimator: BaseEstimator, X: Any) -> Rows:
 
 
 def checked_block(block: Any, X: Rows, Y: Rows) -> Any:
-    """What a kernel, maybe a user's, returned for X and Y; raise unless it is one real number per pair."""
+    """The result of a kernel for X and Y; raise unless it is one real number per pair."""
     if not is_sparse(block) and (type(block) is not np.ndarray or block.dtype.kind != "f"):
         block = real_array(block, "The result of the kernel")
     if block.shape != (X.shape[0], Y.shape[0]):
@@ -296,7 +296,7 @@ class Precomputed(Kernel):
 
 
 class NotOneNumber(ValueError):
-    """A kernel function of two rows returned something else than a real number."""
+    """A kernel function of two rows returned something other than a real number."""
 
 
 class FromCallable(Kernel):

@@ -284,5 +284,5 @@ def heavy_pairs(pairs: Partners, masses: FloatArray, tolerance: float) -> tuple[
 
 
 def _starts(one: IntArray, n_tiles: int) -> IntArray:
-    """Where the pairs of each tile begin, given the first tile of each pair in ascending order."""
+    """First pair of each tile, given the first tile of each pair in ascending order."""
     return np.concatenate([[0], np.cumsum(np.bincount(one, minlength=n_tiles))])

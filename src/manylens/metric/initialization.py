@@ -32,7 +32,7 @@ PCA_SAMPLE = 20_000  # rows from which initial directions are computed
 COPIED_ROWS = 2000  # rows that are converted to float64 at a time
 SVD_COST = 2e9  # n² p up to which all principal directions are computed
 SMALLEST_SHARE = 1e-4  # standard deviations of directions below this share of the largest count as zero
-BETTER, FAR_BETTER = 0.5, 0.25  # shares of the held-out loss of "pca" from which on "lda" is preferred
+BETTER, FAR_BETTER = 0.5, 0.25  # "lda" is preferred below this share of the held-out loss of "pca"
 LDA_SCALE = 1.25  # deviation of the discriminants within classes; 1 overfits small classes, 2 stays at LDA
 
 Init: TypeAlias = Literal["auto", "pca", "lda", "identity", "random"]
@@ -128,8 +128,7 @@ def held_out_loss(init: str, X: FloatArray, y: IntArray, learn: BoolArray, n_com
 def named_map(
     init: str, X: FloatArray, y: IntArray, rows: IntArray, n_components: int, rng: np.random.RandomState
 ) -> Start:
-    """The map named `init`, from some rows; only "lda" has a scale, unless it finds no direction and is "pca"
-    instead."""
+    """The map named `init`, from some rows; "pca" if "lda" finds no direction. Only "lda" has a scale."""
     n_features, found = X.shape[1], 0
     A: FloatArray
     if init == "identity":

@@ -188,7 +188,7 @@ class NCA(CallbackSupportMixin, FactsMixin, ClassNamePrefixFeaturesOutMixin, Tra
         X : array-like, shape (n, n_features)
             Rows.
         y : array-like, shape (n,)
-            Classes; the default, None, is refused.
+            Classes; required.
 
         Returns
         -------

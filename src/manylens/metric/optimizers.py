@@ -23,7 +23,7 @@ from manylens.typing import FloatArray, IntArray
 OUT_OF_ITERATIONS = 1  # scipy's status if the maximum number of iterations was reached
 UNIT_ROWS = 20_000  # rows from which the standard deviations of columns are computed
 UNIT_COLUMNS = 64  # columns for which they are computed at a time
-LEAST_SPREAD = 1 / 4  # share of its range that a column is taken to spread at least (`benchmarks.tuning.nca`)
+LEAST_SPREAD = 1 / 4  # smallest spread of a column, as a share of its range (`benchmarks.tuning.nca`)
 SMALLEST_DEVIATION = 1e-6  # of a column relative to the largest: steps are not longer for smaller ones
 STEPS = 400  # more steps improve little (`python -m benchmarks.tuning.nca recipe`)
 
@@ -75,8 +75,8 @@ def require_finite(value: float, gradient: FloatArray) -> None:
 class Progress:
     """Keep the mean score of each iteration in `path`, print it if verbose, and call the user's callbacks.
 
-    Callbacks get the map of the given rows, of which the optimizer sees 2^-exponent times. `tasks` are those
-    of scikit-learn's callbacks.
+    The optimizer sees the rows times 2^-exponent; callbacks get the map of the rows as given. `tasks` are
+    those of scikit-learn's callbacks.
     """
 
     tasks: FitTasks | None = None
@@ -122,7 +122,7 @@ def three_arguments(callback: Callable[..., Any]) -> Report:
     )
 
 
-@np.errstate(over="ignore", invalid="ignore")  # callers refuse what is not finite
+@np.errstate(over="ignore", invalid="ignore")  # callers raise if the result is not finite
 def project(X: FloatArray, A: FloatArray) -> FloatArray:
     """X Aᵀ in the type of X, shape (n, n_components)."""
     return X @ A.T.astype(X.dtype)

@@ -68,7 +68,7 @@ class LinearAutoencoders(AffineModules):
         self.decoders_ = self.decomposition_.projection @ decoders
 
     def _needs_sample(self) -> bool:
-        """The columns are all that `fit_feature_map` learns."""
+        """False, because `fit_feature_map` learns only the columns."""
         return False
 
     @restore_on_error

@@ -453,7 +453,7 @@ class RidgePreimage(RegressorMixin, BaseEstimator):
         for batch in gen_batches(len(Z), block_rows(width)):
             features = self._features(Z[batch])
             gram += features.T @ features
-            with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            with np.errstate(over="ignore", invalid="ignore"):  # checked below
                 cross += safe_sparse_dot(features.T, X[batch], dense_output=True)
                 cross -= np.outer(features.sum(axis=0), self.mean_)
         if not np.isfinite(cross).all():

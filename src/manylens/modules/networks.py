@@ -1,6 +1,6 @@
 """Networks of the same shape and their common loss in NumPy, so that trained models predict without torch.
 
-Letters: M networks F_1 ... F_M with Q outputs each, F̄ their mean, y the targets, λ the diversity. The loss is
+Notation: M networks F_1 ... F_M with Q outputs each, F̄ their mean, y targets, λ the diversity. The loss is
 
     L = mean_m |F_m - y|² - λ mean_m |F_m - F̄|² = (1-λ) mean_m |F_m - y|² + λ |F̄ - y|², averaged over rows.
 """

@@ -1,6 +1,6 @@
 """The modular loss, its lower bound and the direct solver that attains it.
 
-Letters: q the spectrum (eigenvalues of the kernel's covariance, or singular values of the centered data over
+Notation: q the spectrum (eigenvalues of the kernel's covariance, or singular values of the centered data over
 sqrt(n)), M modules of H directions each, K = M H, λ the diversity. Module m is F_m (H, K) in the coordinates
 of the principal components, G_m = F_mᵀ F_m its Gram matrix, Ḡ their mean, Q = diag(q), and the loss is
 

@@ -25,19 +25,19 @@ from manylens.native.search_graph import (
 from manylens.native.threads import over_blocks
 from manylens.typing import FloatArray, IntArray
 
-IN_BULK = 4096  # rows from which this takes less time than to add one after the other
-GROUPS = 6  # groups that a row joins; more of them find more of its nearest rows than larger ones do
+IN_BULK = 4096  # from this many rows on, this is faster than adding rows one by one
+GROUPS = 6  # groups that a row joins; more groups find more of its nearest rows than larger groups do
 GROUP_ROWS = 200  # rows per group on average
-MOST_CENTERS = 16_384  # up to which every row is compared with every center
-CENTER_BEAM = 16  # beam of the searches for the nearest of more centers
-MORE_GROUPS, MORE_GROUP_ROWS = 8, 300  # with more centers: more groups, because these searches miss a few
+MOST_CENTERS = 16_384  # up to this many centers, every row is compared with every center
+CENTER_BEAM = 16  # beam of the graph search for the nearest of more centers
+MORE_GROUPS, MORE_GROUP_ROWS = 8, 300  # for more centers: more groups, because graph searches miss a few
 LARGEST = 1024  # rows of a group that are compared at once
 NEAREST = 10  # nearest rows in a group that are candidates for links
 CENTER_WIDTH, GROUP_WIDTH = 24, 64  # leading coordinates that find centers, and candidates in a group
 SLACK = 1.4  # as in `search_graph`; these candidates are fewer and nearer than those of a beam
 PROBES, PROBE_BEAM = 1000, 32  # rows that are searched for at the end, and the beam of these searches
 BEAM_ROWS, MOST_PROBED = 1_000_000, 128  # the beam grows with every million rows, up to this
-FOUND = 0.98  # share of them that has to be found
+FOUND = 0.98  # share of the probes that has to be found
 AT_ONCE = 256  # rows compared with all centers at once
 LANES = 32  # columns of scores j, j + 32, j + 64, ... form a lane
 INFINITE, NONE = np.int32(0x7F800000), np.int32(0x7FFFFFFF)  # bits of infinity, and more
@@ -116,7 +116,7 @@ def nearest_centers(points: IntArray, centers: IntArray, count: int, n_jobs: int
 def centers_by_graph(
     points: IntArray, centers: IntArray, count: int, n_jobs: int | None
 ) -> tuple[IntArray, IntArray]:
-    """What `nearest_centers` finds, by searches in a graph of the centers, and its links (c, degree).
+    """Like `nearest_centers`, but by searches in a graph of the centers; also returns its links (c, degree).
 
     A few of the nearest may be missed.
     """

@@ -26,7 +26,7 @@ def compiled(
     """Compile a loop on its first call; later processes on the same machine load it from numba's cache.
 
     Functions that are only ever called by others should be `inlined`. A loop that does not allocate (memory,
-    not views) compiles faster if numba knows. Loops never use `prange`: see `native.threads`.
+    not views) compiles faster if numba is told. Loops never use `prange`: see `native.threads`.
     """
     if function is None:
         return functools.partial(compiled, cache=cache, allocates=allocates, **options)

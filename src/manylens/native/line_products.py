@@ -13,8 +13,8 @@ def add_line_products(F: FloatArray, products: FloatArray) -> None:
     """Add F Fᵀ to products (p, p) on and below the diagonal, for lines F (p, m).
 
     BLAS packs lines before it multiplies them, which takes longer than the products of 20 lines. Here two
-    lines meet four at a time, so that eight sums stay in registers. Above the diagonal, `products` is left
-    with numbers of no use.
+    lines are multiplied by four others at a time, so that eight sums stay in registers. Entries of `products`
+    above the diagonal are meaningless afterwards.
     """
     p, m = F.shape
     zero = F.dtype.type(0)

@@ -284,7 +284,7 @@ def measure(
 def put(total: float, row: int, near: FloatArray, rows: IntArray) -> None:
     """Insert a row into the list (k,) of the nearest so far, if it is nearer than the last; ties by row.
 
-    A list without a row has row -1, and a distance that the row may not exceed.
+    Empty places have row -1, and a distance that a new row may not exceed.
     """
     place = len(rows) - 1
     if total <= near[place] and not (total == near[place] and row > rows[place] >= 0):
@@ -388,7 +388,7 @@ def take_below(
     distances: FloatArray,
     rows: IntArray,
 ) -> None:
-    """Put all rows of a tile whose lower bound does not exceed the last distance of a list on it.
+    """Put each row of a tile on the lists whose last distance is not below the row's lower bound.
 
     `numbers` are the rows of the tile, if they do not follow each other; rows are `parts_of`.
     """

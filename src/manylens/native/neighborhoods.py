@@ -1,4 +1,4 @@
-"""Who is among the k nearest rows of whom, from a matrix of similarities, and how much such lists share."""
+"""Lists of the k nearest rows, from a matrix of similarities, and the overlap of such lists."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def list_nearest(
 @inlined
 def nearly_kth_largest(line: FloatArray, lanes: FloatArray, kept: FloatArray) -> float:
     """A number that at least k = len(kept) entries of a line (n,) reach, and few others."""
-    lanes[:] = -np.inf  # the largest of every LANES-th entry, from each of the first on
+    lanes[:] = -np.inf  # lanes[j] is the largest of the entries j, j + LANES, ...
     for start in range(0, len(line), LANES):
         some = line[start : start + LANES]
         for j in range(len(some)):  # without branches
@@ -105,11 +105,11 @@ def keep_larger(value: float, kept: FloatArray) -> None:
 def add_shared(
     starts: IntArray, columns: IntArray, shares: FloatArray, split: int, jaccard: bool, totals: FloatArray
 ) -> None:
-    """Add what the lists of two sets share, Σ_j A_ij B_ij over rows i, to totals (p, q).
+    """Add the overlap of the lists of two sets, Σ_j A_ij B_ij over rows i, to totals (p, q).
 
     Sets 0 ... split - 1 are compared with the others, or all with all if split = 0. Row i of set k lists
-    columns[starts[k, i] : starts[k, i + 1]] and their shares. With `jaccard`, what row i shares is divided by
-    Σ_j A_ij² + Σ_j B_ij² less it.
+    columns[starts[k, i] : starts[k, i + 1]] and their shares. With `jaccard`, the overlap o of row i is
+    divided by Σ_j A_ij² + Σ_j B_ij² - o.
     """
     n_sets, n = starts.shape[0], starts.shape[1] - 1
     dense, own = np.zeros(n), np.zeros(n_sets)

@@ -72,7 +72,7 @@ def to_grid(rows: FloatArray, scale: float) -> IntArray:
             grid[start : start + GRID_ROWS] = to_grid(rows[start : start + GRID_ROWS], scale)
         return grid
     scaled = rows * scale
-    if not np.vdot(scaled, scaled) <= RADIUS**2:  # for one row this takes less time than what follows
+    if not np.vdot(scaled, scaled) <= RADIUS**2:  # a cheap test that is usually enough for one row
         norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
         scaled *= (RADIUS / np.maximum(norms, RADIUS)).astype(scaled.dtype)[:, None]
     return np.rint(scaled, out=scaled).astype(np.int16)
@@ -143,8 +143,8 @@ def walk(
 ) -> None:
     """Fill the candidates of `walk_graph`.
 
-    `seen` holds rows at places that depend on the row (a power of two of them). A row that another one has
-    displaced is measured again if it is seen again, and left out because it is in the beam or too far.
+    `seen` is a hash table of rows, with a power of two of places. A row that another one has displaced is
+    measured again if it is met again, and then dropped, because it is already in the beam or too far.
     """
     state = release(candidates.size > HELD)
     n, mask = len(points), len(seen) - 1
@@ -211,7 +211,7 @@ def link(
 ) -> None:
     """Change the links for `add_links`; `near` has room for the longest list.
 
-    Pruning keeps a row that is nearer to the center than to those kept before, but for slack.
+    Pruning keeps a row that is nearer to the center than to those kept before, up to the factor `slack`.
     """
     state = release(True)
     for i in range(len(rows)):

@@ -1,7 +1,7 @@
-"""Float32 rows whose leading coordinates are stored once, for a graph of 16 bits and for ranking by 32.
+"""Float32 rows whose leading coordinates are stored once, for a 16-bit graph and for ranking by 32 bits.
 
-A leading coordinate is x = unit (2^16 high + low): `high` is its value on the grid of the graph, `low` what
-this misses. For a unit that is a power of two this loses no digit of numbers above 2^24 units, and rounds
+A leading coordinate is x = unit (2^16 high + low): `high` is its value on the grid of the graph, `low` the
+remainder. For a unit that is a power of two this loses no digit of numbers above 2^24 units, and rounds
 smaller ones to multiples of the unit, which is at most 2^-29 of the longest row. After that rounding all
 conversions are exact.
 """

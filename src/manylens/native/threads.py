@@ -26,7 +26,7 @@ SMALL_ORDER = 2000  # LAPACK gains little from threads on matrices up to this or
 
 
 class OneThread:
-    """Context that limits BLAS to one thread; whoever leaves restores what the first to enter found.
+    """Context that limits BLAS to one thread; on exit, a thread restores the limits that the first one found.
 
     Some BLAS libraries set the limit per thread, some per process, so every thread must restore it. If each
     restored what it found itself, two overlapping fits could leave the process with one thread for good.
@@ -92,7 +92,7 @@ def in_threads(task: Callable[[int, int], Any], n_shares: int, alone: bool = Fal
 
     `alone` keeps small tasks on the calling thread. Shares must not write to the same memory.
     """
-    from numba import get_num_threads  # a quarter of a second, which fits without compiled loops need not pay
+    from numba import get_num_threads  # takes 0.25 s to import, which fits without compiled loops avoid
 
     n_threads = 1 if alone else min(get_num_threads(), n_shares)
     if n_threads <= 1:

@@ -1,4 +1,4 @@
-"""Loops of node pruning: leaves of rows, refits of leaf values, and what cutting a subtree costs.
+"""Loops of node pruning: leaves of rows, refits of leaf values, and the cost of cutting a subtree.
 
 The quadratic model of the loss has one curvature h for all rows and columns: 1 for squared error, and bounds
 of the curvature of the log loss otherwise (Böhning 1992), so that no step increases the loss.
@@ -15,7 +15,7 @@ from manylens.typing import BoolArray, FloatArray, IntArray
 
 @compiled
 def leaf_of_rows(X: FloatArray, trees: FlatTrees, start: IntArray, row: IntArray, node: IntArray) -> None:
-    """Set node (p,) to where the rows of each tree (start, row) end."""
+    """Set node (p,) to the leaves in which the rows of each tree (start, row) end."""
     roots, _depths, feature, threshold, children, missing, _leaf, _value, _column = trees
     for t in range(len(start) - 1):
         for j in range(start[t], start[t + 1]):
@@ -33,7 +33,7 @@ def add_values(
 ) -> None:
     """Add Σ_t v to total (n, C) over the trees t that count for a row.
 
-    Rows and nodes are unsigned: negative indices would need a check that keeps the loops from being vectors.
+    Rows and nodes are unsigned: the check for negative indices would prevent vectorization of the loops.
     """
     width = np.uint32(value.shape[1])
     for t in range(len(column)):
@@ -133,12 +133,12 @@ def cut_prices(
     leaves: IntArray,
     price: FloatArray,
 ) -> None:
-    """Set the values of inner nodes as leaves, what becoming leaves costs, and the price (m,) of that.
+    """Set the values of inner nodes as leaves, the cost of making them leaves, and the price (m,) of that.
 
     A leaf l adds G_l (v - v_l) + H_l/2 (v - v_l)² to the loss if its value becomes v. These quadratics are
     summed in an inner node, whose value is their minimum with the penalty toward its prior; if simplex > 0,
-    non-negative and with this sum. The price is the cost per leaf at which a node disappears: the smallest of
-    its own and above. At a price λ, the inner nodes that remain are those with price > λ.
+    non-negative and with this sum. The price is the cost per leaf at which a node disappears: the smallest
+    price of itself and its ancestors. At a price λ, the inner nodes that remain are those with price > λ.
     """
     width = value.shape[1]
     for node in range(len(children) - 1, -1, -1):

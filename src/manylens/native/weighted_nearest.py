@@ -97,7 +97,7 @@ def weighted_nearest(
 
 
 def share_cuts(n: int) -> list[int]:
-    """Where the rows are cut, one share per thread unless there are few rows."""
+    """Limits of the shares of rows, one share per thread unless there are few rows."""
     shares = max(1, min(get_num_threads(), n // SHARE))
     return [n * share // shares for share in range(shares + 1)]
 
@@ -156,7 +156,7 @@ def module_tiles(groups: FloatArray, W: FloatArray) -> FloatArray:
             rows = ungrouped(groups, slice(t * TILE, (t + 1) * TILE), matrix.shape[1])
             np.matmul(matrix, rows.T, out=tiles[t, :, : len(rows)])
 
-    with one_blas_thread():  # the threads are ours
+    with one_blas_thread():  # the tasks already run on threads
         in_threads(task, len(tiles))
     return tiles
 

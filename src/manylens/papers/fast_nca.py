@@ -315,7 +315,7 @@ def approximate_objective(
     """Algorithm 4.6: approximate densities, soft probabilities, and the gradient.
 
     Returns f, ∂f/∂A, and the number of kernel values, relative to the number of pairs. The gradient needs no
-    others than f.
+    kernel values beyond those of f.
     """
     own = np.unique(y, return_inverse=True)[1]
     value, slope, total = 0.0, np.zeros_like(A), 0

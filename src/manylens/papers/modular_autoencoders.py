@@ -1,6 +1,6 @@
 """Modular autoencoders for ensemble feature extraction: the paper's algorithms for linear autoencoders.
 
-Letters: s (r,) are the singular values of the centered data over sqrt(n), all positive, as Algorithm 1
+Notation: s (r,) are the singular values of the centered data over sqrt(n), all positive, as Algorithm 1
 requires. In the coordinates of the row space the covariance is Σ = diag(s²). Module m of M has an encoder B_m
 (H, r) and a decoder A_m (r, H); C_m = A_m B_m, λ is the diversity, and equation 1 is
 

@@ -1,6 +1,6 @@
 """Modular dimensionality reduction: the paper's algorithms, with misprints corrected.
 
-Letters: q (k,) is the spectrum, the eigenvalues of the centered kernel over n, largest first; in its
+Notation: q (k,) is the spectrum, the eigenvalues of the centered kernel over n, largest first; in its
 coordinates the compressed data of Proposition 5 are diagonal, Q = diag(q). M modules of H dimensions are F
 (M, H, k), λ is the diversity. `ModularKernelPCA.with_modules` certifies and uses them:
 

@@ -102,7 +102,7 @@ SKLEARN = (
     *("mixture", "model_selection", "multiclass", "multioutput", "naive_bayes", "neighbors"),
     *("neural_network", "pipeline", "preprocessing", "random_projection", "semi_supervised", "svm", "tree"),
 )
-UNCHECKED = ("SVC", "NuSVC", "SVR", "NuSVR", "OneClassSVM")  # libsvm does not check what it computes with
+UNCHECKED = ("SVC", "NuSVC", "SVR", "NuSVR", "OneClassSVM")  # libsvm does not check its arrays
 
 # Other classes of scikit-learn and Python that estimators hold, all made of plain attributes.
 HELPERS: dict[str, tuple[str, ...]] = {

@@ -208,7 +208,7 @@ class Decoder:
             data = self.reader.read(*content).tobytes()
             return bytearray(data) if tag == "bytearray" else data
         if tag == "dtype":
-            # the type alone, such as an imputer of text keeps, refers to no object
+            # the bare dtype, which an imputer of text keeps, refers to no object
             return np.dtype(object) if content == "|O" else decode_dtype(content)
         if tag == "scalar":
             return np.frombuffer(bytes.fromhex(content[1]), dtype=decode_dtype(content[0]))[0]

@@ -86,7 +86,7 @@ def sync_folder(folder: Path) -> None:
 
 def remove_abandoned(folder: Path) -> None:
     """Delete unfinished files of processes of this machine that no longer run."""
-    if os.name != "posix":  # there `os.kill` would end the process
+    if os.name != "posix":  # on Windows, `os.kill` would end the process
         return
     for name in os.listdir(folder):
         found = PART_NAME.fullmatch(name)

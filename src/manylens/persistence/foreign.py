@@ -20,7 +20,7 @@ FACTORIES = {"None": None, "OrderedDict": OrderedDict, "dict": dict, "int": int,
 
 
 class Adapter(NamedTuple):
-    """How the objects of one class are stored."""
+    """Functions that store and restore the objects of one class."""
 
     take: Callable[[Any], Any]  # content of an object; None if it cannot be stored
     make: Callable[[Any], Any]  # the object from its content, checked

@@ -1,4 +1,4 @@
-"""Save and load fitted models, and describe files that are something else."""
+"""Save and load fitted models, and describe files of other kinds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_BYTES = 2**32  # largest unpacked size of a compressed file
 # Types that contain only numbers, but that skops does not trust by default.
 DATA_ONLY = ("scipy.sparse._csr.csr_matrix", "scipy.sparse._csr.csr_array")
 
-# How files begin that people try to load.
+# First bytes of other files that people try to load.
 BEGINNINGS = {
     b"PK\x03\x04": "a zip file without a model",
     b"\x93NUMPY": "an array: use numpy.load",
@@ -37,7 +37,7 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     """Write a fitted model to a file of plain data.
 
     The file appears under its name only when it is complete: after a crash or on a full disk, an earlier file
-    of that name is unchanged. Models that hold functions are refused, because a file holds only data.
+    of that name is unchanged. Models that hold functions raise, because a file holds only data.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def load_skops(path: str | PathLike[str], trusted: dict[str, type], max_bytes: i
 
 @contextmanager
 def plain_skops_errors(name: str) -> Iterator[None]:
-    """Replace what skops and Python say of a file that skops did not write by a sentence."""
+    """Replace errors of skops and Python about a damaged or foreign file by one sentence."""
     try:
         yield
     except (ImportError, MemoryError):  # say what is missing

@@ -1,4 +1,4 @@
-"""Galleries of images: queries and what searches found."""
+"""Galleries of images: queries and search results."""
 
 from __future__ import annotations
 
@@ -158,9 +158,9 @@ class GalleryDisplay(Display):
             raise TypeError(f"image_shape={shown(image_shape)} must be a pair such as (28, 28).")
         height, width = (check_count(side, "image_shape") for side in image_shape)
         if height * width != X.shape[1]:
-            raise ValueError(f"Rows of {X.shape[1]} columns are no images of shape {tuple(image_shape)}.")
+            raise ValueError(f"Rows of {X.shape[1]} columns are not images of shape {tuple(image_shape)}.")
         if check_count(n_neighbors, "n_neighbors") > len(X):
-            raise ValueError(f"n_neighbors={n_neighbors} are more than the {len(X)} rows.")
+            raise ValueError(f"n_neighbors={n_neighbors} is more than the {len(X)} rows.")
         n_candidates = min(check_count(n_candidates, "n_candidates"), len(X))
         base, sought = (modules.split(modules.transform(rows)) for rows in (X, queries))
         found = module_neighbors(base, sought, max(n_candidates, n_neighbors))
@@ -237,7 +237,7 @@ def pixels(images: Any, row: Any) -> AnyArray:
 
 
 def drawn(canvas: AnyArray) -> AnyArray:
-    """What `imshow` draws: gray values as they are, colors scaled to [0, 1]; NaN is blank."""
+    """The canvas for `imshow`: gray values as they are, colors scaled to [0, 1]; NaN is blank."""
     if canvas.ndim == 2:
         return canvas
     top = 255.0 if np.nanmax(canvas) > 1 else 1.0

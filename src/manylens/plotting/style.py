@@ -73,7 +73,7 @@ def numbers(value: Any, name: str, *shape: int | None) -> FloatArray:
         if np.iscomplexobj(value):
             raise TypeError
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError, RuntimeError):  # RuntimeError: of tensors that are part of a graph
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: tensors that require grad
         raise TypeError(f"{name} must hold numbers only, in an array of {len(shape)} dimensions.") from None
     if array.size and np.abs(np.where(np.isfinite(array), array, 0)).max() > LARGEST:
         raise ValueError(

@@ -80,7 +80,7 @@ class GradientBoostingStages(Stages):
         return boosting
 
     def predict_one(self, k: int, X: Any) -> FloatArray:
-        with np.errstate(over="ignore"):  # scikit-learn refuses rows beyond float32
+        with np.errstate(over="ignore"):  # scikit-learn raises for rows beyond float32
             return self.learning_rate * np.column_stack([tree.predict(X) for tree in self.members[k]])
 
     def trees(self, weights: FloatArray) -> list[Tree] | None:

@@ -1,8 +1,8 @@
 """Forests whose nodes with few training rows become leaves: no value is refitted.
 
-Neither the cuts nor the values depend on the targets of out-of-bag rows, so these rows judge such forests as
-they judge the whole forest, without trees that are fitted again. The models are larger than refitted ones of
-the same loss, but the difference to the whole forest is known more exactly.
+Neither the cuts nor the values depend on the targets of out-of-bag rows, so their losses are held-out losses,
+as for the whole forest, and no tree has to be fitted again. The models are larger than refitted ones of the
+same loss, but their difference from the whole forest is known more exactly.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from manylens.pruning.path_losses import Candidate, Judge, JudgedRows, Path, Siz
 from manylens.pruning.size_limits import Dials, Goal, full_size
 from manylens.typing import IntArray
 
-SMOOTHINGS = (0.1, 1.0)  # training rows that a node counts for in the values of its children
-FIRST = 4.0  # nodes with fewer training rows become leaves; then twice as many rows, and so on
-LEAST_PARTS = 8  # up to an eighth of all rows
-HALVINGS = 3  # of the number of trees
+SMOOTHINGS = (0.1, 1.0)  # weight of a node in the values of its children, in training rows
+FIRST = 4.0  # nodes with fewer training rows become leaves; the limit is doubled from step to step
+LEAST_PARTS = 8  # the largest limit is an eighth of all rows
+HALVINGS = 3  # how often the number of trees is halved
 
 
 class CoverPath(NamedTuple):
-    """A part of a forest, cut more and more: one step per cover."""
+    """Some trees of a forest, with more and more nodes cut: one step per limit on the training rows."""
 
     way: Candidate
     smoothing: float
@@ -45,7 +45,7 @@ class CoverPath(NamedTuple):
 
 
 def cover_paths(judge: Judge, fewest: int, link: str) -> Iterator[list[CoverPath]]:
-    """Held-out losses of all cuts, with several smoothings and links, of more and more trees."""
+    """Held-out losses of all cuts, with several smoothings and links, for increasing numbers of trees."""
     ensemble, T = judge.ensemble, len(judge.ensemble.trees.roots)
     nodes = open_nodes(ensemble, T)
     links: list[Link] = ["identity"] if link != "logistic" or ensemble.classes is None else []
@@ -71,8 +71,8 @@ def cover_paths(judge: Judge, fewest: int, link: str) -> Iterator[list[CoverPath
 def smallest_cut(
     cuts: Sequence[CoverPath], dials: Dials, goal: Goal, whole_bytes: int
 ) -> tuple[CoverPath, int] | None:
-    """The path and step of the smallest model that is good enough, of equal ones that with the smallest loss;
-    None if none is smaller than the whole."""
+    """Path and step of the smallest model that is good enough (of equal ones, that with the smallest loss);
+    None if no such model is smaller than the whole."""
     found = []
     for number, cut in enumerate(cuts):
         step = dials.choose(cut.losses, cut.sizes, goal, limited=False)
@@ -103,7 +103,7 @@ def cover_levels(nodes: Nodes) -> list[float]:
 
 
 def places_above(nodes: Nodes, level: float) -> IntArray:
-    """For each node (m,) itself, or the node above it that becomes a leaf."""
+    """For each node (m,), the ancestor that becomes a leaf, or the node itself."""
     goes_up = (nodes.parent >= 0) & (nodes.cover[nodes.parent] < level)
     above = np.where(goes_up, nodes.parent, np.arange(len(nodes.parent))).astype(np.uint32)
     while not np.array_equal(further := above[above], above):  # twice as far up in each round

@@ -1,10 +1,10 @@
-"""Rows that judge pruned models: none of the trees was fitted to them.
+"""Held-out rows that judge pruned models: no tree was fitted to them.
 
-If the rows are held out from the ensemble, parts of them judge models that are pruned by the others. Rows
-that a forest was fitted to cannot do that. Its out-of-bag rows can judge the forest, but not refitted leaves:
-the splits of trees that were fitted to a row agree with its target, refits to its neighbors compensate for
-that in the other trees, and the loss seems larger than it is. So a few trees are fitted again to a
-part of the rows, and pruned like those of the forest.
+If the rows are held out from the ensemble, each part of them judges models that were pruned with the other
+parts. This does not work with the rows that a forest was fitted to. Its out-of-bag rows can judge the forest,
+but not refitted leaves: trees that were fitted to a row have splits that agree with its target, refits to
+neighboring rows compensate for that in the other trees, and the loss looks larger than it is. So a few trees
+are fitted again to a part of the rows, and pruned like those of the forest.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from manylens.pruning.pruning_rows import dense, forest_samples, unseen_rows
 from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat
 from manylens.typing import AnyArray, FloatArray, IntArray
 
-FOLDS = 4  # of rows that are held out from the ensemble
-FEW_ROWS = 1000  # up to which all of these folds judge in turn, instead of two
-PARTS = 3  # of rows that a forest was fitted to; one judges a forest that is fitted to the others
+FOLDS = 4  # parts of rows that are held out from the ensemble
+FEW_ROWS = 1000  # up to this many rows, all folds judge in turn; beyond, two of them
+PARTS = 3  # parts of rows that a forest was fitted to; one judges trees that are fitted to the others
 
 
 def held_out_trials(ensemble: TreeEnsemble, rows: RowLeaves, random: np.random.RandomState) -> list[Trial]:
-    """Parts of held-out rows, and the others to learn from."""
+    """Trials in which one part of the held-out rows judges models that learn from the other parts."""
     n = len(rows.target)
     folds = min(FOLDS, n)
     fold = random.permutation(np.arange(n) % folds)
@@ -47,7 +47,7 @@ def refitted_trials(
     n_trees: int,
     random: np.random.RandomState,
 ) -> list[Trial]:
-    """A part of the rows that a forest was fitted to, and trees that are fitted again to the others."""
+    """A trial in which a part of the training rows of a forest judges trees that are fitted to the others."""
     part = stratified_parts(target, random)
     learn, judge = np.flatnonzero(part != 0), np.flatnonzero(part == 0)
     if not len(judge) or not len(learn):
@@ -65,7 +65,7 @@ def refitted_trials(
 
 
 def own_trial(ensemble: TreeEnsemble, rows: RowLeaves) -> list[Trial]:
-    """All out-of-bag rows, to learn from and to judge: for so few rows that no part can be spared."""
+    """A trial in which all out-of-bag rows both learn and judge, for very few rows."""
     used = rows.counts() > 0
     return [Trial(ensemble, rows, rows.of_rows(used), np.flatnonzero(used))]
 

@@ -342,7 +342,7 @@ def fitted_copy(ensemble: Any, X: Any, y: Any) -> Any:
     try:
         with plain_label_errors():
             return [each.fit(X, y) for each in copied] if several else copied.fit(X, y)
-    except NotImplementedError as error:  # what VotingClassifier says of several targets
+    except NotImplementedError as error:  # raised by VotingClassifier for several targets
         raise ValueError(f"The ensemble cannot be fitted to this y: {error}") from error
 
 
@@ -381,7 +381,7 @@ def grown_from(tree: Any, X: Any, sample: IntArray) -> bool:
     """
     nodes = tree.tree_
     seen = np.unique(sample) if nodes.n_node_samples[0] <= len(np.unique(sample)) else sample
-    with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn adds up all values to find NaN
+    with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn sums all values to detect NaN
         counts = np.bincount(tree.apply(X[seen]), minlength=nodes.node_count)
     leaves = nodes.children_left == -1
     return bool(np.all(counts[leaves] >= nodes.n_node_samples[leaves]))

@@ -1,9 +1,9 @@
-"""Which of the refitted models is kept, and how much its held-out loss owes to having been chosen by it.
+"""Choose one of the refitted models, and estimate how optimistic this makes its held-out loss.
 
-The smallest of many models that seem good enough on some rows is one that these rows flatter. How much, is
-estimated by choosing again: ten times by nine tenths of the rows, with the last tenth to tell by how much
-the loss of the chosen model was too small. No model is fitted again for that, because the losses of single
-rows are known for all of them.
+Of many models, the smallest that is good enough on some rows looks better on these rows than on others. How
+much better is estimated by cross-validation of the choice: nine tenths of the rows choose a model, and the
+last tenth shows by how much its loss was too small. No model is fitted again for that, because the losses of
+single rows are known for all of them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from manylens.pruning.size_limits import Dials, Goal, expected_size, full_size
 from manylens.pruning.tree_ensembles import tree_ends
 from manylens.typing import BoolArray, FloatArray, IntArray
 
-BEST = 2  # candidates, by their losses in one trial, that are tried in all trials until one is good enough
+BEST = 2  # the best candidates in one trial are evaluated in all trials, until one is good enough
 COARSE = 2  # candidates are compared on every second step, which favors those that hardly refit
-FOLDS = 10  # of judged rows; each tells how good models are that the others choose
+FOLDS = 10  # of judged rows; each tests the models that the others choose
 
 
 class Choice(NamedTuple):
@@ -51,14 +51,14 @@ def choose_refit(
 ) -> Choice | None:
     """The model that the dials ask for, on the path of the best candidate; None if none is good enough."""
     shares = [dials.shares(judge, way) for way in ways]
-    stride = 1 if limited else COARSE  # models of a given size are compared as they will be
+    stride = 1 if limited else COARSE  # with limits, every step counts
     coarse = [each[stride::stride] or each[:1] for each in shares]
     courses = [
         Course(judged, [expected_size(judge, way, share) for share in each])
         for judged, way, each in zip(judge.evaluate(ways, coarse, [0]), ways, coarse, strict=True)
     ]
-    as_asked = limited or dials.loss is None  # otherwise, what does not get smaller stays as it is
-    complete: dict[int, Course] = {}  # known in all trials
+    as_asked = limited or dials.loss is None  # otherwise, the model must also be smaller than the whole
+    complete: dict[int, Course] = {}  # candidates evaluated in all trials
 
     def rank(course: Course, rows: BoolArray) -> tuple[float, float]:
         return dials.rank(judge.path_of(course.seen_by(rows)), course.sizes, goal)
@@ -69,12 +69,12 @@ def choose_refit(
             return sorted(best, key=lambda k: rank(complete[k], rows))
         if limited or judge.ensemble.averages or len(ways) - 1 in best:
             return best
-        return [*best, len(ways) - 1]  # without refits: at worst, boosting is stopped early
+        return [*best, len(ways) - 1]  # the one without refits, which at worst stops boosting early
 
     def chosen_by(rows: BoolArray) -> FloatArray | None:
         for k in order(rows):
             course = complete.get(k, courses[k])
-            if len(course.judged.reference) < n_rows:  # known in one of several trials only
+            if len(course.judged.reference) < n_rows:  # evaluated in one of several trials only
                 continue
             step = dials.choose(judge.path_of(course.seen_by(rows)), course.sizes, goal, limited)
             if step is not None:
@@ -109,7 +109,7 @@ def choose_refit(
 def choose_prefix(
     judge: Judge, dials: Dials, goal: Goal, counts: IntArray, judged: JudgedRows
 ) -> Choice | None:
-    """Boosting that stops early, without cuts: the fewest of some numbers of trees that are good enough."""
+    """Stop boosting early, without cuts: the smallest of some numbers of trees that is good enough."""
     trees, link = judge.ensemble.trees, judge.ensemble.link
     ends = tree_ends(trees)
     ways = [Candidate(int(k), link, np.inf) for k in counts]
@@ -134,7 +134,7 @@ def choose_prefix(
 def cut_optimism(
     judge: Judge, cuts: Sequence[CoverPath], dials: Dials, goal: Goal, whole_bytes: int, rise_error: float
 ) -> float:
-    """By how much the loss of the cut that `smallest_cut` finds is too small."""
+    """The amount by which the loss of the cut that `smallest_cut` finds is too small."""
 
     def chosen_by(rows: BoolArray) -> FloatArray | None:
         seen = [cut._replace(losses=judge.path_of(cut.judged.of_rows(rows))) for cut in cuts]
@@ -145,12 +145,12 @@ def cut_optimism(
 
 
 def optimism(chosen_by: Callable[[BoolArray], FloatArray | None], n_rows: int, rise_error: float) -> float:
-    """By how much smaller the loss of a chosen model seems than it is.
+    """The amount by which the loss of a chosen model seems smaller than it is.
 
     `chosen_by` returns the losses (n_rows,) by the model that some of the rows choose. The mean difference
     between the losses of rows that did not choose a model and of those that did is 0 if all choose the same.
-    It is limited to the standard error of the rise: a choice is hardly flattered by more, but single rows
-    with large losses could pretend that.
+    It is limited to the standard error of the rise: the optimism is hardly larger, but single rows with large
+    losses could make it seem so.
     """
     fold, differences = np.arange(n_rows) % FOLDS, []
     for k in range(FOLDS if n_rows >= FOLDS else 0):

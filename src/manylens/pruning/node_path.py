@@ -32,11 +32,9 @@ from manylens.typing import AnyArray, BoolArray, FloatArray, IntArray
 SHRINK = 0.65  # share of the leaves that one step keeps
 STEPS = 14  # steps of a path without a target: 0.65^14 is 0.24 % of the leaves
 LARGEST = 1e15  # penalty that stands for infinity in sums with numbers of rows
-LARGEST_EXCESS = (
-    0.5  # of a log loss by half of the trees: beyond, it is not linear in 1/k (a probability of 0)
-)
+LARGEST_EXCESS = 0.5  # of the log loss by half of the trees; larger ones are not linear in 1/k
 NO_VOTE = 1e-12  # probabilities below it are 0 up to rounding
-SMOOTHING = 0.1  # training rows that a node counts for in the probabilities of its children
+SMOOTHING = 0.1  # weight of a node in the probabilities of its children, in training rows
 SLOPES = np.geomspace(1, 64, 25)  # candidates for the factor from mean probabilities to log-odds
 
 
@@ -54,7 +52,7 @@ class RowLeaves(NamedTuple):
         return RowLeaves(self.start[: n_trees + 1], self.row[:p], self.node[:p], self.target)
 
     def of_rows(self, mask: BoolArray) -> RowLeaves:
-        """Some of the rows, numbered anew."""
+        """Some of the rows, renumbered."""
         if mask.all():
             return self
         t, n, k = len(self.start) - 1, len(mask), int(mask.sum())
@@ -76,18 +74,18 @@ class RowLeaves(NamedTuple):
         return RowLeaves(start, self.row[wanted], self.node[wanted], self.target)
 
     def counts(self) -> IntArray:
-        """How many trees may be used for each row (n,)."""
+        """Number of trees that may be used for each row (n,)."""
         return np.bincount(self.row, minlength=len(self.target))
 
 
-def row_leaves(X: FloatArray, trees: FlatTrees, seen: BoolArray | None, target: FloatArray) -> RowLeaves:
-    """Where rows end in all trees; seen (t, n) says which trees may be used, None for all."""
+def row_leaves(X: FloatArray, trees: FlatTrees, usable: BoolArray | None, target: FloatArray) -> RowLeaves:
+    """The leaves of rows in the trees that may be used for them: usable (t, n), None for all."""
     t, n = len(trees.roots), len(X)
-    if seen is None:
+    if usable is None:
         start, row = np.arange(t + 1) * n, np.tile(np.arange(n, dtype=np.uint32), t)
     else:
-        start = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
-        row = np.nonzero(seen)[1].astype(np.uint32)
+        start = np.concatenate([[0], np.cumsum(usable.sum(axis=1))])
+        row = np.nonzero(usable)[1].astype(np.uint32)
     node = np.empty(len(row), dtype=np.uint32)
     leaf_of_rows(X, trees, start, row, node)
     return RowLeaves(start, row, node, target)
@@ -286,7 +284,7 @@ def excess_log_loss(
     t: int,
     loss: FloatArray,
 ) -> FloatArray:
-    """By how much the log losses (n,) with k trees are larger than with t trees; 0 for a single tree.
+    """Difference (n,) between the log losses with k trees and with t trees; 0 for a single tree.
 
     With losses a + c/k, and k₁ + k₂ = k trees with even and odd numbers, the mean loss of the two parts is
     larger by c((1/k₁ + 1/k₂)/2 - 1/k), and the loss with k trees by c(1/k - 1/t).
@@ -391,7 +389,7 @@ def cut_nodes(
     goal: int,
     simplex: float,
 ) -> tuple[Nodes, RowLeaves, RowLeaves, FloatArray]:
-    """Cut the subtrees with the smallest cost per leaf; new nodes, leaves of rows, and scores of `rows`.
+    """Cut the subtrees of smallest cost per leaf; returns nodes, leaves of rows, and scores of `rows`.
 
     A tree of which only the root would be left becomes part of the intercept. The values of inner nodes of
     `nodes` change.
@@ -422,7 +420,7 @@ def cheapest(nodes: Nodes, price: FloatArray, goal: int) -> BoolArray:
 
 
 class Places(NamedTuple):
-    """Where nodes are after cuts."""
+    """New positions of nodes after cuts."""
 
     place: IntArray  # (m,): new number of a node, or of the leaf in its place
     gone: BoolArray  # (t,): trees without splits

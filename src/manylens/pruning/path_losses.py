@@ -32,10 +32,10 @@ from manylens.pruning.tree_ensembles import TreeEnsemble, tree_ends
 from manylens.typing import BoolArray, FloatArray, IntArray
 
 SHRINKAGES = (0.3, 3.0, 30.0, np.inf)  # candidates: rows per tree that the original leaf values count for
-LARGEST_GAIN = 4.0  # multiple of the mean loss: rows that gain more are no risk, but large standard errors
+LARGEST_GAIN = 4.0  # gains are clipped at this multiple of the mean loss; larger ones inflate standard errors
 TINY = 1e-300  # instead of a mean loss of zero
-MANY_TREES = 64  # from which log-odds of trials can be extrapolated to more trees
-LEAST_ROWS = 20  # held-out rows from which the gain of more rows can be told
+MANY_TREES = 64  # from this many trees on, log-odds of trials can be extrapolated to more trees
+LEAST_ROWS = 20  # held-out rows needed to estimate the gain from more rows
 PREFIXES = 40  # numbers of stages that are tried for boosting
 
 Size = tuple[int, int, int]  # members, nodes and bytes of a model
@@ -60,7 +60,7 @@ class Path(NamedTuple):
 
 
 class JudgedRows(NamedTuple):
-    """Losses of n judged rows along a path, and those that they are compared with."""
+    """Losses of n judged rows along a path, and the losses to compare them with."""
 
     loss: FloatArray  # (steps, n)
     wrong: FloatArray  # (steps, n): 1 if the class is wrong
@@ -76,7 +76,7 @@ class JudgedRows(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """An ensemble, rows to prune it by, and rows that judge it: no tree was fitted to them."""
+    """An ensemble, rows to prune it with, and rows that judge it, to which no tree was fitted."""
 
     ensemble: TreeEnsemble
     learned: RowLeaves  # in the trees that may be used for each of them
@@ -85,9 +85,9 @@ class Trial(NamedTuple):
 
 
 class Judge:
-    """Held-out losses of models that are pruned like those of one ensemble.
+    """Held-out losses of the pruned models of one ensemble.
 
-    rows has all rows in the trees that were not fitted to them.
+    `rows` holds all rows, each in the trees that were not fitted to it.
     """
 
     def __init__(
@@ -107,13 +107,13 @@ class Judge:
         self.whole = self.row_losses.loss[self.used]
         self.whole_loss = float(self.whole.mean())
         self.whole_error = float(self.row_losses.error[self.used].mean())
-        self._largest = np.inf if ensemble.classes is None else float(np.log(2 * T))  # of half a vote
+        self._largest = np.inf if ensemble.classes is None else float(np.log(2 * T))  # loss of half a vote
         self._references = [trial_losses(trial, T) for trial in trials]
         self._linked: dict[Link, tuple[FloatArray, list[FloatArray]]] = {}
         self._starts: dict[tuple[int, int, Link], tuple[Nodes, RowLeaves, RowLeaves, FloatArray]] = {}
 
     def _first_losses(self, n_trees: int) -> RowLosses:
-        """Losses of the first trees, as they are."""
+        """Losses of the first trees, unchanged."""
         return row_losses(leaf_values(self.ensemble, n_trees), self._leaves.first_trees(n_trees))
 
     def n_leaves(self, n_trees: int) -> int:
@@ -123,7 +123,7 @@ class Judge:
         return int(np.sum(trees.children[:end, 0] == np.arange(end)))
 
     def _start(self, trial: int, way: Candidate) -> tuple[Nodes, RowLeaves, RowLeaves, FloatArray]:
-        """What `start_of` returns for a trial, and which classes (n,) are wrong without cuts."""
+        """The result of `start_of` for a trial, and which classes (n,) are wrong without cuts."""
         key = (trial, way.n_trees, way.link)
         if key not in self._starts:
             uncut = trial_losses(self.trials[trial], None, way.n_trees).error
@@ -133,7 +133,7 @@ class Judge:
     def evaluate(
         self, ways: Sequence[Candidate], shares: Sequence[Sequence[float]], trials: Sequence[int]
     ) -> list[JudgedRows]:
-        """Held-out losses in these trials along the paths of candidates, each to shares of the leaves."""
+        """Held-out losses in these trials along the paths of candidates, cut to shares of the leaves."""
         starts = [[self._start(trial, way) for trial in trials] for way in ways]
         ends = np.cumsum([len(self.trials[k].number) for k in trials])
         losses = [np.empty((2, len(each), ends[-1])) for each in shares]
@@ -150,7 +150,7 @@ class Judge:
 
         in_threads(run, len(tasks))
         reference = np.concatenate([self._references[k].loss for k in trials])
-        errors = [np.concatenate([start[-1] for start in each]) for each in starts]  # of as few trees
+        errors = [np.concatenate([start[-1] for start in each]) for each in starts]  # without cuts
         judged = []
         for way, (loss, wrong), uncut in zip(ways, losses, errors, strict=True):
             known, parts = self._controls(way.link)
@@ -159,7 +159,7 @@ class Judge:
         return judged
 
     def _controls(self, link: Link) -> tuple[FloatArray, list[FloatArray]]:
-        """Losses by the ensemble with a link of rows that trees may be used for, and in each trial."""
+        """Losses of the usable rows by the ensemble with this link, and of the judged rows of each trial."""
         fewest = min(len(trial.ensemble.trees.roots) for trial in self.trials)
         if link == self.ensemble.link or fewest < MANY_TREES:
             return self.whole, [each.loss for each in self._references]
@@ -173,7 +173,7 @@ class Judge:
         return self._linked[link]
 
     def gain_of_all_rows(self, way: Candidate, shares: Sequence[float], loss: float) -> float:
-        """By how much the loss at the last share falls if all held-out rows refit the leaves.
+        """The decrease of the loss at the last share if all held-out rows refit the leaves.
 
         Trials learn from three of four parts. Refits by n rows have an excess loss of about c/n, so that it
         falls from two parts to three by c/6 (of a part), and from three to four by c/12: by half as much.
@@ -194,12 +194,12 @@ class Judge:
         return path_of(judged, self.whole_loss, self._largest)
 
     def adjusted(self, judged: JudgedRows) -> FloatArray:
-        """Losses (steps, n), less what the losses by the ensemble say about them."""
+        """Losses (steps, n) minus the part that the losses of the ensemble explain."""
         slope, control = regression_on_ensemble(judged, self._largest)
         return judged.loss - slope[:, np.newaxis] * control
 
     def prefixes(self, counts: Sequence[int]) -> Path:
-        """Losses of the first trees, as they are."""
+        """Losses of the first trees, unchanged."""
         return self.path_of(self.compare([self._first_losses(k) for k in counts]))
 
     def compare(self, found: Sequence[RowLosses]) -> JudgedRows:
@@ -210,7 +210,7 @@ class Judge:
         return JudgedRows(losses, errors, self.whole, wrong, self.whole, self.whole)
 
     def prefix_losses(self) -> tuple[IntArray, JudgedRows]:
-        """Numbers of trees of boosting that stops early, descending, and losses of the judged rows."""
+        """Numbers of trees at which boosting may stop, descending, and the losses of the judged rows."""
         T, step = len(self.ensemble.trees.roots), self.ensemble.n_outputs
         counts = np.unique(step * np.geomspace(1, T // step, PREFIXES).astype(int))
         rows, value, column = self._leaves, self.ensemble.trees.value, self.ensemble.trees.column
@@ -232,7 +232,7 @@ class Judge:
         return counts[::-1], JudgedRows(loss, wrong, whole, uncut, whole, self.whole)
 
     def path(self, candidate: Candidate, shares: Sequence[float]) -> list[Nodes]:
-        """The models of a candidate, from all rows."""
+        """The models of a candidate, pruned with all rows."""
         none = np.zeros(0, dtype=np.int64)
         nothing = row_leaves(self.X[:0], self.ensemble.trees, None, self.rows.target[:0])
         nodes, rows, unused = start_of(Trial(self.ensemble, self.rows, nothing, none), candidate)
@@ -251,7 +251,7 @@ class Judge:
         return self.path_of(JudgedRows(losses[0], losses[1], *known))
 
     def fresh_losses(self, sizes: IntArray) -> FloatArray:
-        """Losses of the first trees of the ensemble with at most as many bytes, at least one stage."""
+        """Losses of the first trees of the ensemble that take at most these bytes; at least one tree."""
         trees, T = self.ensemble.trees, len(self.ensemble.trees.roots)
         per_node = (tree_bytes(trees) - 16 * T - trees.value.nbytes) / max(1, len(trees.feature))
         ends = tree_ends(trees)
@@ -285,7 +285,7 @@ def start_of(trial: Trial, candidate: Candidate) -> tuple[Nodes, RowLeaves, RowL
 
 
 def trial_losses(trial: Trial, toward: int | None, n_trees: int | None = None) -> RowLosses:
-    """Losses of the judged rows by the first trees as they are, extrapolated to as many trees as `toward`."""
+    """Losses of the judged rows by the first trees, unchanged, extrapolated to `toward` trees."""
     count = n_trees or len(trial.ensemble.trees.roots)
     leaves = trial.judged._replace(node=trial.ensemble.trees.leaf[trial.judged.node]).first_trees(count)
     return row_losses(leaf_values(trial.ensemble, count), leaves, toward)
@@ -300,7 +300,7 @@ def with_log_odds(leaves: LeafValues, learned: RowLeaves, judged: RowLeaves, tow
 
 
 def linked_losses(trial: Trial, toward: int) -> RowLosses:
-    """Losses of the judged rows by the trees of a trial that add log-odds, extrapolated like in a trial."""
+    """Losses of the judged rows by the trees of a trial that add log-odds, extrapolated to `toward`."""
     leaf = trial.ensemble.trees.leaf
     learned, judged = (rows._replace(node=leaf[rows.node]) for rows in (trial.learned, trial.judged))
     return with_log_odds(
@@ -309,16 +309,16 @@ def linked_losses(trial: Trial, toward: int) -> RowLosses:
 
 
 def regression_on_ensemble(judged: JudgedRows, largest: float) -> tuple[FloatArray, FloatArray]:
-    """Slopes (steps,) of losses on those of the ensemble, and the latter (n,): the control.
+    """Regression slopes (steps,) of losses on those of the ensemble, and the latter (n,), the control.
 
-    The control is limited to the largest loss that is no accident: a forest in which no tree votes for a
-    class gives it probability 0.
+    The control is clipped at the largest plausible loss: a forest in which no tree votes for a class gives it
+    probability 0.
     """
     control, level = np.minimum(judged.control, largest), judged.loss.mean(axis=1)
     centered = control - control.mean()
     spread = float(centered @ centered)
     slope = (judged.loss - level[:, np.newaxis]) @ centered / spread if spread > 0 else np.ones(len(level))
-    # what changes the ensemble's losses by some percent changes others by no more than that
+    # a relative change of the ensemble's losses changes the others by no more than that
     return np.clip(slope, 0.0, np.clip(level / max(float(control.mean()), TINY), 0.0, 1.0)), control
 
 

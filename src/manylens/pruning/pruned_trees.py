@@ -81,7 +81,7 @@ class PrunedTrees(CheckedState, ScoreMixin, BaseEstimator):
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the trees as arrays: 21 per node (25 with double thresholds) and 8 per value of a leaf."""
+        """Bytes of the trees as arrays: 16 per tree, 21 per node (25 if in double), 8 per leaf value."""
         return tree_bytes(self._checked_model().trees)
 
     @property
@@ -128,7 +128,7 @@ class PrunedTrees(CheckedState, ScoreMixin, BaseEstimator):
             return False
         if X.shape[1] != self.n_features_in_ or not len(X) or "feature_names_in_" in self.__dict__:
             return False
-        return isfinite(X.sum())  # NaN and infinity, and sums that overflow, take the other way
+        return isfinite(X.sum())  # NaN, infinity and sums that overflow need validation
 
     def predict(self, X: MatrixLike) -> AnyArray:
         """Predict classes or values.

@@ -182,7 +182,7 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
         rows = validate_member_rows(self, X, members, reset=True)
         check_same_columns(self, ensemble)
         rows, target = indexable(rows, label_column(y, warn=True))
-        target_columns(target, members)  # refuses what the members do not predict, before copies are fitted
+        target_columns(target, members)  # raises if the members cannot predict y, before copies are fitted
         # copies of the ensemble need the column names that it was fitted with
         named_rows = X if hasattr(X, "iloc") else rows
         anchor, held_out = self._choose_anchor(ensemble, members, named_rows, target)
@@ -348,7 +348,7 @@ class AlignmentPruner(FactsMixin, ScoreMixin, MetaEstimatorMixin, BaseEstimator)
         return type(self)(**params)
 
     def __sklearn_tags__(self) -> Tags:
-        single = hasattr(self.ensemble, "__sklearn_tags__")  # else a list, or what fit refuses
+        single = hasattr(self.ensemble, "__sklearn_tags__")  # else a list, or an object that fit rejects
         estimators = self.ensemble if isinstance(self.ensemble, list | tuple) else [self.ensemble]
         known = all(hasattr(each, "__sklearn_tags__") for each in estimators)
         tags = typed_tags(super().__sklearn_tags__(), known and all(map(is_classifier, estimators)))
@@ -377,10 +377,10 @@ def read_members(ensemble: Any) -> Members:
 def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -> tuple[float, float | None]:
     """The smallest anchor with which pruning adds at most 1 % to the error on held-out rows, and this error.
 
-    Copies of the ensemble are fitted to other rows: three folds, or one split of many rows. The anchor is 1,
-    which keeps the whole, if no other is good enough. It is 0 if the ensemble is no better on the given rows
-    than its copies are on held-out rows: then it was not trained on these rows, and new weights cannot fit
-    its noise a second time.
+    Copies of the ensemble are fitted to other rows: three folds, or one split of many rows. If no anchor is
+    good enough, it is 1, which keeps the whole, or the best one if `max_members` is given; if copies cannot
+    be fitted, it is the largest candidate. It is 0 if the ensemble is hardly better on the given rows than
+    its copies on held-out rows: then it was not trained on these rows, and weights cannot fit its noise.
     """
     settings = pruner.get_params(deep=False) | {"fit_ensemble": False}
     classes = getattr(ensemble, "classes_", None)
@@ -398,7 +398,7 @@ def choose_anchor(pruner: AlignmentPruner, ensemble: Any, X: Any, y: AnyArray) -
         rows, targets = take_rows(X, train), y[train]
         held_out = take_rows(X, test), y[test]
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn refuses what it cannot fit
+            with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn raises if it cannot fit
                 copy = clone(ensemble).fit(rows, targets)
         except ValueError:  # fit needs more than X and y, such as rows for early stopping
             return ANCHORS[-1], None

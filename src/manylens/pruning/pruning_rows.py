@@ -29,8 +29,8 @@ def forest_samples(forest: Any, n_rows: int) -> Sequence[IntArray]:
     """The rows that each tree of a forest was fitted to, like `estimators_samples_`.
 
     That makes a generator for every tree, which takes a tenth of the time of fitting small trees. Here one
-    generator gets their seeds; if that gives other samples for two of the trees, `estimators_samples_` is
-    used.
+    generator is seeded for each tree; if that gives wrong samples for the first or the last tree,
+    `estimators_samples_` is used.
     """
     trees = forest.estimators_
     few = copy.copy(forest)
@@ -45,7 +45,7 @@ def forest_samples(forest: Any, n_rows: int) -> Sequence[IntArray]:
 
 
 def out_of_bag(ensemble: Any, whole: TreeEnsemble, X: Any) -> BoolArray | None:
-    """Which rows (t, n) are not in the sample of each tree; None if all rows are held out."""
+    """Mask (t, n) of the rows that are not in the sample of each tree; None if all rows are held out."""
     if not whole.averages or not ensemble.bootstrap:
         return None
     forest = SampledForest(ensemble, X.shape[0])
@@ -56,7 +56,7 @@ def out_of_bag(ensemble: Any, whole: TreeEnsemble, X: Any) -> BoolArray | None:
 
 
 def unseen_rows(samples: Sequence[IntArray], n_rows: int) -> BoolArray:
-    """Which rows (t, n) are not in any of t samples."""
+    """Mask (t, n) of the rows that are not in each of t samples."""
     unseen = np.ones((len(samples), n_rows), dtype=bool)
     for rows, sample in zip(unseen, samples, strict=True):
         rows[sample] = False

@@ -1,4 +1,4 @@
-"""What a user of node pruning asks for: a loss that may rise, and limits; which step of a path it means."""
+"""The limits on loss and size in node pruning, and the step of a path that meets them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from manylens.pruning.tree_ensembles import TreeEnsemble
 from manylens.typing import BoolArray
 
 MARGIN = 0.5  # standard errors that count as part of a rise
-FAR = 1.5  # losses above this multiple of the ensemble's count the same when paths are compared
+FAR = 1.5  # losses are clipped at this multiple of the ensemble's when paths are compared
 
 
 class Goal(NamedTuple):
-    """What the losses of pruned models are compared with."""
+    """The losses that those of pruned models are compared with."""
 
     whole_loss: float
     whole_error: float  # share of wrong classes
-    best_loss: float  # of boosting that stops early; that of the whole for forests
+    best_loss: float  # of boosting at its best number of stages; of the whole for forests
 
 
 class Dials(NamedTuple):
-    """The parameters of TreePruner that say how small a model is wanted."""
+    """The parameters of TreePruner that determine the size of the model."""
 
     loss: float | None
     max_members: int | None
@@ -38,7 +38,7 @@ class Dials(NamedTuple):
         return all(limit is None or value <= limit for value, limit in zip(size, self[1:], strict=True))
 
     def shares(self, judge: Judge, way: Candidate) -> list[float]:
-        """Shares of the leaves along the path, with those that the limits ask for; 1 for no cut at first."""
+        """Shares of the leaves along the path, from 1 (no cut) down, including those that the limits need."""
         n_leaves = judge.n_leaves(way.n_trees)
         goals: list[float] = [n_leaves * SHRINK**k for k in range(1, STEPS + 1)]
         if self.max_nodes is not None:
@@ -55,7 +55,7 @@ class Dials(NamedTuple):
         return [1.0, *((each + 0.5) / n_leaves for each in sorted(whole, reverse=True))]
 
     def good(self, path: Path, goal: Goal) -> BoolArray:
-        """Which steps rise as much as `loss` allows, with a margin; a good step between others is chance."""
+        """Steps whose rise is allowed, with a margin; a good step after a bad one counts as chance."""
         allowed = 0.0 if self.loss is None else self.loss
         good = path.rise + MARGIN * path.rise_error <= allowed * goal.whole_loss
         good &= goal.whole_loss + path.rise <= (1 + allowed) * goal.best_loss
@@ -63,8 +63,8 @@ class Dials(NamedTuple):
         return good & np.append(good[:1], good[:-1])
 
     def rank(self, path: Path, sizes: Sequence[Size], goal: Goal) -> tuple[float, float]:
-        """Numbers that are smaller for better paths: the bytes of the smallest model that is good enough, and
-        the mean loss over all steps; or the smallest loss if a limit asks for less than that."""
+        """Sort key, smaller for better paths: the bytes of the smallest model that is good enough, and the
+        mean loss over all steps; or, if a limit excludes some steps, the smallest loss of the others."""
         fits = np.array([self.fit(size) for size in sizes])
         if not fits.all():
             return float(path.loss[fits].min() if fits.any() else path.loss[-1]), 0.0
@@ -73,7 +73,7 @@ class Dials(NamedTuple):
         return (sizes[good[-1]][2] if len(good) and self.loss is not None else np.inf), mean
 
     def choose(self, path: Path, sizes: Sequence[Size], goal: Goal, limited: bool) -> int | None:
-        """The step that the dials ask for; None if no step is good enough."""
+        """The step that the parameters ask for; None if no step is good enough."""
         good = self.good(path, goal)
         fits = np.array([self.fit(size) for size in sizes])
         if self.loss is not None and (good & fits).any():
@@ -85,14 +85,14 @@ class Dials(NamedTuple):
 
 
 def expected_size(judge: Judge, way: Candidate, share: float) -> Size:
-    """About the size of a model with a share of the leaves: nearly as many trees as before."""
+    """Approximate size of a model with this share of the leaves, which loses hardly any tree."""
     leaves = max(1, int(share * judge.n_leaves(way.n_trees)))
     members = min(way.n_trees, leaves // 2)
     return full_size(judge.ensemble, way._replace(n_trees=members), 2 * leaves - members)
 
 
 def full_size(ensemble: TreeEnsemble, way: Candidate, nodes: int) -> Size:
-    """The size of a model with so many nodes in all of its trees."""
+    """The size of a model with `nodes` nodes in all of its trees."""
     leaves = (nodes + way.n_trees) // 2
     size = nodes * node_bytes(ensemble.trees) + 8 * leaf_width(ensemble, way) * leaves
     return way.n_trees, nodes, size + 16 * way.n_trees

@@ -181,7 +181,7 @@ def refuse_other_units(P: FloatArray, Y: FloatArray) -> None:
 
 
 def in_bag_advantage(errors: FloatArray, in_bag: BoolArray) -> float:
-    """How much smaller the errors (m, p) of members trained on a row are, in standard errors."""
+    """Correlation of small errors (m, p) with being trained on the row, summed, in standard errors."""
     match = np.einsum("ik,ik->i", _standardized(-errors), _standardized(in_bag.astype(np.float64)))
     return float(match.sum() / np.sqrt(max(1, len(match)) / max(1, in_bag.shape[1] - 1)))
 
@@ -288,7 +288,7 @@ def working_response(
 
 
 def exact_members(moments: FoldedMoments) -> int:
-    """How many members reproduce y exactly, if they are most: that says nothing about their quality."""
+    """Number of members that reproduce y exactly, if most do: such rows say nothing about their quality."""
     G, b, total = moments.whole().centered()
     exact = np.diag(G) - 2 * b + total <= 1e-9 * total
     return int(exact.sum()) if total > 0 and len(b) > 1 and exact.sum() > len(b) / 2 else 0

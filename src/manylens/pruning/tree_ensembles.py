@@ -153,7 +153,7 @@ def constant_tree(value: FloatArray, column: int = 0) -> OneTree:
 
 
 def with_intercept(trees: Sequence[OneTree], shift: FloatArray) -> list[OneTree]:
-    """Trees whose sum has this shift (C,) in addition, in the first tree of each column."""
+    """Trees with a shift (C,) added to their sum, in the first tree of each column."""
     shifted = list(trees)
     for column in np.flatnonzero(shift):
         for k, tree in enumerate(shifted):
@@ -177,7 +177,7 @@ def stages_of(trees: Sequence[OneTree], n_columns: int) -> list[list[OneTree]]:
 
 
 class TreeFormat:
-    """How the models of one kind are read and written."""
+    """Reads and writes the models of one kind."""
 
     class_names: tuple[str, ...] = ()  # names of the classes that this format reads
 
@@ -186,7 +186,7 @@ class TreeFormat:
         raise NotImplementedError
 
     def empty(self, model: Any) -> Any:
-        """What `write` needs of a model: everything but its trees."""
+        """The parts of a model that `write` needs: everything but its trees."""
         raise NotImplementedError
 
     def write(self, empty: Any, ensemble: TreeEnsemble) -> Any:
@@ -313,7 +313,7 @@ class HistGradientBoostingFormat(TreeFormat):
         check_single_target(model)
         if model.loss not in ("squared_error", "log_loss"):
             raise refuse(model, f"was fitted with loss={model.loss!r}")
-        stages = model._predictors  # there is no public way to the trees
+        stages = model._predictors  # there is no public access to the trees
         if any(np.any(tree.nodes["is_categorical"]) for stage in stages for tree in stage):
             raise refuse(model, "splits by categories")
         found = []
@@ -417,7 +417,7 @@ def root_of(estimator: Any) -> Any:
 
 
 def without_row_attributes(model: Any) -> Any:
-    """A copy of an ensemble without what it keeps for every training row."""
+    """A copy of an ensemble without attributes that have one entry per training row."""
     copied = copy.copy(model)
     for name in [name for name in vars(copied) if name.startswith("oob_") and name != "oob_score"]:
         delattr(copied, name)

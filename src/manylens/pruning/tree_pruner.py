@@ -40,9 +40,9 @@ from manylens.validation import (
 )
 
 LEAST_TREES = 64
-SHARE = 8  # the trees of a forest start as an eighth of it, but at least LEAST_TREES
-MOST_ENTRIES = 2**25  # rows x trees that fit looks at; rows beyond are left out
-FAITHFUL = 0.01  # shrinkage with a guarantee: the scores of the ensemble have no noise
+SHARE = 8  # an eighth of the trees of a forest is pruned, but at least LEAST_TREES
+MOST_ENTRIES = 2**25  # most rows x trees that fit uses; further rows are left out
+FAITHFUL = 0.01  # shrinkage with `guarantee`; small, because the scores of the ensemble have no noise
 HELD_OUT = 0.2  # share of the rows on which fit_ensemble prunes models without out-of-bag rows
 
 
@@ -188,7 +188,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         target = columns_of(target_rows, whole.classes, whole.n_outputs)
         if whole.classes is not None:
             require_two_classes(np.unique(labels), "TreePruner")
-        with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn adds up all values to find NaN
+        with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn sums all values to detect NaN
             judge = self._judge(ensemble, reader, whole, rows, target_rows, target, random)
         self.whole_members_, self.whole_nodes_ = len(whole.trees.roots), len(whole.trees.feature)
         self.whole_bytes_ = tree_bytes(whole.trees)
@@ -285,7 +285,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         return Judge(whole, rows, leaves, trials)
 
     def _first_trees(self, n_trees: int) -> int:
-        """How many trees of a forest are pruned."""
+        """Number of trees of a forest that are pruned."""
         few = min(n_trees, max(LEAST_TREES, n_trees // SHARE))
         return few if self.max_members is None else min(few, int(self.max_members))
 
@@ -297,9 +297,9 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         """The model the settings ask for, on the path of the best candidate; sets the path and the loss."""
         T, dials = len(judge.ensemble.trees.roots), self._dials()
         few, goal = self._first_trees(T), Goal(judge.whole_loss, judge.whole_error, judge.whole_loss)
-        if not judge.ensemble.averages:  # boosting that overfits is cut from where it should have stopped
+        if not judge.ensemble.averages:  # pruning of boosting starts at its best number of stages
             counts, prefixes = judge.prefix_losses()
-            losses = judge.path_of(prefixes).loss[::-1]  # of equal ones, the smallest model
+            losses = judge.path_of(prefixes).loss[::-1]  # ties go to the smallest model
             few, goal = int(counts[::-1][np.argmin(losses)]), goal._replace(best_loss=float(losses.min()))
         limited = not dials.fit((T, self.whole_nodes_, self.whole_bytes_))
         ways = candidates(judge.ensemble, few, self.link)

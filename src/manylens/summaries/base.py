@@ -32,7 +32,8 @@ T = TypeVar("T")
 def check_same_kind(summary: Summary, other: Any) -> None:
     """Raise unless the other object is a summary of the same class, so that the two can be merged."""
     if not isinstance(other, type(summary)):
-        raise TypeError(f"{shown(other)} cannot be merged into a {type(summary).__name__}: give another one.")
+        kind = type(summary).__name__
+        raise TypeError(f"{shown(other)} cannot be merged into a {kind}: give another {kind}.")
 
 
 def summarize(make: Callable[[], S], batches: Iterable[tuple[Any, ...]]) -> S:
@@ -53,9 +54,9 @@ def summarize(make: Callable[[], S], batches: Iterable[tuple[Any, ...]]) -> S:
 
 
 def merge_tree(summaries: Iterable[T], merge: Callable[[T, T], T] | None = None) -> T:
-    """Merge neighbors pairwise, then pairs of pairs, until one is left; a fixed order gives the same bits.
+    """Merge neighbors pairwise, then pairs of pairs, until one is left; the fixed order is reproducible.
 
-    At most log2(n) + 1 summaries are held at a time. By default `merge` is the method, in place.
+    At most log2(n) + 1 summaries are held at a time. By default `merge` is their own method, in place.
     """
     if merge is not None and not callable(merge):
         raise TypeError(f"merge={shown(merge)} is not a function of two summaries.")

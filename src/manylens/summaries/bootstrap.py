@@ -12,14 +12,14 @@ from manylens.summaries.moments import Moments
 from manylens.typing import AnyArray, FloatArray
 from manylens.validation import check_count, check_rows, finite_array, require_memory
 
-OBJECT_BYTES = 4096.0  # that moments take beside their matrix, at most
+OBJECT_BYTES = 4096.0  # upper bound on the size of one Moments object without its matrix
 
 
 def bootstrap_counts(n_samples: int, lengths: Sequence[int], number: int, seed: int) -> FloatArray:
     """Counts (n_samples, lengths[number]) of the rows of one block in bootstrap samples of all n rows.
 
     A multinomial draw of n rows is a multinomial draw of their blocks, then one within each block. Both come
-    from the seed, so every block finds its counts alone, and those of all blocks add up to n.
+    from the seed, so each block computes its counts independently, and together they add up to n.
     """
     n = sum(lengths)
     shares = np.asarray(lengths, dtype=np.float64) / n

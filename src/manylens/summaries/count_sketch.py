@@ -84,7 +84,7 @@ class CountSketch(CheckedState, Summary):
         self.n_rows_ = 0
         self._sums: FloatArray = np.zeros((self.n_buckets, 0))
         self._total: FloatArray = np.zeros(0)
-        self._ones: FloatArray = np.zeros(0)  # (n_buckets,) once there are rows: a copy of none is small
+        self._ones: FloatArray = np.zeros(0)  # (n_buckets,) once there are rows; empty sketches stay small
 
     def __repr__(self) -> str:
         settings = f"n_buckets={self.n_buckets}, n_hashes={self.n_hashes}, random_state={self.random_state}"
@@ -116,7 +116,7 @@ class CountSketch(CheckedState, Summary):
         Parameters
         ----------
         rows : array-like or sparse matrix, shape (n, d)
-            Rows; float32 and float64 rows are not copied.
+            Rows; C-ordered float32 and float64 rows are not copied.
         indices : int or ndarray of int of shape (n,), default=None
             Row numbers, or the first of consecutive numbers; by default they continue after the rows seen so
             far. Needed if batches come out of order or from several machines.
@@ -274,7 +274,7 @@ class CountSketch(CheckedState, Summary):
         self, block: Rows, indices: IntArray, sums: FloatArray, total: FloatArray, ones: FloatArray
     ) -> None:
         """Add a block to the sums (n_buckets, d), the column totals (d,) and the sketch of ones, in place."""
-        from manylens.native.count_sketch import add_dense, add_ones, add_sparse  # numba takes a while
+        from manylens.native.count_sketch import add_dense, add_ones, add_sparse  # numba is slow to import
 
         height = self.n_buckets // self.n_hashes
         added = np.zeros(block.shape[1])
@@ -293,7 +293,7 @@ class CountSketch(CheckedState, Summary):
         total += added
 
     def _slots(self, indices: IntArray, which: int) -> IntArray:
-        from manylens.native.count_sketch import signed_buckets  # numba takes a while
+        from manylens.native.count_sketch import signed_buckets  # numba is slow to import
 
         seed = np.uint64(self.random_state % 2**64)
         with np.errstate(over="ignore"):  # the hash relies on overflow, which plain Python would report

@@ -134,7 +134,7 @@ def _dense_moments(
 ) -> tuple[FloatArray, FloatArray]:
     mean = rows.mean(axis=0, dtype=np.float64) if weights is None else weights @ rows / weight
     if not np.isfinite(mean).all():
-        return mean, np.full((rows.shape[1], rows.shape[1]), np.nan)  # the caller refuses it
+        return mean, np.full((rows.shape[1], rows.shape[1]), np.nan)  # the caller raises
     centered = rows - mean.astype(rows.dtype)
     rest = mean - mean.astype(rows.dtype)  # corrects for the rounding of the mean to the dtype of the rows
     if weights is not None:
@@ -154,7 +154,7 @@ def _sparse_moments(
 
 
 def check_moments(summary: object, n_features: int) -> Moments:
-    """Moments of some rows with `n_features` features, given back by a user, or a clear error."""
+    """A summary given by a user; raise unless it is the Moments of rows with `n_features` features."""
     if not isinstance(summary, Moments):
         raise TypeError(f"summary={shown(summary)} must be the Moments that summarize returns.")
     if summary.n_features != n_features or summary.weight == 0:

@@ -104,7 +104,7 @@ class AlignmentHistory:
         y : array-like, shape (n,)
             Labels of the probe rows, in the order of the batches.
         step : object, default=None
-            Label of the record, such as the epoch; None counts the records.
+            Label of the record, such as the epoch; None means the number of records so far.
 
         Returns
         -------

@@ -17,14 +17,14 @@ from sklearn.utils import gen_batches
 from manylens.native.threads import over_blocks
 from manylens.typing import FloatArray
 
-LEAST_ROWS = 3000  # with fewer an eigendecomposition is as fast: 1.04 times at 2,000, 1.4 at 4,000
-MOST_TARGETS = 100  # with more, their solutions take what the form saves: 0.94 times at 4,000 rows and 500
-WIDTH = 64  # of the band: enough for products at full speed, and few operations per substitution
+LEAST_ROWS = 3000  # with fewer, an eigendecomposition is as fast: speedup 1.04 at 2,000 rows, 1.4 at 4,000
+MOST_TARGETS = 100  # with more targets, solving costs what the form saves: speedup 0.94 at 4,000 rows and 500
+WIDTH = 64  # of the band: enough for fast products, yet few operations per substitution
 TILE = 512  # rows that are updated at a time, a multiple of the width
 CHUNK = 128  # rows of Q per forward substitution
-COLUMNS = 768  # of Q that are turned at a time
-JOINED = 8  # reflections that turn the basis at once
-TOLERANCE = 1000.0  # negative eigenvalues may be this much smaller than the least penalty
+COLUMNS = 768  # columns of Q that are transformed at a time
+JOINED = 8  # block reflections that are applied to the basis at once
+TOLERANCE = 1000.0  # negative eigenvalues must be smaller than the least penalty by this factor
 MAX_COLUMNS = 512  # right-hand sides that are solved for at a time
 
 
@@ -141,9 +141,9 @@ class BandedRidge:
 
 
 def banded_ridge(kernel: FloatArray, targets: FloatArray, least_alpha: float) -> BandedRidge | None:
-    """Ridge on a kernel matrix (n, n) for penalties from `least_alpha` on: time n³, memory 2 n².
+    """Ridge on a kernel matrix (n, n) for penalties of at least `least_alpha`: time n³, memory 2 n².
 
-    None if the kernel has negative eigenvalues that this penalty does not make up for.
+    None if the kernel has negative eigenvalues that are too large for this penalty.
     """
     n = len(kernel)
     kernel_mean = kernel.mean(axis=0, dtype=np.float64)
@@ -173,7 +173,7 @@ def banded_form(A: FloatArray, width: int = WIDTH) -> BandedForm:
     below: list[FloatArray] = []
     turns: list[tuple[int, FloatArray, FloatArray]] = []
     V: FloatArray = np.empty((n, 0))
-    W: FloatArray = np.empty((n, 0))  # of the step before, whose update is still to be made
+    W: FloatArray = np.empty((n, 0))  # of the previous step, whose update is still pending
     for first in starts:
         last = min(first + width, n)
         A[first:, first:last] -= V[-(n - first) :] @ W[-(n - first) :][: last - first].T

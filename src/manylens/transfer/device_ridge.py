@@ -38,7 +38,7 @@ class DeviceKernel:
 
 
 def device_kernel(xp: ModuleType, rows: Any, kernel: Any, gamma: Any) -> DeviceKernel:
-    """The kernel of this name, fitted to rows (n, d) in float64; raises for what needs NumPy arrays."""
+    """The kernel of this name, fitted to rows (n, d) in float64; raises for settings that need NumPy."""
     if not (isinstance(kernel, str) and kernel in DEVICE_KERNELS):
         raise ValueError(
             f"Arrays on a device support kernel='linear', 'rbf' and 'precomputed', not {kernel!r:.100}: "

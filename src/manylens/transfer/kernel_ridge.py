@@ -159,7 +159,7 @@ class KernelRidgeCV(PlainScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstim
 
     def _fit_on_device(self, xp: ModuleType, X: Any, y: Any, alphas: FloatArray) -> Self:
         """Fit to rows of another library, on their device."""
-        X = X.detach() if hasattr(X, "detach") else X  # a model is not part of a graph of torch
+        X = X.detach() if hasattr(X, "detach") else X  # a model must not hold an autograd graph of torch
         rows = xp.astype(check_matrices(xp, ["X"], [X])[0], xp.float64)
         placeholder = np.empty((rows.shape[0], 0))
         values, self._is_1d = check_values(labels_on_host(y), placeholder)
@@ -208,7 +208,7 @@ class KernelRidgeCV(PlainScoreMixin, MultiOutputMixin, RegressorMixin, BaseEstim
             return refuse_overflow(np.asarray(K @ self.dual_coef_ + self.intercept_, dtype=np.float64))
 
     def _shaped(self, values: FloatArray) -> Any:
-        """Values with one column less if y had one dimension."""
+        """Values (n,) if y had one dimension, else (n, C)."""
         return values[..., 0] if self._is_1d else values
 
     def __sklearn_tags__(self) -> Tags:

@@ -435,7 +435,7 @@ class LayerRidge(LayerEstimator):
 
     def _batch_moments(self, model: WeightedLayers, X: FloatArray, targets: FloatArray) -> Moments:
         """Joint moments of the features and targets of a batch."""
-        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        with np.errstate(over="ignore", invalid="ignore"):  # checked below
             features = mapped_features(model, X)
             fits = np.isfinite(features).all() and safe_scale(features, targets) <= LARGEST_EXPONENT
             moments = ridge.joint_moments(features, targets) if fits else None

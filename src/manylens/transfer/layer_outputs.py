@@ -206,7 +206,7 @@ def pool_tensor(
 
 
 def match_mask(mask: torch.Tensor | None, positions: torch.Tensor, name: str) -> torch.Tensor | None:
-    """Which positions (n, tokens) count, or None for all; raise if the mask has other tokens."""
+    """Mask (n, tokens) of the positions that count, or None for all; raise if it has other tokens."""
     if mask is None or mask.ndim != 2 or len(mask) != len(positions):
         return None
     n_positions, n_tokens, is_whole = positions.shape[1], mask.shape[1], bool((mask > 0).all())

@@ -106,7 +106,7 @@ class LayerTransfer(PlainScoreMixin, ClassifierMixin, BaseEstimator):
             Inputs of the network: images, tokens, or keyword arguments such as `input_ids` and
             `attention_mask`. Wrap a dict of matrices in a `LayerRows` for cross-validation.
         y : array-like, shape (n,)
-            Labels; the default, None, is refused.
+            Labels; required.
 
         Returns
         -------

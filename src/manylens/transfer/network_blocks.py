@@ -1,4 +1,4 @@
-"""Which modules of a PyTorch network are its layers."""
+"""Choose the modules of a PyTorch network that serve as its layers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 LayerChoice: TypeAlias = "Sequence[str] | Callable[[str, nn.Module], bool]"  # or "auto", which is a str
 
-POSITIONS = re.compile(r"^wpe$|(^|_)pos(ition(s|al)?)?(_|$)")  # names of what encodes positions
+POSITIONS = re.compile(r"^wpe$|(^|_)pos(ition(s|al)?)?(_|$)")  # names of position encodings
 
 
 def is_auto(layers: Any) -> bool:
@@ -67,7 +67,7 @@ def modules_by_name(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def distinct_layers(modules: Mapping[str, nn.Module], names: Sequence[str]) -> list[str]:
-    """The names without those of modules named before, and of parts of other layers, which blocks share."""
+    """The first name of each module, without modules that are parts of other layers, such as shared ones."""
     parts = {part for name in names for part in list(modules[name].modules())[1:]}
     first: dict[nn.Module, str] = {}
     for name in names:

@@ -94,7 +94,7 @@ class Call:
         return mask.shape[1] if mask is not None and mask.ndim == 2 else None
 
     def parts(self) -> list[Call]:
-        """The call, or two with other rows if it has as many rows as tokens: then axes can be told apart."""
+        """The call; split into two if it has as many rows as tokens, so that the axes can be told apart."""
         n = self.n_rows
         known = all(key in TOKEN_INPUTS and n_rows_of(value) == n for key, value in self.kwargs.items())
         if n is None or n < 2 or n != self.n_tokens or self.args or not known:
@@ -118,7 +118,7 @@ class Call:
 
 
 def has_rows(inputs: Any) -> bool:
-    """Whether inputs of a module may depend on the rows: whether they have more than plain numbers."""
+    """Whether the inputs of a module may depend on the rows, because they are more than plain numbers."""
     if isinstance(inputs, Mapping):
         return any(map(has_rows, inputs.values()))
     if isinstance(inputs, list | tuple):  # also sizes of tensors

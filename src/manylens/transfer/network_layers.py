@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 Batch: TypeAlias = dict[str, FloatArray]  # rows of one batch, by layer
-RowTransform: TypeAlias = Callable[[FloatArray, str], FloatArray]  # of the rows and name of a layer
+RowTransform: TypeAlias = Callable[[FloatArray, str], FloatArray]  # (rows, name of the layer) -> rows
 
 
 def collect_layers(
@@ -205,7 +205,7 @@ class LayerPass:
     names: list[str]
     pooling: Pooling
     forward: Forward | None
-    is_auto: bool = False  # then the first batch leaves out layers without one row per sample
+    is_auto: bool = False  # whether layers without one row per sample in the first batch are left out
     verbose: bool | int = False
     axes: dict[tuple[str, int], int] = field(default_factory=dict)  # of channels, by layer and number of axes
 
@@ -262,12 +262,12 @@ class LayerHooks:
         }
 
     def start(self, call: Call) -> None:
-        """Forget the rows of the batch before."""
+        """Forget the rows of the previous batch."""
         self.rows, self.call = {}, call
         self.undecided.clear()
 
     def finish(self) -> Batch:
-        """The rows of the batch, after the outputs whose channels other layers show have been pooled."""
+        """The rows of the batch; first pools outputs whose channel axis is inferred from the other layers."""
         for name, tensor in self.undecided.items():
             others = {axis for (_, ndim), axis in self.axes.items() if ndim == tensor.ndim}
             if len(others) != 1:
@@ -304,7 +304,7 @@ class LayerHooks:
             return
         tensor = layer_tensor(output, module, self.call, name)
         if tensor.ndim > 1 and self.call.n_rows not in (None, len(tensor)) and not callable(self.rules[name]):
-            self.rows[name] = np.empty((len(tensor), 0))  # refused or left out when the batch is complete
+            self.rows[name] = np.empty((len(tensor), 0))  # raises or is left out when the batch is complete
             return
         key = name, tensor.ndim
         if needs_channels(tensor, self.rules[name]) and key not in self.axes:
