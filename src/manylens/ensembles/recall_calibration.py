@@ -34,6 +34,7 @@ CANDIDATE_COST = 25_000
 HOP_COST = 120  # time per candidate of a graph besides its distance, in coordinates of a distance
 STEP, FINE = 1.5, 1.06  # growth of the number of candidates while recall is too low, and its final accuracy
 DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
+PROVING_SHARE = 0.9  # share of the variance on the leading coordinates that prove most exact neighbors
 DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove most results exact
 MIN_PER_NEIGHBOR = 2.0  # fewest candidates per neighbor; even fewer would save no time
 MAX_PER_NEIGHBOR = 64  # candidates per neighbor requested from approximate lists
@@ -400,7 +401,7 @@ def exact_neighbors(
     sought = np.ascontiguousarray(queries.coordinates, dtype=points.dtype)
     distances: FloatArray = np.empty((len(sought), 0), points.dtype)
     rows: IntArray = np.empty((len(sought), 0), np.int64)
-    width = min(DEFAULT_LEADING, sought.shape[1]) if isinstance(points, np.ndarray) else sought.shape[1]
+    width = leading_width(sought, PROVING_SHARE) if isinstance(points, np.ndarray) else sought.shape[1]
     for batch in gen_batches(len(points), IN_A_SCAN):
         some = points[batch]
         finder = LeadingScan(some, width, largest_norm(some))
@@ -412,6 +413,12 @@ def exact_neighbors(
     if queries.own is not None:
         rows, distances = drop_self(queries.own, rows, distances)
     return np.sqrt(distances), rows
+
+
+def leading_width(rows: FloatArray, share: float) -> int:
+    """The fewest leading columns of rows (n, d) with this share of their sum of squares."""
+    squares = np.cumsum(np.einsum("ij,ij->j", rows, rows, dtype=np.float64))
+    return min(int(np.searchsorted(squares, share * squares[-1])) + 1, len(squares))
 
 
 def as_near(found: FloatArray, exact: FloatArray) -> BoolArray:
