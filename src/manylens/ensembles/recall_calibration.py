@@ -401,7 +401,9 @@ def exact_neighbors(
     sought = np.ascontiguousarray(queries.coordinates, dtype=points.dtype)
     distances: FloatArray = np.empty((len(sought), 0), points.dtype)
     rows: IntArray = np.empty((len(sought), 0), np.int64)
-    width = leading_width(sought, PROVING_SHARE) if isinstance(points, np.ndarray) else sought.shape[1]
+    width = sought.shape[1]
+    if isinstance(points, np.ndarray):
+        width = min(max(DEFAULT_LEADING, leading_width(sought, PROVING_SHARE)), width)
     for batch in gen_batches(len(points), IN_A_SCAN):
         some = points[batch]
         finder = LeadingScan(some, width, largest_norm(some))
