@@ -12,8 +12,8 @@ row is a copy, rows of a class form curved, overlapping clouds, and the variance
 do. Queries are 1,000 more such rows.
 
 Every contender runs in a process of its own, which reports the seconds and the peak memory of the build
-(without that of the rows) and, for recalls of .90, .95 and .99, queries per second in a batch and the median
-milliseconds of one query. Ours calibrates itself; the others get the first of several settings that reaches
+(without that of the rows) and, for recalls of .90, .95 and .99, queries per second in the fastest of five
+searches of a batch, and the median milliseconds of one query. Ours calibrates itself; the others get the first of several settings that reaches
 the recall on half of the queries, and all are scored on the other half. The rows are written to a file in
 blocks and read from there, so they need not fit into memory (`SCALE_FOLDER` is where, by default the system's
 temporary folder). The result of a contender is added to `benchmarks/scale_search.json` as soon as it is
@@ -39,6 +39,7 @@ RESULTS = Path(__file__).with_name("scale_search.json")
 FIGURE = Path(__file__).parent.parent / "docs" / "figures" / "scale_search.png"
 RECALLS = (0.90, 0.95, 0.99)
 K, QUERIES, ALONE, BLOCK = 10, 1000, 300, 100_000
+REPEATS = 5  # searches of a batch, the fastest of which counts
 BEAMS = (10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024)
 PROBES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
@@ -221,9 +222,11 @@ def measure(pipe, name, folder, threads):
             index.at(setting)
             if share_found(index.search(queries[:half]), rows, queries[:half], farthest[:half]) >= recall:
                 break
-        start = time.perf_counter()
-        found = index.search(queries[half:])
-        seconds = time.perf_counter() - start
+        seconds = []
+        for _ in range(REPEATS):
+            start = time.perf_counter()
+            found = index.search(queries[half:])
+            seconds.append(time.perf_counter() - start)
         alone = []
         for row in queries[half : half + ALONE]:
             begin = time.perf_counter()
@@ -232,7 +235,7 @@ def measure(pipe, name, folder, threads):
         made["at"][str(recall)] = {
             "setting": setting,
             "recall": share_found(found, rows, queries[half:], farthest[half:]),
-            "queries_per_second": half / seconds,
+            "queries_per_second": half / min(seconds),
             "alone_ms": 1e3 * float(np.median(alone)),
         }
     pipe.send(made)

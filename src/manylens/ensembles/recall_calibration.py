@@ -36,7 +36,7 @@ STEP, FINE = 1.5, 1.06  # growth of the number of candidates while recall is too
 DEFAULT_LEADING = 96  # leading coordinates for "exact" and for faiss's lists
 PROVING_SHARE = 0.9  # share of the variance on the leading coordinates that prove most exact neighbors
 DEFAULT_CANDIDATES = 10  # candidates per neighbor for "exact", enough to prove most results exact
-MIN_PER_NEIGHBOR = 2.0  # fewest candidates per neighbor; even fewer would save no time
+MIN_PER_NEIGHBOR = 2.0  # fewest candidates per neighbor of a scan; even fewer would save no time
 MAX_PER_NEIGHBOR = 64  # candidates per neighbor requested from approximate lists
 
 
@@ -358,12 +358,13 @@ def choose_scan_plan(
         ranks = ranks_on_leading(points, queries, neighbors, widths)
     share = graph_recall(recall) if graph else calibration_recall(recall)
     flat = ranks.reshape(len(widths), -1)
-    needed = np.maximum(np.quantile(flat, share, axis=1, method="higher"), MIN_PER_NEIGHBOR * k)
+    fewest = k if graph else MIN_PER_NEIGHBOR * k
+    needed = np.maximum(np.quantile(flat, share, axis=1, method="higher"), fewest)
     if n_candidates is None:
         costs = (widths + HOP_COST) * needed if graph else n * widths + CANDIDATE_COST * needed
         chosen = np.argmin(costs)
         if graph:  # its searches are measured later, and get more candidates if needed
-            needed = np.maximum(np.quantile(flat, recall, axis=1, method="higher"), MIN_PER_NEIGHBOR * k)
+            needed = np.maximum(np.quantile(flat, recall, axis=1, method="higher"), fewest)
         return SearchPlan(int(widths[chosen]), float(needed[chosen] / k))
     enough = np.append(np.flatnonzero(needed <= max(n_candidates, k)), len(widths) - 1)
     return SearchPlan(int(widths[enough[0]]), n_candidates / n_neighbors)
