@@ -13,12 +13,12 @@ do. Queries are 1,000 more such rows.
 
 Every contender runs in a process of its own, which reports the seconds and the peak memory of the build
 (without that of the rows) and, for recalls of .90, .95 and .99, queries per second in the fastest of five
-searches of a batch, and the median milliseconds of one query. Ours calibrates itself; the others get the first of several settings that reaches
-the recall on half of the queries, and all are scored on the other half. The rows are written to a file in
-blocks and read from there, so they need not fit into memory (`SCALE_FOLDER` is where, by default the system's
-temporary folder). The result of a contender is added to `benchmarks/scale_search.json` as soon as it is
-there, and a run that was interrupted continues with those that are missing (`--again` measures all). This is
-outside `make bench`: run it once, on an idle machine.
+searches of a batch, and the median milliseconds of one query. Ours calibrates itself; the others get the
+first of several settings that reaches the recall on half of the queries, and all are scored on the other
+half. The rows are written to a file in blocks and read from there, so they need not fit into memory
+(`SCALE_FOLDER` is where, by default the system's temporary folder). The result of a contender is added to
+`benchmarks/scale_search.json` as soon as it is there, and a run that was interrupted continues with those
+that are missing (`--again` measures all). This is outside `make bench`: run it once, on an idle machine.
 """
 
 import argparse
