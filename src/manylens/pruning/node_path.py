@@ -75,7 +75,8 @@ class RowLeaves(NamedTuple):
 
     def counts(self) -> IntArray:
         """Number of trees that may be used for each row (n,)."""
-        return np.bincount(self.row, minlength=len(self.target))
+        n, t = len(self.target), len(self.start) - 1
+        return np.full(n, t) if len(self.row) == n * t else np.bincount(self.row, minlength=n)
 
 
 def row_leaves(X: FloatArray, trees: FlatTrees, usable: BoolArray | None, target: FloatArray) -> RowLeaves:
