@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from manylens.modules.network_autoencoder import NetworkAutoencoder
     from manylens.persistence.models import load, save
-    from manylens.pruning.pruner import AlignmentPruner, prune_predictions
+    from manylens.pruning.alignment_pruner import AlignmentPruner, prune_predictions
     from manylens.summaries.count_sketch import CountSketch
     from manylens.transfer.calibration import TemperatureScaler, expected_calibration_error
     from manylens.transfer.layer_ridge import LayerRidgeClassifier, LayerRidgeRegressor
@@ -97,7 +97,7 @@ __getattr__, __dir__ = attach(
         ],
         "manylens.modules.network_autoencoder": ["NetworkAutoencoder"],
         "manylens.persistence.models": ["load", "save"],
-        "manylens.pruning.pruner": ["AlignmentPruner", "prune_predictions"],
+        "manylens.pruning.alignment_pruner": ["AlignmentPruner", "prune_predictions"],
         "manylens.summaries.count_sketch": ["CountSketch"],
         "manylens.transfer.calibration": ["TemperatureScaler", "expected_calibration_error"],
         "manylens.transfer.layer_ridge": ["LayerRidgeClassifier", "LayerRidgeRegressor"],

@@ -15,7 +15,7 @@ from manylens.cli.columns import labels, model_rows
 from manylens.cli.model_files import check_model_target, first_steps, last_step, write_model
 from manylens.cli.output import Common
 from manylens.cli.tables import Rows
-from manylens.pruning.pruner import AlignmentPruner
+from manylens.pruning.alignment_pruner import AlignmentPruner
 from manylens.typing import AnyArray
 
 TIMED_ROWS = 10_000

@@ -27,7 +27,7 @@ from manylens.ensembles.scan_neighbors import ScanNeighborsClassifier
 from manylens.explorer.served_neighbors import Answers
 from manylens.metric.nca import NCA
 from manylens.modules.kernel_pca import ModularKernelPCA
-from manylens.pruning.pruner import AlignmentPruner
+from manylens.pruning.alignment_pruner import AlignmentPruner
 from manylens.pruning.tree_pruner import TreePruner
 from manylens.summaries.count_sketch import CountSketch
 from manylens.typing import FloatArray, IntArray
