@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         NegativeCorrelationRegressor,
     )
     from manylens.modules.network_autoencoder import NetworkAutoencoder
-    from manylens.persistence.models import load, save
+    from manylens.persistence.save_and_load import load, save
     from manylens.pruning.alignment_pruner import AlignmentPruner, prune_predictions
     from manylens.summaries.count_sketch import CountSketch
     from manylens.transfer.calibration import TemperatureScaler, expected_calibration_error
@@ -96,7 +96,7 @@ __getattr__, __dir__ = attach(
             "NegativeCorrelationRegressor",
         ],
         "manylens.modules.network_autoencoder": ["NetworkAutoencoder"],
-        "manylens.persistence.models": ["load", "save"],
+        "manylens.persistence.save_and_load": ["load", "save"],
         "manylens.pruning.alignment_pruner": ["AlignmentPruner", "prune_predictions"],
         "manylens.summaries.count_sketch": ["CountSketch"],
         "manylens.transfer.calibration": ["TemperatureScaler", "expected_calibration_error"],

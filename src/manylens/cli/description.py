@@ -13,7 +13,7 @@ from manylens.cli.model_files import is_pickle, last_step, read_model
 from manylens.cli.output import Common
 from manylens.cli.tables import Rows
 from manylens.persistence.files import MAGIC
-from manylens.persistence.models import read_beginning
+from manylens.persistence.save_and_load import read_beginning
 
 SHOWN = (
     "diversity_",
