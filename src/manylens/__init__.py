@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from manylens.ensembles.retrieval import retrieval_precision
     from manylens.ensembles.scan_neighbors import ScanNeighborsClassifier
     from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
-    from manylens.explorer.hosts import explore
+    from manylens.explorer.page_hosts import explore
     from manylens.metric.nca import NCA
     from manylens.modules.autoencoder import ModularAutoencoder
     from manylens.modules.kernel_pca import ModularKernelPCA
@@ -87,7 +87,7 @@ __getattr__, __dir__ = attach(
         "manylens.ensembles.retrieval": ["retrieval_precision"],
         "manylens.ensembles.scan_neighbors": ["ScanNeighborsClassifier"],
         "manylens.ensembles.voting": ["ModuleVotingClassifier", "ModuleVotingRegressor"],
-        "manylens.explorer.hosts": ["explore"],
+        "manylens.explorer.page_hosts": ["explore"],
         "manylens.metric.nca": ["NCA"],
         "manylens.modules.autoencoder": ["ModularAutoencoder"],
         "manylens.modules.kernel_pca": ["ModularKernelPCA"],

@@ -27,8 +27,8 @@ from manylens.cli.columns import (
 from manylens.cli.model_files import first_steps, last_step
 from manylens.cli.output import Common
 from manylens.cli.tables import Rows, check_target
-from manylens.explorer.hosts import explore
-from manylens.explorer.served_neighbors import Answers
+from manylens.explorer.page_hosts import explore
+from manylens.explorer.served_neighbors import ExplorerBackend
 from manylens.explorer.server import serve
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, IntArray
@@ -79,7 +79,7 @@ def explore_rows(
         assert_all_finite(X)  # a server maps most rows after its page has opened
         page: dict[str, Any] = {"images": pixels(rows), "title": f"{rows.name}: manylens explorer", **beside}
         made: Any = (
-            Answers(lenses, X, **page, deferred=True)
+            ExplorerBackend(lenses, X, **page, deferred=True)
             if serving
             else explore(lenses, X, output=output, **page)
         )
@@ -138,16 +138,16 @@ def show_page(common: Common, title: str, n_rows: int, path: Path, open_page: bo
     common.talk.result(title, facts)
 
 
-def serve_page(common: Common, answers: Answers, open_page: bool) -> None:
+def serve_page(common: Common, backend: ExplorerBackend, open_page: bool) -> None:
     """Serve a page until Ctrl-C, and print its address."""
 
     def started(address: str) -> None:
         opened = open_page and not common.talk.as_json and open_in_browser(address)
-        facts = {"rows": answers.n, "address": address, "opened": opened, "stop": "Ctrl-C"}
+        facts = {"rows": backend.n, "address": address, "opened": opened, "stop": "Ctrl-C"}
         common.talk.result("Explorer on this machine", facts)
         sys.stdout.flush()
 
-    serve(answers, started)
+    serve(backend, started)
 
 
 def learned(
