@@ -7,7 +7,7 @@ from sklearn.preprocessing import StandardScaler
 from manylens.alignment.nonnegative_least_squares import nonnegative_minimum
 from manylens.datasets import load_dataset
 from manylens.pruning import Alignment
-from manylens.pruning.pruner import read_members
+from manylens.pruning.alignment_pruner import read_members
 from manylens.pruning.selection import select_predictors, stacking_weights
 from manylens.pruning.training_moments import new_moments, out_of_bag, target_columns, working_response
 from manylens.summaries.prediction_moments import PredictionMoments

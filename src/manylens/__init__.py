@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from manylens.ensembles.retrieval import retrieval_precision
     from manylens.ensembles.scan_neighbors import ScanNeighborsClassifier
     from manylens.ensembles.voting import ModuleVotingClassifier, ModuleVotingRegressor
-    from manylens.explorer.hosts import explore
+    from manylens.explorer.page_hosts import explore
     from manylens.metric.nca import NCA
     from manylens.modules.autoencoder import ModularAutoencoder
     from manylens.modules.kernel_pca import ModularKernelPCA
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         NegativeCorrelationRegressor,
     )
     from manylens.modules.network_autoencoder import NetworkAutoencoder
-    from manylens.persistence.models import load, save
-    from manylens.pruning.pruner import AlignmentPruner, prune_predictions
+    from manylens.persistence.save_and_load import load, save
+    from manylens.pruning.alignment_pruner import AlignmentPruner, prune_predictions
     from manylens.summaries.count_sketch import CountSketch
     from manylens.transfer.calibration import TemperatureScaler, expected_calibration_error
     from manylens.transfer.layer_ridge import LayerRidgeClassifier, LayerRidgeRegressor
@@ -87,7 +87,7 @@ __getattr__, __dir__ = attach(
         "manylens.ensembles.retrieval": ["retrieval_precision"],
         "manylens.ensembles.scan_neighbors": ["ScanNeighborsClassifier"],
         "manylens.ensembles.voting": ["ModuleVotingClassifier", "ModuleVotingRegressor"],
-        "manylens.explorer.hosts": ["explore"],
+        "manylens.explorer.page_hosts": ["explore"],
         "manylens.metric.nca": ["NCA"],
         "manylens.modules.autoencoder": ["ModularAutoencoder"],
         "manylens.modules.kernel_pca": ["ModularKernelPCA"],
@@ -96,8 +96,8 @@ __getattr__, __dir__ = attach(
             "NegativeCorrelationRegressor",
         ],
         "manylens.modules.network_autoencoder": ["NetworkAutoencoder"],
-        "manylens.persistence.models": ["load", "save"],
-        "manylens.pruning.pruner": ["AlignmentPruner", "prune_predictions"],
+        "manylens.persistence.save_and_load": ["load", "save"],
+        "manylens.pruning.alignment_pruner": ["AlignmentPruner", "prune_predictions"],
         "manylens.summaries.count_sketch": ["CountSketch"],
         "manylens.transfer.calibration": ["TemperatureScaler", "expected_calibration_error"],
         "manylens.transfer.layer_ridge": ["LayerRidgeClassifier", "LayerRidgeRegressor"],

@@ -18,7 +18,7 @@ from scipy import sparse
 from sklearn.ensemble import RandomForestClassifier
 import manylens as ml
 from manylens.cli.warmup import NCA_METHODS, SEARCH_METHODS
-from manylens.explorer.served_neighbors import Answers
+from manylens.explorer.served_neighbors import ExplorerBackend
 
 warnings.simplefilter("ignore")
 compiled = []
@@ -47,7 +47,7 @@ for X in (rows, rows.astype(np.float32)):
         "distance_correlation": lambda: ml.distance_correlation(X[:, :4], X[:, 4:]),
         "ScanNeighborsClassifier": lambda: ml.ScanNeighborsClassifier(5).fit(X, y).predict(X[:100]),
         "AlignmentPruner": lambda: ml.AlignmentPruner(forest).fit(X, y).predict(X),
-        "explorer": lambda: Answers(lenses, X, diversities=[1]).neighbors(asked),
+        "explorer": lambda: ExplorerBackend(lenses, X, diversities=[1]).neighbors(asked),
         "NCA": lambda: ml.NCA(2, max_iter=5, random_state=0).fit(X, y),
     }
     for method in NCA_METHODS:

@@ -11,7 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularKernelPCA, cka_matrix, explore
 from manylens.explorer.comparison import comparison_data
-from manylens.explorer.hosts import module_source
+from manylens.explorer.page_hosts import module_source
 
 RNG = np.random.default_rng(0)
 A = RNG.standard_normal((60, 5))

@@ -12,9 +12,9 @@ from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularAutoencoder, ModularKernelPCA, cka_matrix, explore
 from manylens.alignment import distance_correlation_matrix
-from manylens.explorer.data import BUFFERS, explorer_data
-from manylens.explorer.hosts import module_source
-from manylens.explorer.hosts import page as make_page
+from manylens.explorer.page_data import BUFFERS, explorer_data
+from manylens.explorer.page_hosts import module_source
+from manylens.explorer.page_hosts import page as make_page
 
 HOSTILE = [
     "<img src=x onerror=\"console.log('pwned')\">",

@@ -14,8 +14,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from manylens import ModularKernelPCA
 from manylens.explorer import served_neighbors as room
-from manylens.explorer.data import explorer_data
-from manylens.explorer.served_neighbors import Answers, BadRequestError
+from manylens.explorer.page_data import explorer_data
+from manylens.explorer.served_neighbors import BadRequestError, ExplorerBackend
 
 pytest.importorskip("starlette")
 uvicorn = pytest.importorskip("uvicorn")
@@ -30,26 +30,26 @@ def lenses(digits):
 
 
 @pytest.fixture(scope="module")
-def answers(digits, lenses):
-    """Answers about 600 digits with only 100 of them on the map."""
+def backend(digits, lenses):
+    """The backend of 600 digits with only 100 of them on the map."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(room, "SAMPLE", 100)
         part = slice(600)
         text = [f"{HOSTILE} {row}" for row in range(600)]
-        return Answers(
+        return ExplorerBackend(
             lenses, digits.data[part], digits.target[part], digits.images[part], text, title=HOSTILE
         )
 
 
 @pytest.fixture(scope="module")
-def address(answers):
+def address(backend):
     """The address of a server that runs in a thread."""
-    with served(answers) as address:
+    with served(backend) as address:
         yield address
 
 
 @contextmanager
-def served(answers):
+def served(backend):
     """Serve in a thread."""
     from manylens.explorer import server
 
@@ -66,7 +66,7 @@ def served(answers):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(uvicorn, "Server", Server)
-        thread = threading.Thread(target=server.serve, args=(answers, started), daemon=True)
+        thread = threading.Thread(target=server.serve, args=(backend, started), daemon=True)
         thread.start()
         assert ready.wait(60)
         yield running["address"]
@@ -75,9 +75,9 @@ def served(answers):
         assert not thread.is_alive()
 
 
-def weights_of(answers, diversity):
-    W = answers.lenses.with_diversity(diversity)
-    k = answers.coordinates.shape[1]
+def weights_of(backend, diversity):
+    W = backend.lenses.with_diversity(diversity)
+    k = backend.coordinates.shape[1]
     gram = np.einsum("mhi,mhj->ij", *[W.weights_.reshape(4, 5, -1)[:, :, :k]] * 2) / 4
     return np.diag(gram).tolist()
 
@@ -89,37 +89,37 @@ def expected(view, row):
 
 class TestAnswers:
     @pytest.mark.parametrize("diversity", [0.3, 0.9, 1.0])
-    def test_they_are_exact_among_all_rows(self, answers, digits, diversity):
-        Z = answers.lenses.with_diversity(diversity).transform(digits.data[:600])
-        found = answers.neighbors({"row": 599, "weights": weights_of(answers, diversity)})
+    def test_they_are_exact_among_all_rows(self, backend, digits, diversity):
+        Z = backend.lenses.with_diversity(diversity).transform(digits.data[:600])
+        found = backend.neighbors({"row": 599, "weights": weights_of(backend, diversity)})
         assert found["together"] == expected(Z, 599)
         wanted = np.sqrt(((Z[found["together"]] - Z[599]) ** 2).sum(axis=1) / 4)
         np.testing.assert_allclose(found["distances"], wanted, rtol=1e-3)
 
-    def test_modules_and_modules_switched_off(self, answers, digits):
-        stops = [stop["diversity"] for stop in answers.page.meta["stops"]]
-        asked = {"row": 7, "weights": weights_of(answers, 0.9), "stop": stops.index(0.9), "each": True}
-        Z = answers.lenses.transform(digits.data[:600])
+    def test_modules_and_modules_switched_off(self, backend, digits):
+        stops = [stop["diversity"] for stop in backend.page.meta["stops"]]
+        asked = {"row": 7, "weights": weights_of(backend, 0.9), "stop": stops.index(0.9), "each": True}
+        Z = backend.lenses.transform(digits.data[:600])
         views = Z.reshape(600, 4, 5)
-        found = answers.neighbors(asked)
+        found = backend.neighbors(asked)
         assert found["modules"] == [expected(views[:, m], 7) for m in range(4)]
-        found = answers.neighbors({**asked, "off": [0, 2]})
+        found = backend.neighbors({**asked, "off": [0, 2]})
         assert found["together"] == expected(views[:, [1, 3]].reshape(600, 10), 7)
 
-    def test_an_image_is_mapped_by_the_lenses(self, answers, digits):
+    def test_an_image_is_mapped_by_the_lenses(self, backend, digits):
         pixels = np.round(digits.images[700] * 255 / 16).astype(np.uint8)
         image = base64.b64encode(pixels.tobytes()).decode()
-        found = answers.neighbors({"image": image, "weights": weights_of(answers, 0.9)})
-        C = answers.coordinates
-        c = answers.lenses.principal_coordinates(digits.data[[700]])[0, : C.shape[1]]
-        wanted = np.argsort(((C - c) ** 2) @ np.array(weights_of(answers, 0.9)))[:10]
+        found = backend.neighbors({"image": image, "weights": weights_of(backend, 0.9)})
+        C = backend.coordinates
+        c = backend.lenses.principal_coordinates(digits.data[[700]])[0, : C.shape[1]]
+        wanted = np.argsort(((C - c) ** 2) @ np.array(weights_of(backend, 0.9)))[:10]
         assert len({*found["together"]} & {*wanted.tolist()}) >= 9
 
-    def test_rows_of_an_answer_are_described(self, answers, digits):
-        found = answers.neighbors({"row": 5, "weights": weights_of(answers, 1.0)})
+    def test_rows_of_an_answer_are_described(self, backend, digits):
+        found = backend.neighbors({"row": 5, "weights": weights_of(backend, 1.0)})
         row = next(row for row in found["rows"] if row["row"] == 5)
         assert row["text"] == f"{HOSTILE} 5"
-        assert answers.page.meta["classes"][row["codes"]] == str(digits.target[5])
+        assert backend.page.meta["classes"][row["codes"]] == str(digits.target[5])
         assert base64.b64decode(row["image"])[3] == round(digits.images[5].flat[3] * 255 / 16)
         assert {row["row"] for row in found["rows"]} == {5, *found["together"]}
 
@@ -134,15 +134,15 @@ class TestAnswers:
             {"row": 1, "off": "0"}, {"row": 1, "stop": 99}, {"row": 1, "stop": None}, {"row": 1, "off": [[]]},
         ],
     )  # fmt: skip
-    def test_what_the_page_would_not_send_is_refused(self, answers, bad):
+    def test_what_the_page_would_not_send_is_refused(self, backend, bad):
         if isinstance(bad, dict) and "weights" not in bad:
-            bad = {**bad, "weights": weights_of(answers, 1.0)} if "off" in bad or "stop" in bad else bad
+            bad = {**bad, "weights": weights_of(backend, 1.0)} if "off" in bad or "stop" in bad else bad
         with pytest.raises(BadRequestError):
-            answers.neighbors(bad)
+            backend.neighbors(bad)
 
     def test_rows_are_found_by_name(self, digits, lenses):
         names = ["same", *(f"{HOSTILE} {row}" for row in range(1, 599)), "same"]
-        named = Answers(lenses, digits.data[:600], ids=names)
+        named = ExplorerBackend(lenses, digits.data[:600], ids=names)
         assert named.page.meta["named"]
         assert named.page.meta["ids"] is None
         assert [named.find({"name": name})["row"] for name in ("same", names[7], "none")] == [0, 7, -1]
@@ -151,14 +151,14 @@ class TestAnswers:
                 named.find(bad)
 
     @pytest.mark.parametrize("weight", [np.nan, np.inf, -1.0, 1e300, None, "1e400"])
-    def test_weights_must_be_numbers(self, answers, weight):
-        weights = weights_of(answers, 1.0)
+    def test_weights_must_be_numbers(self, backend, weight):
+        weights = weights_of(backend, 1.0)
         with pytest.raises(BadRequestError, match="weights"):
-            answers.neighbors({"row": 1, "weights": [weight, *weights[1:]]})
+            backend.neighbors({"row": 1, "weights": [weight, *weights[1:]]})
 
-    def test_the_page_has_the_sample_only(self, answers, digits, lenses):
-        data = answers.data({"token": "t"})
-        assert len(data.coordinates) == 100 * answers.coordinates.shape[1] * 4
+    def test_the_page_has_the_sample_only(self, backend, digits, lenses):
+        data = backend.data({"token": "t"})
+        assert len(data.coordinates) == 100 * backend.coordinates.shape[1] * 4
         assert data.images == b""
         assert data.meta["n"] == 600
         assert HOSTILE not in json.dumps({**data.meta, "title": ""})
@@ -170,14 +170,14 @@ class TestAnswers:
 
 
 class TestViews:
-    def test_as_many_stops_are_kept_as_there_is_room_for(self, answers, monkeypatch):
+    def test_as_many_stops_are_kept_as_there_is_room_for(self, backend, monkeypatch):
         one = 4 * 600 * 20
         monkeypatch.setattr(room, "LARGEST_VIEWS", 2 * one)
-        monkeypatch.setattr(answers, "_views", {})
+        monkeypatch.setattr(backend, "_views", {})
         for stop, kept in ((0, [0]), (1, [0, 1]), (0, [1, 0]), (2, [0, 2]), (3, [2, 3])):
-            asked = {"row": 1, "weights": weights_of(answers, 0.9), "stop": stop, "each": True}
-            answers.neighbors(asked)
-            assert list(answers._views) == kept
+            asked = {"row": 1, "weights": weights_of(backend, 0.9), "stop": stop, "each": True}
+            backend.neighbors(asked)
+            assert list(backend._views) == kept
 
     def test_fixed_modules_are_their_own_columns(self, digits):
         class Columns:
@@ -197,18 +197,18 @@ class TestViews:
                 return ModularKernelPCA().__sklearn_tags__()
 
         X = Z = np.random.default_rng(0).standard_normal((300, 11))
-        fixed = Answers(Columns().fit(X), X)
+        fixed = ExplorerBackend(Columns().fit(X), X)
         found = fixed.neighbors({"row": 9, "weights": [0.5] * 11, "each": True})
         assert found["modules"] == [expected(view, 9) for view in (Z[:, :4], Z[:, 4:])]
         assert found["together"] == expected(Z, 9)
 
-    def test_a_deferred_map_answers_once_all_rows_are_mapped(self, answers, digits, lenses, monkeypatch):
-        from manylens.explorer import data
+    def test_a_deferred_map_answers_once_all_rows_are_mapped(self, backend, digits, lenses, monkeypatch):
+        from manylens.explorer import page_data
 
-        monkeypatch.setattr(data, "MAPPED", 256)
+        monkeypatch.setattr(page_data, "MAPPED", 256)
         monkeypatch.setattr(room, "SAMPLE", 100)
-        later = Answers(lenses, digits.data[:600], digits.target[:600], deferred=True)
-        asked = {"row": 3, "weights": weights_of(answers, 0.9)}
+        later = ExplorerBackend(lenses, digits.data[:600], digits.target[:600], deferred=True)
+        asked = {"row": 3, "weights": weights_of(backend, 0.9)}
         seen = []
         fill = room.fill_groups
 
@@ -221,25 +221,25 @@ class TestViews:
         monkeypatch.setattr(room, "fill_groups", filled)
         later.map_rows()
         assert seen == [0, 256 / 600, 512 / 600]
-        assert later.neighbors(asked)["together"] == answers.neighbors(asked)["together"]
+        assert later.neighbors(asked)["together"] == backend.neighbors(asked)["together"]
 
-    def test_rows_that_cannot_be_mapped_are_reported_to_the_page(self, answers, digits, lenses):
-        later = Answers(lenses, digits.data[:600], deferred=True)
+    def test_rows_that_cannot_be_mapped_are_reported_to_the_page(self, backend, digits, lenses):
+        later = ExplorerBackend(lenses, digits.data[:600], deferred=True)
         later._unmapped = np.full((600, 64), np.nan)
         with pytest.raises(ValueError, match="NaN"):
             later.map_rows()
         with pytest.raises(room.BadRequestError, match=r"could not be mapped.*NaN"):
-            later.neighbors({"row": 3, "weights": weights_of(answers, 0.9)})
+            later.neighbors({"row": 3, "weights": weights_of(backend, 0.9)})
 
     def test_blocks_of_rows_are_mapped_alike(self, digits, lenses, monkeypatch):
         pd = pytest.importorskip("pandas")
-        from manylens.explorer import data
+        from manylens.explorer import page_data
 
         X = digits.data[:100]
-        whole = data.leading_coordinates(lenses, X, 20)
-        monkeypatch.setattr(data, "MAPPED", 33)
-        np.testing.assert_allclose(data.leading_coordinates(lenses, X, 20), whole, atol=1e-10)
-        frame = data.leading_coordinates(lenses, pd.DataFrame(X), 20, np.float32)
+        whole = page_data.leading_coordinates(lenses, X, 20)
+        monkeypatch.setattr(page_data, "MAPPED", 33)
+        np.testing.assert_allclose(page_data.leading_coordinates(lenses, X, 20), whole, atol=1e-10)
+        frame = page_data.leading_coordinates(lenses, pd.DataFrame(X), 20, np.float32)
         assert frame.dtype == np.float32
         np.testing.assert_allclose(frame, whole, rtol=1e-4, atol=1e-5)
 
@@ -282,13 +282,13 @@ class TestServer:
         assert ask(address, good, Origin="null")[0] == 403
         assert ask(address, good, Host=f"localhost:{where.port}")[0] == 200
 
-    def test_questions_need_the_token_and_sense(self, address, answers):
+    def test_questions_need_the_token_and_sense(self, address, backend):
         token = parse_qs(urlsplit(address).query)["token"][0]
-        asked = {"row": 3, "weights": weights_of(answers, 0.9)}
+        asked = {"row": 3, "weights": weights_of(backend, 0.9)}
         good = {"Authorization": f"Bearer {token}"}
         status, _, body = ask(address, "/neighbors", "POST", asked, **good)
         assert status == 200
-        assert json.loads(body)["together"] == answers.neighbors(asked)["together"]
+        assert json.loads(body)["together"] == backend.neighbors(asked)["together"]
         assert ask(address, "/neighbors", "POST", asked)[0] == 403
         assert ask(address, f"/neighbors?token={token}", "POST", asked)[0] == 403
         assert ask(address, "/neighbors", "POST", asked, Authorization="Bearer x")[0] == 403
@@ -303,7 +303,7 @@ class TestServer:
         assert ask(address, "/neighbors", "POST", b" " * (2**20 + 1), **good)[0] == 413
         assert ask(address, "/../../etc/passwd")[0] == 404
 
-    def test_a_missing_package_is_named(self, answers, monkeypatch):
+    def test_a_missing_package_is_named(self, backend, monkeypatch):
         from manylens.explorer import server
 
         def missing(name):
@@ -311,11 +311,11 @@ class TestServer:
 
         monkeypatch.setattr("manylens.optional.importlib.import_module", missing)
         with pytest.raises(ImportError, match=r"needs uvicorn: pip install 'manylens\[serve\]'"):
-            server.serve(answers)
+            server.serve(backend)
 
 
 def test_the_page_of_a_server_shows_exact_neighbors_of_rows_that_are_not_on_the_map(
-    browser, address, answers, digits
+    browser, address, backend, digits
 ):
     messages = []
     context = browser.new_context(viewport={"width": 1280, "height": 900})
@@ -331,16 +331,16 @@ def test_the_page_of_a_server_shows_exact_neighbors_of_rows_that_are_not_on_the_
     try:
         page.goto(address)
         assert page.title() == HOSTILE
-        row = next(row for row in range(600) if row not in set(answers.page.meta["sample"]))
+        row = next(row for row in range(600) if row not in set(backend.page.meta["sample"]))
         page.get_by_role("searchbox").fill(str(row))
         page.keyboard.press("Enter")
         page.locator(".mlx-query strong", has_text=f"row {row}").wait_for()
-        assert shown() == expected(answers.lenses.transform(digits.data[:600]), row)
+        assert shown() == expected(backend.lenses.transform(digits.data[:600]), row)
         assert page.locator(".mlx-query .mlx-text").text_content() == f"{HOSTILE} {row}"
         page.locator(".mlx-slider").evaluate("n => { n.value = 0.4; n.dispatchEvent(new Event('input')); }")
-        assert shown() == expected(answers.lenses.with_diversity(0.4).transform(digits.data[:600]), row)
+        assert shown() == expected(backend.lenses.with_diversity(0.4).transform(digits.data[:600]), row)
         page.get_by_role("checkbox", name="module 2 ").uncheck()
-        views = answers.lenses.with_diversity(0.4).transform(digits.data[:600]).reshape(600, 4, 5)
+        views = backend.lenses.with_diversity(0.4).transform(digits.data[:600]).reshape(600, 4, 5)
         assert shown() == expected(views[:, [0, 2, 3]].reshape(600, 15), row)
         pixels = np.round(digits.images[700] * 255 / 16).astype(np.uint8)
         image = pytest.importorskip("PIL.Image").fromarray(pixels)
@@ -356,11 +356,11 @@ def test_the_page_of_a_server_shows_exact_neighbors_of_rows_that_are_not_on_the_
 
 
 @contextmanager
-def opened(browser, answers):
+def opened(browser, backend):
     """A page of a server; nothing may be written to its console."""
     messages, context = [], browser.new_context(viewport={"width": 1280, "height": 900})
     try:
-        with served(answers) as address:
+        with served(backend) as address:
             page = context.new_page()
             page.set_default_timeout(30_000)
             page.on("console", lambda message: messages.append(message.text))
@@ -379,7 +379,7 @@ def cards(page):
 
 def test_a_page_says_how_many_rows_are_mapped_and_then_shows_the_neighbors(browser, digits, lenses):
     rows = digits.data[:600]
-    later, proceed = Answers(lenses, rows, deferred=True), threading.Event()
+    later, proceed = ExplorerBackend(lenses, rows, deferred=True), threading.Event()
     map_rows = later.map_rows
     later.map_rows = lambda: proceed.wait(60) and map_rows()
     with opened(browser, later) as page:
@@ -389,7 +389,7 @@ def test_a_page_says_how_many_rows_are_mapped_and_then_shows_the_neighbors(brows
 
 
 def test_a_page_of_a_server_finds_rows_by_name(browser, digits, lenses):
-    named = Answers(lenses, digits.data[:600], ids=[f"digit {HOSTILE} {row}" for row in range(600)])
+    named = ExplorerBackend(lenses, digits.data[:600], ids=[f"digit {HOSTILE} {row}" for row in range(600)])
     with opened(browser, named) as page:
         field = page.get_by_role("searchbox")
         assert field.get_attribute("placeholder") == "0 to 599 or name"

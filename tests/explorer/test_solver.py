@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from manylens import ModularAutoencoder, ModularKernelPCA
-from manylens.explorer.data import describe_diverse, diverse_stops, module_weights
-from manylens.explorer.hosts import module_source
+from manylens.explorer.page_data import describe_diverse, diverse_stops, module_weights
+from manylens.explorer.page_hosts import module_source
 from manylens.modules.solver import lower_bound, solve_modules
 
 CALL = """async ([source, name, calls]) => {

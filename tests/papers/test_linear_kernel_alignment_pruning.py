@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from manylens import prune_predictions
 from manylens.papers import linear_kernel_alignment as thesis
 from manylens.pruning import Alignment
-from manylens.pruning.ranking import accumulated_errors, error_ranking
+from manylens.pruning.error_ranking import accumulated_errors, error_ranking
 from manylens.summaries.prediction_moments import PredictionMoments
 from tests.pruning.conftest import predictions
 

@@ -15,7 +15,7 @@ import manylens
 from manylens import CountSketch, ModuleNeighbors
 from manylens.ensembles.finders import GrowingRows
 from manylens.persistence.encoding import decode_dtype
-from manylens.persistence.foreign import ADAPTERS
+from manylens.persistence.other_libraries import ADAPTERS
 from tests.persistence.fitted import OPTIONAL, X, fitted, y
 
 FAULT = "the file is damaged or was modified"

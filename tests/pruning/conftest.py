@@ -8,7 +8,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from manylens.datasets import make_friedman, make_shells
-from manylens.pruning.pruner import read_members
+from manylens.pruning.alignment_pruner import read_members
 
 X, y = make_friedman(400, random_state=0)
 S, number = make_shells(400, random_state=0)

@@ -8,9 +8,9 @@ import pytest
 from sklearn.base import is_classifier
 
 from manylens.native.trees import flatten_trees
+from manylens.pruning.alignment_pruner import read_members
 from manylens.pruning.members import prediction_blocks
 from manylens.pruning.pruned_ensemble import probabilities, tree_sums
-from manylens.pruning.pruner import read_members
 from tests.pruning.conftest import S, X, label, y
 
 

@@ -9,7 +9,7 @@ from manylens.datasets import make_friedman, make_shells
 from manylens.pruning import TreePruner, model_choice
 from manylens.pruning.cover_cuts import cover_models, cover_paths
 from manylens.pruning.node_path import row_leaves, row_losses
-from manylens.pruning.path_losses import Judge, nodes_size
+from manylens.pruning.path_losses import HeldOutEvaluator, nodes_size
 from manylens.pruning.pruned_trees import find_format
 from manylens.pruning.pruning_rows import out_of_bag
 
@@ -18,10 +18,12 @@ S, label = make_shells(200, random_state=0)
 X, S = X.astype(np.float32), S.astype(np.float32)
 
 
-def judged(forest, rows, target):
-    """A judge by the out-of-bag rows of a forest, without trials."""
+def evaluator_of(forest, rows, target):
+    """An evaluator by the out-of-bag rows of a forest, without trials."""
     whole = find_format(forest).read(forest)
-    return Judge(whole, rows, row_leaves(rows, whole.trees, out_of_bag(forest, whole, rows), target), [])
+    return HeldOutEvaluator(
+        whole, rows, row_leaves(rows, whole.trees, out_of_bag(forest, whole, rows), target), []
+    )
 
 
 @pytest.mark.parametrize("link", ["auto", "identity", "logistic"])
@@ -31,40 +33,40 @@ def test_the_sizes_and_losses_of_cuts_are_those_of_their_models(kind, link):
     rows = S if classes else X
     forest = kind(24, random_state=0).fit(rows, label if classes else y)
     target = (label[:, np.newaxis] == np.unique(label)).astype(float) if classes else y[:, np.newaxis]
-    judge = judged(forest, rows, target)
-    seen = out_of_bag(forest, judge.ensemble, rows)
+    evaluator = evaluator_of(forest, rows, target)
+    seen = out_of_bag(forest, evaluator.ensemble, rows)
     counts = set()
-    for cuts in cover_paths(judge, 6, link):
+    for cuts in cover_paths(evaluator, 6, link):
         for cut in cuts:
-            models = cover_models(judge, cut)
+            models = cover_models(evaluator, cut)
             assert [nodes_size(model) for model in models] == cut.sizes
-            assert {model.link for model in models} == {cut.way.link}
+            assert {model.link for model in models} == {cut.candidate.link}
             sizes = [size[2] for size in cut.sizes]
             assert sizes == sorted(sizes, reverse=True)
             assert sizes[-1] < 0.6 * sizes[0]
             last = models[-1]
             C = len(last.intercept)
-            reached = row_leaves(rows, last.ensemble().trees, seen[: cut.way.n_trees], target[:, -C:])
+            reached = row_leaves(rows, last.ensemble().trees, seen[: cut.candidate.n_trees], target[:, -C:])
             with_leaves = reached._replace(node=last.ensemble().trees.leaf[reached.node])
             leaf = last.children[:, 0] == np.arange(len(last.children))
             losses = row_losses(last._replace(value=last.value[leaf]), with_leaves).loss
-            assert cut.losses.loss[-1] == pytest.approx(losses[judge.used].mean())
-            counts.add(cut.way.n_trees)
+            assert cut.losses.loss[-1] == pytest.approx(losses[evaluator.used].mean())
+            counts.add(cut.candidate.n_trees)
     assert counts == {6, 12, 24}
 
 
 def test_out_of_bag_rows_judge_cuts_like_new_rows():
     forest = RandomForestRegressor(100, random_state=0, n_jobs=2).fit(X, y)
     new, truth = make_friedman(4000, random_state=1)
-    judge = judged(forest, X, y[:, np.newaxis])
+    evaluator = evaluator_of(forest, X, y[:, np.newaxis])
     whole = np.mean((forest.predict(new) - truth) ** 2)
-    cut = next(cover_paths(judge, 50, "auto"))[0]
-    for model, rise in zip(cover_models(judge, cut), cut.losses.rise, strict=True):
+    cut = next(cover_paths(evaluator, 50, "auto"))[0]
+    for model, rise in zip(cover_models(evaluator, cut), cut.losses.rise, strict=True):
         rows = row_leaves(new.astype(np.float32), model.ensemble().trees, None, truth[:, np.newaxis])
         rows = rows._replace(node=model.ensemble().trees.leaf[rows.node])
         leaf = model.children[:, 0] == np.arange(len(model.children))
         loss = row_losses(model._replace(value=model.value[leaf]), rows).loss.mean()
-        assert rise / judge.whole_loss == pytest.approx(loss / whole - 1, abs=0.1)
+        assert rise / evaluator.whole_loss == pytest.approx(loss / whole - 1, abs=0.1)
 
 
 @pytest.mark.parametrize("link", ["auto", "identity"])

@@ -24,7 +24,8 @@ from sklearn.ensemble import (
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from manylens.pruning import AlignmentPruner, boosting
+from manylens.pruning import AlignmentPruner
+from manylens.pruning import boosting_members as boosting
 from manylens.pruning import members as averaging
 from tests.pruning.conftest import CLASSIFIERS, REGRESSORS, S, X, label, number, y
 from tests.pruning.contract import MembersContract

@@ -17,7 +17,7 @@ from manylens.pruning import TreePruner, tree_pruner
 from manylens.pruning.held_out_trials import held_out_trials
 from manylens.pruning.model_choice import FOLDS, optimism
 from manylens.pruning.node_path import row_leaves
-from manylens.pruning.path_losses import Candidate, Judge
+from manylens.pruning.path_losses import Candidate, HeldOutEvaluator
 from manylens.pruning.pruned_ensemble import comparable_rows
 from manylens.pruning.pruned_trees import find_format
 
@@ -67,34 +67,34 @@ def test_the_held_out_loss_is_above_that_of_the_path_by_at_most_one_standard_err
     assert max(corrections) > 0
 
 
-def judge_of(n_rows):
+def evaluator_of(n_rows):
     """Boosting of Friedman's function, judged by other rows."""
     X, y = make_friedman(200 + n_rows, random_state=0)
     boosting = GradientBoostingRegressor(random_state=0).fit(X[:200], y[:200])
     model = find_format(boosting).read(boosting)
     leaves = row_leaves(comparable_rows(X[200:], model.trees), model.trees, None, y[200:, np.newaxis])
     trials = held_out_trials(model, leaves, np.random.RandomState(0))
-    return Judge(model, comparable_rows(X[200:], model.trees), leaves, trials)
+    return HeldOutEvaluator(model, comparable_rows(X[200:], model.trees), leaves, trials)
 
 
 @pytest.mark.parametrize("n_rows", [48, 480, 1200])
 def test_the_gain_of_all_rows_is_exact_for_an_excess_of_c_by_n(monkeypatch, n_rows):
-    judge, way = judge_of(n_rows), Candidate(100, "identity", 3.0)
+    evaluator, candidate = evaluator_of(n_rows), Candidate(100, "identity", 3.0)
 
-    def evaluate(self, ways, shares, trials):
-        assert (ways, shares) == ([way], [[1.0, 0.5]])
+    def evaluate(self, candidates, shares, trials):
+        assert (candidates, shares) == ([candidate], [[1.0, 0.5]])
         learned = [len(self.trials[k].learned.target) for k in trials]
         return [SimpleNamespace(loss=np.array([[9.0] * len(learned), [1 + 7 / n for n in learned]]))]
 
-    monkeypatch.setattr(Judge, "evaluate", evaluate)
+    monkeypatch.setattr(HeldOutEvaluator, "evaluate", evaluate)
     known = 1 + 7 / (n_rows * 3 // 4)
-    gain = judge.gain_of_all_rows(way, [1.0, 0.5], known)
+    gain = evaluator.gain_of_all_rows(candidate, [1.0, 0.5], known)
     assert known - gain == pytest.approx(1 + 7 / n_rows)
-    assert judge.gain_of_all_rows(way._replace(shrinkage=np.inf), [1.0, 0.5], known) == 0
+    assert evaluator.gain_of_all_rows(candidate._replace(shrinkage=np.inf), [1.0, 0.5], known) == 0
 
 
 def test_few_rows_gain_nothing():
-    assert judge_of(12).gain_of_all_rows(Candidate(100, "identity", 3.0), [1.0], 1.0) == 0
+    assert evaluator_of(12).gain_of_all_rows(Candidate(100, "identity", 3.0), [1.0], 1.0) == 0
 
 
 def test_boosting_stops_early_if_no_cut_is_good_enough(monkeypatch):

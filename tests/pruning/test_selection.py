@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression
 from manylens import align_kernels, cka, prune_predictions
 from manylens.papers.linear_kernel_alignment import alignf
 from manylens.pruning import Alignment
-from manylens.pruning.ranking import accumulated_errors, early_stop, error_ranking
+from manylens.pruning.error_ranking import accumulated_errors, early_stop, error_ranking
 from manylens.pruning.selection import (
     Penalty,
     add_predictors,

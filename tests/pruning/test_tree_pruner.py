@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import manylens
 from manylens.datasets import make_friedman, make_shells
 from manylens.pruning import TreePruner, model_choice
-from manylens.pruning.size_limits import Dials
+from manylens.pruning.size_limits import SizeLimits
 
 X, y = make_friedman(700, random_state=0)
 new, truth = make_friedman(2000, random_state=1)
@@ -279,7 +279,7 @@ def test_the_whole_is_kept_with_a_warning_if_nothing_can_be_gained():
 def test_a_model_that_does_not_get_smaller_stays_as_it_is(monkeypatch):
     rows, values = make_friedman(300, random_state=2)
     boosting = GradientBoostingRegressor(n_estimators=5, random_state=0).fit(X, y)
-    monkeypatch.setattr(Dials, "shares", lambda *_: [1.0])  # refits without cuts have a smaller loss
+    monkeypatch.setattr(SizeLimits, "shares", lambda *_: [1.0])  # refits without cuts have a smaller loss
     with pytest.warns(UserWarning, match="all trees are kept"):
         small = TreePruner(boosting, random_state=0).fit(rows, values)
     np.testing.assert_allclose(small.predict(new), boosting.predict(new))

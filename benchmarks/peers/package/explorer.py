@@ -112,7 +112,7 @@ class ExplorerServer(Comparison):
     )
 
     def make_data(self):
-        from manylens.explorer.served_neighbors import Answers
+        from manylens.explorer.served_neighbors import ExplorerBackend
 
         n = 20_000 if self.quick else 1_000_000
         rng = np.random.default_rng(self.seed)
@@ -120,26 +120,26 @@ class ExplorerServer(Comparison):
         X = rng.standard_normal((n, 60), dtype=np.float32)
         X += rng.standard_normal((100, 60), dtype=np.float32)[labels]
         lenses = ModularKernelPCA(rank=120, random_state=self.seed).fit(X[:3000])
-        answers = Answers(lenses, X, labels, diversities=[0.5, 1])
+        backend = ExplorerBackend(lenses, X, labels, diversities=[0.5, 1])
         asked = [
-            (int(row), weights_at(lenses, diversity, answers.k))
+            (int(row), weights_at(lenses, diversity, backend.k))
             for row, diversity in zip(
                 rng.integers(n, size=QUESTIONS), rng.uniform(0.5, 1, QUESTIONS), strict=True
             )
         ]
-        return answers, answers.coordinates, asked
+        return backend, backend.coordinates, asked
 
     def server(self, data):
-        answers, C, asked = data
-        answers.neighbors({"row": 0, "weights": asked[0][1].tolist(), "each": True})  # compiles, maps a stop
+        backend, C, asked = data
+        backend.neighbors({"row": 0, "weights": asked[0][1].tolist(), "each": True})  # compiles, maps a stop
         times, each, exact = [], [], []
         for row, w in asked:
             request = {"row": row, "weights": w.tolist()}
             start = time.perf_counter()
-            found = answers.neighbors(request)["together"]
+            found = backend.neighbors(request)["together"]
             times.append(time.perf_counter() - start)
             start = time.perf_counter()
-            answers.neighbors({**request, "each": True})
+            backend.neighbors({**request, "each": True})
             each.append(time.perf_counter() - start)
             exact.append(len({*found} & {*exact_neighbors(C, w, row)}) / len(found))
         return {**in_ms("median_ms", times), **in_ms("each_module_ms", each), "exact": float(np.mean(exact))}

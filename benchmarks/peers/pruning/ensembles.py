@@ -17,7 +17,7 @@ from benchmarks.data.ensembles import AS_IN_THE_THESIS, Setting, split_table, su
 from benchmarks.harness import Claim, Comparison, ratio, result
 from manylens import AlignmentPruner
 from manylens.datasets import make_friedman, make_shells
-from manylens.pruning.pruner import read_members
+from manylens.pruning.alignment_pruner import read_members
 from manylens.pruning.selection import select_predictors
 from manylens.pruning.training_moments import out_of_bag
 from manylens.summaries.prediction_moments import FoldedMoments

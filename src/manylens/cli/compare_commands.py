@@ -39,13 +39,13 @@ def compare(
     **options: Any,
 ) -> None:
     """Compare representations of the same rows, one per file: their similarity, with standard errors."""
-    from manylens.cli import comparing
+    from manylens.cli import run_compare
 
     if len(files) < 2:
         raise click.UsageError("Give at least two files to compare.")
     how, columns = split_options(options)
     rows = [read(file, **how) for file in files]
-    comparing.compare(common, rows, plain_numbers(columns), measure, estimator, groups, label, output, plot)
+    run_compare.compare(common, rows, plain_numbers(columns), measure, estimator, groups, label, output, plot)
 
 
 @command(
@@ -82,12 +82,12 @@ def rank(
     **options: Any,
 ) -> None:
     """Rank representations of the same rows, one per file, by how well they predict a label linearly."""
-    from manylens.cli import comparing
+    from manylens.cli import run_compare
 
     how, columns = split_options(options)
     rows = [read(file, **how) for file in files]
     given = None if labels is None else read(labels, **how)
-    comparing.rank(common, rows, plain_numbers(columns), label, given, metric, regression, output)
+    run_compare.rank(common, rows, plain_numbers(columns), label, given, metric, regression, output)
 
 
 def plain_numbers(columns: Any) -> Any:
@@ -135,9 +135,9 @@ def prune(
     Works best with the rows that MODEL was fitted to, for which forests and bagging have out-of-bag
     predictions.
     """
-    from manylens.cli import prune_model
+    from manylens.cli import run_prune
     from manylens.cli.model_files import read_model
 
     loaded, rows = read_model(model, trust), read(data, **options)
     other = None if test is None else read(test, **options)
-    prune_model.prune(common, model, loaded, rows, other, label, method, native, trust, output)
+    run_prune.prune(common, model, loaded, rows, other, label, method, native, trust, output)

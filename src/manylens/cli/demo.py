@@ -9,7 +9,7 @@ from manylens.cli import CommandError
 from manylens.cli.browser import open_in_browser
 from manylens.cli.demo_experiment import Experiment, Settings, run_experiment
 from manylens.cli.demo_report import COLUMNS, gap_text, report_page, table_rows
-from manylens.explorer.hosts import explore
+from manylens.explorer.page_hosts import explore
 from manylens.optional import import_optional
 
 if TYPE_CHECKING:

@@ -57,11 +57,11 @@ def explore(
     The page is one file that needs no server and no network. With more than 20,000 rows it shows a sample;
     --serve shows all of them by a server that only this machine can reach.
     """
-    from manylens.cli import exploring
+    from manylens.cli import run_explore
     from manylens.cli.model_files import read_model
 
     how, columns = split_options(options)
-    shown = exploring.Shown(label, ids, text, show)
+    shown = run_explore.DisplayColumns(label, ids, text, show)
     if compare is not None and (model is not None or serve):
         raise click.UsageError("--compare shows two files as they are: leave out --model and --serve.")
     if data == compare == "-":
@@ -73,7 +73,7 @@ def explore(
     rows = read(data, **how)
     if compare is not None:
         other = read(compare, **how)
-        exploring.compare_rows(common, rows, other, columns, shown, output, open_page)
+        run_explore.compare_rows(common, rows, other, columns, shown, output, open_page)
         return
     settings = {"n_modules": modules, "n_components": components, "diversity": diversity}
-    exploring.explore_rows(common, rows, loaded, columns, settings, shown, output, open_page, serve)
+    run_explore.explore_rows(common, rows, loaded, columns, settings, shown, output, open_page, serve)

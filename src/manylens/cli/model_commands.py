@@ -8,7 +8,7 @@ import click
 
 from manylens.cli.options import Diversity, choosing, command, read, reading, split_options, trusting
 
-LEARNING = "manylens.cli.learning"  # imports scikit-learn, which takes as long as reading a large file
+RUN_LEARN = "manylens.cli.run_learn"  # imports scikit-learn, which takes as long as reading a large file
 
 
 @command(
@@ -67,16 +67,16 @@ def learn(
         **{"n_modules": modules, "n_components": components, "diversity": diversity},
         **{"kernel": kernel, "rank": rank},
     }
-    rows = read(data, **how, meanwhile=LEARNING)
-    from manylens.cli import learning
+    rows = read(data, **how, meanwhile=RUN_LEARN)
+    from manylens.cli import run_learn
 
     if report:
-        from manylens.cli.model_report import check_report_target
+        from manylens.cli.run_report import check_report_target
 
         check_report_target(report)
-    model = learning.learn(common, rows, columns, settings, label, ids, output, index)
+    model = run_learn.learn(common, rows, columns, settings, label, ids, output, index)
     if report:
-        from manylens.cli.model_report import write_report
+        from manylens.cli.run_report import write_report
 
         write_report(model, rows, label, report, common.seed, f"manylens learn --report {report}")
 
@@ -100,13 +100,13 @@ def transform(
     common: Any, model: str, data: str, output: str, keep: tuple[str, ...], trust: bool, **options: Any
 ) -> None:
     """Apply the saved MODEL to the rows of DATA and write its columns as a table."""
-    from manylens.cli import learning
+    from manylens.cli import run_learn
     from manylens.cli.columns import needed_columns
     from manylens.cli.model_files import read_model
 
     loaded = read_model(model, trust)
     columns = needed_columns(loaded, *keep)
-    learning.transform(common, loaded, read(data, **options, model=loaded, columns=columns), keep, output)
+    run_learn.transform(common, loaded, read(data, **options, model=loaded, columns=columns), keep, output)
 
 
 @command(
@@ -137,10 +137,10 @@ def nca(
     """Learn a linear map under which rows near each other tend to be of the same class, and save it."""
     how, columns = split_options(options)
     settings = {"n_components": components, "method": method, "max_iter": max_iter}
-    rows = read(data, **how, meanwhile=LEARNING)
-    from manylens.cli import learning
+    rows = read(data, **how, meanwhile=RUN_LEARN)
+    from manylens.cli import run_learn
 
-    learning.nca(common, rows, columns, settings, label, holdout, output)
+    run_learn.nca(common, rows, columns, settings, label, holdout, output)
 
 
 @command(
@@ -186,7 +186,7 @@ def search(
     MODEL can also be an index from `manylens learn --index`; DATA is then needed only for --row, --show,
     --ids and --where.
     """
-    from manylens.cli import searching
+    from manylens.cli import run_search
     from manylens.cli.columns import needed_columns
     from manylens.cli.model_files import read_model
 
@@ -198,7 +198,7 @@ def search(
     columns = None if where else needed_columns(loaded, ids, *show)
     rows = None if data is None else read(data, **options, model=loaded, columns=columns)
     asked = None if query is None else read(query, **options, model=loaded)
-    searching.search(common, loaded, rows, asked, query_rows, k, ids, where, show, output)
+    run_search.search(common, loaded, rows, asked, query_rows, k, ids, where, show, output)
 
 
 @command("info", "manylens info flowers.csv", "manylens info flowers.manylens --json")
@@ -210,12 +210,12 @@ def info(common: Any, data: str, trust: bool, **options: Any) -> None:
 
     Data are read as by `manylens learn`: tables, arrays, a folder of images, or - for standard input.
     """
-    from manylens.cli import description
+    from manylens.cli import run_info
 
-    if description.is_model(data, trust):
-        description.describe_model(common, data, trust)
+    if run_info.is_model(data, trust):
+        run_info.describe_model(common, data, trust)
     else:
-        description.describe_rows(common, read(data, **options))
+        run_info.describe_rows(common, read(data, **options))
 
 
 @command("report", "manylens report flowers.manylens flowers.csv --label species -o flowers.html")
@@ -230,12 +230,12 @@ def report(
 ) -> None:
     """Write one HTML page about a MODEL of `manylens learn` and the rows of DATA; it needs no server."""
     from manylens.cli.model_files import read_model
-    from manylens.cli.model_report import check_report_target, write_report
+    from manylens.cli.run_report import check_report_target, write_report
 
     check_report_target(output)
     loaded = read_model(model, trust)
     rows = read(data, **options, model=loaded)
-    with common.talk.step("Drawing"):
+    with common.printer.step("Drawing"):
         said = write_report(loaded, rows, label, output, common.seed, f"manylens report {model} {data}")
-    shown = {name: value for name, value in said.items() if name != "diversities" or common.talk.as_json}
-    common.talk.result(f"Report on {rows.name}", shown)
+    shown = {name: value for name, value in said.items() if name != "diversities" or common.printer.as_json}
+    common.printer.result(f"Report on {rows.name}", shown)

@@ -10,7 +10,7 @@ from sklearn.pipeline import Pipeline
 from manylens.cli import CommandError
 from manylens.cli.tables import check_target, nearest_file
 from manylens.persistence.files import MAGIC, replacing
-from manylens.persistence.models import BEGINNINGS, load, read_beginning, save
+from manylens.persistence.save_and_load import BEGINNINGS, load, read_beginning, save
 from manylens.validation import plain_conversion_errors
 
 PICKLES = (".joblib", ".pkl", ".pickle")

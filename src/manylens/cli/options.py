@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from manylens.cli import FILE_COMMANDS
-from manylens.cli.output import Common, Talk
+from manylens.cli.output import CommandContext, Printer
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -47,7 +47,7 @@ def command(name: str, *examples: str) -> Callable[[Function], Function]:
     def register(function: Function) -> Function:
         @functools.wraps(function)
         def wrapped(as_json: bool, quiet: bool, seed: int, **options: Any) -> Any:
-            return function(common=Common(Talk(as_json, quiet), seed), **options)
+            return function(common=CommandContext(Printer(as_json, quiet), seed), **options)
 
         for option in (
             click.option(

@@ -31,7 +31,7 @@ class Step:
 
 
 @dataclass
-class Talk:
+class Printer:
     """Prints results on stdout and notes on stderr; with `results_on_stderr`, stdout is left to rows."""
 
     as_json: bool = False
@@ -113,10 +113,10 @@ class Talk:
 
 
 @dataclass(frozen=True)
-class Common:
+class CommandContext:
     """Settings shared by the commands."""
 
-    talk: Talk
+    printer: Printer
     seed: int
 
 

@@ -24,10 +24,10 @@ from manylens.alignment.distances import distance_correlation
 from manylens.ensembles.index import Method
 from manylens.ensembles.neighbors import ModuleNeighbors
 from manylens.ensembles.scan_neighbors import ScanNeighborsClassifier
-from manylens.explorer.served_neighbors import Answers
+from manylens.explorer.served_neighbors import ExplorerBackend
 from manylens.metric.nca import NCA
 from manylens.modules.kernel_pca import ModularKernelPCA
-from manylens.pruning.pruner import AlignmentPruner
+from manylens.pruning.alignment_pruner import AlignmentPruner
 from manylens.pruning.tree_pruner import TreePruner
 from manylens.summaries.count_sketch import CountSketch
 from manylens.typing import FloatArray, IntArray
@@ -90,7 +90,7 @@ def tasks(X: FloatArray, y: IntArray) -> Iterator[tuple[str, Callable[[], object
     yield "hsic_test", lambda: hsic_test(X[:, :2], X[:, 2:], n_permutations=10)
     yield "distance_correlation", lambda: distance_correlation(X[:, :2], X[:, 2:])
     asked = {"row": 0, "weights": [1.0] * 6, "each": True}
-    yield "explorer", lambda: Answers(lenses, X, diversities=[1]).neighbors(asked)
+    yield "explorer", lambda: ExplorerBackend(lenses, X, diversities=[1]).neighbors(asked)
     yield "AlignmentPruner", lambda: prune(X, y)
 
 

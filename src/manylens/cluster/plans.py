@@ -131,8 +131,8 @@ class PruningPlan(Plan):
         return True
 
     def prepare(self, model: Any, sample: RowSample) -> Prepared:
+        from manylens.pruning.alignment_pruner import read_members
         from manylens.pruning.pruned_ensemble import validate_member_rows
-        from manylens.pruning.pruner import read_members
         from manylens.pruning.selection import check_method
         from manylens.pruning.training_moments import target_columns
 
@@ -160,8 +160,8 @@ class PruningPlan(Plan):
         return Prepared(self, model, sample.block_lengths(), bags)
 
     def summarize(self, prepared: Prepared, number: int, *arguments: Any) -> Summary:
+        from manylens.pruning.alignment_pruner import read_members
         from manylens.pruning.pruned_ensemble import validate_member_rows
-        from manylens.pruning.pruner import read_members
         from manylens.pruning.training_moments import direct_batches, new_moments, target_columns
 
         model, bags, (X, y) = prepared.model, prepared.extra, arguments
@@ -177,7 +177,7 @@ class PruningPlan(Plan):
         return moments
 
     def learn(self, prepared: Prepared, summary: Any) -> Any:
-        from manylens.pruning.pruner import read_members
+        from manylens.pruning.alignment_pruner import read_members
 
         model, bags = copy.copy(prepared.model), prepared.extra
         members = read_members(model.ensemble)
@@ -217,7 +217,7 @@ def plan_for(estimator: Any) -> Plan:
         method = estimator.method
         online = method == "stochastic" or type(method).__name__ == "Stochastic"
         return OnlineMetricPlan() if online else MetricPlan()
-    if "manylens.pruning.pruner.AlignmentPruner" in names:
+    if "manylens.pruning.alignment_pruner.AlignmentPruner" in names:
         return PruningPlan()
     if not all(hasattr(estimator, step) for step in STEPS):
         raise TypeError(

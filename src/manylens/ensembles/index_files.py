@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from manylens.ensembles.faiss_finder import import_faiss
 from manylens.ensembles.index import SearchIndex, check_same_modules, index_file
 from manylens.ensembles.representation import resolve_modules
-from manylens.persistence.models import load, save
+from manylens.persistence.save_and_load import load, save
 from manylens.typing import ModuleSet
 from manylens.validation import check_flag
 

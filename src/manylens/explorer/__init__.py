@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from manylens._lazy import attach
 
 if TYPE_CHECKING:
-    from manylens.explorer.hosts import explore
+    from manylens.explorer.page_hosts import explore
 
 __all__ = ["explore"]
 
-__getattr__, __dir__ = attach(__name__, {"manylens.explorer.hosts": ["explore"]})
+__getattr__, __dir__ = attach(__name__, {"manylens.explorer.page_hosts": ["explore"]})

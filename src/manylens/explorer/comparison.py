@@ -14,8 +14,8 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.ensembles.representation import finite_columns, module_views
-from manylens.explorer.curves import others
-from manylens.explorer.data import LARGEST, ExplorerData, little_endian, row_data
+from manylens.explorer.diversity_curves import others
+from manylens.explorer.page_data import LARGEST, ExplorerData, little_endian, row_data
 from manylens.explorer.similarities import linear_cka, similarity_matrix
 from manylens.typing import FloatArray, IntArray, MatrixLike, ModuleSet
 from manylens.validation import check_count, plain_conversion_errors, shown

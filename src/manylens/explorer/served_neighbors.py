@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from manylens.explorer.data import (
+from manylens.explorer.page_data import (
     ExplorerData,
     coordinate_blocks,
     count_rows,
@@ -43,7 +43,7 @@ class NotReadyError(Exception):
     """Not all rows are mapped yet; its argument is the share of those that are."""
 
 
-class Answers:
+class ExplorerBackend:
     """Coordinates of all rows, and answers to the requests of a page.
 
     If `deferred`, only the rows on the page are mapped at once; `map_rows` has to be called for the others.

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from manylens.explorer.hosts import page
-from manylens.explorer.served_neighbors import Answers, BadRequestError, NotReadyError
+from manylens.explorer.page_hosts import page
+from manylens.explorer.served_neighbors import BadRequestError, ExplorerBackend, NotReadyError
 from manylens.optional import import_optional
 
 LARGEST_REQUEST = 2**20  # bytes
@@ -29,7 +29,7 @@ HEADERS = {
 
 
 def serve(
-    answers: Answers,
+    backend: ExplorerBackend,
     started: Callable[[str], object] = print,
     *,
     token: str | None = None,
@@ -48,7 +48,7 @@ def serve(
     try:
         listening.bind((HOST, 0))
         port = listening.getsockname()[1]
-        app = application(answers, token, port)
+        app = application(backend, token, port)
         config = uvicorn.Config(
             app,
             log_level="error",
@@ -59,15 +59,15 @@ def serve(
         )
         listening.listen()  # so that the browser can connect as soon as it knows the address
         started(f"http://{HOST}:{port}/?token={token}")
-        if not answers.is_ready:
-            threading.Thread(target=answers.map_rows, daemon=True).start()
+        if not backend.is_ready:
+            threading.Thread(target=backend.map_rows, daemon=True).start()
         with suppress(KeyboardInterrupt):  # uvicorn shuts down and then passes the signal on
             uvicorn.Server(config).run(sockets=[listening])
     finally:
         listening.close()
 
 
-def application(answers: Answers, token: str, port: int) -> Any:
+def application(backend: ExplorerBackend, token: str, port: int) -> Any:
     """The ASGI application: the page, and answers to its requests."""
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
@@ -76,7 +76,7 @@ def application(answers: Answers, token: str, port: int) -> Any:
     from starlette.routing import Route
 
     addresses = {f"{HOST}:{port}", f"localhost:{port}"}
-    html = page(answers.data({"token": token})).encode()
+    html = page(backend.data({"token": token})).encode()
 
     def respond(content: Any, status: int = 200, kind: str = "application/json") -> Response:
         body = content if isinstance(content, bytes) else json.dumps(content, allow_nan=False).encode()
@@ -117,10 +117,10 @@ def application(answers: Answers, token: str, port: int) -> Any:
             return respond({"mapped": error.args[0]}, 202)
 
     async def neighbors(request: Request) -> Response:
-        return await answer(request, answers.neighbors)
+        return await answer(request, backend.neighbors)
 
     async def row(request: Request) -> Response:
-        return await answer(request, answers.find)
+        return await answer(request, backend.find)
 
     return Starlette(
         routes=[

@@ -66,7 +66,8 @@ OWN: dict[str, tuple[str, ...]] = {
     "manylens.modules.networks": ("StackedNetworks",),
     "manylens.modules.solver": ("Ambiguity",),
     "manylens.native.trees": ("FlatTrees",),
-    "manylens.pruning.boosting": (
+    "manylens.pruning.alignment_pruner": ("AlignmentPruner",),
+    "manylens.pruning.boosting_members": (
         *("GradientBoostingStages", "HistGradientBoostingStages", "LightGBMStages", "XGBoostStages"),
     ),
     "manylens.pruning.members": (
@@ -75,7 +76,6 @@ OWN: dict[str, tuple[str, ...]] = {
     ),
     "manylens.pruning.pruned_ensemble": ("PrunedEnsemble",),
     "manylens.pruning.pruned_trees": ("PrunedTrees",),
-    "manylens.pruning.pruner": ("AlignmentPruner",),
     "manylens.pruning.selection": ("Alignment", "PruningResult"),
     "manylens.pruning.tree_ensembles": ("TreeEnsemble",),
     "manylens.pruning.tree_pruner": ("TreePruner",),

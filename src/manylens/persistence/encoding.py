@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from manylens.persistence import foreign
+from manylens.persistence import other_libraries
 from manylens.persistence.classes import class_name, find_class, find_compiled, find_function
 from manylens.persistence.files import PartReader, PartWriter
 from manylens.typing import AnyArray
@@ -105,7 +105,7 @@ class Encoder:
             return {"random": ["RandomState", self.encode(value.get_state(legacy=False))]}
         if isinstance(value, np.random.Generator):
             return {"random": ["Generator", self.encode(value.bit_generator.state)]}
-        adapter = foreign.ADAPTERS.get(f"{kind.__module__}.{kind.__qualname__}")
+        adapter = other_libraries.ADAPTERS.get(f"{kind.__module__}.{kind.__qualname__}")
         if adapter is not None:
             content = adapter.take(value)
             if content is None:
@@ -264,7 +264,7 @@ class Decoder:
         return np.random.Generator(bits)
 
     def _adapted(self, content: Any) -> Any:
-        return foreign.ADAPTERS[content[0]].make(self.decode(content[1]))
+        return other_libraries.ADAPTERS[content[0]].make(self.decode(content[1]))
 
     def _compiled(self, content: Any) -> Any:
         kind, numbers = find_compiled(content[0]), [self.decode(each) for each in content[1]]
@@ -286,7 +286,7 @@ class Decoder:
             made.extend(items) if isinstance(items, list) else made.update(items)
         if attributes is not None:
             set_state(made, attributes)
-        foreign.check_estimator(made)
+        other_libraries.check_estimator(made)
         return made
 
     def _pairs(self, content: Any) -> dict[Any, Any]:

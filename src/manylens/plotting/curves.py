@@ -28,8 +28,8 @@ from manylens.plotting.style import (
     numbers,
     require_attributes,
 )
+from manylens.pruning.alignment_pruner import read_members
 from manylens.pruning.pruned_ensemble import validate_member_rows
-from manylens.pruning.pruner import read_members
 from manylens.typing import AnyArray, FloatArray, ModuleSet
 from manylens.validation import check_choice, check_diversity, finite_array, label_column, refuse_extreme
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from manylens._lazy import attach
 
 if TYPE_CHECKING:
+    from manylens.pruning.alignment_pruner import AlignmentPruner, prune_predictions
     from manylens.pruning.pruned_ensemble import PrunedEnsemble
     from manylens.pruning.pruned_trees import PrunedTrees
-    from manylens.pruning.pruner import AlignmentPruner, prune_predictions
     from manylens.pruning.selection import Alignment, PruningResult
     from manylens.pruning.tree_ensembles import TreeEnsemble
     from manylens.pruning.tree_pruner import TreePruner
@@ -26,9 +26,9 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
+        "manylens.pruning.alignment_pruner": ["AlignmentPruner", "prune_predictions"],
         "manylens.pruning.pruned_ensemble": ["PrunedEnsemble"],
         "manylens.pruning.pruned_trees": ["PrunedTrees"],
-        "manylens.pruning.pruner": ["AlignmentPruner", "prune_predictions"],
         "manylens.pruning.selection": ["Alignment", "PruningResult"],
         "manylens.pruning.tree_ensembles": ["TreeEnsemble"],
         "manylens.pruning.tree_pruner": ["TreePruner"],

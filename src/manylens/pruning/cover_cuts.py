@@ -24,8 +24,8 @@ from manylens.pruning.node_path import (
     row_losses,
     smoothed,
 )
-from manylens.pruning.path_losses import Candidate, Judge, JudgedRows, Path, Size
-from manylens.pruning.size_limits import Dials, Goal, full_size
+from manylens.pruning.path_losses import Candidate, HeldOutEvaluator, JudgedRows, LossPath, Size
+from manylens.pruning.size_limits import Goal, SizeLimits, full_size
 from manylens.typing import IntArray
 
 SMOOTHINGS = (0.1, 1.0)  # weight of a node in the values of its children, in training rows
@@ -37,21 +37,21 @@ HALVINGS = 3  # how often the number of trees is halved
 class CoverPath(NamedTuple):
     """Some trees of a forest, with more and more nodes cut: one step per limit on the training rows."""
 
-    way: Candidate
+    candidate: Candidate
     smoothing: float
     judged: JudgedRows
-    losses: Path
+    losses: LossPath
     sizes: list[Size]
 
 
-def cover_paths(judge: Judge, fewest: int, link: str) -> Iterator[list[CoverPath]]:
+def cover_paths(evaluator: HeldOutEvaluator, fewest: int, link: str) -> Iterator[list[CoverPath]]:
     """Held-out losses of all cuts, with several smoothings and links, for increasing numbers of trees."""
-    ensemble, T = judge.ensemble, len(judge.ensemble.trees.roots)
+    ensemble, T = evaluator.ensemble, len(evaluator.ensemble.trees.roots)
     nodes = open_nodes(ensemble, T)
     links: list[Link] = ["identity"] if link != "logistic" or ensemble.classes is None else []
     links += ["logistic"] if link != "identity" and ensemble.classes is not None else []
     above = [places_above(nodes, level) for level in cover_levels(nodes)]
-    rows = [judge.rows._replace(node=up[judge.rows.node]) for up in above]
+    rows = [evaluator.rows._replace(node=up[evaluator.rows.node]) for up in above]
     even = [smoothed(nodes, smoothing) for smoothing in SMOOTHINGS]
     for count in sorted({max(fewest, T >> k) for k in range(HALVINGS + 1)}):
         end = int(nodes.roots[count])
@@ -60,38 +60,38 @@ def cover_paths(judge: Judge, fewest: int, link: str) -> Iterator[list[CoverPath
         for smoothing, values in zip(SMOOTHINGS, even, strict=True):
             some = values._replace(value=values.value[:end] * (T / count), column=values.column[:count])
             for each in links:
-                way = Candidate(count, each, np.inf)
+                candidate = Candidate(count, each, np.inf)
                 losses = [losses_of(some, part.first_trees(count), each) for part in rows]
-                sizes = [full_size(ensemble, way, m) for m in remain]
-                judged = judge.compare(losses)
-                found.append(CoverPath(way, smoothing, judged, judge.path_of(judged), sizes))
+                sizes = [full_size(ensemble, candidate, m) for m in remain]
+                judged = evaluator.compare(losses)
+                found.append(CoverPath(candidate, smoothing, judged, evaluator.path_of(judged), sizes))
         yield found
 
 
 def smallest_cut(
-    cuts: Sequence[CoverPath], dials: Dials, goal: Goal, whole_bytes: int
+    cuts: Sequence[CoverPath], limits: SizeLimits, goal: Goal, whole_bytes: int
 ) -> tuple[CoverPath, int] | None:
     """Path and step of the smallest model that is good enough (of equal ones, that with the smallest loss);
     None if no such model is smaller than the whole."""
     found = []
     for number, cut in enumerate(cuts):
-        step = dials.choose(cut.losses, cut.sizes, goal, limited=False)
+        step = limits.choose(cut.losses, cut.sizes, goal, limited=False)
         if step is not None and cut.sizes[step][2] < whole_bytes:
             found.append((cut.sizes[step][2], float(cut.losses.loss[step]), number, step))
     return (cuts[min(found)[2]], min(found)[3]) if found else None
 
 
-def cover_models(judge: Judge, path: CoverPath) -> list[Nodes]:
+def cover_models(evaluator: HeldOutEvaluator, path: CoverPath) -> list[Nodes]:
     """The models of a path."""
-    nodes = smoothed(open_nodes(judge.ensemble, path.way.n_trees), path.smoothing)
+    nodes = smoothed(open_nodes(evaluator.ensemble, path.candidate.n_trees), path.smoothing)
     rows, inner = (
-        judge.rows.first_trees(path.way.n_trees),
+        evaluator.rows.first_trees(path.candidate.n_trees),
         nodes.children[:, 0] != np.arange(len(nodes.cover)),
     )
     models = []
     for level in cover_levels(nodes):
         model, places = renumbered(nodes, nodes.value, inner & (nodes.cover < level))
-        models.append(as_log_odds(model, moved(rows, places)) if path.way.link == "logistic" else model)
+        models.append(as_log_odds(model, moved(rows, places)) if path.candidate.link == "logistic" else model)
     return models
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from manylens.pruning.cover_cuts import CoverPath, smallest_cut
 from manylens.pruning.node_path import Nodes, open_nodes
-from manylens.pruning.path_losses import Candidate, Judge, JudgedRows, Path, Size, nodes_size
-from manylens.pruning.size_limits import Dials, Goal, expected_size, full_size
+from manylens.pruning.path_losses import Candidate, HeldOutEvaluator, JudgedRows, LossPath, Size, nodes_size
+from manylens.pruning.size_limits import Goal, SizeLimits, expected_size, full_size
 from manylens.pruning.tree_ensembles import tree_ends
 from manylens.typing import BoolArray, FloatArray, IntArray
 
@@ -28,120 +28,133 @@ FOLDS = 10  # of judged rows; each tests the models that the others choose
 class Choice(NamedTuple):
     """A path of models, one of its steps, and by how much the loss of this step is too small."""
 
-    way: Candidate
-    path: Path
+    candidate: Candidate
+    path: LossPath
     models: Sequence[Nodes]
     step: int
     optimism: float
 
 
-class Course(NamedTuple):
+class CandidateLosses(NamedTuple):
     """Losses of judged rows along the path of one candidate, and the sizes of its models."""
 
     judged: JudgedRows
     sizes: Sequence[Size]
 
     def seen_by(self, rows: BoolArray) -> JudgedRows:
-        """Losses of some rows; courses in one trial have only the first of all rows."""
+        """Losses of some rows; those in one trial are of the first of all rows only."""
         return self.judged.of_rows(rows[: len(self.judged.reference)])
 
 
 def choose_refit(
-    judge: Judge, dials: Dials, goal: Goal, ways: Sequence[Candidate], limited: bool, whole_bytes: int
+    evaluator: HeldOutEvaluator,
+    limits: SizeLimits,
+    goal: Goal,
+    candidates: Sequence[Candidate],
+    limited: bool,
+    whole_bytes: int,
 ) -> Choice | None:
-    """The model that the dials ask for, on the path of the best candidate; None if none is good enough."""
-    shares = [dials.shares(judge, way) for way in ways]
+    """The model that the limits ask for, on the path of the best candidate; None if none is good enough."""
+    shares = [limits.shares(evaluator, candidate) for candidate in candidates]
     stride = 1 if limited else COARSE  # with limits, every step counts
     coarse = [each[stride::stride] or each[:1] for each in shares]
-    courses = [
-        Course(judged, [expected_size(judge, way, share) for share in each])
-        for judged, way, each in zip(judge.evaluate(ways, coarse, [0]), ways, coarse, strict=True)
+    first = evaluator.evaluate(candidates, coarse, [0])
+    in_one_trial = [
+        CandidateLosses(judged, [expected_size(evaluator, candidate, share) for share in each])
+        for judged, candidate, each in zip(first, candidates, coarse, strict=True)
     ]
-    as_asked = limited or dials.loss is None  # otherwise, the model must also be smaller than the whole
-    complete: dict[int, Course] = {}  # candidates evaluated in all trials
+    as_asked = limited or limits.loss is None  # otherwise, the model must also be smaller than the whole
+    in_all_trials: dict[int, CandidateLosses] = {}  # by number of the candidate
 
-    def rank(course: Course, rows: BoolArray) -> tuple[float, float]:
-        return dials.rank(judge.path_of(course.seen_by(rows)), course.sizes, goal)
+    def rank(losses: CandidateLosses, rows: BoolArray) -> tuple[float, float]:
+        return limits.rank(evaluator.path_of(losses.seen_by(rows)), losses.sizes, goal)
 
     def order(rows: BoolArray) -> list[int]:
-        best = sorted(range(len(ways)), key=lambda k: rank(courses[k], rows))[:BEST]
-        if as_asked and all(k in complete for k in best):
-            return sorted(best, key=lambda k: rank(complete[k], rows))
-        if limited or judge.ensemble.averages or len(ways) - 1 in best:
+        best = sorted(range(len(candidates)), key=lambda k: rank(in_one_trial[k], rows))[:BEST]
+        if as_asked and all(k in in_all_trials for k in best):
+            return sorted(best, key=lambda k: rank(in_all_trials[k], rows))
+        if limited or evaluator.ensemble.averages or len(candidates) - 1 in best:
             return best
-        return [*best, len(ways) - 1]  # the one without refits, which at worst stops boosting early
+        return [*best, len(candidates) - 1]  # the one without refits, which at worst stops boosting early
 
     def chosen_by(rows: BoolArray) -> FloatArray | None:
         for k in order(rows):
-            course = complete.get(k, courses[k])
-            if len(course.judged.reference) < n_rows:  # evaluated in one of several trials only
+            losses = in_all_trials.get(k, in_one_trial[k])
+            if len(losses.judged.reference) < n_rows:  # evaluated in one of several trials only
                 continue
-            step = dials.choose(judge.path_of(course.seen_by(rows)), course.sizes, goal, limited)
+            step = limits.choose(evaluator.path_of(losses.seen_by(rows)), losses.sizes, goal, limited)
             if step is not None:
-                return judge.adjusted(course.judged)[step]
+                return evaluator.adjusted(losses.judged)[step]
         return None
 
-    def complete_course(k: int) -> Course:
-        if k not in complete:
-            [judged] = judge.evaluate([ways[k]], [shares[k]], range(len(judge.trials)))
-            complete[k] = Course(judged, [expected_size(judge, ways[k], share) for share in shares[k]])
-        return complete[k]
+    def evaluate_in_all_trials(k: int) -> CandidateLosses:
+        if k not in in_all_trials:
+            [judged] = evaluator.evaluate([candidates[k]], [shares[k]], range(len(evaluator.trials)))
+            expected = [expected_size(evaluator, candidates[k], share) for share in shares[k]]
+            in_all_trials[k] = CandidateLosses(judged, expected)
+        return in_all_trials[k]
 
-    n_rows = sum(len(trial.number) for trial in judge.trials)
+    n_rows = sum(len(trial.number) for trial in evaluator.trials)
     everything = np.ones(n_rows, dtype=bool)
     for k in order(everything) if as_asked else ():
-        complete_course(k)
+        evaluate_in_all_trials(k)
     for k in order(everything):
-        judged = complete_course(k).judged
-        path = judge.path_of(judged)
-        if as_asked or dials.good(path, goal).any():
-            models = judge.path(ways[k], shares[k])
+        judged = evaluate_in_all_trials(k).judged
+        path = evaluator.path_of(judged)
+        if as_asked or limits.good(path, goal).any():
+            models = evaluator.path(candidates[k], shares[k])
             sizes = [nodes_size(model) for model in models]
-            step = dials.choose(path, sizes, goal, limited)
+            step = limits.choose(path, sizes, goal, limited)
             if step is not None and (as_asked or sizes[step][2] < whole_bytes):
-                complete[k] = Course(judged, sizes)
-                gain = judge.gain_of_all_rows(ways[k], shares[k][: step + 1], judged.loss[step].mean())
+                in_all_trials[k] = CandidateLosses(judged, sizes)
+                down_to_step, loss = shares[k][: step + 1], judged.loss[step].mean()
+                gain = evaluator.gain_of_all_rows(candidates[k], down_to_step, loss)
                 too_small = optimism(chosen_by, n_rows, path.rise_error[step]) - gain
-                return Choice(ways[k], path, models, step, too_small)
+                return Choice(candidates[k], path, models, step, too_small)
     return None
 
 
 def choose_prefix(
-    judge: Judge, dials: Dials, goal: Goal, counts: IntArray, judged: JudgedRows
+    evaluator: HeldOutEvaluator, limits: SizeLimits, goal: Goal, counts: IntArray, judged: JudgedRows
 ) -> Choice | None:
     """Stop boosting early, without cuts: the smallest of some numbers of trees that is good enough."""
-    trees, link = judge.ensemble.trees, judge.ensemble.link
-    ends = tree_ends(trees)
-    ways = [Candidate(int(k), link, np.inf) for k in counts]
-    sizes = [full_size(judge.ensemble, way, int(ends[way.n_trees - 1])) for way in ways]
+    ensemble = evaluator.ensemble
+    ends = tree_ends(ensemble.trees)
+    candidates = [Candidate(int(k), ensemble.link, np.inf) for k in counts]
+    sizes = [full_size(ensemble, each, int(ends[each.n_trees - 1])) for each in candidates]
 
     def step_by(rows: BoolArray) -> int | None:
-        return dials.choose(judge.path_of(judged.of_rows(rows)), sizes, goal, False)
+        return limits.choose(evaluator.path_of(judged.of_rows(rows)), sizes, goal, False)
 
     def chosen_by(rows: BoolArray) -> FloatArray | None:
         found = step_by(rows)
-        return None if found is None else judge.adjusted(judged)[found]
+        return None if found is None else evaluator.adjusted(judged)[found]
 
     n_rows = len(judged.reference)
     step = step_by(np.ones(n_rows, dtype=bool))
     if not step:  # none, or all trees
         return None
-    path = Path(*(each[: step + 1] for each in judge.path_of(judged)))
-    models = [open_nodes(judge.ensemble, way.n_trees) for way in ways[: step + 1]]
-    return Choice(ways[step], path, models, step, optimism(chosen_by, n_rows, path.rise_error[step]))
+    path = LossPath(*(each[: step + 1] for each in evaluator.path_of(judged)))
+    models = [open_nodes(ensemble, each.n_trees) for each in candidates[: step + 1]]
+    return Choice(candidates[step], path, models, step, optimism(chosen_by, n_rows, path.rise_error[step]))
 
 
 def cut_optimism(
-    judge: Judge, cuts: Sequence[CoverPath], dials: Dials, goal: Goal, whole_bytes: int, rise_error: float
+    evaluator: HeldOutEvaluator,
+    cuts: Sequence[CoverPath],
+    limits: SizeLimits,
+    goal: Goal,
+    whole_bytes: int,
+    rise_error: float,
 ) -> float:
     """The amount by which the loss of the cut that `smallest_cut` finds is too small."""
 
     def chosen_by(rows: BoolArray) -> FloatArray | None:
-        seen = [cut._replace(losses=judge.path_of(cut.judged.of_rows(rows))) for cut in cuts]
-        found = smallest_cut(seen, dials, goal, whole_bytes)
-        return None if found is None else judge.adjusted(found[0].judged)[found[1]]
+        seen = [cut._replace(losses=evaluator.path_of(cut.judged.of_rows(rows))) for cut in cuts]
+        found = smallest_cut(seen, limits, goal, whole_bytes)
+        return None if found is None else evaluator.adjusted(found[0].judged)[found[1]]
 
-    return optimism(chosen_by, len(judge.whole), rise_error)
+    return optimism(chosen_by, len(evaluator.whole), rise_error)
 
 
 def optimism(chosen_by: Callable[[BoolArray], FloatArray | None], n_rows: int, rise_error: float) -> float:

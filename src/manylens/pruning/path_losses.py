@@ -49,7 +49,7 @@ class Candidate(NamedTuple):
     shrinkage: float
 
 
-class Path(NamedTuple):
+class LossPath(NamedTuple):
     """Held-out losses along a path of models, one entry per step."""
 
     loss: FloatArray  # mean loss on held-out rows
@@ -84,7 +84,7 @@ class Trial(NamedTuple):
     number: IntArray  # of the judged rows among all rows
 
 
-class Judge:
+class HeldOutEvaluator:
     """Held-out losses of the pruned models of one ensemble.
 
     `rows` holds all rows, each in the trees that were not fitted to it.
@@ -122,29 +122,29 @@ class Judge:
         end = int(trees.roots[n_trees]) if n_trees < len(trees.roots) else len(trees.feature)
         return int(np.sum(trees.children[:end, 0] == np.arange(end)))
 
-    def _start(self, trial: int, way: Candidate) -> tuple[Nodes, RowLeaves, RowLeaves, FloatArray]:
+    def _start(self, trial: int, candidate: Candidate) -> tuple[Nodes, RowLeaves, RowLeaves, FloatArray]:
         """The result of `start_of` for a trial, and which classes (n,) are wrong without cuts."""
-        key = (trial, way.n_trees, way.link)
+        key = (trial, candidate.n_trees, candidate.link)
         if key not in self._starts:
-            uncut = trial_losses(self.trials[trial], None, way.n_trees).error
-            self._starts[key] = (*start_of(self.trials[trial], way), uncut)
+            uncut = trial_losses(self.trials[trial], None, candidate.n_trees).error
+            self._starts[key] = (*start_of(self.trials[trial], candidate), uncut)
         return self._starts[key]
 
     def evaluate(
-        self, ways: Sequence[Candidate], shares: Sequence[Sequence[float]], trials: Sequence[int]
+        self, candidates: Sequence[Candidate], shares: Sequence[Sequence[float]], trials: Sequence[int]
     ) -> list[JudgedRows]:
         """Held-out losses in these trials along the paths of candidates, cut to shares of the leaves."""
-        starts = [[self._start(trial, way) for trial in trials] for way in ways]
+        starts = [[self._start(trial, candidate) for trial in trials] for candidate in candidates]
         ends = np.cumsum([len(self.trials[k].number) for k in trials])
         losses = [np.empty((2, len(each), ends[-1])) for each in shares]
-        tasks = [(k, number) for number in range(len(trials)) for k in range(len(ways))]
+        tasks = [(k, number) for number in range(len(trials)) for k in range(len(candidates))]
 
         def run(first: int, last: int) -> None:
             for k, number in tasks[first:last]:
                 nodes, learned, rows, uncut = starts[k][number]
                 place = slice(ends[number] - len(uncut), ends[number])
                 goals = leaf_goals(shares[k], nodes.n_leaves)
-                path = prune_path(nodes, learned, ways[k].shrinkage, goals, rows)
+                path = prune_path(nodes, learned, candidates[k].shrinkage, goals, rows)
                 for step, (model, reached) in enumerate(path):
                     losses[k][:, step, place] = row_losses(model, reached)
 
@@ -152,8 +152,8 @@ class Judge:
         reference = np.concatenate([self._references[k].loss for k in trials])
         errors = [np.concatenate([start[-1] for start in each]) for each in starts]  # without cuts
         judged = []
-        for way, (loss, wrong), uncut in zip(ways, losses, errors, strict=True):
-            known, parts = self._controls(way.link)
+        for candidate, (loss, wrong), uncut in zip(candidates, losses, errors, strict=True):
+            known, parts = self._controls(candidate.link)
             control = np.concatenate([parts[k] for k in trials])
             judged.append(JudgedRows(loss, wrong, reference, uncut, control, known))
         return judged
@@ -172,24 +172,24 @@ class Judge:
             )
         return self._linked[link]
 
-    def gain_of_all_rows(self, way: Candidate, shares: Sequence[float], loss: float) -> float:
+    def gain_of_all_rows(self, candidate: Candidate, shares: Sequence[float], loss: float) -> float:
         """The decrease of the loss at the last share if all held-out rows refit the leaves.
 
         Trials learn from three of four parts. Refits by n rows have an excess loss of about c/n, so that it
         falls from two parts to three by c/6 (of a part), and from three to four by c/12: by half as much.
         """
-        if not (self.held_out and np.isfinite(way.shrinkage)) or len(self.rows.target) < LEAST_ROWS:
+        if not (self.held_out and np.isfinite(candidate.shrinkage)) or len(self.rows.target) < LEAST_ROWS:
             return 0.0
         fewer, random = copy(self), np.random.RandomState(0)
         fewer._starts, fewer.trials = {}, []
         for trial in self.trials:
             third = random.permutation(len(trial.learned.target)) % 3 == 0
-            learned = trial.learned.first_trees(way.n_trees).of_rows(~third)
+            learned = trial.learned.first_trees(candidate.n_trees).of_rows(~third)
             fewer.trials.append(trial._replace(learned=learned))
-        [judged] = fewer.evaluate([way], [shares], range(len(fewer.trials)))
+        [judged] = fewer.evaluate([candidate], [shares], range(len(fewer.trials)))
         return (float(judged.loss[-1].mean()) - loss) / 2
 
-    def path_of(self, judged: JudgedRows) -> Path:
+    def path_of(self, judged: JudgedRows) -> LossPath:
         """Means and standard errors of losses along a path."""
         return path_of(judged, self.whole_loss, self._largest)
 
@@ -198,7 +198,7 @@ class Judge:
         slope, control = regression_on_ensemble(judged, self._largest)
         return judged.loss - slope[:, np.newaxis] * control
 
-    def prefixes(self, counts: Sequence[int]) -> Path:
+    def prefixes(self, counts: Sequence[int]) -> LossPath:
         """Losses of the first trees, unchanged."""
         return self.path_of(self.compare([self._first_losses(k) for k in counts]))
 
@@ -239,7 +239,7 @@ class Judge:
         path = prune_path(nodes, rows, candidate.shrinkage, leaf_goals(shares, nodes.n_leaves), unused)
         return [model for model, _ in path]  # later steps change only values of inner nodes
 
-    def judge_models(self, models: Sequence[Nodes]) -> Path:
+    def judge_models(self, models: Sequence[Nodes]) -> LossPath:
         """Losses of models that have not seen y; NaN if the rows are not held out from all trees."""
         losses = np.full((2, len(models), len(self.used)), np.nan)
         for number, model in enumerate(models):
@@ -322,7 +322,7 @@ def regression_on_ensemble(judged: JudgedRows, largest: float) -> tuple[FloatArr
     return np.clip(slope, 0.0, np.clip(level / max(float(control.mean()), TINY), 0.0, 1.0)), control
 
 
-def path_of(judged: JudgedRows, whole_loss: float, largest: float) -> Path:
+def path_of(judged: JudgedRows, whole_loss: float, largest: float) -> LossPath:
     """Means and standard errors of losses, and how they differ from that of the ensemble.
 
     Judged rows may be easier or harder than all rows, whose losses by the ensemble are known, and
@@ -336,7 +336,7 @@ def path_of(judged: JudgedRows, whole_loss: float, largest: float) -> Path:
     loss_error = np.hypot(noise, slope * known.std() / np.sqrt(max(1, len(known) - 1)))
     rise = np.maximum(judged.loss - judged.reference, -LARGEST_GAIN * whole_loss)
     errors = (judged.wrong - judged.uncut).mean(axis=1)
-    return Path(mean, loss_error, mean - whole_loss, rise.std(axis=1) / root, errors)
+    return LossPath(mean, loss_error, mean - whole_loss, rise.std(axis=1) / root, errors)
 
 
 def candidates(ensemble: TreeEnsemble, n_trees: int, link: str) -> list[Candidate]:

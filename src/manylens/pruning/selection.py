@@ -15,7 +15,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from manylens.alignment.nonnegative_least_squares import nonnegative_minimum
-from manylens.pruning.ranking import accumulated_errors, early_stop, error_ranking
+from manylens.pruning.error_ranking import accumulated_errors, early_stop, error_ranking
 from manylens.reprs import result_table
 from manylens.summaries.prediction_moments import (
     FoldedMoments,

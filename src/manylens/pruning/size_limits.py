@@ -9,7 +9,7 @@ import numpy as np
 
 from manylens.native.trees import FlatTrees
 from manylens.pruning.node_path import SHRINK, STEPS
-from manylens.pruning.path_losses import Candidate, Judge, Path, Size
+from manylens.pruning.path_losses import Candidate, HeldOutEvaluator, LossPath, Size
 from manylens.pruning.tree_ensembles import TreeEnsemble
 from manylens.typing import BoolArray
 
@@ -25,7 +25,7 @@ class Goal(NamedTuple):
     best_loss: float  # of boosting at its best number of stages; of the whole for forests
 
 
-class Dials(NamedTuple):
+class SizeLimits(NamedTuple):
     """The parameters of TreePruner that determine the size of the model."""
 
     loss: float | None
@@ -37,24 +37,25 @@ class Dials(NamedTuple):
         """Whether a model is within the limits."""
         return all(limit is None or value <= limit for value, limit in zip(size, self[1:], strict=True))
 
-    def shares(self, judge: Judge, way: Candidate) -> list[float]:
+    def shares(self, evaluator: HeldOutEvaluator, candidate: Candidate) -> list[float]:
         """Shares of the leaves along the path, from 1 (no cut) down, including those that the limits need."""
-        n_leaves = judge.n_leaves(way.n_trees)
+        n_leaves = evaluator.n_leaves(candidate.n_trees)
         goals: list[float] = [n_leaves * SHRINK**k for k in range(1, STEPS + 1)]
         if self.max_nodes is not None:
             goals.append((self.max_nodes + 1) // 2)
         if self.max_bytes is not None:
-            fixed = min(16 * way.n_trees, self.max_bytes // 2)
-            per_leaf = 2 * node_bytes(judge.ensemble.trees) + 8 * leaf_width(judge.ensemble, way)
+            fixed = min(16 * candidate.n_trees, self.max_bytes // 2)
+            ensemble = evaluator.ensemble
+            per_leaf = 2 * node_bytes(ensemble.trees) + 8 * leaf_width(ensemble, candidate)
             goals.append((self.max_bytes - fixed) // per_leaf)
         if self[1:] != (None, None, None):
             goals += [min(goals) * SHRINK**k for k in range(1, 4)]
-        if self.max_members is not None and way.n_trees > self.max_members:
+        if self.max_members is not None and candidate.n_trees > self.max_members:
             goals += [self.max_members * 2 * 0.7**k for k in range(12)]
         whole = {max(1, int(each)) for each in goals if each < n_leaves}
         return [1.0, *((each + 0.5) / n_leaves for each in sorted(whole, reverse=True))]
 
-    def good(self, path: Path, goal: Goal) -> BoolArray:
+    def good(self, path: LossPath, goal: Goal) -> BoolArray:
         """Steps whose rise is allowed, with a margin; a good step after a bad one counts as chance."""
         allowed = 0.0 if self.loss is None else self.loss
         good = path.rise + MARGIN * path.rise_error <= allowed * goal.whole_loss
@@ -62,7 +63,7 @@ class Dials(NamedTuple):
         good &= path.error_rise <= allowed * goal.whole_error
         return good & np.append(good[:1], good[:-1])
 
-    def rank(self, path: Path, sizes: Sequence[Size], goal: Goal) -> tuple[float, float]:
+    def rank(self, path: LossPath, sizes: Sequence[Size], goal: Goal) -> tuple[float, float]:
         """Sort key, smaller for better paths: the bytes of the smallest model that is good enough, and the
         mean loss over all steps; or, if a limit excludes some steps, the smallest loss of the others."""
         fits = np.array([self.fit(size) for size in sizes])
@@ -72,7 +73,7 @@ class Dials(NamedTuple):
         good = np.flatnonzero(self.good(path, goal))
         return (sizes[good[-1]][2] if len(good) and self.loss is not None else np.inf), mean
 
-    def choose(self, path: Path, sizes: Sequence[Size], goal: Goal, limited: bool) -> int | None:
+    def choose(self, path: LossPath, sizes: Sequence[Size], goal: Goal, limited: bool) -> int | None:
         """The step that the parameters ask for; None if no step is good enough."""
         good = self.good(path, goal)
         fits = np.array([self.fit(size) for size in sizes])
@@ -84,18 +85,18 @@ class Dials(NamedTuple):
         return int(steps[np.argmin(path.loss[steps])])
 
 
-def expected_size(judge: Judge, way: Candidate, share: float) -> Size:
+def expected_size(evaluator: HeldOutEvaluator, candidate: Candidate, share: float) -> Size:
     """Approximate size of a model with this share of the leaves, which loses hardly any tree."""
-    leaves = max(1, int(share * judge.n_leaves(way.n_trees)))
-    members = min(way.n_trees, leaves // 2)
-    return full_size(judge.ensemble, way._replace(n_trees=members), 2 * leaves - members)
+    leaves = max(1, int(share * evaluator.n_leaves(candidate.n_trees)))
+    members = min(candidate.n_trees, leaves // 2)
+    return full_size(evaluator.ensemble, candidate._replace(n_trees=members), 2 * leaves - members)
 
 
-def full_size(ensemble: TreeEnsemble, way: Candidate, nodes: int) -> Size:
+def full_size(ensemble: TreeEnsemble, candidate: Candidate, nodes: int) -> Size:
     """The size of a model with `nodes` nodes in all of its trees."""
-    leaves = (nodes + way.n_trees) // 2
-    size = nodes * node_bytes(ensemble.trees) + 8 * leaf_width(ensemble, way) * leaves
-    return way.n_trees, nodes, size + 16 * way.n_trees
+    leaves = (nodes + candidate.n_trees) // 2
+    size = nodes * node_bytes(ensemble.trees) + 8 * leaf_width(ensemble, candidate) * leaves
+    return candidate.n_trees, nodes, size + 16 * candidate.n_trees
 
 
 def node_bytes(trees: FlatTrees) -> int:
@@ -103,7 +104,7 @@ def node_bytes(trees: FlatTrees) -> int:
     return sum(a.itemsize for a in (trees.feature, trees.threshold, trees.missing, trees.leaf)) + 8
 
 
-def leaf_width(ensemble: TreeEnsemble, way: Candidate) -> int:
+def leaf_width(ensemble: TreeEnsemble, candidate: Candidate) -> int:
     """Values per leaf; two classes need one log-odds."""
     V = ensemble.trees.value.shape[1]
-    return V if way.link == ensemble.link or V != 2 else 1
+    return V if candidate.link == ensemble.link or V != 2 else 1

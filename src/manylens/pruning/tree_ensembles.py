@@ -15,7 +15,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from manylens.native.trees import DTYPES, FlatTrees, round_down
-from manylens.pruning.boosting import initial_score
+from manylens.pruning.boosting_members import initial_score
 from manylens.pruning.members import Link
 from manylens.typing import AnyArray, FloatArray, IntArray
 

@@ -18,11 +18,11 @@ from manylens.pruning.cover_cuts import cover_models, cover_paths, smallest_cut
 from manylens.pruning.held_out_trials import held_out_trials, own_trial, refitted_trials
 from manylens.pruning.model_choice import Choice, choose_prefix, choose_refit, cut_optimism
 from manylens.pruning.node_path import Nodes, open_nodes, prune_path, row_leaves, row_scores
-from manylens.pruning.path_losses import Candidate, Judge, Path, candidates, nodes_size
+from manylens.pruning.path_losses import Candidate, HeldOutEvaluator, LossPath, candidates, nodes_size
 from manylens.pruning.pruned_ensemble import ScoreMixin, check_same_columns, comparable_rows, typed_tags
 from manylens.pruning.pruned_trees import PrunedTrees, find_format, tree_bytes, validate_tree_rows
 from manylens.pruning.pruning_rows import dense, out_of_bag
-from manylens.pruning.size_limits import MARGIN, Dials, Goal
+from manylens.pruning.size_limits import MARGIN, Goal, SizeLimits
 from manylens.pruning.training_moments import columns_of
 from manylens.pruning.tree_ensembles import TreeEnsemble, TreeFormat, fitted_to
 from manylens.typing import AnyArray, FloatArray, MatrixLike, Seed
@@ -189,18 +189,17 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         if whole.classes is not None:
             require_two_classes(np.unique(labels), "TreePruner")
         with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn sums all values to detect NaN
-            judge = self._judge(ensemble, reader, whole, rows, target_rows, target, random)
+            evaluator = self._evaluator(ensemble, reader, whole, rows, target_rows, target, random)
         self.whole_members_, self.whole_nodes_ = len(whole.trees.roots), len(whole.trees.feature)
-        self.whole_bytes_ = tree_bytes(whole.trees)
-        self.whole_loss_ = judge.whole_loss
+        self.whole_bytes_, self.whole_loss_ = tree_bytes(whole.trees), evaluator.whole_loss
         if self.guarantee is not None:
             if guarantee_rows is not None:
                 rows = validate_tree_rows(self, guarantee_rows, allow_nan, reset=False)
-            model, candidate = self._faithful(whole, dense(rows), judge)
+            model, candidate = self._faithful(whole, dense(rows), evaluator)
         else:
-            model, candidate = self._smallest(judge)
+            model, candidate = self._smallest(evaluator)
         self.link_, self.shrinkage_ = candidate.link, candidate.shrinkage
-        self.path_["fresh_loss"] = judge.fresh_losses(self.path_["bytes"])
+        self.path_["fresh_loss"] = evaluator.fresh_losses(self.path_["bytes"])
         empty = (type(reader).__name__, reader.empty(ensemble))
         self.estimator_ = PrunedTrees(model, empty, allow_nan)
         for name in ("n_features_in_", "feature_names_in_"):
@@ -252,7 +251,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
                 )
             return clone(self.ensemble).fit(parts[0], parts[2]), parts[1], parts[3]
 
-    def _judge(
+    def _evaluator(
         self,
         ensemble: Any,
         reader: TreeFormat,
@@ -261,7 +260,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         y: AnyArray,
         target: FloatArray,
         random: np.random.RandomState,
-    ) -> Judge:
+    ) -> HeldOutEvaluator:
         """The rows in all trees that were not fitted to them, and the trials that judge pruned models."""
         T, n = len(whole.trees.roots), X.shape[0]
         unseen = out_of_bag(ensemble, whole, X)
@@ -282,50 +281,51 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         else:
             trials = refitted_trials(ensemble, reader, X, y, target, self._first_trees(T), random)
             trials = trials or own_trial(whole, leaves)
-        return Judge(whole, rows, leaves, trials)
+        return HeldOutEvaluator(whole, rows, leaves, trials)
 
     def _first_trees(self, n_trees: int) -> int:
         """Number of trees of a forest that are pruned."""
         few = min(n_trees, max(LEAST_TREES, n_trees // SHARE))
         return few if self.max_members is None else min(few, int(self.max_members))
 
-    def _dials(self) -> Dials:
-        limits = (self.max_members, self.max_nodes, self.max_bytes)
-        return Dials(self.loss, *(None if most is None else int(most) for most in limits))  # int8 overflows
+    def _limits(self) -> SizeLimits:
+        sizes = (self.max_members, self.max_nodes, self.max_bytes)  # int8 would overflow
+        return SizeLimits(self.loss, *(None if most is None else int(most) for most in sizes))
 
-    def _smallest(self, judge: Judge) -> tuple[TreeEnsemble, Candidate]:
+    def _smallest(self, evaluator: HeldOutEvaluator) -> tuple[TreeEnsemble, Candidate]:
         """The model the settings ask for, on the path of the best candidate; sets the path and the loss."""
-        T, dials = len(judge.ensemble.trees.roots), self._dials()
-        few, goal = self._first_trees(T), Goal(judge.whole_loss, judge.whole_error, judge.whole_loss)
-        if not judge.ensemble.averages:  # pruning of boosting starts at its best number of stages
-            counts, prefixes = judge.prefix_losses()
-            losses = judge.path_of(prefixes).loss[::-1]  # ties go to the smallest model
+        ensemble, limits = evaluator.ensemble, self._limits()
+        T, loss = len(ensemble.trees.roots), evaluator.whole_loss
+        few, goal = self._first_trees(T), Goal(loss, evaluator.whole_error, loss)
+        if not ensemble.averages:  # pruning of boosting starts at its best number of stages
+            counts, prefixes = evaluator.prefix_losses()
+            losses = evaluator.path_of(prefixes).loss[::-1]  # ties go to the smallest model
             few, goal = int(counts[::-1][np.argmin(losses)]), goal._replace(best_loss=float(losses.min()))
-        limited = not dials.fit((T, self.whole_nodes_, self.whole_bytes_))
-        ways = candidates(judge.ensemble, few, self.link)
-        refit = choose_refit(judge, dials, goal, ways, limited, self.whole_bytes_)
+        limited = not limits.fit((T, self.whole_nodes_, self.whole_bytes_))
+        compared = candidates(ensemble, few, self.link)
+        refit = choose_refit(evaluator, limits, goal, compared, limited, self.whole_bytes_)
         if refit is not None:
-            return self._chosen(refit), refit.way
-        if not judge.ensemble.averages:
-            stopped = choose_prefix(judge, dials, goal, counts, prefixes)
+            return self._chosen(refit), refit.candidate
+        if not ensemble.averages:
+            stopped = choose_prefix(evaluator, limits, goal, counts, prefixes)
             if stopped is not None:
-                return self._chosen(stopped), stopped.way
-        for cuts in cover_paths(judge, few, self.link) if judge.ensemble.averages else ():  # without refits
-            found = smallest_cut(cuts, dials, goal, self.whole_bytes_)
+                return self._chosen(stopped), stopped.candidate
+        for cuts in cover_paths(evaluator, few, self.link) if ensemble.averages else ():  # without refits
+            found = smallest_cut(cuts, limits, goal, self.whole_bytes_)
             if found is not None:
-                (cut, step), models = found, cover_models(judge, found[0])
+                (cut, step), models = found, cover_models(evaluator, found[0])
                 error = float(cut.losses.rise_error[step])
-                optimism = cut_optimism(judge, cuts, dials, goal, self.whole_bytes_, error)
-                return self._chosen(Choice(cut.way, cut.losses, models, step, optimism)), cut.way
+                optimism = cut_optimism(evaluator, cuts, limits, goal, self.whole_bytes_, error)
+                return self._chosen(Choice(cut.candidate, cut.losses, models, step, optimism)), cut.candidate
         warnings.warn(
             f"No smaller model has a held-out loss that is at most {100 * (self.loss or 0):g} % above "
             "that of the whole ensemble, including half of its standard error: all trees are kept as "
             "they are. Give more rows, a larger loss, or max_nodes.",
             stacklevel=3,
         )
-        way = Candidate(T, judge.ensemble.link, np.inf)
-        self._chosen(Choice(way, judge.prefixes([T]), [open_nodes(judge.ensemble, T)], 0, 0.0))
-        return judge.ensemble, way
+        candidate = Candidate(T, ensemble.link, np.inf)
+        self._chosen(Choice(candidate, evaluator.prefixes([T]), [open_nodes(ensemble, T)], 0, 0.0))
+        return ensemble, candidate
 
     def _chosen(self, choice: Choice) -> TreeEnsemble:
         """The model of a choice; sets the attributes that describe all models and this one."""
@@ -334,7 +334,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         self.held_out_loss_error_ = float(choice.path.loss_error[choice.step])
         return choice.models[choice.step].ensemble()
 
-    def _set_path(self, path: Path, models: Sequence[Nodes]) -> None:
+    def _set_path(self, path: LossPath, models: Sequence[Nodes]) -> None:
         """Set the attributes that describe all models."""
         columns = np.array([nodes_size(model) for model in models]).T
         self.path_ = dict(zip(("members", "nodes", "bytes"), columns, strict=True))
@@ -342,7 +342,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
         self._models = list(models)
 
     def _faithful(
-        self, whole: TreeEnsemble, rows: FloatArray, judge: Judge
+        self, whole: TreeEnsemble, rows: FloatArray, evaluator: HeldOutEvaluator
     ) -> tuple[TreeEnsemble, Candidate]:
         """The smallest model on a path toward the ensemble's scores that keeps its predictions for `rows`."""
         T = len(whole.trees.roots)
@@ -362,8 +362,8 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             reached = row_scores(nodes, judged)
             if same_predictions(reached, score, whole.classes is not None, self.guarantee or 0.0):
                 chosen = len(models) - 1
-        way = Candidate(T, whole.link, FAITHFUL)
-        return self._chosen(Choice(way, judge.judge_models(models), models, chosen, 0.0)), way
+        candidate = Candidate(T, whole.link, FAITHFUL)
+        return self._chosen(Choice(candidate, evaluator.judge_models(models), models, chosen, 0.0)), candidate
 
     def resize(
         self,
@@ -392,7 +392,7 @@ class TreePruner(ScoreMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError("A pruner that was loaded or copied holds only the chosen model: fit it again.")
         asked = TreePruner(None, loss=loss, max_members=max_members, max_nodes=max_nodes, max_bytes=max_bytes)
         asked._check_parameters()
-        fits = np.array([asked._dials().fit(nodes_size(model)) for model in self._models])
+        fits = np.array([asked._limits().fit(nodes_size(model)) for model in self._models])
         if not fits.any():
             raise ValueError(
                 f"The smallest model of the path has {self.path_['members'][-1]} trees, "

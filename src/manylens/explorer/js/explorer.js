@@ -1,4 +1,4 @@
-// The entry in anywidget's format. The files of this folder are joined to one module, in the order of hosts.py.
+// The entry in anywidget's format. The files here are joined to one module, in the order of page_hosts.py.
 
 let instances = 0;
 

@@ -62,7 +62,7 @@ def write_report(
 
 def diversity_path(lenses: Any, X: FloatArray, y: AnyArray | None, seed: int) -> list[dict[str, Any]]:
     """Scores of the same modules at several diversities, the model's own among them."""
-    from manylens.cli.learning import neighbor_scores
+    from manylens.cli.run_learn import neighbor_scores
 
     own = float(lenses.diversity_)
     path = []

@@ -17,7 +17,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 import manylens
-from manylens.cli import browser, exploring, main
+from manylens.cli import browser, main, run_explore
 
 pytest.importorskip("click")
 pd = pytest.importorskip("pandas")
@@ -91,7 +91,7 @@ def test_a_model_is_shown_with_its_own_diversity(folder, capsys):
 
 
 def test_many_rows_are_sampled_and_keep_their_numbers(folder, capsys, monkeypatch):
-    monkeypatch.setattr(exploring, "MOST_ROWS", 40)
+    monkeypatch.setattr(run_explore, "MOST_ROWS", 40)
     page = folder / "sample.html"
     said = run_json(
         capsys, "explore", folder / "iris.csv", "--numeric-only", "--label", "species", *SMALL, "-o", page

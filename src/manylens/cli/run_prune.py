@@ -13,9 +13,9 @@ from sklearn.pipeline import Pipeline
 from manylens.cli import CommandError
 from manylens.cli.columns import labels, model_rows
 from manylens.cli.model_files import check_model_target, first_steps, last_step, write_model
-from manylens.cli.output import Common
+from manylens.cli.output import CommandContext
 from manylens.cli.tables import Rows
-from manylens.pruning.pruner import AlignmentPruner
+from manylens.pruning.alignment_pruner import AlignmentPruner
 from manylens.typing import AnyArray
 
 TIMED_ROWS = 10_000
@@ -23,7 +23,7 @@ REPEATS = 5
 
 
 def prune(
-    common: Common,
+    common: CommandContext,
     path: str,
     model: Any,
     rows: Rows,
@@ -47,7 +47,7 @@ def prune(
     y = target(ensemble, labels(rows, label, least_classes=2))
     X = first_steps(model, model_rows(model, rows, (label,)))
     pruner = AlignmentPruner(ensemble, method=method)  # type: ignore[arg-type]
-    with common.talk.step(f"Pruning a {type(ensemble).__name__}"):
+    with common.printer.step(f"Pruning a {type(ensemble).__name__}"):
         start = time.perf_counter()
         pruner.fit(X, y)
         seconds = time.perf_counter() - start
@@ -68,7 +68,7 @@ def prune(
             f"test_{kind}_after": float(small.score(first_steps(model, T), truth)),
         }
     else:
-        common.talk.note(
+        common.printer.note(
             "squared errors are those of the rows that pruning learned from (out-of-bag if the ensemble has "
             "samples of them): give other rows with --test for errors of both models."
         )
@@ -83,7 +83,7 @@ def prune(
         "seconds": seconds,
         "model": output,
     }
-    common.talk.result(f"Pruned {type(ensemble).__name__}", facts)
+    common.printer.result(f"Pruned {type(ensemble).__name__}", facts)
 
 
 def target(ensemble: Any, y: AnyArray) -> AnyArray:

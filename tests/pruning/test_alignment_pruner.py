@@ -39,7 +39,7 @@ import manylens
 from manylens import AlignmentPruner, prune_predictions
 from manylens.datasets import make_friedman, make_shells
 from manylens.pruning import Alignment
-from manylens.pruning.pruner import read_members
+from manylens.pruning.alignment_pruner import read_members
 from tests.pruning.conftest import CLASSIFIERS, REGRESSORS, S, X, label, number, weighted_sum, y
 
 

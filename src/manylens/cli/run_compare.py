@@ -13,7 +13,7 @@ from manylens.alignment.distances import distance_correlation_matrix
 from manylens.alignment.ranking import rank_models
 from manylens.cli import CommandError
 from manylens.cli.columns import ColumnOptions, choose_features, labels
-from manylens.cli.output import Common, Step
+from manylens.cli.output import CommandContext, Step
 from manylens.cli.tables import Rows, check_table_target, check_target, quoted, write_rows
 from manylens.persistence.files import replacing
 from manylens.typing import AnyArray, FloatArray
@@ -41,7 +41,7 @@ def representations(
 
 
 def compare(
-    common: Common,
+    common: CommandContext,
     files: list[Rows],
     options: ColumnOptions,
     measure: str,
@@ -53,7 +53,7 @@ def compare(
 ) -> None:
     """Print the similarity of all pairs with jackknife errors over groups of rows."""
     check_table_target(output)
-    common.talk.results_on_stderr = output == "-"
+    common.printer.results_on_stderr = output == "-"
     if plot is not None:
         if Path(plot).suffix.lower() not in FIGURES:
             raise CommandError(f"--plot {plot}: use one of the extensions {', '.join(FIGURES)}.")
@@ -62,14 +62,14 @@ def compare(
     names = list(arrays)
     n = len(next(iter(arrays.values())))
     if n_groups and not 2 <= n_groups <= n // 4:
-        common.talk.note(f"{n} rows are too few for errors by {n_groups} groups, so none are shown.")
+        common.printer.note(f"{n} rows are too few for errors by {n_groups} groups, so none are shown.")
         n_groups = 0
     values = list(arrays.values())
     if measure == "dcor" and n > MOST_CORRELATED:
         chosen = np.sort(np.random.default_rng(common.seed).permutation(n)[:MOST_CORRELATED])
         values, n = [each[chosen] for each in values], MOST_CORRELATED
-        common.talk.note(f"distance correlation is that of {n:,} random rows.")
-    with common.talk.step(f"Comparing {len(names)} representations") as step:
+        common.printer.note(f"distance correlation is that of {n:,} random rows.")
+    with common.printer.step(f"Comparing {len(names)} representations") as step:
         matrix, errors = similarity(values, measure, estimator, n_groups, common.seed, step)
     pairs = [
         [names[i], names[j], float(matrix[i, j]), *([float(errors[i, j])] if errors is not None else [])]
@@ -85,7 +85,7 @@ def compare(
         return
     extra = {"names": names, "matrix": matrix.tolist(), "output": output, "plot": plot}
     kind = {"cka": f"{estimator} linear CKA", "dcor": "distance correlation"}[measure]
-    common.talk.table(f"Similarity of {n:,} rows ({kind})", columns, pairs, extra)
+    common.printer.table(f"Similarity of {n:,} rows ({kind})", columns, pairs, extra)
 
 
 def similarity(
@@ -146,7 +146,7 @@ def target_of(files: list[Rows], given: Rows | None, label: str | None) -> tuple
 
 
 def rank(
-    common: Common,
+    common: CommandContext,
     files: list[Rows],
     options: ColumnOptions,
     label: str | None,
@@ -157,7 +157,7 @@ def rank(
 ) -> None:
     """Print the representations, best first, and note if the best is not clearly better."""
     check_table_target(output)
-    common.talk.results_on_stderr = output == "-"
+    common.printer.results_on_stderr = output == "-"
     y, name = target_of(files, given, label)
     if y.dtype.kind == "f" and not regression and np.all(y == np.round(y)):
         y = y.astype(int)
@@ -165,13 +165,13 @@ def rank(
     if len(y) != len(next(iter(arrays.values()))):
         raise CommandError(f"the label has {len(y):,} rows, the representations have other numbers of rows.")
     target: Any = "values" if regression or y.dtype.kind == "f" else "classes"
-    with common.talk.step(f"Scoring {len(arrays)} representations"):
+    with common.printer.step(f"Scoring {len(arrays)} representations"):
         ranking = rank_models(arrays, y, metric, target=target, random_state=common.seed)
     close = [row for row in ranking if row.too_close]
     if close:
         needed = max((row.rows_to_tell or 0 for row in close), default=0)
         more = f": about {needed:,} rows would tell" if needed else ""
-        common.talk.note(
+        common.printer.note(
             f"{', '.join(str(row.name) for row in close)} too close to {ranking[0].name} to call{more}."
         )
     rows = [[score.name, score.score, score.standard_error, score.seconds] for score in ranking]
@@ -179,4 +179,4 @@ def rank(
     if output is not None:
         write_rows(pd.DataFrame(rows, columns=columns), output)
     if output != "-":
-        common.talk.table(f"Ranking for {len(y):,} rows, best first", columns, rows, {"output": output})
+        common.printer.table(f"Ranking for {len(y):,} rows, best first", columns, rows, {"output": output})

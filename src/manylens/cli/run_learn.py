@@ -25,7 +25,7 @@ from manylens.cli.columns import (
     preparation,
 )
 from manylens.cli.model_files import check_model_target, last_step, write_model
-from manylens.cli.output import Common
+from manylens.cli.output import CommandContext
 from manylens.cli.tables import Rows, check_table_target, write_rows
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, FloatArray
@@ -38,7 +38,7 @@ SEARCH_ROWS, SEARCH_FOLDS = 5000, 3  # from which --diversity auto is chosen
 
 
 def learn(
-    common: Common,
+    common: CommandContext,
     rows: Rows,
     options: ColumnOptions,
     settings: dict[str, Any],
@@ -60,7 +60,7 @@ def learn(
         raise CommandError(f"{rows.name} has a single row; modules are learned from at least two.")
     features = choose_features(rows, options, (label, ids))
     prepare = preparation(rows, features, options)
-    with common.talk.step(f"Learning modules of {len(rows.frame):,} rows"):
+    with common.printer.step(f"Learning modules of {len(rows.frame):,} rows"):
         start = time.perf_counter()
         X = prepare.fit_transform(rows.frame[[*features.numbers, *features.categories]])
         if settings["diversity"] == "auto":
@@ -68,18 +68,20 @@ def learn(
         lenses = ModularKernelPCA(**settings, random_state=common.seed).fit(X)
         seconds = time.perf_counter() - start
     model = Pipeline([("prepare", prepare), ("lenses", lenses)])
-    with common.talk.step("Measuring"):
+    with common.printer.step("Measuring"):
         scores = neighbor_scores(X, lenses, y, common.seed)
     if y is not None and len(np.unique(y)) == 1:
-        common.talk.note(f"All rows have the same {label!r} ({str(y[0])!r}), so there is no vote to measure.")
+        common.printer.note(
+            f"All rows have the same {label!r} ({str(y[0])!r}), so there is no vote to measure."
+        )
     write_model(model, output)
     searched = {}
     if index:
-        with common.talk.step(f"Indexing {len(rows.frame):,} rows"):
+        with common.printer.step(f"Indexing {len(rows.frame):,} rows"):
             neighbors = manylens.ModuleNeighbors(lenses).fit(X, ids=index_ids(rows, ids))
         write_model(Pipeline([("prepare", prepare), ("index", neighbors)]), index)
         searched = {"index": index, "recall_of_the_index": float(neighbors.recall_)}
-    common.talk.result(
+    common.printer.result(
         f"Modules of {rows.name}",
         {
             **counts(rows, features),
@@ -169,16 +171,16 @@ def vote(codes: Any, found: Any) -> float:
     return float(np.mean(tally.argmax(axis=1) == codes))
 
 
-def transform(common: Common, model: Any, rows: Rows, keep: tuple[str, ...], output: str) -> None:
+def transform(common: CommandContext, model: Any, rows: Rows, keep: tuple[str, ...], output: str) -> None:
     """Apply a model to rows, and write its columns after those to keep."""
     check_table_target(output)
-    common.talk.results_on_stderr = output == "-"
+    common.printer.results_on_stderr = output == "-"
     kept = [column(rows, name, "--keep") for name in keep]
     if not hasattr(model, "transform"):
         kind = type(last_step(model)).__name__
         raise CommandError(f"a {kind} has no transform: give a model of learn or nca.")
     X = model_rows(model, rows)
-    with common.talk.step(f"Transforming {len(rows.frame):,} rows"), plain_conversion_errors("DATA"):
+    with common.printer.step(f"Transforming {len(rows.frame):,} rows"), plain_conversion_errors("DATA"):
         Z = np.asarray(model.transform(X))
     try:
         names = [str(name) for name in model.get_feature_names_out()]
@@ -192,14 +194,14 @@ def transform(common: Common, model: Any, rows: Rows, keep: tuple[str, ...], out
         )
     write_rows(pd.concat([*kept, made], axis=1), output)
     if output != "-":
-        common.talk.result(
+        common.printer.result(
             "Transformed",
             {"rows": len(Z), "columns": Z.shape[1], "kept": list(keep) or None, "output": output},
         )
 
 
 def nca(
-    common: Common,
+    common: CommandContext,
     rows: Rows,
     options: ColumnOptions,
     settings: dict[str, Any],
@@ -221,7 +223,7 @@ def nca(
             train, test = train_test_split(train, test_size=holdout, stratify=y, random_state=common.seed)
         except ValueError as error:
             raise CommandError(f"--holdout {holdout:g}: {error}") from None
-    with common.talk.step(f"Learning a map of {len(train):,} rows") as step:
+    with common.printer.step(f"Learning a map of {len(train):,} rows") as step:
 
         def show(iteration: int, _: FloatArray, score: float) -> None:
             step.advance(iteration, settings["max_iter"], f"score {score:.3f}")
@@ -239,7 +241,7 @@ def nca(
             knn = KNeighborsClassifier(k).fit(steps.transform(X.iloc[train]), y[train])
             scores[name] = float(knn.score(steps.transform(X.iloc[test]), y[test]))
     write_model(model, output)
-    common.talk.result(
+    common.printer.result(
         f"NCA of {rows.name}",
         {
             **counts(rows, features),

@@ -107,7 +107,10 @@ def test_the_list_of_classes_is_complete_and_has_no_others(tmp_path, monkeypatch
         "manylens.ensembles.faiss_finder.FaissFinder",
         "manylens.transfer.network_layers.LayerSketches",
     }
-    optional |= {"manylens.pruning.boosting.LightGBMStages", "manylens.pruning.boosting.XGBoostStages"}
+    optional |= {
+        "manylens.pruning.boosting_members.LightGBMStages",
+        "manylens.pruning.boosting_members.XGBoostStages",
+    }
     if not importlib.util.find_spec("torch"):
         optional.add("manylens.modules.networks.StackedNetworks")
     assert sorted(own - held - public - optional) == [], "remove these from OWN"

@@ -10,10 +10,10 @@ from sklearn.pipeline import Pipeline
 
 from manylens.cli.columns import NESTED, kind_of, model_columns
 from manylens.cli.model_files import is_pickle, last_step, read_model
-from manylens.cli.output import Common
+from manylens.cli.output import CommandContext
 from manylens.cli.tables import Rows
 from manylens.persistence.files import MAGIC
-from manylens.persistence.models import read_beginning
+from manylens.persistence.save_and_load import read_beginning
 
 SHOWN = (
     "diversity_",
@@ -38,7 +38,7 @@ def is_model(path: str, trust: bool) -> bool:
     return is_pickle(beginning) and (trust or file.suffix.lower() in (".joblib", ".pkl", ".pickle"))
 
 
-def describe_model(common: Common, path: str, trust: bool) -> None:
+def describe_model(common: CommandContext, path: str, trust: bool) -> None:
     """Print the class, the parameters that were set, the columns and the results of a model."""
     model = read_model(path, trust)
     last = last_step(model)
@@ -53,7 +53,7 @@ def describe_model(common: Common, path: str, trust: bool) -> None:
         **{name.rstrip("_"): getattr(last, name) for name in SHOWN if hasattr(last, name)},
         "kilobytes": Path(path).stat().st_size / 1000,
     }
-    common.talk.result(
+    common.printer.result(
         f"Model {Path(path).name}", {name: value for name, value in facts.items() if value is not None}
     )
 
@@ -80,7 +80,7 @@ def short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def describe_rows(common: Common, rows: Rows) -> None:
+def describe_rows(common: CommandContext, rows: Rows) -> None:
     """Print the columns of a table: type, missing values, distinct values, range."""
     frame = rows.frame
     table = []
@@ -99,8 +99,8 @@ def describe_rows(common: Common, rows: Rows) -> None:
         )
     columns = ["column", "type", "missing", "distinct", "least", "largest"]
     total = len(table)
-    if total > 40 and not common.talk.as_json:
-        common.talk.note(f"{rows.name} has {total:,} columns; the first 40 are shown (all with --json).")
+    if total > 40 and not common.printer.as_json:
+        common.printer.note(f"{rows.name} has {total:,} columns; the first 40 are shown (all with --json).")
         table = table[:40]
     title = f"{rows.name}: {len(frame):,} rows, {total:,} columns"
-    common.talk.table(title, columns, table, {"name": rows.name, "n_rows": len(frame), "n_columns": total})
+    common.printer.table(title, columns, table, {"name": rows.name, "n_rows": len(frame), "n_columns": total})

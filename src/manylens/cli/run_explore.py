@@ -25,10 +25,10 @@ from manylens.cli.columns import (
     preparation,
 )
 from manylens.cli.model_files import first_steps, last_step
-from manylens.cli.output import Common
+from manylens.cli.output import CommandContext
 from manylens.cli.tables import Rows, check_target
-from manylens.explorer.hosts import explore
-from manylens.explorer.served_neighbors import Answers
+from manylens.explorer.page_hosts import explore
+from manylens.explorer.served_neighbors import ExplorerBackend
 from manylens.explorer.server import serve
 from manylens.modules.kernel_pca import ModularKernelPCA
 from manylens.typing import AnyArray, IntArray
@@ -38,7 +38,7 @@ MOST_LEARNED = 100_000  # learn modules from at most this many rows, to limit th
 
 
 @dataclass(frozen=True)
-class Shown:
+class DisplayColumns:
     """Columns that are shown and not learned from."""
 
     label: str | None = None
@@ -53,12 +53,12 @@ class Shown:
 
 
 def explore_rows(
-    common: Common,
+    common: CommandContext,
     rows: Rows,
     model: Any,
     options: ColumnOptions,
     settings: dict[str, Any],
-    shown: Shown,
+    shown: DisplayColumns,
     output: str,
     open_page: bool,
     serving: bool,
@@ -66,20 +66,20 @@ def explore_rows(
     """Write a page of the rows and the modules, which are learned if there is no model, or serve it."""
     if not serving:
         check_page_target(output)
-    beside = columns_beside(rows, shown)
+    display = display_columns(rows, shown)
     if not serving:
-        rows, beside = sampled(common, rows, beside)
+        rows, display = sampled(common, rows, display)
     if model is None:
-        model = learned(common, rows, options, settings, shown.all)
+        model = learn_modules(common, rows, options, settings, shown.all)
     lenses = last_step(model)
     if not hasattr(lenses, "split"):
         raise CommandError(f"a {type(lenses).__name__} has no modules: give a model that `learn` wrote.")
-    with common.talk.step(f"Comparing the neighbors of {len(rows.frame):,} rows"):
+    with common.printer.step(f"Comparing the neighbors of {len(rows.frame):,} rows"):
         X = np.asarray(first_steps(model, model_rows(model, rows, shown.all)))
         assert_all_finite(X)  # a server maps most rows after its page has opened
-        page: dict[str, Any] = {"images": pixels(rows), "title": f"{rows.name}: manylens explorer", **beside}
+        page: dict[str, Any] = {"images": pixels(rows), "title": f"{rows.name}: manylens explorer", **display}
         made: Any = (
-            Answers(lenses, X, **page, deferred=True)
+            ExplorerBackend(lenses, X, **page, deferred=True)
             if serving
             else explore(lenses, X, output=output, **page)
         )
@@ -90,11 +90,11 @@ def explore_rows(
 
 
 def compare_rows(
-    common: Common,
+    common: CommandContext,
     rows: Rows,
     other: Rows,
     options: ColumnOptions,
-    shown: Shown,
+    shown: DisplayColumns,
     output: str,
     open_page: bool,
 ) -> None:
@@ -105,7 +105,7 @@ def compare_rows(
             f"{rows.name} has {len(rows.frame):,} rows and {other.name} {len(other.frame):,}: both must "
             "describe the same rows, in the same order."
         )
-    beside = columns_beside(rows, shown)
+    display = display_columns(rows, shown)
     arrays = []
     for each in (rows, other):
         features = choose_features(each, options, shown.all)
@@ -115,12 +115,12 @@ def compare_rows(
     if len(rows.frame) > MOST_ROWS:
         chosen = sample_rows(common, len(rows.frame))
         arrays = [array[chosen] for array in arrays]
-        beside = taken(beside, chosen)
-    with common.talk.step(f"Comparing the neighbors of {len(arrays[0]):,} rows"):
+        display = take_display_rows(display, chosen)
+    with common.printer.step(f"Comparing the neighbors of {len(arrays[0]):,} rows"):
         names = [rows.name, other.name] if rows.name != other.name else ["A", "B"]
         first, second = zip(names, arrays, strict=True)
         title = f"{names[0]} and {names[1]}: manylens explorer"
-        path = explore(first, compare=second, title=title, output=output, **beside)
+        path = explore(first, compare=second, title=title, output=output, **display)
     show_page(common, f"{names[0]} against {names[1]}", len(arrays[0]), path, open_page)
 
 
@@ -131,27 +131,31 @@ def check_page_target(output: str) -> None:
     check_target(output)
 
 
-def show_page(common: Common, title: str, n_rows: int, path: Path, open_page: bool) -> None:
+def show_page(common: CommandContext, title: str, n_rows: int, path: Path, open_page: bool) -> None:
     """Open a page, and print where it is."""
-    opened = open_page and not common.talk.as_json and open_in_browser(path)
+    opened = open_page and not common.printer.as_json and open_in_browser(path)
     facts = {"rows": n_rows, "page": str(path), "kilobytes": path.stat().st_size / 1000, "opened": opened}
-    common.talk.result(title, facts)
+    common.printer.result(title, facts)
 
 
-def serve_page(common: Common, answers: Answers, open_page: bool) -> None:
+def serve_page(common: CommandContext, backend: ExplorerBackend, open_page: bool) -> None:
     """Serve a page until Ctrl-C, and print its address."""
 
     def started(address: str) -> None:
-        opened = open_page and not common.talk.as_json and open_in_browser(address)
-        facts = {"rows": answers.n, "address": address, "opened": opened, "stop": "Ctrl-C"}
-        common.talk.result("Explorer on this machine", facts)
+        opened = open_page and not common.printer.as_json and open_in_browser(address)
+        facts = {"rows": backend.n, "address": address, "opened": opened, "stop": "Ctrl-C"}
+        common.printer.result("Explorer on this machine", facts)
         sys.stdout.flush()
 
-    serve(answers, started)
+    serve(backend, started)
 
 
-def learned(
-    common: Common, rows: Rows, options: ColumnOptions, settings: dict[str, Any], aside: Sequence[str | None]
+def learn_modules(
+    common: CommandContext,
+    rows: Rows,
+    options: ColumnOptions,
+    settings: dict[str, Any],
+    aside: Sequence[str | None],
 ) -> Pipeline:
     """Modules of all usable columns, learned from a sample of many rows."""
     n = len(rows.frame)
@@ -160,10 +164,10 @@ def learned(
     features = choose_features(rows, options, aside)
     prepare = preparation(rows, features, options)
     lenses = ModularKernelPCA(**settings, random_state=common.seed)
-    with common.talk.step(f"Learning modules of {min(n, MOST_LEARNED):,} rows"):
+    with common.printer.step(f"Learning modules of {min(n, MOST_LEARNED):,} rows"):
         X = prepare.fit_transform(rows.frame[[*features.numbers, *features.categories]])
         if n > MOST_LEARNED:
-            common.talk.note(
+            common.printer.note(
                 f"The modules are learned from a random sample of {MOST_LEARNED:,} of {n:,} rows; for all, "
                 "use `manylens learn` and --model."
             )
@@ -171,47 +175,47 @@ def learned(
         return Pipeline([("prepare", prepare), ("lenses", lenses.fit(X))])
 
 
-def columns_beside(rows: Rows, shown: Shown) -> dict[str, Any]:
+def display_columns(rows: Rows, shown: DisplayColumns) -> dict[str, Any]:
     """The shown columns as arguments of `explore`."""
-    beside: dict[str, Any] = {}
+    display: dict[str, Any] = {}
     if shown.label:
         values = column(rows, shown.label, "--label")
         if (kind := kind_of(values)) in NESTED:
             raise CommandError(f"--label: {shown.label!r} holds {kind} instead of one value per row.")
-        beside["labels"] = values.to_numpy()
+        display["labels"] = values.to_numpy()
     if shown.ids:
-        beside["ids"] = column(rows, shown.ids, "--ids").to_numpy()
+        display["ids"] = column(rows, shown.ids, "--ids").to_numpy()
     elif rows.kind == "images":
-        beside["ids"] = rows.frame["file"].to_numpy()
+        display["ids"] = rows.frame["file"].to_numpy()
     if shown.text:
-        beside["text"] = column(rows, shown.text, "--text").fillna("").to_numpy()
+        display["text"] = column(rows, shown.text, "--text").fillna("").to_numpy()
     for name in shown.columns:
         column(rows, name, "--show")
     if shown.columns:
-        beside["table"] = rows.frame[list(shown.columns)]
-    return beside
+        display["table"] = rows.frame[list(shown.columns)]
+    return display
 
 
-def sampled(common: Common, rows: Rows, beside: dict[str, Any]) -> tuple[Rows, dict[str, Any]]:
+def sampled(common: CommandContext, rows: Rows, display: dict[str, Any]) -> tuple[Rows, dict[str, Any]]:
     """A random sample of the rows if there are too many for a page, in their order."""
     if len(rows.frame) <= MOST_ROWS:
-        return rows, beside
+        return rows, display
     chosen = sample_rows(common, len(rows.frame))
     frame = rows.frame.iloc[chosen].reset_index(drop=True)
-    return Rows(frame, rows.name, rows.kind), taken(beside, chosen)
+    return Rows(frame, rows.name, rows.kind), take_display_rows(display, chosen)
 
 
-def sample_rows(common: Common, n: int) -> IntArray:
+def sample_rows(common: CommandContext, n: int) -> IntArray:
     """Row numbers of a random sample, in ascending order; prints a note for the user."""
-    common.talk.note(
+    common.printer.note(
         f"The page shows a random sample of {MOST_ROWS:,} of {n:,} rows; --serve shows all rows of one file."
     )
     return np.sort(np.random.default_rng(common.seed).permutation(n)[:MOST_ROWS])
 
 
-def taken(beside: dict[str, Any], chosen: IntArray) -> dict[str, Any]:
+def take_display_rows(display: dict[str, Any], chosen: IntArray) -> dict[str, Any]:
     """The chosen rows of columns; rows without names are named by their number in the file."""
-    picked = {name: v.iloc[chosen] if name == "table" else v[chosen] for name, v in beside.items()}
+    picked = {name: v.iloc[chosen] if name == "table" else v[chosen] for name, v in display.items()}
     return {"ids": np.array([f"row {row}" for row in chosen]), **picked}
 
 

@@ -14,10 +14,10 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from manylens import ModularKernelPCA, cka_matrix, explore
 from manylens.alignment import distance_correlation_matrix
-from manylens.explorer import hosts
-from manylens.explorer.curves import diversity_curves, majority, nearest
-from manylens.explorer.data import LARGEST, class_names, explorer_data
+from manylens.explorer import page_hosts
+from manylens.explorer.diversity_curves import diversity_curves, majority, nearest
 from manylens.explorer.images import pixel_scale
+from manylens.explorer.page_data import LARGEST, class_names, explorer_data
 from manylens.explorer.similarities import linear_cka, similarity_matrix
 
 X = np.random.default_rng(0).standard_normal((40, 5))
@@ -144,7 +144,7 @@ def test_bad_input_is_refused_in_one_sentence_and_no_file_is_left(arguments, err
 
 def test_rows_that_a_browser_cannot_hold_are_refused(monkeypatch):
     assert LARGEST < 2**29 * 3 / 4
-    monkeypatch.setattr("manylens.explorer.data.LARGEST", 100)
+    monkeypatch.setattr("manylens.explorer.page_data.LARGEST", 100)
     with pytest.raises(ValueError, match="explore a random sample"):
         explorer_data(LENSES, X)
 
@@ -168,7 +168,7 @@ class TestFile:
     def test_a_failed_write_leaves_what_was_there(self, tmp_path, monkeypatch):
         path = tmp_path / "page.html"
         path.write_text("before")
-        monkeypatch.setattr(hosts, "page", lambda _: 1 / 0)
+        monkeypatch.setattr(page_hosts, "page", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             explore(LENSES, X, output=path)
         assert path.read_text() == "before"
@@ -205,7 +205,7 @@ class TestWidget:
         monkeypatch.setattr(
             "manylens.optional.importlib.import_module", lambda name: refuse(name, {}, {}, [])
         )
-        hosts.widget_class.cache_clear()
+        page_hosts.widget_class.cache_clear()
         with pytest.raises(ImportError, match=r"needs anywidget: pip install 'manylens\[explore\]'"):
             explore(LENSES, "not even rows")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from manylens.explorer.comparison import comparison_data
-from manylens.explorer.data import BUFFERS, ExplorerData, explorer_data
+from manylens.explorer.page_data import BUFFERS, ExplorerData, explorer_data
 from manylens.optional import import_optional
 from manylens.typing import MatrixLike
 

@@ -7,7 +7,7 @@ from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegress
 from sklearn.model_selection import train_test_split
 
 from manylens import AlignmentPruner
-from manylens.pruning.pruner import ANCHORS, choose_anchor
+from manylens.pruning.alignment_pruner import ANCHORS, choose_anchor
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_only_boosting_is_refitted(diabetes, monkeypatch):
     def refuse(*arguments):
         raise AssertionError("the ensemble must not be refitted here")
 
-    monkeypatch.setattr("manylens.pruning.pruner.choose_anchor", refuse)
+    monkeypatch.setattr("manylens.pruning.alignment_pruner.choose_anchor", refuse)
     X, y = diabetes[:2]
     assert AlignmentPruner(RandomForestRegressor(5, random_state=0).fit(X, y)).fit(X, y).anchor_ == 0
 
@@ -59,7 +59,7 @@ def test_many_rows_are_split_once_and_few_into_folds(diabetes, monkeypatch):
     )
     AlignmentPruner(boosting).fit(X, y)
     assert fits == [200, 200, 200]
-    monkeypatch.setattr("manylens.pruning.pruner.ANCHOR_ROWS", 200)
+    monkeypatch.setattr("manylens.pruning.alignment_pruner.ANCHOR_ROWS", 200)
     fits.clear()
     AlignmentPruner(boosting).fit(X, y)
     assert fits == [200]
@@ -75,7 +75,7 @@ def test_the_held_out_error_of_boosting_is_that_of_new_rows(diabetes):
 
 def test_all_stages_are_kept_with_a_warning_if_no_choice_is_good_enough(diabetes, monkeypatch):
     X, y, X_test, _, boosting = diabetes
-    monkeypatch.setattr("manylens.pruning.pruner.ANCHORS", (0.0,))
+    monkeypatch.setattr("manylens.pruning.alignment_pruner.ANCHORS", (0.0,))
     with pytest.warns(UserWarning, match=r"held-out rows.*all stages are kept"):
         whole = AlignmentPruner(boosting).fit(X, y)
     assert whole.n_kept_ == 100

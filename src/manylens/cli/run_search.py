@@ -13,7 +13,7 @@ from sklearn.neighbors import NearestNeighbors
 from manylens.cli import CommandError
 from manylens.cli.columns import column, model_rows, unknown_column
 from manylens.cli.model_files import first_steps, last_step
-from manylens.cli.output import Common
+from manylens.cli.output import CommandContext
 from manylens.cli.tables import Rows, check_table_target, write_rows
 from manylens.ensembles.neighbors import ModuleNeighbors
 from manylens.typing import BoolArray, FloatArray, IntArray
@@ -23,7 +23,7 @@ FIRST_LINES = 20  # lines of the result that are printed if it is also written t
 
 
 def search(
-    common: Common,
+    common: CommandContext,
     model: Any,
     rows: Rows | None,
     query: Rows | None,
@@ -36,7 +36,7 @@ def search(
 ) -> None:
     """Print or write the k nearest rows of each query, which is a row of `query` or of the table itself."""
     check_table_target(output)
-    common.talk.results_on_stderr = output == "-"
+    common.printer.results_on_stderr = output == "-"
     index = last_step(model) if isinstance(last_step(model), ModuleNeighbors) else None
     if rows is None:
         if index is None:
@@ -59,7 +59,7 @@ def search(
     names = column(rows, ids, "--ids").to_numpy() if ids else np.arange(n)
     beside = {name: column(rows, name, "--show").to_numpy() for name in show}
     mask = np.ones(n, dtype=bool) if where is None else condition(rows, where)
-    with common.talk.step(f"Searching {n:,} rows"):
+    with common.printer.step(f"Searching {n:,} rows"):
         X = first_steps(model, model_rows(model, rows, (ids, *show)))
         asked: list[tuple[Any, FloatArray, IntArray]] = []
         finder = Finder(last_step(model), X)
@@ -78,10 +78,10 @@ def search(
 
 
 def search_index(
-    common: Common, model: Any, index: ModuleNeighbors, query: Rows, k: int, output: str | None
+    common: CommandContext, model: Any, index: ModuleNeighbors, query: Rows, k: int, output: str | None
 ) -> None:
     """Print or write the k nearest rows of each query, by the ids of a saved index."""
-    with common.talk.step(f"Searching {len(index):,} rows"):
+    with common.printer.step(f"Searching {len(index):,} rows"):
         Q = first_steps(model, model_rows(model, query))
         distances, found = index.kneighbors(Q, min(k, len(index)))
     lines = [
@@ -117,21 +117,23 @@ def named_neighbors(
 
 
 def answer(
-    common: Common, frame: pd.DataFrame, k: int, name: str, where: str | None, output: str | None
+    common: CommandContext, frame: pd.DataFrame, k: int, name: str, where: str | None, output: str | None
 ) -> None:
     """Print or write neighbors."""
     most = int(frame["rank"].max())
     if most < k:
-        common.talk.note(f"-k {k}: there are only {most:,} rows to find in {name}.")
+        common.printer.note(f"-k {k}: there are only {most:,} rows to find in {name}.")
     if output is not None:
         write_rows(frame, output)
     if output != "-":
         columns = [str(name) for name in frame.columns]
         title = f"Nearest rows of {name}" + (f" where {where}" if where else "")
-        printed = frame if output is None or common.talk.as_json else frame.head(FIRST_LINES)
-        common.talk.table(title, columns, printed.to_numpy(dtype=object).tolist(), {"output": output})
+        printed = frame if output is None or common.printer.as_json else frame.head(FIRST_LINES)
+        common.printer.table(title, columns, printed.to_numpy(dtype=object).tolist(), {"output": output})
         if len(printed) < len(frame):
-            common.talk.note(f"The first {len(printed)} of {len(frame):,} lines; {output} has all of them.")
+            common.printer.note(
+                f"The first {len(printed)} of {len(frame):,} lines; {output} has all of them."
+            )
 
 
 def condition(rows: Rows, where: str) -> BoolArray:
