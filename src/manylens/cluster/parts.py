@@ -11,7 +11,7 @@ import numpy as np
 from manylens.cluster.reduction import errors_name_block
 from manylens.cluster.row_filter import RowFilter
 from manylens.ensembles.finders import ScanFinder, rank_leading
-from manylens.ensembles.representation import FARTHEST, Frame, check_near, frame_of
+from manylens.ensembles.search_coordinates import FARTHEST, Frame, check_near, frame_of
 from manylens.native.nearest import measure
 from manylens.persistence import save
 from manylens.typing import FloatArray, IntArray
